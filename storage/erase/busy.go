@@ -29,6 +29,14 @@ type Wait struct {
 	Retries  int           // number of checks after the first
 }
 
+// AwaitFree waits until a device and its partitions have no holder. The error wraps ErrBusy.
+func AwaitFree(ctx context.Context, sys sysfs.Root, device string, wait Wait) error {
+	if err := wait.free(ctx, sys, device); err != nil {
+		return fmt.Errorf("%s: %w", device, err)
+	}
+	return nil
+}
+
 // free waits until the device has no holder.
 func (w Wait) free(ctx context.Context, sys sysfs.Root, device string) error {
 	return w.until(ctx, sys, device, func() error {

@@ -313,13 +313,18 @@ func (m *Manager) checkWritable(ctx context.Context, s *raidState, d block.Devic
 	return nil
 }
 
-// deleteArrays stops and deletes the arrays of a plan.
+// deleteArrays stops and deletes the arrays of a plan. If one of their disks is in use, it writes to none.
 func (m *Manager) deleteArrays(ctx context.Context, del deletion) error {
 	for _, a := range del.stop {
 		if err := m.stopArray(ctx, a.Path); err != nil {
 			return err
 		}
 		m.o.Log.Info("RAID array stopped", "device", a.Path)
+	}
+	for _, d := range del.disks {
+		if err := erase.AwaitFree(ctx, m.o.System, d.Path, del.flags.wait); err != nil {
+			return err
+		}
 	}
 	for _, g := range del.wipe {
 		if err := raid.Wipe(ctx, g.plain()...); err != nil {

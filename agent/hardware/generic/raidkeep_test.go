@@ -3,14 +3,18 @@ package generic
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
+	"os"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
+	"ironroot/agent/config"
 	"ironroot/agent/hardware"
 	"ironroot/internal/testenv"
 	"ironroot/storage/block"
+	"ironroot/storage/erase"
 	"ironroot/storage/md"
 )
 
@@ -94,6 +98,28 @@ func TestDeleteWipeReadOnly(t *testing.T) {
 		t.Errorf("got %v, want a SoftwareRAIDError for the read-only disk", err)
 	}
 	if !bytes.Equal(content(t, disks[0]), before) {
+		t.Error("the other disk was written to")
+	}
+}
+
+// If a disk is in use, no other is written to.
+func TestDeleteBusy(t *testing.T) {
+	first := memberDisk(t, testenv.RAID{Name: "data", Level: 1})
+	second := partsDisk(t, 4096, &testenv.RAID{Name: "data", Level: 1, Member: 1}, nil)
+	m := onThisMachine(t, first, second)
+	m.o.Config.Update(func(c *config.Config) { c.DiskPartitioner.CheckDeviceMaxRetries = 0 })
+	holder, err := os.Open(block.PartitionPath(m.o.System, second.Path, 2))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer holder.Close() //nolint:errcheck // only read
+	before := content(t, first)
+	_, err = m.deleteConfiguration(t.Context(), hardware.Call{Node: nodeWith(t, `"properties": {}`)})
+	if typeOf(err) != "SoftwareRAIDError" || !errors.Is(err, erase.ErrBusy) ||
+		!strings.Contains(errorText(err), holder.Name()) {
+		t.Errorf("got %v, want a SoftwareRAIDError that names the holder of %s", err, holder.Name())
+	}
+	if !bytes.Equal(content(t, first), before) {
 		t.Error("the other disk was written to")
 	}
 }
