@@ -93,6 +93,10 @@ func TestRAIDValidation(t *testing.T) {
 		"zero size": {logical("1", "0", ""), "", []string{"size_gb: got 0"}},
 		"fraction":  {logical("1", "1.5", ""), "", []string{"size_gb: got 1.5"}},
 		"huge size": {logical("1", "9223372036854775807", ""), "", []string{"size_gb: got 9223372036854776000"}},
+		"default name": {
+			first + `, ` + logical("1", `"MAX"`, `"volume_name": "md0"`), "",
+			[]string{"Duplicate software RAID device name md0 detected"},
+		},
 		"long name": {
 			second(`"raid_level": "0", "volume_name": "` + strings.Repeat("n", 28) + `"`), "",
 			[]string{"want 1 to 27 letters"},

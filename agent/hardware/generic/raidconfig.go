@@ -60,15 +60,18 @@ func volumesOf(n *node.Node, config map[string]any, arrays hardware.Arrays) ([]v
 	for i, entry := range entries {
 		volumes = append(volumes, v.volume(i, entry))
 	}
-	if len(v.problems) > 0 {
-		return nil, fault.SoftwareRAID("Could not validate Software RAID config for %s: %s", uuidOf(n),
-			strings.Join(v.problems, "; "))
-	}
 	slices.SortStableFunc(volumes, func(a, b volume) int { return rank(a) - rank(b) })
 	for i := range volumes {
 		if volumes[i].name == "" {
 			volumes[i].name = fmt.Sprintf("md%d", i)
+			if v.names[volumes[i].name] {
+				v.add("Duplicate software RAID device name %s detected", volumes[i].name)
+			}
 		}
+	}
+	if len(v.problems) > 0 {
+		return nil, fault.SoftwareRAID("Could not validate Software RAID config for %s: %s", uuidOf(n),
+			strings.Join(v.problems, "; "))
 	}
 	return volumes, nil
 }
