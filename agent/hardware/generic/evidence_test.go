@@ -354,7 +354,8 @@ func TestEvidenceIncomplete(t *testing.T) {
 		{"rejected", server.URL, http.StatusForbidden, 0o600, 1, "403", ""},
 		{"redirect", server.URL, http.StatusFound, 0o600, 1, "302", ""},
 		{"unreachable", withPassword(unreachable), 0, 0o600, 0, "attempt 3", ""},
-		{"no URL", "://", 0, 0o600, 0, "missing protocol scheme", ""},
+		{"no URL", "://", 0, 0o600, 0, "not a valid URL", ""},
+		{"password in a wrong URL", "http://me:hidden-password/x@h/", 0, 0o600, 0, "not a valid URL", ""},
 		{"not posted", "", 0, 0o644, 0, "", "others have access"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

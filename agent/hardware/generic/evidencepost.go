@@ -91,8 +91,8 @@ func (p *poster) send(ctx context.Context, data []byte) (retry bool, err error) 
 	ctx, cancel := context.WithTimeout(ctx, p.timeout)
 	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, p.url, bytes.NewReader(data))
-	if err != nil {
-		return false, withoutURL(err)
+	if err != nil { // the cause can contain a part of the password
+		return false, errors.New("erase_evidence_url is not a valid URL")
 	}
 	request.Header.Set("Content-Type", "application/json")
 	response, err := p.client.Do(request)
