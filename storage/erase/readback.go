@@ -54,6 +54,9 @@ func readBack(ctx context.Context, f *os.File, size int64, want *pattern, progre
 func readPlan(
 	ctx context.Context, f io.ReaderAt, size int64, seed evidence.Seed, want *pattern, progress func(done, total int64),
 ) (*evidence.ReadBack, error) {
+	if size > evidence.MaxDiskBytes {
+		return nil, fmt.Errorf("read back: got a disk of %d bytes, want at most %d", size, int64(evidence.MaxDiskBytes))
+	}
 	buffer, err := unix.Mmap(-1, 0, readSize, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE)
 	if err != nil {
 		return nil, fmt.Errorf("buffer of %d bytes: %w", readSize, err)

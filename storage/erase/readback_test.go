@@ -192,6 +192,12 @@ func TestReadBackFails(t *testing.T) {
 	if b := trace.Observed().ReadBack; b != nil {
 		t.Errorf("got %+v, want nothing", b)
 	}
+	// The plan of such a size would not fit into memory.
+	huge := &fakeDisk{size: 1 << 60, read: map[int]bool{}}
+	if result, err := readPlan(t.Context(), huge, huge.size, seedOf(1), nil, nil); result != nil || err == nil ||
+		!strings.Contains(err.Error(), "1152921504606846976 bytes") {
+		t.Errorf("1 EiB: got %v and %v, want an error with the size", result, err)
+	}
 	name := filepath.Join(t.TempDir(), "small")
 	put(t, name, "short")
 	small, err := os.Open(name)

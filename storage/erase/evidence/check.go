@@ -8,8 +8,8 @@ import (
 	"slices"
 )
 
-// maxSize limits the size of a disk in a record, so that a plan for it fits into memory.
-const maxSize = 1 << 50
+// MaxDiskBytes limits the size of a disk that is read back, so that a plan for it fits into memory.
+const MaxDiskBytes = 1 << 50
 
 // check checks whether a record is consistent: it claims what [Classify] allows, and its read-back and samples are
 // those of their seeds.
@@ -44,7 +44,7 @@ func (t Target) check() error {
 			s.Comparable > s.Blocks || s.Written && s.Comparable != s.Blocks {
 			return errors.New("values of the samples are impossible")
 		}
-		if size > 0 && size <= maxSize {
+		if size > 0 && size <= MaxDiskBytes {
 			offsets := SampleOffsets(size, *seed)
 			want := SampleDetection(size, offsets)
 			if !s.Written {
@@ -60,7 +60,7 @@ func (t Target) check() error {
 		return nil
 	}
 	seed := parseSeed(b.Seed)
-	if seed == nil || b.Size <= 0 || b.Size > maxSize || min(b.Zeros, b.Ones, b.Other, b.Different) < 0 ||
+	if seed == nil || b.Size <= 0 || b.Size > MaxDiskBytes || min(b.Zeros, b.Ones, b.Other, b.Different) < 0 ||
 		b.Zeros+b.Ones+b.Other != b.Read || b.Different > b.Read {
 		return errors.New("values of the read-back are impossible")
 	}

@@ -49,7 +49,8 @@ func (l layout) plan(size int64, seed Seed) []Extent {
 	cells := (size + l.chunk - 1) / l.chunk
 	count := min(cells, cells/l.share+2) // the last chunk can be shorter
 	random := rand.NewChaCha8(seed)
-	extents := []Extent{{0, l.chunk}, {(size - l.chunk) &^ (alignment - 1), size}}
+	extents := make([]Extent, 0, count+size/l.boundary+3)
+	extents = append(extents, Extent{0, l.chunk}, Extent{(size - l.chunk) &^ (alignment - 1), size})
 	for i := range count {
 		first, next := cells*i/count, cells*(i+1)/count
 		start := (first + below(random, next-first)) * l.chunk
