@@ -16,6 +16,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"syscall"
 )
 
 const (
@@ -268,7 +269,7 @@ func Fingerprint(key ed25519.PublicKey) string {
 // file's owner may have access to the file. Secret is called with the encoded key before anything else can fail, so
 // that it can be redacted. Errors do not contain the file's content.
 func ReadPrivateKey(name string, secret func(string)) (ed25519.PrivateKey, error) {
-	f, err := os.Open(name)
+	f, err := os.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0) // does not wait for the writer of a named pipe
 	if err != nil {
 		return nil, err
 	}

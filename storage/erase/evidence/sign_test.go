@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
 
 	"ironroot/internal/testenv"
 )
@@ -233,6 +234,7 @@ func TestOpenSSL(t *testing.T) {
 		"PEM":                func(name string) error { return os.WriteFile(name, []byte("secret"), 0o600) },
 		"want Ed25519":       func(name string) error { return os.Rename(filepath.Join(dir, "other.pem"), name) },
 		"not a regular file": func(name string) error { return os.Mkdir(name, 0o700) },
+		"a regular file":     func(name string) error { return unix.Mkfifo(name, 0o600) }, // which is not waited for
 		"no such file":       func(string) error { return nil },
 	} {
 		file := filepath.Join(t.TempDir(), "key")
