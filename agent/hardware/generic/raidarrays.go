@@ -251,8 +251,8 @@ func (m *Manager) planDelete(ctx context.Context, s *raidState) (deletion, error
 }
 
 // checkWipe returns an error if the content of an array must not or cannot be removed: if its disks cannot be
-// overwritten, or if one of its members shares space with a member of an array that is kept. A superblock that a newer
-// array did not overwrite claims such space.
+// overwritten, if [raid.Wipe] does not support its superblocks, or if one of its members shares space with a member of
+// an array that is kept. A superblock that a newer array did not overwrite claims such space.
 func (m *Manager) checkWipe(ctx context.Context, s *raidState, g *raidGroup) error {
 	for _, d := range s.disks {
 		if !g.isOn(map[string]bool{d.Path: true}) {
@@ -260,6 +260,17 @@ func (m *Manager) checkWipe(ctx context.Context, s *raidState, g *raidGroup) err
 		}
 		if err := m.checkWritable(ctx, s, d); err != nil {
 			return err
+		}
+	}
+	for _, member := range g.members {
+		if member.Version != "1.2" {
+			continue // of other members, only the data is wiped
+		}
+		_, err := erase.Bounded(ctx, m.limits(member.Device), func(context.Context) (any, error) {
+			return nil, raid.CheckWipe(member.Member)
+		})
+		if err != nil {
+			return fmt.Errorf("wipe %s on %w", g, err)
 		}
 	}
 	for _, other := range s.groups {

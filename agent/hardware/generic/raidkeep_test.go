@@ -2,6 +2,7 @@ package generic
 
 import (
 	"bytes"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"os"
@@ -96,6 +97,30 @@ func TestDeleteWipeReadOnly(t *testing.T) {
 	})
 	if typeOf(err) != "SoftwareRAIDError" || !strings.Contains(errorText(err), "read-only") {
 		t.Errorf("got %v, want a SoftwareRAIDError for the read-only disk", err)
+	}
+	if !bytes.Equal(content(t, disks[0]), before) {
+		t.Error("the other disk was written to")
+	}
+}
+
+// All members whose content is removed are checked before the first of them is written to.
+func TestDeleteWipeUnsupported(t *testing.T) {
+	var disks []block.Device
+	for i := range uint32(2) {
+		disks = append(disks, partsDisk(t, 4096, &testenv.RAID{Name: "root", Level: 1, Member: i}, nil))
+		b := testenv.RAID{Name: "data", Level: 1, Member: i, UUID: "uuid-of-the-data", Size: 8 * mib}.Superblock(4096)
+		const badBlocks = 8 // MD_FEATURE_BAD_BLOCKS
+		b[8] = byte(badBlocks * i)
+		binary.LittleEndian.PutUint32(b[216:], binary.LittleEndian.Uint32(b[216:])+badBlocks*i) // the checksum
+		write(t, block.PartitionPath(onThisMachine(t).o.System, disks[i].Path, 2), 4096, b)
+	}
+	before := content(t, disks[0])
+	_, err := onThisMachine(t, disks...).deleteConfiguration(t.Context(), hardware.Call{
+		Node: nodeWith(t, `"properties": {"skip_block_devices": [{"volume_name": "root"}]}`),
+	})
+	if typeOf(err) != "SoftwareRAIDError" || !strings.Contains(errorText(err), disks[1].Path) ||
+		!strings.Contains(errorText(err), "features 0x8 are not supported") {
+		t.Errorf("got %v, want a SoftwareRAIDError with the feature and the member", err)
 	}
 	if !bytes.Equal(content(t, disks[0]), before) {
 		t.Error("the other disk was written to")
