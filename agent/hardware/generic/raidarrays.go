@@ -139,13 +139,15 @@ func (s *raidState) decide() error {
 	}
 	kept := map[string]bool{} // disks
 	for _, g := range s.groups {
+		checked := map[string]bool{} // names: a tenant can write thousands of members
 		for _, m := range g.members {
 			if err := s.arrays.CheckName(m.Superblock); err != nil {
 				return fmt.Errorf("%s: %w", m.Device.Path, err)
 			}
-			if !s.arrays.Protected(m.Superblock) {
+			if !s.arrays.Protected(m.Superblock) || checked[m.ShortName()] {
 				continue
 			}
+			checked[m.ShortName()] = true
 			// The members of an array have one name. Others with its UUID are copies, or were written by a tenant.
 			if err := errors.Join(s.arrays.CheckUnambiguous(m.Superblock, all),
 				hardware.CheckOneArray(g.plain())); err != nil {

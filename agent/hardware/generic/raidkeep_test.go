@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"strings"
 	"testing"
@@ -80,6 +81,23 @@ func TestDeleteCopiedUUID(t *testing.T) {
 	}
 	if !bytes.Equal(content(t, disks[0]), before) {
 		t.Error("the protected array was written to")
+	}
+}
+
+// Members are compared once, not once for each of thousands that a tenant has written: that took minutes.
+func TestDecideMany(t *testing.T) {
+	arrays, err := hardware.ArraysOf(nodeWith(t, `"properties": {"skip_block_devices": [{"volume_name": "root"}]}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := &raidGroup{}
+	for i := range 2000 {
+		spare := md.Superblock{Name: fmt.Sprintf("host%d:root", i), Level: "raid1", Devices: 2, Number: i, Role: -1}
+		g.members = append(g.members, raidMember{md.Member{Superblock: spare}, "/dev/sda"})
+	}
+	s := &raidState{groups: []*raidGroup{g}, arrays: arrays}
+	if err := s.decide(); err != nil || g.action != keepArray {
+		t.Errorf("got action %v and %v, want the array kept", g.action, err)
 	}
 }
 
