@@ -139,6 +139,7 @@ func (s *Superblock) setArray(level int32, devices, maxDevices, layout uint32) e
 	case "raid6":
 		redundant = 2
 	case "raid10":
+		s.Layout = layout
 		copies = max(1, int64(layout&0xff)*int64(layout>>8&0xff)) // near and far copies
 	}
 	if int64(devices) <= redundant || devices > maxDevices {

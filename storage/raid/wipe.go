@@ -20,6 +20,8 @@ const (
 	// minData is where mdadm lets the data begin at the earliest. Before it are only superblock, bitmap, and the log of
 	// bad blocks.
 	minData = 1 << 20
+	// nearLayout is two near copies of RAID 10, mdadm's default. Far copies are in the middle of the members too.
+	nearLayout = 0x102
 )
 
 // Wipe removes the content of an array that does not run, and keeps the array: it zeroes both ends of the data on each
@@ -35,8 +37,9 @@ func Wipe(ctx context.Context, members ...md.Member) error {
 	return nil
 }
 
-// CheckWipe returns an error if a member has a superblock of another version than 1.2, or state beside it that Wipe
-// does not keep: a log of bad blocks, a change of the array's shape, or a large bitmap.
+// CheckWipe returns an error if a member has a superblock of another version than 1.2, state beside it that Wipe does
+// not keep (a log of bad blocks, a change of the array's shape, or a large bitmap), or copies in the middle of the
+// data.
 func CheckWipe(member md.Member) error {
 	f, err := os.Open(member.Device.Path)
 	if err != nil {
@@ -56,6 +59,9 @@ func CheckWipe(member md.Member) error {
 func kept(member md.Member, f *os.File) (int64, error) {
 	if other := member.Features &^ (md.FeatureBitmap | md.FeatureRAID0Layout); other != 0 {
 		return 0, fmt.Errorf("features %#x are not supported", other)
+	}
+	if member.Level == "raid10" && member.Layout != nearLayout {
+		return 0, fmt.Errorf("layout %#x is not supported, want %#x", member.Layout, nearLayout)
 	}
 	if member.DataOffset < minData {
 		return 0, fmt.Errorf("data at byte %d, want %d or more", member.DataOffset, minData)
