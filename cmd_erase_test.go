@@ -88,7 +88,9 @@ func TestEraseVerify(t *testing.T) {
 		{"unsigned", []string{unsigned}, "anyone can have written", "UNSIGNED: no key here"},
 		{"unsigned, key", []string{unsigned, "--key", publicKeyFile(t, key)}, "is unsigned", "UNSIGNED"},
 		{
-			"unsigned, accepted", []string{unsigned, "--unsigned", "--require", "any"}, "",
+			"unsigned, accepted",
+			[]string{unsigned, "--unsigned", "--require", "any"},
+			"",
 			"category:   none: only metadata was erased",
 		},
 		{"category", []string{unsigned, "--unsigned", "--require", "clear"}, "only metadata", "none"},

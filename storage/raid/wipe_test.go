@@ -90,7 +90,7 @@ func TestWipe(t *testing.T) {
 func TestWipeRefused(t *testing.T) {
 	for want, change := range map[string]func(t *testing.T, m *md.Member){
 		"features 0x8":  func(_ *testing.T, m *md.Member) { m.Features |= 8 },
-		"layout 0x201": func(_ *testing.T, m *md.Member) { m.Level, m.Layout = "raid10", 0x201 },
+		"layout 0x201":  func(_ *testing.T, m *md.Member) { m.Level, m.Layout = "raid10", 0x201 },
 		"data at byte":  func(_ *testing.T, m *md.Member) { m.DataOffset = 512 << 10 },
 		"bitmap is not": func(t *testing.T, m *md.Member) { put(t, m.Device.Path, 8192+52, []byte{0, 0, 1, 0}) },
 		"bitmap of 4198400": func(t *testing.T, m *md.Member) {

@@ -275,7 +275,9 @@ func TestEvidenceBeyond(t *testing.T) {
 	_, trace := erase.WithTrace(t.Context())
 	target := targetEvidence{trace: trace, started: time.Now(), ended: time.Now()}
 	for _, c := range []struct{ method, beyond, want string }{
-		{"overwrite", "", ""}, {"overwrite", "more", "more"}, {"overwrite; why", "", "why"},
+		{"overwrite", "", ""},
+		{"overwrite", "more", "more"},
+		{"overwrite; why", "", "why"},
 		{"overwrite; why", "more", "why; more"},
 	} {
 		target.method = erase.Method(c.method)
