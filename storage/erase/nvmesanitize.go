@@ -69,7 +69,7 @@ type sanitizeAction struct {
 	estimate int    // place of the estimated time in the log
 }
 
-// sanitizeActions are the actions, the preferred one first. NDAS is not set, so that the drive deallocates the blocks:
+// sanitizeActions are the actions by their bit of SANICAP. NDAS is not set, so that the drive deallocates the blocks:
 // those that it keeps allocated can return errors when they are read.
 var sanitizeActions = map[uint32]sanitizeAction{
 	supportsBlock:     {NVMeSanitizeBlock, actionBlockErase | unrestrictedExit, 12},

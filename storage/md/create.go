@@ -55,7 +55,7 @@ const (
 	sectorSize = 512
 	// badBlockLog is the size of the log of bad blocks.
 	badBlockLog = 4096
-	// bitmapMin is the size of a member's data from which mdadm adds a write-intent bitmap.
+	// bitmapMin is the size of a member's data above which mdadm adds a write-intent bitmap.
 	bitmapMin     = 100 << 30
 	bitmapMagic   = 0x6d746962
 	bitmapVersion = 4 // BITMAP_MAJOR_HI
@@ -178,8 +178,8 @@ func bitmapSpace(size int64) int64 {
 	return 4 << 10
 }
 
-// Encode returns the metadata of each member of a new array. They are written to devices that have no other
-// superblocks.
+// Encode returns the metadata of each member of a new array. The caller must first remove other superblocks of the
+// members.
 func (n New) Encode(now time.Time) ([][]Block, error) {
 	g, err := n.plan()
 	if err != nil {

@@ -1,5 +1,6 @@
-// Package raid creates, stops and describes arrays of Linux software RAID (md) by the ioctls of linux/raid/md_u.h and
-// by sysfs (Documentation/admin-guide/md.rst), without mdadm. Package md encodes and reads the superblocks.
+// Package raid creates, stops, describes and wipes arrays of Linux software RAID (md) by the ioctls of
+// linux/raid/md_u.h and by sysfs (Documentation/admin-guide/md.rst), without mdadm. Package md encodes and reads the
+// superblocks.
 //
 // No array is assembled that this package did not create. External metadata, spares, journals, and changes of an
 // array's shape are not supported.

@@ -251,8 +251,8 @@ func (r *diskRun) skipReason(ctx context.Context, d block.Device, skipReadOnly b
 }
 
 // eraseUnprotected erases a disk with eraseDevice. If a partition of the disk is a member of a protected array, it
-// erases the other partitions. If a member belongs to an array that Ironic created, it erases nothing and returns an
-// error.
+// erases the other partitions. A member in r.created is wiped and kept. If another member belongs to an array that
+// Ironic created, it erases nothing and returns an error.
 func (r *diskRun) eraseUnprotected(
 	ctx context.Context, d block.Device, eraseDevice func(context.Context, block.Device) (erase.Method, error),
 ) (diskReport, error) {

@@ -135,7 +135,8 @@ func (m *Manager) replaceRAID(ctx context.Context, n *node.Node, volumes []volum
 }
 
 // deleteConfiguration implements the step delete_configuration: it removes all arrays that skip_block_devices does not
-// protect, and the partition tables of their disks.
+// protect, and the partition tables of their disks. Arrays that share a disk with a protected one are wiped and kept,
+// with the partition table.
 func (m *Manager) deleteConfiguration(ctx context.Context, call hardware.Call) (any, error) {
 	if err := noArguments(call); err != nil {
 		return nil, err

@@ -13,6 +13,8 @@ type technique struct {
 	rotating bool
 }
 
+// The texts of limits, reasons and techniques are part of version 1 of the format: [Parse] compares them. Never change
+// them; another wording is another version.
 const (
 	hiddenAreas = "areas that the drive does not address were not reached: HPA, DCO, spare and retired blocks"
 	keyed       = "assumes that the drive has encrypted all data since its first use, as its maker states"
@@ -53,6 +55,7 @@ func techniques() map[string]technique {
 		},
 		"ata-sanitize-overwrite": {category: Purge, name: "ATA OVERWRITE EXT", drive: true},
 
+		// Reserved: SAS disks are overwritten.
 		"scsi-sanitize-block": {category: Purge, name: "SCSI SANITIZE, block erase", drive: true},
 		"scsi-sanitize-crypto": {
 			category: Purge, name: "SCSI SANITIZE, cryptographic erase", drive: true, crypto: true,
