@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"math"
 	"os"
 	"runtime"
 	"slices"
@@ -45,8 +44,7 @@ func Child() {
 	if len(os.Args) == 2 {
 		err = enter()
 		if err == nil {
-			// Files that the agent has opened without O_CLOEXEC.
-			err = unix.CloseRange(3, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC)
+			err = confine.CloseFiles()
 		}
 		if err == nil {
 			err = unix.Exec(os.Args[1], os.Args[1:], os.Environ())

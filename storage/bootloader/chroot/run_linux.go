@@ -112,6 +112,9 @@ func child(args []string) {
 			err = e.enter()
 		}
 		if err == nil {
+			err = confine.CloseFiles()
+		}
+		if err == nil {
 			err = execute(args[1:])
 		}
 	}

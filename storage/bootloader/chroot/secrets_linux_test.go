@@ -17,7 +17,7 @@ import (
 )
 
 // The program cannot read anything of the ramdisk: command line, kernel log, kernel memory, settings of the kernel,
-// other devices.
+// other devices, open files.
 func TestSecrets(t *testing.T) {
 	s := system(t)
 	other := testenv.Loop(t, testenv.SparseFile(t, 1<<20), 512)
@@ -27,6 +27,12 @@ func TestSecrets(t *testing.T) {
 	s.Devices = []string{mounted}
 	s.Mounts = []Mount{{mounted, "ext4", "/nowhere"}, {mounted, "ext4", "/etc"}}
 	t.Setenv("SECRET", "SECRET")
+	const inherited = "/etc/hostname"
+	fd, err := unix.Open(inherited, unix.O_RDONLY, 0) // without O_CLOEXEC
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(fd) //nolint:errcheck // only read
 	line, err := os.ReadFile("/proc/cmdline")
 	if err != nil {
 		t.Fatal(err)
@@ -79,6 +85,10 @@ func TestSecrets(t *testing.T) {
 		if !regexp.MustCompile(pattern).MatchString(failed.Output) {
 			t.Errorf("got no %s in the output:\n%s", want, failed.Output)
 		}
+	}
+	if !strings.Contains(failed.Output, "open file: /dev/null\n") ||
+		strings.Contains(failed.Output, "open file: "+inherited) {
+		t.Errorf("want open files of the program only, not %s:\n%s", inherited, failed.Output)
 	}
 	if strings.Contains(failed.Output, name(other)) {
 		t.Errorf("got %s, want only devices of the system", other)
