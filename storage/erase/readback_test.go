@@ -5,9 +5,6 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
-	"go/ast"
-	"go/parser"
-	"go/token"
 	"math"
 	"math/rand/v2"
 	"os"
@@ -337,44 +334,6 @@ func TestTraceOtherNamespaces(t *testing.T) {
 			t.Errorf("namespaces %v: got %q, %v and %q, want %q",
 				c.active, method, err, trace.Observed().Beyond, c.want)
 		}
-	}
-}
-
-// Every method has a category, or is known to have none.
-func TestMethodsHaveCategories(t *testing.T) {
-	file, err := parser.ParseFile(token.NewFileSet(), "erase.go", nil, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	count := 0
-	ast.Inspect(file, func(n ast.Node) bool {
-		spec, ok := n.(*ast.ValueSpec)
-		if !ok || len(spec.Values) != 1 {
-			return true
-		}
-		if kind, ok := spec.Type.(*ast.Ident); !ok || kind.Name != "Method" {
-			return true
-		}
-		literal, ok := spec.Values[0].(*ast.BasicLit)
-		if !ok {
-			return true
-		}
-		method, err := strconv.Unquote(literal.Value)
-		if err != nil {
-			t.Fatal(err)
-		}
-		count++
-		r := evidence.Record{
-			Outcome: evidence.Erased, Disk: evidence.Disk{Path: "/dev/sda"},
-			Targets: []evidence.Target{{Path: "/dev/sda", Technique: method}},
-		}
-		if reason := evidence.Classify(r).Reason; strings.Contains(reason, "has no category") {
-			t.Errorf("method %q: %s", method, reason)
-		}
-		return true
-	})
-	if count < 9 {
-		t.Errorf("got %d methods", count)
 	}
 }
 

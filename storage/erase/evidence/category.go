@@ -54,13 +54,6 @@ func techniques() map[string]technique {
 			category: Purge, name: "ATA CRYPTO SCRAMBLE EXT", drive: true, crypto: true,
 		},
 		"ata-sanitize-overwrite": {category: Purge, name: "ATA OVERWRITE EXT", drive: true},
-
-		// Reserved: SAS disks are overwritten.
-		"scsi-sanitize-block": {category: Purge, name: "SCSI SANITIZE, block erase", drive: true},
-		"scsi-sanitize-crypto": {
-			category: Purge, name: "SCSI SANITIZE, cryptographic erase", drive: true, crypto: true,
-		},
-		"scsi-sanitize-overwrite": {category: Purge, name: "SCSI SANITIZE, overwrite", drive: true},
 	}
 }
 

@@ -1,6 +1,12 @@
 package evidence
 
 import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"maps"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -71,9 +77,6 @@ func TestClassify(t *testing.T) {
 		{"ATA block", "ata-sanitize-block", nothing, Purge, ""},
 		{"ATA crypto", "ata-sanitize-crypto", nothing, Purge, "encrypted"},
 		{"ATA overwrite", "ata-sanitize-overwrite", nothing, Purge, ""},
-		{"SCSI block", "scsi-sanitize-block", nothing, Purge, ""},
-		{"SCSI crypto", "scsi-sanitize-crypto", nothing, Purge, "encrypted"},
-		{"SCSI overwrite", "scsi-sanitize-overwrite", nothing, Purge, ""},
 		{"metadata", "metadata", nothing, None, "only metadata"},
 		{"unknown", "magnet", nothing, None, "magnet"},
 		{
@@ -125,5 +128,39 @@ func TestClassify(t *testing.T) {
 			(got.Technique == "") != (c.want == None) || c.want != Purge && got.Reason == "" {
 			t.Errorf("%s: got %+v, want category %q and %q", c.name, got, c.want, c.words)
 		}
+	}
+}
+
+// The techniques are the methods of package erase, which imports this one.
+func TestTechniquesAreMethods(t *testing.T) {
+	file, err := parser.ParseFile(token.NewFileSet(), "../erase.go", nil, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var methods []string
+	ast.Inspect(file, func(n ast.Node) bool {
+		spec, ok := n.(*ast.ValueSpec)
+		if !ok || len(spec.Values) != 1 {
+			return true
+		}
+		if kind, ok := spec.Type.(*ast.Ident); !ok || kind.Name != "Method" {
+			return true
+		}
+		literal, ok := spec.Values[0].(*ast.BasicLit)
+		if !ok {
+			return true
+		}
+		method, err := strconv.Unquote(literal.Value)
+		if err != nil {
+			t.Fatal(err)
+		}
+		methods = append(methods, method)
+		return true
+	})
+	want := append(slices.Collect(maps.Keys(techniques())), MetadataTechnique)
+	slices.Sort(methods)
+	slices.Sort(want)
+	if !slices.Equal(methods, want) {
+		t.Errorf("got methods %q, want %q", methods, want)
 	}
 }
