@@ -1,10 +1,13 @@
 package evidence
 
 import (
+	"encoding/json"
 	"go/ast"
 	"go/parser"
 	"go/token"
 	"maps"
+	"os"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -46,8 +49,17 @@ func full(technique string) Record {
 	}
 }
 
-// A record never claims more than its facts support.
+// A record never claims more than its facts support. The claims in testdata are those of version 1, with their texts,
+// which never change.
 func TestClassify(t *testing.T) {
+	data, err := os.ReadFile("testdata/version1-claims.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var stored map[string]Sanitization
+	if err := json.Unmarshal(data, &stored); err != nil {
+		t.Fatal(err)
+	}
 	target := func(change func(*Target)) func(*Record) { return func(r *Record) { change(&r.Targets[0]) } }
 	nothing := func(*Record) {}
 	for _, c := range []struct {
@@ -127,6 +139,9 @@ func TestClassify(t *testing.T) {
 		if got.Category != c.want || got.Method != c.want || !strings.Contains(text, c.words) ||
 			(got.Technique == "") != (c.want == None) || c.want != Purge && got.Reason == "" {
 			t.Errorf("%s: got %+v, want category %q and %q", c.name, got, c.want, c.words)
+		}
+		if !reflect.DeepEqual(got, stored[c.name]) {
+			t.Errorf("%s: got %+v, want as in version 1: %+v", c.name, got, stored[c.name])
 		}
 	}
 }

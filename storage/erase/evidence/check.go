@@ -28,8 +28,17 @@ func (r Record) check() error {
 			return fmt.Errorf("%s: contradicts the outcome %q", t.Path, r.Outcome)
 		}
 	}
-	if want := Classify(r); !reflect.DeepEqual(r.Sanitization, want) {
-		return fmt.Errorf("claims category %q, and its facts support %q", r.Sanitization.Category, want.Category)
+	return r.Sanitization.compare(Classify(r))
+}
+
+// compare returns an error that names the first field whose value is not that of want.
+func (s Sanitization) compare(want Sanitization) error {
+	got, wanted := reflect.ValueOf(s), reflect.ValueOf(want)
+	for i := range got.NumField() {
+		if g, w := got.Field(i).Interface(), wanted.Field(i).Interface(); !reflect.DeepEqual(g, w) {
+			return fmt.Errorf("%s does not follow from the facts: got %q, want %q",
+				got.Type().Field(i).Tag.Get("json"), g, w)
+		}
 	}
 	return nil
 }

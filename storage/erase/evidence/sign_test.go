@@ -69,6 +69,21 @@ func TestSeal(t *testing.T) {
 	}
 }
 
+// Evidence of version 1 that was stored stays valid in every release: the files never change.
+func TestStoredVersion1(t *testing.T) {
+	for name, want := range map[string]Category{"signed": Purge, "unsigned": Clear} {
+		data, err := os.ReadFile("testdata/version1-" + name + ".json")
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := Parse(data)
+		if err != nil || got.Record.Sanitization.Category != want || (got.Key != nil) != (name == "signed") {
+			t.Errorf("%s: got category %q, key %x and %v, want %q",
+				name, got.Record.Sanitization.Category, got.Key, err, want)
+		}
+	}
+}
+
 // Evidence of a drive that reports text in an unknown encoding can be verified, also if a secret occurs in its facts.
 // Evidence that could not be verified is not signed.
 func TestSealedIsValid(t *testing.T) {
@@ -161,6 +176,18 @@ func TestTampered(t *testing.T) {
 	} {
 		if got, err := Parse(data); !errors.Is(err, ErrInvalid) {
 			t.Errorf("%s: got %+v and %v, want ErrInvalid", name, got.Record, err)
+		}
+	}
+	for field, change := range map[string]func(*Sanitization){
+		"nist_sp_800_88r2": func(s *Sanitization) { s.Category = Clear },
+		"ieee_2883_method": func(s *Sanitization) { s.Method = Clear },
+		"technique":        func(s *Sanitization) { s.Technique = "x" },
+		"reason":           func(s *Sanitization) { s.Reason = "x" },
+		"limits":           func(s *Sanitization) { s.Limits = nil },
+	} {
+		_, err := Parse(again(func(r *Record) { change(&r.Sanitization) }))
+		if !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), field+" does not follow from the facts") {
+			t.Errorf("%s: got %v, want an error that names the field", field, err)
 		}
 	}
 }
