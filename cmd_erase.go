@@ -147,7 +147,11 @@ func describeTarget(add func(name, format string, args ...any), t evidence.Targe
 		add("read back", "nothing")
 		return
 	}
-	add("read back", "%d of %d bytes, %d different from what was written", b.Read, b.Size, b.Different)
+	content := fmt.Sprintf("%d different from what was written", b.Different)
+	if b.Expected == evidence.ExpectAny {
+		content = "content not compared: the drive determines it"
+	}
+	add("read back", "%d of %d bytes, %s", b.Read, b.Size, content)
 	for _, d := range b.Detection {
 		add("finds", "%d remaining bytes in a row with probability %.4g", d.Bytes, d.Probability)
 	}

@@ -135,16 +135,21 @@ func TestEvidenceText(t *testing.T) {
 		Targets: []evidence.Target{{
 			Path: "/dev/sda", Samples: &evidence.Samples{Comparable: 256, Unchanged: 3},
 			ReadBack: &evidence.ReadBack{
-				Read: 1000, Size: 50000, Detection: []evidence.Detection{{Bytes: 4096, Probability: 0.0414141}},
+				Read: 1000, Size: 50000, Expected: evidence.ExpectZeros,
+				Detection: []evidence.Detection{{Bytes: 4096, Probability: 0.0414141}},
 			},
 		}},
 		Untouched: []evidence.Place{{Path: "/dev/sdb", Reason: "kept"}},
 	})
+	text += evidenceText(evidence.Record{Targets: []evidence.Target{{
+		ReadBack: &evidence.ReadBack{Read: 2000, Size: 50000, Expected: evidence.ExpectAny},
+	}}})
 	for _, want := range []string{
 		"category:   NIST SP 800-88 Rev. 2 clear; IEEE 2883 clear by overwrite\n",
 		"not higher: why\n", "limit:      not all\n",
 		"virtual:    a RAID volume\n", "samples:    3 of 256 blocks unchanged\n",
-		"read back:  1000 of 50000 bytes, 0 different",
+		"read back:  1000 of 50000 bytes, 0 different from what was written\n",
+		"read back:  2000 of 50000 bytes, content not compared: the drive determines it\n",
 		"finds:      4096 remaining bytes in a row with probability 0.04141\n", "untouched:  /dev/sdb: kept\n",
 	} {
 		if !strings.Contains(text, want) {

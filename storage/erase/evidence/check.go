@@ -84,7 +84,7 @@ func (t Target) check() error {
 	case b.Expected == ExpectZeros && b.Different != b.Ones+b.Other:
 		return errors.New("number of different bytes contradicts the content")
 	case b.Expected == ExpectAny && b.Different != 0:
-		return errors.New("bytes differ from no expectation")
+		return errors.New("states different bytes, but no content was expected")
 	case b.Expected == ExpectAny && b.Other > 0:
 		want = nil
 	}
