@@ -90,7 +90,7 @@ func targetConfig(n *node.Node) (map[string]any, error) {
 func (m *Manager) applyRAID(ctx context.Context, n *node.Node, config map[string]any, remove bool) (any, error) {
 	arrays, err := hardware.ArraysOf(n)
 	if err != nil {
-		return nil, raidFault(err)
+		return nil, raidFault(ctx, err)
 	}
 	volumes, err := volumesOf(n, config, arrays)
 	if err != nil {
@@ -100,13 +100,13 @@ func (m *Manager) applyRAID(ctx context.Context, n *node.Node, config map[string
 		m.o.Log.Warn("RAID configuration contains no software RAID")
 		if remove {
 			if err := m.deleteAll(ctx, n); err != nil {
-				return nil, raidFault(err)
+				return nil, raidFault(ctx, err)
 			}
 		}
 		return map[string]any{}, nil
 	}
 	if err := m.replaceRAID(ctx, n, volumes, remove); err != nil {
-		return nil, raidFault(err)
+		return nil, raidFault(ctx, err)
 	}
 	return config, nil
 }
@@ -142,7 +142,7 @@ func (m *Manager) deleteConfiguration(ctx context.Context, call hardware.Call) (
 		return nil, err
 	}
 	if err := m.deleteAll(ctx, call.Node); err != nil {
-		return nil, raidFault(err)
+		return nil, raidFault(ctx, err)
 	}
 	return nil, nil //nolint:nilnil // as that of ironic-python-agent
 }

@@ -362,10 +362,10 @@ func (m *Manager) deleteArrays(ctx context.Context, del deletion) error {
 	return nil
 }
 
-// raidFault converts an error to that of the protocol for RAID steps.
-func raidFault(err error) error {
+// raidFault converts an error of a RAID step to that of the protocol, unless the step was cancelled.
+func raidFault(ctx context.Context, err error) error {
 	var known *fault.Error
-	if err == nil || errors.As(err, &known) || errors.Is(err, context.Canceled) {
+	if err == nil || errors.As(err, &known) || ctx.Err() != nil {
 		return err
 	}
 	if errors.Is(err, erase.ErrProtected) {
