@@ -373,6 +373,34 @@ func TestCreateFails(t *testing.T) {
 	}
 }
 
+// A disk whose partition table is written only in part is cleared too.
+func TestCreatePartitionsFails(t *testing.T) {
+	disks := []block.Device{blankDisk(t, 3*gib), blankDisk(t, 3*gib)}
+	at := int64(3*gib - 4096)
+	write(t, disks[1].Path, at, []byte("tenant!"))
+	m, kernel := onThisMachine(t, disks...), &fakeKernel{}
+	kernel.attach(m)
+	failed := false
+	m.limits = func(d block.Device) erase.Limits {
+		if d.Path == disks[1].Path && !failed && strings.HasPrefix(layoutOf(t, disks[0]), "gpt ") {
+			failed = true
+			return erase.Limits{Silence: time.Nanosecond, Grace: erase.DefaultLimits.Grace}
+		}
+		return erase.DefaultLimits
+	}
+	_, err := m.createConfiguration(t.Context(), hardware.Call{Node: nodeWith(t, target(logical("1", "1", ""),
+		`, "properties": {"capabilities": "disk_label:gpt"}`))})
+	if typeOf(err) != "SoftwareRAIDError" || !strings.Contains(errorText(err), "no progress for 1ns") {
+		t.Errorf("got %v, want a SoftwareRAIDError for the second disk", err)
+	}
+	if bytes.Contains(readAt(t, disks[1].Path, at, 7), []byte("tenant!")) {
+		t.Errorf("%s holds data", disks[1].Path)
+	}
+	if got := layoutOf(t, disks[0]); !strings.Contains(got, "no partition table") {
+		t.Errorf("got %s, want no partition table", got)
+	}
+}
+
 // superblocks lists the names of the arrays on a disk and its partitions.
 func superblocks(t *testing.T, d block.Device) []string {
 	t.Helper()

@@ -305,13 +305,13 @@ func (m *Manager) createArrays(ctx context.Context, plan creation) (err error) {
 		}
 	}()
 	for _, d := range plan.disks {
+		written = append(written, d) // at least in part
 		_, err := erase.Bounded(ctx, m.limits(d), func(ctx context.Context) (any, error) {
 			return partition.Create(ctx, d.Path, plan.layouts[d.Path])
 		})
 		if err != nil {
 			return err
 		}
-		written = append(written, d)
 		if err := partition.Sync(ctx, m.o.System, d.Path); err != nil {
 			return err
 		}
