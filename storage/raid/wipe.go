@@ -24,15 +24,13 @@ const (
 	nearLayout = 0x102
 )
 
-// Wipe removes the content of an array that does not run, and keeps the array: it zeroes both ends of the data on each
-// member, and with superblocks of version 1.2 the space beside superblock and data, or both ends of it. At both ends of
-// the data of all members are those of the array. The same ranges of all of them are written, so that copies and
-// parities remain right. What is zeroed is read again.
-func Wipe(ctx context.Context, members ...md.Member) error {
-	for _, member := range members {
-		if err := wipe(ctx, member); err != nil {
-			return fmt.Errorf("wipe %s on %s: %w", member.Superblock, member.Device.Path, err)
-		}
+// Wipe removes the content of a member of an array that does not run, and keeps the array: it zeroes both ends of the
+// data on the member, and with a superblock of version 1.2 the space beside superblock and data, or both ends of it.
+// At both ends of the data of all members are those of the array. Wipe writes the same ranges of each member, so that
+// copies and parities are right once all are wiped. What is zeroed is read again.
+func Wipe(ctx context.Context, member md.Member) error {
+	if err := wipe(ctx, member); err != nil {
+		return fmt.Errorf("wipe %s on %s: %w", member.Superblock, member.Device.Path, err)
 	}
 	return nil
 }

@@ -148,10 +148,11 @@ func blankDisk(t *testing.T, size int64) block.Device {
 
 // fakeKernel stands in for the kernel's arrays: it writes the superblocks and runs nothing.
 type fakeKernel struct {
-	created, stopped []string
-	fail             map[string]error // by names of arrays
-	checkErr         error
-	write            bool // superblocks
+	created, checked, wiped, stopped []string
+
+	fail     map[string]error // by names of arrays
+	checkErr error
+	write    bool // superblocks
 }
 
 func writeAt(path string, at int64, data []byte) error {
@@ -192,8 +193,14 @@ func (k *fakeKernel) attach(m *Manager) {
 		k.created = append(k.created, fmt.Sprintf("md%d %s %s %s", o.Number, o.Level, o.Name, o.Version))
 		return fmt.Sprintf("/dev/md%d", o.Number), k.fail[o.Name]
 	}
-	m.checkArray = func(sysfs.Root, string, string, []string) error { return k.checkErr }
-	m.wipeArray = func(context.Context, sysfs.Root, string, erase.Wait) error { return nil }
+	m.checkArray = func(_ sysfs.Root, path, level string, members []string) error {
+		k.checked = append(k.checked, fmt.Sprint(path, " ", level, " ", members))
+		return k.checkErr
+	}
+	m.wipeArray = func(_ context.Context, _ sysfs.Root, path string, _ erase.Wait) error {
+		k.wiped = append(k.wiped, path)
+		return nil
+	}
 	m.stopArray = func(_ context.Context, path string) error {
 		k.stopped = append(k.stopped, path)
 		return nil
@@ -225,17 +232,20 @@ func TestCreateConfiguration(t *testing.T) {
 		disks, fields string
 		want          []string // layouts of three disks
 		arrays        []string
+		order         []int // disks of the members of all arrays; nil means all disks
 	}{
 		"one, BIOS": {
 			`{"controller": "software", "raid_level": "1", "size_gb": "MAX"}`, "",
 			[]string{"mbr 1-5119", "mbr 1-5119", "mbr 1-5119"},
 			[]string{"md0 raid1 any:md0 1.2"},
+			nil,
 		},
 		"two, UEFI": {
 			root + `, {"controller": "software", "raid_level": "5", "size_gb": "MAX"}`,
 			`, "properties": {"capabilities": "boot_mode:uefi"}`,
 			[]string{"gpt 551-2048 2048-5119", "gpt 551-2048 2048-5119", "gpt 551-2048 2048-5119"},
 			[]string{"md0 raid1 any:root 1.2", "md1 raid5 any:md1 1.2"},
+			nil,
 		},
 		"MAX first, GPT": {
 			`{"controller": "software", "raid_level": "1", "size_gb": "MAX"}, ` +
@@ -243,17 +253,20 @@ func TestCreateConfiguration(t *testing.T) {
 			`, "properties": {"capabilities": "boot_mode:bios,disk_label:gpt"}`,
 			[]string{"gpt 8-1024 1024-5119", "gpt 8-1024 1024-5119", "gpt 8-1024 1024-5119"},
 			[]string{"md0 raid10 any:fast 1.2", "md1 raid1 any:md1 1.2"},
+			nil,
 		},
 		"two sizes": {
 			root + `, {"controller": "software", "raid_level": "0", "size_gb": 2}`, "",
 			[]string{"mbr 1-2048 2048-4096", "mbr 1-2048 2048-4096", "mbr 1-2048 2048-4096"},
 			[]string{"md0 raid1 any:root 1.2", "md1 raid0 any:md1 1.2"},
+			nil,
 		},
 		"hints": {
 			`{"controller": "software", "raid_level": "1", "size_gb": "MAX", "physical_disks": [{"serial": "C"}, ` +
 				`{"size": ">= 1"}]}`, "",
 			[]string{"mbr 1-5119", "no partition table", "mbr 1-5119"},
 			[]string{"md0 raid1 any:md0 1.2"},
+			[]int{2, 0},
 		},
 	} {
 		disks := []block.Device{blankDisk(t, size), blankDisk(t, size), blankDisk(t, size)}
@@ -272,6 +285,27 @@ func TestCreateConfiguration(t *testing.T) {
 		}
 		if diff := cmp.Diff(tt.arrays, kernel.created); diff != "" {
 			t.Errorf("%s: arrays differ (-want +got):\n%s", name, diff)
+		}
+		order := tt.order
+		if order == nil {
+			order = []int{0, 1, 2}
+		}
+		var wiped, checked []string
+		for i, array := range tt.arrays {
+			number, level, _ := strings.Cut(array, " ")
+			level, _, _ = strings.Cut(level, " ")
+			var members []string
+			for _, disk := range order {
+				members = append(members, block.PartitionPath(sysfs.Root{}, disks[disk].Path, i+1))
+			}
+			wiped = append(wiped, "/dev/"+number)
+			checked = append(checked, fmt.Sprint("/dev/", number, " ", level, " ", members))
+		}
+		if diff := cmp.Diff(wiped, kernel.wiped); diff != "" {
+			t.Errorf("%s: wiped arrays differ (-want +got):\n%s", name, diff)
+		}
+		if diff := cmp.Diff(checked, kernel.checked); diff != "" {
+			t.Errorf("%s: checked arrays differ (-want +got):\n%s", name, diff)
 		}
 		for i, d := range disks {
 			if got := layoutOf(t, d); !strings.Contains(got, tt.want[i]) {
@@ -398,6 +432,34 @@ func TestCreatePartitionsFails(t *testing.T) {
 	}
 	if got := layoutOf(t, disks[0]); !strings.Contains(got, "no partition table") {
 		t.Errorf("got %s, want no partition table", got)
+	}
+}
+
+// A new array whose content cannot be removed in time is removed again.
+func TestCreateWipeStuck(t *testing.T) {
+	disks := []block.Device{blankDisk(t, 3*gib), blankDisk(t, 3*gib)}
+	m, kernel := onThisMachine(t, disks...), &fakeKernel{}
+	kernel.attach(m)
+	m.limits = func(d block.Device) erase.Limits {
+		if d.Path == "/dev/md0" {
+			return erase.Limits{Silence: time.Nanosecond, Grace: erase.DefaultLimits.Grace}
+		}
+		return erase.DefaultLimits
+	}
+	m.wipeArray = func(ctx context.Context, _ sysfs.Root, _ string, _ erase.Wait) error {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(10 * time.Second):
+			return nil
+		}
+	}
+	_, err := m.createConfiguration(t.Context(), hardware.Call{Node: nodeWith(t, target(logical("1", "1", ""), ""))})
+	if typeOf(err) != "SoftwareRAIDError" || !strings.Contains(errorText(err), "no progress") {
+		t.Errorf("got %v, want a SoftwareRAIDError for the time limit", err)
+	}
+	if diff := cmp.Diff([]string{"/dev/md0"}, kernel.stopped); diff != "" {
+		t.Errorf("stopped arrays differ (-want +got):\n%s", diff)
 	}
 }
 

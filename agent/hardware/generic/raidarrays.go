@@ -268,10 +268,9 @@ func (m *Manager) checkWipe(ctx context.Context, s *raidState, g *raidGroup) err
 		if member.Version != "1.2" {
 			continue // of other members, only the data is wiped
 		}
-		_, err := erase.Bounded(ctx, m.limits(member.Device), func(context.Context) (any, error) {
-			return nil, raid.CheckWipe(member.Member)
-		})
-		if err != nil {
+		if err := m.withLimits(ctx, member.Device, func(context.Context) error {
+			return raid.CheckWipe(member.Member)
+		}); err != nil {
 			return fmt.Errorf("wipe %s on %w", g, err)
 		}
 	}
@@ -318,12 +317,15 @@ func (m *Manager) checkWritable(ctx context.Context, s *raidState, d block.Devic
 	case d.Zoned == "host-managed":
 		return fmt.Errorf("%s: %w", d.Path, erase.ErrZoned)
 	case s.flags.guard:
-		_, err := erase.Bounded(ctx, m.limits(d), func(ctx context.Context) (any, error) {
-			return nil, erase.Guard(ctx, m.o.System, d.Path)
-		})
-		return err
+		return m.withLimits(ctx, d, func(ctx context.Context) error { return erase.Guard(ctx, m.o.System, d.Path) })
 	}
 	return nil
+}
+
+// withLimits calls a function that reads or writes a device, with the time limits of [erase.Bounded].
+func (m *Manager) withLimits(ctx context.Context, d block.Device, call func(context.Context) error) error {
+	_, err := erase.Bounded(ctx, m.limits(d), func(ctx context.Context) (any, error) { return nil, call(ctx) })
+	return err
 }
 
 // deleteArrays stops and deletes the arrays of a plan. If one of their disks is in use, it writes to none.
@@ -340,16 +342,19 @@ func (m *Manager) deleteArrays(ctx context.Context, del deletion) error {
 		}
 	}
 	for _, g := range del.wipe {
-		if err := raid.Wipe(ctx, g.plain()...); err != nil {
-			return err
+		for _, member := range g.members {
+			if err := m.withLimits(ctx, member.Device, func(ctx context.Context) error {
+				return raid.Wipe(ctx, member.Member)
+			}); err != nil {
+				return err
+			}
 		}
 		m.o.Log.Warn("RAID array wiped", "array", g.String(), "devices", g.describe(), "reason", g.reason)
 	}
 	for _, d := range del.disks {
-		_, err := erase.Bounded(ctx, m.limits(d), func(ctx context.Context) (any, error) {
-			return nil, erase.Metadata(ctx, m.o.System, d.Path, del.flags.wait)
-		})
-		if err != nil {
+		if err := m.withLimits(ctx, d, func(ctx context.Context) error {
+			return erase.Metadata(ctx, m.o.System, d.Path, del.flags.wait)
+		}); err != nil {
 			return err
 		}
 		m.o.Log.Info("RAID superblocks and partitions removed", "device", d.Path)

@@ -306,10 +306,10 @@ func (m *Manager) createArrays(ctx context.Context, plan creation) (err error) {
 	}()
 	for _, d := range plan.disks {
 		written = append(written, d) // at least in part
-		_, err := erase.Bounded(ctx, m.limits(d), func(ctx context.Context) (any, error) {
-			return partition.Create(ctx, d.Path, plan.layouts[d.Path])
-		})
-		if err != nil {
+		if err := m.withLimits(ctx, d, func(ctx context.Context) error {
+			_, err := partition.Create(ctx, d.Path, plan.layouts[d.Path])
+			return err
+		}); err != nil {
 			return err
 		}
 		if err := partition.Sync(ctx, m.o.System, d.Path); err != nil {
@@ -335,7 +335,9 @@ func (m *Manager) createArrays(ctx context.Context, plan creation) (err error) {
 		running = append(running, path)
 		members[path] = o.Members
 		// The disks can have been members of a similar array, whose content would appear again.
-		if err := m.wipeArray(ctx, m.o.System, path, plan.flags.wait); err != nil {
+		if err := m.withLimits(ctx, block.Device{Path: path}, func(ctx context.Context) error {
+			return m.wipeArray(ctx, m.o.System, path, plan.flags.wait)
+		}); err != nil {
 			return err
 		}
 		m.o.Log.Info("RAID array created", "device", path, "name", a.name, "level", a.level, "members", o.Members)
@@ -362,10 +364,9 @@ func (m *Manager) removeArrays(ctx context.Context, plan creation, running []str
 		problems = append(problems, m.stopArray(ctx, path))
 	}
 	for _, d := range written {
-		_, err := erase.Bounded(ctx, m.limits(d), func(ctx context.Context) (any, error) {
-			return nil, erase.Metadata(ctx, m.o.System, d.Path, plan.flags.wait)
-		})
-		problems = append(problems, err)
+		problems = append(problems, m.withLimits(ctx, d, func(ctx context.Context) error {
+			return erase.Metadata(ctx, m.o.System, d.Path, plan.flags.wait)
+		}))
 	}
 	return errors.Join(problems...)
 }

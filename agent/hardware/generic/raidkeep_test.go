@@ -9,6 +9,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -142,6 +143,30 @@ func TestDeleteWipeUnsupported(t *testing.T) {
 	}
 	if !bytes.Equal(content(t, disks[0]), before) {
 		t.Error("the other disk was written to")
+	}
+}
+
+// A member whose content cannot be removed in time is an error.
+func TestDeleteWipeStuck(t *testing.T) {
+	var disks []block.Device
+	for i := range uint32(2) {
+		disks = append(disks, partsDisk(t, 4096, &testenv.RAID{Name: "root", Level: 1, Member: i},
+			&testenv.RAID{Name: "scratch", Level: 1, Member: i, UUID: "uuid-of-scratch-"}))
+	}
+	m := onThisMachine(t, disks...)
+	member := block.PartitionPath(m.o.System, disks[1].Path, 2)
+	m.limits = func(d block.Device) erase.Limits {
+		if d.Path == member {
+			return erase.Limits{Silence: time.Nanosecond, Grace: erase.DefaultLimits.Grace}
+		}
+		return erase.DefaultLimits
+	}
+	_, err := m.deleteConfiguration(t.Context(), hardware.Call{
+		Node: nodeWith(t, `"properties": {"skip_block_devices": [{"volume_name": "root"}]}`),
+	})
+	if typeOf(err) != "SoftwareRAIDError" || !strings.Contains(errorText(err), "no progress") ||
+		!strings.Contains(errorText(err), member) {
+		t.Errorf("got %v, want a SoftwareRAIDError for the time limit of %s", err, member)
 	}
 }
 
