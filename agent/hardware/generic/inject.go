@@ -181,15 +181,24 @@ func (m *Manager) injectionDevice(ctx context.Context, call hardware.Call, f inj
 
 // checkInjectionDevice returns an error unless device is a disk or partition that the node does not protect.
 func (m *Manager) checkInjectionDevice(ctx context.Context, call hardware.Call, device string) error {
-	disks, err := m.o.Disks(ctx)
-	if err != nil && !errors.Is(err, block.ErrUnreadable) {
-		return fault.DeviceNotFound("list disks: %w", err)
+	disks, unread := m.o.Disks(ctx)
+	if unread != nil && !errors.Is(unread, block.ErrUnreadable) {
+		return fault.DeviceNotFound("list disks: %w", unread)
 	}
 	i := slices.IndexFunc(disks, func(d block.Device) bool {
+		if d.Path == device {
+			return true
+		}
 		parts, err := block.Partitions(ctx, m.o.System, d.Path)
-		return d.Path == device ||
-			err == nil && slices.ContainsFunc(parts, func(p block.Device) bool { return p.Path == device })
+		unread = errors.Join(unread, err)
+		return slices.ContainsFunc(parts, func(p block.Device) bool { return p.Path == device })
 	})
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if i < 0 && unread != nil {
+		return fault.DeviceNotFound("find device %s: %w", device, unread)
+	}
 	if i < 0 {
 		return fault.DeviceNotFound("device %s is neither a disk of this machine nor a partition of one", device)
 	}

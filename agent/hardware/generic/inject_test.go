@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log"
@@ -344,6 +345,47 @@ func TestInjectFilesFails(t *testing.T) {
 	}
 	d.check()
 	d.want(4, "/etc/hostname", strings.Repeat("old ", 100), "0640", 0, 0)
+}
+
+// A device is reported as unknown only if all disks and partitions could be listed. A disk that cannot be read does not
+// prevent files on another one.
+func TestInjectionDeviceUnread(t *testing.T) {
+	m := newManager(t, block.Device{Name: "sda", Path: "/dev/sda"}, block.Device{Name: "sdb", Path: "/dev/sdb"})
+	if err := os.MkdirAll(m.o.System.Sys("class/block/sda"), 0o755); err != nil { // sdb is missing
+		t.Fatal(err)
+	}
+	cancelled, cancel := context.WithCancel(t.Context())
+	cancel()
+	check := func(ctx context.Context, device string, want ...string) {
+		t.Helper()
+		err := m.checkInjectionDevice(ctx, hardware.Call{}, device)
+		if len(want) == 0 && err != nil || len(want) > 0 && typeOf(err) != "DeviceNotFound" {
+			t.Errorf("%s: got %v, want DeviceNotFound with %q", device, err, want)
+			return
+		}
+		for _, text := range want {
+			if !strings.Contains(err.Error(), text) {
+				t.Errorf("%s: got %v, want %q", device, err, text)
+			}
+		}
+	}
+	check(t.Context(), "/dev/sdb")
+	check(t.Context(), "/dev/sdb1", "find device /dev/sdb1: partitions of /dev/sdb: ")
+	if err := m.checkInjectionDevice(cancelled, hardware.Call{}, "/dev/sdb1"); !errors.Is(err, context.Canceled) ||
+		typeOf(err) != "" {
+		t.Errorf("cancelled: got %v, want %v", err, context.Canceled)
+	}
+	if err := os.MkdirAll(m.o.System.Sys("class/block/sdb"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	check(t.Context(), "/dev/sdb1", "/dev/sdb1 is neither a disk of this machine nor a partition of one")
+	disks := m.o.Disks
+	m.o.Disks = func(ctx context.Context) ([]block.Device, error) {
+		list, err := disks(ctx)
+		return list[:1], errors.Join(err, fmt.Errorf("%w: sdb hangs", block.ErrUnreadable))
+	}
+	check(t.Context(), "/dev/sda")
+	check(t.Context(), "/dev/sdb", "find device /dev/sdb: ", "sdb hangs")
 }
 
 // Everything that is wrong with files is named, before one of them is written.
