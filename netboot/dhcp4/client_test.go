@@ -12,7 +12,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/insomniacslk/dhcp/dhcpv4"
 
 	"ironroot/internal/testenv/nettest"
@@ -93,23 +92,15 @@ func TestRun(t *testing.T) {
 		defer cancel()
 		go c.Run(ctx)
 		time.Sleep(31 * time.Minute)
-		check := func(what string, wantSent, wantCalls []string) {
-			t.Helper()
-			synctest.Wait()
-			if diff := cmp.Diff(wantSent, s.Received.Take()); diff != "" {
-				t.Errorf("%s: messages (-want +got):\n%s", what, diff)
-			}
-			if diff := cmp.Diff(wantCalls, handler.Take()); diff != "" {
-				t.Errorf("%s: events (-want +got):\n%s", what, diff)
-			}
-		}
-		check("renewal", []string{
-			"DISCOVER broadcast to 255.255.255.255:67", "REQUEST broadcast to 255.255.255.255:67",
-			"REQUEST from 192.0.2.10 to 192.0.2.1:67",
-		}, []string{"use 192.0.2.10/24, renewed: false", "use 192.0.2.10/24, renewed: true"})
+		synctest.Wait()
+		s.Received.Check(t, "renewal: messages", "DISCOVER broadcast to 255.255.255.255:67",
+			"REQUEST broadcast to 255.255.255.255:67", "REQUEST from 192.0.2.10 to 192.0.2.1:67")
+		handler.Check(t, "renewal: events", "use 192.0.2.10/24, renewed: false", "use 192.0.2.10/24, renewed: true")
 		s.SetAnswer(func(*dhcpv4.DHCPv4) *dhcpv4.DHCPv4 { return nil })
 		time.Sleep(28 * time.Minute)
-		check("before T1", nil, nil)
+		synctest.Wait()
+		s.Received.Check(t, "before T1: messages")
+		handler.Check(t, "before T1: events")
 		time.Sleep(30 * time.Minute)
 		sent, calls := s.Received.Take(), handler.Take()
 		renewal, rebinding := "REQUEST from 192.0.2.10 to 192.0.2.1:67", "REQUEST from 192.0.2.10 to 255.255.255.255:67"
@@ -155,13 +146,8 @@ func TestCarrierComesBack(t *testing.T) {
 		time.Sleep(2 * time.Second)
 		synctest.Wait()
 		refused := "DHCP server 192.0.2.1 refused the address"
-		want := []string{
-			"use 192.0.2.10/24, renewed: false", "use 192.0.2.10/24, renewed: false",
-			"rejected: " + refused, "lease lost: " + refused, "drop", "use 192.0.2.11/24, renewed: false",
-		}
-		if diff := cmp.Diff(want, handler.Take()); diff != "" {
-			t.Errorf("events (-want +got):\n%s", diff)
-		}
+		handler.Check(t, "events", "use 192.0.2.10/24, renewed: false", "use 192.0.2.10/24, renewed: false",
+			"rejected: "+refused, "lease lost: "+refused, "drop", "use 192.0.2.11/24, renewed: false")
 	})
 }
 
@@ -186,9 +172,9 @@ func TestConflict(t *testing.T) {
 		}
 		lost := "lease lost: address 192.0.2.10 is in use by MAC address 02:00:00:00:00:09"
 		use := "use 192.0.2.10/24, renewed: false"
-		want := []string{use, lost, "drop", use, lost, "drop", use}
-		if diff := cmp.Diff(want, handler.Take()); diff != "" || declines != 2 {
-			t.Errorf("got %d declines, want 2; events (-want +got):\n%s", declines, diff)
+		handler.Check(t, "events", use, lost, "drop", use, lost, "drop", use)
+		if declines != 2 {
+			t.Errorf("got %d declines, want 2", declines)
 		}
 	})
 }
@@ -204,10 +190,7 @@ func TestUseFails(t *testing.T) {
 		go c.Run(ctx)
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		want := []string{"lease lost: no such link", "drop", "use 192.0.2.10/24, renewed: false"}
-		if diff := cmp.Diff(want, handler.Take()); diff != "" {
-			t.Errorf("events (-want +got):\n%s", diff)
-		}
+		handler.Check(t, "events", "lease lost: no such link", "drop", "use 192.0.2.10/24, renewed: false")
 	})
 }
 

@@ -12,7 +12,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/insomniacslk/dhcp/dhcpv6"
 	"github.com/insomniacslk/dhcp/iana"
 
@@ -90,17 +89,11 @@ func TestRun(t *testing.T) {
 		go c.Run(ctx)
 		time.Sleep(21 * time.Minute) // T1 is half of the preferred time
 		synctest.Wait()
-		if diff := cmp.Diff([]string{"SOLICIT", "REQUEST", "RENEW"}, s.Received.Take()); diff != "" {
-			t.Errorf("renewal: messages (-want +got):\n%s", diff)
-		}
-		if diff := cmp.Diff([]string{"use [2001:db8::10]", "use [2001:db8::10]"}, handler.Take()); diff != "" {
-			t.Errorf("renewal: events (-want +got):\n%s", diff)
-		}
+		s.Received.Check(t, "renewal: messages", "SOLICIT", "REQUEST", "RENEW")
+		handler.Check(t, "renewal: events", "use [2001:db8::10]", "use [2001:db8::10]")
 		carrier <- struct{}{}
 		synctest.Wait()
-		if diff := cmp.Diff([]string{"CONFIRM"}, s.Received.Take()); diff != "" {
-			t.Errorf("carrier: messages (-want +got):\n%s", diff)
-		}
+		s.Received.Check(t, "carrier: messages", "CONFIRM")
 		s.SetAnswer(silence)
 		time.Sleep(58 * time.Minute)
 		synctest.Wait()
@@ -131,15 +124,9 @@ func TestDuplicate(t *testing.T) {
 		duplicate <- struct{}{}
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		if diff := cmp.Diff([]string{"SOLICIT", "REQUEST", "DECLINE", "SOLICIT", "REQUEST"},
-			s.Received.Take()); diff != "" {
-			t.Errorf("messages (-want +got):\n%s", diff)
-		}
+		s.Received.Check(t, "messages", "SOLICIT", "REQUEST", "DECLINE", "SOLICIT", "REQUEST")
 		lost := "no DHCPv6 lease: one of the addresses [2001:db8::10] is in use by another machine"
-		want := []string{"use [2001:db8::10]", lost, "drop", "use [2001:db8::11]"}
-		if diff := cmp.Diff(want, handler.Take()); diff != "" {
-			t.Errorf("events (-want +got):\n%s", diff)
-		}
+		handler.Check(t, "events", "use [2001:db8::10]", lost, "drop", "use [2001:db8::11]")
 	})
 }
 
@@ -153,12 +140,8 @@ func TestInform(t *testing.T) {
 		go c.Inform(ctx)
 		time.Sleep(25 * time.Hour)
 		synctest.Wait()
-		if diff := cmp.Diff([]string{"INFORMATION-REQUEST", "INFORMATION-REQUEST"}, s.Received.Take()); diff != "" {
-			t.Errorf("messages (-want +got):\n%s", diff)
-		}
-		if diff := cmp.Diff([]string{"use []", "use []"}, handler.Take()); diff != "" {
-			t.Errorf("events (-want +got):\n%s", diff)
-		}
+		s.Received.Check(t, "messages", "INFORMATION-REQUEST", "INFORMATION-REQUEST")
+		handler.Check(t, "events", "use []", "use []")
 	})
 }
 

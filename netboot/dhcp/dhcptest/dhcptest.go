@@ -6,7 +6,10 @@ import (
 	"fmt"
 	"net"
 	"sync"
+	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 
 	"ironroot/netboot/dhcp"
 )
@@ -36,6 +39,15 @@ func (r *Record) Take() (lines []string) {
 	defer r.mu.Unlock()
 	lines, r.lines = r.lines, nil
 	return lines
+}
+
+// Check fails the test unless the lines since the last Take are those wanted. what is a phase of the test and the kind
+// of lines.
+func (r *Record) Check(t *testing.T, what string, want ...string) {
+	t.Helper()
+	if diff := cmp.Diff(want, r.Take()); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", what, diff)
+	}
 }
 
 // Handler records the events that the handlers of both clients receive, except for Use and Sent.
