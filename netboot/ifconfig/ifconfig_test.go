@@ -50,15 +50,34 @@ func present(t *testing.T, index int) (lines []string) {
 	return lines
 }
 
+// newNIC returns the index of nic0, which is up and has a carrier, in a network namespace of its own. The test must
+// return if it is not inside, see [nettest.New].
+func newNIC(t *testing.T) (index int, inside bool) {
+	t.Helper()
+	l, inside := nettest.New(t)
+	if !inside {
+		return 0, false
+	}
+	l.Cable("nic0", "")
+	return l.Raise("nic0").Index, true
+}
+
+// checkPresent fails the test unless an interface has exactly the wanted addresses and routes. what describes the
+// state.
+func checkPresent(t *testing.T, index int, what string, want ...string) {
+	t.Helper()
+	if diff := cmp.Diff(want, present(t, index)); diff != "" {
+		t.Errorf("%s: addresses and routes (-want +got):\n%s", what, diff)
+	}
+}
+
 // Each configuration is applied to the one before, and then to itself; both times the interface has exactly what was
 // wanted.
 func TestApply(t *testing.T) {
-	l, inside := nettest.New(t)
+	index, inside := newNIC(t)
 	if !inside {
 		return
 	}
-	l.Cable("nic0", "")
-	index := l.Raise("nic0").Index
 	if err := Sysctl("ipv4", "nic0", "promote_secondaries", "1"); err != nil {
 		t.Fatal(err)
 	}
@@ -166,9 +185,7 @@ func TestApply(t *testing.T) {
 				t.Fatalf("%s: %v", step.name, err)
 			}
 			current = step.wanted
-			if diff := cmp.Diff(step.want, present(t, index)); diff != "" {
-				t.Errorf("%s (-want +got):\n%s", step.name, diff)
-			}
+			checkPresent(t, index, step.name, step.want...)
 		}
 		if link, err := netlink.LinkByIndex(index); err != nil || link.Attrs().MTU != step.mtu {
 			t.Errorf("%s: got %+v, %v, want an MTU of %d", step.name, link, err, step.mtu)
@@ -178,12 +195,10 @@ func TestApply(t *testing.T) {
 
 // The kernel deletes the other addresses of a subnet with the first one, and the routes by them. They are added again.
 func TestFirstAddressOfSubnet(t *testing.T) {
-	l, inside := nettest.New(t)
+	index, inside := newNIC(t)
 	if !inside {
 		return
 	}
-	l.Cable("nic0", "")
-	index := l.Raise("nic0").Index
 	first, second := netip.MustParsePrefix("192.0.2.10/24"), netip.MustParsePrefix("192.0.2.11/24")
 	both, one := Config{Addresses: []netip.Prefix{first, second}}, Config{Addresses: []netip.Prefix{second}}
 	if err := apply(index, 512, Config{}, both); err != nil {
@@ -192,20 +207,16 @@ func TestFirstAddressOfSubnet(t *testing.T) {
 	if err := apply(index, 512, both, one); err != nil {
 		t.Fatal(err)
 	}
-	want := []string{"address 192.0.2.11/24", "route 192.0.2.0/24 via <nil> src 192.0.2.11 metric 512"}
-	if diff := cmp.Diff(want, present(t, index)); diff != "" {
-		t.Errorf("addresses and routes (-want +got):\n%s", diff)
-	}
+	checkPresent(t, index, "second address", "address 192.0.2.11/24",
+		"route 192.0.2.0/24 via <nil> src 192.0.2.11 metric 512")
 }
 
 // An address that stays is not removed for a moment, which would delete the routes by it that something else added.
 func TestKeepsAddress(t *testing.T) {
-	l, inside := nettest.New(t)
+	index, inside := newNIC(t)
 	if !inside {
 		return
 	}
-	l.Cable("nic0", "")
-	index := l.Raise("nic0").Index
 	kept := netip.MustParsePrefix("192.0.2.10/24")
 	before := Config{Addresses: []netip.Prefix{kept, netip.MustParsePrefix("203.0.113.10/24")}}
 	if err := apply(index, 512, Config{}, before); err != nil {
@@ -219,23 +230,16 @@ func TestKeepsAddress(t *testing.T) {
 	if err := apply(index, 512, before, Config{Addresses: []netip.Prefix{kept}}); err != nil {
 		t.Fatal(err)
 	}
-	want := []string{
-		"address 192.0.2.10/24", "route 10.1.0.0/16 via <nil> src 192.0.2.10 metric 7",
-		"route 192.0.2.0/24 via <nil> src 192.0.2.10 metric 512",
-	}
-	if diff := cmp.Diff(want, present(t, index)); diff != "" {
-		t.Errorf("addresses and routes (-want +got):\n%s", diff)
-	}
+	checkPresent(t, index, "address that stays", "address 192.0.2.10/24",
+		"route 10.1.0.0/16 via <nil> src 192.0.2.10 metric 7", "route 192.0.2.0/24 via <nil> src 192.0.2.10 metric 512")
 }
 
 // The kernel gets the lifetimes of addresses. Those that expire are not for new connections.
 func TestLifetimes(t *testing.T) {
-	l, inside := nettest.New(t)
+	index, inside := newNIC(t)
 	if !inside {
 		return
 	}
-	l.Cable("nic0", "")
-	index := l.Raise("nic0").Index
 	const forever = math.MaxUint32
 	prefix := netip.MustParsePrefix("192.0.2.10/24")
 	one := []netip.Prefix{prefix}
@@ -269,9 +273,7 @@ func TestLifetimes(t *testing.T) {
 	if err := apply(index, 512, Config{}, expiring(time.Now().Add(-time.Second))); err != nil {
 		t.Fatal(err)
 	}
-	if got := present(t, index); got != nil {
-		t.Errorf("address that has expired: got %q, want nothing", got)
-	}
+	checkPresent(t, index, "address that has expired")
 }
 
 // Router advertisements are used with or without addresses. A link without these settings is no error.
@@ -302,12 +304,10 @@ func TestAllowRouters(t *testing.T) {
 
 // Parts that the kernel rejects are named; the others are applied.
 func TestApplyParts(t *testing.T) {
-	l, inside := nettest.New(t)
+	index, inside := newNIC(t)
 	if !inside {
 		return
 	}
-	l.Cable("nic0", "")
-	index := l.Raise("nic0").Index
 	wanted := Config{
 		Addresses: []netip.Prefix{netip.MustParsePrefix("192.0.2.10/24")},
 		Routes: []Route{

@@ -6,36 +6,24 @@ import (
 	"net/netip"
 	"strings"
 	"testing"
-
-	"github.com/google/go-cmp/cmp"
-
-	"ironroot/internal/testenv/nettest"
 )
 
 // What a source applies replaces what it applied before; what it fails to apply is removed all the same.
 func TestSource(t *testing.T) {
-	l, inside := nettest.New(t)
+	index, inside := newNIC(t)
 	if !inside {
 		return
 	}
-	l.Cable("nic0", "")
-	index := l.Raise("nic0").Index
 	config := func(address, destination, gateway string) Config {
 		return Config{Addresses: []netip.Prefix{netip.MustParsePrefix(address)}, Routes: []Route{
 			{Destination: netip.MustParsePrefix(destination), Gateway: netip.MustParseAddr(gateway)},
 		}}
 	}
-	check := func(want ...string) {
-		t.Helper()
-		if diff := cmp.Diff(want, present(t, index)); diff != "" {
-			t.Errorf("addresses and routes (-want +got):\n%s", diff)
-		}
-	}
 	s := NewSource(index)
 	if err := s.Replace(600, config("192.0.2.5/24", "10.1.0.0/16", "192.0.2.1")); err != nil {
 		t.Fatal(err)
 	}
-	check("address 192.0.2.5/24", "route 10.1.0.0/16 via 192.0.2.1 src 192.0.2.5 metric 600",
+	checkPresent(t, index, "IPv4", "address 192.0.2.5/24", "route 10.1.0.0/16 via 192.0.2.1 src 192.0.2.5 metric 600",
 		"route 192.0.2.0/24 via <nil> src 192.0.2.5 metric 600")
 	if err := s.Replace(600, config("192.0.2.6/24", "10.2.0.0/16", "192.0.2.255")); err == nil {
 		t.Error("broadcast address as a gateway: got no error")
@@ -46,24 +34,25 @@ func TestSource(t *testing.T) {
 	if err := s.Clear(); err != nil {
 		t.Fatal(err)
 	}
-	check()
+	checkPresent(t, index, "IPv4 cleared")
 
 	// Of IPv6 the kernel keeps routes without their address.
 	v6 := config("2001:db8::5/64", "2001:db8:1::/48", "2001:db8::1")
 	s.ApplyParts(700, v6, func(part string, err error) { t.Errorf("%s: %v", part, err) })
-	check("address 2001:db8::5/64", "route 2001:db8:1::/48 via 2001:db8::1 src <nil> metric 700",
+	checkPresent(t, index, "IPv6", "address 2001:db8::5/64",
+		"route 2001:db8:1::/48 via 2001:db8::1 src <nil> metric 700",
 		"route 2001:db8::/64 via <nil> src <nil> metric 700")
 	if err := s.Clear(); err != nil {
 		t.Fatal(err)
 	}
-	check()
+	checkPresent(t, index, "IPv6 parts cleared")
 	if err := s.Replace(600, v6); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.Clear(); err != nil {
 		t.Fatal(err)
 	}
-	check()
+	checkPresent(t, index, "IPv6 cleared")
 	if got := s.Config(); len(got.Addresses) != 0 || len(got.Routes) != 0 {
 		t.Errorf("after Clear: got %+v, want nothing", got)
 	}
