@@ -33,7 +33,8 @@ func TestContactBoard(t *testing.T) {
 	}
 }
 
-// Modules of other devices are postponed only if the agent contacts Ironic and the network does not wait for a disk.
+// Modules of other devices are postponed only if the agent contacts Ironic and the network does not wait for a disk. An
+// agent that needs drivers, or whose heartbeat is done, ends that.
 func TestContactIsWanted(t *testing.T) {
 	for cmdline, want := range map[string]bool{
 		"ipa-api-url=http://192.0.2.1": true,
@@ -47,11 +48,25 @@ func TestContactIsWanted(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		m := &Machine{Postpone: func() {}, Resume: func() {}}
+		var calls []string
+		m := &Machine{
+			Postpone: func() { calls = append(calls, "postpone") },
+			Resume:   func() { calls = append(calls, "resume") },
+		}
 		o := agentOptions(m, settings, nil, vmedia.New(vmedia.Options{Params: params}), status.NewBoard("1", nil))
 		if _, got := o.Board.(contactBoard); got != want || (o.NeedDrivers != nil) != want {
 			t.Errorf("%s: got modules postponed %v and drivers requested %v, want %v",
 				cmdline, got, o.NeedDrivers != nil, want)
+			continue
+		}
+		if !want {
+			continue
+		}
+		o.Board.Enter(status.Lookup)
+		o.NeedDrivers()
+		o.Board.HeartbeatDone(nil)
+		if diff := cmp.Diff([]string{"postpone", "resume", "resume"}, calls); diff != "" {
+			t.Errorf("%s: calls (-want +got):\n%s", cmdline, diff)
 		}
 	}
 }
