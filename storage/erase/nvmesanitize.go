@@ -64,17 +64,18 @@ var (
 
 // sanitizeAction is a way in which an NVM subsystem sanitizes itself.
 type sanitizeAction struct {
-	method   Method
-	word     uint32 // dword 10 of the command
-	estimate int    // place of the estimated time in the log
+	method         Method
+	capability     uint32 // bit of SANICAP
+	cdw10          uint32 // dword 10 of the command
+	estimateOffset int    // place of the estimated time in the log
 }
 
-// sanitizeActions are the actions by their bit of SANICAP. NDAS is not set, so that the drive deallocates the blocks:
+// sanitizeActions are the actions, the preferred one first. NDAS is not set, so that the drive deallocates the blocks:
 // those that it keeps allocated can return errors when they are read.
-var sanitizeActions = map[uint32]sanitizeAction{
-	supportsBlock:     {NVMeSanitizeBlock, actionBlockErase | unrestrictedExit, 12},
-	supportsCrypto:    {NVMeSanitizeCrypto, actionCryptoErase | unrestrictedExit, 16},
-	supportsOverwrite: {NVMeSanitizeOverwrite, actionOverwrite | unrestrictedExit | onePass, 8},
+var sanitizeActions = []sanitizeAction{
+	{NVMeSanitizeBlock, supportsBlock, actionBlockErase | unrestrictedExit, 12},
+	{NVMeSanitizeCrypto, supportsCrypto, actionCryptoErase | unrestrictedExit, 16},
+	{NVMeSanitizeOverwrite, supportsOverwrite, actionOverwrite | unrestrictedExit | onePass, 8},
 }
 
 // sanitizeLog is the Sanitize Status log page. It survives resets and power cycles.
@@ -92,7 +93,7 @@ func (l sanitizeLog) erased() bool { return l.status&(1<<8) != 0 }
 
 // estimate returns the time that the drive says an action takes, 0 if it does not say.
 func (l sanitizeLog) estimate(a sanitizeAction) time.Duration {
-	seconds := binary.LittleEndian.Uint32(l.page[a.estimate:])
+	seconds := binary.LittleEndian.Uint32(l.page[a.estimateOffset:])
 	if seconds == 0xffffffff {
 		return 0
 	}
@@ -103,7 +104,7 @@ func (l sanitizeLog) estimate(a sanitizeAction) time.Duration {
 // sanitize, and completes it before the first query, only GDE shows that: the write of the samples clears it.
 func (l sanitizeLog) isNewer(before sanitizeLog, a sanitizeAction) bool {
 	return l.state() != before.state() || l.erased() && !before.erased() ||
-		l.command == a.word && before.command != a.word
+		l.command == a.cdw10 && before.command != a.cdw10
 }
 
 // readSanitizeLog reads the log of the subsystem.
@@ -136,8 +137,8 @@ func sanitizeCapabilities(controller []byte) uint32 {
 // wraps ErrUnsupported if there are others, or if other hosts may use the subsystem. It is the bare ErrUnsupported if
 // the controller has no sanitize.
 func chooseSanitize(controller []byte, scope nvmeScope) (sanitizeAction, error) {
-	for _, capability := range []uint32{supportsBlock, supportsCrypto, supportsOverwrite} {
-		if sanitizeCapabilities(controller)&capability == 0 {
+	for _, a := range sanitizeActions {
+		if sanitizeCapabilities(controller)&a.capability == 0 {
 			continue
 		}
 		if scope.shared {
@@ -148,7 +149,7 @@ func chooseSanitize(controller []byte, scope nvmeScope) (sanitizeAction, error) 
 			return sanitizeAction{}, fmt.Errorf("%w: NVMe sanitize would also erase %s",
 				ErrUnsupported, namespaceList(scope.others))
 		}
-		return sanitizeActions[capability], nil
+		return a, nil
 	}
 	return sanitizeAction{}, ErrUnsupported
 }
@@ -269,7 +270,7 @@ func (s *sanitizer) run(ctx context.Context, a sanitizeAction) error {
 		return err
 	}
 	willTake(ctx, sanitizeTimeout)
-	startErr := s.send(a.word, sanitizeTimeout)
+	startErr := s.send(a.cdw10, sanitizeTimeout)
 	ReportProgress(ctx)
 	var rejected nvmeStatus
 	if errors.As(startErr, &rejected) {
@@ -300,8 +301,8 @@ func (s *sanitizer) run(ctx context.Context, a sanitizeAction) error {
 }
 
 // send sends a Sanitize command, which has no namespace.
-func (s *sanitizer) send(word uint32, timeout time.Duration) error {
-	command := adminCommand{opcode: opSanitize, cdw10: word, timeout: uint32(timeout.Milliseconds())}
+func (s *sanitizer) send(cdw10 uint32, timeout time.Duration) error {
+	command := adminCommand{opcode: opSanitize, cdw10: cdw10, timeout: uint32(timeout.Milliseconds())}
 	return s.device.admin(&command, nil)
 }
 

@@ -174,8 +174,8 @@ func TestSanitizeCommands(t *testing.T) {
 		got = append(got, data)
 	}}
 	s := sanitizer{device: d, path: "/dev/missing"}
-	for _, capability := range []uint32{sanicapBlock, sanicapCrypto, sanicapOverwrite} {
-		if err := s.send(sanitizeActions[capability].word, 10*time.Minute); err != nil {
+	for _, a := range sanitizeActions {
+		if err := s.send(a.cdw10, 10*time.Minute); err != nil {
 			t.Fatal(err)
 		}
 	}
