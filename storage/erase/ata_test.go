@@ -496,7 +496,8 @@ func TestATA(t *testing.T) {
 			drive: fakeATA{
 				sanitize: sanitizeBlock, sanitizing: time.Hour, sanitizeEnd: time.Unix(1, 0), stalled: true,
 			},
-			text: "sanitize that was in progress: no progress for 2h0m0s",
+			err:  errRejects,
+			text: "sanitize that was in progress: drive rejects reads and writes, no progress for 2h0m0s",
 		},
 		{
 			name:  "sanitize fails",
@@ -515,15 +516,19 @@ func TestATA(t *testing.T) {
 			drive: fakeATA{
 				noSecurity: true, sanitize: sanitizeBlock, sanitizing: time.Hour, stalled: true,
 			},
-			text: "BLOCK ERASE EXT: no progress for 2h0m0s, at 0 %", log: []string{"block"},
+			err:  errRejects,
+			text: "BLOCK ERASE EXT: drive rejects reads and writes, no progress for 2h0m0s, at 0 %",
+			log:  []string{"block"},
 		},
 		{
 			name: "no state",
 			drive: fakeATA{
 				noSecurity: true, sanitize: sanitizeBlock, sanitizing: time.Hour, resets: 1000,
 			},
-			text: "BLOCK ERASE EXT: no state for 10m0s: SANITIZE STATUS EXT: host adapter result 0x08 (reset)",
-			log:  []string{"block"},
+			err: errRejects,
+			text: "BLOCK ERASE EXT: drive rejects reads and writes, no state for 10m0s: " +
+				"SANITIZE STATUS EXT: host adapter result 0x08 (reset)",
+			log: []string{"block"},
 		},
 		{
 			name: "former sanitize failed", drive: fakeATA{noSecurity: true, sanitize: sanitizeBlock, failed: true},
@@ -619,7 +624,7 @@ func TestATACancelled(t *testing.T) {
 		{
 			name: "sanitize", after: "block",
 			drive: fakeATA{noSecurity: true, sanitize: sanitizeBlock, sanitizing: time.Hour},
-			log:   []string{"block"}, text: "BLOCK ERASE EXT: the drive continues: ",
+			log:   []string{"block"}, text: "BLOCK ERASE EXT: drive rejects reads and writes, the drive continues: ",
 		},
 		{
 			name: "before the sanitize", after: "status",

@@ -4,16 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
-	"ironroot/internal/pause"
 	"ironroot/storage/ata"
-)
-
-const (
-	sanitizeInterval = 5 * time.Second  // between two queries of a sanitize in progress
-	sanitizeSilence  = 10 * time.Minute // without a reply
-	sanitizeStall    = 2 * time.Hour    // without progress
 )
 
 // sanitizeMethod selects the sanitize command of a drive, "" if it has none.
@@ -76,36 +68,13 @@ func (d *ataDisk) sanitize(ctx context.Context, m ata.SanitizeMethod) (err error
 	return planted.verify(ctx, d.file)
 }
 
-// awaitSanitize waits until no sanitize is in progress. A drive or its adapter can be reset meanwhile, which does not
-// end the sanitize, so that queries may fail for some minutes.
-func (d *ataDisk) awaitSanitize(ctx context.Context) (ata.SanitizeStatus, error) {
-	replied, changed, last := time.Now(), time.Now(), uint16(0)
-	if d.progress != nil {
-		d.progress(0, d.size)
-	}
-	for {
-		status, err := d.drive.SanitizeStatus()
+// awaitSanitize waits until no sanitize is in progress, and returns the state. Errors wrap errRejects.
+func (d *ataDisk) awaitSanitize(ctx context.Context) (status ata.SanitizeStatus, err error) {
+	w := sanitizeWait{size: d.size, stall: sanitizeStall, progress: d.progress}
+	err = w.await(ctx, func() (progress uint16, ended bool, err error) {
+		status, err = d.drive.SanitizeStatus()
 		ReportProgress(ctx)
-		now := time.Now()
-		switch {
-		case err != nil && now.Sub(replied) >= sanitizeSilence:
-			return status, fmt.Errorf("no state for %v: %w", sanitizeSilence, err)
-		case err == nil && !status.InProgress:
-			return status, nil
-		case err == nil:
-			replied = now
-			if status.Progress != last {
-				last, changed = status.Progress, now
-				if d.progress != nil {
-					d.progress(d.size/(1<<16)*int64(last), d.size)
-				}
-			}
-			if now.Sub(changed) >= sanitizeStall {
-				return status, fmt.Errorf("no progress for %v, at %d %%", sanitizeStall, int(last)*100>>16)
-			}
-		}
-		if err := pause.For(ctx, sanitizeInterval); err != nil {
-			return status, fmt.Errorf("the drive continues: %w", err)
-		}
-	}
+		return status.Progress, !status.InProgress, err
+	})
+	return status, err
 }

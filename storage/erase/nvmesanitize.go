@@ -8,7 +8,6 @@ import (
 	"slices"
 	"time"
 
-	"ironroot/internal/pause"
 	"ironroot/storage/block"
 )
 
@@ -56,8 +55,6 @@ const (
 var (
 	// errSanitize is part of all errors of a sanitize of an NVM subsystem.
 	errSanitize = errors.New("NVMe sanitize")
-	// errRejects is part of the errors of a drive that accepts no data now, so that it cannot be overwritten either.
-	errRejects = errors.New("drive rejects reads and writes")
 	// errNotStarted is returned if the log does not show that a sanitize has started.
 	errNotStarted = errors.New("the drive reports success, but not that a sanitize has started")
 )
@@ -339,48 +336,27 @@ func (s *sanitizer) settle(ctx context.Context) (found bool, err error) {
 }
 
 // await waits until no sanitize is in progress, and returns the log. If it was not seen in progress, the log must be
-// one that isNew accepts, or the error wraps errNotStarted. A controller can be reset meanwhile, which does not end the
-// sanitize, so that queries may fail for some minutes. The estimate of the drive is 0 if there is none.
+// one that isNew accepts, or the error wraps errNotStarted. The estimate of the drive is 0 if there is none.
 func (s *sanitizer) await(
 	ctx context.Context, estimate time.Duration, isNew func(sanitizeLog) bool,
-) (sanitizeLog, error) {
-	began := time.Now()
-	replied, changed, last, seen := began, began, uint16(0), false
-	stall := max(sanitizeStall, 2*estimate)
-	s.report(0)
-	for {
-		log, err := readSanitizeLog(ctx, s.device)
-		now := time.Now()
-		switch {
-		case err != nil && now.Sub(replied) >= sanitizeSilence:
-			return log, fmt.Errorf("%w, no state for %v: %w", errRejects, sanitizeSilence, err)
-		case err != nil:
-		case log.state() == stateInProgress:
-			replied, seen = now, true
-			if log.progress != last {
-				last, changed = log.progress, now
-				s.report(last)
-			}
-			if now.Sub(changed) >= stall {
-				return log, fmt.Errorf("%w, no progress for %v, at %d %%", errRejects, stall, int(last)*100>>16)
-			}
-		case seen || isNew(log):
-			return log, nil
-		case now.Sub(began) >= sanitizeStart:
-			return log, fmt.Errorf("%w (SSTAT 0x%04x)", errNotStarted, log.status)
-		default:
-			replied = now
+) (log sanitizeLog, err error) {
+	began, started := time.Now(), false
+	w := sanitizeWait{size: s.size, stall: max(sanitizeStall, 2*estimate), progress: s.progress}
+	err = w.await(ctx, func() (progress uint16, ended bool, err error) {
+		if log, err = readSanitizeLog(ctx, s.device); err != nil {
+			return 0, false, err
 		}
-		if err := pause.For(ctx, sanitizeInterval); err != nil {
-			return log, fmt.Errorf("%w, the drive continues: %w", errRejects, err)
+		if log.state() == stateInProgress {
+			started = true
+			return log.progress, false, nil
 		}
+		started = started || isNew(log)
+		return 0, started || time.Since(began) >= sanitizeStart, nil
+	})
+	if err == nil && !started {
+		err = fmt.Errorf("%w (SSTAT 0x%04x)", errNotStarted, log.status)
 	}
-}
-
-func (s *sanitizer) report(progress uint16) {
-	if s.progress != nil {
-		s.progress(s.size/(1<<16)*int64(progress), s.size)
-	}
+	return log, err
 }
 
 // recoverNVMe makes a namespace usable that is being sanitized, or whose last sanitize failed.
