@@ -624,7 +624,7 @@ func TestATACancelled(t *testing.T) {
 		{
 			name: "sanitize", after: "block",
 			drive: fakeATA{noSecurity: true, sanitize: sanitizeBlock, sanitizing: time.Hour},
-			log:   []string{"block"}, text: "BLOCK ERASE EXT: drive rejects reads and writes, the drive continues: ",
+			log:   []string{"block"}, text: "BLOCK ERASE EXT: " + sanitizeContinues,
 		},
 		{
 			name: "before the sanitize", after: "status",
@@ -647,7 +647,7 @@ func TestATACancelled(t *testing.T) {
 			if method != "" || !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), c.text) {
 				t.Errorf("%s: got %q, %v, want it cancelled with %q", c.name, method, err, c.text)
 			}
-			if errors.Is(err, ErrUnsupported) || drive.password != nil {
+			if errors.Is(err, ErrUnsupported) || errors.Is(err, errRejects) != (c.text != "") || drive.password != nil {
 				t.Errorf("%s: got %v and security enabled %v", c.name, err, drive.password != nil)
 			}
 			if diff := cmp.Diff(c.log, drive.log); diff != "" {

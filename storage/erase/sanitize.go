@@ -50,7 +50,8 @@ func (w sanitizeWait) await(ctx context.Context, query func() (progress uint16, 
 			}
 		}
 		if err := pause.For(ctx, sanitizeInterval); err != nil {
-			return fmt.Errorf("%w, the drive continues: %w", errRejects, err)
+			return fmt.Errorf("the sanitize continues in the drive (%w), erase the drive again to wait for its end: %w",
+				errRejects, err)
 		}
 	}
 }
