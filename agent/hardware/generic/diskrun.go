@@ -85,7 +85,7 @@ func (m *Manager) startDiskRun(ctx context.Context, call hardware.Call, phrase, 
 	if err != nil {
 		return nil, fault.BlockDeviceErase("%w", err)
 	}
-	r.evidence.list(all)
+	r.evidence.add(all)
 	r.recordSkipped(all, disks)
 	if err := r.failUnusable(ctx); err != nil {
 		return nil, err

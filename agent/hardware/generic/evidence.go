@@ -63,8 +63,8 @@ func newEvidenceLog(call hardware.Call, operation string, flags eraseFlags) *evi
 // fullErase is the name of the step that erases all data.
 const fullErase = "erase_devices"
 
-// list adds disks without a result.
-func (l *evidenceLog) list(disks []block.Device) {
+// add adds disks without a result.
+func (l *evidenceLog) add(disks []block.Device) {
 	if l == nil {
 		return
 	}
@@ -227,10 +227,10 @@ func (t *targetEvidence) end() time.Time {
 
 // diskResult is the evidence of a disk in the result of a step.
 type diskResult struct {
-	File   string             `json:"file,omitempty"` // in the log archive; "" if it could not be stored
-	Posted bool               `json:"posted"`         // to erase_evidence_url
-	Error  string             `json:"error,omitempty"`
-	Signed *evidence.Envelope `json:"evidence"` // null if it could not be created
+	File     string             `json:"file,omitempty"` // in the log archive; "" if it could not be stored
+	Posted   bool               `json:"posted"`         // to erase_evidence_url
+	Error    string             `json:"error,omitempty"`
+	Envelope *evidence.Envelope `json:"evidence"` // null if it could not be created
 }
 
 // storeEvidence writes the evidence of all disks into the log archive and adds it to the reports. An erased disk stays
@@ -257,7 +257,7 @@ func (r *diskRun) storeEvidence(ctx context.Context, stepErr error) {
 			continue
 		}
 		claimed := evidence.Classify(record)
-		result := diskResult{Signed: &sealed}
+		result := diskResult{Envelope: &sealed}
 		var problems []error
 		if result.File, err = r.m.keep(evidenceName(record.Disk), data); err != nil {
 			problems = append(problems, fmt.Errorf("not stored in the log archive: %w", err))

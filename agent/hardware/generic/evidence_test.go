@@ -247,7 +247,7 @@ func TestEvidenceClockSet(t *testing.T) {
 	log.disks["/dev/sda"].targets[0].started = advanced(t, log.disks["/dev/sda"].targets[0].started)
 	end("", errors.New("failed"))
 	log.fail(block.Device{Path: "/dev/sda"}, errors.New("failed"))
-	log.list([]block.Device{{Path: "/dev/sdb"}})
+	log.add([]block.Device{{Path: "/dev/sdb"}})
 	for _, r := range log.records(m, nil) {
 		if r.Ended.Before(r.Started) {
 			t.Errorf("%s: got %v to %v", r.Disk.Path, r.Started, r.Ended)
@@ -307,7 +307,7 @@ func TestEvidenceNotCreated(t *testing.T) {
 		t.Fatal(err)
 	}
 	report := result.(map[string]any)[disk.Path].(diskReport)
-	if report.Evidence == nil || report.Evidence.Signed != nil ||
+	if report.Evidence == nil || report.Evidence.Envelope != nil ||
 		!strings.Contains(report.Evidence.Error, "not created: encode evidence") || len(report.Erased) != 1 {
 		t.Errorf("got %+v with evidence %+v, want an erased disk and the error", report, report.Evidence)
 	}
