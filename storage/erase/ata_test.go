@@ -978,22 +978,22 @@ func TestSamples(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer f.Close() //nolint:errcheck // only read
-	if _, err := plantSamples(t.Context(), f, 8192, false); !errors.Is(err, unix.EBADF) ||
+	if _, err := takeSamples(t.Context(), f, 8192, false); !errors.Is(err, unix.EBADF) ||
 		!strings.Contains(err.Error(), "write sample at byte 0") {
 		t.Errorf("read-only: got %v, want EBADF with the place", err)
 	}
-	planted, err := plantSamples(t.Context(), f, 8192, true)
+	taken, err := takeSamples(t.Context(), f, 8192, true)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := os.Truncate(small, 4096); err != nil {
 		t.Fatal(err)
 	}
-	if err := planted.verify(t.Context(), f); err == nil || errors.Is(err, ErrNotErased) {
+	if err := taken.verify(t.Context(), f); err == nil || errors.Is(err, ErrNotErased) {
 		// The first sample still holds x, which says nothing; the second cannot be read.
 		t.Errorf("unreadable sample: got %v, want an error of the read", err)
 	}
-	if err := planted.free(); err != nil {
+	if err := taken.free(); err != nil {
 		t.Error(err)
 	}
 }

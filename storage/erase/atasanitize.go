@@ -39,11 +39,11 @@ func (d *ataDisk) sanitizeUnavailable(ctx context.Context, method Method) error 
 
 // sanitize sanitizes a drive.
 func (d *ataDisk) sanitize(ctx context.Context, m ata.SanitizeMethod) (err error) {
-	planted, err := plantSamples(ctx, d.file, d.size, d.sequential)
+	taken, err := takeSamples(ctx, d.file, d.size, d.sequential)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, planted.free()) }()
+	defer func() { err = errors.Join(err, taken.free()) }()
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -65,7 +65,7 @@ func (d *ataDisk) sanitize(ctx context.Context, m ata.SanitizeMethod) (err error
 	case !status.Completed:
 		return fmt.Errorf("%v: the drive does not report that the sanitize was completed", m)
 	}
-	return planted.verify(ctx, d.file)
+	return taken.verify(ctx, d.file)
 }
 
 // awaitSanitize waits until no sanitize is in progress, and returns the state. Errors wrap errRejects.

@@ -26,11 +26,11 @@ var unlockPasswords = []ata.Password{erasePassword, {'N', 'U', 'L', 'L'}}
 // securityErase erases a drive that is neither locked nor frozen by SECURITY ERASE UNIT. It sets a user password first,
 // which replaces one that is set. If the erase fails, it removes the password.
 func (d *ataDisk) securityErase(ctx context.Context, s ata.SecurityState) (_ Method, err error) {
-	planted, err := plantSamples(ctx, d.file, d.size, d.sequential)
+	taken, err := takeSamples(ctx, d.file, d.size, d.sequential)
 	if err != nil {
 		return "", err
 	}
-	defer func() { err = errors.Join(err, planted.free()) }()
+	defer func() { err = errors.Join(err, taken.free()) }()
 	if err := ctx.Err(); err != nil {
 		return "", err
 	}
@@ -64,7 +64,7 @@ func (d *ataDisk) securityErase(ctx context.Context, s ata.SecurityState) (_ Met
 		return "", errors.Join(err, d.removePasswordFrom(id.Security))
 	}
 	reported(ctx, "SECURITY ERASE UNIT", "command completed without an error; security disabled afterwards", true)
-	return method, planted.verify(ctx, d.file)
+	return method, taken.verify(ctx, d.file)
 }
 
 // eraseTimeout returns the time limit of an erase that the drive says to take so long, 0 if it does not say. At its end

@@ -75,7 +75,7 @@ func eraseNVMe(
 	if scope.unknown != nil {
 		return "", scope, scope.unknown
 	}
-	note(ctx, func(o *Observed) { o.Beyond = scope.beyond() })
+	note(ctx, func(o *Observed) { o.Unreached = scope.unreached() })
 	if !o.NVMe {
 		return "", scope, fmt.Errorf("%w: NVMe Format is disabled", ErrUnsupported)
 	}
@@ -93,7 +93,7 @@ func eraseNVMe(
 	if o.NVMeSanitize && (errors.Is(err, ErrUnsupported) || errors.As(err, &rejected)) {
 		method, err = s.sanitizeInstead(ctx, controller, scope, device, o.Siblings, open, err)
 		if err == nil { // it has erased all namespaces
-			note(ctx, func(o *Observed) { o.Beyond = "" })
+			note(ctx, func(o *Observed) { o.Unreached = "" })
 		}
 	}
 	if err != nil {
@@ -114,11 +114,11 @@ func formatNVMe(
 	if err != nil {
 		return "", err
 	}
-	planted, err := plantSamples(ctx, medium, size, sequential)
+	taken, err := takeSamples(ctx, medium, size, sequential)
 	if err != nil {
 		return "", err
 	}
-	defer func() { err = errors.Join(err, planted.free()) }()
+	defer func() { err = errors.Join(err, taken.free()) }()
 	command := adminCommand{
 		opcode: opFormat, nsid: scope.nsid, cdw10: formatWord(namespace, setting),
 		timeout: uint32(formatTimeout.Milliseconds()),
@@ -134,7 +134,7 @@ func formatNVMe(
 	}
 	text := fmt.Sprintf("command with secure erase setting %d completed with status 0", setting)
 	reported(ctx, "Format NVM", text, true)
-	return method, planted.verify(ctx, medium)
+	return method, taken.verify(ctx, medium)
 }
 
 // formatSetting selects the secure erase setting of a Format. OACS bit 1 is set if the controller supports Format, FNA

@@ -243,15 +243,15 @@ func (s *sanitizer) sanitize(ctx context.Context, a sanitizeAction, sequential b
 	if err != nil {
 		return err
 	}
-	planted, err := plantSamples(ctx, medium, size, sequential)
+	taken, err := takeSamples(ctx, medium, size, sequential)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, planted.free()) }()
+	defer func() { err = errors.Join(err, taken.free()) }()
 	if err := s.run(ctx, a); err != nil {
 		return err
 	}
-	return planted.verify(ctx, medium)
+	return taken.verify(ctx, medium)
 }
 
 // run starts a sanitize and waits for its end.

@@ -173,8 +173,8 @@ func (s nvmeScope) notErased() string {
 	return ""
 }
 
-// beyond names the namespaces that are attached to the controller beside this one, "" if there are none.
-func (s nvmeScope) beyond() string {
+// unreached names the namespaces that are attached to the controller beside this one, "" if there are none.
+func (s nvmeScope) unreached() string {
 	attached := slices.DeleteFunc(slices.Clone(s.others), func(id uint32) bool {
 		return slices.Contains(s.unattached, id)
 	})

@@ -145,8 +145,8 @@ func TestNVMeSiblings(t *testing.T) {
 			if !held || sibling.closed != opened {
 				t.Errorf("got the sibling held during the sanitize %v, and closed %v", held, sibling.closed)
 			}
-			if beyond := trace.Observed().Beyond; strings.Contains(beyond, "9") == want && err == nil {
-				t.Errorf("got %q in the trace, after a sanitize %v", beyond, want)
+			if unreached := trace.Observed().Unreached; strings.Contains(unreached, "9") == want && err == nil {
+				t.Errorf("got %q in the trace, after a sanitize %v", unreached, want)
 			}
 			data, err := os.ReadFile(disk.Path)
 			if err != nil || c.err != nil && bytes.Count(data, []byte("secret  ")) != sanitizeSize/8 {

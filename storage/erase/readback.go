@@ -104,7 +104,7 @@ type reading struct {
 	page   [pageSize]byte
 }
 
-var zeroPage, onePage = make([]byte, pageSize), bytes.Repeat([]byte{0xff}, pageSize)
+var zeroPage, onesPage = make([]byte, pageSize), bytes.Repeat([]byte{0xff}, pageSize)
 
 // classify counts the blocks of data that was read at an offset.
 func (r *reading) classify(data []byte, offset int64) {
@@ -115,7 +115,7 @@ func (r *reading) classify(data []byte, offset int64) {
 		switch {
 		case bytes.Equal(page, zeroPage[:size]):
 			r.result.Zeros += size
-		case bytes.Equal(page, onePage[:size]):
+		case bytes.Equal(page, onesPage[:size]):
 			r.result.Ones += size
 		default:
 			r.result.Other += size

@@ -330,9 +330,9 @@ func TestTraceOtherNamespaces(t *testing.T) {
 		}
 		ctx, trace := WithTrace(t.Context())
 		method, err := full(ctx, nvmeTree(t, "nvme0n1"), disk, Options{NVMe: true}, openers{nvme: open})
-		if err != nil || method != NVMeUser || trace.Observed().Beyond != c.want {
+		if err != nil || method != NVMeUser || trace.Observed().Unreached != c.want {
 			t.Errorf("namespaces %v: got %q, %v and %q, want %q",
-				c.active, method, err, trace.Observed().Beyond, c.want)
+				c.active, method, err, trace.Observed().Unreached, c.want)
 		}
 	}
 }

@@ -31,14 +31,14 @@ type samples struct {
 	buffer  []byte // aligned for direct I/O
 }
 
-// plantSamples writes random data to the samples, so that they differ from whatever the device holds after an erase.
+// takeSamples writes random data to the samples, so that they differ from what the device holds after an erase.
 // The samples of a device that must be written sequentially are read instead.
-func plantSamples(ctx context.Context, f *os.File, size int64, sequential bool) (*samples, error) {
+func takeSamples(ctx context.Context, f *os.File, size int64, sequential bool) (*samples, error) {
 	s, err := newSamples(size)
 	if err != nil {
 		return nil, err
 	}
-	plant := func(at []byte, offset int64) error {
+	transfer := func(at []byte, offset int64) error {
 		if _, err := rand.Read(at); err != nil {
 			return err
 		}
@@ -48,13 +48,13 @@ func plantSamples(ctx context.Context, f *os.File, size int64, sequential bool) 
 	verb := "write"
 	s.written = !sequential
 	if sequential {
-		verb, plant = "read", func(at []byte, offset int64) error { _, err := f.ReadAt(at, offset); return err }
+		verb, transfer = "read", func(at []byte, offset int64) error { _, err := f.ReadAt(at, offset); return err }
 	}
 	for i, offset := range s.offsets {
 		if err = ctx.Err(); err != nil {
 			break
 		}
-		if err = plant(s.buffer[i*sampleSize:(i+1)*sampleSize], offset); err != nil {
+		if err = transfer(s.buffer[i*sampleSize:(i+1)*sampleSize], offset); err != nil {
 			err = fmt.Errorf("%s sample at byte %d: %w", verb, offset, err)
 			break
 		}

@@ -18,12 +18,12 @@ type Trace struct {
 
 // Observed is the content of a [Trace].
 type Observed struct {
-	Firmware string // revision that the drive reported to the erase, "" if it was not asked
-	Beyond   string // what else the drive holds that an erase of the device does not reach, "" if nothing is known
-	Passes   []evidence.Pass
-	Reported []evidence.Statement
-	Samples  *evidence.Samples
-	ReadBack *evidence.ReadBack
+	Firmware  string // revision that the drive reported to the erase, "" if it was not asked
+	Unreached string // what else the drive holds that an erase of the device does not reach, "" if nothing is known
+	Passes    []evidence.Pass
+	Reported  []evidence.Statement
+	Samples   *evidence.Samples
+	ReadBack  *evidence.ReadBack
 }
 
 type traceKey struct{}

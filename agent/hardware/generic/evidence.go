@@ -205,10 +205,10 @@ func (t *targetEvidence) newTarget(o erase.Observed) evidence.Target {
 		target.Error = t.err.Error()
 	default:
 		target.Technique, target.Detail, _ = strings.Cut(string(t.method), "; ")
-		if target.Detail != "" && o.Beyond != "" {
+		if target.Detail != "" && o.Unreached != "" {
 			target.Detail += "; "
 		}
-		target.Detail += o.Beyond
+		target.Detail += o.Unreached
 	}
 	return target
 }

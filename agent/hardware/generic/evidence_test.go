@@ -271,18 +271,18 @@ func advanced(t *testing.T, now time.Time) time.Time {
 }
 
 // Other namespaces of a drive are part of the evidence.
-func TestEvidenceBeyond(t *testing.T) {
+func TestEvidenceUnreached(t *testing.T) {
 	_, trace := erase.WithTrace(t.Context())
 	target := targetEvidence{trace: trace, started: time.Now(), ended: time.Now()}
-	for _, c := range []struct{ method, beyond, want string }{
+	for _, c := range []struct{ method, unreached, want string }{
 		{"overwrite", "", ""},
 		{"overwrite", "more", "more"},
 		{"overwrite; why", "", "why"},
 		{"overwrite; why", "more", "why; more"},
 	} {
 		target.method = erase.Method(c.method)
-		if got := target.newTarget(erase.Observed{Beyond: c.beyond}).Detail; got != c.want {
-			t.Errorf("%q and %q: got detail %q, want %q", c.method, c.beyond, got, c.want)
+		if got := target.newTarget(erase.Observed{Unreached: c.unreached}).Detail; got != c.want {
+			t.Errorf("%q and %q: got detail %q, want %q", c.method, c.unreached, got, c.want)
 		}
 	}
 }
