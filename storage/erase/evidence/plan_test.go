@@ -140,3 +140,28 @@ func TestProbabilityOfSampling(t *testing.T) {
 		t.Errorf("got a mean probability of %v, want about %v", got, want)
 	}
 }
+
+// The figures in docs/erase-evidence.md are those of plans for 16 TB and 4 TB, and of the samples of 1 TiB.
+func TestDocumentedFigures(t *testing.T) {
+	plan := NewPlan(16e12, seedOf(5))
+	if n := len(plan); n < 315_000 || n > 325_000 {
+		t.Errorf("got %d extents, want 320,000", n)
+	}
+	if n := PlanBytes(NewPlan(4e12, seedOf(5))); n < 80.5e9 || n > 81.5e9 {
+		t.Errorf("4 TB: got %d bytes, want 81 GB", n)
+	}
+	found := map[int64]float64{}
+	for _, d := range PlanDetection(16e12, plan) {
+		found[d.Bytes] = math.Round(100 * d.Probability)
+	}
+	for length, want := range map[int64]float64{4 << 10: 2, 1 << 20: 4, 16 << 20: 34, 128 << 20: 100, 1 << 30: 100} {
+		if found[length] != want {
+			t.Errorf("range of %d bytes: got %v %%, want %v %%", length, found[length], want)
+		}
+	}
+	for _, d := range SampleDetection(1<<40, SampleOffsets(1<<40, seedOf(5))) {
+		if d.Bytes == 1<<20 && math.Round(1e5*d.Probability) != 24 {
+			t.Errorf("samples: got probability %v, want 0.024 %%", d.Probability)
+		}
+	}
+}
