@@ -5,11 +5,13 @@ import (
 	"crypto/ed25519"
 	"encoding/base64"
 	"encoding/json"
+	"encoding/pem"
 	"errors"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
@@ -64,8 +66,30 @@ func TestSeal(t *testing.T) {
 	}
 	redact := func(s string) string { return strings.ReplaceAll(s, "node", "***") }
 	secret, err := Seal(full("overwrite"), testKey(), "", redact)
-	if err != nil || bytes.Contains(secret.Record, []byte(`"node":"node"`)) {
+	if err != nil || !bytes.Contains(secret.Record, []byte(`"node":"***"`)) {
 		t.Errorf("got %s and %v, want no secret", secret.Record, err)
+	}
+	for reason, want := range map[string]string{"": "no key", "not \xff": "not \uFFFD"} {
+		if e, err := Seal(full("overwrite"), nil, reason, nil); err != nil || e.Unsigned != want {
+			t.Errorf("reason %q: got %q and %v, want %q", reason, e.Unsigned, err, want)
+		}
+	}
+}
+
+// Seal sets the format, and times are in UTC. The samples of a zoned disk are what it held, without probabilities.
+func TestSealCompletes(t *testing.T) {
+	r := full("ata-sanitize-block")
+	want := r.Started
+	r.Format, r.Version = "", 0
+	r.Started, r.Ended = r.Started.In(time.FixedZone("", 3600)), r.Ended.In(time.FixedZone("", 3600))
+	r.Targets[0].Samples.Written, r.Targets[0].Samples.Detection = false, nil
+	e, err := Parse(sealed(t, r, nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := e.Record; got.Format != Format || got.Version != Version || got.Started != want ||
+		got.Ended != want.Add(time.Hour) {
+		t.Errorf("got %+v, want version %d and UTC", got, Version)
 	}
 }
 
@@ -89,7 +113,9 @@ func TestStoredVersion1(t *testing.T) {
 func TestSealedIsValid(t *testing.T) {
 	r := full("nvme-sanitize-block")
 	r.Disk.Serial, r.Targets[0].Detail = "S\xff1", "part 256 of \xc3"
-	for _, secret := range []string{"none", "256", "record", "S", "disk"} {
+	for _, secret := range []string{
+		"none", "256", "record", "S", "disk", "erased", "ironroot", "0300", "2026", "any", "nvme", "zeros",
+	} {
 		envelope, err := Seal(r, testKey(), "", func(s string) string { return strings.ReplaceAll(s, secret, "***") })
 		if err != nil {
 			t.Errorf("secret %q: %v", secret, err)
@@ -145,9 +171,16 @@ func TestTampered(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	public, _ := testKey().Public().(ed25519.PublicKey)
+	shortKey := strings.Replace(string(data), base64.StdEncoding.EncodeToString(public),
+		base64.StdEncoding.EncodeToString(public[1:]), 1)
 	silent := append(append([]byte(`{"record":`), record.Record...), `,"signature":null}`...)
 	for name, data := range map[string][]byte{
 		"unsigned, unsaid":  silent,
+		"signed and not":    []byte(strings.TrimSuffix(string(data), "\n}\n") + `, "unsigned": "x"}`),
+		"too large":         append(bytes.Clone(data), bytes.Repeat([]byte{' '}, MaxBytes)...),
+		"no record":         []byte(`{"record": 1, "signature": null, "unsigned": "x"}`),
+		"short key":         []byte(shortKey),
 		"signature removed": []byte(strings.Replace(string(data), `"signature"`, `"unsigned"`, 1)),
 		"empty":             nil,
 		"null":              []byte("null"),
@@ -167,6 +200,10 @@ func TestTampered(t *testing.T) {
 		"content":           again(func(r *Record) { r.Targets[0].ReadBack.Zeros-- }),
 		"probability":       again(func(r *Record) { r.Targets[0].ReadBack.Detection[0].Probability = 0.5 }),
 		"size":              again(func(r *Record) { r.Targets[0].ReadBack.Size = 1 << 60 }),
+		"ones for zeros": again(func(r *Record) {
+			b := r.Targets[0].ReadBack
+			b.Expected, b.Zeros, b.Ones = ExpectZeros, b.Zeros-512, 512
+		}),
 		"no expectation": again(func(r *Record) {
 			r.Targets[0].ReadBack.Different = 512
 			r.Sanitization = Classify(*r)
@@ -257,11 +294,17 @@ func TestOpenSSL(t *testing.T) {
 	testenv.Run(t, "openssl", "pkeyutl", "-verify", "-pubin", "-inkey", public, "-rawin", "-in", message,
 		"-sigfile", signature)
 
-	testenv.Run(t, "openssl", "genpkey", "-algorithm", "X25519", "-out", filepath.Join(dir, "other.pem"))
+	other := filepath.Join(dir, "other.pem")
+	testenv.Run(t, "openssl", "genpkey", "-algorithm", "X25519", "-out", other)
+	testenv.Run(t, "openssl", "pkey", "-in", other, "-pubout", "-out", filepath.Join(dir, "exchange.pem"))
 	for name, change := range map[string]func(string) error{
 		"others have access": func(name string) error { return os.WriteFile(name, nil, 0o644) },
 		"PEM":                func(name string) error { return os.WriteFile(name, []byte("secret"), 0o600) },
-		"want Ed25519":       func(name string) error { return os.Rename(filepath.Join(dir, "other.pem"), name) },
+		"want Ed25519":       func(name string) error { return os.Rename(other, name) },
+		"PKCS #8": func(name string) error {
+			data := pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: []byte("secret")})
+			return os.WriteFile(name, data, 0o600)
+		},
 		"not a regular file": func(name string) error { return os.Mkdir(name, 0o700) },
 		"a regular file":     func(name string) error { return unix.Mkfifo(name, 0o600) }, // which is not waited for
 		"no such file":       func(string) error { return nil },
@@ -275,9 +318,14 @@ func TestOpenSSL(t *testing.T) {
 			t.Errorf("%s: got %v, want an error", name, err)
 		}
 	}
-	for _, name := range []string{private, filepath.Join(dir, "missing"), message} {
-		if _, err := ReadPublicKey(name); err == nil {
-			t.Errorf("%s: got no error", name)
+	broken, exchange := filepath.Join(dir, "broken.pem"), filepath.Join(dir, "exchange.pem")
+	data = pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: []byte("x")})
+	if err := os.WriteFile(broken, data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{private, filepath.Join(dir, "missing"), message, broken, exchange} {
+		if key, err := ReadPublicKey(name); err == nil || key != nil {
+			t.Errorf("%s: got %x and no error", name, key)
 		}
 	}
 }
