@@ -17,56 +17,62 @@ import (
 
 // findCreated finds the arrays that Ironic created (raid_config) and that can be wiped without being assembled: each is
 // the only one of its name, all of its members are on disks that the step erases, and it is as create_configuration
-// creates it. Any other array that can be one of raid_config stays an error of its disks, see keptMembers.
+// creates it. Any other array that can be one of raid_config stays an error of its disks, see keptMembers. The log says
+// why an array cannot be wiped.
 func (r *diskRun) findCreated(ctx context.Context, n *node.Node) {
-	if n == nil || r.arrays.HasProtected() {
-		return
+	if err := r.readCreated(ctx, n); err != nil {
+		r.m.o.Log.Warn("RAID arrays of raid_config cannot be wiped", "err", err)
+	}
+}
+
+// readCreated implements findCreated. Its error is why no array can be wiped.
+func (r *diskRun) readCreated(ctx context.Context, n *node.Node) error {
+	if n == nil {
+		return nil
+	}
+	if r.arrays.HasProtected() {
+		for _, m := range r.members {
+			if r.arrays.Created(m.Superblock) != "" && !r.arrays.Protected(m.Superblock) {
+				return fmt.Errorf("%s on %s: skip_block_devices protects another array by its name", m, m.Device.Path)
+			}
+		}
+		return nil
 	}
 	config, _ := n.Raw()["raid_config"].(map[string]any)
 	volumes, err := volumesOf(n, config, r.arrays)
 	if err != nil || len(volumes) == 0 {
-		return
+		return err
 	}
-	groups := map[string]*raidGroup{}
+	groups := raidGroups{}
 	disks := map[string]block.Device{}
 	for _, d := range r.disks {
 		members, err := bounded(ctx, r, d, func(ctx context.Context, d block.Device) ([]md.Member, error) {
 			return md.Members(ctx, r.m.o.System, d)
 		})
 		if err != nil {
-			return // the disk is an error later, and so are those with other members of its arrays
+			return fmt.Errorf("%s: %w", d.Path, err) // an error of the disk later
 		}
 		disks[d.Path] = d
-		for _, member := range members {
-			if groups[member.UUID] == nil {
-				groups[member.UUID] = &raidGroup{}
-			}
-			groups[member.UUID].members = append(groups[member.UUID].members, raidMember{member, d.Path})
-		}
+		groups.add(d, members)
 	}
 	running, err := raid.List(ctx, r.m.o.System)
 	if err != nil {
-		return
+		return err
 	}
 	for _, v := range volumes {
-		var named []*raidGroup
-		for _, g := range groups {
-			if slices.ContainsFunc(g.members, func(m raidMember) bool { return m.ShortName() == v.name }) {
-				named = append(named, g)
-			}
+		g, err := groups.named(v.name)
+		if err == nil {
+			err = r.checkCreated(ctx, v, g, disks, running)
 		}
-		if len(named) != 1 {
-			continue // missing, or ambiguous
-		}
-		if err := r.checkCreated(ctx, v, named[0], disks, running); err != nil {
-			r.m.o.Log.Warn("RAID array cannot be wiped", "array", named[0].String(), "devices", named[0].describe(),
-				"err", err)
+		if err != nil {
+			r.m.o.Log.Warn("RAID array cannot be wiped", "volume_name", v.name, "err", err)
 			continue
 		}
-		for _, m := range named[0].members {
+		for _, m := range g.members {
 			r.created[m.Device.Path] = m.Member
 		}
 	}
+	return nil
 }
 
 // maxDataOffset limits the offset of the data of arrays that can be wiped. It exceeds that of mdadm for large members.
@@ -78,9 +84,11 @@ func (r *diskRun) checkCreated(
 	ctx context.Context, v volume, g *raidGroup, disks map[string]block.Device, running []raid.Array,
 ) error {
 	first := g.members[0]
-	if first.Level != v.level || first.Devices != len(g.members) {
-		return fmt.Errorf("got %d members of %s, %d of them present, want %s",
-			first.Devices, first.Level, len(g.members), v.level)
+	if first.Level != v.level {
+		return fmt.Errorf("%s on %s: got level %s, want %s", g, g.describe(), first.Level, v.level)
+	}
+	if first.Devices != len(g.members) {
+		return fmt.Errorf("%s on %s: got %d members, want %d", g, g.describe(), len(g.members), first.Devices)
 	}
 	if err := hardware.CheckOneArray(g.plain()); err != nil {
 		return err
@@ -90,14 +98,25 @@ func (r *diskRun) checkCreated(
 		d := disks[m.disk]
 		gap := max(v.size-m.Device.Size, m.Device.Size-v.size)
 		switch {
-		case m.Role < 0 || m.Device.Number == 0 || m.ShortName() != v.name:
-			return fmt.Errorf("%s is not a partition with a role in the array", m.Device.Path)
-		case m.DataOffset != first.DataOffset || m.DataOffset > maxDataOffset:
-			return fmt.Errorf("%s: the data are at byte %d", m.Device.Path, m.DataOffset)
+		case m.Role < 0:
+			return fmt.Errorf("%s has no role in %s", m.Device.Path, g)
+		case m.Device.Number == 0:
+			return fmt.Errorf("%s is not a partition", m.Device.Path)
+		case m.ShortName() != v.name:
+			return fmt.Errorf("%s: got name %q, want %q", m.Device.Path, m.ShortName(), v.name)
+		case m.DataOffset != first.DataOffset:
+			return fmt.Errorf("%s: got data at byte %d, want %d as on %s",
+				m.Device.Path, m.DataOffset, first.DataOffset, first.Device.Path)
+		case m.DataOffset > maxDataOffset:
+			return fmt.Errorf("%s: got data at byte %d, want at most %d", m.Device.Path, m.DataOffset, maxDataOffset)
 		case v.size > 0 && gap > 1<<30:
-			return fmt.Errorf("%s has %d bytes, want about %d", m.Device.Path, m.Device.Size, v.size)
-		case d.Type != "disk" || d.ReadOnly || on[d.Path]:
-			return fmt.Errorf("%s cannot be wiped with another member, as a map, or read-only", d.Path)
+			return fmt.Errorf("%s: got %d bytes, want about %d", m.Device.Path, m.Device.Size, v.size)
+		case d.Type != "disk":
+			return fmt.Errorf("%s: got type %q, want a disk", d.Path, d.Type)
+		case d.ReadOnly:
+			return fmt.Errorf("%s: %w", d.Path, erase.ErrReadOnly)
+		case on[d.Path]:
+			return fmt.Errorf("%s has two members of %s", d.Path, g)
 		}
 		on[d.Path] = true
 		if err := raid.CheckWipe(m.Member); err != nil {
@@ -108,8 +127,11 @@ func (r *diskRun) checkCreated(
 			return err
 		}
 		extended := slices.ContainsFunc(table.Partitions, partition.Partition.Extended)
-		if table.Damaged || table.BackupMisplaced || extended {
-			return fmt.Errorf("%s: the partition table is damaged, or has an extended partition", d.Path)
+		if table.Damaged || table.BackupMisplaced {
+			return fmt.Errorf("%s: the partition table is damaged", d.Path)
+		}
+		if extended {
+			return fmt.Errorf("%s: the partition table has an extended partition", d.Path)
 		}
 	}
 	for _, a := range running {

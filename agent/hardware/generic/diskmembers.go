@@ -112,7 +112,8 @@ func (r *diskRun) keptMembers(ctx context.Context, d block.Device) (map[string]s
 		if entry := r.arrays.Created(member.Superblock); entry != "" {
 			problems = append(problems, fmt.Errorf(
 				"%s is a member of %s, which Ironic created (%s): "+
-					"erasing the content of such an array is not supported",
+					"wipe and keep it by erase_devices_metadata, which logs why it cannot, "+
+					"or remove it by delete_configuration",
 				member.Device.Path, member.Superblock, entry))
 		} else if len(kept) > 0 && isESPMember(member) {
 			kept[member.Device.Path] = fmt.Sprintf("member of %s, the EFI system partition of a protected array",

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -840,38 +841,49 @@ func TestEraseMetadataCreatedDoubts(t *testing.T) {
 			write(t, path, 4096, b)
 		}
 	}
-	for name, prepare := range map[string]func(t *testing.T, m *Manager, disks []block.Device){
-		"member missing": func(t *testing.T, m *Manager, disks []block.Device) {
+	for name, tt := range map[string]struct {
+		want    string // in the log
+		prepare func(t *testing.T, m *Manager, disks []block.Device)
+	}{
+		"member missing": {"got 1 members, want 2", func(t *testing.T, m *Manager, disks []block.Device) {
 			write(t, block.PartitionPath(m.o.System, disks[1].Path, 1), 4096, make([]byte, 4096))
-		},
-		"member skipped": func(_ *testing.T, m *Manager, disks []block.Device) {
+		}},
+		"member skipped": {"got 1 members, want 2", func(_ *testing.T, m *Manager, disks []block.Device) {
 			m.o.Disks = func(context.Context) ([]block.Device, error) { return disks[:1], nil }
-		},
-		"read-only disk": func(_ *testing.T, m *Manager, disks []block.Device) {
+		}},
+		"read-only disk": {"device is read-only", func(_ *testing.T, m *Manager, disks []block.Device) {
 			m.o.Disks = func(context.Context) ([]block.Device, error) {
 				second := disks[1]
 				second.ReadOnly = true
 				return []block.Device{disks[0], second}, nil
 			}
-		},
-		"planted array": func(t *testing.T, m *Manager, disks []block.Device) {
+		}},
+		"planted array": {"got 2 arrays of the name, want 1", func(t *testing.T, m *Manager, disks []block.Device) {
 			planted := memberDisk(t, testenv.RAID{Name: "root", Level: 1})
 			m.o.Disks = func(context.Context) ([]block.Device, error) { return append(disks, planted), nil }
-		},
-		"other UUID":  change(16, 0xff),
-		"same role":   change(256+2, 0),
-		"old member":  change(200, 9),
-		"bad blocks":  change(8, 8),
-		"other level": change(72, 0),
+		}},
+		"other UUID":  {"got 2 arrays of the name, want 1", change(16, 0xff)},
+		"same role":   {"two members have role 0", change(256+2, 0)},
+		"old member":  {"events of members differ by 9", change(200, 9)},
+		"bad blocks":  {"features 0x8 are not supported", change(8, 8)},
+		"other level": {"members have different levels", change(72, 0)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			disks, fields, positions := createdDisks(t, "gpt")
 			m := onThisMachine(t, disks...)
-			prepare(t, m, disks)
+			var log bytes.Buffer
+			m.o.Log = slog.New(slog.NewTextHandler(&log, nil))
+			tt.prepare(t, m, disks)
 			_, err := m.eraseMetadata(t.Context(), hardware.Call{Node: nodeWith(t, fields)})
 			if typeOf(err) != "BlockDeviceEraseError" ||
 				!strings.Contains(err.Error(), `raid1 array "any:root", which Ironic created`) {
 				t.Errorf("got %v, want a BlockDeviceEraseError that names the array", err)
+			}
+			const phrase = `msg="RAID array cannot be wiped" volume_name=root `
+			_, reason, _ := strings.Cut(log.String(), phrase)
+			reason, _, _ = strings.Cut(reason, "\n")
+			if !strings.Contains(reason, tt.want) || strings.Count(log.String(), phrase) != 1 {
+				t.Errorf("got log %s, want the reason %q once", &log, tt.want)
 			}
 			for _, at := range positions {
 				if !bytes.Contains(readAt(t, disks[0].Path, at, 4096), []byte("tenant!")) {
@@ -879,5 +891,39 @@ func TestEraseMetadataCreatedDoubts(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// If no array of raid_config can be wiped, the log has the reason once.
+func TestFindCreatedLog(t *testing.T) {
+	missing := block.Device{Name: "missing", Path: "/dev/missing", Type: "disk"}
+	config := `"raid_config": {"logical_disks": [` + logical("1", `"MAX"`, `"volume_name": "data"`) + `]}`
+	for name, tt := range map[string]struct {
+		fields string
+		disks  []block.Device
+		want   string // "" for none
+	}{
+		"no arrays":       {`"properties": {}`, nil, ""},
+		"array missing":   {config, nil, "volume_name=data err=\"got 0 arrays of the name, want 1\""},
+		"invalid":         {`"raid_config": {"logical_disks": [` + logical("9", "1", "") + `]}`, nil, "RAID-1"},
+		"unreadable":      {config, []block.Device{missing}, "/dev/missing"},
+		"protected":       {config + `, "properties": {"skip_block_devices": [{"volume_name": "data"}]}`, nil, ""},
+		"other protected": {config + `, "properties": {"skip_block_devices": [{"volume_name": "x"}]}`, nil, "another"},
+	} {
+		var log bytes.Buffer
+		m := onThisMachine(t)
+		m.o.Log = slog.New(slog.NewTextHandler(&log, nil))
+		n := nodeWith(t, tt.fields)
+		arrays, err := hardware.ArraysOf(n)
+		if err != nil {
+			t.Fatal(err)
+		}
+		data := md.Member{Superblock: md.Superblock{Name: "data", Level: "raid1"}}
+		r := &diskRun{m: m, arrays: arrays, disks: tt.disks, members: []md.Member{data}}
+		r.findCreated(t.Context(), n)
+		lines := strings.Count(log.String(), "\n")
+		if tt.want == "" && lines > 0 || tt.want != "" && (lines != 1 || !strings.Contains(log.String(), tt.want)) {
+			t.Errorf("%s: got log %q, want one line with %q", name, &log, tt.want)
+		}
 	}
 }

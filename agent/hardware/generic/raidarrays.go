@@ -33,6 +33,33 @@ type raidGroup struct {
 	reason  string // why it is not deleted
 }
 
+// raidGroups are the groups of members by UUID.
+type raidGroups map[string]*raidGroup
+
+// add adds the members on a disk and its partitions.
+func (groups raidGroups) add(d block.Device, members []md.Member) {
+	for _, member := range members {
+		if groups[member.UUID] == nil {
+			groups[member.UUID] = &raidGroup{}
+		}
+		groups[member.UUID].members = append(groups[member.UUID].members, raidMember{member, d.Path})
+	}
+}
+
+// named returns the only group with a member of a name. The name does not contain the host that created the array.
+func (groups raidGroups) named(name string) (*raidGroup, error) {
+	var named []*raidGroup
+	for _, g := range groups {
+		if slices.ContainsFunc(g.members, func(m raidMember) bool { return m.ShortName() == name }) {
+			named = append(named, g)
+		}
+	}
+	if len(named) != 1 {
+		return nil, fmt.Errorf("got %d arrays of the name, want 1", len(named))
+	}
+	return named[0], nil
+}
+
 // raidMember is a member of an array with the disk that it is on.
 type raidMember struct {
 	md.Member
@@ -99,7 +126,7 @@ func (m *Manager) readRAID(ctx context.Context, n *node.Node) (*raidState, error
 			return nil, fmt.Errorf("%s: %w", d.Path, err)
 		}
 	}
-	groups := map[string]*raidGroup{}
+	groups := raidGroups{}
 	for _, d := range all {
 		members, err := erase.Bounded(ctx, m.limits(d), func(ctx context.Context) ([]md.Member, error) {
 			return md.Members(ctx, m.o.System, d)
@@ -111,12 +138,7 @@ func (m *Manager) readRAID(ctx context.Context, n *node.Node) (*raidState, error
 			}
 			return nil, fmt.Errorf("%s: %w", d.Path, err)
 		}
-		for _, member := range members {
-			if groups[member.UUID] == nil {
-				groups[member.UUID] = &raidGroup{}
-			}
-			groups[member.UUID].members = append(groups[member.UUID].members, raidMember{member, d.Path})
-		}
+		groups.add(d, members)
 	}
 	for _, uuid := range slices.Sorted(maps.Keys(groups)) {
 		s.groups = append(s.groups, groups[uuid])
