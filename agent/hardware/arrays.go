@@ -92,7 +92,7 @@ func (a Arrays) IsEmpty() bool { return len(a.protected) == 0 && len(a.created) 
 
 // Protected reports whether skip_block_devices protects the array of a superblock by its name. The superblock must be
 // valid. If raid_config has an array of that name, its level and size must be the same. Other arrays can have the same
-// name: see [Arrays.CheckUnambiguous].
+// name: see [Arrays.CheckNames].
 func (a Arrays) Protected(s md.Superblock) bool {
 	if s.Problem != nil || !slices.ContainsFunc(a.protected, func(name string) bool { return hasName(s, name) }) {
 		return false
@@ -128,19 +128,35 @@ func (a Arrays) Unmatched(members []md.Member) []string {
 	return unmatched
 }
 
-// CheckUnambiguous returns an error if several arrays share a protected name of the array of a superblock. members are
-// the members on all disks: those that the name protects must pass [CheckOneArray]. The error contains the name, and
-// devices with the UUIDs of their arrays.
-func (a Arrays) CheckUnambiguous(s md.Superblock, members []md.Member) error {
+// NameErrors are the errors of the names that skip_block_devices protects and that several arrays share.
+type NameErrors []nameError
+
+type nameError struct {
+	name string
+	err  error
+}
+
+// CheckNames compares the members on all disks: those that a name protects must pass [CheckOneArray]. An error contains
+// the name, and devices with the UUIDs of their arrays.
+func (a Arrays) CheckNames(members []md.Member) NameErrors {
+	var errs NameErrors
 	for _, name := range a.protected {
-		if !hasName(s, name) {
-			continue
-		}
 		named := slices.DeleteFunc(slices.Clone(members), func(m md.Member) bool {
 			return !hasName(m.Superblock, name) || !a.Protected(m.Superblock)
 		})
 		if err := CheckOneArray(named); err != nil {
-			return fmt.Errorf("volume_name %q of skip_block_devices does not name one array: %w", name, err)
+			err = fmt.Errorf("volume_name %q of skip_block_devices does not name one array: %w", name, err)
+			errs = append(errs, nameError{name, err})
+		}
+	}
+	return errs
+}
+
+// Of returns the error of the first of the names that the array of a superblock has.
+func (errs NameErrors) Of(s md.Superblock) error {
+	for _, e := range errs {
+		if hasName(s, e.name) {
+			return e.err
 		}
 	}
 	return nil

@@ -118,7 +118,7 @@ func TestArrays(t *testing.T) {
 }
 
 // A protected name must belong to one array whose members are consistent.
-func TestArraysCheckUnambiguous(t *testing.T) {
+func TestArraysCheckNames(t *testing.T) {
 	n, err := node.FromJSON([]byte(`{"uuid": "u", "properties": {"skip_block_devices": [{"volume_name": "data"},
 		{"volume_name": "other"}]},
 		"raid_config": {"logical_disks": [{"controller": "software", "volume_name": "other", "raid_level": "1",
@@ -175,7 +175,7 @@ func TestArraysCheckUnambiguous(t *testing.T) {
 		{"later member", member(2, func(m *md.Member) { m.Events = 100 }), "events of members differ by 92"},
 	} {
 		members := []md.Member{first, second, tt.member}
-		err := arrays.CheckUnambiguous(first.Superblock, members)
+		err := arrays.CheckNames(members).Of(first.Superblock)
 		if tt.want == "" {
 			if err != nil {
 				t.Errorf("%s: got %v, want no error", tt.name, err)
@@ -195,7 +195,7 @@ func TestArraysCheckUnambiguous(t *testing.T) {
 	// Arrays of another name do not matter.
 	scratch := member(2, func(m *md.Member) { m.UUID, m.Name = "u-2", "host:scratch" })
 	rivals := []md.Member{first, member(2, func(m *md.Member) { m.UUID = "u-3" }), scratch}
-	if err := arrays.CheckUnambiguous(scratch.Superblock, rivals); err != nil {
+	if err := arrays.CheckNames(rivals).Of(scratch.Superblock); err != nil {
 		t.Errorf("array without a protected name: got %v, want no error", err)
 	}
 	// An array whose level differs from raid_config is not protected and does not make the name ambiguous.
@@ -204,7 +204,7 @@ func TestArraysCheckUnambiguous(t *testing.T) {
 	}}
 	foreign := real
 	foreign.UUID, foreign.Level = "u-2", "raid0"
-	if err := arrays.CheckUnambiguous(real.Superblock, []md.Member{real, foreign}); err != nil {
+	if err := arrays.CheckNames([]md.Member{real, foreign}).Of(real.Superblock); err != nil {
 		t.Errorf("array that raid_config contradicts: got %v, want no error", err)
 	}
 }

@@ -14,9 +14,9 @@ import (
 	"ironroot/storage/partition"
 )
 
-// readMembers reads the members of arrays on all disks. It reads them concurrently, so that several disks that hang
-// delay the step only once: skip_block_devices can name disks because they hang. A disk that cannot be read is logged.
-// If there is one, no array is protected by its name: see checkRead.
+// readMembers reads the members of arrays on all disks, and compares those with protected names. It reads them
+// concurrently, so that several disks that hang delay the step only once: skip_block_devices can name disks because they
+// hang. A disk that cannot be read is logged. If there is one, no array is protected by its name: see checkRead.
 func (r *diskRun) readMembers(ctx context.Context, disks []block.Device) {
 	found, errs := make([][]md.Member, len(disks)), make([]error, len(disks))
 	group := goroutine.NewGroup()
@@ -28,7 +28,8 @@ func (r *diskRun) readMembers(ctx context.Context, disks []block.Device) {
 			return nil
 		})
 	}
-	_ = group.Wait() // the functions return no errors
+	_ = group.Wait()     // the functions return no errors
+	var esps []md.Member // those that look like members of the EFI system partition of a protected array
 	for i, d := range disks {
 		if err := errs[i]; err != nil {
 			r.m.o.Log.Warn("RAID superblocks not read", "device", d.Path, "err", err)
@@ -39,8 +40,12 @@ func (r *diskRun) readMembers(ctx context.Context, disks []block.Device) {
 		r.members = append(r.members, members...)
 		if slices.ContainsFunc(members, func(m md.Member) bool { return r.arrays.Protected(m.Superblock) }) {
 			notESP := func(m md.Member) bool { return !isESPMember(m) }
-			r.esps = append(r.esps, slices.DeleteFunc(slices.Clone(members), notESP)...)
+			esps = append(esps, slices.DeleteFunc(slices.Clone(members), notESP)...)
 		}
+	}
+	r.nameErrs = r.arrays.CheckNames(r.members)
+	if err := hardware.CheckOneArray(esps); err != nil {
+		r.espErr = fmt.Errorf("%q is not the name of one array: %w", espName, err)
 	}
 }
 
@@ -74,7 +79,7 @@ const maxUnread = 16
 
 // keptMembers returns the reasons why members of arrays on a disk are left untouched, by device path. A member of an
 // array that Ironic created is an error unless findCreated has found the array: regular cleaning must keep the array. A
-// member with a protected name that several arrays share is an error too, see [hardware.Arrays.CheckUnambiguous], or
+// member with a protected name that several arrays share is an error too, see [hardware.Arrays.CheckNames], or
 // that was not compared with those on all disks: a tenant could have written its superblock. So is a disk with
 // partitions that the kernel does not show, see [hardware.Arrays.CheckShown].
 func (r *diskRun) keptMembers(ctx context.Context, d block.Device) (map[string]string, error) {
@@ -94,7 +99,7 @@ func (r *diskRun) keptMembers(ctx context.Context, d block.Device) (map[string]s
 		kept[member.Device.Path] = fmt.Sprintf("member of %s, protected by skip_block_devices", member.Superblock)
 		if err := r.checkRead(d, member); err != nil {
 			problems = append(problems, err)
-		} else if err := r.arrays.CheckUnambiguous(member.Superblock, r.members); err != nil {
+		} else if err := r.nameErrs.Of(member.Superblock); err != nil {
 			problems = append(problems, r.ambiguous(member, err))
 		} else if member.Role < 0 {
 			problems = append(problems, fmt.Errorf(
@@ -118,9 +123,8 @@ func (r *diskRun) keptMembers(ctx context.Context, d block.Device) (map[string]s
 		} else if len(kept) > 0 && isESPMember(member) {
 			kept[member.Device.Path] = fmt.Sprintf("member of %s, the EFI system partition of a protected array",
 				member.Superblock)
-			if err := hardware.CheckOneArray(r.esps); err != nil {
-				err = fmt.Errorf("%q is not the name of one array: %w", espName, err)
-				problems = append(problems, r.ambiguous(member, err))
+			if r.espErr != nil {
+				problems = append(problems, r.ambiguous(member, r.espErr))
 			}
 		}
 	}

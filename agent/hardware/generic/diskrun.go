@@ -39,8 +39,9 @@ type diskRun struct {
 	evidence *evidenceLog    // of a step that erases; nil for others
 	// members are the members of arrays on all disks, including the disks that skip_block_devices names. They are read
 	// only if skip_block_devices names an array.
-	members []md.Member
-	esps    []md.Member // members that look like those of the EFI system partition of a protected array
+	members  []md.Member
+	nameErrs hardware.NameErrors // of the members
+	espErr   error               // if the members that look like the EFI system partition are not of one array
 	// created are the members of arrays that Ironic created and that are wiped and kept, by device path.
 	created map[string]md.Member
 	unread  []error // errors of the disks whose members could not be read, with the devices

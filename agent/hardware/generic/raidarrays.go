@@ -159,24 +159,30 @@ func (s *raidState) decide() error {
 	for _, g := range s.groups {
 		all = append(all, g.plain()...)
 	}
-	kept := map[string]bool{} // disks
+	nameErrs := s.arrays.CheckNames(all) // once: a tenant can write thousands of members
+	kept := map[string]bool{}            // disks
 	for _, g := range s.groups {
-		checked := map[string]bool{} // names: a tenant can write thousands of members
+		protected := false
 		for _, m := range g.members {
 			if err := s.arrays.CheckName(m.Superblock); err != nil {
 				return fmt.Errorf("%s: %w", m.Device.Path, err)
 			}
-			if !s.arrays.Protected(m.Superblock) || checked[m.ShortName()] {
+			if !s.arrays.Protected(m.Superblock) {
 				continue
 			}
-			checked[m.ShortName()] = true
-			// The members of an array have one name. Others with its UUID are copies, or were written by a tenant.
-			if err := errors.Join(s.arrays.CheckUnambiguous(m.Superblock, all),
-				hardware.CheckOneArray(g.plain())); err != nil {
+			if err := nameErrs.Of(m.Superblock); err != nil {
 				return err
 			}
-			g.mark(keepArray, "protected by skip_block_devices", kept)
+			protected = true
 		}
+		if !protected {
+			continue
+		}
+		// The members of an array have one name. Others with its UUID are copies, or were written by a tenant.
+		if err := hardware.CheckOneArray(g.plain()); err != nil {
+			return err
+		}
+		g.mark(keepArray, "protected by skip_block_devices", kept)
 	}
 	var esps []md.Member
 	for _, g := range s.groups {

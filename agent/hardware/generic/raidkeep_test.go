@@ -102,6 +102,27 @@ func TestDecideMany(t *testing.T) {
 	}
 }
 
+// Each protected name of the members of an array is compared, also if another one of them is not ambiguous.
+func TestDecideNames(t *testing.T) {
+	arrays, err := hardware.ArraysOf(nodeWith(t, `"properties": {"skip_block_devices": [{"volume_name": "a:root"},
+		{"volume_name": "b:root"}, {"volume_name": "c:root"}]}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &raidState{arrays: arrays}
+	for uuid, names := range map[string][]string{"1": {"a:root", "b:root"}, "2": {"c:root", "b:root"}} {
+		g := &raidGroup{}
+		for i, name := range names {
+			array := md.Superblock{UUID: uuid, Name: name, Level: "raid1", Devices: 2, Number: i, Role: i}
+			g.members = append(g.members, raidMember{md.Member{Superblock: array}, "/dev/sda"})
+		}
+		s.groups = append(s.groups, g)
+	}
+	if err := s.decide(); !strings.Contains(errorText(err), `volume_name "b:root" of skip_block_devices does not name`) {
+		t.Errorf("got %v, want an error for b:root", err)
+	}
+}
+
 // All disks of arrays whose content is removed are checked before the first of them is written to.
 func TestDeleteWipeReadOnly(t *testing.T) {
 	var disks []block.Device
