@@ -37,12 +37,15 @@ type levelDefaults struct {
 
 const defaultChunk = 512 << 10
 
+// NearLayout is the layout of level 10 that mdadm creates by default: two near copies.
+const NearLayout = 0x102
+
 var creatable = map[string]levelDefaults{
-	"raid0":  {0, 1, defaultChunk, 2},      // RAID0_ORIG_LAYOUT
-	"raid1":  {1, 0, 0, 2},                 // no layout
-	"raid5":  {5, 2, defaultChunk, 3},      // left-symmetric
-	"raid6":  {6, 2, defaultChunk, 4},      // left-symmetric
-	"raid10": {10, 0x102, defaultChunk, 2}, // two near copies
+	"raid0":  {0, 1, defaultChunk, 2}, // RAID0_ORIG_LAYOUT
+	"raid1":  {1, 0, 0, 2},            // no layout
+	"raid5":  {5, 2, defaultChunk, 3}, // left-symmetric
+	"raid6":  {6, 2, defaultChunk, 4}, // left-symmetric
+	"raid10": {10, NearLayout, defaultChunk, 2},
 }
 
 // Features of a superblock, MD_FEATURE_BITMAP_OFFSET and MD_FEATURE_RAID0_LAYOUT.

@@ -173,15 +173,16 @@ func load(sys sysfs.Root) error {
 	if err := unix.Mknod(node, unix.S_IFBLK|0o600, int(unix.Mkdev(mdMajor, loadMinor))); err != nil {
 		return fmt.Errorf("load md: %w", err)
 	}
-	if f, err := os.OpenFile(node, os.O_RDWR, 0); err == nil {
+	f, opened := os.OpenFile(node, os.O_RDWR, 0)
+	if opened == nil {
 		// Opening can create an array, which stopping removes.
-		err = ioctl(f, stopArray, nil)
+		err := ioctl(f, stopArray, nil)
 		if err := errors.Join(err, f.Close()); err != nil {
 			return fmt.Errorf("load md: %w", err)
 		}
 	}
-	if _, err := os.Stat(dir); err != nil {
-		return fmt.Errorf("load md: the kernel does not support RAID arrays: %w", err)
+	if _, err := os.Stat(dir); err != nil { // opening can also fail after the module was loaded
+		return fmt.Errorf("load md: the kernel does not support RAID arrays: %w", errors.Join(opened, err))
 	}
 	return nil
 }

@@ -20,8 +20,6 @@ const (
 	// minData is where mdadm lets the data begin at the earliest. Before it are only superblock, bitmap, and the log of
 	// bad blocks.
 	minData = 1 << 20
-	// nearLayout is two near copies of RAID 10, mdadm's default. Far copies are in the middle of the members too.
-	nearLayout = 0x102
 )
 
 // Wipe removes the content of a member of an array that does not run, and keeps the array: it zeroes both ends of the
@@ -45,7 +43,7 @@ func CheckWipe(member md.Member) error {
 	}
 	defer f.Close() //nolint:errcheck // only read
 	if member.Version != "1.2" {
-		return fmt.Errorf("%s: superblock %s", member.Device.Path, member.Version)
+		return fmt.Errorf("%s: got superblock %s, want 1.2", member.Device.Path, member.Version)
 	}
 	if _, err := kept(member, f); err != nil {
 		return fmt.Errorf("%s: %w", member.Device.Path, err)
@@ -58,8 +56,8 @@ func kept(member md.Member, f *os.File) (int64, error) {
 	if other := member.Features &^ (md.FeatureBitmap | md.FeatureRAID0Layout); other != 0 {
 		return 0, fmt.Errorf("features %#x are not supported", other)
 	}
-	if member.Level == "raid10" && member.Layout != nearLayout {
-		return 0, fmt.Errorf("layout %#x is not supported, want %#x", member.Layout, nearLayout)
+	if member.Level == "raid10" && member.Layout != md.NearLayout { // far copies are in the middle of the members too
+		return 0, fmt.Errorf("layout %#x is not supported, want %#x", member.Layout, md.NearLayout)
 	}
 	if member.DataOffset < minData {
 		return 0, fmt.Errorf("data at byte %d, want %d or more", member.DataOffset, minData)

@@ -113,7 +113,7 @@ func TestWipeRefused(t *testing.T) {
 	}
 	m := member(t)
 	m.Version = "1.0"
-	if err := CheckWipe(m); err == nil || !strings.Contains(err.Error(), "superblock 1.0") {
+	if err := CheckWipe(m); err == nil || !strings.Contains(err.Error(), "got superblock 1.0, want 1.2") {
 		t.Errorf("got %v, want an error that names the version", err)
 	}
 }
