@@ -139,8 +139,8 @@ func (v *validation) name(index int, entry map[string]any) string {
 	name, ok := value.(string)
 	switch {
 	case !ok || !isVolumeName(name):
-		v.add("logical disk %d: volume_name: got %q, want 1 to %d letters, digits, '-', '_' and '.'", index+1,
-			fmt.Sprint(value), maxVolumeName)
+		v.add("logical disk %d: volume_name: got %q, want 1 to %d letters, digits, '-', '_' and '.', "+
+			"neither %q nor a '.' first", index+1, fmt.Sprint(value), maxVolumeName, espName)
 	case v.names[name]:
 		v.add("Duplicate software RAID device name %s detected", name)
 	}
