@@ -174,7 +174,7 @@ func (m *Manager) checkDeleted(ctx context.Context, n *node.Node) error {
 		return err
 	}
 	var left []string
-	for _, d := range del.disks {
+	for _, d := range del.clear {
 		left = append(left, d.Path)
 	}
 	for _, a := range del.stop {

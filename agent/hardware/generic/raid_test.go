@@ -642,7 +642,7 @@ func TestDeleteRunning(t *testing.T) {
 		t.Fatal(err)
 	}
 	del, err := m.planDelete(t.Context(), s)
-	if err != nil || len(del.stop) != 1 || del.stop[0].Path != "/dev/md7" || len(del.disks) != 2 {
+	if err != nil || len(del.stop) != 1 || del.stop[0].Path != "/dev/md7" || len(del.clear) != 2 {
 		t.Errorf("got %+v and %v, want /dev/md7 stopped", del, err)
 	}
 	s.running[0].Members = append(s.running[0].Members, raid.Member{Path: "/dev/other"})

@@ -30,7 +30,7 @@ type raidState struct {
 type raidGroup struct {
 	members []raidMember
 	action  raidAction
-	reason  string // why it is not deleted
+	reason  string // why it is kept or wiped
 }
 
 // raidGroups are the groups of members by UUID.
@@ -70,9 +70,10 @@ type raidMember struct {
 type raidAction int
 
 const (
-	deleteArray raidAction = iota
-	keepArray              // protected by skip_block_devices, or the EFI system partition of such an array
-	wipeArray              // on a disk of a kept array: its content is removed
+	actionUndecided raidAction = iota
+	actionDelete
+	actionKeep // protected by skip_block_devices, or the EFI system partition of such an array
+	actionWipe // on a disk of a kept array: its content is removed
 )
 
 func (g *raidGroup) String() string { return g.members[0].String() }
@@ -182,13 +183,13 @@ func (s *raidState) decide() error {
 		if err := hardware.CheckOneArray(g.plain()); err != nil {
 			return err
 		}
-		g.mark(keepArray, "protected by skip_block_devices", kept)
+		g.mark(actionKeep, "protected by skip_block_devices", kept)
 	}
 	var esps []md.Member
 	for _, g := range s.groups {
-		if g.action == deleteArray && g.isOn(kept) &&
+		if g.action == actionUndecided && g.isOn(kept) &&
 			!slices.ContainsFunc(g.members, func(m raidMember) bool { return !isESPMember(m.Member) }) {
-			g.mark(keepArray, "the EFI system partition of a protected array", kept)
+			g.mark(actionKeep, "the EFI system partition of a protected array", kept)
 			esps = append(esps, g.plain()...)
 		}
 	}
@@ -199,10 +200,15 @@ func (s *raidState) decide() error {
 	for changed := true; changed; {
 		changed = false
 		for _, g := range s.groups {
-			if g.action == deleteArray && g.isOn(kept) {
-				g.mark(wipeArray, "on a disk of a protected array", kept)
+			if g.action == actionUndecided && g.isOn(kept) {
+				g.mark(actionWipe, "on a disk of a protected array", kept)
 				changed = true
 			}
+		}
+	}
+	for _, g := range s.groups {
+		if g.action == actionUndecided {
+			g.action = actionDelete
 		}
 	}
 	return nil
@@ -214,7 +220,7 @@ type deletion struct {
 
 	stop  []raid.Array
 	wipe  []*raidGroup
-	disks []block.Device // whose partition tables and superblocks are removed
+	clear []block.Device // disks whose partition tables and superblocks are removed
 }
 
 // planDelete checks whether the configuration can be deleted. It only reads.
@@ -222,7 +228,7 @@ func (m *Manager) planDelete(ctx context.Context, s *raidState) (deletion, error
 	del := deletion{raidState: s}
 	changed := map[string]bool{} // paths of disks and members
 	for _, g := range s.groups {
-		if g.action == keepArray {
+		if g.action == actionKeep {
 			continue
 		}
 		on := 0
@@ -236,26 +242,26 @@ func (m *Manager) planDelete(ctx context.Context, s *raidState) (deletion, error
 			continue // skip_block_devices names all of its disks
 		case on < len(g.members):
 			return deletion{}, fmt.Errorf("%s is also on disks that skip_block_devices names: %s", g, g.describe())
-		case g.action == wipeArray:
+		case g.action == actionWipe:
 			del.wipe = append(del.wipe, g)
 		}
 		for _, member := range g.members {
 			changed[member.Device.Path] = true
-			if g.action == deleteArray {
+			if g.action == actionDelete {
 				changed[member.disk] = true
 			}
 		}
 	}
 	for _, d := range s.disks {
 		if !slices.ContainsFunc(s.groups, func(g *raidGroup) bool {
-			return g.action == deleteArray && g.isOn(map[string]bool{d.Path: true})
+			return g.action == actionDelete && g.isOn(map[string]bool{d.Path: true})
 		}) {
 			continue
 		}
 		if err := m.checkWritable(ctx, s, d); err != nil {
 			return deletion{}, err
 		}
-		del.disks = append(del.disks, d)
+		del.clear = append(del.clear, d)
 	}
 	for _, g := range del.wipe {
 		if err := m.checkWipe(ctx, s, g); err != nil {
@@ -303,7 +309,7 @@ func (m *Manager) checkWipe(ctx context.Context, s *raidState, g *raidGroup) err
 		}
 	}
 	for _, other := range s.groups {
-		if other == g || other.action == deleteArray {
+		if other == g || other.action == actionDelete {
 			continue
 		}
 		for _, member := range g.members {
@@ -364,7 +370,7 @@ func (m *Manager) deleteArrays(ctx context.Context, del deletion) error {
 		}
 		m.o.Log.Info("RAID array stopped", "device", a.Path)
 	}
-	for _, d := range del.disks {
+	for _, d := range del.clear {
 		if err := erase.AwaitFree(ctx, m.o.System, d.Path, del.flags.wait); err != nil {
 			return err
 		}
@@ -379,7 +385,7 @@ func (m *Manager) deleteArrays(ctx context.Context, del deletion) error {
 		}
 		m.o.Log.Warn("RAID array wiped", "array", g.String(), "devices", g.describe(), "reason", g.reason)
 	}
-	for _, d := range del.disks {
+	for _, d := range del.clear {
 		if err := m.withLimits(ctx, d, func(ctx context.Context) error {
 			return erase.Metadata(ctx, m.o.System, d.Path, del.flags.wait)
 		}); err != nil {
@@ -388,7 +394,7 @@ func (m *Manager) deleteArrays(ctx context.Context, del deletion) error {
 		m.o.Log.Info("RAID superblocks and partitions removed", "device", d.Path)
 	}
 	for _, g := range del.groups {
-		if g.action == keepArray {
+		if g.action == actionKeep {
 			m.o.Log.Warn("RAID array kept", "array", g.String(), "devices", g.describe(), "reason", g.reason)
 		}
 	}

@@ -66,7 +66,7 @@ func (m *Manager) planCreate(
 	if err != nil {
 		return creation{}, err
 	}
-	candidates := slices.Clone(del.raidState.disks)
+	candidates := slices.Clone(del.disks)
 	for i := 0; i < len(candidates); {
 		// Media of a BMC come and go.
 		medium, err := block.IsVirtualMedia(m.o.System, candidates[i].Name)
@@ -108,7 +108,7 @@ func (m *Manager) planCreate(
 		if err := m.checkWritable(ctx, del.raidState, d); err != nil {
 			return creation{}, err
 		}
-		if slices.ContainsFunc(del.disks, func(other block.Device) bool { return other.Path == d.Path }) {
+		if slices.ContainsFunc(del.clear, func(other block.Device) bool { return other.Path == d.Path }) {
 			continue // it will be empty
 		}
 		empty, err := m.isEmpty(ctx, d, del)
@@ -134,7 +134,7 @@ func missing(volumes []volume, del deletion) ([]volume, error) {
 	}
 	found := map[string]bool{}
 	for _, g := range del.groups {
-		if g.action == deleteArray && (g.isOn(pathSet(del.disks)) || !g.isOn(pathSet(del.raidState.disks))) {
+		if g.action == actionDelete && (g.isOn(pathSet(del.clear)) || !g.isOn(pathSet(del.disks))) {
 			continue // it is deleted before, or skip_block_devices names its disks
 		}
 		name := g.members[0].ShortName()
@@ -142,11 +142,11 @@ func missing(volumes []volume, del deletion) ([]volume, error) {
 		case name == "":
 			return nil, errors.New("a Software RAID device detected that does not have a volume name. This is not " +
 				"allowed because there is a volume_name hint in the property 'skip_block_devices'")
-		case g.action == keepArray && name == espName:
+		case g.action == actionKeep && name == espName:
 			continue
 		}
 		i := slices.IndexFunc(volumes, func(v volume) bool { return v.name == name })
-		if i < 0 || g.action == deleteArray || found[name] {
+		if i < 0 || g.action == actionDelete || found[name] {
 			return nil, fault.SoftwareRAID("Existing Software RAID device detected that should not: %s on %s", g,
 				g.describe())
 		}

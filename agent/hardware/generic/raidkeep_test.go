@@ -97,7 +97,7 @@ func TestDecideMany(t *testing.T) {
 		g.members = append(g.members, raidMember{md.Member{Superblock: spare}, "/dev/sda"})
 	}
 	s := &raidState{groups: []*raidGroup{g}, arrays: arrays}
-	if err := s.decide(); err != nil || g.action != keepArray {
+	if err := s.decide(); err != nil || g.action != actionKeep {
 		t.Errorf("got action %v and %v, want the array kept", g.action, err)
 	}
 }
