@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"ironroot/internal/imagetest"
 	"ironroot/internal/testenv"
 	"ironroot/storage/block"
 	"ironroot/storage/md"
@@ -44,20 +45,6 @@ func put(t *testing.T, path string, at int64, data []byte) {
 	}
 }
 
-func get(t *testing.T, path string, at int64, n int) []byte {
-	t.Helper()
-	f, err := os.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close() //nolint:errcheck // only read
-	data := make([]byte, n)
-	if _, err := f.ReadAt(data, at); err != nil {
-		t.Fatal(err)
-	}
-	return data
-}
-
 // The superblock and the bitmap stay, and what is before, behind and at both ends of the data does not.
 func TestWipe(t *testing.T) {
 	m := member(t)
@@ -69,7 +56,7 @@ func TestWipe(t *testing.T) {
 	for _, at := range positions {
 		put(t, m.Device.Path, at, []byte("tenant!"))
 	}
-	before := get(t, m.Device.Path, 4096, 8<<10)
+	before := imagetest.ReadAt(t, m.Device.Path, 4096, 8<<10)
 	if err := CheckWipe(m); err != nil {
 		t.Fatal(err)
 	}
@@ -77,11 +64,11 @@ func TestWipe(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, at := range positions {
-		if !bytes.Equal(get(t, m.Device.Path, at, 8), make([]byte, 8)) && at < m.Device.Size-8 {
+		if !bytes.Equal(imagetest.ReadAt(t, m.Device.Path, at, 8), make([]byte, 8)) && at < m.Device.Size-8 {
 			t.Errorf("data are left at byte %d", at)
 		}
 	}
-	if !bytes.Equal(get(t, m.Device.Path, 4096, 8<<10), before) {
+	if !bytes.Equal(imagetest.ReadAt(t, m.Device.Path, 4096, 8<<10), before) {
 		t.Error("the superblock or the bitmap has changed")
 	}
 }
@@ -107,7 +94,8 @@ func TestWipeRefused(t *testing.T) {
 			}
 		}
 		found, _ := md.Read(t.Context(), m.Device.Path)
-		if len(found) != 1 || !bytes.Equal(get(t, m.Device.Path, found[0].DataOffset, 7), []byte("tenant!")) {
+		if len(found) != 1 ||
+			!bytes.Equal(imagetest.ReadAt(t, m.Device.Path, found[0].DataOffset, 7), []byte("tenant!")) {
 			t.Errorf("%s: the member was written to", want)
 		}
 	}

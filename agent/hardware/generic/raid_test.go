@@ -18,6 +18,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"ironroot/agent/hardware"
+	"ironroot/internal/imagetest"
 	"ironroot/internal/sysfs"
 	"ironroot/internal/testenv"
 	"ironroot/storage/block"
@@ -429,7 +430,7 @@ func TestCreatePartitionsFails(t *testing.T) {
 	if typeOf(err) != "SoftwareRAIDError" || !strings.Contains(errorText(err), "no progress for 1ns") {
 		t.Errorf("got %v, want a SoftwareRAIDError for the second disk", err)
 	}
-	if bytes.Contains(readAt(t, disks[1].Path, at, 7), []byte("tenant!")) {
+	if bytes.Contains(imagetest.ReadAt(t, disks[1].Path, at, 7), []byte("tenant!")) {
 		t.Errorf("%s holds data", disks[1].Path)
 	}
 	if got := layoutOf(t, disks[0]); !strings.Contains(got, "no partition table") {
@@ -724,21 +725,6 @@ func TestCreateKeepsProtected(t *testing.T) {
 	}
 }
 
-// readAt reads bytes of a device.
-func readAt(t *testing.T, path string, at int64, n int) []byte {
-	t.Helper()
-	f, err := os.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close() //nolint:errcheck // only read
-	data := make([]byte, n)
-	if _, err := f.ReadAt(data, at); err != nil {
-		t.Fatal(err)
-	}
-	return data
-}
-
 // createdDisks makes two disks with the arrays root and data of raid_config, with content of a tenant at every position
 // that the erasure of metadata must reach. It returns the node, and the positions on the disks.
 func createdDisks(t *testing.T, scheme string) (disks []block.Device, fields string, positions []int64) {
@@ -789,7 +775,7 @@ func TestEraseMetadataKeepsCreated(t *testing.T) {
 		var before [][]byte
 		for _, d := range disks {
 			for number := range 2 {
-				before = append(before, readAt(t, part(d, number+1), 4096, 4096))
+				before = append(before, imagetest.ReadAt(t, part(d, number+1), 4096, 4096))
 			}
 		}
 		result, err := m.eraseMetadata(t.Context(), hardware.Call{Node: nodeWith(t, fields)})
@@ -810,12 +796,12 @@ func TestEraseMetadataKeepsCreated(t *testing.T) {
 		sameResult(t, result, want)
 		for i, d := range disks {
 			for _, at := range positions {
-				if bytes.Contains(readAt(t, d.Path, at, 4096), []byte("tenant!")) {
+				if bytes.Contains(imagetest.ReadAt(t, d.Path, at, 4096), []byte("tenant!")) {
 					t.Errorf("%s: disk %d holds data at byte %d", scheme, i+1, at)
 				}
 			}
 			for number := range 2 {
-				if !bytes.Equal(readAt(t, part(d, number+1), 4096, 4096), before[2*i+number]) {
+				if !bytes.Equal(imagetest.ReadAt(t, part(d, number+1), 4096, 4096), before[2*i+number]) {
 					t.Errorf("%s: the superblock on partition %d of disk %d has changed", scheme, number+1, i+1)
 				}
 			}
@@ -831,7 +817,7 @@ func TestEraseMetadataCreatedDoubts(t *testing.T) {
 	change := func(at int, value byte) func(t *testing.T, m *Manager, disks []block.Device) {
 		return func(t *testing.T, m *Manager, disks []block.Device) {
 			path := block.PartitionPath(m.o.System, disks[1].Path, 1)
-			b := readAt(t, path, 4096, 512)
+			b := imagetest.ReadAt(t, path, 4096, 512)
 			b[at] = value
 			binary.LittleEndian.PutUint32(b[216:], 0)
 			var sum uint64
@@ -887,7 +873,7 @@ func TestEraseMetadataCreatedDoubts(t *testing.T) {
 				t.Errorf("got log %s, want the reason %q once", &log, tt.want)
 			}
 			for _, at := range positions {
-				if !bytes.Contains(readAt(t, disks[0].Path, at, 4096), []byte("tenant!")) {
+				if !bytes.Contains(imagetest.ReadAt(t, disks[0].Path, at, 4096), []byte("tenant!")) {
 					t.Errorf("the disk was written to at byte %d", at)
 				}
 			}
