@@ -8,6 +8,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -140,11 +141,17 @@ func field(report, name string) string {
 }
 
 // reach connects to the agent at each address, and prints word and address. A connection takes longer if a neighbour
-// is new or if a bond has just lost a member.
+// is new or if a bond has just lost a member. While ports join or leave the bond, every solicitation of a neighbour can
+// be lost; the kernel then reports that there is no route, and the next attempt solicits again.
 func reach(ctx context.Context, word, addresses string) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
 	for address := range strings.SplitSeq(addresses, ",") {
-		dialer := net.Dialer{Timeout: 30 * time.Second}
-		conn, err := dialer.DialContext(ctx, "tcp", net.JoinHostPort(address, "9999"))
+		conn, err := connect(ctx, net.JoinHostPort(address, "9999"))
+		for errors.Is(err, unix.EHOSTUNREACH) {
+			fmt.Printf("RETRY %v\n", err)
+			conn, err = connect(ctx, net.JoinHostPort(address, "9999"))
+		}
 		if err != nil {
 			return err
 		}
@@ -154,4 +161,9 @@ func reach(ctx context.Context, word, addresses string) error {
 		fmt.Printf("%s %s\n", word, address)
 	}
 	return nil
+}
+
+func connect(ctx context.Context, address string) (net.Conn, error) {
+	dialer := net.Dialer{Timeout: 30 * time.Second}
+	return dialer.DialContext(ctx, "tcp", address)
 }
