@@ -46,7 +46,15 @@ func fullDisk(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := errors.Join(unix.Fallocate(int(f.Fd()), 0, 0, mib), unix.Syncfs(int(f.Fd())), f.Close()); err != nil {
+	if err := errors.Join(unix.Fallocate(int(f.Fd()), 0, 0, 64<<10), unix.Syncfs(int(f.Fd())), f.Close()); err != nil {
+		t.Fatal(err)
+	}
+	// The rest of the metadata, which a sync(2) of another process would fail to write to the full device.
+	node, err := os.OpenFile(loop, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(node.Sync(), node.Close()); err != nil {
 		t.Fatal(err)
 	}
 	filler, err := os.Create(filepath.Join(memory, "filler"))
@@ -68,7 +76,8 @@ func eraseFullDisk(t *testing.T, do func(disk string) error) error {
 	t.Helper()
 	var err error
 	for range 10 {
-		if err = do(fullDisk(t)); !errors.Is(err, unix.EROFS) {
+		var failed *fs.PathError
+		if err = do(fullDisk(t)); !errors.As(err, &failed) || failed.Op != "write" {
 			break
 		}
 	}
