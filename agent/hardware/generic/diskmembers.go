@@ -15,8 +15,8 @@ import (
 )
 
 // readMembers reads the members of arrays on all disks, and compares those with protected names. It reads them
-// concurrently, so that several disks that hang delay the step only once: skip_block_devices can name disks because they
-// hang. A disk that cannot be read is logged. If there is one, no array is protected by its name: see checkRead.
+// concurrently, so that several disks that hang delay the step only once: skip_block_devices can name disks because
+// they hang. A disk that cannot be read is logged. If there is one, no array is protected by its name: see checkRead.
 func (r *diskRun) readMembers(ctx context.Context, disks []block.Device) {
 	found, errs := make([][]md.Member, len(disks)), make([]error, len(disks))
 	group := goroutine.NewGroup()

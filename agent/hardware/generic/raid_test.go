@@ -104,9 +104,12 @@ func TestRAIDValidation(t *testing.T) {
 			[]string{"want 1 to 27 letters"},
 		},
 		"odd name": {second(`"raid_level": "0", "volume_name": "a/b"`), "", []string{`volume_name: got "a/b"`}},
-		"esp":      {second(`"raid_level": "0", "volume_name": "esp"`), "", []string{`volume_name: got "esp"`, `neither "esp" nor`}},
-		"dot":      {second(`"raid_level": "0", "volume_name": ".x"`), "", []string{`got ".x"`, "nor a '.' first"}},
-		"root":     {second(`"raid_level": "0", "is_root_volume": "yes"`), "", []string{"is_root_volume: got yes"}},
+		"esp": {
+			second(`"raid_level": "0", "volume_name": "esp"`), "",
+			[]string{`volume_name: got "esp"`, `neither "esp" nor`},
+		},
+		"dot":  {second(`"raid_level": "0", "volume_name": ".x"`), "", []string{`got ".x"`, "nor a '.' first"}},
+		"root": {second(`"raid_level": "0", "is_root_volume": "yes"`), "", []string{"is_root_volume: got yes"}},
 		"hints": {
 			second(`"raid_level": "0", "physical_disks": [{"size": 5}, {"colour": "blue"}]`), "",
 			[]string{"entry 2 of physical_disks", "colour"},

@@ -118,7 +118,8 @@ func TestDecideNames(t *testing.T) {
 		}
 		s.groups = append(s.groups, g)
 	}
-	if err := s.decide(); !strings.Contains(errorText(err), `volume_name "b:root" of skip_block_devices does not name`) {
+	want := `volume_name "b:root" of skip_block_devices does not name`
+	if err := s.decide(); !strings.Contains(errorText(err), want) {
 		t.Errorf("got %v, want an error for b:root", err)
 	}
 }
