@@ -8,7 +8,6 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"ironroot/agent/fault"
@@ -95,7 +94,7 @@ func (m *Manager) burninDisk(ctx context.Context, call hardware.Call) (any, erro
 	if err != nil {
 		return nil, fault.CommandExecution(fmt.Errorf("burnin_disk: %w", err))
 	}
-	b := &diskBurnin{diskRun: run, options: options, results: results, tested: map[string]burnin.DiskReport{}}
+	b := &diskBurnin{diskRun: run, options: options, results: results}
 	group := goroutine.NewGroup()
 	for _, d := range run.disks {
 		group.Go(func() error {
@@ -126,13 +125,10 @@ type diskBurnin struct {
 	*diskRun
 	options burnin.DiskOptions
 	results *burnin.DiskResults
-
-	mu     sync.Mutex
-	tested map[string]burnin.DiskReport // by device path
 }
 
-// testDisk tests one disk, unless it must be left as it is. The report contains only what was left untouched.
-func (b *diskBurnin) testDisk(ctx context.Context, d block.Device) (left diskReport, err error) {
+// testDisk tests one disk, unless it must be left as it is.
+func (b *diskBurnin) testDisk(ctx context.Context, d block.Device) (_ diskReport, err error) {
 	var report burnin.DiskReport
 	defer func() {
 		if err != nil {
@@ -155,39 +151,33 @@ func (b *diskBurnin) testDisk(ctx context.Context, d block.Device) (left diskRep
 	tracker := b.m.o.Track("testing disk", d.Path)
 	defer tracker.End()
 	err = erase.Exclusive(ctx, b.m.o.System, d, b.flags.wait, func(f *os.File, size int64) (err error) {
-		report, err = burnin.Disk(ctx, f, size, b.options, func(done, total int64) {
+		report, err = b.m.testDisk(ctx, f, size, b.options, func(done, total int64) {
 			erase.ReportProgress(ctx)
 			tracker.Set(done, total)
 		})
 		return err
 	})
-	if err == nil {
-		err = ctx.Err() // the step may have stopped waiting for this disk
-	}
 	if err != nil {
 		return diskReport{}, err
 	}
 	b.results.Add(d.Path, report, nil)
 	log.Info("disk tested", "device", d.Path, "written", report.Written, "verified", report.Verified,
 		"duration", time.Duration(report.Seconds*float64(time.Second)).Round(time.Millisecond))
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.tested[d.Path] = report
-	return diskReport{}, nil
+	return diskReport{tested: &report}, nil
 }
 
 // finish returns the reports by disk: what was tested, or why the disk was left untouched. It returns an error if a
 // disk has failed, or if none was tested.
 func (b *diskBurnin) finish(ctx context.Context) (any, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
 	result := map[string]any{}
-	for path, report := range b.reports {
-		result[path] = report
-	}
 	var passed []string
-	for _, path := range slices.Sorted(maps.Keys(b.tested)) {
-		result[path] = b.tested[path]
+	for _, path := range slices.Sorted(maps.Keys(b.reports)) {
+		report := b.reports[path]
+		if report.tested == nil {
+			result[path] = report
+			continue
+		}
+		result[path] = report.tested
 		passed = append(passed, path)
 	}
 	err := b.failures.err()

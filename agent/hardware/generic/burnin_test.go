@@ -10,9 +10,12 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"ironroot/agent/hardware"
 	"ironroot/agent/hardware/burnin"
+	"ironroot/agent/status"
 	"ironroot/internal/testenv"
 	"ironroot/storage/block"
 	"ironroot/storage/erase"
@@ -232,6 +235,102 @@ func TestBurninDiskCancelled(t *testing.T) {
 	result, err := m.burninDisk(ctx, burninNode(t, `"agent_burnin_fio_disk_runtime": "1h"`))
 	if result != nil || !errors.Is(err, aborted) || strings.Contains(err.Error(), "tested without errors") {
 		t.Errorf("got %v and %v, want %v", result, err, aborted)
+	}
+}
+
+// A step that is cancelled after the last disk was tested is no success.
+func TestBurninDiskCancelledLate(t *testing.T) {
+	disk := loopDisk(t, partition.TypeLinux)
+	m := onThisMachine(t, disk)
+	aborted := errors.New("aborted")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	m.unbound = func(context.Context) ([]block.UnboundController, error) {
+		cancel(aborted)
+		return nil, nil
+	}
+	result, err := m.burninDisk(ctx, burninNode(t, `"agent_burnin_fio_disk_loops": 1`))
+	if result != nil || !errors.Is(err, aborted) ||
+		!strings.HasSuffix(err.Error(), "tested without errors: "+disk.Path) {
+		t.Errorf("got %v and %v, want %v and success of %s", result, err, aborted, disk.Path)
+	}
+}
+
+// The time limit of a disk applies to the time without progress, and the status shows the disk only while it is tested.
+func TestBurninDiskProgress(t *testing.T) {
+	disk := loopDisk(t, partition.TypeLinux)
+	for name, c := range map[string]struct {
+		interval time.Duration // between two reports of progress
+		want     string
+	}{
+		"progress": {time.Minute, ""}, "no progress": {3 * time.Minute, disk.Path + ": no progress for 1m30s"},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			m := onThisMachine(t, disk)
+			board := status.NewBoard("1", nil)
+			m.o.Track = func(what, device string) Tracker { return board.Track(m.o.Log, what, device) }
+			m.limits = func(block.Device) erase.Limits {
+				return erase.Limits{Silence: 90 * time.Second, Grace: time.Hour}
+			}
+			m.testDisk = func(
+				_ context.Context, _ burnin.Medium, _ int64, _ burnin.DiskOptions, progress func(done, total int64),
+			) (burnin.DiskReport, error) {
+				for i := range int64(3) {
+					time.Sleep(c.interval)
+					progress(i+1, 3)
+				}
+				if work := board.State().Work; len(work) != 1 || work[0].Device != disk.Path || work[0].Done != 3 {
+					t.Errorf("%s: got work %+v, want that of %s", name, work, disk.Path)
+				}
+				return burnin.DiskReport{}, nil
+			}
+			_, err := m.burninDisk(t.Context(), burninNode(t, ""))
+			if (err == nil) != (c.want == "") || !strings.Contains(errorText(err), c.want) {
+				t.Errorf("%s: got %v, want %q", name, err, c.want)
+			}
+			if work := board.State().Work; len(work) > 0 {
+				t.Errorf("%s: got work %+v afterwards, want none", name, work)
+			}
+		})
+	}
+}
+
+// A disk whose test fails is an error of that disk, in the output file, too.
+func TestBurninDiskFails(t *testing.T) {
+	good, bad := loopDisk(t, partition.TypeLinux), blankDisk(t, mib)
+	m := onThisMachine(t, good, bad)
+	m.testDisk = func(
+		ctx context.Context, f burnin.Medium, size int64, o burnin.DiskOptions, progress func(done, total int64),
+	) (burnin.DiskReport, error) {
+		report, err := burnin.Disk(ctx, f, size, o, progress)
+		if size == bad.Size {
+			err = errors.Join(err, errors.New("2 blocks were wrong"))
+		}
+		return report, err
+	}
+	out := filepath.Join(t.TempDir(), "fio.json")
+	result, err := m.burninDisk(t.Context(), burninNode(t, `"agent_burnin_fio_disk_loops": 1,
+		"agent_burnin_fio_disk_outputfile": "`+out+`"`))
+	if result != nil || typeOf(err) != "CommandExecutionError" ||
+		!strings.Contains(err.Error(), bad.Path+": 2 blocks were wrong; tested without errors: "+good.Path) {
+		t.Errorf("got %v and %v, want an error of %s and success of %s", result, err, bad.Path, good.Path)
+	}
+	if text, err := os.ReadFile(out); err != nil || !strings.Contains(string(text), "2 blocks were wrong") {
+		t.Errorf("got output file %s and %v, want the error", text, err)
+	}
+}
+
+// A disk with a member of an array that Ironic created is not tested, and fails the step.
+func TestBurninDiskCreated(t *testing.T) {
+	member := memberDisk(t, testenv.RAID{Name: "host:data", Level: 1})
+	before := content(t, member)
+	n := nodeWith(t, `"raid_config": {"logical_disks": [`+logical("1", `"MAX"`, `"volume_name": "data"`)+`]}`)
+	result, err := onThisMachine(t, member).burninDisk(t.Context(), hardware.Call{Node: n})
+	if result != nil || typeOf(err) != "CommandExecutionError" ||
+		!strings.Contains(err.Error(), member.Path+` is a member of raid1 array "host:data", which Ironic created`) {
+		t.Errorf("got %v and %v, want an error that names the disk and the array", result, err)
+	}
+	if !bytes.Equal(content(t, member), before) {
+		t.Error("a member of an array that Ironic created was written to")
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"ironroot/agent/fault"
 	"ironroot/agent/hardware"
+	"ironroot/agent/hardware/burnin"
 	"ironroot/storage/block"
 	"ironroot/storage/erase"
 	"ironroot/storage/md"
@@ -20,6 +21,8 @@ type diskReport struct {
 	Erased    map[string]erase.Method `json:"erased,omitempty"`    // methods by device path
 	Untouched map[string]string       `json:"untouched,omitempty"` // reasons by device path
 	Evidence  *diskResult             `json:"evidence,omitempty"`  // of steps that erase
+
+	tested *burnin.DiskReport // of burnin_disk; it is the result of the disk
 }
 
 func untouched(d block.Device, reason string) diskReport {

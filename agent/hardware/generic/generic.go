@@ -18,6 +18,7 @@ import (
 
 	"ironroot/agent/config"
 	"ironroot/agent/hardware"
+	"ironroot/agent/hardware/burnin"
 	"ironroot/agent/imaging"
 	"ironroot/agent/journal"
 	"ironroot/agent/node"
@@ -70,6 +71,8 @@ type Manager struct {
 	limits      func(block.Device) erase.Limits // time limits of operations on one disk
 	recoverDisk func(ctx context.Context, d block.Device, progress func(done, total int64)) error
 	eraseFull   func(ctx context.Context, s sysfs.Root, d block.Device, o erase.Options) (erase.Method, error)
+	testDisk    func(ctx context.Context, f burnin.Medium, size int64, o burnin.DiskOptions,
+		progress func(done, total int64)) (burnin.DiskReport, error)
 	controller  func(ctx context.Context, path string, shown []uint32) (erase.Controller, error)
 	unbound     func(ctx context.Context) ([]block.UnboundController, error)
 	createArray func(ctx context.Context, s sysfs.Root, o raid.Options) (path string, err error)
@@ -98,9 +101,9 @@ func New(o Options) *Manager {
 	}
 	limits := func(block.Device) erase.Limits { return erase.DefaultLimits }
 	return &Manager{
-		o: o, limits: limits, recoverDisk: erase.Recover, eraseFull: erase.Full, controller: erase.ReadController,
-		createArray: raid.Create, checkArray: raid.Check, wipeArray: erase.Metadata, stopArray: raid.Stop,
-		sync: syncAll, flush: block.Flush,
+		o: o, limits: limits, recoverDisk: erase.Recover, eraseFull: erase.Full, testDisk: burnin.Disk,
+		controller: erase.ReadController, createArray: raid.Create, checkArray: raid.Check, wipeArray: erase.Metadata,
+		stopArray: raid.Stop, sync: syncAll, flush: block.Flush,
 		unbound: func(ctx context.Context) ([]block.UnboundController, error) {
 			return block.UnboundControllers(ctx, o.System)
 		},
