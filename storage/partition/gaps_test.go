@@ -2,16 +2,21 @@ package partition
 
 import (
 	"bytes"
+	"context"
+	"errors"
 	"os"
+	"path/filepath"
+	"runtime/debug"
 	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"ironroot/internal/testenv"
 )
 
 // The boot code and the space beside partitions are zeroed. The table and the partitions are not changed.
 func TestWipeGaps(t *testing.T) {
-	const mib = 1 << 20
 	for scheme, table := range map[string]string{
 		"gpt": "label: gpt\nstart=4096, size=2MiB\nstart=20MiB, size=4MiB\n",
 		"dos": "label: dos\nstart=4096, size=2MiB\nstart=20MiB, size=4MiB\n",
@@ -59,7 +64,6 @@ func TestWipeGaps(t *testing.T) {
 
 // A table that could name partitions elsewhere is an error, and the disk is not written to.
 func TestWipeGapsRefused(t *testing.T) {
-	const mib = 1 << 20
 	for want, prepare := range map[string]func(path string){
 		"extended partition": func(path string) {
 			const table = "label: dos\\nsize=2MiB\\nsize=8MiB, type=5\\nsize=1MiB\\n"
@@ -91,4 +95,70 @@ func TestWipeGapsRefused(t *testing.T) {
 			t.Errorf("%s: the disk was written to (%v)", want, err)
 		}
 	}
+}
+
+// The disk is opened exclusively, and closed afterwards.
+func TestWipeGapsExclusive(t *testing.T) {
+	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // the collector closes what nothing refers to
+	path := testenv.Loop(t, gptImage(t, 32*mib), 512)
+	exclusive := func() *os.File {
+		t.Helper()
+		f, err := os.OpenFile(path, os.O_RDWR|unix.O_EXCL, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return f
+	}
+	holder := exclusive()
+	if err := WipeGaps(t.Context(), path); !errors.Is(err, unix.EBUSY) {
+		t.Errorf("in use: got %v, want %v", err, unix.EBUSY)
+	}
+	if err := holder.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := WipeGaps(t.Context(), path); err != nil {
+		t.Error(err)
+	}
+	if err := exclusive().Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// A table that differs afterwards is an error.
+func TestWipeGapsTableChanged(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "image")
+	for want, change := range map[error][]string{
+		errChanged: {"sfdisk", "--part-label", path, "1", "other"},
+		ErrNoTable: {"wipefs", "-a", "-f", path},
+	} {
+		copyFile(t, gptImage(t, 32*mib), path)
+		if err := WipeGaps(afterBootCode(t, path, change), path); !errors.Is(err, want) {
+			t.Errorf("%s: got %v, want %v", change[0], err, want)
+		}
+	}
+}
+
+// afterBootCode returns a context that runs a command on a disk as soon as its boot code is overwritten.
+func afterBootCode(t *testing.T, path string, command []string) context.Context {
+	t.Helper()
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = f.Close() }) // a test's file
+	if _, err := f.WriteAt([]byte{0xeb}, 0); err != nil {
+		t.Fatal(err)
+	}
+	done := false
+	return hooked{t.Context(), func() error {
+		code := make([]byte, 1)
+		if _, err := f.ReadAt(code, 0); err != nil {
+			return err
+		}
+		if code[0] == 0 && !done {
+			done = true
+			testenv.Run(t, command[0], command[1:]...)
+		}
+		return nil
+	}}
 }

@@ -176,6 +176,15 @@ func TestAddWriteErrors(t *testing.T) {
 	}
 }
 
+// Space beside the partitions that cannot be zeroed is an error.
+func TestWipeGapsWriteErrors(t *testing.T) {
+	s := newScarce(t, gptImage(t, 32*mib))
+	s.take(16*mib, mib, nil)
+	if err := WipeGaps(t.Context(), s.image); !errors.Is(err, unix.ENOSPC) {
+		t.Errorf("got %v, want %v", err, unix.ENOSPC)
+	}
+}
+
 // A read-only device fails every change.
 func TestReadOnlyFile(t *testing.T) {
 	grown := gptImage(t, 16*mib)
