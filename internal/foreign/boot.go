@@ -9,7 +9,7 @@ import (
 )
 
 // patience limits the time from power-on to the message of the ramdisk.
-const patience = 3 * time.Minute
+const patience = 10 * time.Minute
 
 // Boots starts a machine that boots the ramdisk, waits for its message and stops the machine. It returns the kernel's
 // command line and the output of the console. The test fails if there is no message.

@@ -17,7 +17,7 @@ import (
 //
 // Parity: R11 (memory)
 func TestLittleMemory(t *testing.T) {
-	const imageSize, limit = 1536 * mib, 15 * time.Minute
+	const imageSize, limit = 1536 * mib, 40 * time.Minute
 	image := gptImage(t, "gpt", imageSize)
 	checksum := sumAll(t, image)
 	disk := file(t, "disk", 5<<30, nil)

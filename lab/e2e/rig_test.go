@@ -35,8 +35,9 @@ const (
 	agentAddress = "10.0.2.15"
 	nodeMAC      = "52:54:00:e2:e0:01"
 	mib          = 1 << 20
-	// operationTimeout is the time limit for operations that take seconds on an idle machine.
-	operationTimeout = 2 * time.Minute
+	// operationTimeout is the time limit for operations that take seconds on an idle machine. The start of a machine
+	// takes minutes on a busy host without hardware virtualisation.
+	operationTimeout = 10 * time.Minute
 )
 
 // setup describes one machine and its environment.

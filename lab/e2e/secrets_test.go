@@ -92,7 +92,7 @@ func (r *rig) grep(t *testing.T, question int, text, places string) []string {
 // reply is typed again; the commands only read files.
 func (r *rig) typed(t *testing.T, line string, want *regexp.Regexp) string {
 	t.Helper()
-	const tries, tryTimeout = 4, 30 * time.Second
+	const tries, tryTimeout = 4, 2 * time.Minute
 	console := r.machine.Console()
 	var err error
 	for range tries {

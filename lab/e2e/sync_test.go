@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"testing"
-	"time"
 
 	"ironroot/initramfs"
 	"ironroot/internal/testenv"
@@ -57,7 +56,7 @@ func contentAfterPowerCut(
 	t.Helper()
 	disk := testenv.SparseFile(t, 64<<20)
 	testenv.Run(t, "mkfs.vfat", disk)
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), operationTimeout)
 	defer cancel()
 	machine, err := qemu.Start(ctx, qemu.Config{
 		Name: "sync", Dir: t.TempDir(), Memory: 384 << 20, Kernel: report.Kernel, Initrd: report.Initramfs,

@@ -9,7 +9,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -97,7 +96,7 @@ func examineARM(t *testing.T, extra ...string) found {
 	disk := func(bus qemu.Bus) qemu.Disk {
 		return qemu.Disk{Bus: bus, File: filepath.Join(dir, string(bus)), Size: 16 << 20}
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), guestTimeout)
 	defer cancel()
 	machine, err := qemu.Start(ctx, qemu.Config{
 		Name: "facts", Dir: dir, Arch: "arm64", Kernel: report.Kernel, Initrd: report.Initramfs,

@@ -17,6 +17,9 @@ import (
 	"ironroot/lab/qemu"
 )
 
+// guestTimeout is the time limit for a machine from its start to its results, which take a minute on an idle host.
+const guestTimeout = 20 * time.Minute
+
 // tools returns the packages with the programs that describe a machine.
 func tools() []string {
 	return []string{
@@ -46,7 +49,7 @@ func examine(t *testing.T, c qemu.Config, disks int, parameters string) found {
 		qemu.Disk{Bus: qemu.Virtio, File: debian, Serial: "DEBIAN", ReadOnly: true},
 		qemu.Disk{Bus: qemu.Virtio, File: results, Size: 64 << 20, Serial: "RESULTS"},
 	)
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), guestTimeout)
 	defer cancel()
 	machine, err := qemu.Start(ctx, c)
 	if err != nil {

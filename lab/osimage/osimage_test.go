@@ -44,7 +44,7 @@ func TestImageBoots(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer m.Stop() //nolint:errcheck // a leftover fails the next start
-			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 			defer cancel()
 			match, err := m.Console().Follow(ctx, regexp.MustCompile(`INSTANCE-UP (\S+)\s+CONFIG-DRIVE (\S+)\s`))
 			if err != nil {

@@ -84,7 +84,7 @@ func start(t *testing.T, c qemu.Config) *qemu.Machine {
 
 // limited returns a context for operations that take seconds on an idle machine.
 func limited(t *testing.T) context.Context {
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	t.Cleanup(cancel)
 	return ctx
 }
@@ -276,7 +276,7 @@ func TestLinesArriveWithoutControls(t *testing.T) {
 		Line:  func(line string) { lines <- line },
 	})
 	_ = m
-	deadline := time.After(3 * time.Minute)
+	deadline := time.After(10 * time.Minute)
 	for {
 		select {
 		case line := <-lines:

@@ -82,7 +82,7 @@ func TestAgent(t *testing.T) {
 		if url, _ := beat["callback_url"].(string); url != "https://10.0.2.15:9999" {
 			t.Errorf("callback_url: got %q, want https://10.0.2.15:9999", url)
 		}
-	case <-time.After(2 * time.Minute):
+	case <-time.After(machineTimeout):
 		t.Fatalf("no heartbeat; the console ends with\n%s", m.Console().Tail(40))
 	}
 	expect(t, m, "ironroot starts", "lease obtained", "modules are loaded")
@@ -118,7 +118,7 @@ func TestAgentStartsAgain(t *testing.T) {
 		if beat["agent_token"] != nodeToken {
 			t.Errorf("heartbeat with token %v, want the one of the lookup", beat["agent_token"])
 		}
-	case <-time.After(4 * time.Minute):
+	case <-time.After(machineTimeout):
 		t.Fatalf("no heartbeat; the console ends with\n%s", m.Console().Tail(40))
 	}
 	console := m.Console().String()

@@ -83,7 +83,7 @@ func TestInspectionHearsLLDP(t *testing.T) {
 	var data map[string]json.RawMessage
 	select {
 	case data = <-posted:
-	case <-time.After(3 * time.Minute):
+	case <-time.After(machineTimeout):
 		t.Fatalf("nothing posted; the console ends with\n%s", m.Console().Tail(30))
 	}
 	var raw map[string]json.RawMessage

@@ -16,6 +16,10 @@ import (
 	"ironroot/lab/qemu"
 )
 
+// machineTimeout is the time limit for what takes seconds on an idle machine. The start of a machine takes minutes on a
+// busy host without hardware virtualisation.
+const machineTimeout = 10 * time.Minute
+
 // guest boots a ramdisk whose /init is the program of that name in testdata, with Debian's small kernel. change may
 // alter the machine's configuration.
 func guest(t *testing.T, program, cmdline string, change func(*qemu.Config)) *qemu.Machine {
@@ -52,7 +56,7 @@ func start(t *testing.T, report initramfs.Report, cmdline string, change func(*q
 // expect waits for each expression in turn.
 func expect(t *testing.T, m *qemu.Machine, expressions ...string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), machineTimeout)
 	defer cancel()
 	for _, e := range expressions {
 		if _, err := m.Console().Follow(ctx, regexp.MustCompile(e)); err != nil {
@@ -64,7 +68,7 @@ func expect(t *testing.T, m *qemu.Machine, expressions ...string) {
 // restarts waits until the machine asks for a restart, which here ends QEMU.
 func restarts(t *testing.T, m *qemu.Machine) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), machineTimeout)
 	defer cancel()
 	if err := m.Wait(ctx); err != nil {
 		t.Fatalf("no restart: %v; the console ends with\n%s", err, m.Console().Tail(30))
@@ -126,7 +130,7 @@ func TestSysrq(t *testing.T) {
 // happens waits for an event of QEMU that the guest caused.
 func happens(t *testing.T, m *qemu.Machine, event string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), machineTimeout)
 	defer cancel()
 	e, err := m.WaitEvent(ctx, event, 1)
 	if err != nil ||

@@ -57,7 +57,7 @@ var violations = map[string]func(){
 func steps() []any {
 	var list []any
 	for _, name := range append([]string{"probe"}, slices.Sorted(maps.Keys(violations))...) {
-		timeout := 60
+		timeout := 600
 		if name == "hang" {
 			timeout = 1
 		}

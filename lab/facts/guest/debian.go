@@ -46,7 +46,7 @@ func ask(ctx context.Context, m *boot.Machine, disk string, results *archive) er
 	if err := mount(ctx, m, disk); err != nil {
 		return err
 	}
-	const udev = "/lib/systemd/systemd-udevd --daemon && udevadm trigger --action=add && udevadm settle --timeout=120"
+	const udev = "/lib/systemd/systemd-udevd --daemon && udevadm trigger --action=add && udevadm settle --timeout=900"
 	if out, err := sh(ctx, udev); err != nil {
 		return fmt.Errorf("udev: %w\n%s", err, out)
 	}

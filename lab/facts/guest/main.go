@@ -91,7 +91,7 @@ func prepare(ctx context.Context, m *boot.Machine) (map[string]string, error) {
 	if err != nil {
 		return nil, fmt.Errorf("facts-disks: %w", err)
 	}
-	wait, cancel := context.WithTimeout(ctx, 3*time.Minute)
+	wait, cancel := context.WithTimeout(ctx, 15*time.Minute)
 	defer cancel()
 	devices, err := block.WaitDisks(wait, sysfs.Root{}, func(list []block.Device) bool { return len(list) >= want })
 	if err != nil {
