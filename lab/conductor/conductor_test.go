@@ -53,7 +53,7 @@ func booted(t *testing.T) (*lab, context.Context) {
 	if status := l.agent.heartbeat(nil); status != http.StatusAccepted {
 		t.Fatalf("heartbeat: got %d, want 202", status)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	t.Cleanup(cancel)
 	return l, ctx
 }
@@ -108,6 +108,7 @@ func TestHeartbeatOfLeavingAgent(t *testing.T) {
 	if got := l.conductor.Violations(); len(got) != 0 {
 		t.Errorf("got violations %q, want none", got)
 	}
+	l.agent.forced.Wait() // a forced heartbeat that arrived later would be a violation
 	l.node.Rebooted()
 	if got := l.agent.heartbeat(nil); got != http.StatusBadRequest {
 		t.Errorf("after the restart: got %d, want 400", got)

@@ -27,6 +27,8 @@ type fakeAgent struct {
 	uuid  string
 	token string
 
+	forced sync.WaitGroup // heartbeats at the end of asynchronous commands
+
 	mu      sync.Mutex
 	records []map[string]any
 	names   []string // names of the received commands, in order
@@ -93,7 +95,7 @@ func (a *fakeAgent) execute(name string, params map[string]json.RawMessage, wait
 		running[k] = v
 	}
 	running["command_status"], running["command_result"], running["command_error"] = "RUNNING", nil, nil
-	go a.heartbeat(nil) // the end of an asynchronous command triggers a heartbeat
+	a.forced.Go(func() { a.heartbeat(nil) }) // the end of an asynchronous command triggers a heartbeat
 	return running
 }
 
