@@ -15,7 +15,7 @@ import (
 // readUntil reads from a terminal until it has shown text, and returns all it read.
 func readUntil(t *testing.T, f *os.File, text string) string {
 	t.Helper()
-	if err := f.SetReadDeadline(time.Now().Add(10 * time.Second)); err != nil {
+	if err := f.SetReadDeadline(time.Now().Add(time.Minute)); err != nil {
 		t.Fatal(err)
 	}
 	var all []byte
@@ -99,7 +99,7 @@ func TestScreenStandsStill(t *testing.T) {
 	started := time.Now()
 	c.Plain()
 	c.Flush(time.Millisecond)
-	if took := time.Since(started); took > time.Second {
+	if took := time.Since(started); took > 30*time.Second {
 		t.Errorf("giving up on it takes %v", took)
 	}
 }

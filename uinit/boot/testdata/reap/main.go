@@ -71,7 +71,7 @@ func once() error {
 	if err != nil {
 		return err
 	}
-	for range 100 {
+	for range 2400 {
 		if _, err := os.Stat(fmt.Sprintf("/proc/%d", pid)); err != nil {
 			return nil
 		}
