@@ -56,18 +56,18 @@ func TestInspectionHearsLLDP(t *testing.T) {
 		t.Fatal(err)
 	}
 	guest := guestEnd.LocalAddr().(*net.UDPAddr)
-	if err := guestEnd.Close(); err != nil { // QEMU binds it next
-		t.Fatal(err)
-	}
-	sw, err := net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
+	sw, err := net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)}) // first, to get another port
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer sw.Close()
+	if err := guestEnd.Close(); err != nil { // QEMU binds it next
+		t.Fatal(err)
+	}
 	speakLLDP(t, sw, guest)
 
 	m := start(t, report, "ipa-inspection-callback-url=http://10.0.2.2:"+port+"/v1/continue_inspection "+
-		"ipa-inspection-collectors=default,lldp ipa-collect-lldp=1 ipa-lldp-timeout=5 ipa-disk-wait-attempts=1 "+
+		"ipa-inspection-collectors=default,lldp ipa-collect-lldp=1 ipa-lldp-timeout=20 ipa-disk-wait-attempts=1 "+
 		"ipa-disk-wait-delay=1",
 		func(c *qemu.Config) {
 			c.Memory = 768 << 20
