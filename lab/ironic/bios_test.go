@@ -19,7 +19,7 @@ import (
 func TestRealIronicBIOS(t *testing.T) {
 	testenv.Programs(t, "qemu-img")
 	kernel, ramdisk := testenv.Build(t, "ipa-ironroot-amd64.kernel"), testenv.Build(t, "ipa-ironroot-amd64.initramfs")
-	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 45*time.Minute)
 	defer cancel()
 	root := osimagetest.Root(t, func(root, _ string) { osimagetest.AddGRUB(t, root, "grub-pc-bin") })
 	qcow2 := filepath.Join(t.TempDir(), "root.qcow2")

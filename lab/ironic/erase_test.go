@@ -24,7 +24,7 @@ import (
 func TestRealIronicErasesArrays(t *testing.T) {
 	testenv.Programs(t, "sgdisk", "mdadm", "wipefs")
 	kernel, ramdisk := testenv.Build(t, "ipa-ironroot-amd64.kernel"), testenv.Build(t, "ipa-ironroot-amd64.initramfs")
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 45*time.Minute)
 	defer cancel()
 	dir := t.TempDir()
 	members := []string{filepath.Join(dir, "first"), filepath.Join(dir, "second")}

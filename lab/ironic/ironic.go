@@ -198,7 +198,7 @@ func (i *Ironic) run(ctx context.Context) error {
 		return err
 	}
 	i.onStop(i.process.stop)
-	ctx, cancel := context.WithTimeout(ctx, 3*time.Minute)
+	ctx, cancel := context.WithTimeout(ctx, 15*time.Minute)
 	defer cancel()
 	for {
 		var drivers struct{ Drivers []struct{ Name string } }

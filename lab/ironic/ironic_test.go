@@ -26,7 +26,7 @@ func start(t *testing.T, o Options) *Ironic {
 	o.Dir = t.TempDir()
 	o.Log = slog.New(slog.NewTextHandler(t.Output(), nil))
 	o.Progress = t.Output()
-	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Minute)
 	defer cancel()
 	i, err := Start(ctx, o)
 	if err != nil {
@@ -44,7 +44,7 @@ func start(t *testing.T, o Options) *Ironic {
 // agent's error message, and one that succeeds.
 func TestRealIronicTalksToTheClient(t *testing.T) {
 	i := start(t, Options{})
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Minute)
 	defer cancel()
 	dummy := filepath.Join(t.TempDir(), "dummy")
 	if err := os.WriteFile(dummy, []byte("no kernel"), 0o644); err != nil {

@@ -33,7 +33,7 @@ import (
 func TestRealIronicLifecycle(t *testing.T) {
 	testenv.Programs(t, "qemu-img")
 	kernel, ramdisk := testenv.Build(t, "ipa-ironroot-amd64.kernel"), testenv.Build(t, "ipa-ironroot-amd64.initramfs")
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 55*time.Minute)
 	defer cancel()
 	image, err := osimage.Build(ctx, osimage.Options{Progress: t.Output()})
 	if err != nil {
@@ -209,7 +209,7 @@ func deploy(
 	mark := n.Mark()
 	drive := map[string]any{"meta_data": map[string]any{"uuid": uuid, "hostname": "instance", "name": "instance"}}
 	step(t, "deploy "+image.URL, verb(ctx, image, drive))
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
+	ctx, cancel := context.WithTimeout(ctx, 20*time.Minute)
 	defer cancel()
 	if _, err := n.Follow(ctx, mark, osimage.Up); err != nil {
 		t.Fatalf("the instance does not come up: %v", err)

@@ -259,6 +259,6 @@ func (n *Node) direct() (kernel, initrd, cmdline string, ok bool) {
 
 // Timeouts of single operations on an emulated machine.
 const (
-	quickly = 2 * time.Minute
-	slowly  = 15 * time.Minute
+	quickly = 15 * time.Minute
+	slowly  = 40 * time.Minute
 )

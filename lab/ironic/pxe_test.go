@@ -17,7 +17,7 @@ import (
 // Parity: R12 (PXE)
 func TestRealIronicPXE(t *testing.T) {
 	kernel, ramdisk := testenv.Build(t, "ipa-ironroot-amd64.kernel"), testenv.Build(t, "ipa-ironroot-amd64.initramfs")
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 45*time.Minute)
 	defer cancel()
 	i := start(t, Options{PXE: true, Config: "[conductor]\nautomated_clean = false\n"})
 	for _, c := range []struct {
