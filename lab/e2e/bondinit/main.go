@@ -22,6 +22,9 @@ import (
 	"ironroot/uinit/boot"
 )
 
+// linkTimeout limits the wait for the node's cables, which takes seconds on an idle host.
+const linkTimeout = 5 * time.Minute
+
 func main() {
 	boot.Main(func(ctx context.Context, m *boot.Machine) error {
 		<-m.Settled
@@ -111,7 +114,7 @@ func cable() error {
 // aggregated waits until both cables are ports of one aggregator, and prints the partner. The second port can join
 // after the node was reached through the first. The driver sends no notifications, so its state is polled.
 func aggregated(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	ctx, cancel := context.WithTimeout(ctx, linkTimeout)
 	defer cancel()
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
@@ -144,7 +147,7 @@ func field(report, name string) string {
 // is new or if a bond has just lost a member. While ports join or leave the bond, every solicitation of a neighbour can
 // be lost; the kernel then reports that there is no route, and the next attempt solicits again.
 func reach(ctx context.Context, word, addresses string) error {
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	ctx, cancel := context.WithTimeout(ctx, linkTimeout)
 	defer cancel()
 	for address := range strings.SplitSeq(addresses, ",") {
 		conn, err := connect(ctx, net.JoinHostPort(address, "9999"))
@@ -164,6 +167,6 @@ func reach(ctx context.Context, word, addresses string) error {
 }
 
 func connect(ctx context.Context, address string) (net.Conn, error) {
-	dialer := net.Dialer{Timeout: 30 * time.Second}
+	dialer := net.Dialer{Timeout: linkTimeout}
 	return dialer.DialContext(ctx, "tcp", address)
 }
