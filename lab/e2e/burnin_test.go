@@ -112,7 +112,7 @@ func (r *rig) burned(t *testing.T, step string, fields map[string]any, result an
 	return heartbeats
 }
 
-const burnSeconds = 15 // at least two intervals of heartbeats
+const burnSeconds = 40 // several intervals of heartbeats, which take seconds on a busy host
 
 func (r *rig) burnCPU(t *testing.T) {
 	var got struct {
