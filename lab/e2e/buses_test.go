@@ -215,6 +215,10 @@ func (r *rig) lockdown(t *testing.T, dump capture) {
 	if _, err := console.Follow(soon(t), regexp.MustCompile(`lockdown complete`)); err != nil {
 		t.Fatal(err)
 	}
+	// QEMU's main loop, which sends the guest's last frames, answers after it has done so.
+	if _, err := r.machine.QMP(soon(t), "query-status", nil); err != nil {
+		t.Fatal(err)
+	}
 	silent := len(dump.sent(t, nodeMAC))
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 	defer cancel()
