@@ -27,7 +27,7 @@ func TestLeases(t *testing.T) {
 	s.dnsmasq("--interface=four", "--interface=stateful", "--interface=slaac", "--enable-ra",
 		"--dhcp-range=198.51.100.10,198.51.100.20,1h", "--dhcp-range=2001:db8:a::10,2001:db8:a::20,64,1h",
 		"--dhcp-range=2001:db8:b::,ra-only")
-	const lease = 30 * time.Second // the shortest accepted lease
+	const lease = 2 * time.Minute // half of it is the time to reach the agent at an address that is not renewed
 	var dhcp *server.DHCP
 	if err := s.ns.Do(func() (err error) {
 		dhcp, err = server.ListenDHCP(t.Context(), server.DHCPConfig{
