@@ -212,17 +212,14 @@ func (r *rig) losePath(t *testing.T, image, disk string) (used string) {
 
 // unplug removes a device and waits until the guest has released it.
 func (r *rig) unplug(t *testing.T, device string) {
-	events := r.machine.Events(t.Context())
 	if _, err := r.machine.QMP(t.Context(), "device_del", map[string]any{"id": device}); err != nil {
 		t.Error(err)
 		return
 	}
-	for e := range events {
-		if e.Name == "DEVICE_DELETED" {
-			return
-		}
+	r.unplugged++ // the machine's events include those of earlier devices
+	if _, err := r.machine.WaitEvent(soon(t), "DEVICE_DELETED", r.unplugged); err != nil {
+		t.Error(err)
 	}
-	t.Error("the machine has ended")
 }
 
 // noPath checks that errors of the last path are reported, without waiting for a path to return.

@@ -75,6 +75,7 @@ type rig struct {
 	// properties are the node's properties.
 	properties map[string]any
 	secrets    []string // texts that no console may contain, in addition to the node's tokens
+	unplugged  int      // number of devices that were removed
 }
 
 // start boots the ramdisk. At the end of the test the machine is stopped and its console searched for secrets.
