@@ -220,19 +220,32 @@ func (r *rig) setHints(t *testing.T, hints map[string]any) {
 	}})
 }
 
-// call sends a request to the agent that the conductor would not send, and returns status and body.
-func (r *rig) call(t *testing.T, method, token, body string) (status int, answer string) {
-	t.Helper()
-	scheme, roots := "http", x509.NewCertPool()
+// client returns a client for the agent, which keeps its connections open.
+func (r *rig) client() *http.Client {
+	roots := x509.NewCertPool()
 	if r.node != nil {
 		_, certificate := r.node.Callback()
 		roots.AppendCertsFromPEM([]byte(certificate))
-		scheme = "https"
 	}
-	client := &http.Client{Transport: &http.Transport{
+	return &http.Client{Transport: &http.Transport{
 		DialContext: r.dial, TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS13},
 	}}
+}
+
+// call sends a request to the agent that the conductor would not send, and returns status and body.
+func (r *rig) call(t *testing.T, method, token, body string) (status int, answer string) {
+	t.Helper()
+	client := r.client()
 	defer client.CloseIdleConnections()
+	return r.callWith(t, client, method, token, body)
+}
+
+func (r *rig) callWith(t *testing.T, client *http.Client, method, token, body string) (status int, answer string) {
+	t.Helper()
+	scheme := "http"
+	if r.node != nil {
+		scheme = "https"
+	}
 	query := url.Values{"wait": {"true"}}
 	if token != "" {
 		query.Set("agent_token", token)
