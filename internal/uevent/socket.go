@@ -36,7 +36,8 @@ func Listen(queue int) (*Socket, error) {
 	return &Socket{file: os.NewFile(uintptr(fd), "uevents")}, nil
 }
 
-// Next waits for a message. If ctx ends first, it returns the cause, and the socket can then only be closed.
+// Next waits for a message. If ctx ends first, it returns the cause, and later calls of Next fail. A context that ends
+// while Next returns a message has the same effect on later calls.
 func (s *Socket) Next(ctx context.Context) (Event, error) {
 	stop := goroutine.AfterContext(ctx, func() { _ = s.file.SetReadDeadline(time.Unix(1, 0)) })
 	defer stop()
@@ -52,16 +53,16 @@ func (s *Socket) Next(ctx context.Context) (Event, error) {
 	return Parse(s.buffer[:n]), nil
 }
 
-// Drain discards the messages that are queued.
+// Drain discards the messages that are queued. It does not wait, so it also works after the context of Next has ended.
 func (s *Socket) Drain() error {
 	conn, err := s.file.SyscallConn()
 	if err != nil {
 		return fmt.Errorf("read uevent: %w", err)
 	}
-	return conn.Read(func(fd uintptr) bool {
+	return conn.Control(func(fd uintptr) { // Read would fail after the deadline that the end of a context sets
 		for {
 			if _, _, err := unix.Recvfrom(int(fd), s.buffer[:], unix.MSG_DONTWAIT); err != nil {
-				return true // nothing is left; Next reports other errors
+				return // nothing is left; Next reports other errors
 			}
 		}
 	})

@@ -82,6 +82,23 @@ func TestNextEndsWithContext(t *testing.T) {
 	}
 }
 
+// A context can end while Next returns a message. The messages after it can still be discarded.
+func TestDrainAfterContext(t *testing.T) {
+	if !nettest.Namespace(t) {
+		return
+	}
+	s := listen(t, 0)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := s.Next(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v, want %v", err, context.Canceled)
+	}
+	kernel(t, added)
+	if err := s.Drain(); err != nil {
+		t.Errorf("got %v, want the message discarded", err)
+	}
+}
+
 // A full queue is reported. A larger queue, of the requested size, contains the same messages.
 func TestLost(t *testing.T) {
 	if !nettest.Namespace(t) {
