@@ -14,6 +14,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -211,6 +212,19 @@ func TestDiskErrors(t *testing.T) {
 	}
 }
 
+// pacedDisk is a disk that needs time for each request.
+type pacedDisk struct{ *memoryDisk }
+
+func (d pacedDisk) WriteAt(p []byte, at int64) (int, error) {
+	time.Sleep(time.Second)
+	return d.memoryDisk.WriteAt(p, at)
+}
+
+func (d pacedDisk) ReadAt(p []byte, at int64) (int, error) {
+	time.Sleep(time.Second)
+	return d.memoryDisk.ReadAt(p, at)
+}
+
 // With a runtime the test continues where the time for writing ended, and everything written is verified.
 func TestDiskRuntime(t *testing.T) {
 	const size = 8 << 20
@@ -227,11 +241,15 @@ func TestDiskRuntime(t *testing.T) {
 			last, total = n, of
 		}
 	}
-	report, err := Disk(t.Context(), d, size, DiskOptions{Runtime: 300 * time.Millisecond}, progress)
+	var report DiskReport
+	var err error
+	synctest.Test(t, func(t *testing.T) { // all sleeps are in the bubble's time
+		report, err = Disk(t.Context(), pacedDisk{d}, size, DiskOptions{Runtime: 5 * time.Minute}, progress)
+	})
 	if last != report.Written+report.Verified || total < last || total > 2*last {
 		t.Errorf("got progress %d of %d at the end, want %d", last, total, report.Written+report.Verified)
 	}
-	if err != nil || report.Written == 0 || report.Written != report.Verified || report.Seconds < 0.3 {
+	if err != nil || report.Written <= size || report.Written != report.Verified || report.Seconds < 300 {
 		t.Errorf("got %+v and %v, want the same number of bytes written and verified", report, err)
 	}
 	var positions []int64
