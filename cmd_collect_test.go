@@ -15,20 +15,26 @@ import (
 	"time"
 )
 
+// post is what the server received.
+type post struct {
+	at   time.Time // before the response, and so before the pause of the program
+	data map[string]json.RawMessage
+}
+
 // collector starts `ironroot collect` with a server that receives its posts. If refuse is true, the server rejects the
 // first post.
 func collector(
 	t *testing.T, refuse bool, args ...string,
-) (cmd *exec.Cmd, log *strings.Builder, posts chan map[string]json.RawMessage) {
+) (cmd *exec.Cmd, log *strings.Builder, posts chan post) {
 	t.Helper()
-	posts = make(chan map[string]json.RawMessage, 100)
+	posts = make(chan post, 100)
 	var count atomic.Int32
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodPost {
 			return
 		}
-		var data map[string]json.RawMessage
-		if err := json.NewDecoder(r.Body).Decode(&data); err != nil || r.URL.Path != "/v1/continue" {
+		received := post{at: time.Now()}
+		if err := json.NewDecoder(r.Body).Decode(&received.data); err != nil || r.URL.Path != "/v1/continue" {
 			t.Errorf("%s: %v", r.URL, err)
 		}
 		if count.Add(1) == 1 && refuse {
@@ -36,7 +42,7 @@ func collector(
 		}
 		// With status 200, as ironic-inspector does.
 		_, _ = io.WriteString(w, `{"uuid": "b77a8c26-0000-4000-8000-000000000000"}`)
-		posts <- data
+		posts <- received
 	}))
 	t.Cleanup(server.Close)
 	binary, err := os.Executable()
@@ -64,7 +70,7 @@ func TestCollectProgram(t *testing.T) {
 	if err := cmd.Wait(); err != nil || len(posts) != 1 {
 		t.Fatalf("got %v and %d posts, want one: %s", err, len(posts), log)
 	}
-	if data := <-posts; len(data["pci_devices"]) == 0 || string(data["error"]) != "null" {
+	if data := (<-posts).data; len(data["pci_devices"]) == 0 || string(data["error"]) != "null" {
 		t.Errorf("got %v, want PCI devices and no error", data)
 	}
 	if !strings.Contains(log.String(), "node=b77a8c26-0000-4000-8000-000000000000") {
@@ -93,9 +99,9 @@ func TestCollectProgramDaemon(t *testing.T) {
 	var times []time.Time
 	for range 3 {
 		select {
-		case <-posts:
-			times = append(times, time.Now())
-		case <-time.After(time.Minute):
+		case p := <-posts:
+			times = append(times, p.at)
+		case <-time.After(2 * time.Minute):
 			t.Fatalf("got %d posts, want 3", len(times))
 		}
 	}
