@@ -50,7 +50,7 @@ func TestAgentWithConductor(t *testing.T) {
 			t.Error("no token, or the token is in the log")
 		}
 	})
-	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	if err := node.WaitInspection(ctx); err != nil {
 		t.Errorf("inspection: %v", err)

@@ -69,10 +69,10 @@ func (p *process) end(signal os.Signal) error {
 	return p.cmd.Wait()
 }
 
-// await reads the log up to a line that contains the text. It fails after 30 s.
+// await reads the log up to a line that contains the text. It fails after two minutes.
 func (p *process) await(text string) {
 	p.t.Helper()
-	late := time.AfterFunc(30*time.Second, func() { _ = p.cmd.Process.Kill() })
+	late := time.AfterFunc(2*time.Minute, func() { _ = p.cmd.Process.Kill() })
 	defer late.Stop()
 	for p.log.Scan() {
 		p.all.WriteString(p.log.Text() + "\n")
@@ -85,9 +85,9 @@ func (p *process) await(text string) {
 
 // curl runs curl in the agent's network namespace and returns its output.
 func (p *process) curl(args ...string) (string, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
-	args = append([]string{"-t", strconv.Itoa(p.cmd.Process.Pid), "-n", "curl", "-sS", "-m", "10"}, args...)
+	args = append([]string{"-t", strconv.Itoa(p.cmd.Process.Pid), "-n", "curl", "-sS", "-m", "60"}, args...)
 	out, err := exec.CommandContext(ctx, "nsenter", args...).CombinedOutput()
 	return string(out), err
 }
@@ -156,7 +156,7 @@ func TestAgentExample(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "sh", "-c", "ip link set lo up && mount -t tmpfs none /sys || exit\n"+
 		"ironroot() { exec \"$PROGRAM\" \"$@\"; }\n#"+example+"\nkill $! && wait $!")

@@ -132,7 +132,7 @@ func trusting(ca string) *http.Client {
 	pool := x509.NewCertPool()
 	pool.AppendCertsFromPEM([]byte(ca))
 	return &http.Client{
-		Timeout: 20 * time.Second, Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool}},
+		Timeout: time.Minute, Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool}},
 	}
 }
 
@@ -264,7 +264,7 @@ func startAgent(t *testing.T, change func(*Options), args ...string) *running {
 // reach waits for a phase of the agent.
 func (r *running) reach(phase string) {
 	r.t.Helper()
-	limit := time.After(20 * time.Second)
+	limit := time.After(time.Minute)
 	for {
 		select {
 		case got := <-r.phases:
@@ -284,7 +284,7 @@ func (r *running) beat(f *fakeIronic) beat {
 	case b := <-f.beats:
 		r.base, r.client = b.CallbackURL, trusting(b.CA)
 		return b
-	case <-time.After(20 * time.Second):
+	case <-time.After(time.Minute):
 		r.t.Fatalf("no heartbeat; log:\n%s", r.console)
 		return beat{}
 	}

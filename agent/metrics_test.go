@@ -29,7 +29,7 @@ func TestMetricsOfLookup(t *testing.T) {
 	next := func(want string) {
 		t.Helper()
 		buffer := make([]byte, 2048)
-		if err := server.SetReadDeadline(time.Now().Add(20 * time.Second)); err != nil {
+		if err := server.SetReadDeadline(time.Now().Add(time.Minute)); err != nil {
 			t.Fatal(err)
 		}
 		n, err := server.Read(buffer)

@@ -46,7 +46,7 @@ func shutdown(s *Server) {
 }
 
 func reachable(host, port string) error {
-	client := &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+	client := &http.Client{Timeout: time.Minute, Transport: &http.Transport{DisableKeepAlives: true}}
 	answer, err := client.Get("http://" + net.JoinHostPort(host, port) + "/v1/status")
 	if err != nil {
 		return err
@@ -152,7 +152,7 @@ func date(t *testing.T, text, name string) time.Time {
 
 // handshake connects with openssl and returns its description of the session.
 func handshake(port string, args ...string) (string, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "openssl",
 		append([]string{"s_client", "-connect", "127.0.0.1:" + port}, args...)...)

@@ -339,7 +339,7 @@ func trigger(t *testing.T, device string) {
 func TestWaitDisks(t *testing.T) {
 	loop := testenv.Loop(t, testenv.SparseFile(t, 1<<20), 512)
 	tr := newTree(t)
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	looked := make(chan int, 100)
 	result := make(chan []Device, 1)
@@ -375,7 +375,7 @@ func TestWaitDisksEnds(t *testing.T) {
 
 func TestWaitPartition(t *testing.T) {
 	loop := testenv.Loop(t, testenv.SparseFile(t, 4<<20), 512)
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	path := make(chan string, 1)
 	go func() {
