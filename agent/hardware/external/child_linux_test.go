@@ -133,7 +133,7 @@ func TestConfined(t *testing.T) {
 // A step that is aborted leaves no process, not even one in a session of its own.
 func TestConfinedLeavesNothing(t *testing.T) {
 	dir := onRoot(t)
-	const seconds = "61.25"
+	seconds := fmt.Sprintf("61.%d", os.Getpid()) // no other process on this machine has this argument
 	text, err := os.ReadFile(script(t, "setsid sleep "+seconds+" & "+answer(site)+"; wait", ""))
 	if err != nil {
 		t.Fatal(err)
@@ -141,7 +141,8 @@ func TestConfinedLeavesNothing(t *testing.T) {
 	path := filepath.Join(dir, "manager")
 	writeExecutable(t, path, text)
 	m := newManager(path, slog.New(slog.DiscardHandler), func() (*process, error) { return startConfined(path) })
-	m.limits = quick
+	m.limits = small
+	m.exitTimeout = short
 	if err := m.describe(t.Context()); !errors.Is(err, errProtocol) {
 		t.Errorf("got %v, want a protocol error", err)
 	}

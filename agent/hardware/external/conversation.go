@@ -24,6 +24,7 @@ type limits struct {
 	describeTimeout  time.Duration // of describe and evaluate
 	cancelTimeout    time.Duration // from the request to cancel until the executable is killed
 	exitTimeout      time.Duration // from the result, and from the signal that kills it, until the executable ends
+	outputTimeout    time.Duration // from its end until that of its output, which a process it left behind keeps open
 	maxMessageBytes  int           // of one message
 	maxOutputBytes   int64         // of all messages
 	progressInterval time.Duration // between two progress messages that are shown and logged
@@ -31,7 +32,8 @@ type limits struct {
 
 var defaultLimits = limits{
 	describeTimeout: 10 * time.Second, cancelTimeout: 30 * time.Second, exitTimeout: 10 * time.Second,
-	maxMessageBytes: 1 << 20, maxOutputBytes: 64 << 20, progressInterval: time.Second,
+	outputTimeout: 10 * time.Second, maxMessageBytes: 1 << 20, maxOutputBytes: 64 << 20,
+	progressInterval: time.Second,
 }
 
 const (
@@ -131,7 +133,7 @@ func (c *conversation) handleAll(ctx context.Context, from streams) (exit error)
 			c.handle(m)
 		case exit = <-from.exit:
 			running, from.exit, c.expired = false, nil, nil
-			c.process.expire(time.Second) // a process that it has left behind can keep the pipes open
+			c.process.expire(c.outputTimeout)
 		case <-c.expired:
 			c.expired = nil
 			if c.onExpiry(); c.abandoned {
