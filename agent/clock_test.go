@@ -274,11 +274,10 @@ func TestSetClockFails(t *testing.T) {
 		t.Errorf("named server fails: got %v and the hardware clock %v, want Ironic's time", err, f.hardware)
 	}
 	silent := sntptest.Start(t, "127.0.0.1:0", sntptest.Reply{Silent: true}).Address()
-	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-	defer cancel()
-	started := time.Now()
+	ctx, cancel := context.WithCancel(t.Context())
+	time.AfterFunc(50*time.Millisecond, cancel)
 	err := clockAgent(true, &config.Config{NTPServer: silent}, &fakeClocks{}).setClock(ctx)
-	if !errors.Is(err, context.DeadlineExceeded) || time.Since(started) > 4*time.Second {
-		t.Errorf("silent server: got %v after %v, want the wait to end with the context", err, time.Since(started))
+	if !errors.Is(err, context.Canceled) { // the limits of setClock itself are deadlines
+		t.Errorf("silent server: got %v, want the wait to end with the context", err)
 	}
 }

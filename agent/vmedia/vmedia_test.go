@@ -97,7 +97,7 @@ func (m *machine) link(target, path string) {
 
 const (
 	// readable is long enough to read media on a busy machine. If a medium cannot be read, it elapses completely.
-	readable = 3 * time.Second
+	readable = 6 * time.Second
 	// short limits the wait for a device that does not appear.
 	short = 100 * time.Millisecond
 )

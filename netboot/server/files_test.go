@@ -220,7 +220,7 @@ func TestServersEndWithTheirContext(t *testing.T) {
 	if err := h.Close(); err != nil {
 		t.Fatal(err)
 	}
-	client := &http.Client{Timeout: 5 * time.Second}
+	client := &http.Client{Timeout: time.Minute}
 	if response, err := client.Get(h.URL("sub/file")); err == nil {
 		t.Errorf("after Close: got %d, want an error (%v)", response.StatusCode, response.Body.Close())
 	}

@@ -17,10 +17,10 @@ func TestAsk(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if off := (answer.Offset() + 40*365*24*time.Hour).Abs(); off > time.Second {
+		if off := (answer.Offset() + 40*365*24*time.Hour).Abs(); off > time.Minute {
 			t.Errorf("%s: got a time that is off by %v", address, off)
 		}
-		if d := time.Since(answer.Now()) - 40*365*24*time.Hour; d.Abs() > time.Second {
+		if d := time.Since(answer.Now()) - 40*365*24*time.Hour; d.Abs() > time.Minute {
 			t.Errorf("%s: Now is %v off", address, d)
 		}
 	}
@@ -36,7 +36,11 @@ func TestAskRefuses(t *testing.T) {
 		"no answer":                           {Silent: true},
 	} {
 		server := sntptest.Start(t, "127.0.0.1:0", reply)
-		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+		limit := time.Minute
+		if reply.Silent || reply.OtherOrigin { // queries are repeated until the limit
+			limit = 5 * time.Second
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), limit)
 		_, err := Ask(ctx, server.Address())
 		cancel()
 		if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), server.Address()) {
@@ -53,15 +57,9 @@ func TestAskRefuses(t *testing.T) {
 
 // A lost query is repeated.
 func TestAskAgain(t *testing.T) {
-	server := sntptest.Start(t, "127.0.0.1:0", sntptest.Reply{Silent: true})
-	go func() {
-		for server.Asked() == 0 {
-			time.Sleep(time.Millisecond)
-		}
-		server.Set(sntptest.Reply{})
-	}()
-	if _, err := Ask(t.Context(), server.Address()); err != nil || server.Asked() != 2 {
-		t.Errorf("got %v after %d questions, want an answer to the second one", err, server.Asked())
+	server := sntptest.Start(t, "127.0.0.1:0", sntptest.Reply{Lost: 1})
+	if _, err := Ask(t.Context(), server.Address()); err != nil || server.Asked() < 2 {
+		t.Errorf("got %v after %d questions, want an answer to a later one", err, server.Asked())
 	}
 }
 

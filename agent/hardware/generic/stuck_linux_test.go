@@ -217,9 +217,8 @@ func TestEraseStuckCancelled(t *testing.T) {
 // error, the disk is used again.
 func TestBoundedAgain(t *testing.T) {
 	m := newManager(t)
-	m.limits = func(block.Device) erase.Limits {
-		return erase.Limits{Silence: time.Millisecond, Grace: time.Millisecond}
-	}
+	limits := erase.DefaultLimits
+	m.limits = func(block.Device) erase.Limits { return limits }
 	run := startErase(t, m)
 	disk, broken := block.Device{Path: "/dev/stuck"}, errors.New("broken")
 	calls := 0
@@ -237,10 +236,12 @@ func TestBoundedAgain(t *testing.T) {
 	}
 	returns := make(chan struct{})
 	defer close(returns)
+	limits = erase.Limits{Silence: time.Millisecond, Grace: time.Millisecond}
 	_, first := bounded(t.Context(), run, disk, func(context.Context, block.Device) (string, error) {
 		<-returns
 		return "", nil
 	})
+	limits = erase.DefaultLimits
 	_, second := bounded(t.Context(), run, disk, count)
 	if !errors.Is(first, erase.ErrStuck) || !errors.Is(second, erase.ErrStuck) || calls != 2 {
 		t.Errorf("got %v, then %v and %d calls, want twice %v and no further call",

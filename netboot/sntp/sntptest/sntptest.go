@@ -20,6 +20,7 @@ type Reply struct {
 	Unsynced    bool          // leap indicator 3
 	OtherOrigin bool          // the reply does not match the query
 	Silent      bool          // no reply
+	Lost        int           // number of the first queries that get no reply
 }
 
 // Server is a running time server.
@@ -78,9 +79,9 @@ func (s *Server) run() {
 		}
 		s.mu.Lock()
 		s.asked++
-		reply := s.reply
+		reply, lost := s.reply, s.asked <= s.reply.Lost
 		s.mu.Unlock()
-		if n >= 48 && !reply.Silent {
+		if n >= 48 && !reply.Silent && !lost {
 			_, _ = s.conn.WriteTo(Answer([48]byte(question), reply), client)
 		}
 	}
