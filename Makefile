@@ -41,7 +41,7 @@ test: prepare-test lint test-unit test-machines ## everything: lint, unit tests,
 
 .PHONY: test-unit
 test-unit: prepare-test
-	$(GO) test $(TEST_FLAGS) -timeout 15m $(UNIT)
+	$(GO) test $(TEST_FLAGS) -timeout 40m $(UNIT)
 
 .PHONY: test-race
 test-race: prepare-race ## the tests that boot no machine, with the race detector (cgo, with the resolver of Go)

@@ -93,7 +93,7 @@ func TestNetworkHearsLLDP(t *testing.T) {
 	l.SetPeer("unplugged", true)
 	l.until(n, "all links are up", isUp("late", "unplugged"))
 	l.neighbour("unplugged", "edge")
-	frames, err = n.WaitLLDP(l.Ctx, 200*time.Millisecond)
+	frames, err = n.WaitLLDP(l.Ctx, 5*time.Second)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -114,7 +114,7 @@ func TestLLDP(t *testing.T) {
 	} {
 		// The silent interface uses all of the timeout. A busy machine must deliver the frame of the other one within
 		// it.
-		const timeout = 3 * time.Second
+		const timeout = 6 * time.Second
 		m := newMachine(t,
 			&config.Config{InspectionCollectors: tt.collectors, CollectLLDP: tt.collect, LLDPTimeout: timeout})
 		if err := os.RemoveAll(m.System.Sys("class/net/eth0")); err != nil {

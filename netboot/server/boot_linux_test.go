@@ -58,7 +58,7 @@ func TestNetworkBoot(t *testing.T) {
 			}
 		}
 	}
-	if !nettest.Rerun(t, 8*time.Minute) {
+	if !nettest.Rerun(t, 15*time.Minute) {
 		return
 	}
 	own := netip.MustParsePrefix("192.0.2.1/24")

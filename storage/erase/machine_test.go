@@ -87,7 +87,7 @@ func guest(t *testing.T, dir string) string {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = m.Stop() })
-	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Minute)
 	defer cancel()
 	if _, err := m.Console().Follow(ctx, regexp.MustCompile("DONE")); err != nil {
 		t.Fatalf("%v; the console ends with\n%s", err, m.Console().Tail(40))

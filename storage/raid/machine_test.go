@@ -46,7 +46,7 @@ func guest(t *testing.T) string {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = m.Stop() })
-	ctx, cancel := context.WithTimeout(t.Context(), 6*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Minute)
 	defer cancel()
 	match, err := m.Console().Follow(ctx, regexp.MustCompile("\n(DONE|FAILED .*)"))
 	if err != nil || match.Groups[1] != "DONE" {

@@ -25,7 +25,7 @@ import (
 const insideEnv = "IRONROOT_TEST_NAMESPACE"
 
 // Timeout limits the wait for an event that takes milliseconds to seconds on a busy machine.
-const Timeout = 30 * time.Second
+const Timeout = time.Minute
 
 // Lab represents the two namespaces and the log of a test.
 type Lab struct {
@@ -59,7 +59,7 @@ func Namespace(t *testing.T) (inside bool) {
 	if os.Getenv(insideEnv) != t.Name() {
 		t.Parallel()
 	}
-	return Rerun(t, 2*time.Minute)
+	return Rerun(t, 10*time.Minute)
 }
 
 // Rerun runs the test again as a process in a new network namespace, so that all of its threads are in it, and reports
