@@ -70,7 +70,7 @@ func TestResume(t *testing.T) {
 	t.Run("silence", func(t *testing.T) {
 		f := &imagetest.Flaky{Data: data, Header: http.Header{"Etag": {`"one"`}}, Cuts: []int64{5 * mib}, Silent: true}
 		src := rawSource(data, imagetest.Serve(t, f.ServeHTTP).URL)
-		src.Fetch.Retries, src.Fetch.ConnectTimeout = 1, time.Second
+		src.Fetch.Retries, src.Fetch.ConnectTimeout = 1, 5*time.Second
 		report, err := Write(t.Context(), imagetest.UsedDisk(t, 24*mib), src, Options{})
 		if err != nil || report.Resumed != 1 || f.Sent != int64(len(data)) {
 			t.Errorf("got %d bytes served, report %+v and error %v, want %d bytes", f.Sent, report, err, len(data))

@@ -7,9 +7,11 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"ironroot/internal/imagetest"
+	"ironroot/internal/piped"
 	"ironroot/internal/testenv"
 	"ironroot/storage/image/checksum"
 	"ironroot/storage/image/device"
@@ -91,6 +93,7 @@ var faults = []struct {
 	is       func(err error) bool
 	text     string
 	requests int64
+	isTimed  bool // time limits end the download: it runs in a bubble
 }{
 	{
 		name:  "wrong checksum, the same twice",
@@ -143,28 +146,28 @@ var faults = []struct {
 	{
 		name:   "stall",
 		steps:  func(data []byte) []http.HandlerFunc { return []http.HandlerFunc{imagetest.Stalled(data, 5*mib)} },
-		source: func(s *Source) { s.Fetch.ConnectTimeout, s.Fetch.Retries = 400*time.Millisecond, 1 },
-		is:     imagetest.IsA[*fetch.DownloadError], text: "no data arrived in time", requests: 2,
+		source: func(s *Source) { s.Fetch.ConnectTimeout, s.Fetch.Retries = time.Minute, 1 },
+		is:     imagetest.IsA[*fetch.DownloadError], text: "no data arrived in time", requests: 2, isTimed: true,
 	},
 	{
 		name: "no answer",
 		steps: func([]byte) []http.HandlerFunc {
 			return []http.HandlerFunc{func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }}
 		},
-		source: func(s *Source) { s.Fetch.ConnectTimeout = 400 * time.Millisecond },
-		is:     imagetest.IsA[*fetch.DownloadError], text: "no data arrived in time", requests: 3,
+		source: func(s *Source) { s.Fetch.ConnectTimeout = time.Minute },
+		is:     imagetest.IsA[*fetch.DownloadError], text: "no data arrived in time", requests: 3, isTimed: true,
 	},
 	{
 		name:   "maximum duration",
 		steps:  func(data []byte) []http.HandlerFunc { return []http.HandlerFunc{imagetest.Stalled(data, 5*mib)} },
-		source: func(s *Source) { s.Fetch.MaxDuration = 800 * time.Millisecond },
-		is:     imagetest.IsA[*fetch.TimeoutError], text: "longer than the maximum of 800ms", requests: 1,
+		source: func(s *Source) { s.Fetch.MaxDuration = 8 * time.Second },
+		is:     imagetest.IsA[*fetch.TimeoutError], text: "longer than the maximum of 8s", requests: 1, isTimed: true,
 	},
 	{
 		name:   "maximum duration over all attempts",
 		steps:  func([]byte) []http.HandlerFunc { return []http.HandlerFunc{imagetest.Status(500)} },
-		source: func(s *Source) { s.Fetch.MaxDuration, s.Fetch.RetryInterval = 800*time.Millisecond, time.Hour },
-		is:     imagetest.IsA[*fetch.TimeoutError], text: "longer than the maximum", requests: 1,
+		source: func(s *Source) { s.Fetch.MaxDuration, s.Fetch.RetryInterval = time.Minute, time.Hour },
+		is:     imagetest.IsA[*fetch.TimeoutError], text: "longer than the maximum", requests: 1, isTimed: true,
 	},
 	{
 		name: "redirect to another scheme",
@@ -196,7 +199,17 @@ func TestFaults(t *testing.T) {
 				size = fault.diskSize
 			}
 			disk := imagetest.UsedDisk(t, size)
-			_, err := Write(t.Context(), disk, src, Options{Log: imagetest.Log(t)})
+			var err error
+			if fault.isTimed {
+				synctest.Test(t, func(t *testing.T) {
+					client, stop := piped.Serve(server.Config.Handler)
+					defer stop()
+					src.Fetch.Client = client
+					_, err = Write(t.Context(), disk, src, Options{Log: imagetest.Log(t)})
+				})
+			} else {
+				_, err = Write(t.Context(), disk, src, Options{Log: imagetest.Log(t)})
+			}
 			if !fault.is(err) || !strings.Contains(err.Error(), fault.text) {
 				t.Errorf("got error %v (%T), want one with %q", err, err, fault.text)
 			}
