@@ -85,20 +85,29 @@ func TestDeleteCopiedUUID(t *testing.T) {
 	}
 }
 
-// Members are compared once, not once for each of thousands that a tenant has written: that took minutes.
+// Members are compared once, not once for each of thousands that a tenant has written: that took minutes. Each
+// comparison of members copies their list, so the test counts allocations, which do not depend on the machine's load.
 func TestDecideMany(t *testing.T) {
 	arrays, err := hardware.ArraysOf(nodeWith(t, `"properties": {"skip_block_devices": [{"volume_name": "root"}]}`))
 	if err != nil {
 		t.Fatal(err)
 	}
+	const members = 200
 	g := &raidGroup{}
-	for i := range 2000 {
+	for i := range members {
 		spare := md.Superblock{Name: fmt.Sprintf("host%d:root", i), Level: "raid1", Devices: 2, Number: i, Role: -1}
 		g.members = append(g.members, raidMember{md.Member{Superblock: spare}, "/dev/sda"})
 	}
-	s := &raidState{groups: []*raidGroup{g}, arrays: arrays}
-	if err := s.decide(); err != nil || g.action != actionKeep {
-		t.Errorf("got action %v and %v, want the array kept", g.action, err)
+	allocations := testing.AllocsPerRun(1, func() {
+		g.action = actionUndecided
+		s := &raidState{groups: []*raidGroup{g}, arrays: arrays}
+		if err := s.decide(); err != nil || g.action != actionKeep {
+			t.Errorf("got action %v and %v, want the array kept", g.action, err)
+		}
+	})
+	t.Logf("%v allocations for %d members", allocations, members)
+	if allocations >= members {
+		t.Errorf("got %v allocations for %d members, want less than one for each", allocations, members)
 	}
 }
 
