@@ -127,7 +127,7 @@ func TestRunCancelled(t *testing.T) {
 			}
 		}
 	}()
-	if err := Run(ctx, s, nil, "installer", "hang"); !errors.Is(err, given) {
+	if err := Run(ctx, s, nil, "installer", "hang", strconv.Itoa(os.Getpid())); !errors.Is(err, given) {
 		t.Errorf("got %v, want %v", err, given)
 	}
 	left(t, s)
@@ -136,7 +136,7 @@ func TestRunCancelled(t *testing.T) {
 	}
 }
 
-// children returns the processes that run the installer.
+// children returns the processes that run the installer for this process, and not for another run of the test.
 func children(t *testing.T) []int {
 	var found []int
 	names, err := filepath.Glob("/proc/[0-9]*/cmdline")
@@ -145,7 +145,7 @@ func children(t *testing.T) []int {
 	}
 	for _, name := range names {
 		line, err := os.ReadFile(name)
-		if err != nil || !strings.HasPrefix(string(line), "/usr/sbin/installer\x00hang") {
+		if err != nil || string(line) != "/usr/sbin/installer\x00hang\x00"+strconv.Itoa(os.Getpid())+"\x00" {
 			continue // ended meanwhile, or another's
 		}
 		pid, err := strconv.Atoi(strings.Split(name, "/")[2])
