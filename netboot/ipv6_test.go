@@ -131,7 +131,7 @@ func TestDHCPv6Renewal(t *testing.T) {
 	l.Cable("nic0", "2001:db8::1/64")
 	l.router("nic0").answer(radv.Managed)
 	serve := l.dhcp6("nic0",
-		func(m *dhcpv6.Message) []dhcpv6.Modifier { return grant(m, "2001:db8::10", 6*time.Second) })
+		func(m *dhcpv6.Message) []dhcpv6.Modifier { return grant(m, "2001:db8::10", 12*time.Second) })
 	n := l.start()
 	first := l.until(n, "first address",
 		func(links map[string]snapshot.Link) bool { return has(links["nic0"], "2001:db8::10/128") })
@@ -139,7 +139,7 @@ func TestDHCPv6Renewal(t *testing.T) {
 		lease := links["nic0"].Lease6
 		return lease != nil && lease.Obtained.After(first["nic0"].Lease6.Obtained)
 	})
-	serve(func(m *dhcpv6.Message) []dhcpv6.Modifier { return grant(m, "2001:db8::11", 6*time.Second) })
+	serve(func(m *dhcpv6.Message) []dhcpv6.Modifier { return grant(m, "2001:db8::11", 12*time.Second) })
 	l.until(n, "second address alone", func(links map[string]snapshot.Link) bool {
 		return has(links["nic0"], "2001:db8::11/128") && !has(links["nic0"], "2001:db8::10/128")
 	})
@@ -147,7 +147,7 @@ func TestDHCPv6Renewal(t *testing.T) {
 		if m.MessageType != dhcpv6.MessageTypeRebind {
 			return nil
 		}
-		return grant(m, "2001:db8::11", 6*time.Second)
+		return grant(m, "2001:db8::11", 12*time.Second)
 	})
 	before := l.until(n, "lease",
 		func(links map[string]snapshot.Link) bool { return links["nic0"].Lease6 != nil })["nic0"].Lease6.Obtained

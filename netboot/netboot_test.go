@@ -148,9 +148,9 @@ func TestRenewalTakesAnotherAddress(t *testing.T) {
 	l.Cable("nic0", "192.0.2.1/24")
 	id := mac(t, "nic0")
 	d := l.serve(server.DHCPConfig{
-		Interface: "peer-nic0", Address: netip.MustParsePrefix("192.0.2.1/24"), Lease: 8 * time.Second,
-		Router: addr("192.0.2.1"),
-		Fixed:  map[string]server.Host{id.String(): {Address: addr("192.0.2.10")}},
+		Interface: "peer-nic0", Address: netip.MustParsePrefix("192.0.2.1/24"), Router: addr("192.0.2.1"),
+		Lease: 16 * time.Second, // both addresses exist for half of it
+		Fixed: map[string]server.Host{id.String(): {Address: addr("192.0.2.10")}},
 	})
 	n := l.start()
 	l.until(n, "first address",
