@@ -202,7 +202,10 @@ func (f *fakeATA) status(clear bool) ata.Reply {
 }
 
 func (f *fakeATA) identity(data []byte) {
-	words := map[int]uint16{59: f.sanitize, 83: 0x4000, 89: f.normalTime, 90: f.enhancedTime}
+	words := map[int]uint16{
+		23: 'A'<<8 | 'B', 24: '1'<<8 | '2', 25: 'C'<<8 | 'D', 26: '3'<<8 | '4',
+		59: f.sanitize, 83: 0x4000, 89: f.normalTime, 90: f.enhancedTime,
+	}
 	if !f.noSecurity {
 		set := []bool{true, f.password != nil, f.locked, f.frozen, f.expired, f.enhanced, false, false, f.maximum}
 		for bit, set := range set {
@@ -657,6 +660,169 @@ func TestATACancelled(t *testing.T) {
 	}
 }
 
+// If the context ends, erase itself returns the error: without one, its result would be a success.
+func TestATACancelledBeforeFlush(t *testing.T) {
+	for name, c := range map[string]struct {
+		drive fakeATA
+		after string // command after which the context ends
+		count int    // which of them
+	}{
+		"identify":      {fakeATA{}, "identify", 1},
+		"first status":  {fakeATA{noSecurity: true, sanitize: sanitizeBlock, mute: true}, "status", 1},
+		"second status": {fakeATA{noSecurity: true, sanitize: sanitizeBlock}, "status", 2},
+		"set":           {fakeATA{}, "set", 1},
+	} {
+		disk, drive := ataMedium(t), c.drive
+		drive.path = disk.Path
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		drive.afterward = func(command string) {
+			if command != c.after {
+				return
+			}
+			if c.count--; c.count == 0 {
+				cancel()
+			}
+		}
+		transport, file, size, err := drive.open(disk.Path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		d := ataDisk{drive: ata.New(transport), file: file, path: disk.Path, size: size}
+		if method, err := d.erase(ctx); method != "" || !errors.Is(err, context.Canceled) {
+			t.Errorf("%s: got %q and %v, want it cancelled", name, method, err)
+		}
+		if err := file.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// samplesWritten returns a context that ends as soon as all samples of a medium are written.
+func samplesWritten(t *testing.T, path string) context.Context {
+	t.Helper()
+	f, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = f.Close() }) // only read
+	last := func() []byte {
+		end, err := f.Seek(0, io.SeekEnd)
+		if err != nil {
+			t.Fatal(err)
+		}
+		data := make([]byte, sampleSize)
+		if _, err := f.ReadAt(data, end-sampleSize); err != nil {
+			t.Fatal(err)
+		}
+		return data
+	}
+	before := last()
+	return hooked{t.Context(), func() error {
+		if !bytes.Equal(last(), before) {
+			return context.Canceled
+		}
+		return nil
+	}}
+}
+
+// If the context ends while the samples are flushed, no erase is started.
+func TestCancelledDuringSamples(t *testing.T) {
+	for name, drive := range map[string]fakeATA{
+		"security": {}, "sanitize": {noSecurity: true, sanitize: sanitizeBlock},
+	} {
+		disk := ataMedium(t)
+		drive.path = disk.Path
+		method, err := eraseATA(samplesWritten(t, disk.Path), sysfs.Root{}, disk, Options{}, drive.open)
+		if method != "" || !errors.Is(err, context.Canceled) || len(drive.log) > 0 {
+			t.Errorf("ATA %s: got %q, %v and commands %q, want it cancelled without any", name, method, err, drive.log)
+		}
+	}
+	disk := sanitizeMedium(t)
+	drive := fakeNVMe{oacs: 2, fakeSanitize: fakeSanitize{path: disk.Path}}
+	method, _, err := eraseNVMe(samplesWritten(t, disk.Path), disk, Options{NVMe: true},
+		func(string) (adminDevice, error) { return &drive, nil })
+	if method != "" || !errors.Is(err, context.Canceled) || len(drive.formats) > 0 {
+		t.Errorf("NVMe: got %q, %v and formats %x, want it cancelled without any", method, err, drive.formats)
+	}
+}
+
+// A drive that was erased and cannot be flushed is not reported as erased. A drive that cannot be closed is an error.
+func TestEraseNotFlushed(t *testing.T) {
+	medium, missing := ataMedium(t), block.Device{Path: "/dev/missing"}
+	drive := fakeATA{path: medium.Path}
+	closed := false
+	open := func(string) (ata.Transport, *os.File, int64, error) {
+		transport, file, size, err := drive.open(medium.Path)
+		if closed {
+			err = errors.Join(err, file.Close())
+		}
+		return transport, file, size, err
+	}
+	if _, err := eraseATA(t.Context(), sysfs.Root{}, missing, Options{}, open); !errors.Is(err, fs.ErrNotExist) ||
+		!slices.Contains(drive.log, "erase") {
+		t.Errorf("ATA: got %v and commands %q, want %v after an erase", err, drive.log, fs.ErrNotExist)
+	}
+	drive, closed = fakeATA{noSecurity: true}, true
+	if _, err := eraseATA(t.Context(), sysfs.Root{}, missing, Options{}, open); !errors.Is(err, fs.ErrClosed) ||
+		!errors.Is(err, ErrUnsupported) {
+		t.Errorf("ATA, closed twice: got %v, want %v and %v", err, ErrUnsupported, fs.ErrClosed)
+	}
+	namespace := fakeNVMe{oacs: 2, fakeSanitize: fakeSanitize{path: medium.Path}}
+	if _, _, err := eraseNVMe(t.Context(), missing, Options{NVMe: true}, func(string) (adminDevice, error) {
+		return &namespace, nil
+	}); !errors.Is(err, fs.ErrNotExist) || len(namespace.formats) != 1 {
+		t.Errorf("NVMe: got %v and formats %x, want %v after one", err, namespace.formats, fs.ErrNotExist)
+	}
+}
+
+// Each command is progress: together they take longer than the time after which a disk counts as hung. A drive that
+// hangs after a long command was completed counts as hung.
+func TestATAProgress(t *testing.T) {
+	null := ata.Password{'N', 'U', 'L', 'L'}
+	erase := func(ctx context.Context, disk block.Device, open ataOpener) error {
+		_, err := eraseATA(ctx, sysfs.Root{}, disk, Options{}, open)
+		return err
+	}
+	recovery := func(ctx context.Context, disk block.Device, open ataOpener) error {
+		return recoverATA(ctx, disk, nil, open)
+	}
+	for name, c := range map[string]struct {
+		drive fakeATA
+		hangs string // command after which the next one hangs
+		do    func(context.Context, block.Device, ataOpener) error
+		err   error
+	}{
+		"sanitize": {drive: fakeATA{noSecurity: true, sanitize: sanitizeBlock}, do: erase},
+		"recover":  {drive: fakeATA{password: &null}, do: recovery},
+		"hangs":    {drive: fakeATA{}, hangs: "erase", do: erase, err: ErrStuck},
+	} {
+		disk, drive := ataMedium(t), c.drive
+		synctest.Test(t, func(t *testing.T) {
+			previous := ""
+			drive.path = disk.Path
+			drive.afterward = func(command string) {
+				if previous == c.hangs && c.hangs != "" {
+					time.Sleep(10 * time.Hour)
+				}
+				if previous = command; c.hangs == "" {
+					time.Sleep(50 * time.Second)
+				}
+			}
+			ended := make(chan struct{})
+			_, err := Bounded(t.Context(), Limits{Silence: time.Minute, Grace: time.Second},
+				func(ctx context.Context) (any, error) {
+					defer close(ended)
+					return nil, c.do(ctx, disk, drive.open)
+				})
+			<-ended
+			if !errors.Is(err, c.err) {
+				t.Errorf("%s: got %v, want %v", name, err, c.err)
+			}
+		})
+	}
+}
+
 // The time limit follows from what the drive says, if its size does not make that implausible.
 func TestEraseTimeout(t *testing.T) {
 	for _, c := range []struct {
@@ -812,7 +978,9 @@ func TestRecover(t *testing.T) {
 		{
 			name: "locked, password stays", drive: fakeATA{locked: true, password: &zeroPassword, disableFails: true},
 			log: []string{"unlock", "disable", "disable", "disable"}, err: ErrLocked,
-			text: "could not be removed: use hdparm --security-disable PASSWORD", left: true,
+			text: "could not be removed: use hdparm --security-disable PASSWORD DISK: SECURITY DISABLE PASSWORD: " +
+				"rejected",
+			left: true,
 		},
 		{
 			name: "locked by a tenant", drive: fakeATA{locked: true, password: &tenant}, err: ErrLocked,
@@ -824,16 +992,21 @@ func TestRecover(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			path := testenv.Loop(t, testenv.SparseFile(t, ataSize), 512)
 			drive := c.drive
-			open := func(path string) (ata.Transport, *os.File, int64, error) {
+			var file *os.File
+			open := func(path string) (_ ata.Transport, _ *os.File, size int64, err error) {
 				if c.open != nil {
 					return nil, nil, 0, c.open
 				}
-				return drive.open(path)
+				_, file, size, err = drive.open(path)
+				return &drive, file, size, err
 			}
 			err := recoverATA(t.Context(), block.Device{Path: path}, nil, open)
 			if (err != nil) != (c.err != nil) || c.err != nil && !errors.Is(err, c.err) ||
-				err != nil && !strings.Contains(err.Error(), c.text) {
+				err != nil && !strings.Contains(strings.ReplaceAll(err.Error(), path, "DISK"), c.text) {
 				t.Errorf("got %v, want %v with %q", err, c.err, c.text)
+			}
+			if c.open == nil && !errors.Is(file.Close(), fs.ErrClosed) {
+				t.Error("the disk was left open")
 			}
 			if !slices.Equal(drive.log, c.log) || (drive.password != nil) != c.left {
 				t.Errorf("got commands %q and security enabled %v, want %q and %v",
@@ -858,6 +1031,18 @@ func TestRecover(t *testing.T) {
 	cancel()
 	if err := recoverATA(ended, block.Device{Path: file}, nil, open); !errors.Is(err, context.Canceled) {
 		t.Errorf("cancelled: got %v", err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	drive = fakeATA{sanitize: sanitizeBlock, mute: true, locked: true, password: &zeroPassword}
+	drive.afterward = func(command string) {
+		if command == "status" {
+			cancel()
+		}
+	}
+	if err := recoverATA(ctx, block.Device{Path: file}, nil, open); !errors.Is(err, context.Canceled) ||
+		len(drive.log) > 0 {
+		t.Errorf("cancelled before the unlock: got %v and commands %q, want none", err, drive.log)
 	}
 	for transport, fails := range map[string]bool{"sata": true, "ata": true, "sas": false, "usb": false, "": false} {
 		err := Recover(t.Context(), block.Device{Path: "/dev/missing", Type: "disk", Transport: transport}, nil)
@@ -943,8 +1128,12 @@ func TestSamples(t *testing.T) {
 	} {
 		put(t, disk.Path, c.content)
 		drive := fakeATA{path: disk.Path, keeps: [2]int64{0, ataSize}}
-		if _, err := eraseATA(t.Context(), sysfs.Root{}, disk, Options{}, drive.open); !errors.Is(err, c.err) {
+		ctx, trace := WithTrace(t.Context())
+		if _, err := eraseATA(ctx, sysfs.Root{}, disk, Options{}, drive.open); !errors.Is(err, c.err) {
 			t.Errorf("content %.8q: got %v, want %v", c.content, err, c.err)
+		}
+		if s := trace.Observed().Samples; s == nil || s.Written || s.Detection != nil {
+			t.Errorf("content %.8q: got %+v, want samples without a probability", c.content, s)
 		}
 		if data, err := os.ReadFile(disk.Path); err != nil || string(data) != c.content {
 			t.Errorf("content %.8q: %v, the disk was written", c.content, err)
@@ -981,6 +1170,10 @@ func TestSamples(t *testing.T) {
 	if _, err := takeSamples(t.Context(), f, 8192, false); !errors.Is(err, unix.EBADF) ||
 		!strings.Contains(err.Error(), "write sample at byte 0") {
 		t.Errorf("read-only: got %v, want EBADF with the place", err)
+	}
+	if _, err := takeSamples(t.Context(), f, 16384, true); !errors.Is(err, io.EOF) ||
+		!strings.Contains(err.Error(), "read sample at byte 8192") {
+		t.Errorf("beyond the end: got %v, want %v with the place", err, io.EOF)
 	}
 	taken, err := takeSamples(t.Context(), f, 8192, true)
 	if err != nil {

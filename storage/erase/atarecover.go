@@ -67,8 +67,7 @@ func (d *ataDisk) recover(ctx context.Context, id ata.Identity) (_ ata.Identity,
 // settle waits for a sanitize in progress, and clears the failure of the last one. It reports whether there was one. A
 // drive that does not report its state, as it may while it is locked, is not waited for.
 func (d *ataDisk) settle(ctx context.Context) (found bool, err error) {
-	status, err := d.drive.SanitizeStatus()
-	ReportProgress(ctx)
+	status, err := d.sanitizeStatus(ctx)
 	if err != nil {
 		return false, ctx.Err()
 	}

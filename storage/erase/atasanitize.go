@@ -26,8 +26,7 @@ func (d *ataDisk) sanitizeUnavailable(ctx context.Context, method Method) error 
 	if method == "" {
 		return errors.New("the drive has no sanitize command")
 	}
-	status, err := d.drive.SanitizeStatus()
-	ReportProgress(ctx)
+	status, err := d.sanitizeStatus(ctx)
 	if err != nil {
 		return fmt.Errorf("sanitize does not answer: %w", err)
 	}
@@ -37,6 +36,12 @@ func (d *ataDisk) sanitizeUnavailable(ctx context.Context, method Method) error 
 	return nil
 }
 
+func (d *ataDisk) sanitizeStatus(ctx context.Context) (ata.SanitizeStatus, error) {
+	status, err := d.drive.SanitizeStatus()
+	ReportProgress(ctx)
+	return status, err
+}
+
 // sanitize sanitizes a drive.
 func (d *ataDisk) sanitize(ctx context.Context, m ata.SanitizeMethod) (err error) {
 	taken, err := takeSamples(ctx, d.file, d.size, d.sequential)
@@ -44,9 +49,6 @@ func (d *ataDisk) sanitize(ctx context.Context, m ata.SanitizeMethod) (err error
 		return err
 	}
 	defer func() { err = errors.Join(err, taken.free()) }()
-	if err := ctx.Err(); err != nil {
-		return err
-	}
 	if err := d.drive.Sanitize(m); err != nil {
 		return err
 	}
@@ -72,8 +74,7 @@ func (d *ataDisk) sanitize(ctx context.Context, m ata.SanitizeMethod) (err error
 func (d *ataDisk) awaitSanitize(ctx context.Context) (status ata.SanitizeStatus, err error) {
 	w := sanitizeWait{size: d.size, stall: sanitizeStall, progress: d.progress}
 	err = w.await(ctx, func() (progress uint16, ended bool, err error) {
-		status, err = d.drive.SanitizeStatus()
-		ReportProgress(ctx)
+		status, err = d.sanitizeStatus(ctx)
 		return status.Progress, !status.InProgress, err
 	})
 	return status, err

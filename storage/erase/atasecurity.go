@@ -31,9 +31,6 @@ func (d *ataDisk) securityErase(ctx context.Context, s ata.SecurityState) (_ Met
 		return "", err
 	}
 	defer func() { err = errors.Join(err, taken.free()) }()
-	if err := ctx.Err(); err != nil {
-		return "", err
-	}
 	method, estimate := ATAErase, s.EraseTime
 	if s.Enhanced {
 		method, estimate = ATAEnhanced, s.EnhancedTime
@@ -44,7 +41,6 @@ func (d *ataDisk) securityErase(ctx context.Context, s ata.SecurityState) (_ Met
 		}
 		return "", errors.Join(err, d.removePassword())
 	}
-	ReportProgress(ctx)
 	if err := ctx.Err(); err != nil { // the command can take a minute
 		return "", errors.Join(err, d.removePassword())
 	}

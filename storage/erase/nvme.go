@@ -123,9 +123,6 @@ func formatNVMe(
 		opcode: opFormat, nsid: scope.nsid, cdw10: formatWord(namespace, setting),
 		timeout: uint32(formatTimeout.Milliseconds()),
 	}
-	if err := ctx.Err(); err != nil { // the previous commands can take minutes
-		return "", err
-	}
 	willTake(ctx, formatTimeout) // after that the kernel gives up
 	err = d.admin(&command, nil)
 	ReportProgress(ctx)

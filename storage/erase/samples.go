@@ -63,6 +63,9 @@ func takeSamples(ctx context.Context, f *os.File, size int64, sequential bool) (
 	if err == nil {
 		err = f.Sync()
 	}
+	if err == nil {
+		err = ctx.Err() // the next command erases the device
+	}
 	if err != nil {
 		return nil, errors.Join(err, s.free())
 	}
