@@ -130,6 +130,27 @@ func TestReportProgress(t *testing.T) {
 			return guardTable(ctx, disk, &partition.Table{Partitions: []partition.Partition{{Size: mib}}})
 		},
 		"checks": func(ctx context.Context) error { return checkWiped(ctx, disk, []span{whole}, nil) },
+		"samples": func(ctx context.Context) error {
+			taken, err := takeSamples(ctx, f, mib, false)
+			if err != nil {
+				return err
+			}
+			return taken.free()
+		},
+		"samples read back": func(ctx context.Context) error {
+			taken, err := takeSamples(t.Context(), f, mib, false)
+			if err != nil {
+				return err
+			}
+			if err := taken.verify(ctx, f); !errors.Is(err, ErrNotErased) {
+				return err
+			}
+			return taken.free()
+		},
+		"read back": func(ctx context.Context) error {
+			_, err := readPlan(ctx, f, mib, seedOf(1), nil, nil)
+			return err
+		},
 	} {
 		p := &pulse{started: time.Now(), silence: time.Minute}
 		if err := do(context.WithValue(t.Context(), pulseKey{}, p)); err != nil || p.until.Load() == 0 {
@@ -137,12 +158,18 @@ func TestReportProgress(t *testing.T) {
 		}
 	}
 	p := &pulse{started: time.Now(), silence: time.Minute}
-	var written int64 // time by which progress was expected after the last block
+	var written, passed int64 // times by which progress was expected after the last block and before the read-back
 	o := Options{Zeroize: true, Progress: func(int64, int64) { written = p.until.Load() }}
-	if err := overwrite(context.WithValue(t.Context(), pulseKey{}, p), disk, o); err != nil {
+	ctx := hooked{context.WithValue(t.Context(), pulseKey{}, p), func() error {
+		if written != 0 && passed == 0 {
+			passed = p.until.Load()
+		}
+		return nil
+	}}
+	if err := overwrite(ctx, disk, o); err != nil {
 		t.Fatal(err)
 	}
-	if passed := p.until.Load(); written == 0 || passed <= written {
+	if written == 0 || passed <= written {
 		t.Errorf("got progress expected by %d ns after the block and by %d after the pass, want 0 < block < pass",
 			written, passed)
 	}

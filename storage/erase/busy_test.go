@@ -123,3 +123,17 @@ func TestWaitUntil(t *testing.T) {
 		t.Errorf("got %v after %d calls, want EIO after 1", err, calls)
 	}
 }
+
+// AwaitFree names the device and its holder, and waits for the holder's end.
+func TestAwaitFree(t *testing.T) {
+	disk, pid, release := heldDisk(t)
+	err := AwaitFree(t.Context(), sysfs.Root{}, disk, Wait{})
+	if want := disk + ": device is in use: held by process " + strconv.Itoa(pid); !errors.Is(err, ErrBusy) ||
+		!strings.HasPrefix(err.Error(), want) {
+		t.Errorf("got %v, want an error with %q", err, want)
+	}
+	release()
+	if err := AwaitFree(t.Context(), sysfs.Root{}, disk, Wait{}); err != nil {
+		t.Error(err)
+	}
+}

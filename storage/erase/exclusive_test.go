@@ -4,6 +4,8 @@ import (
 	"errors"
 	"io"
 	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -63,6 +65,17 @@ func TestExclusive(t *testing.T) {
 	if n := shown(); n != 0 || err != nil {
 		t.Errorf("got %d partitions and %v after the table was overwritten, want 0", n, err)
 	}
+	removed := device(t, path)
+	removed.Path = filepath.Join(t.TempDir(), "disk")
+	if err := os.Symlink(path, removed.Path); err != nil {
+		t.Fatal(err)
+	}
+	err = Exclusive(t.Context(), sysfs.Root{}, removed, Wait{}, func(*os.File, int64) error {
+		return os.Remove(removed.Path)
+	})
+	if !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("table that cannot be read again: got %v, want %v", err, os.ErrNotExist)
+	}
 	if f, err := os.OpenFile(path, os.O_RDWR|unix.O_EXCL, 0); err != nil {
 		t.Errorf("the device is still open: %v", err)
 	} else if err := f.Close(); err != nil {
@@ -90,6 +103,15 @@ func TestExclusiveRefuses(t *testing.T) {
 		t.Errorf("zoned: got %v, want %v", err, ErrZoned)
 	}
 	d.Zoned = ""
+	missing := block.Device{Name: "missing", Path: "/dev/missing"}
+	if err := Exclusive(t.Context(), nvmeTree(t, "missing"), missing, Wait{}, use); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("missing: got %v, want %v", err, os.ErrNotExist)
+	}
+	empty := device(t, testenv.Loop(t, testenv.SparseFile(t, 0), 512))
+	if err := Exclusive(t.Context(), sysfs.Root{}, empty, Wait{}, use); err == nil ||
+		!strings.Contains(err.Error(), "has no size") {
+		t.Errorf("empty: got %v, want an error of the size", err)
+	}
 	testenv.Programs(t, "blockdev")
 	testenv.Run(t, "blockdev", "--setro", path)
 	defer func() { testenv.Run(t, "blockdev", "--setrw", path) }() // the flag would outlive the loop device

@@ -97,6 +97,18 @@ func TestSyncFails(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "sync ") {
 		t.Errorf("wipe: got %v, want an error of fsync", err)
 	}
+	err = eraseFullDisk(t, func(disk string) error {
+		f, size, err := openExclusive(disk)
+		if err != nil {
+			return err
+		}
+		defer f.Close() //nolint:errcheck // nothing can be written
+		_, err = takeSamples(t.Context(), f, size, false)
+		return err
+	})
+	if err == nil || !strings.Contains(err.Error(), "sync ") {
+		t.Errorf("samples: got %v, want an error of fsync", err)
+	}
 	err = eraseFullDisk(t, func(disk string) error { return overwrite(t.Context(), disk, Options{Zeroize: true}) })
 	if want := "pass 1 of 1: sync "; err == nil || !strings.HasPrefix(err.Error(), want) {
 		t.Errorf("overwrite: got %v, want an error with %q", err, want)
@@ -133,9 +145,48 @@ func TestOverwriteBuffer(t *testing.T) {
 	}
 }
 
+// The samples are released after use: the agent runs until the next boot.
+func TestSamplesReleased(t *testing.T) {
+	disk := filepath.Join(t.TempDir(), "medium")
+	put(t, disk, strings.Repeat("secret  ", mib/8))
+	security, sanitize := fakeATA{path: disk}, fakeATA{path: disk, noSecurity: true, sanitize: sanitizeBlock}
+	namespace := func(oacs byte) error {
+		drive := fakeNVMe{oacs: oacs, fakeSanitize: fakeSanitize{path: disk, sanicap: sanicapBlock}}
+		_, _, err := eraseNVMe(t.Context(), block.Device{Path: disk}, Options{NVMe: true, NVMeSanitize: true},
+			func(string) (adminDevice, error) { return &drive, nil })
+		return err
+	}
+	for name, erase := range map[string]func() error{
+		"ATA security": func() error {
+			_, err := eraseATA(t.Context(), sysfs.Root{}, block.Device{Path: disk}, Options{}, security.open)
+			return err
+		},
+		"ATA sanitize": func() error {
+			_, err := eraseATA(t.Context(), sysfs.Root{}, block.Device{Path: disk}, Options{}, sanitize.open)
+			return err
+		},
+		"NVMe Format":   func() error { return namespace(2) },
+		"NVMe sanitize": func() error { return namespace(0) },
+	} {
+		const disks = 16
+		before := 0
+		for n := range disks + 1 {
+			if err := erase(); err != nil {
+				t.Fatalf("%s: %v", name, err)
+			}
+			if runtime.GC(); n == 0 {
+				before = memoryOf(t, "VmData")
+			}
+		}
+		if grown := memoryOf(t, "VmData") - before; grown > disks*mib/2 {
+			t.Errorf("%s: %d disks took %d bytes of memory, want their samples of 1 MiB released", name, disks, grown)
+		}
+	}
+}
+
 // A buffer that cannot be allocated is an error. The test runs in a process of its own without garbage collection,
 // because the Go runtime also ends a process that cannot allocate memory for its heap.
-func TestOverwriteWithoutMemory(t *testing.T) {
+func TestWithoutMemory(t *testing.T) {
 	const role = "ERASE_TEST_ROLE"
 	if os.Getenv(role) != t.Name() {
 		cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v")
@@ -151,17 +202,29 @@ func TestOverwriteWithoutMemory(t *testing.T) {
 	if err := unix.Getrlimit(unix.RLIMIT_AS, &limit); err != nil {
 		t.Fatal(err)
 	}
-	lower := limit
-	lower.Cur = uint64(memoryOf(t, "VmSize") + blockSize*3/4)
-	if err := unix.Setrlimit(unix.RLIMIT_AS, &lower); err != nil {
-		t.Fatal(err)
-	}
-	err := overwrite(t.Context(), disk, Options{Zeroize: true})
-	if err := unix.Setrlimit(unix.RLIMIT_AS, &limit); err != nil {
-		t.Fatal(err)
-	}
-	if !errors.Is(err, unix.ENOMEM) {
-		t.Errorf("got %v, want %v", err, unix.ENOMEM)
+	for name, c := range map[string]struct {
+		buffer int
+		do     func() error
+	}{
+		"overwrite": {blockSize, func() error { return overwrite(t.Context(), disk, Options{Zeroize: true}) }},
+		"read back": {readSize, func() error {
+			_, err := readPlan(t.Context(), &fakeDisk{}, mib, seedOf(1), nil, nil)
+			return err
+		}},
+		"samples": {257 * sampleSize, func() error { _, err := newSamples(mib); return err }},
+	} {
+		lower := limit
+		lower.Cur = uint64(memoryOf(t, "VmSize") + c.buffer*3/4)
+		if err := unix.Setrlimit(unix.RLIMIT_AS, &lower); err != nil {
+			t.Fatal(err)
+		}
+		err := c.do()
+		if err := unix.Setrlimit(unix.RLIMIT_AS, &limit); err != nil {
+			t.Fatal(err)
+		}
+		if !errors.Is(err, unix.ENOMEM) {
+			t.Errorf("%s: got %v, want %v", name, err, unix.ENOMEM)
+		}
 	}
 }
 

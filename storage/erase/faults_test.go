@@ -432,7 +432,21 @@ func TestNVMeFile(t *testing.T) {
 	if err != nil || gone.readable() {
 		t.Errorf("a device without a first block: got readable (%v), want unreadable", err)
 	}
+	if _, _, err := gone.medium(); err == nil {
+		t.Error("a device without a size: got no error")
+	}
 	if err := gone.close(); err != nil {
+		t.Error(err)
+	}
+	backing := testenv.SparseFile(t, mib)
+	broken, err := openIdentify(testenv.Loop(t, backing, 512))
+	if err != nil || !broken.readable() {
+		t.Errorf("got unreadable (%v), want readable", err)
+	}
+	if err := os.Truncate(backing, 0); err != nil || broken.readable() {
+		t.Errorf("a device that returns errors: got readable (%v), want unreadable", err)
+	}
+	if err := broken.close(); err != nil {
 		t.Error(err)
 	}
 	command, data := adminCommand{opcode: opIdentify}, make([]byte, 4096)
@@ -539,6 +553,12 @@ func TestMapPartitionsUnknown(t *testing.T) {
 	}
 	if err := Metadata(t.Context(), sys, path, Wait{}); err == nil {
 		t.Error("Metadata: got no error")
+	}
+	if err := Exclusive(t.Context(), sys, block.Device{Name: name, Path: path}, Wait{}, func(*os.File, int64) error {
+		t.Error("Exclusive: the device was opened")
+		return nil
+	}); err == nil {
+		t.Error("Exclusive: got no error")
 	}
 	unchanged(t, path)
 }

@@ -698,20 +698,104 @@ func TestSanitizeCancelled(t *testing.T) {
 	}
 }
 
-// A namespace that is too small for samples is not sanitized, because that could not be checked; nor is one that cannot
-// be written or opened.
-func TestSanitizeWithoutSamples(t *testing.T) {
-	for _, text := range []string{"too small for samples", "no such file"} {
-		disk := sanitizeMedium(t)
-		put(t, disk.Path, "small")
-		drive := fakeNVMe{fakeSanitize: fakeSanitize{sanicap: sanicapBlock, path: disk.Path}}
-		if text == "no such file" {
-			drive.path = "/dev/missing"
+// After the context has ended, no command is sent, and each function returns the error: a later step could succeed.
+func TestSanitizerCancelled(t *testing.T) {
+	for name, c := range map[string]struct {
+		after int // number of commands after which the context ends
+		do    func(context.Context, *sanitizer) error
+	}{
+		"log": {0, func(ctx context.Context, s *sanitizer) error {
+			_, err := readSanitizeLog(ctx, s.device)
+			return err
+		}},
+		"settle": {0, func(ctx context.Context, s *sanitizer) error { _, err := s.settle(ctx); return err }},
+		"run":    {1, func(ctx context.Context, s *sanitizer) error { return s.run(ctx, sanitizeActions[0]) }},
+	} {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		sent := 0
+		drive := fakeNVMe{fakeSanitize: fakeSanitize{sanicap: sanicapBlock, path: sanitizeMedium(t).Path}}
+		drive.afterward = func(byte) {
+			if sent++; sent == c.after {
+				cancel()
+			}
 		}
-		method, _, err := eraseNVMe(t.Context(), disk, Options{NVMe: true, NVMeSanitize: true},
-			func(string) (adminDevice, error) { return &drive, nil })
-		if method != "" || err == nil || !strings.Contains(err.Error(), text) || len(drive.sanitizes) > 0 {
-			t.Errorf("got %q, %v and commands %x, want an error with %q", method, err, drive.sanitizes, text)
+		if c.after == 0 {
+			cancel()
+		}
+		if err := c.do(ctx, &sanitizer{device: &drive}); !errors.Is(err, context.Canceled) || sent != c.after {
+			t.Errorf("%s: got %v and %d commands, want %v and %d", name, err, sent, context.Canceled, c.after)
+		}
+	}
+}
+
+// If another host starts a sanitize after the state was read first, no sanitize is started.
+func TestSanitizeMeanwhile(t *testing.T) {
+	drive := fakeNVMe{fakeSanitize: fakeSanitize{
+		sanicap: sanicapBlock, path: sanitizeMedium(t).Path, state: 2, takes: time.Hour, end: time.Now().Add(time.Hour),
+	}}
+	s := sanitizer{device: &drive}
+	err := s.run(t.Context(), sanitizeActions[0])
+	if !errors.Is(err, errRejects) || !strings.Contains(err.Error(), "another sanitize is in progress") ||
+		len(drive.sanitizes) > 0 {
+		t.Errorf("got %v and commands %x, want an error and none", err, drive.sanitizes)
+	}
+}
+
+// The command may take its time limit without progress. A drive that hangs after it counts as hung.
+func TestSanitizeBounded(t *testing.T) {
+	for name, c := range map[string]struct {
+		command, log time.Duration // duration of Sanitize and of the next query
+		err          error
+	}{
+		"slow command": {command: 9 * time.Minute},
+		"hangs":        {log: 9 * time.Minute, err: ErrStuck},
+	} {
+		disk := sanitizeMedium(t)
+		synctest.Test(t, func(t *testing.T) {
+			drive := fakeNVMe{fakeSanitize: fakeSanitize{sanicap: sanicapBlock, path: disk.Path}}
+			drive.afterward = func(opcode byte) {
+				switch {
+				case opcode == opSanitize:
+					time.Sleep(c.command)
+				case len(drive.sanitizes) > 0:
+					time.Sleep(c.log)
+				}
+			}
+			ended := make(chan struct{})
+			_, err := Bounded(t.Context(), Limits{Silence: time.Minute, Grace: time.Second},
+				func(ctx context.Context) (any, error) {
+					defer close(ended)
+					_, _, err := eraseNVMe(ctx, disk, Options{NVMe: true, NVMeSanitize: true},
+						func(string) (adminDevice, error) { return &drive, nil })
+					return nil, err
+				})
+			<-ended
+			if !errors.Is(err, c.err) {
+				t.Errorf("%s: got %v, want %v", name, err, c.err)
+			}
+		})
+	}
+}
+
+// A namespace that is too small for samples is not formatted or sanitized, because that could not be checked; nor is
+// one that cannot be written or opened.
+func TestNVMeWithoutSamples(t *testing.T) {
+	for _, oacs := range []byte{0, 2} {
+		for _, text := range []string{"too small for samples", "no such file"} {
+			disk := sanitizeMedium(t)
+			put(t, disk.Path, "small")
+			drive := fakeNVMe{oacs: oacs, fakeSanitize: fakeSanitize{sanicap: sanicapBlock, path: disk.Path}}
+			if text == "no such file" {
+				drive.path = "/dev/missing"
+			}
+			method, _, err := eraseNVMe(t.Context(), disk, Options{NVMe: true, NVMeSanitize: true},
+				func(string) (adminDevice, error) { return &drive, nil })
+			if method != "" || err == nil || !strings.Contains(err.Error(), text) ||
+				len(drive.sanitizes)+len(drive.formats) > 0 {
+				t.Errorf("got %q, %v and commands %x %x, want an error with %q",
+					method, err, drive.formats, drive.sanitizes, text)
+			}
 		}
 	}
 }
@@ -736,6 +820,17 @@ func TestRecoverNVMe(t *testing.T) {
 			drive: fakeNVMe{fakeSanitize: fakeSanitize{
 				sanicap: 1, state: 2, takes: time.Hour, end: epoch.Add(time.Hour),
 			}},
+		},
+		{
+			name: "ends before the second query", err: unix.ENOTTY,
+			drive: fakeNVMe{fakeSanitize: fakeSanitize{
+				sanicap: 1, state: 2, takes: time.Second, end: epoch.Add(time.Second),
+				afterward: func(byte) { time.Sleep(time.Second / 2) },
+			}},
+		},
+		{
+			name: "no progress", err: errRejects, took: 2 * time.Hour,
+			drive: fakeNVMe{fakeSanitize: fakeSanitize{sanicap: 1, state: 2, takes: time.Hour, stalled: true}},
 		},
 		{
 			name: "in progress, fails", err: unix.ENOTTY, took: time.Hour, words: []uint32{wordExit},
@@ -763,13 +858,20 @@ func TestRecoverNVMe(t *testing.T) {
 				t.Errorf("%s: got %v and commands %x, want %v and %x", c.name, err, drive.sanitizes, c.err, c.words)
 			}
 			if took := time.Since(started); took < c.took || took > c.took+time.Minute ||
-				(len(done) > 0) != (c.took > 0) {
+				c.took > 0 && len(done) == 0 {
 				t.Errorf("%s: took %v with %d reports of progress, want %v", c.name, took, len(done), c.took)
 			}
 			if drive.closed != (c.open == nil) {
 				t.Errorf("%s: got closed %v", c.name, drive.closed)
 			}
 		})
+	}
+	cancelled, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := recoverNVMe(cancelled, sanitizeMedium(t), nil, func(string) (adminDevice, error) {
+		return &fakeNVMe{}, nil
+	}); !errors.Is(err, context.Canceled) {
+		t.Errorf("cancelled: got %v, want %v", err, context.Canceled)
 	}
 	missing := block.Device{Name: "nvme0n1", Path: "/dev/missing"}
 	if err := Recover(t.Context(), missing, nil); !errors.Is(err, os.ErrNotExist) {

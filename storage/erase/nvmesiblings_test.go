@@ -17,10 +17,11 @@ import (
 // siblingNVMe is another namespace of the subsystem of a fakeNVMe.
 type siblingNVMe struct {
 	*fakeNVMe
-	id      uint32
-	idError error
-	shared  bool
-	closed  bool
+	id         uint32
+	idError    error
+	closeError error
+	shared     bool
+	closed     bool
 }
 
 func (s *siblingNVMe) namespace() (uint32, error) { return s.id, s.idError }
@@ -35,7 +36,7 @@ func (s *siblingNVMe) admin(c *adminCommand, data []byte) error {
 
 func (s *siblingNVMe) close() error {
 	s.closed = true
-	return nil
+	return s.closeError
 }
 
 // A subsystem with several namespaces is sanitized if all of them may be erased. They are held until the samples are
@@ -97,11 +98,17 @@ func TestNVMeSiblings(t *testing.T) {
 		},
 		{
 			name: "sibling without an id", drive: fakeNVMe{active: both, fakeSanitize: sanitize},
-			sibling: siblingNVMe{idError: unix.EIO}, err: ErrUnsupported, text: "would also erase namespace 9",
+			sibling: siblingNVMe{idError: unix.EIO}, err: ErrUnsupported,
+			text: "would also erase namespace 9: input/output error",
 		},
 		{
 			name: "sibling that cannot be identified", drive: fakeNVMe{active: both, fakeSanitize: sanitize},
-			sibling: siblingNVMe{id: 33}, err: ErrUnsupported, text: "would also erase namespace 9",
+			sibling: siblingNVMe{id: 33}, err: ErrUnsupported,
+			text: "would also erase namespace 9: NVMe identify (CNS 0x00): invalid argument",
+		},
+		{
+			name: "sibling that cannot be closed", drive: fakeNVMe{active: both, fakeSanitize: sanitize},
+			sibling: siblingNVMe{closeError: unix.EIO}, text: unix.EIO.Error(),
 		},
 		{
 			name: "fails", text: "SSTAT 0x0003",
@@ -158,6 +165,7 @@ func TestNVMeSiblings(t *testing.T) {
 	disk, drive := sanitizeMedium(t), fakeNVMe{active: both, fakeSanitize: sanitize}
 	drive.path = disk.Path
 	o := Options{NVMe: true, NVMeSanitize: true, Siblings: []block.Device{{Path: "/dev/nvme0n2"}}}
+	cancelled, trace := WithTrace(cancelled)
 	_, _, err := eraseNVMe(cancelled, disk, o, func(path string) (adminDevice, error) {
 		if path == disk.Path {
 			return &drive, nil
@@ -167,5 +175,8 @@ func TestNVMeSiblings(t *testing.T) {
 	})
 	if !errors.Is(err, context.Canceled) || errors.Is(err, ErrUnsupported) || len(drive.sanitizes) > 0 {
 		t.Errorf("cancelled: got %v and commands %x, want %v and none", err, drive.sanitizes, context.Canceled)
+	}
+	if unreached := trace.Observed().Unreached; !strings.Contains(unreached, "9") {
+		t.Errorf("cancelled: got %q in the trace, want the sibling that was not erased", unreached)
 	}
 }

@@ -14,6 +14,8 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"ironroot/internal/sysfs"
 	"ironroot/internal/testenv"
 	"ironroot/storage/block"
@@ -208,6 +210,60 @@ func TestReadBackFails(t *testing.T) {
 	}
 }
 
+// Blocks of zeros, of ones and of other data are counted apart.
+func TestReadBackClasses(t *testing.T) {
+	ones := bytes.Repeat([]byte{0xff}, 8192)
+	data := slices.Concat(ones[:4096], make([]byte, 4096), []byte("other"), make([]byte, 4091), ones, ones[:512])
+	got, err := readPlan(t.Context(), bytes.NewReader(data), int64(len(data)), seedOf(1), nil, nil)
+	if err != nil || got.Ones != 3*4096+512 || got.Zeros != 4096 || got.Other != 4096 || got.Read != int64(len(data)) {
+		t.Errorf("got %+v and %v, want 12800 bytes of ones, and 4096 each of zeros and other data", got, err)
+	}
+}
+
+// A drive that is in use or cannot be read after its erase is an error. So is a read-back that is cancelled.
+func TestReadBackDriveFails(t *testing.T) {
+	backing := testenv.SparseFile(t, 16*mib)
+	path := testenv.Loop(t, backing, 512)
+	holder, err := os.OpenFile(path, os.O_RDONLY|unix.O_EXCL, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := readBackDrive(t.Context(), sysfs.Root{}, device(t, path), Options{}); !errors.Is(err, ErrBusy) {
+		t.Errorf("in use: got %v, want %v", err, ErrBusy)
+	}
+	if err := holder.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(backing, 8*mib); err != nil {
+		t.Fatal(err)
+	}
+	if err := readBackDrive(t.Context(), sysfs.Root{}, device(t, path), Options{}); !errors.Is(err, unix.EIO) {
+		t.Errorf("unreadable: got %v, want %v", err, unix.EIO)
+	}
+	cancelled, cancel := context.WithCancel(t.Context())
+	cancel()
+	disk := &fakeDisk{size: mib, read: map[int]bool{}}
+	if result, err := readPlan(cancelled, disk, mib, seedOf(1), nil, nil); result != nil ||
+		!errors.Is(err, context.Canceled) {
+		t.Errorf("cancelled: got %+v and %v, want %v", result, err, context.Canceled)
+	}
+}
+
+// What Observed returns belongs to the caller.
+func TestTraceObserved(t *testing.T) {
+	ctx, trace := WithTrace(t.Context())
+	pass := func(o *Observed) { o.Passes = append(o.Passes, evidence.Pass{Pattern: evidence.PatternZeros}) }
+	note(ctx, pass)
+	reported(ctx, "Format NVM", "", true)
+	first := trace.Observed()
+	first.Passes[0].Pattern, first.Reported[0].Source = "", ""
+	note(ctx, pass)
+	o := trace.Observed()
+	if len(o.Passes) != 2 || o.Passes[0].Pattern != evidence.PatternZeros || o.Reported[0].Source != "Format NVM" {
+		t.Errorf("got %+v, want two passes of zeros and a Format", o)
+	}
+}
+
 // What a drive reports, the samples and the read-back are traced, also of a drive that keeps data.
 func TestTraceATA(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -241,8 +297,11 @@ func TestTraceATA(t *testing.T) {
 			if len(o.Reported) != 1 || o.Reported[0].Source != c.source || o.Reported[0].Completed != c.completed {
 				t.Errorf("got %+v, want one statement of %s, completed %v", o.Reported, c.source, c.completed)
 			}
+			if o.Firmware != "AB12CD34" {
+				t.Errorf("got firmware %q, want AB12CD34", o.Firmware)
+			}
 			if s := o.Samples; c.completed && (s == nil || s.Blocks != 256 || s.Comparable != 256 || !s.Written ||
-				s.Unchanged != c.unchanged) {
+				s.Unchanged != c.unchanged || len(s.Detection) == 0) {
 				t.Errorf("got samples %+v, want 256, %d unchanged", s, c.unchanged)
 			}
 			if b := o.ReadBack; (b != nil) != (err == nil) ||
@@ -344,7 +403,7 @@ func TestDescribe(t *testing.T) {
 		"sda/device/rev": "AB12\n", "nvme0n1/device/firmware_rev": "1.0 \n", "nvme0n1/device/transport": "pcie\n",
 		"nvme1n1/device/transport": "tcp\n", "nvme2n1/device/nvme2/transport": "pcie\n",
 		"nvme2n1/device/nvme3/transport": "pcie\n", "nvme4n1/device/nvme2/transport": "pcie\n",
-		"nvme4n1/device/nvme3/transport": "tcp\n",
+		"nvme4n1/device/nvme3/transport": "tcp\n", "mmcblk0/device/fwrev": "0x5\n",
 	} {
 		file := sys.Sys("class/block", name)
 		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
@@ -396,10 +455,12 @@ func TestDescribe(t *testing.T) {
 			t.Errorf("%s %s %s: got %q, want %q", c.d.Name, c.d.Transport, c.d.Model, got, c.virtual)
 		}
 	}
-	for name, want := range map[string]string{"sda": "AB12", "nvme0n1": "1.0", "missing": ""} {
+	for name, want := range map[string]string{"sda": "AB12", "nvme0n1": "1.0", "mmcblk0": "0x5", "missing": ""} {
 		transport := ""
-		if strings.HasPrefix(name, "nvme") {
-			transport = "nvme"
+		for _, kind := range []string{"nvme", "mmc"} {
+			if strings.HasPrefix(name, kind) {
+				transport = kind
+			}
 		}
 		if got := Describe(sys, block.Device{Name: name, Transport: transport}).Firmware; got != want {
 			t.Errorf("%s: got firmware %q, want %q", name, got, want)
