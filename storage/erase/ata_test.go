@@ -1153,9 +1153,7 @@ func TestSamples(t *testing.T) {
 		if !slices.IsSorted(s.offsets) {
 			t.Errorf("%d bytes: samples are not in order", size)
 		}
-		if err := s.free(); err != nil {
-			t.Error(err)
-		}
+		s.free()
 	}
 	if _, err := newSamples(4095); err == nil {
 		t.Error("4095 bytes: got no error")
@@ -1186,7 +1184,5 @@ func TestSamples(t *testing.T) {
 		// The first sample still holds x, which says nothing; the second cannot be read.
 		t.Errorf("unreadable sample: got %v, want an error of the read", err)
 	}
-	if err := taken.free(); err != nil {
-		t.Error(err)
-	}
+	taken.free()
 }

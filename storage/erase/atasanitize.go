@@ -43,12 +43,12 @@ func (d *ataDisk) sanitizeStatus(ctx context.Context) (ata.SanitizeStatus, error
 }
 
 // sanitize sanitizes a drive.
-func (d *ataDisk) sanitize(ctx context.Context, m ata.SanitizeMethod) (err error) {
+func (d *ataDisk) sanitize(ctx context.Context, m ata.SanitizeMethod) error {
 	taken, err := takeSamples(ctx, d.file, d.size, d.sequential)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, taken.free()) }()
+	defer taken.free()
 	if err := d.drive.Sanitize(m); err != nil {
 		return err
 	}

@@ -25,12 +25,12 @@ var unlockPasswords = []ata.Password{erasePassword, {'N', 'U', 'L', 'L'}}
 
 // securityErase erases a drive that is neither locked nor frozen by SECURITY ERASE UNIT. It sets a user password first,
 // which replaces one that is set. If the erase fails, it removes the password.
-func (d *ataDisk) securityErase(ctx context.Context, s ata.SecurityState) (_ Method, err error) {
+func (d *ataDisk) securityErase(ctx context.Context, s ata.SecurityState) (Method, error) {
 	taken, err := takeSamples(ctx, d.file, d.size, d.sequential)
 	if err != nil {
 		return "", err
 	}
-	defer func() { err = errors.Join(err, taken.free()) }()
+	defer taken.free()
 	method, estimate := ATAErase, s.EraseTime
 	if s.Enhanced {
 		method, estimate = ATAEnhanced, s.EnhancedTime

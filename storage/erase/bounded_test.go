@@ -132,20 +132,21 @@ func TestReportProgress(t *testing.T) {
 		"checks": func(ctx context.Context) error { return checkWiped(ctx, disk, []span{whole}, nil) },
 		"samples": func(ctx context.Context) error {
 			taken, err := takeSamples(ctx, f, mib, false)
-			if err != nil {
-				return err
+			if err == nil {
+				taken.free()
 			}
-			return taken.free()
+			return err
 		},
 		"samples read back": func(ctx context.Context) error {
 			taken, err := takeSamples(t.Context(), f, mib, false)
 			if err != nil {
 				return err
 			}
+			defer taken.free()
 			if err := taken.verify(ctx, f); !errors.Is(err, ErrNotErased) {
 				return err
 			}
-			return taken.free()
+			return nil
 		},
 		"read back": func(ctx context.Context) error {
 			_, err := readPlan(ctx, f, mib, seedOf(1), nil, nil)

@@ -165,6 +165,20 @@ func TestSamplesReleased(t *testing.T) {
 			_, err := eraseATA(t.Context(), sysfs.Root{}, block.Device{Path: disk}, Options{}, sanitize.open)
 			return err
 		},
+		"not written": func() error {
+			f, err := os.Open(disk)
+			if err != nil {
+				return err
+			}
+			_, err = takeSamples(t.Context(), f, mib, false)
+			if err := f.Close(); err != nil {
+				return err
+			}
+			if !errors.Is(err, unix.EBADF) {
+				return fmt.Errorf("read-only: got %w, want %w", err, unix.EBADF)
+			}
+			return nil
+		},
 		"NVMe Format":   func() error { return namespace(2) },
 		"NVMe sanitize": func() error { return namespace(0) },
 	} {

@@ -105,7 +105,7 @@ func eraseNVMe(
 // formatNVMe erases a namespace by Format NVM, and reads samples of it.
 func formatNVMe(
 	ctx context.Context, d adminDevice, controller, namespace []byte, scope nvmeScope, sequential bool,
-) (_ Method, err error) {
+) (Method, error) {
 	method, setting, err := formatSetting(controller, scope)
 	if err != nil {
 		return "", err
@@ -118,7 +118,7 @@ func formatNVMe(
 	if err != nil {
 		return "", err
 	}
-	defer func() { err = errors.Join(err, taken.free()) }()
+	defer taken.free()
 	command := adminCommand{
 		opcode: opFormat, nsid: scope.nsid, cdw10: formatWord(namespace, setting),
 		timeout: uint32(formatTimeout.Milliseconds()),

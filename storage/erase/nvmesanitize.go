@@ -247,7 +247,7 @@ func (s *sanitizer) sanitize(ctx context.Context, a sanitizeAction, sequential b
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, taken.free()) }()
+	defer taken.free()
 	if err := s.run(ctx, a); err != nil {
 		return err
 	}

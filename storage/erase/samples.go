@@ -67,7 +67,8 @@ func takeSamples(ctx context.Context, f *os.File, size int64, sequential bool) (
 		err = ctx.Err() // the next command erases the device
 	}
 	if err != nil {
-		return nil, errors.Join(err, s.free())
+		s.free()
+		return nil, err
 	}
 	return s, nil
 }
@@ -90,7 +91,8 @@ func newSamples(size int64) (*samples, error) {
 	return s, nil
 }
 
-func (s *samples) free() error { return unix.Munmap(s.buffer) }
+// free releases the buffer.
+func (s *samples) free() { _ = unix.Munmap(s.buffer) } // the arguments are those of Mmap
 
 // verify reads the samples. The error wraps ErrNotErased if a part of them is unchanged, unless all of its bytes are
 // equal: a device that was not written may hold that before and after an erase.
