@@ -218,7 +218,7 @@ func TestEvidenceOfFailure(t *testing.T) {
 			m := onThisMachine(t, disk)
 			j, _ := withJournal(m)
 			if name == "kernel hangs" {
-				m.limits = func(block.Device) erase.Limits { return erase.Limits{Silence: 100 * time.Millisecond} }
+				m.limits = func(block.Device) erase.Limits { return erase.Limits{Silence: 10 * time.Second} }
 			}
 			m.eraseFull = func(
 				ctx context.Context, _ sysfs.Root, _ block.Device, _ erase.Options,
