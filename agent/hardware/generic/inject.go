@@ -8,7 +8,6 @@ import (
 	"os"
 	"path"
 	"slices"
-	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -98,25 +97,18 @@ func (m *Manager) writeInjected(ctx context.Context, fs *mounted.FS, f injectedF
 	defer content.Close() //nolint:errcheck // it was read to its end, or has failed before
 	dir := path.Dir(f.path)
 	created, err := fs.MkdirAll(dir, 0o755)
+	if err == nil && created && f.dirMode != 0 {
+		err = changeDirMode(fs, dir, f.dirMode)
+	}
 	if err != nil {
 		return err
-	}
-	if created && f.dirMode != 0 {
-		if err := changeDirMode(fs, dir, f.dirMode); err != nil {
-			return err
-		}
 	}
 	file, err := fs.OpenFile(f.path, os.O_WRONLY|os.O_CREATE, 0o644)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, file.Close()) }()
-	if info, err := file.Stat(); err != nil {
-		return err
-	} else if !info.Mode().IsRegular() {
-		return fmt.Errorf("write %s: got %s, want a regular file", file.Name(), info.Mode())
-	}
-	if err := file.Truncate(0); err != nil {
+	if err := file.Truncate(0); err != nil { // fails unless the file is regular
 		return err
 	}
 	if _, err := io.Copy(file, content); err != nil {
@@ -162,21 +154,17 @@ func changeMode(file *os.File, mode uint32) error {
 
 // injectionDevice returns the device with the file system that f belongs to.
 func (m *Manager) injectionDevice(ctx context.Context, call hardware.Call, f injectedFile) (string, error) {
-	if strings.HasPrefix(f.partition, "/") {
-		return f.partition, m.checkInjectionDevice(ctx, call, f.partition)
+	if f.device != "" {
+		return f.device, m.checkInjectionDevice(ctx, call, f.device)
 	}
 	disk, err := m.o.Imager.RootDisk(ctx, false)
 	if err != nil {
 		return "", err
 	}
-	if f.partition == "" {
+	if f.partition == 0 {
 		return m.findInjectionDevice(ctx, disk.Path, f)
 	}
-	n, err := strconv.Atoi(f.partition)
-	if err != nil {
-		return "", fault.InvalidCommandParams("partition of %s: %w", f.path, err)
-	}
-	return block.PartitionPath(m.o.System, disk.Path, n), nil
+	return block.PartitionPath(m.o.System, disk.Path, f.partition), nil
 }
 
 // checkInjectionDevice returns an error unless device is a disk or partition that the node does not protect.

@@ -26,7 +26,8 @@ const (
 // injectedFile is a file that is written or removed.
 type injectedFile struct {
 	path      string // with a leading slash
-	partition string // a number on the root disk, a device, or "" for the partition that has the directory
+	device    string // of the file system; "" means a partition of the root disk
+	partition int    // number; 0 means the partition that has the directory
 	deleted   bool
 	data      []byte // the content, unless url is set
 	url       string
@@ -108,7 +109,7 @@ func parseInjectedFile(entry map[string]json.RawMessage, values map[string]any) 
 	var name, content string
 	p.decode("path", &name, "a text")
 	p.decode("deleted", &f.deleted, "true or false")
-	f.partition = p.partition()
+	f.partition, f.device = p.partition()
 	f.mode, f.dirMode = uint32(p.number("mode", 0, 0, 0o7777)), uint32(p.number("dirmode", 0, 0, 0o7777))
 	f.owner, f.group = int(p.number("owner", -1, -1, maxID)), int(p.number("group", -1, -1, maxID))
 	hasContent := p.decode("content", &content, "a text")
@@ -123,7 +124,7 @@ func parseInjectedFile(entry map[string]json.RawMessage, values map[string]any) 
 		p.fail("expected a path")
 	case strings.HasSuffix(name, "/"), f.path == "/":
 		p.fail("path %q is a directory", name)
-	case path.Dir(f.path) == "/" && f.partition == "":
+	case path.Dir(f.path) == "/" && f.partition == 0 && f.device == "":
 		p.fail("path %q is in the root directory, which requires a partition", name)
 	}
 	switch {
@@ -189,22 +190,24 @@ func (p *entryParser) number(name string, fallback, low, high int64) int64 {
 	return n
 }
 
-// partition returns the number or the device of a partition as text, "" if the field is not there.
-func (p *entryParser) partition() string {
+// partition returns the number of a partition or a device, neither if the field is not there.
+func (p *entryParser) partition() (number int, device string) {
 	const name = "partition"
 	raw, _ := p.field(name)
 	var text string
 	if len(raw) > 0 && raw[0] != '"' && string(raw) != "null" {
 		text = string(raw)
 	} else if !p.decode(name, &text, "a number or a device") || text == "" {
-		return ""
+		return 0, ""
 	}
-	n, err := strconv.Atoi(text)
-	if err == nil && n > 0 || strings.HasPrefix(text, "/dev/") && path.Clean(text) == text {
-		return text
+	if n, err := strconv.Atoi(text); err == nil && n > 0 {
+		return n, ""
+	}
+	if strings.HasPrefix(text, "/dev/") && path.Clean(text) == text {
+		return 0, text
 	}
 	p.fail("partition must be a number from 1 on, or a device below /dev, got %s", text)
-	return ""
+	return 0, ""
 }
 
 // url returns the URL of a file's content with the values of its fields.

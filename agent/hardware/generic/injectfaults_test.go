@@ -1,0 +1,150 @@
+package generic
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"ironroot/agent/hardware"
+	"ironroot/agent/imaging"
+	"ironroot/agent/node"
+	"ironroot/internal/testenv"
+	"ironroot/storage/block"
+	"ironroot/storage/mounted"
+)
+
+// mountedDir returns a directory as a mounted file system.
+func mountedDir(t *testing.T) (dir string, fs *mounted.FS) {
+	t.Helper()
+	testenv.Linux(t, "openat2")
+	dir = t.TempDir()
+	root, err := unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fs = mounted.New(dir, root)
+	t.Cleanup(func() {
+		if err := fs.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return dir, fs
+}
+
+// A file whose owner or mode cannot be set is an error.
+func TestInjectFilesWithoutPermission(t *testing.T) {
+	testenv.Root(t)
+	for name, c := range map[string]struct {
+		capability uint
+		file       injectedFile
+	}{
+		"owner":     {unix.CAP_CHOWN, injectedFile{path: "/file", owner: 1000, group: -1}},
+		"mode":      {unix.CAP_FOWNER, injectedFile{path: "/file", owner: -1, group: -1, mode: 0o600}},
+		"directory": {unix.CAP_CHOWN, injectedFile{path: "/new/file", owner: -1, group: 7, dirMode: 0o700}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir, fs := mountedDir(t)
+			file := filepath.Join(dir, "file")
+			if err := errors.Join(os.WriteFile(file, nil, 0o666), os.Chown(file, 5, 5)); err != nil {
+				t.Fatal(err)
+			}
+			testenv.DropCapability(t, c.capability)
+			if err := newManager(t).writeInjected(t.Context(), fs, c.file, true); !errors.Is(err, unix.EPERM) ||
+				!strings.Contains(err.Error(), c.file.path) {
+				t.Errorf("got %v, want %v with the path %s", err, unix.EPERM, c.file.path)
+			}
+		})
+	}
+}
+
+// A file is written to a regular file only, and a directory is not created below a file.
+func TestInjectFilesOverOtherFiles(t *testing.T) {
+	dir, fs := mountedDir(t)
+	pipe := filepath.Join(dir, "pipe")
+	if err := errors.Join(unix.Mkfifo(pipe, 0o600), os.WriteFile(filepath.Join(dir, "file"), nil, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	reader, err := os.OpenFile(pipe, os.O_RDONLY|unix.O_NONBLOCK, 0) // without it the pipe cannot be opened
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer reader.Close() //nolint:errcheck // only read
+	m := newManager(t)
+	for path, want := range map[string]error{"/pipe": unix.EINVAL, "/file/a/b": unix.ENOTDIR} {
+		f := injectedFile{path: path, data: []byte("content"), owner: -1, group: -1}
+		if err := m.writeInjected(t.Context(), fs, f, true); !errors.Is(err, want) {
+			t.Errorf("%s: got %v, want %v", path, err, want)
+		}
+	}
+	if n, err := unix.Read(int(reader.Fd()), make([]byte, 10)); n > 0 {
+		t.Errorf("got %d bytes and %v from the pipe, want none", n, err)
+	}
+	if err := changeDirMode(fs, "/missing", 0o700); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("missing directory: got %v, want %v", err, os.ErrNotExist)
+	}
+}
+
+// A device that may be protected, or that cannot be compared with the skip list, is an error.
+func TestInjectionDeviceOfUnknownDisks(t *testing.T) {
+	broken := errors.New("broken")
+	disk := block.Device{Name: "sda", Path: "/dev/sda", Serial: "S3X9", Serials: []string{"S3X9"}}
+	unread := block.Device{Name: "sda", Path: "/dev/sda", Unread: broken}
+	for name, c := range map[string]struct {
+		disk  block.Device
+		err   error
+		entry string // of skip_block_devices
+		want  string
+	}{
+		"list fails":      {disk, broken, `{"serial": "x"}`, "list disks: broken"},
+		"no hint":         {disk, nil, `{"colour": "blue"}`, "colour"},
+		"no number":       {disk, nil, `{"serial": ">= 100"}`, "device /dev/sda: entry 1 of skip_block_devices"},
+		"serial not read": {unread, nil, `{"serial": "x"}`, "device /dev/sda: "},
+	} {
+		m := newManager(t)
+		listed(t, m.o.System, "2048", "sda")
+		m.o.Disks = func(context.Context) ([]block.Device, error) { return []block.Device{c.disk}, c.err }
+		n := nodeWith(t, `"properties": {"skip_block_devices": [`+c.entry+`]}`)
+		err := m.checkInjectionDevice(t.Context(), hardware.Call{Node: n}, "/dev/sda")
+		if typeOf(err) != "DeviceNotFound" || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: got %v, want DeviceNotFound with %q", name, err, c.want)
+		}
+	}
+}
+
+// Without a root disk, or on one without a partition table, a file has no place.
+func TestInjectFilesWithoutPartitions(t *testing.T) {
+	d := newInjectionDisk(t)
+	long := strings.Repeat("d", 256) // longer than a name can be
+	if err := d.files(`[{"path": "/` + long + `/file", "content": ""}]`); typeOf(err) != "DeviceNotFound" ||
+		!strings.Contains(err.Error(), d.path+"p4 (unreadable)") {
+		t.Errorf("long name: got %v, want DeviceNotFound with the partitions", err)
+	}
+	ctx, cancel := context.WithCancelCause(t.Context())
+	aborted := errors.New("aborted")
+	d.m.o.Log = slog.New(onMessage{slog.DiscardHandler, "partition not searched", func() { cancel(aborted) }})
+	if _, err := d.m.findInjectionDevice(ctx, d.path, injectedFile{path: "/etc/file"}); !errors.Is(err, aborted) {
+		t.Errorf("cancelled: got %v, want %v", err, aborted)
+	}
+	write(t, d.path, 0, make([]byte, mib))
+	write(t, d.path, 63*mib, make([]byte, mib))
+	if err := d.files(`[{"path": "/etc/file", "content": ""}]`); typeOf(err) != "DeviceNotFound" ||
+		!strings.Contains(err.Error(), "partition for /etc/file: ") {
+		t.Errorf("no table: got %v, want DeviceNotFound", err)
+	}
+	empty := func(context.Context) ([]block.Device, error) { return nil, nil }
+	d.m.o.Imager = imaging.New(imaging.Options{
+		Config: d.m.o.Config, Node: &node.Cache{}, Disks: empty, Log: d.m.o.Log,
+	})
+	for _, place := range []string{"", `, "partition": 4`} {
+		if err := d.files(fmt.Sprintf(`[{"path": "/etc/file", "content": ""%s}]`, place)); typeOf(err) != "DeviceNotFound" {
+			t.Errorf("no disk: got %v, want DeviceNotFound", err)
+		}
+	}
+}
