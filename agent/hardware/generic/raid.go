@@ -56,15 +56,7 @@ func (m *Manager) applyConfiguration(ctx context.Context, call hardware.Call) (a
 	}
 	remove := true
 	if raw, given := call.Args[deleteExisting]; given {
-		var value any
-		if err := json.Unmarshal(raw, &value); err != nil {
-			return nil, fault.InvalidCommandParams("'%s' must be true or false", deleteExisting)
-		}
-		switch v := value.(type) {
-		case nil:
-		case bool:
-			remove = v
-		default:
+		if err := json.Unmarshal(raw, &remove); err != nil {
 			return nil, fault.InvalidCommandParams("'%s' must be true or false", deleteExisting)
 		}
 	}
