@@ -1,0 +1,404 @@
+package generic
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"ironroot/agent/config"
+	"ironroot/agent/hardware"
+	"ironroot/agent/node"
+	"ironroot/internal/sysfs"
+	"ironroot/internal/testenv"
+	"ironroot/storage/block"
+	"ironroot/storage/erase"
+	"ironroot/storage/hint"
+	"ironroot/storage/md"
+	"ironroot/storage/partition"
+	"ironroot/storage/raid"
+)
+
+// What the RAID steps cannot read or compare is an error.
+func TestRAIDUnread(t *testing.T) {
+	broken := errors.New("broken")
+	disk := block.Device{Name: "missing", Path: "/dev/missing", Type: "disk", Serial: "S3X9", Serials: []string{"S3X9"}}
+	disks := []block.Device{disk}
+	skip := func(entries string) string { return `"properties": {"skip_block_devices": [` + entries + `]}` }
+	for name, c := range map[string]struct {
+		disks   []block.Device
+		err     error
+		entries string // of skip_block_devices
+		want    string
+	}{
+		"array":           {nil, nil, `{"volume_name": 5}`, "entry 1 of skip_block_devices"},
+		"hint":            {nil, nil, `{"colour": "blue"}`, "colour"},
+		"list":            {nil, broken, "", "list disks: broken"},
+		"comparison":      {disks, nil, `{"serial": ">= 100"}`, "entry 1 of skip_block_devices"},
+		"disk":            {disks, nil, "", "/dev/missing: "},
+		"protected array": {disks, nil, `{"serial": "S3X9"}, {"volume_name": "root"}`, "/dev/missing: "},
+	} {
+		m := onThisMachine(t)
+		m.o.Disks = func(context.Context) ([]block.Device, error) { return c.disks, c.err }
+		config := logical("1", "1", `"volume_name": "root"`)
+		n := nodeWith(t, target(config, ", "+skip(c.entries)))
+		for step, err := range map[string]error{
+			"create": second(m.createConfiguration(t.Context(), hardware.Call{Node: n})),
+			"delete": second(m.deleteConfiguration(t.Context(), hardware.Call{Node: n})),
+			"apply":  second(m.applyConfiguration(t.Context(), applied(n, `{"logical_disks": [`+config+`]}`))),
+			"empty":  second(m.applyConfiguration(t.Context(), applied(n, `{}`))),
+			"check":  m.checkDeleted(t.Context(), n),
+		} {
+			if !strings.Contains(errorText(err), c.want) || step != "check" && typeOf(err) != "SoftwareRAIDError" {
+				t.Errorf("%s, %s: got %v, want a SoftwareRAIDError with %q", name, step, err, c.want)
+			}
+		}
+	}
+	m := newManager(t) // the machine is an empty directory
+	if _, err := m.deleteConfiguration(t.Context(), hardware.Call{}); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("arrays of the kernel: got %v, want %v", err, fs.ErrNotExist)
+	}
+}
+
+func second(_ any, err error) error { return err }
+
+// applied is a call of apply_configuration.
+func applied(n *node.Node, config string) hardware.Call {
+	return hardware.Call{Node: n, Args: map[string]json.RawMessage{raidConfig: json.RawMessage(config)}}
+}
+
+// A disk that skip_block_devices names need not be readable.
+func TestDeleteBesideUnreadDisk(t *testing.T) {
+	disks := append(memberDisks(t, "old"), block.Device{Name: "missing", Path: "/dev/missing", Type: "disk"})
+	n := nodeWith(t, `"properties": {"skip_block_devices": [{"name": "/dev/missing"}]}`)
+	if _, err := onThisMachine(t, disks...).deleteConfiguration(t.Context(), hardware.Call{Node: n}); err != nil {
+		t.Errorf("got %v, want no error", err)
+	}
+	for _, d := range disks[:2] {
+		if left := superblocks(t, d); len(left) > 0 {
+			t.Errorf("%s: got arrays %q, want none", d.Path, left)
+		}
+	}
+}
+
+// Partitions that the kernel does not show can be members of a protected array.
+func TestDeleteHiddenPartitions(t *testing.T) {
+	disks := append(memberDisks(t, "old"), partsDisk(t, 4096, nil))
+	write(t, disks[2].Path, 512, make([]byte, 512)) // the primary GPT: Linux ignores the backup
+	if err := partition.Forget(t.Context(), sysfs.Root{}, disks[2].Path); err != nil {
+		t.Fatal(err)
+	}
+	before := content(t, disks[0])
+	n := nodeWith(t, `"properties": {"skip_block_devices": [{"volume_name": "root"}]}`)
+	_, err := onThisMachine(t, disks...).deleteConfiguration(t.Context(), hardware.Call{Node: n})
+	if typeOf(err) != "SoftwareRAIDError" || !strings.Contains(errorText(err), disks[2].Path+": the kernel does not show") {
+		t.Errorf("got %v, want a SoftwareRAIDError for the third disk", err)
+	}
+	if !bytes.Equal(content(t, disks[0]), before) {
+		t.Error("the first disk was written to")
+	}
+}
+
+// A target_raid_config that is no object is an error.
+func TestRAIDTargetType(t *testing.T) {
+	m := onThisMachine(t)
+	n := nodeWith(t, `"target_raid_config": [5]`)
+	if _, err := m.createConfiguration(t.Context(), hardware.Call{Node: n}); typeOf(err) != "SoftwareRAIDError" ||
+		!strings.Contains(err.Error(), "target_raid_config is not an object") {
+		t.Errorf("got %v, want a SoftwareRAIDError for target_raid_config", err)
+	}
+}
+
+// Two arrays that look like the EFI system partition of a protected array are ambiguous: nothing is deleted.
+func TestDeleteAmbiguousESP(t *testing.T) {
+	at := int64(8*mib - 8192)
+	var disks []block.Device
+	for i, uuid := range []string{"uuid-of-the-esp-", "uuid-of-another-"} {
+		disks = append(disks, partsDisk(t, at, &testenv.RAID{Name: "root", Level: 1, Member: uint32(i)},
+			&testenv.RAID{Name: "esp", Level: 1, UUID: uuid}, &testenv.RAID{Name: "data", Level: 1, UUID: "uuid-of-the-data",
+				Member: uint32(i)}))
+	}
+	before := content(t, disks[0])
+	n := nodeWith(t, `"properties": {"skip_block_devices": [{"volume_name": "root"}]}`)
+	_, err := onThisMachine(t, disks...).deleteConfiguration(t.Context(), hardware.Call{Node: n})
+	if typeOf(err) != "SoftwareRAIDError" || !strings.Contains(err.Error(), `"esp" is not the name of one array`) {
+		t.Errorf("got %v, want a SoftwareRAIDError for the EFI system partition", err)
+	}
+	if !bytes.Equal(content(t, disks[0]), before) {
+		t.Error("a disk was written to")
+	}
+}
+
+// Disks with a shared file system, and zoned ones, are not written to, nor are the others.
+func TestDeleteProtectedDisks(t *testing.T) {
+	const vmfs = "AA31E02A-400F-11DB-9590-000C2911D1B8"
+	shared := loopDisk(t, vmfs)
+	write(t, block.PartitionPath(sysfs.Root{}, shared.Path, 1), 4096,
+		testenv.RAID{Name: "data", Level: 1, Member: 1, Size: 8 * mib}.Superblock(4096))
+	zoned := memberDisk(t, testenv.RAID{Name: "data", Level: 1, Member: 1})
+	zoned.Zoned = "host-managed"
+	for want, d := range map[string]block.Device{"ProtectedDeviceError": shared, "SoftwareRAIDError": zoned} {
+		first := memberDisk(t, testenv.RAID{Name: "data", Level: 1})
+		before := content(t, first)
+		for name, err := range map[string]error{
+			"delete": second(onThisMachine(t, first, d).deleteConfiguration(t.Context(), hardware.Call{})),
+			"apply": second(onThisMachine(t, first, d).applyConfiguration(t.Context(),
+				applied(nil, `{"logical_disks": [`+logical("1", `"MAX"`, "")+`]}`))),
+		} {
+			if typeOf(err) != want || !errors.Is(err, erase.ErrProtected) && !errors.Is(err, erase.ErrZoned) {
+				t.Errorf("%s: got %v, want a %s", name, err, want)
+			}
+		}
+		if !bytes.Equal(content(t, first), before) {
+			t.Errorf("%s: the first disk was written to", want)
+		}
+	}
+}
+
+// runningDisks makes two members of an array, and a machine in a directory on which the array runs as md7.
+func runningDisks(t *testing.T) (*Manager, []block.Device) {
+	t.Helper()
+	disks := memberDisks(t, "data")
+	m := newManager(t, disks...)
+	files := map[string]string{
+		"md7/md/level": "raid1", "md7/md/metadata_version": "1.2", "md7/md/array_state": "clean",
+		"md7/md/raid_disks": "2", "md7/md/degraded": "0",
+	}
+	for i, d := range disks {
+		files["md7/md/dev-"+d.Name+"/slot"], files["md7/md/dev-"+d.Name+"/state"] = fmt.Sprint(i), "in_sync"
+		files[d.Name+"/size"] = fmt.Sprint(d.Size / 512)
+	}
+	for name, text := range files {
+		file := m.o.System.Sys("class/block", name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o755), os.WriteFile(file, []byte(text+"\n"), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return m, disks
+}
+
+// An array that cannot be stopped is an error, and its disks are not written to. One that was stopped is deleted.
+func TestDeleteStops(t *testing.T) {
+	m, disks := runningDisks(t)
+	before := content(t, disks[0])
+	broken := errors.New("broken")
+	m.stopArray = func(context.Context, string) error { return broken }
+	if _, err := m.deleteConfiguration(t.Context(), hardware.Call{}); !errors.Is(err, broken) ||
+		typeOf(err) != "SoftwareRAIDError" {
+		t.Errorf("got %v, want a SoftwareRAIDError for %v", err, broken)
+	}
+	if !bytes.Equal(content(t, disks[0]), before) {
+		t.Error("a member of an array that runs was written to")
+	}
+	err := m.checkDeleted(t.Context(), nil)
+	want := []string{disks[0].Path, disks[1].Path, "/dev/md7"}
+	slices.Sort(want)
+	if typeOf(err) != "SoftwareRAIDError" || !strings.HasSuffix(err.Error(), "Remaining "+strings.Join(want, ", ")) {
+		t.Errorf("got %v, want an error with %q", err, want)
+	}
+	var stopped []string
+	m.stopArray = func(_ context.Context, path string) error {
+		stopped = append(stopped, path)
+		return os.RemoveAll(m.o.System.Sys("class/block/md7"))
+	}
+	if _, err := m.deleteConfiguration(t.Context(), hardware.Call{}); err != nil || !slices.Equal(stopped, []string{"/dev/md7"}) {
+		t.Errorf("got %v and stopped %q, want /dev/md7 stopped", err, stopped)
+	}
+	for _, d := range disks {
+		if left := superblocks(t, d); len(left) > 0 {
+			t.Errorf("%s: got arrays %q, want none", d.Path, left)
+		}
+	}
+}
+
+// An array that was not deleted is named, also if it cannot be deleted.
+func TestCheckDeletedReadOnly(t *testing.T) {
+	disks := memberDisks(t, "data")
+	disks[1].ReadOnly = true
+	if err := onThisMachine(t, disks...).checkDeleted(t.Context(), nil); !errors.Is(err, erase.ErrReadOnly) {
+		t.Errorf("got %v, want %v", err, erase.ErrReadOnly)
+	}
+}
+
+// An array on disks that skip_block_devices names continues to run.
+func TestDeleteLeavesRunning(t *testing.T) {
+	m, disks := runningDisks(t)
+	m.stopArray = func(_ context.Context, path string) error { return fmt.Errorf("%s was stopped", path) }
+	n := nodeWith(t, `"properties": {"skip_block_devices": [{"serial": "`+disks[0].Serial+`"}, {"serial": "`+
+		disks[1].Serial+`"}]}`)
+	before := content(t, disks[0])
+	if _, err := m.deleteConfiguration(t.Context(), hardware.Call{Node: n}); err != nil {
+		t.Errorf("got %v, want no error", err)
+	}
+	if !bytes.Equal(content(t, disks[0]), before) {
+		t.Error("a disk that skip_block_devices names was written to")
+	}
+}
+
+// Superblocks that cannot be removed in time are an error.
+func TestDeleteMetadataStuck(t *testing.T) {
+	disks := memberDisks(t, "data")
+	m := onThisMachine(t, disks...)
+	m.limits = func(d block.Device) erase.Limits {
+		if d.Path == disks[1].Path && len(superblocks(t, disks[0])) == 0 {
+			return erase.Limits{Silence: time.Nanosecond, Grace: erase.DefaultLimits.Grace}
+		}
+		return erase.DefaultLimits
+	}
+	_, err := m.deleteConfiguration(t.Context(), hardware.Call{})
+	if typeOf(err) != "SoftwareRAIDError" || !strings.Contains(err.Error(), "no progress for 1ns") {
+		t.Errorf("got %v, want a SoftwareRAIDError for the second disk", err)
+	}
+}
+
+// If the existing arrays cannot be deleted, no array is created.
+func TestApplyBusy(t *testing.T) {
+	first := memberDisk(t, testenv.RAID{Name: "data", Level: 1})
+	second := partsDisk(t, 4096, &testenv.RAID{Name: "data", Level: 1, Member: 1}, nil)
+	m, kernel := onThisMachine(t, first, second), &fakeKernel{}
+	kernel.attach(m)
+	m.o.Config.Update(func(c *config.Config) { c.DiskPartitioner.CheckDeviceMaxRetries = 0 })
+	holder, err := os.Open(block.PartitionPath(m.o.System, second.Path, 2))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer holder.Close() //nolint:errcheck // only read
+	_, err = m.applyConfiguration(t.Context(), applied(nil, `{"logical_disks": [`+logical("1", `"MAX"`, "")+`]}`))
+	if typeOf(err) != "SoftwareRAIDError" || !errors.Is(err, erase.ErrBusy) {
+		t.Errorf("got %v, want a SoftwareRAIDError that wraps %v", err, erase.ErrBusy)
+	}
+	if len(kernel.created) > 0 || len(superblocks(t, first)) == 0 {
+		t.Errorf("got arrays %q created, or the first disk written to", kernel.created)
+	}
+}
+
+// Arrays are not created on media of a BMC.
+func TestPlanCreateWithoutMedia(t *testing.T) {
+	disks := []block.Device{blankDisk(t, 3*gib), {Name: "sr0", Path: "/dev/sr0", Size: 3 * gib}, blankDisk(t, 3*gib)}
+	m := newManager(t)
+	for _, d := range disks {
+		listed(t, m.o.System, "6291456", d.Name)
+	}
+	kind := m.o.System.Sys("class/block/sr0/device/type") // SCSI: 5 is an optical drive
+	if err := errors.Join(os.MkdirAll(filepath.Dir(kind), 0o755), os.WriteFile(kind, []byte("5\n"), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	volumes := []volume{{name: "root", level: "raid1", size: gib}}
+	del := deletion{raidState: &raidState{disks: disks}}
+	plan, err := m.planCreate(t.Context(), nil, volumes, del)
+	if got, want := paths(plan.disks), []string{disks[0].Path, disks[2].Path}; err != nil || !slices.Equal(got, want) {
+		t.Errorf("got %v and %v, want %v", got, err, want)
+	}
+	disks[1].Name = "gone"
+	if _, err := m.planCreate(t.Context(), nil, volumes, del); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("got %v, want %v", err, fs.ErrNotExist)
+	}
+}
+
+// Arrays that remain are not created again, if they are those of the configuration.
+func TestMissingVolumes(t *testing.T) {
+	protected, err := hardware.ArraysOf(nodeWith(t, `"properties": {"skip_block_devices": [{"volume_name": "root"}]}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	const own, other = "/dev/sda", "/dev/sdb"
+	group := func(action raidAction, name, level, disk string) *raidGroup {
+		return &raidGroup{action: action, members: []raidMember{{
+			md.Member{Superblock: md.Superblock{Name: name, Level: level}}, disk,
+		}}}
+	}
+	for name, c := range map[string]struct {
+		group   *raidGroup
+		cleared bool
+		names   []string // of the arrays to create
+		want    string
+	}{
+		"kept":                   {group(actionKeep, "root", "raid1", own), false, []string{"data"}, ""},
+		"wiped":                  {group(actionWipe, "data", "raid0", own), false, []string{"root"}, ""},
+		"EFI system partition":   {group(actionKeep, "esp", "raid1", own), false, []string{"root", "data"}, ""},
+		"wiped esp":              {group(actionWipe, "esp", "raid1", own), false, nil, "that should not"},
+		"deleted before":         {group(actionDelete, "x", "raid1", own), true, []string{"root", "data"}, ""},
+		"on a disk that is kept": {group(actionDelete, "x", "raid1", other), false, []string{"root", "data"}, ""},
+		"not deleted":            {group(actionDelete, "data", "raid0", own), false, nil, "that should not"},
+		"no name":                {group(actionKeep, "", "raid1", own), false, nil, "does not have a volume name"},
+		"other level":            {group(actionKeep, "root", "raid5", own), false, nil, "got raid5, want raid1"},
+	} {
+		disks := []block.Device{{Path: own}}
+		del := deletion{raidState: &raidState{arrays: protected, disks: disks, groups: []*raidGroup{c.group}}}
+		if c.cleared {
+			del.clear = disks
+		}
+		volumes, err := missing([]volume{{name: "root", level: "raid1"}, {name: "data", level: "raid0"}}, del)
+		var names []string
+		for _, v := range volumes {
+			names = append(names, v.name)
+		}
+		if !slices.Equal(names, c.names) || (err == nil) != (c.want == "") || !strings.Contains(errorText(err), c.want) {
+			t.Errorf("%s: got %q and %v, want %q and %q", name, names, err, c.names, c.want)
+		}
+	}
+}
+
+// A new array gets the first number that no array has. The number of an array that is stopped is free.
+func TestFreeNumber(t *testing.T) {
+	arrays := []raid.Array{{Name: "md0"}, {Name: "md1"}, {Name: "md3"}}
+	for want, stopped := range map[int][]raid.Array{2: nil, 1: arrays[1:2], 0: arrays} {
+		del := deletion{raidState: &raidState{running: arrays}, stop: stopped}
+		if got := (&creation{}).freeNumber(del); got != want {
+			t.Errorf("%d arrays stopped: got %d, want %d", len(stopped), got, want)
+		}
+	}
+}
+
+// Hints that cannot be compared with a disk are an error, and so is a disk whose table cannot be read.
+func TestPlanCreateFails(t *testing.T) {
+	disk := block.Device{Name: "sda", Path: "/dev/missing/sda", Serial: "S3X9", Serials: []string{"S3X9"}, Size: 3 * gib}
+	hints, err := hint.Parse(map[string]any{"serial": ">= 100"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if chosen, err := choose(volume{hints: []hint.Hints{hints}}, []block.Device{disk}); err == nil {
+		t.Errorf("got %v and no error, want one of the hint", paths(chosen))
+	}
+	m := newManager(t)
+	listed(t, m.o.System, "6291456", "sda", "missing!sda")
+	if empty, err := m.isEmpty(t.Context(), disk, deletion{raidState: &raidState{}}); empty ||
+		!errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("got %v and %v, want %v", empty, err, fs.ErrNotExist)
+	}
+}
+
+// Partitions that the kernel cannot drop, and those that do not appear, are errors.
+func TestCreatePartitionsNotShown(t *testing.T) {
+	disk := loopDisk(t, partition.TypeLinux)
+	m, kernel := onThisMachine(t, disk), &fakeKernel{}
+	kernel.attach(m)
+	holder, err := os.Open(block.PartitionPath(m.o.System, disk.Path, 1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer holder.Close() //nolint:errcheck // only read
+	plan := creation{
+		disks: []block.Device{disk},
+		layouts: map[string]partition.Layout{disk.Path: {Scheme: partition.GPT, Partitions: []partition.Planned{{
+			Role: roleRAID, Partition: partition.Partition{Number: 1, Type: partition.TypeLinux, Start: 2 * mib, Size: mib},
+		}}}},
+	}
+	if err := m.createArrays(t.Context(), plan); err == nil || !strings.Contains(err.Error(), "busy") {
+		t.Errorf("got %v, want an error for the partition in use", err)
+	}
+	cancelled, cancel := context.WithCancel(t.Context())
+	cancel()
+	plan = creation{arrays: []plannedArray{{members: []plannedMember{{disk: disk.Path, partition: 9}}}}}
+	if err := m.createArrays(cancelled, plan); !errors.Is(err, context.Canceled) || len(kernel.created) > 0 {
+		t.Errorf("got %v and arrays %q, want %v and none", err, kernel.created, context.Canceled)
+	}
+}
