@@ -56,7 +56,8 @@ func TestOpen(t *testing.T) {
 		c.ImageServerAuthStrategy, c.ImageServerUser, c.ImageServerPassword = "http_basic", "configured", "x"
 		c.ImageDownloadConnectionTimeout = time.Minute
 	})
-	if _, err := i.Open(t.Context(), server.URL+"/file", true); err == nil || !strings.Contains(err.Error(), "certificate") {
+	if _, err := i.Open(t.Context(), server.URL+"/file", true); err == nil ||
+		!strings.Contains(err.Error(), "certificate") {
 		t.Errorf("got %v, want an error for the certificate", err)
 	}
 	<-closed
@@ -71,7 +72,8 @@ func TestOpen(t *testing.T) {
 		t.Error(err)
 	}
 	waitClosed(t, closed, "file")
-	if file, err := i.Open(t.Context(), server.URL+"/missing", false); err == nil || !strings.Contains(err.Error(), "404") {
+	if file, err := i.Open(t.Context(), server.URL+"/missing", false); err == nil ||
+		!strings.Contains(err.Error(), "404") {
 		t.Errorf("got %v and %v, want status 404", file, err)
 	}
 	waitClosed(t, closed, "missing file")
@@ -106,7 +108,8 @@ func TestOpenFails(t *testing.T) {
 		t.Errorf("got %v, want %v", err, fetch.ErrMaxDuration)
 	}
 	i.o.Config.Update(func(c *config.Config) { c.CAFile = "/nonexistent/ca.pem" })
-	if _, err := i.Open(t.Context(), server.URL+"/file", false); err == nil || !strings.Contains(err.Error(), "ca.pem") {
+	if _, err := i.Open(t.Context(), server.URL+"/file", false); err == nil ||
+		!strings.Contains(err.Error(), "ca.pem") {
 		t.Errorf("got %v, want an error for the authorities", err)
 	}
 }

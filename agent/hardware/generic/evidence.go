@@ -41,7 +41,7 @@ type diskEvidence struct {
 // targetEvidence is what is known of a disk or partition whose erase was begun. It is changed under the log's mutex.
 type targetEvidence struct {
 	path           string
-	trace          *erase.Trace
+	observed       func() erase.Observed
 	started, ended time.Time // ended is zero while the erase runs
 	method         erase.Method
 	err            error
@@ -116,7 +116,8 @@ func (l *evidenceLog) begin(
 		return ctx, func(erase.Method, error) {}
 	}
 	t := &targetEvidence{path: target.Path, started: time.Now()}
-	ctx, t.trace = erase.WithTrace(ctx)
+	ctx, trace := erase.WithTrace(ctx)
+	t.observed = trace.Observed
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	entry := l.of(d)
@@ -147,7 +148,7 @@ func (e *diskEvidence) newRecord(m *Manager, l *evidenceLog, stepErr error) evid
 		Targets: []evidence.Target{}, Untouched: []evidence.Place{},
 	}
 	for i, t := range e.targets {
-		observed := t.trace.Observed()
+		observed := t.observed()
 		target := t.newTarget(observed)
 		r.Targets = append(r.Targets, target)
 		if observed.Firmware != "" {

@@ -272,8 +272,7 @@ func advanced(t *testing.T, now time.Time) time.Time {
 
 // Other namespaces of a drive are part of the evidence.
 func TestEvidenceUnreached(t *testing.T) {
-	_, trace := erase.WithTrace(t.Context())
-	target := targetEvidence{trace: trace, started: time.Now(), ended: time.Now()}
+	target := targetEvidence{started: time.Now(), ended: time.Now()}
 	for _, c := range []struct{ method, unreached, want string }{
 		{"overwrite", "", ""},
 		{"overwrite", "more", "more"},
@@ -284,6 +283,39 @@ func TestEvidenceUnreached(t *testing.T) {
 		if got := target.newTarget(erase.Observed{Unreached: c.unreached}).Detail; got != c.want {
 			t.Errorf("%q and %q: got detail %q, want %q", c.method, c.unreached, got, c.want)
 		}
+	}
+}
+
+// The firmware that the drive reported to the erase is that of the evidence.
+func TestEvidenceFirmware(t *testing.T) {
+	disk := block.Device{Path: "/dev/sda"}
+	log := newEvidenceLog(hardware.Call{}, fullErase, eraseFlags{})
+	_, end := log.begin(t.Context(), disk, disk)
+	end(erase.Overwrite, nil)
+	for _, firmware := range []string{"", "FW42"} {
+		log.disks[disk.Path].targets[0].observed = func() erase.Observed { return erase.Observed{Firmware: firmware} }
+		if got := log.records(onThisMachine(t), nil)[0].Disk.Firmware; got != firmware {
+			t.Errorf("got firmware %q, want %q", got, firmware)
+		}
+	}
+}
+
+// The evidence of a disk lasts from the start of its first target to the end of its last.
+func TestEvidenceTimes(t *testing.T) {
+	disk, second := block.Device{Path: "/dev/sda"}, block.Device{Path: "/dev/sda2"}
+	log := newEvidenceLog(hardware.Call{}, fullErase, eraseFlags{})
+	for _, target := range []block.Device{disk, second} {
+		_, end := log.begin(t.Context(), disk, target)
+		end(erase.Overwrite, nil)
+	}
+	begin := log.started.Add(time.Hour)
+	for i, target := range log.disks[disk.Path].targets {
+		target.started = begin.Add(time.Duration(i) * time.Hour)
+		target.ended = target.started.Add(time.Minute)
+	}
+	r := log.records(onThisMachine(t), nil)[0]
+	if want := begin.Add(time.Hour + time.Minute); !r.Started.Equal(begin) || !r.Ended.Equal(want) {
+		t.Errorf("got %v to %v, want %v to %v", r.Started, r.Ended, begin, want)
 	}
 }
 
@@ -388,5 +420,29 @@ func TestEvidenceIncomplete(t *testing.T) {
 				t.Error("the log or the result contains the password")
 			}
 		})
+	}
+}
+
+// What keeps evidence from being posted is an error: TLS settings, and the time limit of all posts.
+func TestEvidenceNotPosted(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusServiceUnavailable)
+	}))
+	defer server.Close()
+	m := onThisMachine(t)
+	m.o.Config.Update(func(c *config.Config) { c.EraseEvidenceURL, c.HTTPRequestTimeout = server.URL, time.Minute })
+	p := m.newPoster()
+	defer p.close()
+	p.end, p.pause = time.Now().Add(100*time.Millisecond), time.Hour
+	if posted, err := p.post(t.Context(), nil); posted || !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("got %v and %v, want %v", posted, err, context.DeadlineExceeded)
+	}
+	m.o.Config.Update(func(c *config.Config) { c.CAFile = "/nonexistent/ca.pem" })
+	if posted, err := m.newPoster().post(t.Context(), nil); posted || err == nil ||
+		!strings.Contains(err.Error(), "ca.pem") {
+		t.Errorf("got %v and %v, want an error for the authorities", posted, err)
+	}
+	if err := withoutURL(io.ErrUnexpectedEOF); !errors.Is(err, io.ErrUnexpectedEOF) {
+		t.Errorf("got %v, want %v", err, io.ErrUnexpectedEOF)
 	}
 }

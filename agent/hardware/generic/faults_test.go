@@ -14,6 +14,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
 	"ironroot/agent/config"
@@ -189,6 +190,41 @@ func TestEraseProgressEnds(t *testing.T) {
 	method, err := startErase(t, m).eraseFully(t.Context(), d, nil)
 	if work := board.State().Work; err != nil || method != erase.Overwrite || len(work) > 0 {
 		t.Errorf("got %q, %v and work %v, want %q and none", method, err, work, erase.Overwrite)
+	}
+}
+
+// The status shows how much of a disk is erased, and then how much is read back.
+func TestEraseShowsProgress(t *testing.T) {
+	m := newManager(t)
+	board := status.NewBoard("1", nil)
+	var shown [][2]int64
+	m.o.Track = func(what, device string) Tracker {
+		return recordedTracker{board.Track(m.o.Log, what, device), &shown}
+	}
+	want := func(what string, done int64) {
+		t.Helper()
+		if work := board.State().Work; len(work) != 1 || work[0].What != what || work[0].Device != "/dev/sda" {
+			t.Errorf("got work %+v, want %s", work, what)
+		}
+		if diff := cmp.Diff([][2]int64{{done, 4}}, shown); diff != "" {
+			t.Errorf("progress: -want +got:\n%s", diff)
+		}
+		shown = nil
+	}
+	m.eraseFull = func(_ context.Context, _ sysfs.Root, _ block.Device, o erase.Options) (erase.Method, error) {
+		o.Progress(3, 4)
+		want("erasing disk", 3)
+		o.ReadingBack(1, 4)
+		want("reading disk back", 1)
+		o.ReadingBack(2, 4)
+		want("reading disk back", 2)
+		return erase.Overwrite, nil
+	}
+	if _, err := startErase(t, m).eraseFully(t.Context(), block.Device{Path: "/dev/sda"}, nil); err != nil {
+		t.Error(err)
+	}
+	if work := board.State().Work; len(work) > 0 {
+		t.Errorf("got work %+v afterwards, want none", work)
 	}
 }
 

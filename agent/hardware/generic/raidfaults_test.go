@@ -99,7 +99,8 @@ func TestDeleteHiddenPartitions(t *testing.T) {
 	before := content(t, disks[0])
 	n := nodeWith(t, `"properties": {"skip_block_devices": [{"volume_name": "root"}]}`)
 	_, err := onThisMachine(t, disks...).deleteConfiguration(t.Context(), hardware.Call{Node: n})
-	if typeOf(err) != "SoftwareRAIDError" || !strings.Contains(errorText(err), disks[2].Path+": the kernel does not show") {
+	if typeOf(err) != "SoftwareRAIDError" ||
+		!strings.Contains(errorText(err), disks[2].Path+": the kernel does not show") {
 		t.Errorf("got %v, want a SoftwareRAIDError for the third disk", err)
 	}
 	if !bytes.Equal(content(t, disks[0]), before) {
@@ -123,8 +124,8 @@ func TestDeleteAmbiguousESP(t *testing.T) {
 	var disks []block.Device
 	for i, uuid := range []string{"uuid-of-the-esp-", "uuid-of-another-"} {
 		disks = append(disks, partsDisk(t, at, &testenv.RAID{Name: "root", Level: 1, Member: uint32(i)},
-			&testenv.RAID{Name: "esp", Level: 1, UUID: uuid}, &testenv.RAID{Name: "data", Level: 1, UUID: "uuid-of-the-data",
-				Member: uint32(i)}))
+			&testenv.RAID{Name: "esp", Level: 1, UUID: uuid},
+			&testenv.RAID{Name: "data", Level: 1, UUID: "uuid-of-the-data", Member: uint32(i)}))
 	}
 	before := content(t, disks[0])
 	n := nodeWith(t, `"properties": {"skip_block_devices": [{"volume_name": "root"}]}`)
@@ -178,7 +179,8 @@ func runningDisks(t *testing.T) (*Manager, []block.Device) {
 	}
 	for name, text := range files {
 		file := m.o.System.Sys("class/block", name)
-		if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o755), os.WriteFile(file, []byte(text+"\n"), 0o600)); err != nil {
+		err := os.MkdirAll(filepath.Dir(file), 0o755)
+		if err = errors.Join(err, os.WriteFile(file, []byte(text+"\n"), 0o600)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -209,7 +211,8 @@ func TestDeleteStops(t *testing.T) {
 		stopped = append(stopped, path)
 		return os.RemoveAll(m.o.System.Sys("class/block/md7"))
 	}
-	if _, err := m.deleteConfiguration(t.Context(), hardware.Call{}); err != nil || !slices.Equal(stopped, []string{"/dev/md7"}) {
+	if _, err := m.deleteConfiguration(t.Context(), hardware.Call{}); err != nil ||
+		!slices.Equal(stopped, []string{"/dev/md7"}) {
 		t.Errorf("got %v and stopped %q, want /dev/md7 stopped", err, stopped)
 	}
 	for _, d := range disks {
@@ -288,7 +291,8 @@ func TestPlanCreateWithoutMedia(t *testing.T) {
 		listed(t, m.o.System, "6291456", d.Name)
 	}
 	kind := m.o.System.Sys("class/block/sr0/device/type") // SCSI: 5 is an optical drive
-	if err := errors.Join(os.MkdirAll(filepath.Dir(kind), 0o755), os.WriteFile(kind, []byte("5\n"), 0o600)); err != nil {
+	err := os.MkdirAll(filepath.Dir(kind), 0o755)
+	if err = errors.Join(err, os.WriteFile(kind, []byte("5\n"), 0o600)); err != nil {
 		t.Fatal(err)
 	}
 	volumes := []volume{{name: "root", level: "raid1", size: gib}}
@@ -341,7 +345,8 @@ func TestMissingVolumes(t *testing.T) {
 		for _, v := range volumes {
 			names = append(names, v.name)
 		}
-		if !slices.Equal(names, c.names) || (err == nil) != (c.want == "") || !strings.Contains(errorText(err), c.want) {
+		if !slices.Equal(names, c.names) || (err == nil) != (c.want == "") ||
+			!strings.Contains(errorText(err), c.want) {
 			t.Errorf("%s: got %q and %v, want %q and %q", name, names, err, c.names, c.want)
 		}
 	}
@@ -360,7 +365,9 @@ func TestFreeNumber(t *testing.T) {
 
 // Hints that cannot be compared with a disk are an error, and so is a disk whose table cannot be read.
 func TestPlanCreateFails(t *testing.T) {
-	disk := block.Device{Name: "sda", Path: "/dev/missing/sda", Serial: "S3X9", Serials: []string{"S3X9"}, Size: 3 * gib}
+	disk := block.Device{
+		Name: "sda", Path: "/dev/missing/sda", Serial: "S3X9", Serials: []string{"S3X9"}, Size: 3 * gib,
+	}
 	hints, err := hint.Parse(map[string]any{"serial": ">= 100"})
 	if err != nil {
 		t.Fatal(err)
@@ -389,7 +396,8 @@ func TestCreatePartitionsNotShown(t *testing.T) {
 	plan := creation{
 		disks: []block.Device{disk},
 		layouts: map[string]partition.Layout{disk.Path: {Scheme: partition.GPT, Partitions: []partition.Planned{{
-			Role: roleRAID, Partition: partition.Partition{Number: 1, Type: partition.TypeLinux, Start: 2 * mib, Size: mib},
+			Role:      roleRAID,
+			Partition: partition.Partition{Number: 1, Type: partition.TypeLinux, Start: 2 * mib, Size: mib},
 		}}}},
 	}
 	if err := m.createArrays(t.Context(), plan); err == nil || !strings.Contains(err.Error(), "busy") {
