@@ -9,6 +9,7 @@ import (
 	"encoding/pem"
 	"errors"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -444,5 +445,107 @@ func TestEvidenceNotPosted(t *testing.T) {
 	}
 	if err := withoutURL(io.ErrUnexpectedEOF); !errors.Is(err, io.ErrUnexpectedEOF) {
 		t.Errorf("got %v, want %v", err, io.ErrUnexpectedEOF)
+	}
+}
+
+// The evidence of all disks is posted over one connection, which is closed at the end. The option Dial makes it.
+func TestEvidenceConnection(t *testing.T) {
+	closed := make(chan struct{}, 8)
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = w.Write(make([]byte, maxPostReply-1))
+	}))
+	server.Config.ConnState = func(_ net.Conn, state http.ConnState) {
+		if state == http.StateClosed {
+			closed <- struct{}{}
+		}
+	}
+	server.Start()
+	defer server.Close()
+	m := onThisMachine(t, loopDisk(t, partition.TypeLinux), loopDisk(t, partition.TypeLinux))
+	withJournal(m)
+	dials := 0
+	m.o.Dial = func(ctx context.Context, network, _ string) (net.Conn, error) {
+		dials++
+		return (&net.Dialer{}).DialContext(ctx, network, server.Listener.Addr().String())
+	}
+	m.o.Config.Update(func(c *config.Config) {
+		c.EraseEvidenceURL, c.HTTPRequestTimeout = "http://evidence.example/", time.Minute
+	})
+	result, err := m.eraseMetadata(t.Context(), hardware.Call{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for path, report := range result.(map[string]any) {
+		if e := report.(diskReport).Evidence; e == nil || !e.Posted {
+			t.Errorf("%s: got %+v, want posted evidence", path, e)
+		}
+	}
+	if dials != 1 {
+		t.Errorf("got %d connections, want 1", dials)
+	}
+	select {
+	case <-closed:
+	case <-time.After(10 * time.Second):
+		t.Error("the connection was not closed")
+	}
+}
+
+// The outcome of a disk and its reason say what is known: an error before the erase began, parts that were left, or
+// nothing.
+func TestEvidenceOutcomes(t *testing.T) {
+	d := block.Device{Path: "/dev/sda"}
+	erased := map[string]erase.Method{"/dev/sda1": erase.Overwrite}
+	left := map[string]string{"/dev/sda2": "protected"}
+	for name, c := range map[string]struct {
+		err     error
+		report  diskReport
+		outcome evidence.Outcome
+		reason  string
+	}{
+		"failed before": {
+			errors.New("broken"), diskReport{Untouched: left}, evidence.NotErased, "broken; /dev/sda2: protected",
+		},
+		"partial": {nil, diskReport{Erased: erased, Untouched: left}, evidence.Partial, "/dev/sda2: protected"},
+		"erased":  {nil, diskReport{Erased: erased}, evidence.Erased, ""},
+		"left":    {nil, diskReport{Untouched: left}, evidence.NotErased, "/dev/sda2: protected"},
+		"nothing": {nil, diskReport{}, evidence.NotErased, "the step ended before the disk's turn"},
+	} {
+		log := newEvidenceLog(hardware.Call{}, fullErase, eraseFlags{})
+		log.add([]block.Device{d})
+		log.record(d, c.report)
+		if c.err != nil {
+			log.fail(d, c.err)
+		}
+		if r := log.records(onThisMachine(t), nil)[0]; r.Outcome != c.outcome || r.Reason != c.reason {
+			t.Errorf("%s: got %q because of %q, want %q because of %q", name, r.Outcome, r.Reason, c.outcome, c.reason)
+		}
+	}
+}
+
+// The file of a disk is named by its serial number, otherwise by its world wide name or kernel name.
+func TestEvidenceNames(t *testing.T) {
+	for want, d := range map[string]evidence.Disk{
+		"erase/S1.json":   {Serial: " S1 ", WWN: "0x5", Path: "/dev/sda"},
+		"erase/0x5.json":  {Serial: " . ", WWN: "0x5", Path: "/dev/sda"},
+		"erase/sda.json":  {WWN: "..", Path: "/dev/sda"},
+		"erase/a_-.json":  {Serial: "a/-"},
+		"erase/zZ09.json": {Serial: "zZ09"},
+	} {
+		if got := evidenceName(d); got != want {
+			t.Errorf("%+v: got %s, want %s", d, got, want)
+		}
+	}
+}
+
+// Without a journal, evidence is not stored, which is reported.
+func TestEvidenceWithoutJournal(t *testing.T) {
+	disk := loopDisk(t, partition.TypeLinux)
+	result, err := onThisMachine(t, disk).eraseMetadata(t.Context(), hardware.Call{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := result.(map[string]any)[disk.Path].(diskReport).Evidence
+	if e == nil || e.Envelope == nil || e.File != "" || e.Error != "not stored in the log archive: no journal" {
+		t.Errorf("got %+v, want evidence that was not stored", e)
 	}
 }

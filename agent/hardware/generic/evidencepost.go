@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/url"
 	"time"
@@ -45,12 +44,8 @@ func (m *Manager) newPoster() *poster {
 		p.err = err
 		return p
 	}
-	dial := m.o.Dial
-	if dial == nil {
-		dial = (&net.Dialer{}).DialContext
-	}
 	p.client = &http.Client{
-		Transport: &http.Transport{Proxy: http.ProxyFromEnvironment, DialContext: dial, TLSClientConfig: settings},
+		Transport: &http.Transport{Proxy: http.ProxyFromEnvironment, DialContext: m.o.Dial, TLSClientConfig: settings},
 		// Some redirects turn a POST into a GET, whose success would say nothing.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}

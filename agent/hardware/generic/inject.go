@@ -86,7 +86,8 @@ func removeInjected(fs *mounted.FS, name string) error {
 	return nil
 }
 
-// writeInjected writes a file. If its content cannot be fetched, the file system does not change.
+// writeInjected writes a file. If its content cannot be fetched, the file system does not change. [mounted.FS.Close]
+// writes what is cached.
 func (m *Manager) writeInjected(ctx context.Context, fs *mounted.FS, f injectedFile, verify bool) (err error) {
 	content := io.NopCloser(f.content())
 	if f.url != "" {
@@ -114,10 +115,7 @@ func (m *Manager) writeInjected(ctx context.Context, fs *mounted.FS, f injectedF
 	if _, err := io.Copy(file, content); err != nil {
 		return fmt.Errorf("write %s: %w", file.Name(), err)
 	}
-	if err := f.setAttributes(file); err != nil {
-		return err
-	}
-	return file.Sync()
+	return f.setAttributes(file)
 }
 
 // setAttributes sets the owner, the group and the mode that are given.

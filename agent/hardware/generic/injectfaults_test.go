@@ -3,12 +3,16 @@ package generic
 import (
 	"context"
 	"errors"
-	"fmt"
+	"io"
 	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -143,8 +147,51 @@ func TestInjectFilesWithoutPartitions(t *testing.T) {
 		Config: d.m.o.Config, Node: &node.Cache{}, Disks: empty, Log: d.m.o.Log,
 	})
 	for _, place := range []string{"", `, "partition": 4`} {
-		if err := d.files(fmt.Sprintf(`[{"path": "/etc/file", "content": ""%s}]`, place)); typeOf(err) != "DeviceNotFound" {
+		err := d.files(`[{"path": "/etc/file", "content": ""` + place + `}]`)
+		if typeOf(err) != "DeviceNotFound" {
 			t.Errorf("no disk: got %v, want DeviceNotFound", err)
 		}
+	}
+}
+
+// Files and file systems are closed: what is open keeps a disk in use.
+func TestInjectFilesCloses(t *testing.T) {
+	d := newInjectionDisk(t)
+	closed := make(chan struct{}, 8)
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, "content")
+	}))
+	server.Config.ConnState = func(_ net.Conn, state http.ConnState) {
+		if state == http.StateClosed {
+			closed <- struct{}{}
+		}
+	}
+	server.Start()
+	defer server.Close()
+	if err := d.files(`[{"path": "/etc/new/file", "dirmode": 448, "content": "` + server.URL + `/"}]`); err != nil {
+		t.Fatal(err)
+	}
+	for n := range 5 {
+		part, err := os.OpenFile(block.PartitionPath(d.m.o.System, d.path, n+1), os.O_RDWR|unix.O_EXCL, 0)
+		if err != nil {
+			t.Errorf("got %v, want that no partition is in use", err)
+			continue
+		}
+		_ = part.Close()
+	}
+	select {
+	case <-closed:
+	case <-time.After(10 * time.Second):
+		t.Error("the connection was not closed")
+	}
+}
+
+// A device with a member of an array that the node protects gets no file.
+func TestInjectionDeviceOfArray(t *testing.T) {
+	disk := memberDisk(t, testenv.RAID{Name: "root", Level: 1})
+	n := nodeWith(t, `"properties": {"skip_block_devices": [{"volume_name": "root"}]}`)
+	err := onThisMachine(t, disk).checkInjectionDevice(t.Context(), hardware.Call{Node: n}, disk.Path)
+	if typeOf(err) != "DeviceNotFound" || !strings.Contains(err.Error(), "is protected by skip_block_devices") {
+		t.Errorf("got %v, want DeviceNotFound for a protected device", err)
 	}
 }

@@ -3,7 +3,6 @@ package generic
 import (
 	"context"
 	"encoding/json"
-	"slices"
 	"strings"
 
 	"ironroot/agent/fault"
@@ -174,7 +173,6 @@ func (m *Manager) checkDeleted(ctx context.Context, n *node.Node) error {
 		left = append(left, a.Path)
 	}
 	if len(left) > 0 {
-		slices.Sort(left)
 		return fault.SoftwareRAID("Unable to clean all softraid correctly. Remaining %s", strings.Join(left, ", "))
 	}
 	return nil

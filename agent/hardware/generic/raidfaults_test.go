@@ -7,12 +7,15 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"ironroot/agent/config"
 	"ironroot/agent/hardware"
@@ -75,9 +78,10 @@ func applied(n *node.Node, config string) hardware.Call {
 	return hardware.Call{Node: n, Args: map[string]json.RawMessage{raidConfig: json.RawMessage(config)}}
 }
 
-// A disk that skip_block_devices names need not be readable.
+// A disk that skip_block_devices names, and an array, need not be readable.
 func TestDeleteBesideUnreadDisk(t *testing.T) {
-	disks := append(memberDisks(t, "old"), block.Device{Name: "missing", Path: "/dev/missing", Type: "disk"})
+	disks := append(memberDisks(t, "old"), block.Device{Name: "missing", Path: "/dev/missing", Type: "disk"},
+		block.Device{Name: "md9", Path: "/dev/md9", Type: "raid1"})
 	n := nodeWith(t, `"properties": {"skip_block_devices": [{"name": "/dev/missing"}]}`)
 	if _, err := onThisMachine(t, disks...).deleteConfiguration(t.Context(), hardware.Call{Node: n}); err != nil {
 		t.Errorf("got %v, want no error", err)
@@ -201,9 +205,8 @@ func TestDeleteStops(t *testing.T) {
 		t.Error("a member of an array that runs was written to")
 	}
 	err := m.checkDeleted(t.Context(), nil)
-	want := []string{disks[0].Path, disks[1].Path, "/dev/md7"}
-	slices.Sort(want)
-	if typeOf(err) != "SoftwareRAIDError" || !strings.HasSuffix(err.Error(), "Remaining "+strings.Join(want, ", ")) {
+	want := "Remaining " + disks[0].Path + ", " + disks[1].Path + ", /dev/md7"
+	if typeOf(err) != "SoftwareRAIDError" || !strings.HasSuffix(err.Error(), want) {
 		t.Errorf("got %v, want an error with %q", err, want)
 	}
 	var stopped []string
@@ -231,18 +234,133 @@ func TestCheckDeletedReadOnly(t *testing.T) {
 	}
 }
 
-// An array on disks that skip_block_devices names continues to run.
+// An array that skip_block_devices protects, by its name or its disks, continues to run. The log has it if it is kept
+// for its name.
 func TestDeleteLeavesRunning(t *testing.T) {
 	m, disks := runningDisks(t)
 	m.stopArray = func(_ context.Context, path string) error { return fmt.Errorf("%s was stopped", path) }
-	n := nodeWith(t, `"properties": {"skip_block_devices": [{"serial": "`+disks[0].Serial+`"}, {"serial": "`+
-		disks[1].Serial+`"}]}`)
 	before := content(t, disks[0])
-	if _, err := m.deleteConfiguration(t.Context(), hardware.Call{Node: n}); err != nil {
-		t.Errorf("got %v, want no error", err)
+	serials := `{"serial": "` + disks[0].Serial + `"}, {"serial": "` + disks[1].Serial + `"}`
+	for entries, want := range map[string]bool{serials: false, `{"volume_name": "data"}`: true} {
+		var log bytes.Buffer
+		m.o.Log = slog.New(slog.NewTextHandler(&log, nil))
+		n := nodeWith(t, `"properties": {"skip_block_devices": [`+entries+`]}`)
+		if _, err := m.deleteConfiguration(t.Context(), hardware.Call{Node: n}); err != nil {
+			t.Errorf("%s: got %v, want no error", entries, err)
+		}
+		if got := strings.Contains(log.String(), `msg="RAID array kept" array="raid1 array`); got != want {
+			t.Errorf("%s: got log %s, want the array: %v", entries, &log, want)
+		}
+		if !bytes.Equal(content(t, disks[0]), before) {
+			t.Errorf("%s: a protected disk was written to", entries)
+		}
 	}
-	if !bytes.Equal(content(t, disks[0]), before) {
-		t.Error("a disk that skip_block_devices names was written to")
+}
+
+// What runs on a member or a disk that is written to is stopped, what runs beside it is not.
+func TestPlanDeleteStops(t *testing.T) {
+	group := func(action raidAction, disk, part string) *raidGroup {
+		return &raidGroup{action: action, members: []raidMember{{
+			md.Member{Device: block.Device{Path: part}, Superblock: md.Superblock{Version: "1.0"}}, disk,
+		}}}
+	}
+	s := &raidState{
+		disks: []block.Device{{Path: "/dev/sda"}, {Path: "/dev/sdb"}, {Path: "/dev/sdc", ReadOnly: true}},
+		groups: []*raidGroup{
+			group(actionDelete, "/dev/sda", "/dev/sda1"), group(actionWipe, "/dev/sdb", "/dev/sdb1"),
+			group(actionKeep, "/dev/sdb", "/dev/sdb2"),
+		},
+	}
+	for i, member := range []string{"/dev/sda1", "/dev/sda", "/dev/sdb1", "/dev/sdb2", "/dev/sdb", "/dev/sdc"} {
+		s.running = append(s.running, raid.Array{
+			Path: fmt.Sprintf("/dev/md%d", i), Members: []raid.Member{{Path: member}},
+		})
+	}
+	del, err := newManager(t).planDelete(t.Context(), s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var stopped []string
+	for _, a := range del.stop {
+		stopped = append(stopped, a.Path)
+	}
+	if want := []string{"/dev/md0", "/dev/md1", "/dev/md2"}; !slices.Equal(stopped, want) {
+		t.Errorf("got %q stopped, want %q", stopped, want)
+	}
+	if len(del.wipe) != 1 || del.wipe[0] != s.groups[1] || !slices.Equal(paths(del.clear), []string{"/dev/sda"}) {
+		t.Errorf("got %d arrays wiped and %q cleared, want one and /dev/sda", len(del.wipe), paths(del.clear))
+	}
+}
+
+// The arrays on all disks of arrays that are wiped are wiped too, in whatever order they were found.
+func TestDecideChain(t *testing.T) {
+	arrays, err := hardware.ArraysOf(nodeWith(t, `"properties": {"skip_block_devices": [{"volume_name": "root"}]}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &raidState{arrays: arrays}
+	for i, disks := range [][]string{{"/dev/sdd"}, {"/dev/sdb", "/dev/sdc"}, {"/dev/sda", "/dev/sdb"}, {"/dev/sda"}} {
+		g := &raidGroup{}
+		for role, disk := range disks {
+			array := md.Superblock{
+				UUID: fmt.Sprint(i), Name: []string{"a", "b", "c", "root"}[i], Level: "raid1", Devices: len(disks),
+				Number: role, Role: role,
+			}
+			g.members = append(g.members, raidMember{md.Member{Superblock: array}, disk})
+		}
+		s.groups = append(s.groups, g)
+	}
+	if err := s.decide(); err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range []raidAction{actionDelete, actionWipe, actionWipe, actionKeep} {
+		if got := s.groups[i].action; got != want {
+			t.Errorf("array %d: got action %d, want %d", i, got, want)
+		}
+	}
+}
+
+// The steps wait for holders of a disk as configured by disk_partitioner.
+func TestRAIDWait(t *testing.T) {
+	m := onThisMachine(t)
+	m.o.Config.Update(func(c *config.Config) {
+		c.DiskPartitioner.CheckDeviceInterval, c.DiskPartitioner.CheckDeviceMaxRetries = 7*time.Second, 11
+	})
+	s, err := m.readRAID(t.Context(), nil)
+	if want := (erase.Wait{Interval: 7 * time.Second, Retries: 11}); err != nil || s.flags.wait != want {
+		t.Errorf("got %+v and %v, want %+v", s, err, want)
+	}
+}
+
+// The result of apply_configuration is its argument, with the digits of all numbers.
+func TestApplyKeepsNumbers(t *testing.T) {
+	const config = `{"logical_disks":[{"controller":"software","n":9007199254740993,"raid_level":"1","size_gb":1}]}`
+	disks := []block.Device{blankDisk(t, 3*gib), blankDisk(t, 3*gib)}
+	m, kernel := onThisMachine(t, disks...), &fakeKernel{}
+	kernel.attach(m)
+	result, err := m.applyConfiguration(t.Context(), applied(nil, config))
+	if text, jsonErr := json.Marshal(result); err != nil || jsonErr != nil || string(text) != config {
+		t.Errorf("got %s, %v and %v, want %s", text, err, jsonErr, config)
+	}
+}
+
+// The error of a configuration that cannot be created contains why its arrays and partitions were not removed.
+func TestCreateNotRemoved(t *testing.T) {
+	broken, running := errors.New("broken"), errors.New("still runs")
+	disks := []block.Device{blankDisk(t, 3*gib), blankDisk(t, 3*gib)}
+	m, kernel := onThisMachine(t, disks...), &fakeKernel{checkErr: broken}
+	kernel.attach(m)
+	m.stopArray = func(context.Context, string) error { return running }
+	config := target(logical("1", "1", ""), "")
+	_, err := m.createConfiguration(t.Context(), hardware.Call{Node: nodeWith(t, config)})
+	if typeOf(err) != "SoftwareRAIDError" || !errors.Is(err, broken) || !errors.Is(err, running) {
+		t.Errorf("got %v, want a SoftwareRAIDError for %v and %v", err, broken, running)
+	}
+	array := plannedArray{
+		volume: volume{level: "raid1"}, members: []plannedMember{{disk: "/dev/sda"}, {disk: "/dev/sdb"}},
+	}
+	if err := array.check(); !strings.Contains(errorText(err), "on /dev/sda, /dev/sdb: ") {
+		t.Errorf("got %v, want an error with the disks", err)
 	}
 }
 
@@ -400,8 +518,9 @@ func TestCreatePartitionsNotShown(t *testing.T) {
 			Partition: partition.Partition{Number: 1, Type: partition.TypeLinux, Start: 2 * mib, Size: mib},
 		}}}},
 	}
-	if err := m.createArrays(t.Context(), plan); err == nil || !strings.Contains(err.Error(), "busy") {
-		t.Errorf("got %v, want an error for the partition in use", err)
+	err = m.createArrays(t.Context(), plan)
+	if !errors.Is(err, unix.EBUSY) || !errors.Is(err, erase.ErrBusy) { // of the new table, and of its removal
+		t.Errorf("got %v, want two errors for the partition in use", err)
 	}
 	cancelled, cancel := context.WithCancel(t.Context())
 	cancel()
