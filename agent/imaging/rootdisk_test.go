@@ -115,3 +115,13 @@ func TestRootDiskUnread(t *testing.T) {
 		}
 	}
 }
+
+// A skip list that cannot be compared with a disk is an error: the disk may be protected.
+func TestRootDiskNotCompared(t *testing.T) {
+	d := disk("sda", 4*gib) // its serial number is no number
+	n := testNode(t, `{"uuid": "u", "properties": {"skip_block_devices": [{"serial": ">= 100"}]}}`)
+	if chosen, err := ChooseRootDisk(n, []block.Device{d}); err == nil ||
+		!strings.Contains(err.Error(), "entry 1 of skip_block_devices") {
+		t.Errorf("got %q and %v, want an error of the entry", chosen.Path, err)
+	}
+}
