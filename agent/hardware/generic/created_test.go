@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -130,6 +131,45 @@ func TestFindCreatedDisks(t *testing.T) {
 	}
 }
 
+// An array that uses a member must not run.
+func TestFindCreatedRunning(t *testing.T) {
+	disks, fields, _ := createdDisks(t, "gpt")
+	sys := sysfs.Root{Path: t.TempDir()}
+	part := filepath.Base(block.PartitionPath(sysfs.Root{}, disks[1].Path, 1))
+	for file, text := range map[string]string{
+		"md/level": "raid1", "md/metadata_version": "1.2", "md/array_state": "clean", "md/raid_disks": "2",
+		"md/degraded": "1", "md/dev-" + part + "/slot": "0", "md/dev-" + part + "/state": "in_sync",
+	} {
+		path := sys.Sys("class/block/md9", file)
+		err := os.MkdirAll(filepath.Dir(path), 0o755)
+		if err = errors.Join(err, os.WriteFile(path, []byte(text+"\n"), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, d := range disks { // those of this machine
+		for _, path := range []string{
+			d.Path, block.PartitionPath(sysfs.Root{}, d.Path, 1), block.PartitionPath(sysfs.Root{}, d.Path, 2),
+		} {
+			name := filepath.Base(path)
+			if err := os.Symlink(sysfs.Root{}.Sys("class/block", name), sys.Sys("class/block", name)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	m := onThisMachine(t, disks...)
+	n := nodeWith(t, fields)
+	run, err := m.startErase(t.Context(), hardware.Call{Node: n}, "erase_devices_metadata")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var log bytes.Buffer
+	m.o.System, m.o.Log = sys, slog.New(slog.NewTextHandler(&log, nil))
+	run.findCreated(t.Context(), n)
+	if !strings.Contains(log.String(), "volume_name=root err=\"/dev/md9 runs") || len(run.created) != 2 {
+		t.Errorf("got %d members and log %s, want those of the other array", len(run.created), &log)
+	}
+}
+
 // The partition tables of the disks must be readable and complete, and without an extended partition.
 func TestFindCreatedTables(t *testing.T) {
 	const extended = 446 + 2*16 // the third entry of an MBR
@@ -174,8 +214,9 @@ func TestWipeCreatedFails(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = onThisMachine(t, disks...).eraseMetadata(t.Context(), hardware.Call{Node: nodeWith(t, fields)})
-	if typeOf(err) != "BlockDeviceEraseError" || !errors.Is(err, unix.EBUSY) || !strings.Contains(err.Error(), path) {
-		t.Errorf("got %v, want a BlockDeviceEraseError for %s", err, path)
+	if want := `wipe raid1 array "any:root" on ` + path; typeOf(err) != "BlockDeviceEraseError" ||
+		!errors.Is(err, unix.EBUSY) || !strings.Contains(err.Error(), want) {
+		t.Errorf("got %v, want a BlockDeviceEraseError with %q", err, want)
 	}
 	if err := holder.Close(); err != nil {
 		t.Fatal(err)
