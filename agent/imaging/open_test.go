@@ -21,6 +21,7 @@ import (
 func openServer(t *testing.T) (server *httptest.Server, closed chan net.Conn) {
 	t.Helper()
 	closed = make(chan net.Conn, 16)
+	end := make(chan struct{})
 	server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if user, _, _ := r.BasicAuth(); user == "configured" {
 			t.Errorf("%s was requested with the credentials of images", r.URL)
@@ -30,7 +31,7 @@ func openServer(t *testing.T) (server *httptest.Server, closed chan net.Conn) {
 			_, _ = io.WriteString(w, "content")
 		case "/silent":
 			w.(http.Flusher).Flush()
-			<-r.Context().Done()
+			<-end // and not with the connection: it would end the body while the client closes that
 		default:
 			w.WriteHeader(http.StatusNotFound) // without a body, the connection can be used again
 		}
@@ -42,7 +43,10 @@ func openServer(t *testing.T) (server *httptest.Server, closed chan net.Conn) {
 		}
 	}
 	server.StartTLS()
-	t.Cleanup(server.Close)
+	t.Cleanup(func() {
+		close(end)
+		server.Close()
+	})
 	return server, closed
 }
 
