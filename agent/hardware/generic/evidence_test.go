@@ -320,6 +320,15 @@ func TestEvidenceTimes(t *testing.T) {
 	}
 }
 
+// A target without passes and statements has empty lists in JSON.
+func TestEvidenceLists(t *testing.T) {
+	target := targetEvidence{started: time.Now(), ended: time.Now()}
+	text, err := json.Marshal(target.newTarget(erase.Observed{}))
+	if err != nil || !strings.Contains(string(text), `"passes":[],"reported":[]`) {
+		t.Errorf("got %s and %v, want empty lists", text, err)
+	}
+}
+
 // Evidence that cannot be created is reported, and the disk stays erased.
 func TestEvidenceNotCreated(t *testing.T) {
 	disk := loopDisk(t, partition.TypeLinux)
