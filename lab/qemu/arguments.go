@@ -56,6 +56,16 @@ func boardArguments(c Config) []string {
 	return append([]string{"-machine", machine, "-vga", "std"}, accelArguments(c.Accel)...)
 }
 
+// kernelParameters returns the parameters of a kernel that QEMU loads. A kernel on emulated processors learns the
+// frequency of their time-stamp counter: if the host delays it while it measures the frequency, its clock runs many
+// times too fast or too slow.
+func kernelParameters(c Config) string {
+	if c.Append == "" || c.Arch == "arm64" || usesKVM(c.Accel) || tscKHz() == 0 {
+		return c.Append
+	}
+	return c.Append + " tsc_early_khz=" + strconv.FormatInt(tscKHz(), 10)
+}
+
 func bootArguments(c Config) []string {
 	var args []string
 	if c.Kernel != "" {
@@ -64,8 +74,8 @@ func bootArguments(c Config) []string {
 	if c.Initrd != "" {
 		args = append(args, "-initrd", c.Initrd)
 	}
-	if c.Append != "" {
-		args = append(args, "-append", c.Append)
+	if parameters := kernelParameters(c); parameters != "" {
+		args = append(args, "-append", parameters)
 	}
 	var actions []string
 	if c.OnReboot == Shutdown {

@@ -16,11 +16,16 @@ import (
 // AccelEnv is the environment variable that selects "kvm" or "tcg" if Config.Accel is empty.
 const AccelEnv = "IRONROOT_ACCEL"
 
-func accelArguments(wanted string) []string {
+// usesKVM reports whether a machine with this Config.Accel runs under KVM.
+func usesKVM(wanted string) bool {
 	if wanted == "" {
 		wanted = os.Getenv(AccelEnv)
 	}
-	if wanted == "kvm" || (wanted == "" && HasKVM()) {
+	return wanted == "kvm" || wanted == "" && HasKVM()
+}
+
+func accelArguments(wanted string) []string {
+	if usesKVM(wanted) {
 		return []string{"-accel", "kvm", "-cpu", "host"}
 	}
 	return []string{"-accel", "tcg,thread=" + tcgThreads("qemu-system-x86_64"), "-cpu", "max"}
