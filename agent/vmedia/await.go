@@ -37,13 +37,16 @@ func (m *Media) warn(device string, err error) (again bool) {
 
 // await visits the media once the machine's drivers are loaded, and again after every change that the kernel reports,
 // until v returns true. It gives up when nothing changes for grace. It waits for scan while a USB disk is being probed,
-// and for limit if must returns true or a medium cannot be read. Giving up is not an error.
+// and for limit if must returns true or a medium cannot be read. Giving up is not an error. The wait for the drivers
+// has a limit of its own, which all calls share: they can need longer than the media.
 func (m *Media) await(ctx context.Context, must func() bool, v visit) error {
-	limited, cancel := context.WithTimeout(ctx, m.limit)
-	defer cancel()
 	started := time.Now()
 	defer func() { m.Log.Info("virtual media searched", "duration", time.Since(started).Round(time.Millisecond)) }()
-	_ = pause.Until(limited, m.Settled) // the time limit is checked below
+	loading, stop := context.WithDeadline(ctx, m.began.Add(m.drivers))
+	_ = pause.Until(loading, m.Settled) // media can be there in spite of a driver that hangs
+	stop()
+	limited, cancel := context.WithTimeout(ctx, m.limit)
+	defer cancel()
 	loaded := time.Now()
 	for {
 		err := m.untilQuiet(limited, loaded, v)

@@ -264,9 +264,23 @@ func TestTimeToAppear(t *testing.T) {
 func TestDriversNeverLoad(t *testing.T) {
 	m := newMachine(t)
 	o := m.options(cmdline)
-	o.Settled, o.limit = make(chan struct{}), short
+	o.Settled, o.drivers, o.limit = make(chan struct{}), short, short
 	if params, err := New(o).Load(limited(t)); err != nil || params["ipa-api-url"] != "http://cmdline" {
 		t.Errorf("got %v, %v, want the parameters of the command line", params, err)
+	}
+}
+
+// Media are read although the drivers take longer than the limit for media.
+func TestDriversLoadSlowly(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t)
+	m.attach("sda", usb, "0", "S", floppy(t, "ir-vfd-dev", "parameters.txt", "ipa-api-url=http://floppy"), mib)
+	o := m.options(cmdline)
+	settled := make(chan struct{})
+	o.Settled, o.limit = settled, readable
+	time.AfterFunc(readable+time.Second, func() { close(settled) })
+	if params, err := New(o).Load(limited(t)); err != nil || params["ipa-api-url"] != "http://floppy" {
+		t.Errorf("got %v, %v, want the parameters of the floppy", params, err)
 	}
 }
 
@@ -274,7 +288,8 @@ func TestDriversNeverLoad(t *testing.T) {
 func TestDefaults(t *testing.T) {
 	m := newMachine(t)
 	media := New(Options{System: m.options("").System})
-	if media.Root != "/" || media.limit != limit || media.scan != scan || media.grace != grace {
+	if media.Root != "/" || media.drivers != drivers || media.limit != limit || media.scan != scan ||
+		media.grace != grace {
 		t.Errorf("got root %q, limit %v, scan %v, grace %v", media.Root, media.limit, media.scan, media.grace)
 	}
 	o := m.options("")

@@ -37,9 +37,10 @@ const (
 	maxParameters  = 64 << 10
 	maxNetworkData = 4 << 20
 
-	limit = 30 * time.Second // of the wait for required media
-	scan  = 10 * time.Second // of the wait for USB disks that the kernel is probing
-	grace = 3 * time.Second  // without changes after drivers are loaded, before the wait ends
+	drivers = 2 * time.Minute  // limit of the wait for drivers
+	limit   = 30 * time.Second // of the wait for required media, once drivers are loaded
+	scan    = 10 * time.Second // of the wait for USB disks that the kernel is probing
+	grace   = 3 * time.Second  // without changes after drivers are loaded, before the wait ends
 )
 
 // Options describe the machine. The zero value, with Params, is the running machine.
@@ -53,9 +54,9 @@ type Options struct {
 	Root string
 
 	// Set by tests: the limits of waits, and the functions that open media and list ignored disks.
-	limit, scan, grace time.Duration
-	open               func(context.Context, sysfs.Root) ([]*removable.Volume, []*removable.Problem, error)
-	ignoredDisks       func(context.Context, sysfs.Root) ([]removable.IgnoredDisk, error)
+	drivers, limit, scan, grace time.Duration
+	open                        func(context.Context, sysfs.Root) ([]*removable.Volume, []*removable.Problem, error)
+	ignoredDisks                func(context.Context, sysfs.Root) ([]removable.IgnoredDisk, error)
 }
 
 // Media are the media of one boot. NetworkData uses what Load has found.
@@ -74,6 +75,7 @@ type Media struct {
 	quiet           bool            // no further media are expected: a fallback is accepted
 	fallbackSkipped bool            // a fallback was not accepted yet
 
+	began   time.Time     // start of the wait for drivers
 	pending bool          // Again must read a medium
 	merged  config.Params // the result of Load and Again so far
 }
@@ -87,7 +89,7 @@ func New(o Options) *Media {
 		o.Root = "/"
 	}
 	if o.limit == 0 {
-		o.limit, o.scan, o.grace = limit, scan, grace
+		o.drivers, o.limit, o.scan, o.grace = drivers, limit, scan, grace
 	}
 	if o.open == nil {
 		o.open = removable.Volumes
@@ -96,7 +98,8 @@ func New(o Options) *Media {
 		o.ignoredDisks = removable.IgnoredDisks
 	}
 	return &Media{
-		Options: o, params: maps.Clone(o.Params), unusable: map[string]bool{}, reported: map[string]bool{},
+		Options: o, began: time.Now(), params: maps.Clone(o.Params),
+		unusable: map[string]bool{}, reported: map[string]bool{},
 		ignored: &ignoredSearch{running: make(chan struct{}, 1), named: map[string]bool{}},
 		network: networkSearch{id: o.Params["ir_pub_id"], skipped: map[string]bool{}},
 	}
@@ -110,8 +113,9 @@ var ErrMedia = errors.New("virtual media not usable")
 
 // Load copies the agent's configuration files from the boot ISO into the root file system and returns the parameters
 // of the kernel's command line, overridden by those of the floppy. Without boot_method=vmedia it returns Params at
-// once. It waits for media for at most 30 s; missing media are not an error. If the error wraps ErrMedia, the
-// parameters are those without the unusable medium, and the caller decides whether they suffice.
+// once. It waits for drivers for at most two minutes, and then for media for at most 30 s. Missing media are not an
+// error. If the error wraps ErrMedia, the parameters are those without the unusable medium, and the caller decides
+// whether they suffice.
 func (m *Media) Load(ctx context.Context) (config.Params, error) {
 	if !Booted(m.Params) {
 		return m.Params, nil
@@ -146,7 +150,7 @@ func (m *Media) Again(ctx context.Context) (config.Params, error) {
 	o := m.Options
 	o.Params = m.merged
 	next := New(o)
-	next.ignored = m.ignored
+	next.ignored, next.began = m.ignored, m.began
 	params, err := next.Load(ctx)
 	if params != nil {
 		m.merged = params

@@ -107,7 +107,7 @@ const (
 func (m *machine) options(cmdline string) Options {
 	return Options{
 		System: sysfs.Root{Path: m.root}, Params: config.ParseCmdline(cmdline), Root: filepath.Join(m.root, "ramdisk"),
-		limit: time.Hour, scan: time.Hour, grace: 20 * time.Millisecond,
+		drivers: time.Hour, limit: time.Hour, scan: time.Hour, grace: 20 * time.Millisecond,
 	}
 }
 
