@@ -168,6 +168,8 @@ func TestInjectFiles(t *testing.T) {
 		t.Errorf("got %v, want a refusal of the second file", err)
 	}
 	d.gone(4, "/etc/sysctl.d")
+	var logged bytes.Buffer
+	d.m.o.Log = slog.New(slog.NewTextHandler(&logged, nil))
 	if err := d.files(fmt.Sprintf(`[
 		{"path": "/etc/sysctl.d/a/my.conf", "content": %q, "dirmode": 448},
 		{"path": "etc/hostname", "content": %q},
@@ -198,6 +200,11 @@ func TestInjectFiles(t *testing.T) {
 		{"path": "/file", "partition": 5, "deleted": true, "content": ""}]`)
 	if err != nil {
 		t.Fatal(err)
+	}
+	for name, want := range map[string]string{"/etc/owner": "file injected", "/etc/link": "file removed"} {
+		if !strings.Contains(logged.String(), fmt.Sprintf("msg=%q path=%s device=", want, name)) {
+			t.Errorf("got log %s, want %q for %s", &logged, want, name)
+		}
 	}
 	d.gone(4, "/etc/hostname")
 	d.gone(4, "/etc/link")
@@ -287,6 +294,10 @@ func TestInjectFilesFromURLs(t *testing.T) {
 		}
 	}
 	d.want(4, "/etc/fetched", "for this node", "0644", 0, 0)
+	unset := map[string]string{"files": fmt.Sprintf(`[{"path": "/etc/fetched", "content": %q}]`, secure.URL+"/large")}
+	if err := d.inject(n, ports, unset); !strings.Contains(errorText(err), "certificate") {
+		t.Errorf("no verify_ca: got %v, want an error of the certificate", err)
+	}
 	if err := run(plain.URL+"/broken", "true"); typeOf(err) != "CommandExecutionError" {
 		t.Errorf("broken connection: got %v, want a CommandExecutionError", err)
 	}

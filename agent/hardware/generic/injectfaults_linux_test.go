@@ -68,6 +68,20 @@ func TestInjectFilesWithoutPermission(t *testing.T) {
 	}
 }
 
+// The mode of a directory that belongs to somebody else is not changed without an error.
+func TestChangeDirModeWithoutPermission(t *testing.T) {
+	testenv.Root(t)
+	dir, fs := mountedDir(t)
+	name := filepath.Join(dir, "theirs")
+	if err := errors.Join(os.Mkdir(name, 0o755), os.Chown(name, 5, 5)); err != nil {
+		t.Fatal(err)
+	}
+	testenv.DropCapability(t, unix.CAP_FOWNER)
+	if err := changeDirMode(fs, "/theirs", 0o700); !errors.Is(err, unix.EPERM) {
+		t.Errorf("got %v, want %v", err, unix.EPERM)
+	}
+}
+
 // A file is written to a regular file only, and a directory is not created below a file.
 func TestInjectFilesOverOtherFiles(t *testing.T) {
 	dir, fs := mountedDir(t)

@@ -127,6 +127,13 @@ func TestRAIDValidation(t *testing.T) {
 			}
 		}
 	}
+	oneRoot := target(logical("1", "1", `"is_root_volume": true`)+", "+logical("1", "1", `"is_root_volume": false`), "")
+	disks := []block.Device{blankDisk(t, 3*gib), blankDisk(t, 3*gib)}
+	m, kernel := onThisMachine(t, disks...), &fakeKernel{}
+	kernel.attach(m)
+	if _, err := m.createConfiguration(t.Context(), hardware.Call{Node: nodeWith(t, oneRoot)}); err != nil {
+		t.Errorf("one root volume: got %v, want no error", err)
+	}
 }
 
 // A node without software RAID gets an empty result, and no disk is read.
@@ -356,7 +363,7 @@ func TestCreateRefused(t *testing.T) {
 		},
 		"none left": {
 			`{"controller": "software", "raid_level": "1", "size_gb": 1, "physical_disks": [{"serial": "SECOND"}, ` +
-				`{"serial": "SECOND"}]}`, "", plain, "No candidates left for physical disk",
+				`{"serial": "SECOND"}]}`, "", plain, "from the list PATH after picking PATH for previous volumes",
 		},
 		"read-only": {max, "", func(t *testing.T) block.Device {
 			d := plain(t)
@@ -378,8 +385,9 @@ func TestCreateRefused(t *testing.T) {
 			m, kernel := onThisMachine(t, disks...), &fakeKernel{}
 			kernel.attach(m)
 			_, err := m.createConfiguration(t.Context(), hardware.Call{Node: nodeWith(t, fields)})
-			if typeOf(err) != "SoftwareRAIDError" || !strings.Contains(errorText(err), tt.want) {
-				t.Errorf("got %v, want a SoftwareRAIDError with %q", err, tt.want)
+			want := strings.ReplaceAll(tt.want, "PATH", disks[1].Path)
+			if typeOf(err) != "SoftwareRAIDError" || !strings.Contains(errorText(err), want) {
+				t.Errorf("got %v, want a SoftwareRAIDError with %q", err, want)
 			}
 			if got := layoutOf(t, disks[0]); !strings.Contains(got, "no partition table") || len(kernel.created) > 0 {
 				t.Errorf("got %s and arrays %q, want nothing", got, kernel.created)

@@ -381,6 +381,115 @@ func TestDeleteMetadataStuck(t *testing.T) {
 	}
 }
 
+// A disk that cannot be cleared is an error with its cause, although the array is found again afterwards.
+func TestDeleteMetadataBusy(t *testing.T) {
+	disks := memberDisks(t, "data")
+	m := onThisMachine(t, disks...)
+	m.o.Config.Update(func(c *config.Config) { c.DiskPartitioner.CheckDeviceMaxRetries = 0 })
+	var holder *os.File
+	m.limits = func(d block.Device) erase.Limits {
+		if d.Path == disks[1].Path && holder == nil && len(superblocks(t, disks[0])) == 0 {
+			var err error
+			if holder, err = os.Open(d.Path); err != nil {
+				t.Error(err)
+			}
+		}
+		return erase.DefaultLimits
+	}
+	_, err := m.deleteConfiguration(t.Context(), hardware.Call{})
+	if typeOf(err) != "SoftwareRAIDError" || !errors.Is(err, erase.ErrBusy) {
+		t.Errorf("got %v, want a SoftwareRAIDError that wraps %v", err, erase.ErrBusy)
+	}
+	if err := holder.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// An array that appears again after it was deleted is an error.
+func TestDeleteChecks(t *testing.T) {
+	disks := memberDisks(t, "data")
+	m := onThisMachine(t, disks...)
+	again := testenv.RAID{Name: "data", Level: 1, Size: disks[0].Size}
+	written := false
+	m.limits = func(block.Device) erase.Limits {
+		if !written && len(superblocks(t, disks[0])) == 0 && len(superblocks(t, disks[1])) == 0 {
+			written = true
+			write(t, disks[0].Path, 4096, again.Superblock(4096))
+		}
+		return erase.DefaultLimits
+	}
+	_, err := m.deleteConfiguration(t.Context(), hardware.Call{})
+	want := "Remaining " + disks[0].Path
+	if typeOf(err) != "SoftwareRAIDError" || !strings.HasSuffix(errorText(err), want) {
+		t.Errorf("got %v, want a SoftwareRAIDError with %q", err, want)
+	}
+}
+
+// Members overlap on one disk only, by their place or because one is the whole disk.
+func TestMembersOverlap(t *testing.T) {
+	member := func(disk, path string, start, size int64) raidMember {
+		return raidMember{md.Member{Device: block.Device{Path: path, Start: start, Size: size}}, disk}
+	}
+	first := member("/dev/sda", "/dev/sda1", 4*mib, 8*mib)
+	for name, tt := range map[string]struct {
+		other raidMember
+		want  bool
+	}{
+		"itself":               {first, true},
+		"whole disk":           {member("/dev/sda", "/dev/sda", 0, 64*mib), true},
+		"begins within":        {member("/dev/sda", "/dev/sda2", 8*mib, 8*mib), true},
+		"ends within":          {member("/dev/sda", "/dev/sda2", mib, 4*mib), true},
+		"beside":               {member("/dev/sda", "/dev/sda2", 12*mib, 8*mib), false},
+		"before":               {member("/dev/sda", "/dev/sda2", mib, 3*mib), false},
+		"same place elsewhere": {member("/dev/sdb", "/dev/sdb1", 4*mib, 8*mib), false},
+		"whole disk elsewhere": {member("/dev/sdb", "/dev/sdb", 0, 64*mib), false},
+	} {
+		if got, back := first.overlaps(tt.other), tt.other.overlaps(first); got != tt.want || back != tt.want {
+			t.Errorf("%s: got %v and %v, want %v", name, got, back, tt.want)
+		}
+	}
+}
+
+// Arrays on disks that skip_block_devices names do not prevent arrays on other disks.
+func TestCreateBesideSkippedDisks(t *testing.T) {
+	skipped := memberDisks(t, "data")
+	disks := append([]block.Device{blankDisk(t, 3*gib), blankDisk(t, 3*gib)}, skipped...)
+	m, kernel := onThisMachine(t, disks...), &fakeKernel{}
+	kernel.attach(m)
+	_, err := m.createConfiguration(t.Context(), hardware.Call{Node: nodeWith(t, target(logical("1", "1", ""),
+		`, "properties": {"skip_block_devices": [{"serial": "`+skipped[0].Serial+`"}, {"serial": "`+
+			skipped[1].Serial+`"}]}`))})
+	if err != nil || len(kernel.created) != 1 {
+		t.Errorf("got %v and arrays %q, want one array", err, kernel.created)
+	}
+}
+
+// A disk whose partitions cannot be listed is not taken for one with partitions.
+func TestPartitionsUnread(t *testing.T) {
+	m := newManager(t)
+	d := block.Device{Name: "sda", Path: "/dev/sda"}
+	if empty, err := m.isEmpty(t.Context(), d, deletion{raidState: &raidState{}}); empty || err == nil {
+		t.Errorf("got %v and %v, want an error", empty, err)
+	}
+}
+
+// A disk that is not cleared must be empty, also beside one that is.
+func TestApplyBesidePartitions(t *testing.T) {
+	old, partitioned := blankDisk(t, 3*gib), loopDisk(t, partition.TypeLinux)
+	write(t, old.Path, 4096, testenv.RAID{Name: "old", Level: 1, Size: old.Size}.Superblock(4096))
+	before := content(t, partitioned)
+	m, kernel := onThisMachine(t, old, partitioned), &fakeKernel{}
+	kernel.attach(m)
+	_, err := m.applyConfiguration(t.Context(), applied(nil, `{"logical_disks": [`+logical("1", `"MAX"`, "")+`]}`))
+	want := "Partitions detected on devices " + partitioned.Path + " during"
+	if typeOf(err) != "SoftwareRAIDError" || !strings.Contains(errorText(err), want) {
+		t.Errorf("got %v, want a SoftwareRAIDError with %q", err, want)
+	}
+	if !bytes.Equal(content(t, partitioned), before) || len(superblocks(t, old)) == 0 {
+		t.Error("a disk was written to")
+	}
+}
+
 // If the existing arrays cannot be deleted, no array is created.
 func TestApplyBusy(t *testing.T) {
 	first := memberDisk(t, testenv.RAID{Name: "data", Level: 1})
