@@ -86,8 +86,8 @@ func removeInjected(fs *mounted.FS, name string) error {
 	return nil
 }
 
-// writeInjected writes a file. If its content cannot be fetched, the file system does not change. [mounted.FS.Close]
-// writes what is cached.
+// writeInjected writes a file, and waits until it is on the device. If its content cannot be fetched, the file system
+// does not change.
 func (m *Manager) writeInjected(ctx context.Context, fs *mounted.FS, f injectedFile, verify bool) (err error) {
 	content := io.NopCloser(f.content())
 	if f.url != "" {
@@ -115,7 +115,11 @@ func (m *Manager) writeInjected(ctx context.Context, fs *mounted.FS, f injectedF
 	if _, err := io.Copy(file, content); err != nil {
 		return fmt.Errorf("write %s: %w", file.Name(), err)
 	}
-	return f.setAttributes(file)
+	if err := f.setAttributes(file); err != nil {
+		return err
+	}
+	// The sync of the file system reports errors of earlier writes only from Linux 5.8 on, and without the name.
+	return file.Sync()
 }
 
 // setAttributes sets the owner, the group and the mode that are given.

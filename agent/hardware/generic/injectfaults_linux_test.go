@@ -24,22 +24,44 @@ import (
 	"ironroot/storage/mounted"
 )
 
-// mountedDir returns a directory as a mounted file system.
+// mountedDir returns a new directory as a mounted file system.
 func mountedDir(t *testing.T) (dir string, fs *mounted.FS) {
 	t.Helper()
-	testenv.Linux(t, "openat2")
 	dir = t.TempDir()
+	return dir, asMounted(t, dir)
+}
+
+// asMounted returns a directory as a mounted file system.
+func asMounted(t *testing.T, dir string) *mounted.FS {
+	t.Helper()
+	testenv.Linux(t, "openat2")
 	root, err := unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	fs = mounted.New(dir, root)
+	fs := mounted.New(dir, root)
 	t.Cleanup(func() {
 		if err := fs.Close(); err != nil {
 			t.Error(err)
 		}
 	})
-	return dir, fs
+	return fs
+}
+
+// A file that cannot be synced is an error: its content may not be on the device. procfs has no fsync(2).
+func TestInjectFilesNotSynced(t *testing.T) {
+	const name = "/comm" // of this process
+	fs := asMounted(t, "/proc/self")
+	before, err := os.ReadFile("/proc/self/comm")
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := injectedFile{path: name, data: before, owner: -1, group: -1}
+	err = newManager(t).writeInjected(t.Context(), fs, f, true)
+	if failed := (*os.PathError)(nil); !errors.As(err, &failed) || failed.Op != "sync" ||
+		!errors.Is(err, unix.EINVAL) || !strings.HasSuffix(failed.Path, name) {
+		t.Errorf("got %v, want %v of the sync of %s", err, unix.EINVAL, name)
+	}
 }
 
 // A file whose owner or mode cannot be set is an error.
