@@ -136,16 +136,7 @@ func TestFindCreatedRunning(t *testing.T) {
 	disks, fields, _ := createdDisks(t, "gpt")
 	sys := sysfs.Root{Path: t.TempDir()}
 	part := filepath.Base(block.PartitionPath(sysfs.Root{}, disks[1].Path, 1))
-	for file, text := range map[string]string{
-		"md/level": "raid1", "md/metadata_version": "1.2", "md/array_state": "clean", "md/raid_disks": "2",
-		"md/degraded": "1", "md/dev-" + part + "/slot": "0", "md/dev-" + part + "/state": "in_sync",
-	} {
-		path := sys.Sys("class/block/md9", file)
-		err := os.MkdirAll(filepath.Dir(path), 0o755)
-		if err = errors.Join(err, os.WriteFile(path, []byte(text+"\n"), 0o600)); err != nil {
-			t.Fatal(err)
-		}
-	}
+	listArray(t, sys, "md9", part)
 	for _, d := range disks { // those of this machine
 		for _, path := range []string{
 			d.Path, block.PartitionPath(sysfs.Root{}, d.Path, 1), block.PartitionPath(sysfs.Root{}, d.Path, 2),

@@ -168,8 +168,6 @@ func TestInjectFiles(t *testing.T) {
 		t.Errorf("got %v, want a refusal of the second file", err)
 	}
 	d.gone(4, "/etc/sysctl.d")
-	var logged bytes.Buffer
-	d.m.o.Log = slog.New(slog.NewTextHandler(&logged, nil))
 	if err := d.files(fmt.Sprintf(`[
 		{"path": "/etc/sysctl.d/a/my.conf", "content": %q, "dirmode": 448},
 		{"path": "etc/hostname", "content": %q},
@@ -202,8 +200,8 @@ func TestInjectFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, want := range map[string]string{"/etc/owner": "file injected", "/etc/link": "file removed"} {
-		if !strings.Contains(logged.String(), fmt.Sprintf("msg=%q path=%s device=", want, name)) {
-			t.Errorf("got log %s, want %q for %s", &logged, want, name)
+		if !strings.Contains(d.log.String(), fmt.Sprintf("msg=%q path=%s device=", want, name)) {
+			t.Errorf("got log %s, want %q for %s", d.log, want, name)
 		}
 	}
 	d.gone(4, "/etc/hostname")

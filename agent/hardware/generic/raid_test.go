@@ -3,7 +3,6 @@ package generic
 import (
 	"bytes"
 	"context"
-	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -640,22 +639,30 @@ func TestDeleteRefused(t *testing.T) {
 	}
 }
 
+// listArray adds a running array of the level raid1 to the list of a machine.
+func listArray(t *testing.T, sys sysfs.Root, name string, members ...string) {
+	t.Helper()
+	files := map[string]string{
+		"level": "raid1", "metadata_version": "1.2", "array_state": "clean", "raid_disks": "2",
+		"degraded": fmt.Sprint(2 - len(members)),
+	}
+	for i, member := range members {
+		files["dev-"+member+"/slot"], files["dev-"+member+"/state"] = fmt.Sprint(i), "in_sync"
+	}
+	for file, text := range files {
+		path := sys.Sys("class/block", name, "md", file)
+		err := os.MkdirAll(filepath.Dir(path), 0o755)
+		if err = errors.Join(err, os.WriteFile(path, []byte(text+"\n"), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // A running array is stopped if it is deleted. One that runs on a disk that must be kept is an error.
 func TestDeleteRunning(t *testing.T) {
 	disks := memberDisks(t, "data")
 	root := sysfs.Root{Path: t.TempDir()}
-	for i, d := range disks {
-		for file, text := range map[string]string{
-			"md/level": "raid1", "md/metadata_version": "1.2", "md/array_state": "clean", "md/raid_disks": "2",
-			"md/degraded": "0", "md/dev-" + d.Name + "/slot": fmt.Sprint(i), "md/dev-" + d.Name + "/state": "in_sync",
-		} {
-			path := root.Sys("class/block/md7", file)
-			err := os.MkdirAll(filepath.Dir(path), 0o755)
-			if err = errors.Join(err, os.WriteFile(path, []byte(text+"\n"), 0o600)); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
+	listArray(t, root, "md7", disks[0].Name, disks[1].Name)
 	m := onThisMachine(t, disks...)
 	s, err := m.readRAID(t.Context(), nodeWith(t, `"properties": {}`))
 	if err != nil {
@@ -839,15 +846,7 @@ func TestEraseMetadataCreatedDoubts(t *testing.T) {
 	change := func(at int, value byte) func(t *testing.T, m *Manager, disks []block.Device) {
 		return func(t *testing.T, m *Manager, disks []block.Device) {
 			path := block.PartitionPath(m.o.System, disks[1].Path, 1)
-			b := imagetest.ReadAt(t, path, 4096, 512)
-			b[at] = value
-			binary.LittleEndian.PutUint32(b[216:], 0)
-			var sum uint64
-			for i := 0; i < len(b); i += 4 {
-				sum += uint64(binary.LittleEndian.Uint32(b[i:]))
-			}
-			binary.LittleEndian.PutUint32(b[216:], uint32(sum)+uint32(sum>>32))
-			write(t, path, 4096, b)
+			editSuperblock(t, path, func(b []byte) { b[at] = value })
 		}
 	}
 	for name, tt := range map[string]struct {

@@ -173,21 +173,10 @@ func runningDisks(t *testing.T) (*Manager, []block.Device) {
 	t.Helper()
 	disks := memberDisks(t, "data")
 	m := newManager(t, disks...)
-	files := map[string]string{
-		"md7/md/level": "raid1", "md7/md/metadata_version": "1.2", "md7/md/array_state": "clean",
-		"md7/md/raid_disks": "2", "md7/md/degraded": "0",
+	for _, d := range disks {
+		listed(t, m.o.System, fmt.Sprint(d.Size/512), d.Name)
 	}
-	for i, d := range disks {
-		files["md7/md/dev-"+d.Name+"/slot"], files["md7/md/dev-"+d.Name+"/state"] = fmt.Sprint(i), "in_sync"
-		files[d.Name+"/size"] = fmt.Sprint(d.Size / 512)
-	}
-	for name, text := range files {
-		file := m.o.System.Sys("class/block", name)
-		err := os.MkdirAll(filepath.Dir(file), 0o755)
-		if err = errors.Join(err, os.WriteFile(file, []byte(text+"\n"), 0o600)); err != nil {
-			t.Fatal(err)
-		}
-	}
+	listArray(t, m.o.System, "md7", disks[0].Name, disks[1].Name)
 	return m, disks
 }
 
@@ -464,7 +453,7 @@ func TestCreateBesideSkippedDisks(t *testing.T) {
 	}
 }
 
-// A disk whose partitions cannot be listed is not taken for one with partitions.
+// A disk whose partitions cannot be listed is an error.
 func TestPartitionsUnread(t *testing.T) {
 	m := newManager(t)
 	d := block.Device{Name: "sda", Path: "/dev/sda"}
