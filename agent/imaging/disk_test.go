@@ -11,7 +11,6 @@ import (
 	"io"
 	"log/slog"
 	"math/rand/v2"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -26,6 +25,7 @@ import (
 	"ironroot/agent/config"
 	"ironroot/agent/node"
 	"ironroot/agent/status"
+	"ironroot/internal/imagetest"
 	"ironroot/internal/sysfs"
 	"ironroot/internal/testenv"
 	"ironroot/storage/block"
@@ -266,8 +266,6 @@ func TestPrepareClosesConnections(t *testing.T) {
 	testenv.Programs(t, "sgdisk")
 	path := osImage(t)
 	_, drive := configDrive(t)
-	var open atomic.Int64
-	closed := make(chan struct{}, 100)
 	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/drive" {
 			_, _ = w.Write(drive)
@@ -275,28 +273,14 @@ func TestPrepareClosesConnections(t *testing.T) {
 		}
 		http.ServeFile(w, r, path)
 	}))
-	s.Config.ConnState = func(_ net.Conn, state http.ConnState) {
-		switch state {
-		case http.StateNew:
-			open.Add(1)
-		case http.StateClosed:
-			open.Add(-1)
-			closed <- struct{}{}
-		}
-	}
+	connections := imagetest.CountConnections(s)
 	s.Start()
 	t.Cleanup(s.Close)
 	_, i := loopDisk(t)
 	if _, err := i.Prepare(t.Context(), rawImage(t, s.URL, path), s.URL+"/drive"); err != nil {
 		t.Fatal(err)
 	}
-	for timeout := time.After(30 * time.Second); open.Load() > 0; {
-		select {
-		case <-closed: // the server hears of it a moment later
-		case <-timeout:
-			t.Fatalf("%d connections are open, want none", open.Load())
-		}
-	}
+	connections.AwaitClosed(t, "image and config drive")
 }
 
 // The checksum comes from the field checksum or from a file, whose URL is logged. Without a checksum nothing is

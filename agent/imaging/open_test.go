@@ -5,7 +5,6 @@ import (
 	"errors"
 	"io"
 	"log"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -14,15 +13,15 @@ import (
 
 	"ironroot/agent/config"
 	"ironroot/agent/journal"
+	"ironroot/internal/imagetest"
 	"ironroot/storage/image/fetch"
 )
 
-// openServer serves files by HTTPS, and sends each connection that was closed.
-func openServer(t *testing.T) (server *httptest.Server, closed chan net.Conn) {
+// openServer serves files by HTTPS, and counts its connections.
+func openServer(t *testing.T) (*httptest.Server, *imagetest.Connections) {
 	t.Helper()
-	closed = make(chan net.Conn, 16)
 	end := make(chan struct{})
-	server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if user, _, _ := r.BasicAuth(); user == "configured" {
 			t.Errorf("%s was requested with the credentials of images", r.URL)
 		}
@@ -37,22 +36,18 @@ func openServer(t *testing.T) (server *httptest.Server, closed chan net.Conn) {
 		}
 	}))
 	server.Config.ErrorLog = log.New(io.Discard, "", 0)
-	server.Config.ConnState = func(c net.Conn, state http.ConnState) {
-		if state == http.StateClosed {
-			closed <- c
-		}
-	}
+	connections := imagetest.CountConnections(server)
 	server.StartTLS()
 	t.Cleanup(func() {
 		close(end)
 		server.Close()
 	})
-	return server, closed
+	return server, connections
 }
 
 // A file is opened without the credentials of images, and leaves no connection. Passwords in its URL are redacted.
 func TestOpen(t *testing.T) {
-	server, closed := openServer(t)
+	server, connections := openServer(t)
 	var console bytes.Buffer
 	i := newImager(t, nil)
 	i.o.Journal = journal.New(&console, nil, 1<<20)
@@ -64,7 +59,7 @@ func TestOpen(t *testing.T) {
 		!strings.Contains(err.Error(), "certificate") {
 		t.Errorf("got %v, want an error for the certificate", err)
 	}
-	<-closed
+	connections.AwaitClosed(t, "wrong certificate")
 	file, err := i.Open(t.Context(), strings.Replace(server.URL, "//", "//me:hidden-password@", 1)+"/file", false)
 	if err != nil {
 		t.Fatal(err)
@@ -75,24 +70,15 @@ func TestOpen(t *testing.T) {
 	if err := file.Close(); err != nil {
 		t.Error(err)
 	}
-	waitClosed(t, closed, "file")
+	connections.AwaitClosed(t, "file")
 	if file, err := i.Open(t.Context(), server.URL+"/missing", false); err == nil ||
 		!strings.Contains(err.Error(), "404") {
 		t.Errorf("got %v and %v, want status 404", file, err)
 	}
-	waitClosed(t, closed, "missing file")
+	connections.AwaitClosed(t, "missing file")
 	i.o.Journal.Logger().Info("the server says hidden-password")
 	if strings.Contains(console.String(), "hidden-password") {
 		t.Errorf("got log %s, want no password", &console)
-	}
-}
-
-func waitClosed(t *testing.T, closed chan net.Conn, what string) {
-	t.Helper()
-	select {
-	case <-closed:
-	case <-time.After(10 * time.Second):
-		t.Errorf("%s: the connection was not closed", what)
 	}
 }
 

@@ -4,6 +4,7 @@ package imagetest
 import (
 	"bytes"
 	"fmt"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"sync"
@@ -36,6 +37,43 @@ func Serve(t testing.TB, steps ...http.HandlerFunc) *Server {
 		s.Close()
 	})
 	return s
+}
+
+// Connections counts the open connections of a server.
+type Connections struct {
+	open   atomic.Int64
+	closed chan struct{}
+}
+
+// CountConnections counts the connections of a server that was not started yet.
+func CountConnections(s *httptest.Server) *Connections {
+	c := &Connections{closed: make(chan struct{}, 1)}
+	s.Config.ConnState = func(_ net.Conn, state http.ConnState) {
+		switch state {
+		case http.StateNew:
+			c.open.Add(1)
+		case http.StateClosed:
+			c.open.Add(-1)
+			select {
+			case c.closed <- struct{}{}:
+			default: // one that was not received yet
+			}
+		}
+	}
+	return c
+}
+
+// AwaitClosed waits until no connection is open. After a minute, it is an error of the test.
+func (c *Connections) AwaitClosed(t testing.TB, what string) {
+	t.Helper()
+	for timeout := time.After(time.Minute); c.open.Load() > 0; {
+		select {
+		case <-c.closed: // the server hears of it a moment later
+		case <-timeout:
+			t.Errorf("%s: %d connections are open, want none", what, c.open.Load())
+			return
+		}
+	}
 }
 
 // Content serves data, and ranges of it.

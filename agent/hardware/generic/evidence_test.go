@@ -24,6 +24,7 @@ import (
 	"ironroot/agent/config"
 	"ironroot/agent/hardware"
 	"ironroot/agent/journal"
+	"ironroot/internal/imagetest"
 	"ironroot/internal/sysfs"
 	"ironroot/internal/testenv"
 	"ironroot/storage/block"
@@ -459,15 +460,10 @@ func TestEvidenceNotPosted(t *testing.T) {
 
 // The evidence of all disks is posted over one connection, which is closed at the end. The option Dial makes it.
 func TestEvidenceConnection(t *testing.T) {
-	closed := make(chan struct{}, 8)
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = w.Write(make([]byte, maxPostReply-1))
 	}))
-	server.Config.ConnState = func(_ net.Conn, state http.ConnState) {
-		if state == http.StateClosed {
-			closed <- struct{}{}
-		}
-	}
+	connections := imagetest.CountConnections(server)
 	server.Start()
 	defer server.Close()
 	m := onThisMachine(t, loopDisk(t, partition.TypeLinux), loopDisk(t, partition.TypeLinux))
@@ -492,11 +488,7 @@ func TestEvidenceConnection(t *testing.T) {
 	if dials != 1 {
 		t.Errorf("got %d connections, want 1", dials)
 	}
-	select {
-	case <-closed:
-	case <-time.After(10 * time.Second):
-		t.Error("the connection was not closed")
-	}
+	connections.AwaitClosed(t, "evidence")
 }
 
 // The outcome of a disk and its reason say what is known: an error before the erase began, parts that were left, or

@@ -5,20 +5,19 @@ import (
 	"errors"
 	"io"
 	"log/slog"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 
 	"ironroot/agent/hardware"
 	"ironroot/agent/imaging"
 	"ironroot/agent/node"
+	"ironroot/internal/imagetest"
 	"ironroot/internal/testenv"
 	"ironroot/storage/block"
 	"ironroot/storage/mounted"
@@ -193,15 +192,10 @@ func TestInjectFilesWithoutPartitions(t *testing.T) {
 // Files and file systems are closed: what is open keeps a disk in use.
 func TestInjectFilesCloses(t *testing.T) {
 	d := newInjectionDisk(t)
-	closed := make(chan struct{}, 8)
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = io.WriteString(w, "content")
 	}))
-	server.Config.ConnState = func(_ net.Conn, state http.ConnState) {
-		if state == http.StateClosed {
-			closed <- struct{}{}
-		}
-	}
+	connections := imagetest.CountConnections(server)
 	server.Start()
 	defer server.Close()
 	if err := d.files(`[{"path": "/etc/new/file", "dirmode": 448, "content": "` + server.URL + `/"}]`); err != nil {
@@ -215,11 +209,7 @@ func TestInjectFilesCloses(t *testing.T) {
 		}
 		_ = part.Close()
 	}
-	select {
-	case <-closed:
-	case <-time.After(10 * time.Second):
-		t.Error("the connection was not closed")
-	}
+	connections.AwaitClosed(t, "content")
 }
 
 // A device with a member of an array that the node protects gets no file.
