@@ -173,8 +173,8 @@ func load(sys sysfs.Root) error {
 	if err := unix.Mknod(node, unix.S_IFBLK|0o600, int(unix.Mkdev(mdMajor, loadMinor))); err != nil {
 		return fmt.Errorf("load md: %w", err)
 	}
-	f, opened := os.OpenFile(node, os.O_RDWR, 0)
-	if opened == nil {
+	f, openErr := os.OpenFile(node, os.O_RDWR, 0)
+	if openErr == nil {
 		// Opening can create an array, which stopping removes.
 		err := ioctl(f, stopArray, nil)
 		if err := errors.Join(err, f.Close()); err != nil {
@@ -182,7 +182,7 @@ func load(sys sysfs.Root) error {
 		}
 	}
 	if _, err := os.Stat(dir); err != nil { // opening can also fail after the module was loaded
-		return fmt.Errorf("load md: the kernel does not support RAID arrays: %w", errors.Join(opened, err))
+		return fmt.Errorf("load md: the kernel does not support RAID arrays: %w", errors.Join(openErr, err))
 	}
 	return nil
 }
