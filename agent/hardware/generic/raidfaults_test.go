@@ -481,17 +481,10 @@ func TestApplyBesidePartitions(t *testing.T) {
 
 // If the existing arrays cannot be deleted, no array is created.
 func TestApplyBusy(t *testing.T) {
-	first := memberDisk(t, testenv.RAID{Name: "data", Level: 1})
-	second := partsDisk(t, 4096, &testenv.RAID{Name: "data", Level: 1, Member: 1}, nil)
-	m, kernel := onThisMachine(t, first, second), &fakeKernel{}
+	m, first, _ := busyMembers(t)
+	kernel := &fakeKernel{}
 	kernel.attach(m)
-	m.o.Config.Update(func(c *config.Config) { c.DiskPartitioner.CheckDeviceMaxRetries = 0 })
-	holder, err := os.Open(block.PartitionPath(m.o.System, second.Path, 2))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer holder.Close() //nolint:errcheck // only read
-	_, err = m.applyConfiguration(t.Context(), applied(nil, `{"logical_disks": [`+logical("1", `"MAX"`, "")+`]}`))
+	_, err := m.applyConfiguration(t.Context(), applied(nil, `{"logical_disks": [`+logical("1", `"MAX"`, "")+`]}`))
 	if typeOf(err) != "SoftwareRAIDError" || !errors.Is(err, erase.ErrBusy) {
 		t.Errorf("got %v, want a SoftwareRAIDError that wraps %v", err, erase.ErrBusy)
 	}

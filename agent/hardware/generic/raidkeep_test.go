@@ -201,22 +201,31 @@ func TestDeleteWipeStuck(t *testing.T) {
 	}
 }
 
-// If a disk is in use, no other is written to.
-func TestDeleteBusy(t *testing.T) {
-	first := memberDisk(t, testenv.RAID{Name: "data", Level: 1})
+// busyMembers makes two members of an array. A partition of the second disk is open until the end of the test, which
+// the manager does not wait for.
+func busyMembers(t *testing.T) (m *Manager, first block.Device, open string) {
+	t.Helper()
+	first = memberDisk(t, testenv.RAID{Name: "data", Level: 1})
 	second := partsDisk(t, 4096, &testenv.RAID{Name: "data", Level: 1, Member: 1}, nil)
-	m := onThisMachine(t, first, second)
+	m = onThisMachine(t, first, second)
 	m.o.Config.Update(func(c *config.Config) { c.DiskPartitioner.CheckDeviceMaxRetries = 0 })
-	holder, err := os.Open(block.PartitionPath(m.o.System, second.Path, 2))
+	open = block.PartitionPath(m.o.System, second.Path, 2)
+	holder, err := os.Open(open)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer holder.Close() //nolint:errcheck // only read
+	t.Cleanup(func() { _ = holder.Close() }) // only read
+	return m, first, open
+}
+
+// If a disk is in use, no other is written to.
+func TestDeleteBusy(t *testing.T) {
+	m, first, open := busyMembers(t)
 	before := content(t, first)
-	_, err = m.deleteConfiguration(t.Context(), hardware.Call{Node: nodeWith(t, `"properties": {}`)})
+	_, err := m.deleteConfiguration(t.Context(), hardware.Call{Node: nodeWith(t, `"properties": {}`)})
 	if typeOf(err) != "SoftwareRAIDError" || !errors.Is(err, erase.ErrBusy) ||
-		!strings.Contains(errorText(err), holder.Name()) {
-		t.Errorf("got %v, want a SoftwareRAIDError that names the holder of %s", err, holder.Name())
+		!strings.Contains(errorText(err), open) {
+		t.Errorf("got %v, want a SoftwareRAIDError that names the holder of %s", err, open)
 	}
 	if !bytes.Equal(content(t, first), before) {
 		t.Error("the other disk was written to")
