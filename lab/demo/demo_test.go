@@ -14,11 +14,7 @@ import (
 	"ironroot/lab/qemu"
 )
 
-const (
-	mib = 1 << 20
-	// limit is the time limit of a run, which takes minutes on an idle host.
-	limit = 45 * time.Minute
-)
+const mib = 1 << 20
 
 // run runs the demonstration with the built ramdisk. The console's log stays in the report's directory.
 func run(t *testing.T, o demo.Options) *demo.Report {
@@ -29,7 +25,7 @@ func run(t *testing.T, o demo.Options) *demo.Report {
 	o.Initramfs = testenv.Build(t, "ipa-ironroot-amd64.initramfs")
 	o.Out = t.TempDir()
 	o.Progress = t.Output()
-	o.Limit = limit
+	o.Limit = 45 * time.Minute // a run takes minutes on an idle host
 	report, err := demo.Run(t.Context(), o)
 	if err != nil {
 		t.Fatal(err)
@@ -58,11 +54,6 @@ func TestDemoNetwork(t *testing.T) {
 	}
 	if strings.Contains(text, r.Token) {
 		t.Error("the agent token is on the console")
-	}
-	for _, m := range r.Timeline {
-		if m.At > limit {
-			t.Errorf("%s came after %v", m.Text, m.At)
-		}
 	}
 	for _, want := range []string{
 		"inspection data received", "first heartbeat", "cleaning finished", "image written", "boot loader installed",
