@@ -76,36 +76,37 @@ func TestFindCreatedMembers(t *testing.T) {
 		prepare  func(t *testing.T)
 		from, to string // in the node's fields
 		disks    []block.Device
+		members  int // that can be wiped
 		want     string
 	}{
 		"other level": {
-			nil, `"raid_level": "0"`, `"volume_name": "md1", "raid_level": "5"`, disks,
+			nil, `"raid_level": "0"`, `"volume_name": "md1", "raid_level": "5"`, disks, 2,
 			"volume_name=md1 err=\"raid0 array \\\"any:md1\\\" on",
 		},
-		"size": {nil, `"size_gb": 1`, `"size_gb": 3`, disks, "bytes, want about 3221225472"},
-		"type": {nil, "", "", []block.Device{disks[0], partition(disks[1])}, `got type \"part\", want a disk`},
+		"size": {nil, `"size_gb": 1`, `"size_gb": 3`, disks, 2, "bytes, want about 3221225472"},
+		"type": {nil, "", "", []block.Device{disks[0], partition(disks[1])}, 0, `got type \"part\", want a disk`},
 		"spare": {func(t *testing.T) {
 			editSuperblock(t, second, func(b []byte) { b[256+2], b[256+3] = 0xff, 0xff })
-		}, "", "", disks, second + " has no role in"},
+		}, "", "", disks, 2, second + " has no role in"},
 		"name": {func(t *testing.T) {
 			editSuperblock(t, second, func(b []byte) { copy(b[32:], "any:roof") })
-		}, "", "", disks, `got name \"roof\", want \"root\"`},
+		}, "", "", disks, 2, `got name \"roof\", want \"root\"`},
 		"data": {func(t *testing.T) {
 			editSuperblock(t, first, move(0))
 			editSuperblock(t, second, move(8))
-		}, "", "", disks, "as on " + first},
+		}, "", "", disks, 2, "as on " + first},
 		"large offset": {func(t *testing.T) {
 			editSuperblock(t, first, move(maxDataOffset/512))
 			editSuperblock(t, second, move(maxDataOffset/512))
-		}, "", "", disks, "want at most 268435456"},
+		}, "", "", disks, 2, "want at most 268435456"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if c.prepare != nil {
 				c.prepare(t)
 			}
 			log, members := createdLog(t, strings.Replace(fields, c.from, c.to, 1), c.disks...)
-			if !strings.Contains(log, c.want) || members > 2 {
-				t.Errorf("got %d members and log %s, want %q", members, log, c.want)
+			if !strings.Contains(log, c.want) || members != c.members {
+				t.Errorf("got %d members and log %s, want %d and %q", members, log, c.members, c.want)
 			}
 		})
 	}
