@@ -1,10 +1,10 @@
 package foreign
 
 import (
-	"context"
 	"testing"
 	"time"
 
+	"ironroot/internal/testenv"
 	"ironroot/lab/qemu"
 )
 
@@ -15,8 +15,7 @@ const patience = 10 * time.Minute
 // command line and the output of the console. The test fails if there is no message.
 func Boots(t testing.TB, config qemu.Config) (cmdline, console string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
+	ctx := testenv.Context(t, patience)
 	started := time.Now()
 	machine, err := qemu.Start(ctx, config)
 	if err != nil {

@@ -4,12 +4,15 @@
 package testenv
 
 import (
+	"context"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strings"
 	"testing"
+	"time"
 )
 
 // missing ends the test because of a missing requirement: as failed if CI is set, otherwise as skipped.
@@ -144,4 +147,19 @@ func SparseFile(t testing.TB, size int64) string {
 		t.Fatal(err)
 	}
 	return f.Name()
+}
+
+// Context returns a context that ends with the test or after limit, but before the time limit of all tests of the
+// package (go test -timeout): a test that hangs must have time to report what it waits for.
+func Context(t testing.TB, limit time.Duration) context.Context {
+	t.Helper()
+	if all, ok := t.(interface{ Deadline() (time.Time, bool) }); ok {
+		if end, ok := all.Deadline(); ok {
+			left := time.Until(end)
+			limit = min(limit, left-min(time.Minute, left/10))
+		}
+	}
+	ctx, cancel := context.WithTimeoutCause(t.Context(), limit, fmt.Errorf("not within %v", limit))
+	t.Cleanup(cancel)
+	return ctx
 }

@@ -26,7 +26,7 @@ func run(t *testing.T, o demo.Options) *demo.Report {
 	o.Out = t.TempDir()
 	o.Progress = t.Output()
 	o.Limit = 45 * time.Minute // a run takes minutes on an idle host
-	report, err := demo.Run(t.Context(), o)
+	report, err := demo.Run(testenv.Context(t, time.Hour), o)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -4,11 +4,11 @@ package e2e
 
 import (
 	"bytes"
-	"context"
 	"fmt"
 	"testing"
 	"time"
 
+	"ironroot/internal/testenv"
 	"ironroot/lab/conductor"
 	"ironroot/lab/qemu"
 )
@@ -30,8 +30,7 @@ func TestLittleMemory(t *testing.T) {
 			r.node.SetState(conductor.InspectWait)
 		},
 	})
-	ctx, cancel := context.WithTimeoutCause(t.Context(), limit, fmt.Errorf("not within %v", limit))
-	defer cancel()
+	ctx := testenv.Context(t, limit)
 	if err := r.node.WaitInspection(ctx); err != nil {
 		t.Fatal(err)
 	}

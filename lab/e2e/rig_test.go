@@ -290,12 +290,7 @@ func says(t testing.TB, m *qemu.Machine, expression string) (console string) {
 }
 
 // soon returns a context that ends with the test, or after operationTimeout.
-func soon(t testing.TB) context.Context {
-	ctx, cancel := context.WithTimeoutCause(t.Context(), operationTimeout,
-		fmt.Errorf("not within %v", operationTimeout))
-	t.Cleanup(cancel)
-	return ctx
-}
+func soon(t testing.TB) context.Context { return testenv.Context(t, operationTimeout) }
 
 // freePort returns a TCP port of the loopback interface that is currently free.
 func freePort(t testing.TB) int {

@@ -4,7 +4,6 @@ package e2e
 
 import (
 	"bytes"
-	"context"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -56,8 +55,7 @@ func contentAfterPowerCut(
 	t.Helper()
 	disk := testenv.SparseFile(t, 64<<20)
 	testenv.Run(t, "mkfs.vfat", disk)
-	ctx, cancel := context.WithTimeout(t.Context(), operationTimeout)
-	defer cancel()
+	ctx := soon(t)
 	machine, err := qemu.Start(ctx, qemu.Config{
 		Name: "sync", Dir: t.TempDir(), Memory: 384 << 20, Kernel: report.Kernel, Initrd: report.Initramfs,
 		Append: "console=ttyS0 " + qemu.KernelHints + " " + parameters,

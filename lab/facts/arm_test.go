@@ -1,7 +1,6 @@
 package facts
 
 import (
-	"context"
 	"encoding/base64"
 	"path/filepath"
 	"regexp"
@@ -96,8 +95,7 @@ func examineARM(t *testing.T, extra ...string) found {
 	disk := func(bus qemu.Bus) qemu.Disk {
 		return qemu.Disk{Bus: bus, File: filepath.Join(dir, string(bus)), Size: 16 << 20}
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), guestTimeout)
-	defer cancel()
+	ctx := testenv.Context(t, guestTimeout)
 	machine, err := qemu.Start(ctx, qemu.Config{
 		Name: "facts", Dir: dir, Arch: "arm64", Kernel: report.Kernel, Initrd: report.Initramfs,
 		Append: "console=ttyAMA0 quiet", Extra: extra, NICs: []qemu.NIC{{}, {Model: "e1000e"}},

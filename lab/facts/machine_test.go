@@ -49,8 +49,7 @@ func examine(t *testing.T, c qemu.Config, disks int, parameters string) found {
 		qemu.Disk{Bus: qemu.Virtio, File: debian, Serial: "DEBIAN", ReadOnly: true},
 		qemu.Disk{Bus: qemu.Virtio, File: results, Size: 64 << 20, Serial: "RESULTS"},
 	)
-	ctx, cancel := context.WithTimeout(t.Context(), guestTimeout)
-	defer cancel()
+	ctx := testenv.Context(t, guestTimeout)
 	machine, err := qemu.Start(ctx, c)
 	if err != nil {
 		t.Fatal(err)

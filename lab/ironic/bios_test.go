@@ -3,7 +3,6 @@
 package ironic
 
 import (
-	"context"
 	"path/filepath"
 	"testing"
 	"time"
@@ -19,8 +18,7 @@ import (
 func TestRealIronicBIOS(t *testing.T) {
 	testenv.Programs(t, "qemu-img")
 	kernel, ramdisk := testenv.Build(t, "ipa-ironroot-amd64.kernel"), testenv.Build(t, "ipa-ironroot-amd64.initramfs")
-	ctx, cancel := context.WithTimeout(t.Context(), 45*time.Minute)
-	defer cancel()
+	ctx := testenv.Context(t, 45*time.Minute)
 	root := osimagetest.Root(t, func(root, _ string) { osimagetest.AddGRUB(t, root, "grub-pc-bin") })
 	qcow2 := filepath.Join(t.TempDir(), "root.qcow2")
 	testenv.Run(t, "qemu-img", "convert", "-f", "raw", "-O", "qcow2", root, qcow2)

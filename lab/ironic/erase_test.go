@@ -24,8 +24,7 @@ import (
 func TestRealIronicErasesArrays(t *testing.T) {
 	testenv.Programs(t, "sgdisk", "mdadm", "wipefs")
 	kernel, ramdisk := testenv.Build(t, "ipa-ironroot-amd64.kernel"), testenv.Build(t, "ipa-ironroot-amd64.initramfs")
-	ctx, cancel := context.WithTimeout(t.Context(), 45*time.Minute)
-	defer cancel()
+	ctx := testenv.Context(t, 45*time.Minute)
 	dir := t.TempDir()
 	members := []string{filepath.Join(dir, "first"), filepath.Join(dir, "second")}
 	tenantArray(t, members)

@@ -3,7 +3,6 @@
 package ironic
 
 import (
-	"context"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -26,9 +25,7 @@ func start(t *testing.T, o Options) *Ironic {
 	o.Dir = t.TempDir()
 	o.Log = slog.New(slog.NewTextHandler(t.Output(), nil))
 	o.Progress = t.Output()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Minute)
-	defer cancel()
-	i, err := Start(ctx, o)
+	i, err := Start(testenv.Context(t, 30*time.Minute), o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -44,8 +41,7 @@ func start(t *testing.T, o Options) *Ironic {
 // agent's error message, and one that succeeds.
 func TestRealIronicTalksToTheClient(t *testing.T) {
 	i := start(t, Options{})
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Minute)
-	defer cancel()
+	ctx := testenv.Context(t, 20*time.Minute)
 	dummy := filepath.Join(t.TempDir(), "dummy")
 	if err := os.WriteFile(dummy, []byte("no kernel"), 0o644); err != nil {
 		t.Fatal(err)

@@ -33,8 +33,7 @@ import (
 func TestRealIronicLifecycle(t *testing.T) {
 	testenv.Programs(t, "qemu-img")
 	kernel, ramdisk := testenv.Build(t, "ipa-ironroot-amd64.kernel"), testenv.Build(t, "ipa-ironroot-amd64.initramfs")
-	ctx, cancel := context.WithTimeout(t.Context(), 55*time.Minute)
-	defer cancel()
+	ctx := testenv.Context(t, 55*time.Minute)
 	image, err := osimage.Build(ctx, osimage.Options{Progress: t.Output()})
 	if err != nil {
 		t.Fatal(err)

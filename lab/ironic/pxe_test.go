@@ -3,7 +3,6 @@
 package ironic
 
 import (
-	"context"
 	"strings"
 	"testing"
 	"time"
@@ -17,8 +16,7 @@ import (
 // Parity: R12 (PXE)
 func TestRealIronicPXE(t *testing.T) {
 	kernel, ramdisk := testenv.Build(t, "ipa-ironroot-amd64.kernel"), testenv.Build(t, "ipa-ironroot-amd64.initramfs")
-	ctx, cancel := context.WithTimeout(t.Context(), 45*time.Minute)
-	defer cancel()
+	ctx := testenv.Context(t, 45*time.Minute)
 	i := start(t, Options{PXE: true, Config: "[conductor]\nautomated_clean = false\n"})
 	for _, c := range []struct {
 		name, loader string

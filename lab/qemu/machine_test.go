@@ -84,9 +84,7 @@ func start(t *testing.T, c qemu.Config) *qemu.Machine {
 
 // limited returns a context for operations that take seconds on an idle machine.
 func limited(t *testing.T) context.Context {
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
-	t.Cleanup(cancel)
-	return ctx
+	return testenv.Context(t, 10*time.Minute)
 }
 
 func follow(t *testing.T, m *qemu.Machine, expression string) qemu.Match {

@@ -2,7 +2,6 @@ package erase_test
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -87,8 +86,7 @@ func guest(t *testing.T, dir string) string {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = m.Stop() })
-	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Minute)
-	defer cancel()
+	ctx := testenv.Context(t, 15*time.Minute)
 	if _, err := m.Console().Follow(ctx, regexp.MustCompile("DONE")); err != nil {
 		t.Fatalf("%v; the console ends with\n%s", err, m.Console().Tail(40))
 	}

@@ -1,7 +1,6 @@
 package raid_test
 
 import (
-	"context"
 	"fmt"
 	"os/exec"
 	"path/filepath"
@@ -46,8 +45,7 @@ func guest(t *testing.T) string {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = m.Stop() })
-	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Minute)
-	defer cancel()
+	ctx := testenv.Context(t, 15*time.Minute)
 	match, err := m.Console().Follow(ctx, regexp.MustCompile("\n(DONE|FAILED .*)"))
 	if err != nil || match.Groups[1] != "DONE" {
 		t.Fatalf("%v, %v; the console ends with\n%s", match.Groups, err, m.Console().Tail(80))

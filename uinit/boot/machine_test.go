@@ -4,7 +4,6 @@ package boot_test
 
 import (
 	"bytes"
-	"context"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -56,8 +55,7 @@ func start(t *testing.T, report initramfs.Report, cmdline string, change func(*q
 // expect waits for each expression in turn.
 func expect(t *testing.T, m *qemu.Machine, expressions ...string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), machineTimeout)
-	defer cancel()
+	ctx := testenv.Context(t, machineTimeout)
 	for _, e := range expressions {
 		if _, err := m.Console().Follow(ctx, regexp.MustCompile(e)); err != nil {
 			t.Fatalf("%q: %v; the console ends with\n%s", e, err, m.Console().Tail(30))
@@ -68,8 +66,7 @@ func expect(t *testing.T, m *qemu.Machine, expressions ...string) {
 // restarts waits until the machine asks for a restart, which here ends QEMU.
 func restarts(t *testing.T, m *qemu.Machine) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), machineTimeout)
-	defer cancel()
+	ctx := testenv.Context(t, machineTimeout)
 	if err := m.Wait(ctx); err != nil {
 		t.Fatalf("no restart: %v; the console ends with\n%s", err, m.Console().Tail(30))
 	}
@@ -130,8 +127,7 @@ func TestSysrq(t *testing.T) {
 // happens waits for an event of QEMU that the guest caused.
 func happens(t *testing.T, m *qemu.Machine, event string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), machineTimeout)
-	defer cancel()
+	ctx := testenv.Context(t, machineTimeout)
 	e, err := m.WaitEvent(ctx, event, 1)
 	if err != nil ||
 		!bytes.Contains(e.Data, []byte(`"guest": true`)) && !bytes.Contains(e.Data, []byte(`"guest":true`)) {
