@@ -421,8 +421,8 @@ func TestCreateFails(t *testing.T) {
 	}
 }
 
-// passedLimits returns limits that have passed before a call can end. Until the end of the test, Go uses one processor,
-// so that the caller of a function with limits gets it before the function has returned, however busy the machine is.
+// passedLimits returns limits that have passed before a call can end. Until the end of the test, Go uses one processor.
+// So [erase.Bounded] continues, and finds the limit passed, before the call that it has started as a goroutine.
 func passedLimits(t *testing.T) erase.Limits {
 	t.Helper()
 	before := runtime.GOMAXPROCS(1)
