@@ -93,7 +93,7 @@ var faults = []struct {
 	is       func(err error) bool
 	text     string
 	requests int64
-	isTimed  bool // time limits end the download: it runs in a bubble
+	lasts    time.Duration // until time limits end the download, which runs in a bubble
 }{
 	{
 		name:  "wrong checksum, the same twice",
@@ -146,28 +146,32 @@ var faults = []struct {
 	{
 		name:   "stall",
 		steps:  func(data []byte) []http.HandlerFunc { return []http.HandlerFunc{imagetest.Stalled(data, 5*mib)} },
-		source: func(s *Source) { s.Fetch.ConnectTimeout, s.Fetch.Retries = time.Minute, 1 },
-		is:     imagetest.IsA[*fetch.DownloadError], text: "no data arrived in time", requests: 2, isTimed: true,
+		source: func(s *Source) { s.Fetch.ConnectTimeout, s.Fetch.Retries = 40*time.Second, 1 },
+		is:     imagetest.IsA[*fetch.DownloadError], text: "no data arrived in time",
+		requests: 2, lasts: 80 * time.Second,
 	},
 	{
 		name: "no answer",
 		steps: func([]byte) []http.HandlerFunc {
 			return []http.HandlerFunc{func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }}
 		},
-		source: func(s *Source) { s.Fetch.ConnectTimeout = time.Minute },
-		is:     imagetest.IsA[*fetch.DownloadError], text: "no data arrived in time", requests: 3, isTimed: true,
+		source: func(s *Source) { s.Fetch.ConnectTimeout = 40 * time.Second },
+		is:     imagetest.IsA[*fetch.DownloadError], text: "no data arrived in time",
+		requests: 3, lasts: 2 * time.Minute,
 	},
 	{
 		name:   "maximum duration",
 		steps:  func(data []byte) []http.HandlerFunc { return []http.HandlerFunc{imagetest.Stalled(data, 5*mib)} },
 		source: func(s *Source) { s.Fetch.MaxDuration = 8 * time.Second },
-		is:     imagetest.IsA[*fetch.TimeoutError], text: "longer than the maximum of 8s", requests: 1, isTimed: true,
+		is:     imagetest.IsA[*fetch.TimeoutError], text: "longer than the maximum of 8s",
+		requests: 1, lasts: 8 * time.Second,
 	},
 	{
 		name:   "maximum duration over all attempts",
 		steps:  func([]byte) []http.HandlerFunc { return []http.HandlerFunc{imagetest.Status(500)} },
 		source: func(s *Source) { s.Fetch.MaxDuration, s.Fetch.RetryInterval = time.Minute, time.Hour },
-		is:     imagetest.IsA[*fetch.TimeoutError], text: "longer than the maximum", requests: 1, isTimed: true,
+		is:     imagetest.IsA[*fetch.TimeoutError], text: "longer than the maximum",
+		requests: 1, lasts: time.Minute,
 	},
 	{
 		name: "redirect to another scheme",
@@ -200,12 +204,16 @@ func TestFaults(t *testing.T) {
 			}
 			disk := imagetest.UsedDisk(t, size)
 			var err error
-			if fault.isTimed {
+			if fault.lasts > 0 {
 				synctest.Test(t, func(t *testing.T) {
 					client, stop := piped.Serve(server.Config.Handler)
 					defer stop()
 					src.Fetch.Client = client
+					started := time.Now()
 					_, err = Write(t.Context(), disk, src, Options{Log: imagetest.Log(t)})
+					if took := time.Since(started); took != fault.lasts {
+						t.Errorf("got the error after %v, want %v", took, fault.lasts)
+					}
 				})
 			} else {
 				_, err = Write(t.Context(), disk, src, Options{Log: imagetest.Log(t)})
