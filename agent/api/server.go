@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -11,6 +12,9 @@ import (
 	"net/netip"
 	"strconv"
 	"sync"
+	"syscall"
+
+	"golang.org/x/sys/unix"
 
 	"ironroot/agent/api/admission"
 	"ironroot/internal/goroutine"
@@ -26,6 +30,11 @@ func connectionLimits() admission.Limits {
 	return admission.Limits{Untrusted: 256, UntrustedPerPeer: 32, Trusted: 128, TrustedPerPeer: 64, TrustedPeers: 32}
 }
 
+// backlog is the number of connections that the kernel accepts before the agent does. The agent's limits do not hold
+// for them, and each can keep a block of 32 KiB of a network card's receive buffers in use. Go's default,
+// net.core.somaxconn, is 4096: enough to fill the memory of a small machine, which makes the kernel panic.
+const backlog = 512
+
 // Listen opens the API's port. Host "::" accepts IPv4 and IPv6, an IPv4 address only IPv4.
 func Listen(ctx context.Context, host string, port int) (net.Listener, error) {
 	network := "tcp"
@@ -37,7 +46,21 @@ func Listen(ctx context.Context, host string, port int) (net.Listener, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open API port: %w", err)
 	}
+	if err := setBacklog(l.(syscall.Conn)); err != nil {
+		return nil, fmt.Errorf("limit the backlog of API port %d: %w", port, errors.Join(err, l.Close()))
+	}
 	return l, nil
+}
+
+// setBacklog limits the backlog of a listener: a second call of listen(2) changes only the limit.
+func setBacklog(l syscall.Conn) error {
+	raw, err := l.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var listenErr error
+	err = raw.Control(func(fd uintptr) { listenErr = unix.Listen(int(fd), backlog) })
+	return cmp.Or(err, listenErr)
 }
 
 // Server serves an API on a listener.
