@@ -66,12 +66,15 @@ var (
 // Run asks for a lease and keeps it until ctx ends. The last lease is not dropped then. Run may be called again.
 func (c *Client) Run(ctx context.Context) {
 	for ctx.Err() == nil {
-		lease := c.acquire(ctx)
+		lease, started := c.acquire(ctx)
 		if lease == nil {
 			return
 		}
 		err := c.Handler.Use(lease, false)
 		if err == nil {
+			c.Log.Info("lease obtained", "interface", c.Interface().Name, "address", lease.Address.String(),
+				"server", lease.Server.String(), "lifetime", lease.Duration,
+				"duration", time.Since(started).Round(time.Millisecond))
 			err = c.hold(ctx, lease)
 		}
 		if ctx.Err() != nil {
@@ -88,32 +91,29 @@ func (c *Client) Run(ctx context.Context) {
 	}
 }
 
-// acquire asks for an address until it has one; nil means that ctx ended. It follows the states INIT, SELECTING and
-// REQUESTING of RFC 2131, section 4.4.1.
-func (c *Client) acquire(ctx context.Context) *Lease {
-	started := time.Now()
+// acquire asks for an address until it has one, and returns when it started to ask, with a carrier. A nil lease means
+// that ctx ended. It follows the states INIT, SELECTING and REQUESTING of RFC 2131, section 4.4.1.
+func (c *Client) acquire(ctx context.Context) (lease *Lease, started time.Time) {
+	started = time.Now()
 	delay := c.Timing.First
 	for ctx.Err() == nil {
 		lease, err := c.discover(ctx, started)
 		switch {
 		case err == nil:
-			c.Log.Info("lease obtained", "interface", c.Interface().Name, "address", lease.Address.String(),
-				"server", lease.Server.String(), "lifetime", lease.Duration,
-				"duration", time.Since(started).Round(time.Millisecond))
-			return lease
+			return lease, started
 		case errors.Is(err, errCarrier):
 			started, delay = time.Now(), c.Timing.First
 			continue
 		case ctx.Err() != nil:
-			return nil
+			return nil, started
 		}
 		c.Handler.Failed("no lease", err)
 		if pause.For(ctx, delay) != nil {
-			return nil
+			return nil, started
 		}
 		delay = min(2*delay, c.Timing.Longest)
 	}
-	return nil
+	return nil, started
 }
 
 // discover does one exchange of four messages. Offers that cannot be used are rejected, so that the client uses a

@@ -95,7 +95,7 @@ func TestInfiniBandLease(t *testing.T) {
 	})
 	ctx, cancel := context.WithTimeout(l.Ctx, nettest.Timeout)
 	defer cancel()
-	lease := c.acquire(ctx)
+	lease, _ := c.acquire(ctx)
 	if lease == nil || lease.Address != netip.MustParsePrefix("192.0.2.77/24") {
 		t.Fatalf("got %+v, want the address for the port's client identifier", lease)
 	}
