@@ -19,10 +19,14 @@ import (
 // ErrInvalid is wrapped by the problems of superblocks that have the magic number but are not valid.
 var ErrInvalid = errors.New("invalid md superblock")
 
+// ErrIncomplete is wrapped by the errors of members that are not all those of one array, or do not belong together.
+var ErrIncomplete = errors.New("array is not complete")
+
 // Superblock describes the array that a device is a member of. All sizes and offsets are bytes.
 type Superblock struct {
 	Version string // "0.90", "1.0", "1.1", "1.2"
 	Offset  int64  // of the superblock on the member
+	Length  int64  // of the superblock, without what the kernel does not read
 	// Problem is nil if checksum, offset, level and sizes are valid. Otherwise it wraps [ErrInvalid], and the other
 	// fields are not reliable.
 	Problem error
@@ -34,6 +38,7 @@ type Superblock struct {
 	DataOffset int64  // start of the array's data on the member
 	DataSize   int64  // length of the array's data on the member
 	ArraySize  int64
+	Chunk      int64  // bytes; 0 for levels without chunks
 	Layout     uint32 // of level 10: the number of near copies, 256 times that of far copies, and 0x10000 for an offset
 	// Features are those that the kernel must support, MD_FEATURE_*; 0 for version 0.90.
 	Features uint32

@@ -23,24 +23,28 @@ const (
 // goldens are the values that mdadm --examine and --detail print for the superblocks in testdata/md of the repository.
 var goldens = map[string]Superblock{
 	"raid1-1.2": {
-		Version: "1.2", Offset: 4096, UUID: "b14fcbb4-3f84-bc43-c0eb-ad65d6dd43be", Name: "tenant:data", Level: "raid1",
+		Version: "1.2", Offset: 4096, Length: 512, UUID: "b14fcbb4-3f84-bc43-c0eb-ad65d6dd43be", Name: "tenant:data",
+		Level:   "raid1",
 		Devices: 2, DataOffset: mib, DataSize: 4 * mib, ArraySize: 4 * mib,
 		Events: 14,
 	},
 	"raid1-1.0": {
-		Version: "1.0", Offset: 49136 * 512, UUID: "a106cb4a-efd7-f370-9a5e-c2ad37fd7b69", Name: "tenant:esp",
-		Level: "raid1", Devices: 2, DataSize: 24512 * 1024, ArraySize: 24512 * 1024, Events: 17,
+		Version: "1.0", Offset: 49136 * 512, Length: 512, UUID: "a106cb4a-efd7-f370-9a5e-c2ad37fd7b69",
+		Name: "tenant:esp", Level: "raid1", Devices: 2, DataSize: 24512 * 1024, ArraySize: 24512 * 1024, Events: 17,
 	},
 	"raid5-1.1": {
-		Version: "1.1", UUID: "7fca19f6-15aa-b7b2-06ab-7b96927714ec", Name: "none:scratch", Level: "raid5",
-		Devices: 3, DataOffset: 2 * mib, DataSize: 22 * mib, ArraySize: 44 * mib, Events: 18,
+		Version: "1.1", Length: 512, UUID: "7fca19f6-15aa-b7b2-06ab-7b96927714ec", Name: "none:scratch",
+		Level: "raid5", Chunk: 512 << 10, Devices: 3, DataOffset: 2 * mib, DataSize: 22 * mib, ArraySize: 44 * mib,
+		Events: 18,
 	},
 	"raid1-0.90": {
-		Version: "0.90", Offset: diskSize - 65536, UUID: "b6c48f66-4840-ae1f-a172-e849031cf1ac", Level: "raid1",
+		Version: "0.90", Offset: diskSize - 65536, Length: 4096, UUID: "b6c48f66-4840-ae1f-a172-e849031cf1ac",
+		Level:   "raid1",
 		Devices: 2, DataSize: 24512 * 1024, ArraySize: 24512 * 1024,
 	},
 	"raid0-1.2": {
-		Version: "1.2", Offset: 4096, UUID: "13bcf19d-9cbb-d799-c440-a62a7287116d", Name: "any:fast", Level: "raid0",
+		Version: "1.2", Offset: 4096, Length: 512, UUID: "13bcf19d-9cbb-d799-c440-a62a7287116d", Name: "any:fast",
+		Level: "raid0", Chunk: 512 << 10,
 		Devices: 2, DataOffset: 2 * mib, DataSize: 22 * mib, ArraySize: 44 * mib,
 	},
 }

@@ -71,6 +71,7 @@ func (s *Superblock) parse0(data []byte, order binary.ByteOrder) error {
 		binary.BigEndian.PutUint32(uuid[4*n:], word(i)) // as printed by mdadm
 	}
 	s.UUID = uuidText(uuid)
+	s.Length, s.Chunk = superblockSize, int64(word(65))
 	s.DataSize = int64(word(8)) * 1024
 	if s.DataSize == 0 {
 		s.DataSize = s.Offset // RAID 0 and linear arrays use all before the superblock
@@ -97,6 +98,7 @@ func (s *Superblock) parse1(data []byte, size int64) error {
 	if got := le.Uint64(data[144:]); got != uint64(s.Offset/512) {
 		return fmt.Errorf("%w: got superblock sector %d, want %d", ErrInvalid, got, s.Offset/512)
 	}
+	s.Length, s.Chunk = int64(header1+2*roles), int64(le.Uint32(data[88:]))*512
 	s.UUID, s.Features = uuidText(data[16:32]), le.Uint32(data[8:])
 	name, _, _ := bytes.Cut(data[32:64], []byte{0})
 	s.Name = printable(name)

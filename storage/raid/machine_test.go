@@ -14,8 +14,8 @@ import (
 	"ironroot/lab/qemu"
 )
 
-// guest boots a machine with Debian's mdadm and returns its console.
-func guest(t *testing.T) string {
+// guest boots a machine with Debian's mdadm and a kernel parameter, and returns its console.
+func guest(t *testing.T, parameter string) string {
 	t.Helper()
 	testenv.Programs(t, "qemu-system-x86_64", "apt-get", "mdadm", "ldd")
 	path, err := exec.LookPath("mdadm")
@@ -38,15 +38,15 @@ func guest(t *testing.T) string {
 		t.Fatal(err)
 	}
 	m, err := qemu.Start(t.Context(), qemu.Config{
-		Name: t.Name(), Dir: t.TempDir(), Memory: 1024 << 20, Kernel: report.Kernel, Initrd: report.Initramfs,
-		Append: "console=ttyS0 " + qemu.KernelHints,
+		Name: t.Name(), Dir: t.TempDir(), Memory: 1280 << 20, Kernel: report.Kernel, Initrd: report.Initramfs,
+		Append: "console=ttyS0 " + parameter + " " + qemu.KernelHints,
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = m.Stop() })
 	ctx := testenv.Context(t, 15*time.Minute)
-	match, err := m.Console().Follow(ctx, regexp.MustCompile("\n(DONE|FAILED .*)"))
+	match, err := m.Console().Follow(ctx, regexp.MustCompile("\n(DONE|FAILED [^\r\n]*)\r?\n"))
 	if err != nil || match.Groups[1] != "DONE" {
 		t.Fatalf("%v, %v; the console ends with\n%s", match.Groups, err, m.Console().Tail(80))
 	}
@@ -58,7 +58,7 @@ func guest(t *testing.T) string {
 //
 // Parity: N2 (metadata)
 func TestMachine(t *testing.T) {
-	console := guest(t)
+	console := guest(t, "")
 	if count := strings.Count(console, "\nSAME "); count != 15 || strings.Contains(console, "\nDIFFERS ") {
 		t.Errorf("superblocks: got %d that are the same, want 15:\n%s", count,
 			strings.Join(regexp.MustCompile("(?m)^DIFFERS .*").FindAllString(console, -1), "\n"))
@@ -129,4 +129,66 @@ func part(t *testing.T, console, title string) string {
 		t.Errorf("the console lacks %q", title)
 	}
 	return text
+}
+
+// TestMachineAssemble assembles arrays that mdadm has created, and erases them. Nothing is written to a member before
+// the array is. Afterwards mdadm and the kernel find the same arrays, with equal copies and parities. Arrays that are
+// not complete are not started.
+//
+// Parity: F10 (arrays)
+func TestMachineAssemble(t *testing.T) {
+	console := guest(t, "assemble")
+	wants := []string{"AT BOOT 0 <nil>"}
+	const superblock, bitmap = "4096", " 8192 8704 9216 9728 10240 10752 11264 11776"
+	for name, tt := range map[string]struct {
+		members int
+		left    string // bytes of the sectors that are not zero
+	}{
+		"raid0 2 synced=false random=false":                                      {2, superblock},
+		"raid10 3 synced=true random=false":                                      {3, superblock},
+		"raid1 3 synced=true random=false":                                       {3, superblock},
+		"raid5 3 synced=false random=false":                                      {3, superblock},
+		"raid6 4 synced=false random=false":                                      {4, superblock},
+		"raid1 2 --bitmap=internal --bitmap-chunk=64M synced=false random=false": {2, superblock + bitmap},
+		"raid5 3 --bitmap=internal --bitmap-chunk=64M synced=true random=true":   {3, superblock + bitmap},
+	} {
+		state := "read-auto idle"
+		if strings.HasPrefix(name, "raid0 ") {
+			state = "clean "
+		} else {
+			wants = append(wants, "MISMATCHES "+name+": 0\n")
+		}
+		wants = append(wants, "STATE "+name+": /dev/md3 "+state+"\n", "UNTOUCHED "+name+": true\n")
+		if strings.Contains(name, "bitmap") {
+			wants = append(wants, "BITMAP "+name+": 1 bits (chunks), 0 dirty (0.0%)\n")
+		}
+		for _, line := range []string{
+			"LEFT " + name + ": overwrite " + tt.left + "\n", "EXAMINED " + name + ": same=true correct=true\n",
+		} {
+			if count := strings.Count(console, "\n"+line); count != tt.members {
+				t.Errorf("got %d members with %q, want %d", count, line, tt.members)
+			}
+		}
+		started := fmt.Sprintf("has been started with %d drives.", tt.members)
+		if !strings.Contains(part(t, console, "ASSEMBLED "+name), started) {
+			t.Errorf("%s: mdadm did not start the array with all members", name)
+		}
+	}
+	for name, want := range map[string]string{
+		"missing": "got 1 members, want 2", "twice": "occurs twice", "uuid": "want other", "checksum": "got checksum",
+		"several": "has 2 superblocks, want 1", "events": "events, want", "held": "device or resource busy",
+	} {
+		wants = append(wants, "KEPT "+name+": true 0 <nil>\n")
+		_, text, _ := strings.Cut(console, "\nDOUBTFUL "+name+": assemble array ")
+		if text, _, _ = strings.Cut(text, "\n"); !strings.Contains(text, want) {
+			t.Errorf("%s: got error %q, want %q", name, text, want)
+		}
+	}
+	wants = append(wants, "GOOD: <nil>\n", "BAD: array /dev/md3: /dev/loop1: member has bad blocks",
+		"READ-ONLY: array /dev/md3: got raid1 of 2 members, read-auto")
+	for _, want := range wants {
+		if !strings.Contains(console, "\n"+want) {
+			t.Errorf("the console does not show %q", want)
+		}
+	}
 }

@@ -1,9 +1,9 @@
-// Package raid creates, stops, describes and wipes arrays of Linux software RAID (md) by the ioctls of
+// Package raid creates, assembles, stops, describes and wipes arrays of Linux software RAID (md) by the ioctls of
 // linux/raid/md_u.h and by sysfs (Documentation/admin-guide/md.rst), without mdadm. Package md encodes and reads the
 // superblocks.
 //
-// No array is assembled that this package did not create. External metadata, spares, journals, and changes of an
-// array's shape are not supported.
+// Only complete arrays are assembled. External metadata, spares, journals, and changes of an array's shape are not
+// supported.
 package raid
 
 import (
@@ -139,12 +139,12 @@ func Check(sys sysfs.Root, path, level string, members []string) error {
 	if err != nil {
 		return err
 	}
-	return a.check(level, members)
+	return a.check(level, members, "clean", "active", "active-idle", "write-pending")
 }
 
-func (a Array) check(level string, members []string) error {
-	writable := []string{"clean", "active", "active-idle", "write-pending"}
-	if a.Level != level || a.Devices != len(members) || !slices.Contains(writable, a.State) {
+// check implements Check for arrays in one of the states.
+func (a Array) check(level string, members []string, states ...string) error {
+	if a.Level != level || a.Devices != len(members) || !slices.Contains(states, a.State) {
 		return fmt.Errorf("array %s: got %s of %d members, %s, want %s of %d",
 			a.Path, a.Level, a.Devices, a.State, level, len(members))
 	}

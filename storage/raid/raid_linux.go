@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 	"unsafe"
 
@@ -23,6 +24,7 @@ const (
 	addNewDisk   = 0x40140921
 	runArray     = 0x400c0930
 	stopArray    = 0x932
+	restartRW    = 0x934
 )
 
 // arrayInfo is mdu_array_info_t.
@@ -100,33 +102,130 @@ func start(sys sysfs.Root, o Options) (path string, err error) {
 	if err != nil {
 		return "", err
 	}
-	defer func() {
-		if err != nil {
-			stop := func() error { return ioctl(f, stopArray, nil) }
-			err = errors.Join(err, block.WhileBusy(context.Background(), stop))
-		}
-		err = errors.Join(err, f.Close())
-	}()
-	info := arrayInfo{Major: 1, Minor: map[string]int32{"1.0": 0, "1.2": 2}[o.Version]}
-	// With only a version, the kernel takes everything else from the superblocks.
-	if err := ioctl(f, setArrayInfo, unsafe.Pointer(&info)); err != nil {
-		return "", fmt.Errorf("%s: set version: %w", f.Name(), err)
-	}
-	for _, member := range o.Members {
-		var stat unix.Stat_t
-		if err := unix.Stat(member, &stat); err != nil {
-			return "", fmt.Errorf("%s: %w", member, err)
-		}
-		disk := diskInfo{Major: int32(unix.Major(stat.Rdev)), Minor: int32(unix.Minor(stat.Rdev))}
-		if err := ioctl(f, addNewDisk, unsafe.Pointer(&disk)); err != nil {
-			return "", fmt.Errorf("%s: add %s: %w", f.Name(), member, err)
-		}
+	defer func() { err = errors.Join(err, end(f, err)) }()
+	if err := setMembers(f, o.Version, o.Members); err != nil {
+		return "", err
 	}
 	if err := ioctl(f, runArray, nil); err != nil {
 		return "", fmt.Errorf("%s: run: %w", f.Name(), err)
 	}
 	// The kernel also runs an array from which it has dropped members.
 	return f.Name(), Check(sys, f.Name(), o.Level, o.Members)
+}
+
+// end closes an array. After an error it stops the array.
+func end(f *os.File, failed error) error {
+	var err error
+	if failed != nil {
+		err = block.WhileBusy(context.Background(), func() error { return ioctl(f, stopArray, nil) })
+	}
+	return errors.Join(err, f.Close())
+}
+
+// setMembers makes the kernel read the superblocks of the members of an array that does not run.
+func setMembers(f *os.File, version string, members []string) error {
+	info := arrayInfo{Major: 1, Minor: map[string]int32{"1.0": 0, "1.1": 1, "1.2": 2}[version]}
+	// With only a version, the kernel takes everything else from the superblocks.
+	if err := ioctl(f, setArrayInfo, unsafe.Pointer(&info)); err != nil {
+		return fmt.Errorf("%s: set version: %w", f.Name(), err)
+	}
+	for _, member := range members {
+		var stat unix.Stat_t
+		if err := unix.Stat(member, &stat); err != nil {
+			return fmt.Errorf("%s: %w", member, err)
+		}
+		disk := diskInfo{Major: int32(unix.Major(stat.Rdev)), Minor: int32(unix.Minor(stat.Rdev))}
+		if err := ioctl(f, addNewDisk, unsafe.Pointer(&disk)); err != nil {
+			return fmt.Errorf("%s: add %s: %w", f.Name(), member, err)
+		}
+	}
+	return nil
+}
+
+// Assemble starts the array with a UUID, read-only: until the first write to it, the kernel writes nothing to its
+// members and resyncs nothing. The number is that of the device, 0 for /dev/md0. Before the kernel gets the members, it
+// checks that their superblocks are those of a complete array, see [CheckComplete]. Errors of members wrap
+// [md.ErrIncomplete]. After an error there is no array.
+func Assemble(ctx context.Context, sys sysfs.Root, number int, uuid string, members []string) (_ string, err error) {
+	fail := func(err error) (string, error) {
+		return "", fmt.Errorf("assemble array %s of %s: %w", uuid, strings.Join(members, ", "), err)
+	}
+	found, err := readMembers(ctx, sys, uuid, members)
+	if err != nil {
+		return fail(err)
+	}
+	path, err := assemble(sys, number, found)
+	if err != nil {
+		return fail(err)
+	}
+	// The kernel reads the partition table of an array when it is opened.
+	f, err := os.Open(path)
+	if err == nil {
+		err = f.Close()
+	}
+	if err != nil {
+		return fail(errors.Join(err, Stop(context.WithoutCancel(ctx), path)))
+	}
+	return path, nil
+}
+
+func assemble(sys sysfs.Root, number int, members []md.Member) (_ string, err error) {
+	array, _, err := md.Covered(members)
+	if err != nil {
+		return "", err
+	}
+	f, err := open(sys, number)
+	if err != nil {
+		return "", err
+	}
+	defer func() { err = errors.Join(err, end(f, err)) }()
+	paths := make([]string, len(members))
+	for i, m := range members {
+		paths[i] = m.Device.Path
+	}
+	if err := setMembers(f, members[0].Version, paths); err != nil {
+		return "", err
+	}
+	// The write runs the array.
+	state := sys.Sys("class/block", filepath.Base(f.Name()), "md/array_state")
+	if err := os.WriteFile(state, []byte(readAuto), 0o200); err != nil {
+		return "", fmt.Errorf("%s: run: %w", f.Name(), err)
+	}
+	a, err := read(sys, filepath.Base(f.Name()))
+	if err != nil {
+		return "", err
+	}
+	states := []string{readAuto}
+	if a.Level == "raid0" { // never resynced, so that the kernel does not distinguish these states
+		states = append(states, "clean")
+	}
+	if err := a.check(members[0].Level, paths, states...); err != nil {
+		return "", err
+	}
+	size, _, err := block.Geometry(f)
+	if err == nil && size != array {
+		err = fmt.Errorf("%s: got an array of %d bytes, want %d", f.Name(), size, array)
+	}
+	return f.Name(), err
+}
+
+// readAuto is the state of an array that is read-only until it is written to.
+const readAuto = "read-auto"
+
+// Resync makes an array that Assemble has started writable, so that the kernel resyncs it if that is needed.
+func Resync(path string) error {
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		return fmt.Errorf("resync array: %w", err)
+	}
+	err = ioctl(f, restartRW, nil)
+	if errors.Is(err, unix.EBUSY) { // it is writable already
+		err = nil
+	}
+	if err := errors.Join(err, f.Close()); err != nil {
+		return fmt.Errorf("resync array %s: %w", path, err)
+	}
+	return nil
 }
 
 // Stop stops an array. Its members are free when Stop returns. The error wraps unix.EBUSY while the array is in use.

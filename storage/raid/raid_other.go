@@ -17,3 +17,11 @@ func Create(context.Context, sysfs.Root, Options) (string, error) { return "", e
 
 // Stop returns an error.
 func Stop(context.Context, string) error { return errUnsupported }
+
+// Assemble returns an error.
+func Assemble(context.Context, sysfs.Root, int, string, []string) (string, error) {
+	return "", errUnsupported
+}
+
+// Resync returns an error.
+func Resync(string) error { return errUnsupported }

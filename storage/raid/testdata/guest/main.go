@@ -1,5 +1,6 @@
 // Command guest is a ramdisk with mdadm. It compares the superblocks of mdadm with those of package md, creates arrays
-// with package raid, and prints what mdadm thinks of them.
+// with package raid, and prints what mdadm thinks of them. With the kernel parameter "assemble" it creates arrays with
+// mdadm, and assembles and erases them.
 package main
 
 import (
@@ -47,8 +48,13 @@ func run(ctx context.Context, m *boot.Machine) error {
 	if err := errors.Join(os.MkdirAll("/run", 0o755), os.MkdirAll("/work", 0o755)); err != nil {
 		return err
 	}
-	if err := unix.Mount("tmpfs", "/work", "tmpfs", 0, "size=400m"); err != nil {
+	if err := unix.Mount("tmpfs", "/work", "tmpfs", 0, "size=600m"); err != nil {
 		return err
+	}
+	if command, err := os.ReadFile("/proc/cmdline"); err != nil {
+		return err
+	} else if strings.Contains(string(command), "assemble") {
+		return assemble(ctx)
 	}
 	if err := create(ctx); err != nil {
 		return err
@@ -87,12 +93,15 @@ func members(sizes []int64) (devices []string, release func(), err error) {
 		if err != nil {
 			return nil, release, err
 		}
-		if err := unix.IoctlSetInt(int(loop.Fd()), unix.LOOP_SET_FD, int(file.Fd())); err != nil {
+		err = unix.IoctlSetInt(int(loop.Fd()), unix.LOOP_SET_FD, int(file.Fd()))
+		if err := errors.Join(err, loop.Close()); err != nil {
 			return nil, release, err
 		}
 		closers = append(closers, func() {
-			_ = unix.IoctlSetInt(int(loop.Fd()), unix.LOOP_CLR_FD, 0)
-			_ = errors.Join(loop.Close(), file.Close(), os.Remove(path))
+			if loop, err := os.OpenFile(device, os.O_RDWR, 0); err == nil {
+				_ = errors.Join(unix.IoctlSetInt(int(loop.Fd()), unix.LOOP_CLR_FD, 0), loop.Close())
+			}
+			_ = errors.Join(file.Close(), os.Remove(path))
 		})
 		devices = append(devices, device)
 	}
@@ -301,7 +310,7 @@ func fill(path string, seed uint64, size int64) error {
 			state ^= state << 17
 			binary.LittleEndian.PutUint64(data[i:], state)
 		}
-		if _, err := f.WriteAt(data, offset); err != nil {
+		if _, err := f.WriteAt(data[:min(mib, size-offset)], offset); err != nil {
 			return err
 		}
 	}

@@ -1,0 +1,103 @@
+package md
+
+import "fmt"
+
+// CheckComplete returns an error unless the members are all those of one array, were in use together until it was
+// stopped, and the kernel needs nothing else to run it. Their superblocks are of version 1: those of version 0.90 do
+// not contain all that is compared here.
+func CheckComplete(members []Member) error {
+	if len(members) == 0 {
+		return fmt.Errorf("%w: no members", ErrIncomplete)
+	}
+	first := members[0]
+	roles, paths, numbers := map[int]bool{}, map[string]bool{}, map[int]bool{}
+	for _, m := range members {
+		if err := m.checkWith(first); err != nil {
+			return fmt.Errorf("%w: %s: %w", ErrIncomplete, m.Device.Path, err)
+		}
+		if roles[m.Role] || paths[m.Device.Path] || numbers[m.Number] {
+			return fmt.Errorf("%w: %s: role %d or number %d occurs twice",
+				ErrIncomplete, m.Device.Path, m.Role, m.Number)
+		}
+		roles[m.Role], paths[m.Device.Path], numbers[m.Number] = true, true, true
+	}
+	if len(members) != first.Devices {
+		return fmt.Errorf("%w: got %d members, want %d", ErrIncomplete, len(members), first.Devices)
+	}
+	return nil
+}
+
+// checkWith returns an error if a member cannot be used together with another one.
+func (s Superblock) checkWith(first Member) error {
+	const supported = FeatureBitmap | FeatureRAID0Layout
+	switch {
+	case s.Problem != nil:
+		return s.Problem
+	case s.Version == "0.90":
+		return fmt.Errorf("superblock %s is not supported", s.Version)
+	case s.Version != first.Version:
+		return fmt.Errorf("got superblock %s, want %s", s.Version, first.Version)
+	case s.UUID != first.UUID || s.Name != first.Name:
+		return fmt.Errorf("got array %q with UUID %s, want %q with UUID %s", s.Name, s.UUID, first.Name, first.UUID)
+	case s.Level != first.Level || s.Layout != first.Layout || s.Chunk != first.Chunk || s.Devices != first.Devices:
+		return fmt.Errorf("got %s of %d members, layout %#x, chunks of %d bytes, want %s of %d, %#x, %d",
+			s.Level, s.Devices, s.Layout, s.Chunk, first.Level, first.Devices, first.Layout, first.Chunk)
+	case s.DataSize != first.DataSize && s.Level != "raid0": // uses whole members
+		return fmt.Errorf("got %d bytes of data, want %d", s.DataSize, first.DataSize)
+	case s.Features != first.Features || s.Features&^supported != 0:
+		return fmt.Errorf("got features %#x, want %#x and none but %#x", s.Features, first.Features, supported)
+	case s.Events != first.Events:
+		return fmt.Errorf("got %d events, want %d", s.Events, first.Events)
+	case s.Role < 0 || s.Role >= s.Devices:
+		return fmt.Errorf("got role %d of %d members", s.Role, s.Devices)
+	}
+	return nil
+}
+
+// Covered returns the size of the array that the kernel makes of all its members, and the bytes of each of them, from
+// [Superblock.DataOffset], that the array consists of. The kernel ignores incomplete chunks. The members are in the
+// order of their roles.
+func Covered(members []Member) (array int64, each []int64, err error) {
+	if err := CheckComplete(members); err != nil {
+		return 0, nil, err
+	}
+	first := members[0]
+	chunked := first.Level != "raid1"
+	if chunked && (first.Chunk <= 0 || first.Chunk > maxChunk || first.Chunk&(first.Chunk-1) != 0) {
+		return 0, nil, fmt.Errorf("%w: got chunks of %d bytes", ErrInvalid, first.Chunk)
+	}
+	for _, m := range members {
+		size := m.DataSize
+		if chunked {
+			size -= size % m.Chunk
+		}
+		each = append(each, size)
+		array += size
+	}
+	count := int64(len(members))
+	switch first.Level {
+	case "raid0":
+	case "raid1":
+		array = each[0]
+	case "raid5":
+		array -= each[0]
+	case "raid6":
+		array -= 2 * each[0]
+	case "raid10":
+		if first.Layout != NearLayout {
+			return 0, nil, fmt.Errorf("%w: layout %#x is not supported, want %#x", ErrInvalid, first.Layout, NearLayout)
+		}
+		// Both copies of a chunk are next to each other. If the number of chunks is odd, the last one is unused.
+		chunks := each[0] / first.Chunk * count
+		array = chunks / 2 * first.Chunk
+		if chunks%2 != 0 {
+			each[count-1] -= first.Chunk
+		}
+	default:
+		return 0, nil, fmt.Errorf("%w: level %s is not supported", ErrInvalid, first.Level)
+	}
+	return array, each, nil
+}
+
+// maxChunk is the largest size of a chunk.
+const maxChunk = 1 << 30

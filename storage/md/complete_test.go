@@ -1,0 +1,141 @@
+package md
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"ironroot/storage/block"
+)
+
+// encoded returns the members of a new array as they are read.
+func encoded(t *testing.T, n New) []Member {
+	t.Helper()
+	n.Name = "any:data"
+	blocks, err := n.Encode(creation)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var members []Member
+	for i, b := range blocks {
+		data := make([]byte, superblockSize)
+		copy(data, b[0].Data)
+		s, ok := parse(n.Version, data, b[0].Offset, n.Sizes[i])
+		if !ok || s.Problem != nil {
+			t.Fatalf("got %+v, want a valid superblock", s)
+		}
+		d := block.Device{Path: fmt.Sprintf("/dev/sd%c1", 'a'+i), Size: n.Sizes[i]}
+		members = append(members, Member{d, s})
+	}
+	return members
+}
+
+// Members that are not all those of one array, or that the kernel might not use together, are an error.
+func TestCheckComplete(t *testing.T) {
+	const want = "array is not complete: "
+	for name, tt := range map[string]struct {
+		change func(m []Member) []Member
+		want   string // "" means complete
+	}{
+		"complete":    {func(m []Member) []Member { return m }, ""},
+		"other order": {func(m []Member) []Member { slices.Reverse(m); return m }, ""},
+		"none":        {func([]Member) []Member { return nil }, "no members"},
+		"missing":     {func(m []Member) []Member { return m[:2] }, "got 2 members, want 3"},
+		"more":        {func(m []Member) []Member { m = append(m, m[0]); return m }, "role 0 or number 0 occurs twice"},
+		"same device": {
+			func(m []Member) []Member { m[1].Device = m[0].Device; return m }, "/dev/sda1: role 1 or number 1 occurs",
+		},
+		"same role":   {func(m []Member) []Member { m[1].Role = 0; return m }, "/dev/sdb1: role 0 or number 1 occurs"},
+		"same number": {func(m []Member) []Member { m[1].Number = 0; return m }, "role 1 or number 0 occurs"},
+		"problem":     {func(m []Member) []Member { m[2].Problem = ErrInvalid; return m }, ErrInvalid.Error()},
+		"version": {
+			func(m []Member) []Member { m[1].Version = "1.0"; return m }, "got superblock 1.0, want 1.2",
+		},
+		"old version": {
+			func(m []Member) []Member { m[0].Version = "0.90"; return m }, "superblock 0.90 is not supported",
+		},
+		"UUID":       {func(m []Member) []Member { m[1].UUID = "u"; return m }, "with UUID u, want"},
+		"name":       {func(m []Member) []Member { m[1].Name = "n"; return m }, `got array "n"`},
+		"level":      {func(m []Member) []Member { m[1].Level = "raid6"; return m }, "got raid6 of 3"},
+		"layout":     {func(m []Member) []Member { m[1].Layout = 7; return m }, "layout 0x7"},
+		"chunk":      {func(m []Member) []Member { m[1].Chunk = 4096; return m }, "chunks of 4096 bytes"},
+		"devices":    {func(m []Member) []Member { m[1].Devices = 4; return m }, "of 4 members"},
+		"size":       {func(m []Member) []Member { m[1].DataSize--; return m }, "bytes of data"},
+		"feature":    {func(m []Member) []Member { m[1].Features = FeatureBitmap; return m }, "got features 0x1"},
+		"recovering": {func(m []Member) []Member { m[0].Features = 2; return m }, "got features 0x2"},
+		"all reshaped": {func(m []Member) []Member {
+			for i := range m {
+				m[i].Features = 4
+			}
+			return m
+		}, "got features 0x4"},
+		"events":    {func(m []Member) []Member { m[1].Events++; return m }, "got 1 events, want 0"},
+		"spare":     {func(m []Member) []Member { m[1].Role = -1; return m }, "got role -1 of 3"},
+		"high role": {func(m []Member) []Member { m[1].Role = 3; return m }, "got role 3 of 3"},
+	} {
+		n := New{Version: "1.2", Level: "raid5", Sizes: []int64{24 * mib, 24 * mib, 24 * mib}}
+		members := tt.change(encoded(t, n))
+		err := CheckComplete(members)
+		if tt.want == "" && err != nil || tt.want != "" && (!errors.Is(err, ErrIncomplete) ||
+			!strings.HasPrefix(err.Error(), want) || !strings.Contains(err.Error(), tt.want)) {
+			t.Errorf("%s: got %v, want %q", name, err, tt.want)
+		}
+		if _, _, err := Covered(members); (err == nil) != (tt.want == "") {
+			t.Errorf("%s: Covered: got %v, want %q", name, err, tt.want)
+		}
+	}
+	// Members of a level 0 can have different sizes.
+	members := encoded(t, New{Version: "1.2", Level: "raid0", Sizes: []int64{24 * mib, 30 * mib}})
+	if err := CheckComplete(members); err != nil || members[0].DataSize == members[1].DataSize {
+		t.Errorf("got %v, want no error for members of different sizes", err)
+	}
+}
+
+// The size of an array, and what it covers of each member, is what Linux makes of the same members: TestMachineAssemble
+// in storage/raid compares them.
+func TestCovered(t *testing.T) {
+	const chunk = 512 << 10
+	three := func(size int64) []int64 { return []int64{size, size, size} }
+	for _, tt := range []struct {
+		level  string
+		layout uint32
+		data   []int64
+		array  int64
+		each   []int64
+		want   string // error
+	}{
+		{"raid1", 0, []int64{1000 << 10, 1000 << 10}, 1000 << 10, []int64{1000 << 10, 1000 << 10}, ""},
+		{"raid0", 1, []int64{3*chunk + 512, chunk}, 4 * chunk, []int64{3 * chunk, chunk}, ""},
+		{"raid5", 2, three(3*chunk + 512), 6 * chunk, three(3 * chunk), ""},
+		{"raid6", 2, []int64{chunk, chunk, chunk, chunk}, 2 * chunk, []int64{chunk, chunk, chunk, chunk}, ""},
+		{"raid10", NearLayout, three(2 * chunk), 3 * chunk, three(2 * chunk), ""},
+		{"raid10", NearLayout, three(3 * chunk), 4 * chunk, []int64{3 * chunk, 3 * chunk, 2 * chunk}, ""},
+		{"raid10", 0x201, []int64{chunk, chunk}, 0, nil, "layout 0x201 is not supported"},
+		{"raid4", 0, []int64{chunk, chunk}, 0, nil, "level raid4 is not supported"},
+	} {
+		var members []Member
+		for i, size := range tt.data {
+			s := Superblock{
+				Version: "1.2", Level: tt.level, Layout: tt.layout, Devices: len(tt.data), DataSize: size, Number: i,
+				Role: i, Chunk: chunk,
+			}
+			members = append(members, Member{block.Device{Path: fmt.Sprint("/dev/", i)}, s})
+		}
+		array, each, err := Covered(members)
+		if array != tt.array || !slices.Equal(each, tt.each) || (err == nil) != (tt.want == "") ||
+			err != nil && (!errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), tt.want)) {
+			t.Errorf("%s: got %d, %d and %v, want %d, %d and %q", tt.level, array, each, err, tt.array, tt.each,
+				tt.want)
+		}
+		for _, bad := range []int64{0, -512, 3 << 10, 2 << 30} {
+			for i := range members {
+				members[i].Chunk = bad
+			}
+			if _, _, err := Covered(members); tt.level != "raid1" && !errors.Is(err, ErrInvalid) {
+				t.Errorf("%s: chunks of %d bytes: got %v, want %v", tt.level, bad, err, ErrInvalid)
+			}
+		}
+	}
+}

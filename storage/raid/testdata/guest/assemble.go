@@ -1,0 +1,397 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"ironroot/internal/sysfs"
+	"ironroot/storage/block"
+	"ironroot/storage/erase"
+	"ironroot/storage/md"
+	"ironroot/storage/raid"
+)
+
+// array is an array that mdadm creates on members of size bytes.
+type array struct {
+	level   string
+	members int
+	size    int64
+	args    string // of mdadm
+	synced  bool   // wait for the first resync
+	random  bool   // erase with random data, not with zeros
+}
+
+func (a array) String() string {
+	return strings.Join(strings.Fields(fmt.Sprintf("%s %d %s synced=%v random=%v", a.level, a.members, a.args, a.synced,
+		a.random)), " ")
+}
+
+// assemble creates arrays with mdadm, assembles them, and erases them.
+func assemble(ctx context.Context) error {
+	arrays, err := raid.List(ctx, sysfs.Root{})
+	fmt.Printf("\nAT BOOT %d %v\n", len(arrays), err)
+	const bitmap = "--bitmap=internal --bitmap-chunk=64M"
+	for _, a := range []array{
+		{level: "raid0", members: 2, size: 24*mib + 300<<10},
+		{level: "raid10", members: 3, size: 24*mib + 512<<10, synced: true}, // an odd number of chunks
+		{level: "raid1", members: 2, size: 24 * mib, args: bitmap},
+		{level: "raid1", members: 3, size: 24 * mib, synced: true},
+		{level: "raid5", members: 3, size: 24 * mib},
+		{level: "raid5", members: 3, size: 24 * mib, args: bitmap, synced: true, random: true},
+		{level: "raid6", members: 4, size: 24 * mib},
+	} {
+		if err := assembleOne(ctx, a); err != nil {
+			return fmt.Errorf("%s: %w", a, err)
+		}
+	}
+	return doubtful(ctx)
+}
+
+// build creates an array with mdadm on members with random data, and stops it.
+func (a array) build(ctx context.Context) (devices []string, uuid string, release func(), err error) {
+	sizes := make([]int64, a.members)
+	for i := range sizes {
+		sizes[i] = a.size
+	}
+	devices, release, err = members(sizes)
+	if err != nil {
+		return nil, "", release, err
+	}
+	for i, device := range devices {
+		if err := fill(device, uint64(i+1), a.size); err != nil {
+			return nil, "", release, err
+		}
+	}
+	args := append([]string{
+		"--create", "/dev/md3", "--force", "--run", "--homehost=any", "--metadata=1.2", "--level",
+		strings.TrimPrefix(a.level, "raid"), "--name", "data", "--raid-devices", fmt.Sprint(a.members),
+	}, strings.Fields(a.args)...)
+	if _, err := mdadm(append(args, devices...)...); err != nil {
+		return nil, "", release, err
+	}
+	if a.synced {
+		if err := wait(ctx); err != nil {
+			return nil, "", release, err
+		}
+	}
+	if err := raid.Stop(ctx, "/dev/md3"); err != nil {
+		return nil, "", release, err
+	}
+	found, err := md.Read(ctx, devices[0])
+	if err != nil || len(found) != 1 {
+		return nil, "", release, fmt.Errorf("got superblocks %+v and %w", found, err)
+	}
+	return devices, found[0].UUID, release, nil
+}
+
+func assembleOne(ctx context.Context, a array) error {
+	devices, uuid, release, err := a.build(ctx)
+	defer release()
+	if err != nil {
+		return err
+	}
+	before, err := digests(devices)
+	if err != nil {
+		return err
+	}
+	path, err := raid.Assemble(ctx, sysfs.Root{}, 3, uuid, devices)
+	if err != nil {
+		return err
+	}
+	state, _ := os.ReadFile("/sys/block/md3/md/array_state")
+	action, _ := os.ReadFile("/sys/block/md3/md/sync_action")
+	fmt.Printf("\nSTATE %s: %s %s %s\n", a, path, bytes.TrimSpace(state), bytes.TrimSpace(action))
+	if err := readAll(path); err != nil {
+		return err
+	}
+	if a.level == "raid0" {
+		if err := raid.Resync(path); err != nil {
+			return err
+		}
+	}
+	if err := raid.Stop(ctx, path); err != nil {
+		return err
+	}
+	after, err := digests(devices)
+	if err != nil {
+		return err
+	}
+	fmt.Printf("\nUNTOUCHED %s: %v\n", a, before == after)
+	return a.erase(ctx, devices, uuid)
+}
+
+// erase overwrites the array, and its members beside it, and prints what is left and what mdadm says.
+func (a array) erase(ctx context.Context, devices []string, uuid string) error {
+	options := erase.Options{Iterations: 1, Zeroize: !a.random}
+	path, err := raid.Assemble(ctx, sysfs.Root{}, 3, uuid, devices)
+	if err != nil {
+		return err
+	}
+	d, err := block.Find(sysfs.Root{}, path)
+	if err != nil {
+		return err
+	}
+	method, err := erase.Full(ctx, sysfs.Root{}, d, options)
+	if err != nil {
+		return err
+	}
+	if err := raid.CheckWritten(sysfs.Root{}, path, a.level, devices); err != nil {
+		return err
+	}
+	if err := raid.Stop(ctx, path); err != nil {
+		return err
+	}
+	if err := raid.CheckComplete(ctx, sysfs.Root{}, uuid, devices); err != nil {
+		return err
+	}
+	var found []md.Member
+	for _, device := range devices {
+		s, err := md.Read(ctx, device)
+		if err != nil || len(s) != 1 {
+			return fmt.Errorf("got superblocks %+v and %w", s, err)
+		}
+		d, err := block.Find(sysfs.Root{}, device)
+		if err != nil {
+			return err
+		}
+		found = append(found, md.Member{Device: d, Superblock: s[0]})
+	}
+	_, covered, err := md.Covered(found)
+	if err != nil {
+		return err
+	}
+	for i, m := range found {
+		ranges, err := raid.Beside(m, covered[i], 512)
+		if err != nil {
+			return err
+		}
+		if _, err := erase.Ranges(ctx, sysfs.Root{}, m.Device, ranges, erase.Options{Zeroize: true}); err != nil {
+			return err
+		}
+		left, err := a.left(m)
+		if err != nil {
+			return err
+		}
+		fmt.Printf("\nLEFT %s: %s %s\n", a, method, left)
+	}
+	return a.judge(ctx, devices, uuid)
+}
+
+// left describes what is not zero on a member beside the superblock. After random data it only compares what was there
+// before.
+func (a array) left(m md.Member) (string, error) {
+	f, err := os.Open(m.Device.Path)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	old, err := os.CreateTemp("/work", "old")
+	if err != nil {
+		return "", err
+	}
+	defer os.Remove(old.Name())
+	defer old.Close()
+	if err := fill(old.Name(), uint64(m.Number+1), a.size); err != nil {
+		return "", err
+	}
+	allGot, allWas := make([]byte, a.size), make([]byte, a.size)
+	if _, err := f.ReadAt(allGot, 0); err != nil {
+		return "", err
+	}
+	if _, err := old.ReadAt(allWas, 0); err != nil {
+		return "", err
+	}
+	var places []string
+	for at := int64(0); at+512 <= a.size; at += 512 {
+		got, was := allGot[at:at+512], allWas[at:at+512]
+		inData := at >= m.DataOffset && at < m.DataOffset+m.DataSize
+		isZero := len(bytes.Trim(got, "\x00")) == 0
+		if bytes.Equal(got, was) || !isZero && !(a.random && inData) {
+			places = append(places, fmt.Sprint(at))
+		}
+		if len(places) > 20 {
+			break
+		}
+	}
+	return strings.Join(places, " "), nil
+}
+
+// judge lets mdadm examine and assemble the array, and the kernel compare its copies and parities.
+func (a array) judge(ctx context.Context, devices []string, uuid string) error {
+	compact := strings.ReplaceAll(uuid, "-", "")
+	for _, device := range devices {
+		out, err := mdadm("--examine", device)
+		if err != nil {
+			return err
+		}
+		same := strings.Contains(strings.ReplaceAll(out, ":", ""), compact)
+		fmt.Printf("\nEXAMINED %s: same=%v correct=%v\n", a, same, strings.Contains(out, "- correct"))
+	}
+	out, err := mdadm(append([]string{"--assemble", "/dev/md3"}, devices...)...)
+	if err != nil {
+		return err
+	}
+	fmt.Printf("\nASSEMBLED %s\n%s\nEND\n", a, strings.TrimSpace(out))
+	if err := wait(ctx); err != nil {
+		return err
+	}
+	if a.level != "raid0" {
+		mismatches, err := check(ctx)
+		if err != nil {
+			return err
+		}
+		fmt.Printf("\nMISMATCHES %s: %s\n", a, mismatches)
+	}
+	if err := raid.Stop(ctx, "/dev/md3"); err != nil {
+		return err
+	}
+	if a.args != "" {
+		out, err := mdadm("--examine-bitmap", devices[0])
+		if err != nil {
+			return err
+		}
+		for line := range strings.Lines(out) {
+			if key, value, ok := strings.Cut(line, " : "); ok && strings.TrimSpace(key) == "Bitmap" {
+				fmt.Printf("\nBITMAP %s: %s\n", a, strings.TrimSpace(value))
+			}
+		}
+	}
+	return nil
+}
+
+// doubtful prints the errors of arrays that must not be started, and whether their members were changed.
+func doubtful(ctx context.Context) error {
+	for name, change := range map[string]func(devices []string, uuid string) ([]string, string, error){
+		"missing": func(devices []string, uuid string) ([]string, string, error) { return devices[:1], uuid, nil },
+		"twice": func(devices []string, uuid string) ([]string, string, error) {
+			return []string{devices[0], devices[0]}, uuid, nil
+		},
+		"uuid": func(devices []string, _ string) ([]string, string, error) { return devices, "other", nil },
+		"checksum": func(devices []string, uuid string) ([]string, string, error) {
+			return devices, uuid, patch(devices[1], 4096+216, []byte{1, 2, 3, 4})
+		},
+		"several": func(devices []string, uuid string) ([]string, string, error) {
+			other := md.New{Version: "1.0", Level: "raid1", Name: "any:other", Sizes: []int64{24 * mib, 24 * mib}}
+			blocks, err := other.Encode(time.Now())
+			if err != nil {
+				return nil, "", err
+			}
+			return devices, uuid, patch(devices[1], blocks[1][0].Offset, blocks[1][0].Data)
+		},
+		// The first member is used alone, so that the other one is older.
+		"events": func(devices []string, uuid string) ([]string, string, error) {
+			if _, err := mdadm("--assemble", "--run", "/dev/md3", devices[0]); err != nil {
+				return nil, "", err
+			}
+			err := patch("/dev/md3", 0, []byte("newer"))
+			return devices, uuid, errors.Join(err, raid.Stop(ctx, "/dev/md3"))
+		},
+		"held": func(devices []string, uuid string) ([]string, string, error) {
+			f, err := os.OpenFile(devices[1], os.O_RDWR|unix.O_EXCL, 0)
+			held = f
+			return devices, uuid, err
+		},
+	} {
+		a := array{level: "raid1", members: 2, size: 24 * mib, synced: true}
+		devices, uuid, release, err := a.build(ctx)
+		if err != nil {
+			release()
+			return err
+		}
+		paths, uuid, err := change(devices, uuid)
+		if err != nil {
+			release()
+			return fmt.Errorf("%s: %w", name, err)
+		}
+		before, err := digests(devices)
+		if err != nil {
+			return err
+		}
+		_, problem := raid.Assemble(ctx, sysfs.Root{}, 3, uuid, paths)
+		after, err := digests(devices)
+		if err != nil {
+			return err
+		}
+		arrays, err := raid.List(ctx, sysfs.Root{})
+		fmt.Printf("\nDOUBTFUL %s: %v\nKEPT %s: %v %d %v\n", name, problem, name, before == after, len(arrays), err)
+		if held != nil {
+			_ = held.Close()
+			held = nil
+		}
+		release()
+	}
+	return badBlocks(ctx)
+}
+
+var held *os.File
+
+// badBlocks prints the error of an array whose member has recorded a block that could not be written.
+func badBlocks(ctx context.Context) error {
+	devices, uuid, release, err := array{level: "raid1", members: 2, size: 24 * mib, synced: true}.build(ctx)
+	defer release()
+	if err != nil {
+		return err
+	}
+	path, err := raid.Assemble(ctx, sysfs.Root{}, 3, uuid, devices)
+	if err != nil {
+		return err
+	}
+	fmt.Printf("\nREAD-ONLY: %v\n", raid.CheckWritten(sysfs.Root{}, path, "raid1", devices))
+	if err := raid.Resync(path); err != nil {
+		return err
+	}
+	fmt.Printf("\nGOOD: %v\n", raid.CheckWritten(sysfs.Root{}, path, "raid1", devices))
+	file := filepath.Join("/sys/block/md3/md/dev-loop1/bad_blocks")
+	if err := os.WriteFile(file, []byte("4096 8"), 0o200); err != nil {
+		return err
+	}
+	fmt.Printf("\nBAD: %v\n", raid.CheckWritten(sysfs.Root{}, path, "raid1", devices))
+	return raid.Stop(ctx, path)
+}
+
+func patch(path string, at int64, data []byte) error {
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteAt(data, at)
+	return errors.Join(err, f.Sync(), f.Close())
+}
+
+func readAll(path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(io.Discard, f)
+	return errors.Join(err, f.Close())
+}
+
+// digests returns the checksums of the files behind loop devices.
+func digests(devices []string) (string, error) {
+	unix.Sync()
+	var sums []string
+	for i := range devices {
+		f, err := os.Open(fmt.Sprintf("/work/%d", i))
+		if err != nil {
+			return "", err
+		}
+		h := sha256.New()
+		_, err = io.Copy(h, f)
+		if err := errors.Join(err, f.Close()); err != nil {
+			return "", err
+		}
+		sums = append(sums, fmt.Sprintf("%x", h.Sum(nil)))
+	}
+	return strings.Join(sums, " "), nil
+}
