@@ -8,6 +8,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"time"
 
@@ -19,21 +20,37 @@ import (
 
 const blockSize = 4 << 20 // bytes per write
 
-// overwrite writes the whole device: random passes with a new key each, then zeros. It uses direct I/O, so that each
-// error is reported by the write that failed. Then it reads the last pass back.
+// overwrite writes the whole device, see [space.overwrite].
 func overwrite(ctx context.Context, path string, o Options) (err error) {
-	passes := max(0, o.Iterations)
-	if o.Zeroize {
-		passes++
-	}
-	if passes == 0 {
-		return fmt.Errorf("%w: no overwrite pass requested", ErrUnsupported)
+	if o.passes() == 0 {
+		return errNoPass
 	}
 	f, size, err := openExclusive(path)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
+	return space{f, []span{{0, size}}}.overwrite(ctx, o)
+}
+
+var errNoPass = fmt.Errorf("%w: no overwrite pass requested", ErrUnsupported)
+
+// passes returns the number of passes of an overwrite.
+func (o Options) passes() int {
+	passes := max(0, o.Iterations)
+	if o.Zeroize {
+		passes++
+	}
+	return passes
+}
+
+// overwrite writes every byte: random passes with a new key each, then zeros. It uses direct I/O, so that each error is
+// reported by the write that failed. Then it reads the last pass back.
+func (s space) overwrite(ctx context.Context, o Options) (err error) {
+	passes, size := o.passes(), s.size()
+	if passes == 0 {
+		return errNoPass
+	}
 	buffer, err := unix.Mmap(-1, 0, blockSize, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE)
 	if err != nil {
 		return fmt.Errorf("buffer of %d bytes: %w", blockSize, err)
@@ -49,10 +66,10 @@ func overwrite(ctx context.Context, path string, o Options) (err error) {
 				o.Progress(int64(pass)*size+done, int64(passes)*size)
 			}
 		}
-		if err := writePass(ctx, f, size, buffer, last, progress); err != nil {
+		if err := writePass(ctx, s, size, buffer, last, progress); err != nil {
 			return fmt.Errorf("pass %d of %d: %w", pass+1, passes, err)
 		}
-		if err := f.Sync(); err != nil {
+		if err := s.file.Sync(); err != nil {
 			return fmt.Errorf("pass %d of %d: %w", pass+1, passes, err)
 		}
 		ReportProgress(ctx)
@@ -60,10 +77,10 @@ func overwrite(ctx context.Context, path string, o Options) (err error) {
 			o.Passes = append(o.Passes, evidence.Pass{Pattern: last.name(), Bytes: size, Ended: time.Now().UTC()})
 		})
 	}
-	if err := block.Flush(ctx, path); err != nil {
+	if err := block.Flush(ctx, s.file.Name()); err != nil {
 		return err
 	}
-	return readBack(ctx, f, size, last, o.ReadingBack)
+	return readBack(ctx, s, isDirect(s.file), size, last, o.ReadingBack)
 }
 
 // pattern is the content of a pass: zeros, or random data that can be generated again at any place.
@@ -111,7 +128,7 @@ func (p *pattern) expectation() string {
 }
 
 func writePass(
-	ctx context.Context, f *os.File, size int64, buffer []byte, content *pattern, progress func(int64),
+	ctx context.Context, f io.WriterAt, size int64, buffer []byte, content *pattern, progress func(int64),
 ) error {
 	for offset := int64(0); offset < size; {
 		if err := ctx.Err(); err != nil {

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -29,14 +28,16 @@ func readBackDrive(ctx context.Context, sys sysfs.Root, device block.Device, o O
 		if err != nil {
 			return err
 		}
-		err = readBack(ctx, f, size, nil, o.ReadingBack)
+		err = readBack(ctx, f, isDirect(f), size, nil, o.ReadingBack)
 		return errors.Join(err, f.Close())
 	})
 }
 
-// readBack reads the extents of a plan and notes what it has read. If want is not nil, the error wraps ErrNotErased
-// unless the content is that of the pattern.
-func readBack(ctx context.Context, f *os.File, size int64, want *pattern, progress func(done, total int64)) error {
+// readBack reads the extents of a plan and notes what it has read. direct means that f is open for direct I/O. If want
+// is not nil, the error wraps ErrNotErased unless the content is that of the pattern.
+func readBack(
+	ctx context.Context, f io.ReaderAt, direct bool, size int64, want *pattern, progress func(done, total int64),
+) error {
 	var seed evidence.Seed
 	if _, err := rand.Read(seed[:]); err != nil {
 		return err
@@ -45,7 +46,7 @@ func readBack(ctx context.Context, f *os.File, size int64, want *pattern, progre
 	if result == nil {
 		return err
 	}
-	result.Direct = isDirect(f)
+	result.Direct = direct
 	note(ctx, func(o *Observed) { o.ReadBack = result })
 	return err
 }

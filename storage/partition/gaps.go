@@ -30,6 +30,20 @@ func WipeGaps(ctx context.Context, device string) error {
 	return nil
 }
 
+// Gaps returns the ranges of a disk that neither its table nor a partition takes, by their start and end in bytes, in
+// order. A damaged table and one with an extended partition are errors.
+func Gaps(ctx context.Context, device string) ([][2]int64, error) {
+	table, err := Read(ctx, device)
+	if err != nil {
+		return nil, err
+	}
+	gaps, err := table.gaps()
+	if err != nil {
+		return nil, fmt.Errorf("space of %s beside its partitions: %w", device, err)
+	}
+	return slices.DeleteFunc(gaps, func(gap [2]int64) bool { return gap[0] == gap[1] }), nil
+}
+
 func wipeGaps(ctx context.Context, device string) (err error) {
 	table, err := Read(ctx, device)
 	if err != nil {

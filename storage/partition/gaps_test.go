@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"testing"
 
@@ -161,4 +162,37 @@ func afterBootCode(t *testing.T, path string, command []string) context.Context 
 		}
 		return nil
 	}}
+}
+
+// Gaps are what neither the table nor a partition takes, without empty ones.
+func TestGaps(t *testing.T) {
+	const mib = 1 << 20
+	for scheme, tt := range map[string]struct {
+		table string
+		want  [][2]int64
+	}{
+		"gpt": {
+			"label: gpt\nstart=4096, size=2MiB\nsize=4MiB\nstart=20MiB, size=4MiB\n",
+			[][2]int64{{17408, 2 * mib}, {8 * mib, 20 * mib}, {24 * mib, 64*mib - 33*512}},
+		},
+		"dos": {
+			"label: dos\nstart=4096, size=2MiB\nstart=20MiB\n",
+			[][2]int64{{512, 2 * mib}, {4 * mib, 20 * mib}},
+		},
+	} {
+		path := testenv.SparseFile(t, 64*mib)
+		testenv.Run(t, "sh", "-c", "printf '"+tt.table+"' | sfdisk "+path)
+		got, err := Gaps(t.Context(), path)
+		if !slices.Equal(got, tt.want) || err != nil {
+			t.Errorf("%s: got %d and %v, want %d", scheme, got, err, tt.want)
+		}
+	}
+	if _, err := Gaps(t.Context(), testenv.SparseFile(t, mib)); !errors.Is(err, ErrNoTable) {
+		t.Errorf("got %v, want %v", err, ErrNoTable)
+	}
+	path := testenv.SparseFile(t, 64*mib)
+	testenv.Run(t, "sh", "-c", "printf 'label: dos\nstart=4096, type=5\n' | sfdisk "+path)
+	if _, err := Gaps(t.Context(), path); err == nil || !strings.Contains(err.Error(), "extended partition") {
+		t.Errorf("got %v, want an error of the extended partition", err)
+	}
 }
