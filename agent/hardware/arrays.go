@@ -87,6 +87,9 @@ func raidLevel(value any) string {
 // HasProtected reports whether skip_block_devices protects an array by its name.
 func (a Arrays) HasProtected() bool { return len(a.protected) > 0 }
 
+// HasCreated reports whether Ironic has created arrays.
+func (a Arrays) HasCreated() bool { return len(a.created) > 0 }
+
 // IsEmpty reports whether the node names no array: none is protected, and Ironic has created none.
 func (a Arrays) IsEmpty() bool { return len(a.protected) == 0 && len(a.created) == 0 }
 
@@ -322,7 +325,7 @@ func WithoutProtectedArrays(
 // node has such arrays. A table with partitions that the kernel does not show is an error, see [Arrays.CheckShown].
 func CheckCreated(ctx context.Context, sys sysfs.Root, n *node.Node, d block.Device) error {
 	arrays, err := ArraysOf(n)
-	if err != nil || len(arrays.created) == 0 {
+	if err != nil || !arrays.HasCreated() {
 		return err
 	}
 	if err := arrays.CheckShown(ctx, sys, d); err != nil {

@@ -131,7 +131,7 @@ func TestEraseKeepsCreatedArrays(t *testing.T) {
 			part := block.PartitionPath(m.o.System, parts.Path, 2)
 			for _, want := range []string{
 				whole.Path, part, `raid1 array "host:root"`, "logical disk 1 of raid_config",
-				"keep it by erase_devices_metadata", "remove it by delete_configuration",
+				"remove it by delete_configuration",
 			} {
 				if typeOf(err) != "BlockDeviceEraseError" || !strings.Contains(err.Error(), want) {
 					t.Errorf("%s with %s: got %v, want a BlockDeviceEraseError with %q", name, list, err, want)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"ironroot/agent/hardware"
 	"ironroot/agent/node"
@@ -15,17 +16,51 @@ import (
 	"ironroot/storage/raid"
 )
 
-// findCreated finds the arrays that Ironic created (raid_config) and that can be wiped without being assembled: each is
-// the only one of its name, all of its members are on disks that the step erases, and it is as create_configuration
-// creates it. Any other array that can be one of raid_config stays an error of its disks, see keptMembers. The log says
-// why an array cannot be wiped.
+// keptArray is an array that Ironic created (raid_config), as create_configuration creates it.
+type keptArray struct {
+	volume
+
+	number  int            // of its device, if no other array has it
+	members []md.Member    // in the order of their roles
+	disks   []block.Device // of the members
+	running string         // device path if it runs, "" otherwise
+}
+
+func (a *keptArray) String() string { return a.members[0].String() }
+
+func (a *keptArray) paths() []string {
+	var paths []string
+	for _, m := range a.members {
+		paths = append(paths, m.Device.Path)
+	}
+	return paths
+}
+
+// describe lists the members with the serial numbers of their disks.
+func (a *keptArray) describe() string {
+	var words []string
+	for i, m := range a.members {
+		word := m.Device.Path
+		if serial := a.disks[i].Serial; serial != "" {
+			word += fmt.Sprintf(" (serial %s)", serial)
+		}
+		words = append(words, word)
+	}
+	return strings.Join(words, ", ")
+}
+
+// findCreated finds the arrays that Ironic created (raid_config) and that the step can keep, and stops those that run.
+// Each is the only one of its name, all of its members are on disks that the step erases, and it is as
+// create_configuration creates it. Any other array that can be one of raid_config stays an error of its disks, see
+// keptMembers. The log says why an array cannot be kept.
 func (r *diskRun) findCreated(ctx context.Context, n *node.Node) {
 	if err := r.readCreated(ctx, n); err != nil {
 		r.m.o.Log.Warn("RAID arrays of raid_config cannot be wiped", "err", err)
+		r.notKept[""] = err
 	}
 }
 
-// readCreated implements findCreated. Its error is why no array can be wiped.
+// readCreated implements findCreated. Its error is why no array can be kept.
 func (r *diskRun) readCreated(ctx context.Context, n *node.Node) error {
 	if n == nil {
 		return nil
@@ -38,41 +73,126 @@ func (r *diskRun) readCreated(ctx context.Context, n *node.Node) error {
 		}
 		return nil
 	}
-	config, _ := n.Raw()["raid_config"].(map[string]any)
-	volumes, err := volumesOf(n, config, r.arrays)
-	if err != nil || len(volumes) == 0 {
-		return err
-	}
-	groups := raidGroups{}
-	disks := map[string]block.Device{}
-	for _, d := range r.disks {
-		members, err := bounded(ctx, r, d, func(ctx context.Context, d block.Device) ([]md.Member, error) {
-			return md.Members(ctx, r.m.o.System, d)
+	found, problems, err := r.m.findVolumes(ctx, n, r.arrays, r.disks,
+		func(ctx context.Context, d block.Device) ([]md.Member, error) {
+			return bounded(ctx, r, d, func(ctx context.Context, d block.Device) ([]md.Member, error) {
+				return md.Members(ctx, r.m.o.System, d)
+			})
 		})
-		if err != nil {
-			return fmt.Errorf("%s: %w", d.Path, err) // an error of the disk later
-		}
-		disks[d.Path] = d
-		groups.add(d, members)
-	}
-	running, err := raid.List(ctx, r.m.o.System)
 	if err != nil {
 		return err
 	}
-	for _, v := range volumes {
-		g, err := groups.named(v.name)
-		if err == nil {
-			err = r.checkCreated(ctx, v, g, disks, running)
+	for _, p := range problems {
+		r.m.o.Log.Warn("RAID array cannot be wiped", "volume_name", p.name, "err", p.err)
+		r.notKept[p.name] = p.err
+	}
+	for _, a := range found {
+		if a.running != "" {
+			if err := r.m.stopArray(ctx, a.running); err != nil {
+				r.m.o.Log.Warn("RAID array cannot be wiped", "volume_name", a.name, "err", err)
+				r.notKept[a.name] = err
+				continue
+			}
+			r.m.o.Log.Info("RAID array stopped", "device", a.running)
+			r.disks = slices.DeleteFunc(r.disks, func(d block.Device) bool { return d.Path == a.running })
 		}
-		if err != nil {
-			r.m.o.Log.Warn("RAID array cannot be wiped", "volume_name", v.name, "err", err)
-			continue
-		}
-		for _, m := range g.members {
-			r.created[m.Device.Path] = m.Member
+		r.kept = append(r.kept, a)
+		for _, m := range a.members {
+			r.created[m.Device.Path] = m
 		}
 	}
 	return nil
+}
+
+// drop marks an array as one that the step cannot keep, which is an error of its disks.
+func (r *diskRun) drop(a *keptArray, err error) {
+	r.m.o.Log.Error("RAID array not erased", "array", a.String(), "devices", a.describe(), "err", err)
+	r.notKept[a.name] = err
+	for _, m := range a.members {
+		delete(r.created, m.Device.Path)
+	}
+	r.kept = slices.DeleteFunc(r.kept, func(other *keptArray) bool { return other == a })
+}
+
+// badVolume is an array of raid_config that cannot be used, and why.
+type badVolume struct {
+	volume
+
+	err error
+}
+
+var errProtectedVolume = errors.New("skip_block_devices protects the array")
+
+// findVolumes finds the arrays of raid_config among the members on disks. It returns those that are as
+// create_configuration creates them, and the others with the reason. It only reads.
+func (m *Manager) findVolumes(
+	ctx context.Context, n *node.Node, arrays hardware.Arrays, disks []block.Device,
+	read func(context.Context, block.Device) ([]md.Member, error),
+) (found []*keptArray, problems []badVolume, err error) {
+	config, _ := n.Raw()["raid_config"].(map[string]any)
+	volumes, err := volumesOf(n, config, arrays)
+	if err != nil || len(volumes) == 0 {
+		return nil, nil, err
+	}
+	groups := raidGroups{}
+	byPath := map[string]block.Device{}
+	for _, d := range disks {
+		members, err := read(ctx, d)
+		if err != nil {
+			return nil, nil, fmt.Errorf("%s: %w", d.Path, err) // an error of the disk later
+		}
+		byPath[d.Path] = d
+		groups.add(d, members)
+	}
+	running, err := m.listArrays(ctx, m.o.System)
+	if err != nil {
+		return nil, nil, err
+	}
+	for i, v := range volumes {
+		g, err := groups.named(v.name)
+		if err == nil {
+			err = checkCreated(ctx, v, g, byPath)
+		}
+		if err == nil && arrays.Protected(g.members[0].Superblock) {
+			err = errProtectedVolume
+		}
+		a := &keptArray{volume: v, number: i}
+		if err == nil {
+			a.running, err = g.runningAs(running)
+		}
+		if err != nil {
+			problems = append(problems, badVolume{v, err})
+			continue
+		}
+		slices.SortFunc(g.members, func(a, b raidMember) int { return a.Role - b.Role })
+		for _, member := range g.members {
+			a.members, a.disks = append(a.members, member.Member), append(a.disks, byPath[member.disk])
+		}
+		found = append(found, a)
+	}
+	return found, problems, nil
+}
+
+// runningAs returns the device path of the running array that consists of exactly the members of the group, "" if none
+// of them is in use by an array.
+func (g *raidGroup) runningAs(running []raid.Array) (string, error) {
+	for _, a := range running {
+		used := 0
+		for _, m := range g.members {
+			if slices.ContainsFunc(a.Members, func(other raid.Member) bool { return other.Path == m.Device.Path }) {
+				used++
+			}
+		}
+		switch {
+		case used == 0:
+		case used == len(g.members) && len(a.Members) == used && a.Degraded <= 0:
+			return a.Path, nil
+		default:
+			return "", fmt.Errorf("%s runs with %d of %d members of %s, %d of them missing", a.Path, used,
+				len(g.members), g, max(0, a.Degraded))
+		}
+	}
+	return "", nil
 }
 
 // maxDataOffset limits the offset of the data of arrays that can be wiped. It exceeds that of mdadm for large members.
@@ -80,9 +200,7 @@ const maxDataOffset = 256 << 20
 
 // checkCreated returns an error unless the array of a group is that of a volume, complete, and as create_configuration
 // creates it.
-func (r *diskRun) checkCreated(
-	ctx context.Context, v volume, g *raidGroup, disks map[string]block.Device, running []raid.Array,
-) error {
+func checkCreated(ctx context.Context, v volume, g *raidGroup, disks map[string]block.Device) error {
 	first := g.members[0]
 	if first.Level != v.level {
 		return fmt.Errorf("%s on %s: got level %s, want %s", g, g.describe(), first.Level, v.level)
@@ -132,13 +250,6 @@ func (r *diskRun) checkCreated(
 		}
 		if extended {
 			return fmt.Errorf("%s: the partition table has an extended partition", d.Path)
-		}
-	}
-	for _, a := range running {
-		if slices.ContainsFunc(a.Members, func(m raid.Member) bool {
-			return slices.ContainsFunc(g.members, func(own raidMember) bool { return own.Device.Path == m.Path })
-		}) {
-			return fmt.Errorf("%s runs", a.Path)
 		}
 	}
 	return nil

@@ -115,11 +115,7 @@ func (r *diskRun) keptMembers(ctx context.Context, d block.Device) (map[string]s
 			continue
 		}
 		if entry := r.arrays.Created(member.Superblock); entry != "" {
-			problems = append(problems, fmt.Errorf(
-				"%s is a member of %s, which Ironic created (%s): "+
-					"wipe and keep it by erase_devices_metadata, which logs why it cannot, "+
-					"or remove it by delete_configuration",
-				member.Device.Path, member.Superblock, entry))
+			problems = append(problems, r.notKeptErr(member, entry))
 		} else if len(kept) > 0 && isESPMember(member) {
 			kept[member.Device.Path] = fmt.Sprintf("member of %s, the EFI system partition of a protected array",
 				member.Superblock)
@@ -129,6 +125,22 @@ func (r *diskRun) keptMembers(ctx context.Context, d block.Device) (map[string]s
 		}
 	}
 	return kept, errors.Join(problems...)
+}
+
+// notKeptErr returns the error of a member of an array that Ironic created and that the step does not keep. The entry
+// is that of raid_config.
+func (r *diskRun) notKeptErr(member md.Member, entry string) error {
+	problem := fmt.Errorf("%s is a member of %s, which Ironic created (%s)",
+		member.Device.Path, member.Superblock, entry)
+	reason := r.notKept[member.ShortName()]
+	if reason == nil {
+		reason = r.notKept[""]
+	}
+	if reason != nil {
+		return fmt.Errorf("%w and which cannot be kept: %w: repair it, or remove it by delete_configuration",
+			problem, reason)
+	}
+	return fmt.Errorf("%w: erase and keep it by an erase step, or remove it by delete_configuration", problem)
 }
 
 // ambiguous returns the error of an ambiguous name for the first of its members, and a short one for the others: the

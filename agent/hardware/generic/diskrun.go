@@ -34,6 +34,7 @@ func untouched(d block.Device, reason string) diskReport {
 type diskRun struct {
 	m        *Manager
 	phrase   string // of the log for a disk that failed
+	step     string // that erases; "" for others
 	flags    eraseFlags
 	arrays   hardware.Arrays
 	skips    *hardware.SkipList
@@ -45,9 +46,11 @@ type diskRun struct {
 	members  []md.Member
 	nameErrs hardware.NameErrors // of the members
 	espErr   error               // if the members that look like the EFI system partition are not of one array
-	// created are the members of arrays that Ironic created and that are wiped and kept, by device path.
+	// kept are the arrays that Ironic created and that are erased and kept, and created their members by device path.
+	kept    []*keptArray
 	created map[string]md.Member
-	unread  []error // errors of the disks whose members could not be read, with the devices
+	notKept map[string]error // why other arrays that Ironic created are not kept, by name; "" is the reason for all
+	unread  []error          // errors of the disks whose members could not be read, with the devices
 
 	mu       sync.Mutex
 	reports  map[string]diskReport
@@ -63,9 +66,10 @@ type diskRun struct {
 func (m *Manager) startDiskRun(ctx context.Context, call hardware.Call, phrase, step string) (*diskRun, error) {
 	c := m.o.Config.Get()
 	r := &diskRun{
-		m: m, phrase: phrase, flags: eraseFlagsOf(call.Node, c.GuardSpecialFilesystems),
+		m: m, phrase: phrase, step: step, flags: eraseFlagsOf(call.Node, c.GuardSpecialFilesystems),
 		known: map[string]bool{}, reports: map[string]diskReport{},
 		stuck: map[string]error{}, explained: map[string]string{}, created: map[string]md.Member{},
+		notKept: map[string]error{},
 	}
 	r.flags.wait = erase.Wait{
 		Interval: c.DiskPartitioner.CheckDeviceInterval, Retries: c.DiskPartitioner.CheckDeviceMaxRetries,

@@ -26,13 +26,17 @@ func (m *Manager) startErase(ctx context.Context, call hardware.Call, step strin
 	return m.startDiskRun(ctx, call, "disk not erased", step)
 }
 
-// eraseDevices erases all data of all disks that are not protected.
+// eraseDevices erases all data of all disks that are not protected. Arrays that Ironic created are erased and kept, see
+// findCreated.
 func (m *Manager) eraseDevices(ctx context.Context, call hardware.Call) (any, error) {
 	run, err := m.startErase(ctx, call, fullErase)
 	if err != nil {
 		return nil, err
 	}
+	run.findCreated(ctx, call.Node)
+	run.eraseArrays(ctx)
 	run.eraseAll(ctx)
+	run.restartArrays(ctx)
 	return run.end(ctx, unattachedFail)
 }
 
@@ -66,19 +70,24 @@ func (m *Manager) eraseMetadata(ctx context.Context, call hardware.Call) (any, e
 	for _, d := range run.lastFirst() {
 		run.do(ctx, d, run.wipeDisk)
 	}
+	run.restartArrays(ctx)
 	return run.end(ctx, unattachedNoted)
 }
 
 // eraseExpress formats NVMe disks, which takes seconds. On all other disks, and if formatting fails, it erases the
-// metadata.
+// metadata. Arrays that Ironic created are kept, see findCreated: those with members on NVMe disks are overwritten with
+// zeros, of all others the metadata is erased.
 func (m *Manager) eraseExpress(ctx context.Context, call hardware.Call) (any, error) {
-	run, err := m.startErase(ctx, call, "erase_devices_express")
+	run, err := m.startErase(ctx, call, expressErase)
 	if err != nil {
 		return nil, err
 	}
+	run.findCreated(ctx, call.Node)
+	run.eraseArrays(ctx)
 	for _, d := range run.lastFirst() {
 		run.do(ctx, d, run.expressDisk)
 	}
+	run.restartArrays(ctx)
 	return run.end(ctx, unattachedFail)
 }
 
@@ -188,11 +197,21 @@ func (r *diskRun) expressDisk(ctx context.Context, d block.Device) (diskReport, 
 
 // eraseFully erases all data of a device by its best method.
 func (r *diskRun) eraseFully(ctx context.Context, d block.Device, siblings []block.Device) (erase.Method, error) {
+	options := r.flags.options(nil)
+	options.Siblings, options.Sanitizing = siblings, r.sanitizing(d)
+	return r.erasing(d, options, func(o erase.Options) (erase.Method, error) {
+		return r.m.eraseFull(ctx, r.m.o.System, d, o)
+	})
+}
+
+// erasing calls a function that erases a device or parts of it, and shows the progress.
+func (r *diskRun) erasing(
+	d block.Device, options erase.Options, do func(erase.Options) (erase.Method, error),
+) (erase.Method, error) {
 	r.m.o.Log.Info("erasing disk", "device", d.Path, "bytes", d.Size)
 	tracker := r.m.o.Track("erasing disk", d.Path)
 	defer func() { tracker.End() }()
-	options := r.flags.options(func(done, total int64) { tracker.Set(done, total) })
-	options.Siblings, options.Sanitizing = siblings, r.sanitizing(d)
+	options.Progress = func(done, total int64) { tracker.Set(done, total) }
 	reading := false
 	options.ReadingBack = func(done, total int64) {
 		if !reading {
@@ -201,7 +220,7 @@ func (r *diskRun) eraseFully(ctx context.Context, d block.Device, siblings []blo
 		}
 		tracker.Set(done, total)
 	}
-	return r.m.eraseFull(ctx, r.m.o.System, d, options)
+	return do(options)
 }
 
 // sanitizing returns a function that logs that a disk has started to sanitize itself. An estimate of 0 is unknown.
@@ -251,8 +270,8 @@ func (r *diskRun) skipReason(ctx context.Context, d block.Device, skipReadOnly b
 }
 
 // eraseUnprotected erases a disk with eraseDevice. If a partition of the disk is a member of a protected array, it
-// erases the other partitions. A member in r.created is wiped and kept. If another member belongs to an array that
-// Ironic created, it erases nothing and returns an error.
+// erases the other partitions. A member in r.created is kept, and what is on it beside its array is erased or wiped. If
+// another member belongs to an array that Ironic created, it erases nothing and returns an error.
 func (r *diskRun) eraseUnprotected(
 	ctx context.Context, d block.Device, eraseDevice func(context.Context, block.Device) (erase.Method, error),
 ) (diskReport, error) {
@@ -282,9 +301,17 @@ func (r *diskRun) eraseUnprotected(
 		traced, ended := r.evidence.begin(ctx, d, target)
 		var method erase.Method
 		err := goroutine.Catch(func() (err error) { // after a panic the report still lists what was erased
-			if member, created := r.created[target.Path]; created {
+			member, created := r.created[target.Path]
+			switch {
+			case created && r.erasesFully(d):
+				method, err = r.eraseMember(traced, member)
+			case created:
 				method, err = r.wipeMember(traced, member)
-			} else {
+			case hasCreated && r.step == expressErase && r.erasesFully(d):
+				method, err = r.erasing(target, r.keptOptions(), func(o erase.Options) (erase.Method, error) {
+					return r.m.eraseFull(traced, r.m.o.System, target, o)
+				})
+			default:
 				method, err = eraseDevice(traced, target)
 			}
 			if err != nil {
@@ -301,7 +328,10 @@ func (r *diskRun) eraseUnprotected(
 		r.m.o.Log.Info("device erased", "device", target.Path, "method", string(method),
 			"duration", time.Since(started).Round(time.Millisecond))
 	}
-	if hasCreated {
+	switch {
+	case hasCreated && r.erasesFully(d):
+		problems = append(problems, r.eraseBeside(ctx, d, &report))
+	case hasCreated:
 		problems = append(problems, r.wipeBeside(ctx, d))
 	}
 	return report, errors.Join(problems...)

@@ -60,8 +60,11 @@ func newEvidenceLog(call hardware.Call, operation string, flags eraseFlags) *evi
 	return l
 }
 
-// fullErase is the name of the step that erases all data.
-const fullErase = "erase_devices"
+// Names of steps: one erases all data, the other only that of NVMe disks.
+const (
+	fullErase    = "erase_devices"
+	expressErase = "erase_devices_express"
+)
 
 // add adds disks without a result.
 func (l *evidenceLog) add(disks []block.Device) {

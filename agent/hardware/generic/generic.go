@@ -11,6 +11,8 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -79,9 +81,16 @@ type Manager struct {
 	checkArray  func(s sysfs.Root, path, level string, members []string) error
 	wipeArray   func(ctx context.Context, s sysfs.Root, path string, wait erase.Wait) error
 	stopArray   func(ctx context.Context, path string) error
-	sync        func() // unix.Sync
-	flush       func(ctx context.Context, path string) error
-	postPause   time.Duration
+
+	assembleArray func(ctx context.Context, s sysfs.Root, number int, uuid string, members []string) (string, error)
+	resyncArray   func(path string) error
+	listArrays    func(ctx context.Context, s sysfs.Root) ([]raid.Array, error)
+	checkWritten  func(s sysfs.Root, path, level string, members []string) error
+	checkZeros    func(ctx context.Context, s sysfs.Root, d block.Device, ranges [][2]int64, o erase.Options) error
+
+	sync      func() // unix.Sync
+	flush     func(ctx context.Context, path string) error
+	postPause time.Duration
 
 	mu        sync.Mutex
 	gaveUp    map[string]bool // UUIDs of nodes ("" without a node) whose root disk did not appear in time
@@ -103,7 +112,8 @@ func New(o Options) *Manager {
 	return &Manager{
 		o: o, limits: limits, recoverDisk: erase.Recover, eraseFull: erase.Full, testDisk: burnin.Disk,
 		controller: erase.ReadController, createArray: raid.Create, checkArray: raid.Check, wipeArray: erase.Metadata,
-		stopArray: raid.Stop, sync: syncAll, flush: block.Flush,
+		stopArray: raid.Stop, assembleArray: raid.Assemble, resyncArray: raid.Resync, listArrays: raid.List,
+		checkWritten: raid.CheckWritten, checkZeros: erase.CheckZeros, sync: syncAll, flush: block.Flush,
 		unbound: func(ctx context.Context) ([]block.UnboundController, error) {
 			return block.UnboundControllers(ctx, o.System)
 		},
@@ -189,7 +199,14 @@ func (m *Manager) WaitDisks(ctx context.Context, n *node.Node) error {
 	}
 	waiting, cancel = context.WithDeadline(waiting, since.Add(limit))
 	defer cancel()
+	arrays, err := hardware.ArraysOf(n)
+	hasArrays := err != nil || arrays.HasCreated()
 	missing := func(disks []block.Device) error {
+		// Arrays of raid_config are assembled later, see Volumes.
+		assembled := slices.ContainsFunc(disks, func(d block.Device) bool { return strings.Contains(d.Type, "raid") })
+		if !assembled && hasArrays {
+			return nil
+		}
 		if _, err := imaging.ChooseRootDisk(n, disks); errors.Is(err, hint.ErrNoDisk) {
 			return err
 		}

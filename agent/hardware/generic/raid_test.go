@@ -927,7 +927,7 @@ func TestFindCreatedLog(t *testing.T) {
 			t.Fatal(err)
 		}
 		data := md.Member{Superblock: md.Superblock{Name: "data", Level: "raid1"}}
-		r := &diskRun{m: m, arrays: arrays, disks: tt.disks, members: []md.Member{data}}
+		r := &diskRun{m: m, arrays: arrays, disks: tt.disks, members: []md.Member{data}, notKept: map[string]error{}}
 		r.findCreated(t.Context(), n)
 		lines := strings.Count(log.String(), "\n")
 		if tt.want == "" && lines > 0 || tt.want != "" && (lines != 1 || !strings.Contains(log.String(), tt.want)) {

@@ -19,7 +19,11 @@ type volume struct {
 	level string       // as in [md.New]
 	size  int64        // end of its partition on each member, from the previous one's, in bytes; 0 means the rest
 	hints []hint.Hints // of physical_disks, one for each member; nil means all disks
+	root  *bool        // is_root_volume; nil if it is not given
 }
+
+// isRoot reports whether the array is the root volume.
+func (v volume) isRoot() bool { return v.root != nil && *v.root }
 
 // raidLevels maps the levels that Ironic's configuration can have here to those of [md.New].
 var raidLevels = map[string]string{"0": "raid0", "1": "raid1", "1+0": "raid10", "5": "raid5", "6": "raid6"}
@@ -121,6 +125,7 @@ func (v *validation) volume(index int, entry map[string]any) volume {
 			v.add("Software RAID configuration allows only one logical disk to be marked as is_root_volume")
 		}
 		v.hasRoot = v.hasRoot || root
+		result.root = &root
 	default:
 		v.add("logical disk %d: is_root_volume: got %v, want true or false", index+1, root)
 	}

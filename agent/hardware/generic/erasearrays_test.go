@@ -1,0 +1,497 @@
+package generic
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"ironroot/agent/hardware"
+	"ironroot/internal/imagetest"
+	"ironroot/internal/sysfs"
+	"ironroot/internal/testenv"
+	"ironroot/storage/block"
+	"ironroot/storage/erase"
+	"ironroot/storage/erase/evidence"
+	"ironroot/storage/md"
+	"ironroot/storage/partition"
+	"ironroot/storage/raid"
+)
+
+// fakeArrays stands in for the kernel's arrays: the device of each is a loop device.
+type fakeArrays struct {
+	devices map[string]block.Device // by UUID
+	running []raid.Array
+	calls   []string
+
+	checked []string // members whose data was read back
+
+	assembleErr, writtenErr, stopErr, zerosErr error
+}
+
+// attach makes a manager use the arrays on its disks. Their devices are full of bytes of a tenant.
+func (k *fakeArrays) attach(t *testing.T, m *Manager, disks []block.Device) {
+	t.Helper()
+	k.devices = map[string]block.Device{}
+	members, err := md.Members(t.Context(), sysfs.Root{}, disks[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, member := range members {
+		device := blankDisk(t, 24*mib)
+		write(t, device.Path, 0, bytes.Repeat([]byte("tenant! "), 24*mib/8))
+		k.devices[member.UUID] = device
+	}
+	name := func(path string) string {
+		for uuid, d := range k.devices {
+			if d.Path == path {
+				for _, member := range members {
+					if member.UUID == uuid {
+						return member.ShortName()
+					}
+				}
+			}
+		}
+		return path
+	}
+	m.assembleArray = func(_ context.Context, _ sysfs.Root, number int, uuid string, paths []string) (string, error) {
+		if k.assembleErr != nil {
+			return "", k.assembleErr
+		}
+		path := k.devices[uuid].Path
+		k.calls = append(k.calls, fmt.Sprintf("assemble md%d %s of %d", number, name(path), len(paths)))
+		return path, nil
+	}
+	m.stopArray = func(ctx context.Context, path string) error {
+		k.calls = append(k.calls, "stop "+name(path))
+		return errors.Join(ctx.Err(), k.stopErr)
+	}
+	m.resyncArray = func(path string) error {
+		k.calls = append(k.calls, "resync "+name(path))
+		return nil
+	}
+	m.checkWritten = func(_ sysfs.Root, path, level string, paths []string) error {
+		k.calls = append(k.calls, fmt.Sprintf("check %s %s of %d", name(path), level, len(paths)))
+		return k.writtenErr
+	}
+	m.listArrays = func(context.Context, sysfs.Root) ([]raid.Array, error) { return k.running, nil }
+	m.checkZeros = func(
+		_ context.Context, _ sysfs.Root, d block.Device, ranges [][2]int64, _ erase.Options,
+	) error {
+		k.checked = append(k.checked, fmt.Sprint(d.Path, ranges))
+		return k.zerosErr
+	}
+}
+
+// allZeros reports whether a range of a device is zero.
+func allZeros(t *testing.T, path string, start, end int64) bool {
+	t.Helper()
+	for at := start; at < end; at += mib {
+		if len(bytes.Trim(imagetest.ReadAt(t, path, at, int(min(mib, end-at))), "\x00")) > 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// fillBeside fills all of a disk that is neither partition table, superblock nor data of an array with bytes of a
+// tenant. It returns the ranges.
+func fillBeside(t *testing.T, d block.Device) (ranges [][2]int64) {
+	t.Helper()
+	gaps, err := partition.Gaps(t.Context(), d.Path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ranges = append(ranges, gaps...)
+	ranges = append(ranges, [2]int64{0, 440})
+	parts, err := block.Partitions(t.Context(), sysfs.Root{}, d.Path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, part := range parts {
+		found, err := md.Read(t.Context(), part.Path)
+		if err != nil || len(found) != 1 {
+			t.Fatalf("%s: got %+v and %v, want a superblock", part.Path, found, err)
+		}
+		s := found[0]
+		end := s.DataOffset + s.DataSize
+		if s.Level == "raid0" {
+			end -= s.DataSize % s.Chunk
+		}
+		for _, r := range [][2]int64{{0, 4096}, {4096 + 512, s.DataOffset}, {end, part.Size}} {
+			if r[0] < r[1] {
+				ranges = append(ranges, [2]int64{part.Start + r[0], part.Start + r[1]})
+			}
+		}
+	}
+	for _, r := range ranges {
+		write(t, d.Path, r[0], bytes.Repeat([]byte("tenant! "), int(r[1]-r[0])/8))
+	}
+	return ranges
+}
+
+// Arrays of raid_config survive erase_devices: their devices are overwritten, and every byte of their members that is
+// neither superblock nor data.
+func TestEraseKeepsArrays(t *testing.T) {
+	for _, scheme := range []string{"gpt", "msdos"} {
+		disks, fields, _ := createdDisks(t, scheme)
+		plain := loopDisk(t, partition.TypeLinux)
+		m, kernel := onThisMachine(t, append(slices.Clone(disks), plain)...), &fakeArrays{}
+		kernel.attach(t, m, disks)
+		layouts := []string{layoutOf(t, disks[0]), layoutOf(t, disks[1])}
+		part := func(d block.Device, number int) string { return block.PartitionPath(m.o.System, d.Path, number) }
+		var ranges [][][2]int64
+		var before [][]byte
+		for _, d := range disks {
+			ranges = append(ranges, fillBeside(t, d))
+			for number := range 2 {
+				before = append(before, imagetest.ReadAt(t, part(d, number+1), 4096, 512))
+			}
+		}
+		j, _ := withJournal(m)
+		result, err := m.eraseDevices(t.Context(), hardware.Call{Node: nodeWith(t, fields)})
+		if err != nil {
+			t.Errorf("%s: %v", scheme, err)
+			continue
+		}
+		members := func(number int) string {
+			return fmt.Sprintf("%s (serial %s), %s (serial %s)", part(disks[0], number), disks[0].Serial,
+				part(disks[1], number), disks[1].Serial)
+		}
+		want := map[string]diskReport{plain.Path: {Erased: map[string]erase.Method{plain.Path: "overwrite"}}}
+		for uuid, d := range kernel.devices {
+			text := `overwrite; content of raid1 array "any:root" on ` + members(1)
+			if kernel.uuidOf(t, disks[0], 2) == uuid {
+				text = `overwrite; content of raid0 array "any:md1" on ` + members(2)
+			}
+			want[d.Path] = diskReport{Erased: map[string]erase.Method{d.Path: erase.Method(text)}}
+		}
+		for _, d := range disks {
+			want[d.Path] = diskReport{
+				Erased: map[string]erase.Method{
+					d.Path: "overwrite; outside of the partitions",
+					part(d, 1): `overwrite; not erased: superblock of raid1 array "any:root"; ` +
+						`its data was erased through the array and read back on this member`,
+					part(d, 2): `overwrite; not erased: superblock of raid0 array "any:md1"; ` +
+						`its data was erased through the array and read back on this member`,
+				},
+				Untouched: map[string]string{d.Path: "partition table of a disk with an array that Ironic created"},
+			}
+		}
+		sameResult(t, result, want)
+		if diff := cmp.Diff([]string{
+			"assemble md0 root of 2", "check root raid1 of 2", "stop root",
+			"assemble md1 md1 of 2", "check md1 raid0 of 2", "stop md1",
+		}, kernel.calls); diff != "" {
+			t.Errorf("%s: calls differ (-want +got):\n%s", scheme, diff)
+		}
+		for _, d := range kernel.devices {
+			if !allZeros(t, d.Path, 0, d.Size) {
+				t.Errorf("%s: the array holds data", scheme)
+			}
+		}
+		if len(kernel.checked) != 4 || !slices.Contains(kernel.checked, dataOf(t, part(disks[1], 2))) {
+			t.Errorf("%s: data read back on %q, want each member, as %s", scheme, kernel.checked,
+				dataOf(t, part(disks[1], 2)))
+		}
+		for i, d := range disks {
+			for _, r := range ranges[i] {
+				if !allZeros(t, d.Path, r[0], r[1]) {
+					t.Errorf("%s: disk %d holds data between byte %d and %d", scheme, i+1, r[0], r[1])
+				}
+			}
+			for number := range 2 {
+				if !bytes.Equal(imagetest.ReadAt(t, part(d, number+1), 4096, 512), before[2*i+number]) {
+					t.Errorf("%s: the superblock on partition %d of disk %d has changed", scheme, number+1, i+1)
+				}
+			}
+			if got := layoutOf(t, d); got != layouts[i] {
+				t.Errorf("%s: disk %d: got table %s, want %s", scheme, i+1, got, layouts[i])
+			}
+		}
+		categories := map[string]evidence.Category{}
+		for _, text := range archived(t, j) {
+			e := parsed(t, text)
+			categories[e.Record.Disk.Path] = e.Record.Sanitization.Category
+		}
+		for _, d := range disks {
+			if categories[d.Path] != evidence.None {
+				t.Errorf("%s: got category %q for a disk that keeps members, want none", scheme, categories[d.Path])
+			}
+		}
+	}
+}
+
+// dataOf describes the data on a member of an array.
+func dataOf(t *testing.T, path string) string {
+	t.Helper()
+	found, err := md.Read(t.Context(), path)
+	if err != nil || len(found) != 1 {
+		t.Fatalf("got %+v and %v, want a superblock", found, err)
+	}
+	s := found[0]
+	return fmt.Sprint(path, [][2]int64{{s.DataOffset, s.DataOffset + s.DataSize/s.Chunk*s.Chunk}})
+}
+
+// A member that holds data after its array was erased fails its disk. Without a last pass of zeros, it cannot be read
+// back.
+func TestEraseMemberHoldsData(t *testing.T) {
+	for zeroize, want := range map[bool]string{true: "data", false: ""} {
+		disks, fields, _ := createdDisks(t, "gpt")
+		m, kernel := onThisMachine(t, disks...), &fakeArrays{zerosErr: fmt.Errorf("%w: data", erase.ErrNotErased)}
+		kernel.attach(t, m, disks)
+		result, err := m.eraseDevices(t.Context(), hardware.Call{Node: nodeWith(t, fields+
+			fmt.Sprintf(`, "driver_internal_info": {"agent_erase_devices_zeroize": %v}`, zeroize))})
+		if !strings.Contains(errorText(err), want) || (want == "") != (err == nil) ||
+			err != nil && !errors.Is(err, erase.ErrNotErased) {
+			t.Errorf("zeroize %v: got %v, want %q", zeroize, err, want)
+		}
+		if err == nil {
+			part := block.PartitionPath(m.o.System, disks[0].Path, 1)
+			if got := string(reports(t, result)[disks[0].Path].Erased[part]); !strings.HasSuffix(got, "the array") {
+				t.Errorf("got %q, want no member read back", got)
+			}
+		}
+	}
+}
+
+// uuidOf returns the UUID of the array on a partition.
+func (k *fakeArrays) uuidOf(t *testing.T, d block.Device, number int) string {
+	t.Helper()
+	found, err := md.Read(t.Context(), block.PartitionPath(sysfs.Root{}, d.Path, number))
+	if err != nil || len(found) != 1 {
+		t.Fatalf("got %+v and %v, want a superblock", found, err)
+	}
+	return found[0].UUID
+}
+
+// An array that cannot be erased fails its disks, which are not written to. The other disks are erased.
+func TestEraseArrayFails(t *testing.T) {
+	broken := errors.New("broken")
+	for name, tt := range map[string]struct {
+		prepare func(k *fakeArrays, m *Manager)
+		calls   int
+		stopped bool
+	}{
+		"assembly": {func(k *fakeArrays, _ *Manager) { k.assembleErr = broken }, 0, false},
+		"member":   {func(k *fakeArrays, _ *Manager) { k.writtenErr = broken }, 6, true},
+		"stop":     {func(k *fakeArrays, _ *Manager) { k.stopErr = broken }, 6, true},
+		"write": {func(_ *fakeArrays, m *Manager) {
+			full := m.eraseFull
+			m.eraseFull = func(
+				ctx context.Context, s sysfs.Root, d block.Device, o erase.Options,
+			) (erase.Method, error) {
+				if d.Size == 24*mib && d.Type == "loop" {
+					return "", broken
+				}
+				return full(ctx, s, d, o)
+			}
+		}, 4, true},
+		"list": {func(_ *fakeArrays, m *Manager) {
+			m.listArrays = func(context.Context, sysfs.Root) ([]raid.Array, error) { return nil, broken }
+		}, 0, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			disks, fields, positions := createdDisks(t, "gpt")
+			plain := loopDisk(t, partition.TypeLinux)
+			m, kernel := onThisMachine(t, append(slices.Clone(disks), plain)...), &fakeArrays{}
+			kernel.attach(t, m, disks)
+			tt.prepare(kernel, m)
+			_, err := m.eraseDevices(t.Context(), hardware.Call{Node: nodeWith(t, fields)})
+			for _, want := range []string{
+				plain.Path + " (overwrite)", disks[0].Path, disks[1].Path, broken.Error(),
+				`raid1 array "any:root", which Ironic created`, `raid0 array "any:md1", which Ironic created`,
+			} {
+				if typeOf(err) != "BlockDeviceEraseError" || !strings.Contains(err.Error(), want) {
+					t.Errorf("got %v, want a BlockDeviceEraseError with %q", err, want)
+				}
+			}
+			if len(kernel.calls) != tt.calls || slices.Contains(kernel.calls, "stop root") != tt.stopped {
+				t.Errorf("got calls %q, want %d, stop %v", kernel.calls, tt.calls, tt.stopped)
+			}
+			for _, d := range disks {
+				for _, at := range positions {
+					if !bytes.Contains(imagetest.ReadAt(t, d.Path, at, 4096), []byte("tenant!")) {
+						t.Errorf("%s was written to at byte %d", d.Path, at)
+					}
+				}
+			}
+		})
+	}
+}
+
+// After its content was erased, an array must be complete as before. Otherwise its disks fail, and are not written to.
+func TestEraseArrayLosesMember(t *testing.T) {
+	disks, fields, positions := createdDisks(t, "gpt")
+	m, kernel := onThisMachine(t, disks...), &fakeArrays{}
+	kernel.attach(t, m, disks)
+	part := block.PartitionPath(m.o.System, disks[1].Path, 1)
+	m.eraseFull = func(context.Context, sysfs.Root, block.Device, erase.Options) (erase.Method, error) {
+		b := imagetest.ReadAt(t, part, 4096, 512)
+		b[200]++ // events
+		binary.LittleEndian.PutUint32(b[216:], binary.LittleEndian.Uint32(b[216:])+1)
+		return erase.Overwrite, writeAt(part, 4096, b)
+	}
+	_, err := m.eraseDevices(t.Context(), hardware.Call{Node: nodeWith(t, fields)})
+	if typeOf(err) != "BlockDeviceEraseError" || !errors.Is(err, md.ErrIncomplete) ||
+		!strings.Contains(err.Error(), "events, want") {
+		t.Errorf("got %v, want a BlockDeviceEraseError with the events", err)
+	}
+	for _, d := range disks {
+		for _, at := range positions {
+			if !bytes.Contains(imagetest.ReadAt(t, d.Path, at, 4096), []byte("tenant!")) {
+				t.Errorf("%s was written to at byte %d", d.Path, at)
+			}
+		}
+	}
+}
+
+// Arrays that run are stopped for a step that erases, and started again.
+func TestEraseRunningArrays(t *testing.T) {
+	for _, step := range []string{"erase_devices", "erase_devices_metadata", "erase_devices_express"} {
+		disks, fields, positions := createdDisks(t, "gpt")
+		m, kernel := onThisMachine(t, disks...), &fakeArrays{}
+		kernel.attach(t, m, disks)
+		uuid := kernel.uuidOf(t, disks[0], 1)
+		running := kernel.devices[uuid]
+		running.Type = "raid1"
+		m.o.Disks = func(context.Context) ([]block.Device, error) { return append(slices.Clone(disks), running), nil }
+		kernel.running = []raid.Array{{Name: "md0", Path: running.Path, Devices: 2, Members: []raid.Member{
+			{Path: block.PartitionPath(m.o.System, disks[0].Path, 1)},
+			{Path: block.PartitionPath(m.o.System, disks[1].Path, 1)},
+		}}}
+		if _, err := erasing(m)[step](t.Context(), hardware.Call{Node: nodeWith(t, fields)}); err != nil {
+			t.Errorf("%s: %v", step, err)
+		}
+		last := len(kernel.calls) - 2
+		if last < 1 || kernel.calls[0] != "stop root" || !strings.HasPrefix(kernel.calls[last], "assemble md") ||
+			kernel.calls[last+1] != "resync root" {
+			t.Errorf("%s: got calls %q, want root stopped first, and started last", step, kernel.calls)
+		}
+		for _, at := range positions[:3] {
+			if bytes.Contains(imagetest.ReadAt(t, disks[0].Path, at, 4096), []byte("tenant!")) {
+				t.Errorf("%s: data are left at byte %d", step, at)
+			}
+		}
+	}
+}
+
+// An array that runs with other members, or is in use, is not stopped or kept.
+func TestEraseRunningOthers(t *testing.T) {
+	for name, tt := range map[string]struct {
+		members int // of the array that runs
+		more    bool
+		lacking int
+		busy    error
+		want    string
+	}{
+		"one member": {1, false, 0, nil, "runs with 1 of 2 members"},
+		"more":       {2, true, 0, nil, "runs with 2 of 2 members"},
+		"degraded":   {2, false, 1, nil, "1 of them missing"},
+		"in use":     {2, false, 0, errors.New("device or resource busy"), "device or resource busy"},
+	} {
+		disks, fields, positions := createdDisks(t, "gpt")
+		m, kernel := onThisMachine(t, disks...), &fakeArrays{stopErr: tt.busy}
+		kernel.attach(t, m, disks)
+		array := raid.Array{Name: "md0", Path: "/dev/md0", Degraded: tt.lacking}
+		for _, d := range disks[:tt.members] {
+			array.Members = append(array.Members, raid.Member{Path: block.PartitionPath(m.o.System, d.Path, 1)})
+		}
+		if tt.more {
+			array.Members = append(array.Members, raid.Member{Path: "/dev/sdz1"})
+		}
+		kernel.running = []raid.Array{array}
+		_, err := m.eraseDevices(t.Context(), hardware.Call{Node: nodeWith(t, fields)})
+		if typeOf(err) != "BlockDeviceEraseError" || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%s: got %v, want a BlockDeviceEraseError with %q", name, err, tt.want)
+		}
+		for _, at := range positions {
+			if !bytes.Contains(imagetest.ReadAt(t, disks[0].Path, at, 4096), []byte("tenant!")) {
+				t.Errorf("%s: the disk was written to at byte %d", name, at)
+			}
+		}
+	}
+}
+
+// erase_devices_express erases the content of arrays on NVMe disks, and of others the metadata.
+func TestExpressArrays(t *testing.T) {
+	for _, nvme := range []bool{false, true} {
+		disks, fields, positions := createdDisks(t, "gpt")
+		if nvme {
+			disks[1].Transport = "nvme"
+		}
+		m, kernel := onThisMachine(t, disks...), &fakeArrays{}
+		kernel.attach(t, m, disks)
+		ranges := fillBeside(t, disks[1])
+		full := m.eraseFull
+		m.eraseFull = func(ctx context.Context, s sysfs.Root, d block.Device, o erase.Options) (erase.Method, error) {
+			if o.Iterations != 0 || !o.Zeroize {
+				t.Errorf("%s: got %d random passes, zeros %v, want zeros only", d.Path, o.Iterations, o.Zeroize)
+			}
+			return full(ctx, s, d, o)
+		}
+		result, err := m.eraseExpress(t.Context(), hardware.Call{Node: nodeWith(t, fields)})
+		if err != nil {
+			t.Errorf("%v: %v", nvme, err)
+			continue
+		}
+		for _, d := range kernel.devices {
+			if allZeros(t, d.Path, 0, d.Size) != nvme {
+				t.Errorf("%v: array erased: %v", nvme, !nvme)
+			}
+		}
+		for _, at := range positions[:3] {
+			for _, d := range disks {
+				if bytes.Contains(imagetest.ReadAt(t, d.Path, at, 4096), []byte("tenant!")) {
+					t.Errorf("%v: %s holds data at byte %d", nvme, d.Path, at)
+				}
+			}
+		}
+		left := 0
+		for _, r := range ranges {
+			if !allZeros(t, disks[1].Path, r[0], r[1]) {
+				left++
+			}
+		}
+		if nvme && left > 0 {
+			t.Errorf("got %d ranges of the NVMe disk with data, want none", left)
+		}
+		first := block.PartitionPath(m.o.System, disks[0].Path, 1)
+		if got := string(reports(t, result)[disks[0].Path].Erased[first]); !strings.HasPrefix(got, "metadata; not") {
+			t.Errorf("%v: got %q for a disk that is no NVMe disk, want metadata", nvme, got)
+		}
+	}
+}
+
+// reports returns the reports in the result of a step.
+func reports(t *testing.T, result any) map[string]diskReport {
+	t.Helper()
+	found := map[string]diskReport{}
+	for path, value := range result.(map[string]any) {
+		found[path] = value.(diskReport)
+	}
+	return found
+}
+
+// Each array that could not be erased is in the log.
+func TestEraseArrayLogs(t *testing.T) {
+	disks, fields, _ := createdDisks(t, "gpt")
+	m, kernel := onThisMachine(t, disks...), &fakeArrays{}
+	kernel.attach(t, m, disks)
+	kernel.assembleErr = errors.New("broken")
+	var log testenv.Log
+	m.o.Log = slog.New(slog.NewTextHandler(&log, nil))
+	if _, err := m.eraseDevices(t.Context(), hardware.Call{Node: nodeWith(t, fields)}); err == nil {
+		t.Error("got no error")
+	}
+	if strings.Count(log.String(), `msg="RAID array not erased"`) != 2 {
+		t.Errorf("got log %s, want both arrays", log.String())
+	}
+}
