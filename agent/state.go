@@ -176,22 +176,23 @@ func (a *agent) loadHardware(ctx context.Context) error {
 		SkipBMC: a.node.SkipBMCDetect, BMC: a.o.BMC, Log: a.log, Neighbours: a.neighbours(),
 		LLDPTimeout: a.lldpTimeout,
 	})
+	var builtin *generic.Manager
 	a.imager = imaging.New(imaging.Options{
 		Config: a.config, Node: &a.node, Disks: a.disks, WaitDisks: a.waitDisks, Refresh: a.refresh,
-		System: a.o.System, Log: a.log, Journal: a.o.Journal,
+		Volumes: func(ctx context.Context, n *node.Node) (imaging.Volumes, error) { return builtin.Volumes(ctx, n) },
+		System:  a.o.System, Log: a.log, Journal: a.o.Journal,
 		Track: func(what, device string) imaging.Tracker { return a.o.Board.Track(a.log, what, device) },
 	})
 	var join func(context.Context, []block.Device) bool
 	if a.o.Destructive {
 		join = (&multipath.Joiner{System: a.o.System, Log: a.log}).Join
 	}
-	list := []hardware.Manager{
-		generic.New(generic.Options{
-			Config: a.config, System: a.o.System, Disks: a.disks, Imager: a.imager, Log: a.log, Settled: a.o.Settled,
-			Join: join, Journal: a.o.Journal, Version: a.o.Version, Dial: a.o.Dial,
-			Track: func(what, device string) generic.Tracker { return a.o.Board.Track(a.log, what, device) },
-		}),
-	}
+	builtin = generic.New(generic.Options{
+		Config: a.config, System: a.o.System, Disks: a.disks, Imager: a.imager, Log: a.log, Settled: a.o.Settled,
+		Join: join, Journal: a.o.Journal, Version: a.o.Version, Dial: a.o.Dial,
+		Track: func(what, device string) generic.Tracker { return a.o.Board.Track(a.log, what, device) },
+	})
+	list := []hardware.Manager{builtin}
 	if custom := a.customManagers(ctx); len(custom) > 0 {
 		a.settle(ctx, managersSettleTimeout)
 		list = append(list, custom...)

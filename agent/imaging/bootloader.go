@@ -35,7 +35,7 @@ func (i *Imager) InstallBootloader(ctx context.Context, b Bootloader) error {
 	if b.IgnoreFailure != nil {
 		ignore = *b.IgnoreFailure
 	}
-	disk, err := i.RootDisk(ctx, false)
+	disk, err := i.DeployDisk(ctx, false)
 	if err != nil {
 		return err
 	}

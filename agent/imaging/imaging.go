@@ -39,6 +39,8 @@ type Options struct {
 	Disks func(ctx context.Context) ([]block.Device, error)
 	// WaitDisks, when set, waits until the disks that the node needs have appeared or a time limit has passed.
 	WaitDisks func(ctx context.Context, n *node.Node) error
+	// Volumes, when set, assembles the arrays of a node's raid_config that can be assembled.
+	Volumes func(ctx context.Context, n *node.Node) (Volumes, error)
 	// Refresh, when set, looks the node up again and stores it in Node.
 	Refresh func(ctx context.Context) error
 	System  sysfs.Root
@@ -94,11 +96,14 @@ func New(o Options) *Imager {
 // Prepare writes the image to the root disk, then the config drive: configDrive or, if that is "", the one in info. It
 // returns the protocol's result text, which names the image and the device. Errors are faults of the protocol.
 func (i *Imager) Prepare(ctx context.Context, info ImageInfo, configDrive string) (string, error) {
-	disk, err := i.RootDisk(ctx, true)
+	disk, err := i.DeployDisk(ctx, true)
 	if err != nil {
 		return "", err
 	}
 	if err := writable(disk); err != nil {
+		return "", err
+	}
+	if err := i.checkBoots(disk); err != nil {
 		return "", err
 	}
 	options, err := i.fetchOptions(info)

@@ -12,25 +12,24 @@ import (
 	"ironroot/storage/hint"
 )
 
-// RootDisk selects the disk for the operating system. With refresh, it first looks up a cached node that has no hints:
-// hints may have been set since. As in the protocol, a failed lookup is not fatal.
+// RootDisk selects the disk for the operating system, without assembling arrays: see DeployDisk. With refresh, it first
+// looks up a cached node that has no hints: hints may have been set since. As in the protocol, a failed lookup is not
+// fatal.
 //
 // It returns an error if the disk holds a member of an array that Ironic created: the node object alone determines the
 // choice.
 func (i *Imager) RootDisk(ctx context.Context, refresh bool) (block.Device, error) {
-	n := i.o.Node.Get()
-	if refresh && n != nil && len(n.RootDeviceHints()) == 0 && i.canRefresh() {
-		if err := i.o.Refresh(ctx); ctx.Err() != nil {
-			return block.Device{}, ctx.Err()
-		} else if err != nil {
-			i.o.Log.Warn("node not looked up again, root disk chosen from cached node", "node", n.UUID(), "err", err)
-		}
-		n = i.o.Node.Get()
+	n, err := i.currentNode(ctx, refresh)
+	if err != nil {
+		return block.Device{}, err
 	}
-	if i.o.WaitDisks != nil {
-		if err := i.o.WaitDisks(ctx, n); err != nil {
-			return block.Device{}, err
-		}
+	return i.rootDisk(ctx, n, nil)
+}
+
+// rootDisk selects the root disk of a node whose arrays run.
+func (i *Imager) rootDisk(ctx context.Context, n *node.Node, volumes []Volume) (block.Device, error) {
+	if err := i.waitDisks(ctx, n); err != nil {
+		return block.Device{}, err
 	}
 	disks, err := i.o.Disks(ctx)
 	if err != nil {
@@ -39,8 +38,16 @@ func (i *Imager) RootDisk(ctx context.Context, refresh bool) (block.Device, erro
 	if disks, err = hardware.WithoutProtectedArrays(ctx, i.o.System, n, disks); err != nil {
 		return block.Device{}, fault.DeviceNotFound("%w", err)
 	}
-	disk, err := ChooseRootDisk(n, disks)
-	if err != nil {
+	if disks, err = chooseVolume(disks, volumes); err != nil {
+		return block.Device{}, fault.DeviceNotFound("%w", err)
+	}
+	var disk block.Device
+	if isRoot(volumes) {
+		disk = disks[0]
+		if n != nil && len(n.RootDeviceHints()) > 0 {
+			i.o.Log.Warn("root device hints ignored, raid_config has a root volume", "device", disk.Path)
+		}
+	} else if disk, err = ChooseRootDisk(n, disks); err != nil {
 		return block.Device{}, fault.DeviceNotFound("%w", err)
 	}
 	if err := hardware.CheckCreated(ctx, i.o.System, n, disk); err != nil {

@@ -159,7 +159,7 @@ func (m *Manager) injectionDevice(ctx context.Context, call hardware.Call, f inj
 	if f.device != "" {
 		return f.device, m.checkInjectionDevice(ctx, call, f.device)
 	}
-	disk, err := m.o.Imager.RootDisk(ctx, false)
+	disk, err := m.o.Imager.DeployDisk(ctx, false)
 	if err != nil {
 		return "", err
 	}

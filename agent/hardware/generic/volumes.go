@@ -1,0 +1,106 @@
+package generic
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+
+	"ironroot/agent/hardware"
+	"ironroot/agent/imaging"
+	"ironroot/agent/node"
+	"ironroot/storage/block"
+	"ironroot/storage/erase"
+	"ironroot/storage/md"
+)
+
+// Volumes assembles the arrays of the node's raid_config for a deployment, unless they run. If one of them is the root
+// volume, the others are not assembled. Arrays that are not as create_configuration creates them, or incomplete, are
+// logged and listed with the reason; nothing starts them.
+func (m *Manager) Volumes(ctx context.Context, n *node.Node) (imaging.Volumes, error) {
+	arrays, err := hardware.ArraysOf(n)
+	if err != nil {
+		return imaging.Volumes{}, err
+	}
+	if n == nil || arrays.IsEmpty() {
+		return imaging.Volumes{}, nil
+	}
+	disks, err := m.o.Disks(ctx)
+	if err != nil {
+		return imaging.Volumes{}, err
+	}
+	skips, err := hardware.NewSkipList(n)
+	if err != nil {
+		return imaging.Volumes{}, err
+	}
+	if disks, err = skips.Without(disks); err != nil {
+		return imaging.Volumes{}, err
+	}
+	disks = slices.DeleteFunc(disks, func(d block.Device) bool { return strings.Contains(d.Type, "raid") })
+	found, problems, err := m.findVolumes(ctx, n, arrays, disks,
+		func(ctx context.Context, d block.Device) ([]md.Member, error) {
+			return erase.Bounded(ctx, m.limits(d), func(ctx context.Context) ([]md.Member, error) {
+				return md.Members(ctx, m.o.System, d)
+			})
+		})
+	if err != nil {
+		if namesRoot(n) {
+			return imaging.Volumes{}, err
+		}
+		m.o.Log.Warn("RAID arrays of raid_config cannot be assembled", "err", err)
+		return imaging.Volumes{}, nil
+	}
+	return m.startVolumes(ctx, found, problems), nil
+}
+
+// namesRoot reports whether raid_config has a root volume.
+func namesRoot(n *node.Node) bool {
+	entries, err := n.LogicalDisks()
+	return err != nil || slices.ContainsFunc(entries, func(entry map[string]any) bool {
+		return entry["controller"] == softwareController && entry["is_root_volume"] == true
+	})
+}
+
+// startVolumes assembles the arrays that were found and do not run.
+func (m *Manager) startVolumes(ctx context.Context, found []*keptArray, problems []badVolume) imaging.Volumes {
+	var list []imaging.Volume
+	for _, p := range problems {
+		m.o.Log.Warn("RAID array not assembled", "volume_name", p.name, "err", p.err)
+		list = append(list, imaging.Volume{Name: p.name, Root: p.root, Err: p.err})
+	}
+	hasRoot := slices.ContainsFunc(found, func(a *keptArray) bool { return a.isRoot() }) ||
+		slices.ContainsFunc(problems, func(p badVolume) bool { return p.isRoot() })
+	var started []string
+	for _, a := range found {
+		if hasRoot && !a.isRoot() {
+			continue
+		}
+		v := imaging.Volume{Name: a.name, Root: a.root, Path: a.running}
+		for _, d := range a.disks {
+			v.Disks = append(v.Disks, d.Path)
+		}
+		if a.running == "" {
+			if v.Path, v.Err = m.assemble(ctx, a); v.Err != nil {
+				m.o.Log.Warn("RAID array not assembled", "volume_name", a.name, "err", v.Err)
+			} else {
+				started = append(started, v.Path)
+			}
+		}
+		list = append(list, v)
+	}
+	release := func(ctx context.Context, except string) error {
+		var problems []error
+		for _, path := range started {
+			if path == except {
+				continue
+			}
+			if err := m.stopArray(ctx, path); err != nil {
+				problems = append(problems, err)
+				continue
+			}
+			m.o.Log.Info("RAID array stopped", "device", path)
+		}
+		return errors.Join(problems...)
+	}
+	return imaging.Volumes{List: list, Release: release}
+}

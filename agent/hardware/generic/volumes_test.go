@@ -1,0 +1,235 @@
+package generic
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"ironroot/agent/config"
+	"ironroot/agent/imaging"
+	"ironroot/internal/sysfs"
+	"ironroot/internal/testenv"
+	"ironroot/storage/block"
+	"ironroot/storage/raid"
+)
+
+// volumeDisks makes the disks of createdDisks. The node's arrays have is_root_volume as given, "" for none.
+func volumeDisks(t *testing.T, roots ...string) (disks []block.Device, fields string) {
+	t.Helper()
+	disks, _, _ = createdDisks(t, "gpt")
+	for i, root := range roots {
+		if root != "" {
+			roots[i] = `"is_root_volume": ` + root
+		}
+	}
+	second := logical("0", `"MAX"`, roots[1])
+	first := `"volume_name": "root"`
+	if roots[0] != "" {
+		first += ", " + roots[0]
+	}
+	return disks, `"raid_config": {"logical_disks": [` + logical("1", "1", first) + ", " + second + `]}`
+}
+
+// described describes volumes: name, root, whether it has a device, number of disks, and error.
+func described(list []imaging.Volume) []string {
+	var words []string
+	for _, v := range list {
+		root := "none"
+		if v.Root != nil {
+			root = fmt.Sprint(*v.Root)
+		}
+		reason := errorText(v.Err)
+		reason = strings.TrimSpace(reason[strings.LastIndex(reason, ":")+1:])
+		words = append(words, fmt.Sprintf("%s root=%s device=%v disks=%d %s", v.Name, root, v.Path != "", len(v.Disks),
+			reason))
+	}
+	return words
+}
+
+// The arrays of raid_config are assembled for a deployment, and those that are not needed are stopped again. If one is
+// the root volume, it is the only one.
+func TestVolumes(t *testing.T) {
+	for name, tt := range map[string]struct {
+		roots   []string
+		prepare func(t *testing.T, m *Manager, k *fakeArrays, disks []block.Device)
+		fields  string
+		want    []string
+		calls   []string
+	}{
+		"no flags": {
+			[]string{"", ""},
+			nil, "",
+			[]string{"root root=none device=true disks=2 ", "md1 root=none device=true disks=2 "},
+			[]string{"assemble md0 root of 2", "assemble md1 md1 of 2", "stop root", "stop md1"},
+		},
+		"root": {
+			[]string{"true", "false"},
+			nil, "",
+			[]string{"root root=true device=true disks=2 "},
+			[]string{"assemble md0 root of 2", "stop root"},
+		},
+		"second is root": {
+			[]string{"", "true"},
+			nil, "",
+			[]string{"md1 root=true device=true disks=2 "},
+			[]string{"assemble md1 md1 of 2", "stop md1"},
+		},
+		"not root": {
+			[]string{"false", "false"},
+			nil, "",
+			[]string{"root root=false device=true disks=2 ", "md1 root=false device=true disks=2 "},
+			[]string{"assemble md0 root of 2", "assemble md1 md1 of 2", "stop root", "stop md1"},
+		},
+		"runs": {
+			[]string{"true", ""},
+			func(t *testing.T, m *Manager, k *fakeArrays, disks []block.Device) {
+				array := raid.Array{Name: "md0", Path: "/dev/md0"}
+				for _, d := range disks {
+					array.Members = append(array.Members, raid.Member{Path: block.PartitionPath(m.o.System, d.Path, 1)})
+				}
+				k.running = []raid.Array{array}
+			}, "",
+			[]string{"root root=true device=true disks=2 "},
+			nil,
+		},
+		"number in use": {
+			[]string{"true", ""},
+			func(_ *testing.T, _ *Manager, k *fakeArrays, _ []block.Device) {
+				k.running = []raid.Array{{Name: "md0", Path: "/dev/md0"}, {Name: "md1", Path: "/dev/md1"}}
+			}, "",
+			[]string{"root root=true device=true disks=2 "},
+			[]string{"assemble md2 root of 2", "stop root"},
+		},
+		"incomplete": {
+			[]string{"true", ""},
+			func(t *testing.T, m *Manager, _ *fakeArrays, disks []block.Device) {
+				write(t, block.PartitionPath(m.o.System, disks[1].Path, 1), 4096, make([]byte, 4096))
+			}, "",
+			[]string{"root root=true device=false disks=0 got 1 members, want 2"},
+			nil,
+		},
+		"not assembled": {
+			[]string{"true", ""},
+			func(_ *testing.T, _ *Manager, k *fakeArrays, _ []block.Device) {
+				k.assembleErr = errors.New("broken")
+			}, "",
+			[]string{"root root=true device=false disks=2 broken"},
+			nil,
+		},
+		"protected": {
+			[]string{"true", ""},
+			nil, `, "properties": {"skip_block_devices": [{"volume_name": "root"}]}`,
+			nil, nil, // every array then needs a name
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			disks, fields := volumeDisks(t, tt.roots...)
+			m, kernel := onThisMachine(t, disks...), &fakeArrays{}
+			kernel.attach(t, m, disks)
+			if tt.prepare != nil {
+				tt.prepare(t, m, kernel, disks)
+			}
+			volumes, err := m.Volumes(t.Context(), nodeWith(t, fields+tt.fields))
+			if tt.want == nil {
+				if err == nil {
+					t.Errorf("got %+v, want an error", volumes)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tt.want, described(volumes.List)); diff != "" {
+				t.Errorf("volumes differ (-want +got):\n%s", diff)
+			}
+			if err := volumes.Release(t.Context(), "/dev/none"); err != nil {
+				t.Error(err)
+			}
+			if diff := cmp.Diff(tt.calls, kernel.calls); diff != "" {
+				t.Errorf("calls differ (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// The root disk stays assembled, and an array that cannot be stopped is an error.
+func TestVolumesRelease(t *testing.T) {
+	disks, fields := volumeDisks(t, "", "")
+	m, kernel := onThisMachine(t, disks...), &fakeArrays{}
+	kernel.attach(t, m, disks)
+	volumes, err := m.Volumes(t.Context(), nodeWith(t, fields))
+	if err != nil {
+		t.Fatal(err)
+	}
+	kernel.stopErr = errors.New("broken")
+	if err := volumes.Release(t.Context(), volumes.List[0].Path); !errors.Is(err, kernel.stopErr) {
+		t.Errorf("got %v, want %v", err, kernel.stopErr)
+	}
+	if stopped := kernel.calls[2:]; !slices.Equal(stopped, []string{"stop md1"}) {
+		t.Errorf("got calls %q, want md1 stopped", stopped)
+	}
+}
+
+// Without arrays of raid_config nothing is read. An error is that of the deployment only if the root volume may be
+// among the arrays.
+func TestVolumesErrors(t *testing.T) {
+	missing := block.Device{Name: "missing", Path: "/dev/missing", Type: "disk"}
+	for fields, want := range map[string]string{
+		`"properties": {}`: "",
+		`"raid_config": {"logical_disks": [` + logical("1", `"MAX"`, "") + `]}`:                        "",
+		`"raid_config": {"logical_disks": [` + logical("1", `"MAX"`, `"is_root_volume": true`) + `]}`:  "/dev/missing",
+		`"raid_config": {"logical_disks": [` + logical("9", `"MAX"`, `"is_root_volume": true`) + `]}`:  "RAID-1",
+		`"raid_config": {"logical_disks": [` + logical("9", `"MAX"`, `"is_root_volume": false`) + `]}`: "",
+		`"raid_config": []`: "raid_config is not an object",
+	} {
+		m := onThisMachine(t, missing)
+		m.assembleArray = func(context.Context, sysfs.Root, int, string, []string) (string, error) {
+			t.Error("an array was assembled")
+			return "", nil
+		}
+		volumes, err := m.Volumes(t.Context(), nodeWith(t, fields))
+		if (err == nil) != (want == "") || !strings.Contains(errorText(err), want) || len(volumes.List) > 0 {
+			t.Errorf("%s: got %+v and %v, want %q", fields, volumes, err, want)
+		}
+	}
+	if volumes, err := onThisMachine(t).Volumes(t.Context(), nil); err != nil || len(volumes.List) > 0 {
+		t.Errorf("no node: got %+v and %v, want nothing", volumes, err)
+	}
+	m := onThisMachine(t)
+	broken := errors.New("broken")
+	m.o.Disks = func(context.Context) ([]block.Device, error) { return nil, broken }
+	if _, err := m.Volumes(t.Context(), nodeWith(t, `"raid_config": {"logical_disks": [`+
+		logical("1", `"MAX"`, "")+`]}`)); !errors.Is(err, broken) {
+		t.Errorf("got %v, want %v", err, broken)
+	}
+}
+
+// A root disk that is an array of raid_config is not waited for: it is assembled by the deployment.
+func TestWaitDisksWithArrays(t *testing.T) {
+	for fields, waits := range map[string]bool{
+		`"raid_config": {"logical_disks": [` + logical("1", `"MAX"`, "") + `]}`: false,
+		`"raid_config": {}`: true,
+	} {
+		var log testenv.Log
+		m := newManager(t)
+		m.o.Log = slog.New(slog.NewTextHandler(&log, nil))
+		m.o.Config.Update(func(c *config.Config) { c.DiskWaitAttempts, c.DiskWaitDelay = 1, time.Millisecond })
+		if err := os.MkdirAll(m.o.System.Sys("block"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := m.WaitDisks(t.Context(), nodeWith(t, fields)); err != nil {
+			t.Error(err)
+		}
+		if got := strings.Contains(log.String(), "no root disk appeared in time"); got != waits {
+			t.Errorf("%s: waited %v, want %v; log %s", fields, got, waits, log.String())
+		}
+	}
+}
