@@ -130,6 +130,9 @@ func bitmapSize(synced int64) int64 {
 	return ((bits+7)/8 + bitmapHeader + 4095) &^ 4095
 }
 
+// newBitmap is the offset of the bitmap of a new array from a superblock of version 1.2.
+const newBitmap = 4096
+
 // Bitmap returns the size of the write-intent bitmap that follows a superblock of version 1.2, 0 if there is none. The
 // error is not nil if the bitmap is not as mdadm creates it.
 func (s Superblock) Bitmap(member io.ReaderAt) (int64, error) {
@@ -140,8 +143,12 @@ func (s Superblock) Bitmap(member io.ReaderAt) (int64, error) {
 	if s.Level == "raid10" {
 		synced = s.ArraySize
 	}
+	if s.BitmapOffset != newBitmap {
+		return 0, fmt.Errorf("%w: the bitmap is %d bytes from the superblock, want %d",
+			ErrInvalid, s.BitmapOffset, newBitmap)
+	}
 	header, le := make([]byte, bitmapHeader), binary.LittleEndian
-	if _, err := member.ReadAt(header, s.Offset+4096); err != nil {
+	if _, err := member.ReadAt(header, s.Offset+newBitmap); err != nil {
 		return 0, fmt.Errorf("bitmap: %w", err)
 	}
 	if le.Uint32(header) != bitmapMagic || le.Uint32(header[4:]) != bitmapVersion ||
@@ -275,7 +282,7 @@ func (g geometry) bitmapSpace() int64 {
 // putLogs sets the positions of the bitmap and of the log of bad blocks, in sectors from the superblock.
 func (g geometry) putLogs(b []byte, version string) {
 	le := binary.LittleEndian
-	bitmap, log := int64(4096), 4096+g.bitmapSpace()
+	bitmap, log := int64(newBitmap), newBitmap+g.bitmapSpace()
 	if version == "1.0" {
 		bitmap, log = -g.bitmap-badBlockLog, -badBlockLog
 	}

@@ -100,6 +100,9 @@ func (s *Superblock) parse1(data []byte, size int64) error {
 	}
 	s.Length, s.Chunk = int64(header1+2*roles), int64(le.Uint32(data[88:]))*512
 	s.UUID, s.Features = uuidText(data[16:32]), le.Uint32(data[8:])
+	if s.Features&FeatureBitmap != 0 {
+		s.BitmapOffset = int64(int32(le.Uint32(data[96:]))) * 512 // negative before the superblock
+	}
 	name, _, _ := bytes.Cut(data[32:64], []byte{0})
 	s.Name = printable(name)
 	used, start, usable := le.Uint64(data[80:]), le.Uint64(data[128:]), le.Uint64(data[136:])

@@ -80,6 +80,8 @@ func TestWipeRefused(t *testing.T) {
 		"layout 0x201":  func(_ *testing.T, m *md.Member) { m.Level, m.Layout = "raid10", 0x201 },
 		"data at byte":  func(_ *testing.T, m *md.Member) { m.DataOffset = 512 << 10 },
 		"bitmap is not": func(t *testing.T, m *md.Member) { put(t, m.Device.Path, 8192+52, []byte{0, 0, 1, 0}) },
+		// The kernel writes to this place, which does not stay. A bitmap that it does not read is where it should be.
+		"bitmap is 16384 bytes": func(_ *testing.T, m *md.Member) { m.BitmapOffset = 16 << 10 },
 		"bitmap of 4198400": func(t *testing.T, m *md.Member) {
 			m.ArraySize = 2 << 50
 			put(t, m.Device.Path, 8192+40, []byte{0, 0, 0, 0, 0, 4, 0, 0})
