@@ -20,9 +20,9 @@ const bootCode = 440
 // errChanged is returned if a table is not the same after the space beside its partitions was zeroed.
 var errChanged = errors.New("partition table differs afterwards")
 
-// WipeGaps removes what is on a disk beside its partitions and keeps its table: it zeroes the boot code, and both ends
-// of each space before, between and after partitions, 8 MiB each, and reads them again. No partition may be in use. A
-// damaged table, one with an extended partition, and one that is not the same afterwards are errors.
+// WipeGaps removes what is on a disk beside its partitions and keeps its table: it zeroes the boot code, what follows
+// the MBR in its sector, and both ends of each space before, between and after partitions, 8 MiB each, and reads them again. No partition may be in use. A
+// damaged table, one with an extended partition or unusual places, and one that is not the same afterwards are errors.
 func WipeGaps(ctx context.Context, device string) error {
 	if err := wipeGaps(ctx, device); err != nil {
 		return fmt.Errorf("wipe %s beside its partitions: %w", device, err)
@@ -31,7 +31,7 @@ func WipeGaps(ctx context.Context, device string) error {
 }
 
 // Gaps returns the ranges of a disk that neither its table nor a partition takes, by their start and end in bytes, in
-// order. A damaged table and one with an extended partition are errors.
+// order. A damaged table, and one with an extended partition or unusual places, are errors.
 func Gaps(ctx context.Context, device string) ([][2]int64, error) {
 	table, err := Read(ctx, device)
 	if err != nil {
@@ -58,7 +58,9 @@ func wipeGaps(ctx context.Context, device string) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
-	if err := block.WipeEnds(ctx, f, append(gaps, [2]int64{0, bootCode})...); err != nil {
+	// A larger sector than the MBR's has space after it.
+	gaps = append(gaps, [2]int64{0, bootCode}, [2]int64{mbrSize, table.SectorSize}) // the rest of a larger sector
+	if err := block.WipeEnds(ctx, f, gaps...); err != nil {
 		return err
 	}
 	after, err := Read(ctx, device)
@@ -75,6 +77,9 @@ func wipeGaps(ctx context.Context, device string) (err error) {
 func (t *Table) gaps() ([][2]int64, error) {
 	if t.Damaged || t.BackupMisplaced {
 		return nil, errors.New("partition table is damaged")
+	}
+	if t.Unusual { // they would be taken for a gap
+		return nil, errors.New("partition table has its entries at an unusual place")
 	}
 	start, end := t.SectorSize, t.DiskSize
 	if t.Scheme == GPT {

@@ -63,6 +63,35 @@ func TestWipeGaps(t *testing.T) {
 	}
 }
 
+// What follows the MBR in a sector of 4 KiB is zeroed.
+func TestWipeGapsLargeSector(t *testing.T) {
+	for _, scheme := range []string{"gpt", "dos"} {
+		path := testenv.Loop(t, testenv.SparseFile(t, 64*mib), 4096)
+		testenv.Run(t, "sh", "-c", "printf 'label: "+scheme+"\nstart=4MiB, size=2MiB\n' | sfdisk "+path)
+		f, err := os.OpenFile(path, os.O_RDWR, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close() //nolint:errcheck // the test reads it again
+		if _, err := f.WriteAt(bytes.Repeat([]byte("tenant! "), (4096-512)/8), 512); err != nil {
+			t.Fatal(err)
+		}
+		if err := WipeGaps(t.Context(), path); err != nil {
+			t.Errorf("%s: %v", scheme, err)
+		}
+		sector := make([]byte, 4096)
+		if _, err := f.ReadAt(sector, 0); err != nil {
+			t.Fatal(err)
+		}
+		if len(bytes.Trim(sector[512:], "\x00")) > 0 {
+			t.Errorf("%s: data are left after the MBR", scheme)
+		}
+		if sector[510] != 0x55 || sector[511] != 0xaa {
+			t.Errorf("%s: the MBR has changed", scheme)
+		}
+	}
+}
+
 // A table that could name partitions elsewhere is an error, and the disk is not written to.
 func TestWipeGapsRefused(t *testing.T) {
 	for want, prepare := range map[string]func(path string){
@@ -80,6 +109,14 @@ func TestWipeGapsRefused(t *testing.T) {
 			if _, err := f.WriteAt([]byte("damage"), 32*mib-512); err != nil {
 				t.Fatal(err)
 			}
+		},
+		"at an unusual place": func(path string) { // in the space before the first partition
+			testenv.GPT(t, path, "start=4MiB, size=2MiB")
+			testenv.Run(t, "sgdisk", "--move-main-table=1000", path)
+		},
+		"entries at an unusual place": func(path string) { // more of them than usual
+			testenv.GPT(t, path, "start=4MiB, size=2MiB")
+			testenv.Run(t, "sgdisk", "--resize-table=256", path)
 		},
 		ErrNoTable.Error(): func(string) {},
 	} {

@@ -124,8 +124,11 @@ func (d *disk) gptTable() (*Table, error) {
 	g, err := d.primary()
 	if err == nil {
 		table.BackupMisplaced = g.AlternateLBA != d.lastLBA()
-		if _, err := d.readGPT(g.AlternateLBA); err != nil {
+		backup, err := d.readGPT(g.AlternateLBA)
+		if err != nil {
 			table.Damaged = true
+		} else {
+			table.Unusual = !g.isAt(2) || !backup.isAt(backup.MyLBA-gptArray/d.sector)
 		}
 	} else {
 		backup, backupErr := d.readGPT(d.lastLBA())
@@ -141,6 +144,9 @@ func (d *disk) gptTable() (*Table, error) {
 	table.GUID, table.Partitions = g.guid, g.partitions
 	return table, nil
 }
+
+// isAt reports whether the entries begin at an LBA and have the size of those of a new GPT.
+func (g *gptCopy) isAt(lba int64) bool { return g.PartitionEntryLBA == lba && len(g.array) == gptArray }
 
 func (g *gptCopy) entry(n int) []byte {
 	return g.array[n*int(g.SizeOfPartitionEntry):][:g.SizeOfPartitionEntry]

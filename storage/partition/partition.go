@@ -67,7 +67,10 @@ type Table struct {
 	DiskSize        int64  // bytes
 	Damaged         bool   // GPT: the primary or the backup is broken
 	BackupMisplaced bool   // GPT: the backup header is not in the disk's last sector
-	Partitions      []Partition
+	// Unusual is set if the entries of a GPT are not where partitioning tools put them: 16 KiB after the first header
+	// and before the second.
+	Unusual    bool
+	Partitions []Partition
 	// LogicalTables are the offsets in bytes of the sectors in extended partitions that name the logical ones (EBR),
 	// in the order of their chain. Like Linux, Read stops after 100 of them in a row without a partition, and after
 	// partition number 255.
