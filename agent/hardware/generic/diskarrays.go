@@ -245,11 +245,27 @@ func checkCreated(ctx context.Context, v volume, g *raidGroup, disks map[string]
 			return err
 		}
 		extended := slices.ContainsFunc(table.Partitions, partition.Partition.Extended)
+		if table.Unusual {
+			return fmt.Errorf("%s: the partition table has its entries at an unusual place", d.Path)
+		}
 		if table.Damaged || table.BackupMisplaced {
 			return fmt.Errorf("%s: the partition table is damaged", d.Path)
 		}
 		if extended {
 			return fmt.Errorf("%s: the partition table has an extended partition", d.Path)
+		}
+		if err := checkOverlap(table, m.Device); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// checkOverlap returns an error if another partition of the table overlaps a member: its erase would overwrite it.
+func checkOverlap(table *partition.Table, member block.Device) error {
+	for _, p := range table.Partitions {
+		if p.Number != member.Number && p.Start < member.Start+member.Size && member.Start < p.Start+p.Size {
+			return fmt.Errorf("partition %d overlaps %s", p.Number, member.Path)
 		}
 	}
 	return nil

@@ -353,6 +353,40 @@ func TestEraseArrayLosesMember(t *testing.T) {
 	}
 }
 
+// An array is not kept if another partition overlaps a member, or the table would not survive. Nothing is written.
+func TestEraseArrayTable(t *testing.T) {
+	for scheme, tt := range map[string]struct {
+		prepare func(t *testing.T, disk string)
+		want    string
+	}{
+		"msdos": {func(t *testing.T, disk string) {
+			entry := imagetest.ReadAt(t, disk, 446, 16)
+			entry[4] = 0x83
+			write(t, disk, 446+32, entry) // the same sectors as the first partition
+		}, "overlap"},
+		"gpt": {func(t *testing.T, disk string) {
+			testenv.Run(t, "sgdisk", "--resize-table=256", disk)
+			if err := partition.Sync(t.Context(), sysfs.Root{}, disk); err != nil {
+				t.Fatal(err)
+			}
+		}, "unusual place"},
+	} {
+		disks, fields, _ := createdDisks(t, scheme)
+		m, kernel := onThisMachine(t, disks...), &fakeArrays{}
+		kernel.attach(t, m, disks)
+		tt.prepare(t, disks[1].Path)
+		before := imagetest.ReadAt(t, disks[1].Path, 0, 64*mib)
+		_, err := m.eraseDevices(t.Context(), hardware.Call{Node: nodeWith(t, fields)})
+		if !strings.Contains(errorText(err), tt.want) {
+			t.Errorf("%s: got %v, want %q", scheme, err, tt.want)
+		}
+		if !bytes.Equal(imagetest.ReadAt(t, disks[1].Path, 0, 64*mib), before) ||
+			slices.Contains(kernel.calls, "stop root") {
+			t.Errorf("%s: disk or array was written to", scheme)
+		}
+	}
+}
+
 // Arrays that run are stopped for a step that erases, and started again.
 func TestEraseRunningArrays(t *testing.T) {
 	for _, step := range []string{"erase_devices", "erase_devices_metadata", "erase_devices_express"} {
