@@ -24,6 +24,7 @@ type keptArray struct {
 	members []md.Member    // in the order of their roles
 	disks   []block.Device // of the members
 	running string         // device path if it runs, "" otherwise
+	device  block.Device   // of the array while its content was erased
 }
 
 func (a *keptArray) String() string { return a.members[0].String() }

@@ -53,25 +53,47 @@ func (r *diskRun) eraseArray(ctx context.Context, a *keptArray) error {
 	r.known[path] = true
 	stop := func() error { return r.m.stopArray(context.WithoutCancel(ctx), path) }
 	d, err := block.Find(r.m.o.System, path)
+	if err == nil {
+		err = r.guardArray(ctx, d)
+	}
 	if err != nil {
 		return errors.Join(err, stop())
 	}
+	a.device = d
 	r.evidence.add([]block.Device{d})
-	report, failed := bounded(ctx, r, d, func(ctx context.Context, d block.Device) (diskReport, error) {
+	report, err := bounded(ctx, r, d, func(ctx context.Context, d block.Device) (diskReport, error) {
 		return r.eraseContent(ctx, a, d)
 	})
-	if failed != nil {
-		r.fail(d, failed)
-	}
-	r.record(d, report)
-	err = stop()
-	if failed != nil {
-		return errors.Join(fmt.Errorf("the content of %s was not erased", path), err)
+	// A member can also fail when the array is stopped.
+	if err = errors.Join(err, stop()); err == nil {
+		err = raid.CheckComplete(ctx, r.m.o.System, a.members[0].UUID, a.paths())
 	}
 	if err != nil {
-		return err
+		r.fail(d, err)
+		r.record(d, diskReport{})
+		return fmt.Errorf("the content of %s was not erased", path)
 	}
-	return raid.CheckComplete(ctx, r.m.o.System, a.members[0].UUID, a.paths())
+	r.record(d, report)
+	return nil
+}
+
+// guardArray returns an error if a shared file system is on an array: startDiskRun sees only arrays that run.
+func (r *diskRun) guardArray(ctx context.Context, d block.Device) error {
+	if !r.flags.guard {
+		return nil
+	}
+	_, err := bounded(ctx, r, d, func(ctx context.Context, d block.Device) (any, error) {
+		return nil, erase.Guard(ctx, r.m.o.System, d.Path)
+	})
+	return err
+}
+
+// revoke marks the content of an array as not erased: a member holds other data than the array.
+func (r *diskRun) revoke(a *keptArray, err error) {
+	r.evidence.fail(a.device, err)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.reports, a.device.Path)
 }
 
 // eraseContent overwrites the device of an array. Then all members must still be in use, and must have accepted all
@@ -124,6 +146,7 @@ func (r *diskRun) eraseMember(ctx context.Context, member md.Member) (erase.Meth
 	if r.keptOptions().Zeroize { // other data cannot be compared on a single member
 		data := [2]int64{member.DataOffset, member.DataOffset + covered[member.Role]}
 		if err := r.m.checkZeros(ctx, r.m.o.System, member.Device, [][2]int64{data}, r.keptOptions()); err != nil {
+			r.revoke(r.kept[i], err)
 			return "", err
 		}
 		text += " and read back on this member"
@@ -179,7 +202,7 @@ func (r *diskRun) restartArrays(ctx context.Context) {
 
 // assemble starts an array and returns its device path. Its number is that of its device when Ironic created it, unless
 // another array has that number. The array is read-only until it is written to.
-func (m *Manager) assemble(ctx context.Context, a *keptArray) (path string, err error) {
+func (m *Manager) assemble(ctx context.Context, a *keptArray) (string, error) {
 	running, err := m.listArrays(ctx, m.o.System)
 	if err != nil {
 		return "", err
@@ -193,9 +216,8 @@ func (m *Manager) assemble(ctx context.Context, a *keptArray) (path string, err 
 	for used(number) {
 		number++
 	}
-	_, err = erase.Bounded(ctx, m.limits(a.disks[0]), func(ctx context.Context) (any, error) {
-		path, err = m.assembleArray(ctx, m.o.System, number, a.members[0].UUID, a.paths())
-		return nil, err
+	path, err := erase.Bounded(ctx, m.limits(a.disks[0]), func(ctx context.Context) (string, error) {
+		return m.assembleArray(ctx, m.o.System, number, a.members[0].UUID, a.paths())
 	})
 	if err == nil {
 		m.o.Log.Info("RAID array assembled", "device", path, "array", a.String(), "members", a.paths())

@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"ironroot/agent/hardware"
+	"ironroot/agent/journal"
 	"ironroot/internal/imagetest"
 	"ironroot/internal/sysfs"
 	"ironroot/internal/testenv"
@@ -247,8 +248,12 @@ func TestEraseMemberHoldsData(t *testing.T) {
 		disks, fields, _ := createdDisks(t, "gpt")
 		m, kernel := onThisMachine(t, disks...), &fakeArrays{zerosErr: fmt.Errorf("%w: data", erase.ErrNotErased)}
 		kernel.attach(t, m, disks)
+		j, _ := withJournal(m)
 		result, err := m.eraseDevices(t.Context(), hardware.Call{Node: nodeWith(t, fields+
 			fmt.Sprintf(`, "driver_internal_info": {"agent_erase_devices_zeroize": %v}`, zeroize))})
+		if err != nil {
+			kernel.notErased(t, j, err, kernel.uuidOf(t, disks[0], 1))
+		}
 		if !strings.Contains(errorText(err), want) || (want == "") != (err == nil) ||
 			err != nil && !errors.Is(err, erase.ErrNotErased) {
 			t.Errorf("zeroize %v: got %v, want %q", zeroize, err, want)
@@ -260,6 +265,25 @@ func TestEraseMemberHoldsData(t *testing.T) {
 			}
 		}
 	}
+}
+
+// notErased checks that neither the error of a step nor the evidence says that the content of an array was erased.
+func (k *fakeArrays) notErased(t *testing.T, j *journal.Journal, err error, uuid string) {
+	t.Helper()
+	path := k.devices[uuid].Path
+	if strings.Contains(errorText(err), path+" (overwrite") {
+		t.Errorf("got %v, want %s not to be erased", err, path)
+	}
+	for _, text := range archived(t, j) {
+		if r := parsed(t, text).Record; r.Disk.Path == path {
+			if r.Outcome != evidence.Failed || r.Sanitization.Category != evidence.None {
+				t.Errorf("%s: got %s, category %q, want %s and none", path, r.Outcome, r.Sanitization.Category,
+					evidence.Failed)
+			}
+			return
+		}
+	}
+	t.Errorf("%s: got no evidence", path)
 }
 
 // uuidOf returns the UUID of the array on a partition.
@@ -339,7 +363,9 @@ func TestEraseArrayLosesMember(t *testing.T) {
 		binary.LittleEndian.PutUint32(b[216:], binary.LittleEndian.Uint32(b[216:])+1)
 		return erase.Overwrite, writeAt(part, 4096, b)
 	}
+	j, _ := withJournal(m)
 	_, err := m.eraseDevices(t.Context(), hardware.Call{Node: nodeWith(t, fields)})
+	kernel.notErased(t, j, err, kernel.uuidOf(t, disks[0], 1))
 	if typeOf(err) != "BlockDeviceEraseError" || !errors.Is(err, md.ErrIncomplete) ||
 		!strings.Contains(err.Error(), "events, want") {
 		t.Errorf("got %v, want a BlockDeviceEraseError with the events", err)
@@ -348,6 +374,36 @@ func TestEraseArrayLosesMember(t *testing.T) {
 		for _, at := range positions {
 			if !bytes.Contains(imagetest.ReadAt(t, d.Path, at, 4096), []byte("tenant!")) {
 				t.Errorf("%s was written to at byte %d", d.Path, at)
+			}
+		}
+	}
+}
+
+// An array with a shared file system is not erased, unless the guard is off.
+func TestEraseArrayGuard(t *testing.T) {
+	for wipe, want := range map[string]string{"false": erase.ErrProtected.Error(), "true": ""} {
+		disks, fields, positions := createdDisks(t, "gpt")
+		m, kernel := onThisMachine(t, disks...), &fakeArrays{}
+		kernel.attach(t, m, disks)
+		array := kernel.devices[kernel.uuidOf(t, disks[0], 1)]
+		write(t, array.Path, 0, content(t, loopDisk(t, "AA31E02A-400F-11DB-9590-000C2911D1B8"))[:mib]) // VMFS
+		_, err := m.eraseDevices(t.Context(), hardware.Call{Node: nodeWith(t, fields+
+			`, "driver_info": {"wipe_special_filesystems": `+wipe+`}`)})
+		if !strings.Contains(errorText(err), want) || (err == nil) != (want == "") {
+			t.Errorf("%s: got %v, want %q", wipe, err, want)
+		}
+		if want == "" {
+			continue
+		}
+		if kept := content(t, array); !bytes.Contains(kept[8*mib:], []byte("tenant!")) {
+			t.Error("the array was written to")
+		}
+		if !slices.Contains(kernel.calls, "stop root") {
+			t.Errorf("got calls %q, want the array stopped", kernel.calls)
+		}
+		for _, at := range positions {
+			if !bytes.Contains(imagetest.ReadAt(t, disks[0].Path, at, 4096), []byte("tenant!")) {
+				t.Errorf("the disk was written to at byte %d", at)
 			}
 		}
 	}
