@@ -202,10 +202,10 @@ func (m *Manager) WaitDisks(ctx context.Context, n *node.Node) error {
 	arrays, err := hardware.ArraysOf(n)
 	hasArrays := err != nil || arrays.HasCreated()
 	missing := func(disks []block.Device) error {
-		// Arrays of raid_config are assembled later, see Volumes.
+		// Arrays of raid_config are assembled later, see Volumes. Until then, their members are waited for.
 		assembled := slices.ContainsFunc(disks, func(d block.Device) bool { return strings.Contains(d.Type, "raid") })
 		if !assembled && hasArrays {
-			return nil
+			return m.missingVolume(waiting, n, arrays, disks)
 		}
 		if _, err := imaging.ChooseRootDisk(n, disks); errors.Is(err, hint.ErrNoDisk) {
 			return err

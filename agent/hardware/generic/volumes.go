@@ -3,6 +3,7 @@ package generic
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -37,12 +38,7 @@ func (m *Manager) Volumes(ctx context.Context, n *node.Node) (imaging.Volumes, e
 		return imaging.Volumes{}, err
 	}
 	disks = slices.DeleteFunc(disks, func(d block.Device) bool { return strings.Contains(d.Type, "raid") })
-	found, problems, err := m.findVolumes(ctx, n, arrays, disks,
-		func(ctx context.Context, d block.Device) ([]md.Member, error) {
-			return erase.Bounded(ctx, m.limits(d), func(ctx context.Context) ([]md.Member, error) {
-				return md.Members(ctx, m.o.System, d)
-			})
-		})
+	found, problems, err := m.findVolumes(ctx, n, arrays, disks, m.readMembers)
 	if err != nil {
 		if namesRoot(n) {
 			return imaging.Volumes{}, err
@@ -51,6 +47,30 @@ func (m *Manager) Volumes(ctx context.Context, n *node.Node) (imaging.Volumes, e
 		return imaging.Volumes{}, nil
 	}
 	return m.startVolumes(ctx, found, problems), nil
+}
+
+// readMembers reads the members of arrays on a disk, with a time limit.
+func (m *Manager) readMembers(ctx context.Context, d block.Device) ([]md.Member, error) {
+	return erase.Bounded(ctx, m.limits(d), func(ctx context.Context) ([]md.Member, error) {
+		return md.Members(ctx, m.o.System, d)
+	})
+}
+
+// missingVolume returns why an array of raid_config cannot be assembled from the disks, nil if all can. What disks that
+// appear cannot change is no reason.
+func (m *Manager) missingVolume(
+	ctx context.Context, n *node.Node, arrays hardware.Arrays, disks []block.Device,
+) error {
+	_, problems, err := m.findVolumes(ctx, n, arrays, disks, m.readMembers)
+	if err != nil {
+		return nil //nolint:nilerr // the configuration or a disk, which is an error of the step
+	}
+	for _, p := range problems {
+		if !errors.Is(p.err, errProtectedVolume) {
+			return fmt.Errorf("RAID array %q: %w", p.name, p.err)
+		}
+	}
+	return nil
 }
 
 // namesRoot reports whether raid_config has a root volume.

@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"ironroot/agent/config"
+	"ironroot/agent/hardware"
 	"ironroot/agent/imaging"
 	"ironroot/internal/sysfs"
 	"ironroot/internal/testenv"
@@ -212,24 +213,53 @@ func TestVolumesErrors(t *testing.T) {
 	}
 }
 
-// A root disk that is an array of raid_config is not waited for: it is assembled by the deployment.
+// The members of arrays of raid_config are waited for, but not the arrays: the deployment assembles them.
 func TestWaitDisksWithArrays(t *testing.T) {
 	for fields, waits := range map[string]bool{
-		`"raid_config": {"logical_disks": [` + logical("1", `"MAX"`, "") + `]}`: false,
+		`"raid_config": {"logical_disks": [` + logical("1", `"MAX"`, "") + `]}`: true,
+		`"raid_config": {"logical_disks": [` + logical("9", `"MAX"`, "") + `]}`: false, // not valid
 		`"raid_config": {}`: true,
 	} {
 		var log testenv.Log
 		m := newManager(t)
 		m.o.Log = slog.New(slog.NewTextHandler(&log, nil))
 		m.o.Config.Update(func(c *config.Config) { c.DiskWaitAttempts, c.DiskWaitDelay = 1, time.Millisecond })
-		if err := os.MkdirAll(m.o.System.Sys("block"), 0o755); err != nil {
-			t.Fatal(err)
+		for _, dir := range []string{"block", "class/block"} {
+			if err := os.MkdirAll(m.o.System.Sys(dir), 0o755); err != nil {
+				t.Fatal(err)
+			}
 		}
 		if err := m.WaitDisks(t.Context(), nodeWith(t, fields)); err != nil {
 			t.Error(err)
 		}
 		if got := strings.Contains(log.String(), "no root disk appeared in time"); got != waits {
 			t.Errorf("%s: waited %v, want %v; log %s", fields, got, waits, log.String())
+		}
+	}
+}
+
+// An array that lacks members is waited for, one that skip_block_devices protects is not.
+func TestMissingVolume(t *testing.T) {
+	for name, tt := range map[string]struct {
+		present int // disks
+		skip    string
+		want    string
+	}{
+		"complete":  {2, "other", ""},
+		"one disk":  {1, "other", `RAID array "root": raid1 array "any:root" on`},
+		"protected": {2, "root", ""},
+	} {
+		disks, _, _ := createdDisks(t, "gpt")
+		n := nodeWith(t, `"properties": {"skip_block_devices": [{"volume_name": "`+tt.skip+`"}]}, "raid_config": `+
+			`{"logical_disks": [`+logical("1", "1", `"volume_name": "root"`)+", "+
+			logical("0", `"MAX"`, `"volume_name": "md1"`)+`]}`)
+		arrays, err := hardware.ArraysOf(n)
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = onThisMachine(t).missingVolume(t.Context(), n, arrays, disks[:tt.present])
+		if (err == nil) != (tt.want == "") || !strings.HasPrefix(errorText(err), tt.want) {
+			t.Errorf("%s: got %v, want %q", name, err, tt.want)
 		}
 	}
 }
