@@ -29,6 +29,22 @@ type keptArray struct {
 
 func (a *keptArray) String() string { return a.members[0].String() }
 
+// readAgain reads the superblocks of an array that was stopped: while it ran, the kernel changed them one after the
+// other.
+func (a *keptArray) readAgain(ctx context.Context) error {
+	for i, m := range a.members {
+		found, err := md.Read(ctx, m.Device.Path)
+		if err != nil {
+			return err
+		}
+		if len(found) != 1 || found[0].UUID != m.UUID {
+			return fmt.Errorf("%s: got %d superblocks, want that of %s", m.Device.Path, len(found), a)
+		}
+		a.members[i].Superblock = found[0]
+	}
+	return md.CheckComplete(a.members)
+}
+
 func (a *keptArray) paths() []string {
 	var paths []string
 	for _, m := range a.members {
@@ -89,12 +105,16 @@ func (r *diskRun) readCreated(ctx context.Context, n *node.Node) error {
 	}
 	for _, a := range found {
 		if a.running != "" {
-			if err := r.m.stopArray(ctx, a.running); err != nil {
+			err := r.m.stopArray(ctx, a.running)
+			if err == nil {
+				r.m.o.Log.Info("RAID array stopped", "device", a.running)
+				err = a.readAgain(ctx)
+			}
+			if err != nil {
 				r.m.o.Log.Warn("RAID array cannot be wiped", "volume_name", a.name, "err", err)
 				r.notKept[a.name] = err
 				continue
 			}
-			r.m.o.Log.Info("RAID array stopped", "device", a.running)
 			r.disks = slices.DeleteFunc(r.disks, func(d block.Device) bool { return d.Path == a.running })
 		}
 		r.kept = append(r.kept, a)

@@ -351,6 +351,15 @@ func TestEraseArrayFails(t *testing.T) {
 	}
 }
 
+// countEvent increments the events in the superblock of a member.
+func countEvent(t *testing.T, path string) error {
+	t.Helper()
+	b := imagetest.ReadAt(t, path, 4096, 512)
+	b[200]++
+	binary.LittleEndian.PutUint32(b[216:], binary.LittleEndian.Uint32(b[216:])+1)
+	return writeAt(path, 4096, b)
+}
+
 // After its content was erased, an array must be complete as before. Otherwise its disks fail, and are not written to.
 func TestEraseArrayLosesMember(t *testing.T) {
 	disks, fields, positions := createdDisks(t, "gpt")
@@ -358,10 +367,7 @@ func TestEraseArrayLosesMember(t *testing.T) {
 	kernel.attach(t, m, disks)
 	part := block.PartitionPath(m.o.System, disks[1].Path, 1)
 	m.eraseFull = func(context.Context, sysfs.Root, block.Device, erase.Options) (erase.Method, error) {
-		b := imagetest.ReadAt(t, part, 4096, 512)
-		b[200]++ // events
-		binary.LittleEndian.PutUint32(b[216:], binary.LittleEndian.Uint32(b[216:])+1)
-		return erase.Overwrite, writeAt(part, 4096, b)
+		return erase.Overwrite, countEvent(t, part)
 	}
 	j, _ := withJournal(m)
 	_, err := m.eraseDevices(t.Context(), hardware.Call{Node: nodeWith(t, fields)})
@@ -469,6 +475,34 @@ func TestEraseRunningArrays(t *testing.T) {
 			if bytes.Contains(imagetest.ReadAt(t, disks[0].Path, at, 4096), []byte("tenant!")) {
 				t.Errorf("%s: data are left at byte %d", step, at)
 			}
+		}
+	}
+}
+
+// The superblocks of an array that runs can differ by an event. Those that are there after it was stopped count.
+func TestEraseRunningEvents(t *testing.T) {
+	for stopped, want := range map[bool]string{true: "", false: "events, want"} {
+		disks, fields, _ := createdDisks(t, "gpt")
+		m, kernel := onThisMachine(t, disks...), &fakeArrays{}
+		kernel.attach(t, m, disks)
+		array := raid.Array{Name: "md0", Path: "/dev/md0", Devices: 2}
+		for _, d := range disks {
+			array.Members = append(array.Members, raid.Member{Path: block.PartitionPath(m.o.System, d.Path, 1)})
+		}
+		kernel.running = []raid.Array{array}
+		if err := countEvent(t, array.Members[0].Path); err != nil {
+			t.Fatal(err)
+		}
+		stop := m.stopArray
+		m.stopArray = func(ctx context.Context, path string) error {
+			if path == array.Path && stopped {
+				return countEvent(t, array.Members[1].Path)
+			}
+			return stop(ctx, path)
+		}
+		_, err := m.eraseDevices(t.Context(), hardware.Call{Node: nodeWith(t, fields)})
+		if (err == nil) != stopped || !strings.Contains(errorText(err), want) {
+			t.Errorf("%v: got %v, want %q", stopped, err, want)
 		}
 	}
 }
