@@ -24,7 +24,7 @@ type keptArray struct {
 	members []md.Member    // in the order of their roles
 	disks   []block.Device // of the members
 	running string         // device path if it runs, "" otherwise
-	device  block.Device   // of the array while its content was erased
+	device  block.Device   // of the array, if a step has assembled it
 }
 
 func (a *keptArray) String() string { return a.members[0].String() }
@@ -105,7 +105,7 @@ func (r *diskRun) readCreated(ctx context.Context, n *node.Node) error {
 	}
 	for _, a := range found {
 		if a.running != "" {
-			err := r.m.stopArray(ctx, a.running)
+			err := r.m.stop(ctx, a, a.running)
 			if err == nil {
 				r.m.o.Log.Info("RAID array stopped", "device", a.running)
 				err = a.readAgain(ctx)

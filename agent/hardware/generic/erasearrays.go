@@ -51,7 +51,7 @@ func (r *diskRun) eraseArray(ctx context.Context, a *keptArray) error {
 		return err
 	}
 	r.known[path] = true
-	stop := func() error { return r.m.stopArray(context.WithoutCancel(ctx), path) }
+	stop := func() error { return r.m.stop(context.WithoutCancel(ctx), a, path) }
 	d, err := block.Find(r.m.o.System, path)
 	if err == nil {
 		err = r.guardArray(ctx, d)
@@ -189,7 +189,7 @@ func (r *diskRun) restartArrays(ctx context.Context) {
 		}
 		path, err := r.m.assemble(ctx, a)
 		if err == nil {
-			err = r.m.resyncArray(path)
+			err = r.m.withLimits(ctx, a.disks[0], func(context.Context) error { return r.m.resyncArray(path) })
 		}
 		if err != nil {
 			r.fail(block.Device{Path: a.running}, err)
@@ -223,4 +223,9 @@ func (m *Manager) assemble(ctx context.Context, a *keptArray) (string, error) {
 		m.o.Log.Info("RAID array assembled", "device", path, "array", a.String(), "members", a.paths())
 	}
 	return path, err
+}
+
+// stop stops an array, with a time limit: the kernel writes to its members.
+func (m *Manager) stop(ctx context.Context, a *keptArray, path string) error {
+	return m.withLimits(ctx, a.disks[0], func(ctx context.Context) error { return m.stopArray(ctx, path) })
 }

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -348,6 +349,19 @@ func TestEraseArrayFails(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// An array whose members keep the kernel busy when it is stopped does not hold up the step for ever.
+func TestStopStuck(t *testing.T) {
+	m := onThisMachine(t)
+	m.limits = func(block.Device) erase.Limits {
+		return erase.Limits{Silence: time.Millisecond, Grace: time.Millisecond}
+	}
+	m.stopArray = func(context.Context, string) error { <-t.Context().Done(); return nil }
+	err := m.stop(t.Context(), &keptArray{disks: make([]block.Device, 1)}, "/dev/md0")
+	if !errors.Is(err, erase.ErrStuck) {
+		t.Errorf("got %v, want %v", err, erase.ErrStuck)
 	}
 }
 

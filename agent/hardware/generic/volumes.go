@@ -90,7 +90,7 @@ func (m *Manager) startVolumes(ctx context.Context, found []*keptArray, problems
 	}
 	hasRoot := slices.ContainsFunc(found, func(a *keptArray) bool { return a.isRoot() }) ||
 		slices.ContainsFunc(problems, func(p badVolume) bool { return p.isRoot() })
-	var started []string
+	var started []*keptArray
 	for _, a := range found {
 		if hasRoot && !a.isRoot() {
 			continue
@@ -103,18 +103,19 @@ func (m *Manager) startVolumes(ctx context.Context, found []*keptArray, problems
 			if v.Path, v.Err = m.assemble(ctx, a); v.Err != nil {
 				m.o.Log.Warn("RAID array not assembled", "volume_name", a.name, "err", v.Err)
 			} else {
-				started = append(started, v.Path)
+				a.device.Path, started = v.Path, append(started, a)
 			}
 		}
 		list = append(list, v)
 	}
 	release := func(ctx context.Context, except string) error {
 		var problems []error
-		for _, path := range started {
+		for _, a := range started {
+			path := a.device.Path
 			if path == except {
 				continue
 			}
-			if err := m.stopArray(ctx, path); err != nil {
+			if err := m.stop(ctx, a, path); err != nil {
 				problems = append(problems, err)
 				continue
 			}
