@@ -41,7 +41,8 @@ type Superblock struct {
 	Chunk      int64 // bytes; 0 for levels without chunks
 	// BitmapOffset is the offset of the write-intent bitmap from the superblock, 0 without one and for version 0.90.
 	BitmapOffset int64
-	Layout       uint32 // of level 10: the number of near copies, 256 times that of far copies, and 0x10000 for an offset
+	// Layout is that of level 10: the number of near copies, 256 times that of far copies, and 0x10000 for an offset.
+	Layout uint32
 	// Features are those that the kernel must support, MD_FEATURE_*; 0 for version 0.90.
 	Features uint32
 

@@ -21,8 +21,9 @@ const bootCode = 440
 var errChanged = errors.New("partition table differs afterwards")
 
 // WipeGaps removes what is on a disk beside its partitions and keeps its table: it zeroes the boot code, what follows
-// the MBR in its sector, and both ends of each space before, between and after partitions, 8 MiB each, and reads them again. No partition may be in use. A
-// damaged table, one with an extended partition or unusual places, and one that is not the same afterwards are errors.
+// the MBR in its sector, and both ends of each space before, between and after partitions, 8 MiB each, and reads them
+// again. No partition may be in use. Errors are a damaged table, one with an extended partition, one at unusual places,
+// and one that is not the same afterwards.
 func WipeGaps(ctx context.Context, device string) error {
 	if err := wipeGaps(ctx, device); err != nil {
 		return fmt.Errorf("wipe %s beside its partitions: %w", device, err)
