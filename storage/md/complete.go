@@ -2,9 +2,9 @@ package md
 
 import "fmt"
 
-// CheckComplete returns an error unless the members are all those of one array, were in use together until it was
-// stopped, and the kernel needs nothing else to run it. Their superblocks are of version 1: those of version 0.90 do
-// not contain all that is compared here.
+// CheckComplete returns an error that wraps [ErrIncomplete] unless the members are all those of one array, were in use
+// together until it was stopped, and the kernel needs nothing else to run it. Superblocks of version 0.90 are an error:
+// they do not contain all fields that are compared.
 func CheckComplete(members []Member) error {
 	if len(members) == 0 {
 		return fmt.Errorf("%w: no members", ErrIncomplete)
@@ -15,9 +15,13 @@ func CheckComplete(members []Member) error {
 		if err := m.checkWith(first); err != nil {
 			return fmt.Errorf("%w: %s: %w", ErrIncomplete, m.Device.Path, err)
 		}
-		if roles[m.Role] || paths[m.Device.Path] || numbers[m.Number] {
-			return fmt.Errorf("%w: %s: role %d or number %d occurs twice",
-				ErrIncomplete, m.Device.Path, m.Role, m.Number)
+		switch {
+		case paths[m.Device.Path]:
+			return fmt.Errorf("%w: %s: device occurs twice", ErrIncomplete, m.Device.Path)
+		case roles[m.Role]:
+			return fmt.Errorf("%w: %s: role %d occurs twice", ErrIncomplete, m.Device.Path, m.Role)
+		case numbers[m.Number]:
+			return fmt.Errorf("%w: %s: number %d occurs twice", ErrIncomplete, m.Device.Path, m.Number)
 		}
 		roles[m.Role], paths[m.Device.Path], numbers[m.Number] = true, true, true
 	}
@@ -54,10 +58,11 @@ func (s Superblock) checkWith(first Member) error {
 	return nil
 }
 
-// Covered returns the size of the array that the kernel makes of all its members, and the bytes of each of them, from
-// [Superblock.DataOffset], that the array consists of. The kernel ignores incomplete chunks. The members are in the
-// order of their roles.
-func Covered(members []Member) (array int64, each []int64, err error) {
+// UsedSizes returns the size of a complete array, and how many bytes of each member it uses from
+// [Superblock.DataOffset] on. Unlike [Superblock.ArraySize], it leaves out incomplete chunks, which the kernel ignores,
+// and supports members of different sizes. The members must be in the order of their roles. Errors wrap
+// [ErrIncomplete], see [CheckComplete], or [ErrInvalid].
+func UsedSizes(members []Member) (array int64, used []int64, err error) {
 	if err := CheckComplete(members); err != nil {
 		return 0, nil, err
 	}
@@ -71,32 +76,32 @@ func Covered(members []Member) (array int64, each []int64, err error) {
 		if chunked {
 			size -= size % m.Chunk
 		}
-		each = append(each, size)
+		used = append(used, size)
 		array += size
 	}
 	count := int64(len(members))
 	switch first.Level {
 	case "raid0":
 	case "raid1":
-		array = each[0]
+		array = used[0]
 	case "raid5":
-		array -= each[0]
+		array -= used[0]
 	case "raid6":
-		array -= 2 * each[0]
+		array -= 2 * used[0]
 	case "raid10":
 		if first.Layout != NearLayout {
 			return 0, nil, fmt.Errorf("%w: layout %#x is not supported, want %#x", ErrInvalid, first.Layout, NearLayout)
 		}
-		// Both copies of a chunk are next to each other. If the number of chunks is odd, the last one is unused.
-		chunks := each[0] / first.Chunk * count
+		// The two copies of a chunk follow each other. If the number of chunks is odd, the last one is unused.
+		chunks := used[0] / first.Chunk * count
 		array = chunks / 2 * first.Chunk
 		if chunks%2 != 0 {
-			each[count-1] -= first.Chunk
+			used[count-1] -= first.Chunk
 		}
 	default:
 		return 0, nil, fmt.Errorf("%w: level %s is not supported", ErrInvalid, first.Level)
 	}
-	return array, each, nil
+	return array, used, nil
 }
 
 // maxChunk is the largest size of a chunk.

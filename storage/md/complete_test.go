@@ -43,12 +43,12 @@ func TestCheckComplete(t *testing.T) {
 		"other order": {func(m []Member) []Member { slices.Reverse(m); return m }, ""},
 		"none":        {func([]Member) []Member { return nil }, "no members"},
 		"missing":     {func(m []Member) []Member { return m[:2] }, "got 2 members, want 3"},
-		"more":        {func(m []Member) []Member { m = append(m, m[0]); return m }, "role 0 or number 0 occurs twice"},
+		"more":        {func(m []Member) []Member { m = append(m, m[0]); return m }, "/dev/sda1: device occurs twice"},
 		"same device": {
-			func(m []Member) []Member { m[1].Device = m[0].Device; return m }, "/dev/sda1: role 1 or number 1 occurs",
+			func(m []Member) []Member { m[1].Device = m[0].Device; return m }, "/dev/sda1: device occurs twice",
 		},
-		"same role":   {func(m []Member) []Member { m[1].Role = 0; return m }, "/dev/sdb1: role 0 or number 1 occurs"},
-		"same number": {func(m []Member) []Member { m[1].Number = 0; return m }, "role 1 or number 0 occurs"},
+		"same role":   {func(m []Member) []Member { m[1].Role = 0; return m }, "/dev/sdb1: role 0 occurs twice"},
+		"same number": {func(m []Member) []Member { m[1].Number = 0; return m }, "/dev/sdb1: number 0 occurs twice"},
 		"problem":     {func(m []Member) []Member { m[2].Problem = ErrInvalid; return m }, ErrInvalid.Error()},
 		"version": {
 			func(m []Member) []Member { m[1].Version = "1.0"; return m }, "got superblock 1.0, want 1.2",
@@ -82,8 +82,8 @@ func TestCheckComplete(t *testing.T) {
 			!strings.HasPrefix(err.Error(), want) || !strings.Contains(err.Error(), tt.want)) {
 			t.Errorf("%s: got %v, want %q", name, err, tt.want)
 		}
-		if _, _, err := Covered(members); (err == nil) != (tt.want == "") {
-			t.Errorf("%s: Covered: got %v, want %q", name, err, tt.want)
+		if _, _, err := UsedSizes(members); (err == nil) != (tt.want == "") {
+			t.Errorf("%s: UsedSizes: got %v, want %q", name, err, tt.want)
 		}
 	}
 	// Members of a level 0 can have different sizes.
@@ -93,9 +93,9 @@ func TestCheckComplete(t *testing.T) {
 	}
 }
 
-// The size of an array, and what it covers of each member, is what Linux makes of the same members: TestMachineAssemble
+// The size of an array, and what it uses of each member, is what Linux makes of the same members: TestMachineAssemble
 // in storage/raid compares them.
-func TestCovered(t *testing.T) {
+func TestUsedSizes(t *testing.T) {
 	const chunk = 512 << 10
 	three := func(size int64) []int64 { return []int64{size, size, size} }
 	for _, tt := range []struct {
@@ -123,7 +123,7 @@ func TestCovered(t *testing.T) {
 			}
 			members = append(members, Member{block.Device{Path: fmt.Sprint("/dev/", i)}, s})
 		}
-		array, each, err := Covered(members)
+		array, each, err := UsedSizes(members)
 		if array != tt.array || !slices.Equal(each, tt.each) || (err == nil) != (tt.want == "") ||
 			err != nil && (!errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), tt.want)) {
 			t.Errorf("%s: got %d, %d and %v, want %d, %d and %q", tt.level, array, each, err, tt.array, tt.each,
@@ -133,7 +133,7 @@ func TestCovered(t *testing.T) {
 			for i := range members {
 				members[i].Chunk = bad
 			}
-			if _, _, err := Covered(members); tt.level != "raid1" && !errors.Is(err, ErrInvalid) {
+			if _, _, err := UsedSizes(members); tt.level != "raid1" && !errors.Is(err, ErrInvalid) {
 				t.Errorf("%s: chunks of %d bytes: got %v, want %v", tt.level, bad, err, ErrInvalid)
 			}
 		}

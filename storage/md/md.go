@@ -19,14 +19,14 @@ import (
 // ErrInvalid is wrapped by the problems of superblocks that have the magic number but are not valid.
 var ErrInvalid = errors.New("invalid md superblock")
 
-// ErrIncomplete is wrapped by the errors of members that are not all those of one array, or do not belong together.
+// ErrIncomplete is wrapped by errors of arrays that lack members, or whose members do not belong together.
 var ErrIncomplete = errors.New("array is not complete")
 
 // Superblock describes the array that a device is a member of. All sizes and offsets are bytes.
 type Superblock struct {
 	Version string // "0.90", "1.0", "1.1", "1.2"
 	Offset  int64  // of the superblock on the member
-	Length  int64  // of the superblock, without what the kernel does not read
+	Length  int64  // of the superblock: the bytes that its checksum covers
 	// Problem is nil if checksum, offset, level and sizes are valid. Otherwise it wraps [ErrInvalid], and the other
 	// fields are not reliable.
 	Problem error

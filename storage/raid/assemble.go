@@ -77,7 +77,7 @@ func CheckWritten(sys sysfs.Root, path, level string, members []string) error {
 }
 
 // Beside returns the ranges of a member, by their start and end in bytes, that its array does not consist of: what is
-// not superblock, bitmap, or one of the covered bytes of the data, see [md.Covered]. sector is the size of a sector:
+// not superblock, bitmap, or one of the covered bytes of the data, see [md.UsedSizes]. sector is the size of a sector:
 // the rest of the superblock's last one is kept. The errors are those of [CheckWipe].
 func Beside(member md.Member, covered, sector int64) ([][2]int64, error) {
 	if err := CheckWipe(member); err != nil {

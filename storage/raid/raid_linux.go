@@ -170,7 +170,7 @@ func Assemble(ctx context.Context, sys sysfs.Root, number int, uuid string, memb
 }
 
 func assemble(sys sysfs.Root, number int, members []md.Member) (_ string, err error) {
-	array, _, err := md.Covered(members)
+	array, _, err := md.UsedSizes(members)
 	if err != nil {
 		return "", err
 	}

@@ -130,7 +130,7 @@ func (r *diskRun) eraseMember(ctx context.Context, member md.Member) (erase.Meth
 	if i < 0 {
 		return "", fmt.Errorf("%s is not kept", member)
 	}
-	_, covered, err := md.Covered(r.kept[i].members)
+	_, covered, err := md.UsedSizes(r.kept[i].members)
 	if err != nil {
 		return "", err
 	}

@@ -166,7 +166,7 @@ func (a array) erase(ctx context.Context, devices []string, uuid string) error {
 		}
 		found = append(found, md.Member{Device: d, Superblock: s[0]})
 	}
-	_, covered, err := md.Covered(found)
+	_, covered, err := md.UsedSizes(found)
 	if err != nil {
 		return err
 	}
