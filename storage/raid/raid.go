@@ -49,8 +49,8 @@ type Member struct {
 	State string // "in_sync", "faulty", "spare" …, separated by commas
 }
 
-// errDegraded is returned if an array lacks members.
-var errDegraded = errors.New("array is not complete")
+// errBadBlocks is returned if the kernel has recorded parts of a member that could not be written.
+var errBadBlocks = errors.New("member has bad blocks, which were not written")
 
 // List returns the arrays that the kernel knows, including those that do not run, by their kernel names.
 func List(ctx context.Context, sys sysfs.Root) ([]Array, error) {
@@ -133,7 +133,8 @@ func decimal(text string) int {
 }
 
 // Check returns an error unless the array runs and is writable, so that the kernel resyncs it, with exactly the
-// members, in the order of their roles, and all of them are in sync as far as the array ever was.
+// members, in the order of their roles, and all of them are in sync as far as the array ever was. Errors of members
+// wrap [md.ErrIncomplete].
 func Check(sys sysfs.Root, path, level string, members []string) error {
 	a, err := read(sys, filepath.Base(path))
 	if err != nil {
@@ -142,14 +143,14 @@ func Check(sys sysfs.Root, path, level string, members []string) error {
 	return a.check(level, members, "clean", "active", "active-idle", "write-pending")
 }
 
-// check implements Check for arrays in one of the states.
+// check implements Check. The state must be one of states.
 func (a Array) check(level string, members []string, states ...string) error {
 	if a.Level != level || a.Devices != len(members) || !slices.Contains(states, a.State) {
 		return fmt.Errorf("array %s: got %s of %d members, %s, want %s of %d",
 			a.Path, a.Level, a.Devices, a.State, level, len(members))
 	}
 	if a.Degraded != 0 || len(a.Members) != len(members) {
-		return fmt.Errorf("array %s: %w: %d of %d members: %s", a.Path, errDegraded, len(a.Members)-max(0, a.Degraded),
+		return fmt.Errorf("array %s: %w: %d of %d members: %s", a.Path, md.ErrIncomplete, len(a.Members)-max(0, a.Degraded),
 			len(members), a.describe())
 	}
 	for i, path := range members {
@@ -158,7 +159,31 @@ func (a Array) check(level string, members []string, states ...string) error {
 			return m.Path == path && m.Slot == i && slices.Contains(states, "in_sync") &&
 				!slices.Contains(states, "faulty")
 		}) {
-			return fmt.Errorf("array %s: %w: %s is not member %d: %s", a.Path, errDegraded, path, i, a.describe())
+			return fmt.Errorf("array %s: %w: %s is not member %d: %s", a.Path, md.ErrIncomplete, path, i, a.describe())
+		}
+	}
+	return nil
+}
+
+// CheckWritten returns an error unless everything that was written to a running array is on all of its members: the
+// array must be as [Check] requires, and no member may have bad blocks. The kernel does not drop a member while it can
+// record which of its blocks could not be written.
+func CheckWritten(sys sysfs.Root, path, level string, members []string) error {
+	if err := Check(sys, path, level, members); err != nil {
+		return err
+	}
+	for _, member := range members {
+		dir := sys.Sys("class/block", filepath.Base(path), "md",
+			"dev-"+strings.ReplaceAll(strings.TrimPrefix(member, "/dev/"), "/", "!"))
+		for _, file := range []string{"bad_blocks", "unacknowledged_bad_blocks"} {
+			text, err := sys.Files.Read(filepath.Join(dir, file))
+			if err != nil {
+				return fmt.Errorf("array %s: %s: %w", path, member, err)
+			}
+			if list := strings.Fields(string(text)); len(list) > 0 {
+				return fmt.Errorf("array %s: %s: %w: sectors %s and length %s",
+					path, member, errBadBlocks, list[0], list[len(list)-1])
+			}
 		}
 	}
 	return nil

@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
 	"time"
 	"unsafe"
 
@@ -102,7 +101,7 @@ func start(sys sysfs.Root, o Options) (path string, err error) {
 	if err != nil {
 		return "", err
 	}
-	defer func() { err = errors.Join(err, end(f, err)) }()
+	defer func() { err = errors.Join(err, closeArray(f, err)) }()
 	if err := setMembers(f, o.Version, o.Members); err != nil {
 		return "", err
 	}
@@ -113,8 +112,8 @@ func start(sys sysfs.Root, o Options) (path string, err error) {
 	return f.Name(), Check(sys, f.Name(), o.Level, o.Members)
 }
 
-// end closes an array. After an error it stops the array.
-func end(f *os.File, failed error) error {
+// closeArray closes an array that was opened to start it. If that failed, it stops the array.
+func closeArray(f *os.File, failed error) error {
 	var err error
 	if failed != nil {
 		err = block.WhileBusy(context.Background(), func() error { return ioctl(f, stopArray, nil) })
@@ -138,92 +137,6 @@ func setMembers(f *os.File, version string, members []string) error {
 		if err := ioctl(f, addNewDisk, unsafe.Pointer(&disk)); err != nil {
 			return fmt.Errorf("%s: add %s: %w", f.Name(), member, err)
 		}
-	}
-	return nil
-}
-
-// Assemble starts the array with a UUID, read-only: until the first write to it, the kernel writes nothing to its
-// members and resyncs nothing. The number is that of the device, 0 for /dev/md0. Before the kernel gets the members, it
-// checks that their superblocks are those of a complete array, see [CheckComplete]. Errors of members wrap
-// [md.ErrIncomplete]. After an error there is no array.
-func Assemble(ctx context.Context, sys sysfs.Root, number int, uuid string, members []string) (_ string, err error) {
-	fail := func(err error) (string, error) {
-		return "", fmt.Errorf("assemble array %s of %s: %w", uuid, strings.Join(members, ", "), err)
-	}
-	found, err := readMembers(ctx, sys, uuid, members)
-	if err != nil {
-		return fail(err)
-	}
-	path, err := assemble(sys, number, found)
-	if err != nil {
-		return fail(err)
-	}
-	// The kernel reads the partition table of an array when it is opened.
-	f, err := os.Open(path)
-	if err == nil {
-		err = f.Close()
-	}
-	if err != nil {
-		return fail(errors.Join(err, Stop(context.WithoutCancel(ctx), path)))
-	}
-	return path, nil
-}
-
-func assemble(sys sysfs.Root, number int, members []md.Member) (_ string, err error) {
-	array, _, err := md.UsedSizes(members)
-	if err != nil {
-		return "", err
-	}
-	f, err := open(sys, number)
-	if err != nil {
-		return "", err
-	}
-	defer func() { err = errors.Join(err, end(f, err)) }()
-	paths := make([]string, len(members))
-	for i, m := range members {
-		paths[i] = m.Device.Path
-	}
-	if err := setMembers(f, members[0].Version, paths); err != nil {
-		return "", err
-	}
-	// The write runs the array.
-	state := sys.Sys("class/block", filepath.Base(f.Name()), "md/array_state")
-	if err := os.WriteFile(state, []byte(readAuto), 0o200); err != nil {
-		return "", fmt.Errorf("%s: run: %w", f.Name(), err)
-	}
-	a, err := read(sys, filepath.Base(f.Name()))
-	if err != nil {
-		return "", err
-	}
-	states := []string{readAuto}
-	if a.Level == "raid0" { // never resynced, so that the kernel does not distinguish these states
-		states = append(states, "clean")
-	}
-	if err := a.check(members[0].Level, paths, states...); err != nil {
-		return "", err
-	}
-	size, _, err := block.Geometry(f)
-	if err == nil && size != array {
-		err = fmt.Errorf("%s: got an array of %d bytes, want %d", f.Name(), size, array)
-	}
-	return f.Name(), err
-}
-
-// readAuto is the state of an array that is read-only until it is written to.
-const readAuto = "read-auto"
-
-// Resync makes an array that Assemble has started writable, so that the kernel resyncs it if that is needed.
-func Resync(path string) error {
-	f, err := os.OpenFile(path, os.O_RDWR, 0)
-	if err != nil {
-		return fmt.Errorf("resync array: %w", err)
-	}
-	err = ioctl(f, restartRW, nil)
-	if errors.Is(err, unix.EBUSY) { // it is writable already
-		err = nil
-	}
-	if err := errors.Join(err, f.Close()); err != nil {
-		return fmt.Errorf("resync array %s: %w", path, err)
 	}
 	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 
 	"golang.org/x/sys/unix"
 
@@ -37,22 +38,47 @@ func Wipe(ctx context.Context, member md.Member) error {
 // not keep (a log of bad blocks, a change of the array's shape, or a large bitmap), or copies in the middle of the
 // data.
 func CheckWipe(member md.Member) error {
+	_, err := readBitmapEnd(member)
+	return err
+}
+
+// UnusedRanges returns the ranges of a member, by their start and end in bytes, that its array does not use: those
+// outside of superblock, bitmap and the first bytes of the data that the array uses, see [md.UsedSizes]. sectorSize is
+// that of the device: the rest of the superblock's last sector is not in the ranges. The errors are those of
+// [CheckWipe].
+func UnusedRanges(member md.Member, used, sectorSize int64) ([][2]int64, error) {
+	bitmapEnd, err := readBitmapEnd(member)
+	if err != nil {
+		return nil, err
+	}
+	ranges := [][2]int64{
+		{0, member.Offset},
+		{member.Offset + (member.Length+sectorSize-1)/sectorSize*sectorSize, superblockEnd},
+		{bitmapEnd, member.DataOffset},
+		{member.DataOffset + used, member.Device.Size},
+	}
+	return slices.DeleteFunc(ranges, func(r [2]int64) bool { return r[0] >= r[1] }), nil
+}
+
+// readBitmapEnd returns the end of superblock and bitmap on a member. The errors are those of [CheckWipe].
+func readBitmapEnd(member md.Member) (int64, error) {
 	f, err := os.Open(member.Device.Path)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	defer f.Close() //nolint:errcheck // only read
 	if member.Version != "1.2" {
-		return fmt.Errorf("%s: got superblock %s, want 1.2", member.Device.Path, member.Version)
+		return 0, fmt.Errorf("%s: got superblock %s, want 1.2", member.Device.Path, member.Version)
 	}
-	if _, err := kept(member, f); err != nil {
-		return fmt.Errorf("%s: %w", member.Device.Path, err)
+	end, err := bitmapEnd(member, f)
+	if err != nil {
+		return 0, fmt.Errorf("%s: %w", member.Device.Path, err)
 	}
-	return nil
+	return end, nil
 }
 
-// kept returns the end of the superblock and the bitmap on a member with version 1.2.
-func kept(member md.Member, f *os.File) (int64, error) {
+// bitmapEnd returns the end of superblock and bitmap on a member with version 1.2.
+func bitmapEnd(member md.Member, f *os.File) (int64, error) {
 	if other := member.Features &^ (md.FeatureBitmap | md.FeatureRAID0Layout); other != 0 {
 		return 0, fmt.Errorf("features %#x are not supported", other)
 	}
@@ -78,7 +104,7 @@ func wipe(ctx context.Context, member md.Member) (err error) {
 	start, end := member.DataOffset, member.DataOffset+member.DataSize
 	parts := [][2]int64{{start, end}}
 	if member.Version == "1.2" {
-		first, err := kept(member, f)
+		first, err := bitmapEnd(member, f)
 		if err != nil {
 			return err
 		}

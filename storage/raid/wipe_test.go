@@ -2,10 +2,14 @@ package raid
 
 import (
 	"bytes"
+	"errors"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 
 	"ironroot/internal/imagetest"
 	"ironroot/internal/testenv"
@@ -105,5 +109,34 @@ func TestWipeRefused(t *testing.T) {
 	m.Version = "1.0"
 	if err := CheckWipe(m); err == nil || !strings.Contains(err.Error(), "got superblock 1.0, want 1.2") {
 		t.Errorf("got %v, want an error that names the version", err)
+	}
+}
+
+// The unused ranges start and end where superblock, bitmap and used data do.
+func TestUnusedRanges(t *testing.T) {
+	m := member(t) // with a bitmap of 4 KiB
+	const bitmapEnd = 12 << 10
+	used := m.DataSize - 512<<10
+	for sector, want := range map[int64][][2]int64{
+		512: {
+			{0, 4096},
+			{4096 + 512, 8192},
+			{bitmapEnd, m.DataOffset},
+			{m.DataOffset + used, m.Device.Size},
+		},
+		4096: {{0, 4096}, {bitmapEnd, m.DataOffset}, {m.DataOffset + used, m.Device.Size}},
+	} {
+		got, err := UnusedRanges(m, used, sector)
+		if diff := cmp.Diff(want, got); err != nil || diff != "" {
+			t.Errorf("sectors of %d bytes: got %v, differs (-want +got):\n%s", sector, err, diff)
+		}
+	}
+	m.Features |= 8 // bad blocks
+	if _, err := UnusedRanges(m, used, 512); err == nil || !strings.Contains(err.Error(), "features") {
+		t.Errorf("got %v, want an error of the features", err)
+	}
+	m.Device.Path = filepath.Join(t.TempDir(), "missing")
+	if _, err := UnusedRanges(m, used, 512); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("got %v, want %v", err, os.ErrNotExist)
 	}
 }

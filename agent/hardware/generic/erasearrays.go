@@ -134,7 +134,7 @@ func (r *diskRun) eraseMember(ctx context.Context, member md.Member) (erase.Meth
 	if err != nil {
 		return "", err
 	}
-	ranges, err := raid.Beside(member, covered[member.Role], max(member.Device.LogicalSector, 512))
+	ranges, err := raid.UnusedRanges(member, covered[member.Role], max(member.Device.LogicalSector, 512))
 	if err != nil {
 		return "", err
 	}

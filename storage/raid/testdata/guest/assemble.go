@@ -166,12 +166,12 @@ func (a array) erase(ctx context.Context, devices []string, uuid string) error {
 		}
 		found = append(found, md.Member{Device: d, Superblock: s[0]})
 	}
-	_, covered, err := md.UsedSizes(found)
+	_, used, err := md.UsedSizes(found)
 	if err != nil {
 		return err
 	}
 	for i, m := range found {
-		ranges, err := raid.Beside(m, covered[i], 512)
+		ranges, err := raid.UnusedRanges(m, used[i], 512)
 		if err != nil {
 			return err
 		}

@@ -1,0 +1,104 @@
+package raid
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"ironroot/internal/sysfs"
+	"ironroot/storage/block"
+	"ironroot/storage/md"
+)
+
+// Assemble starts the array with a UUID and returns the path of its device. The array is read-only: until the first
+// write to it, the kernel writes nothing to its members and resyncs nothing. The number is that of the device, 0 for
+// /dev/md0. Assemble first checks that the superblocks of the members are those of a complete array, see
+// [CheckComplete]. Errors of members wrap [md.ErrIncomplete]. If Assemble fails, it stops the array.
+func Assemble(ctx context.Context, sys sysfs.Root, number int, uuid string, members []string) (_ string, err error) {
+	fail := func(err error) (string, error) {
+		return "", fmt.Errorf("assemble array %s of %s: %w", uuid, strings.Join(members, ", "), err)
+	}
+	found, err := readMembers(ctx, sys, uuid, members)
+	if err != nil {
+		return fail(err)
+	}
+	path, err := assemble(sys, number, found)
+	if err != nil {
+		return fail(err)
+	}
+	// The kernel reads the partition table of an array when it is opened.
+	f, err := os.Open(path)
+	if err == nil {
+		err = f.Close()
+	}
+	if err != nil {
+		return fail(errors.Join(err, Stop(context.WithoutCancel(ctx), path)))
+	}
+	return path, nil
+}
+
+// assemble implements Assemble for members in the order of their roles.
+func assemble(sys sysfs.Root, number int, members []md.Member) (_ string, err error) {
+	want, _, err := md.UsedSizes(members)
+	if err != nil {
+		return "", err
+	}
+	f, err := open(sys, number)
+	if err != nil {
+		return "", err
+	}
+	defer func() { err = errors.Join(err, closeArray(f, err)) }()
+	paths := make([]string, len(members))
+	for i, m := range members {
+		paths[i] = m.Device.Path
+	}
+	if err := setMembers(f, members[0].Version, paths); err != nil {
+		return "", err
+	}
+	// The write runs the array.
+	state := sys.Sys("class/block", filepath.Base(f.Name()), "md/array_state")
+	if err := os.WriteFile(state, []byte(readAuto), 0o200); err != nil {
+		return "", fmt.Errorf("%s: run: %w", f.Name(), err)
+	}
+	a, err := read(sys, filepath.Base(f.Name()))
+	if err != nil {
+		return "", err
+	}
+	states := []string{readAuto}
+	if a.Level == "raid0" { // without redundancy, the kernel shows this state instead
+		states = append(states, "clean")
+	}
+	if err := a.check(members[0].Level, paths, states...); err != nil {
+		return "", err
+	}
+	size, _, err := block.Geometry(f)
+	if err == nil && size != want {
+		err = fmt.Errorf("%s: got an array of %d bytes, want %d", f.Name(), size, want)
+	}
+	return f.Name(), err
+}
+
+// readAuto is the state of an array that is read-only until it is written to.
+const readAuto = "read-auto"
+
+// Resync makes an array that Assemble has started writable, so that the kernel resyncs it if necessary. An array that is
+// writable already is no error.
+func Resync(path string) error {
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		return fmt.Errorf("resync array: %w", err)
+	}
+	err = ioctl(f, restartRW, nil)
+	if errors.Is(err, unix.EBUSY) { // already writable
+		err = nil
+	}
+	if err := errors.Join(err, f.Close()); err != nil {
+		return fmt.Errorf("resync array %s: %w", path, err)
+	}
+	return nil
+}
