@@ -180,9 +180,10 @@ func CheckWritten(sys sysfs.Root, path, level string, members []string) error {
 			if err != nil {
 				return fmt.Errorf("array %s: %s: %w", path, member, err)
 			}
-			if list := strings.Fields(string(text)); len(list) > 0 {
-				return fmt.Errorf("array %s: %s: %w: sectors %s and length %s",
-					path, member, errBadBlocks, list[0], list[len(list)-1])
+			if ranges := strings.TrimSpace(string(text)); ranges != "" {
+				first, _, _ := strings.Cut(ranges, "\n")
+				return fmt.Errorf("array %s: %s: %w: got %d ranges, the first of sector and length %s",
+					path, member, errBadBlocks, strings.Count(ranges, "\n")+1, first)
 			}
 		}
 	}

@@ -76,10 +76,13 @@ func TestCheckWritten(t *testing.T) {
 		file, text string // changed; no text means that the file is missing
 		want       string
 	}{
-		"complete":     {"level", "raid1", ""},
-		"degraded":     {"degraded", "1", "array is not complete"},
-		"read-only":    {"array_state", "read-auto", "read-auto"},
-		"bad blocks":   {"dev-sdb1/bad_blocks", "4096 8\n5000 1\n", "/dev/sdb1: member has bad blocks"},
+		"complete":  {"level", "raid1", ""},
+		"degraded":  {"degraded", "1", "array is not complete"},
+		"read-only": {"array_state", "read-auto", "read-auto"},
+		"bad blocks": {
+			"dev-sdb1/bad_blocks", "4096 8\n5000 1\n", "/dev/sdb1: member has bad blocks, which were not written: " +
+				"got 2 ranges, the first of sector and length 4096 8",
+		},
 		"not recorded": {"dev-sda1/unacknowledged_bad_blocks", "4096 8", "/dev/sda1: member has bad blocks"},
 		"unknown":      {"dev-sda1/bad_blocks", "", "/dev/sda1"},
 	} {
