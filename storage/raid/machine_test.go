@@ -179,7 +179,7 @@ func TestMachineAssemble(t *testing.T) {
 		"several": "has 2 superblocks, want 1", "events": "events, want", "held": "device or resource busy",
 	} {
 		wants = append(wants, "KEPT "+name+": true 0 <nil>\n")
-		_, text, _ := strings.Cut(console, "\nDOUBTFUL "+name+": assemble array ")
+		_, text, _ := strings.Cut(console, "\nREJECTED "+name+": assemble array ")
 		if text, _, _ = strings.Cut(text, "\n"); !strings.Contains(text, want) {
 			t.Errorf("%s: got error %q, want %q", name, text, want)
 		}

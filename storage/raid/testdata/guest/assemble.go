@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"strings"
 	"time"
 
@@ -54,7 +53,10 @@ func assemble(ctx context.Context) error {
 			return fmt.Errorf("%s: %w", a, err)
 		}
 	}
-	return doubtful(ctx)
+	if err := rejected(ctx); err != nil {
+		return err
+	}
+	return badBlocks(ctx)
 }
 
 // build creates an array with mdadm on members with random data, and stops it.
@@ -130,7 +132,7 @@ func assembleOne(ctx context.Context, a array) error {
 	return a.erase(ctx, devices, uuid)
 }
 
-// erase overwrites the array, and its members beside it, and prints what is left and what mdadm says.
+// erase overwrites the array and the unused ranges of its members, and prints what is left and what mdadm says.
 func (a array) erase(ctx context.Context, devices []string, uuid string) error {
 	options := erase.Options{Iterations: 1, Zeroize: !a.random}
 	path, err := raid.Assemble(ctx, sysfs.Root{}, 3, uuid, devices)
@@ -184,11 +186,11 @@ func (a array) erase(ctx context.Context, devices []string, uuid string) error {
 		}
 		fmt.Printf("\nLEFT %s: %s %s\n", a, method, left)
 	}
-	return a.judge(ctx, devices, uuid)
+	return a.verify(ctx, devices, uuid)
 }
 
-// left describes what is not zero on a member beside the superblock. After random data it only compares what was there
-// before.
+// left describes where a member is not zero, by sectors. In the data of an array that was erased with random data, it
+// describes the sectors that have not changed.
 func (a array) left(m md.Member) (string, error) {
 	f, err := os.Open(m.Device.Path)
 	if err != nil {
@@ -226,8 +228,8 @@ func (a array) left(m md.Member) (string, error) {
 	return strings.Join(places, " "), nil
 }
 
-// judge lets mdadm examine and assemble the array, and the kernel compare its copies and parities.
-func (a array) judge(ctx context.Context, devices []string, uuid string) error {
+// verify lets mdadm examine and assemble the array, and the kernel compare its copies and parities.
+func (a array) verify(ctx context.Context, devices []string, uuid string) error {
 	compact := strings.ReplaceAll(uuid, "-", "")
 	for _, device := range devices {
 		out, err := mdadm("--examine", device)
@@ -269,8 +271,8 @@ func (a array) judge(ctx context.Context, devices []string, uuid string) error {
 	return nil
 }
 
-// doubtful prints the errors of arrays that must not be started, and whether their members were changed.
-func doubtful(ctx context.Context) error {
+// rejected prints the errors of arrays that are not started, and whether their members were changed.
+func rejected(ctx context.Context) error {
 	for name, change := range map[string]func(devices []string, uuid string) ([]string, string, error){
 		"missing": func(devices []string, uuid string) ([]string, string, error) { return devices[:1], uuid, nil },
 		"twice": func(devices []string, uuid string) ([]string, string, error) {
@@ -323,14 +325,14 @@ func doubtful(ctx context.Context) error {
 			return err
 		}
 		arrays, err := raid.List(ctx, sysfs.Root{})
-		fmt.Printf("\nDOUBTFUL %s: %v\nKEPT %s: %v %d %v\n", name, problem, name, before == after, len(arrays), err)
+		fmt.Printf("\nREJECTED %s: %v\nKEPT %s: %v %d %v\n", name, problem, name, before == after, len(arrays), err)
 		if held != nil {
 			_ = held.Close()
 			held = nil
 		}
 		release()
 	}
-	return badBlocks(ctx)
+	return nil
 }
 
 var held *os.File
@@ -351,7 +353,7 @@ func badBlocks(ctx context.Context) error {
 		return err
 	}
 	fmt.Printf("\nGOOD: %v\n", raid.CheckWritten(sysfs.Root{}, path, "raid1", devices))
-	file := filepath.Join("/sys/block/md3/md/dev-loop1/bad_blocks")
+	file := "/sys/block/md3/md/dev-loop1/bad_blocks"
 	if err := os.WriteFile(file, []byte("4096 8"), 0o200); err != nil {
 		return err
 	}
