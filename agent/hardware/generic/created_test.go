@@ -37,7 +37,7 @@ func editSuperblock(t *testing.T, path string, change func(b []byte)) {
 	write(t, path, 4096, b)
 }
 
-// createdLog returns what findCreated logs, and the number of members that it has found.
+// createdLog returns what prepareArrays logs, and the number of members that it has found.
 func createdLog(t *testing.T, fields string, disks ...block.Device) (string, int) {
 	t.Helper()
 	m := onThisMachine(t, disks...)
@@ -48,14 +48,14 @@ func createdLog(t *testing.T, fields string, disks ...block.Device) (string, int
 	if err != nil {
 		t.Fatal(err)
 	}
-	run.findCreated(t.Context(), n)
-	return log.String(), len(run.created)
+	run.prepareArrays(t.Context(), n)
+	return log.String(), len(run.createdMembers)
 }
 
-// An array is wiped and kept only if its members are as create_configuration makes them.
-func TestFindCreatedMembers(t *testing.T) {
+// An array is erased and kept only if its members are as create_configuration makes them.
+func TestPrepareArraysMembers(t *testing.T) {
 	disks, fields, _ := createdDisks(t, "gpt")
-	if log, members := createdLog(t, fields, disks...); members != 4 || strings.Contains(log, "cannot be wiped") {
+	if log, members := createdLog(t, fields, disks...); members != 4 || strings.Contains(log, "cannot be kept") {
 		t.Fatalf("got %d members and log %s, want the two members of two arrays", members, log)
 	}
 	first := block.PartitionPath(sysfs.Root{}, disks[0].Path, 1)
@@ -113,7 +113,7 @@ func TestFindCreatedMembers(t *testing.T) {
 }
 
 // The members of an array must be partitions, each on a disk of its own.
-func TestFindCreatedDisks(t *testing.T) {
+func TestPrepareArraysDisks(t *testing.T) {
 	fields := `"raid_config": {"logical_disks": [` + logical("1", `"MAX"`, `"volume_name": "root"`) + `]}`
 	both := partsDisk(t, 4096, &testenv.RAID{Name: "root", Level: 1}, &testenv.RAID{Name: "root", Level: 1, Member: 1})
 	for want, disks := range map[string][]block.Device{
@@ -127,13 +127,13 @@ func TestFindCreatedDisks(t *testing.T) {
 	var log bytes.Buffer
 	m.o.Log = slog.New(slog.NewTextHandler(&log, nil))
 	run := startErase(t, m)
-	if run.findCreated(t.Context(), nodeWith(t, fields)); !strings.Contains(log.String(), "list arrays: ") {
+	if run.prepareArrays(t.Context(), nodeWith(t, fields)); !strings.Contains(log.String(), "list arrays: ") {
 		t.Errorf("got log %s, want an error of the kernel's arrays", &log)
 	}
 }
 
 // An array that uses a member must not run.
-func TestFindCreatedRunning(t *testing.T) {
+func TestPrepareArraysRunning(t *testing.T) {
 	disks, fields, _ := createdDisks(t, "gpt")
 	sys := sysfs.Root{Path: t.TempDir()}
 	part := filepath.Base(block.PartitionPath(sysfs.Root{}, disks[1].Path, 1))
@@ -156,14 +156,14 @@ func TestFindCreatedRunning(t *testing.T) {
 	}
 	var log bytes.Buffer
 	m.o.System, m.o.Log = sys, slog.New(slog.NewTextHandler(&log, nil))
-	run.findCreated(t.Context(), n)
-	if !strings.Contains(log.String(), "volume_name=root err=\"/dev/md9 runs") || len(run.created) != 2 {
-		t.Errorf("got %d members and log %s, want those of the other array", len(run.created), &log)
+	run.prepareArrays(t.Context(), n)
+	if !strings.Contains(log.String(), "volume_name=root err=\"/dev/md9 runs") || len(run.createdMembers) != 2 {
+		t.Errorf("got %d members and log %s, want those of the other array", len(run.createdMembers), &log)
 	}
 }
 
 // The partition tables of the disks must be readable and complete, and without an extended partition.
-func TestFindCreatedTables(t *testing.T) {
+func TestPrepareArraysTables(t *testing.T) {
 	const extended = 446 + 2*16 // the third entry of an MBR
 	for name, c := range map[string]struct {
 		scheme string
@@ -238,16 +238,16 @@ func TestWipeCreatedFails(t *testing.T) {
 		"no disk":           {all, block.Device{Path: "/dev/missing"}, fs.ErrNotExist, "/dev/missing"},
 		"not listed":        {all, block.Device{Path: file}, fs.ErrNotExist, ""},
 	} {
-		r := &diskRun{m: m, created: c.created}
-		err := r.wipeBeside(t.Context(), c.disk)
+		r := &diskRun{m: m, createdMembers: c.created}
+		err := r.wipeGaps(t.Context(), c.disk)
 		if (err != nil) != (c.want != "" || c.is != nil) || c.is != nil && !errors.Is(err, c.is) ||
 			!strings.Contains(errorText(err), c.want) {
 			t.Errorf("%s: got %v, want %v and %q", name, err, c.is, c.want)
 		}
 	}
-	r := &diskRun{m: m, created: all}
+	r := &diskRun{m: m, createdMembers: all}
 	missing := block.Device{Path: "/dev/missing"}
-	if has, err := r.hasCreated(t.Context(), missing); !errors.Is(err, fs.ErrNotExist) {
+	if has, err := r.hasCreatedMember(t.Context(), missing); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("got %v and %v, want %v", has, err, fs.ErrNotExist)
 	}
 }

@@ -22,9 +22,7 @@ func (r *diskRun) readMembers(ctx context.Context, disks []block.Device) {
 	group := goroutine.NewGroup()
 	for i, d := range disks {
 		group.Go(func() error {
-			found[i], errs[i] = bounded(ctx, r, d, func(ctx context.Context, d block.Device) ([]md.Member, error) {
-				return md.Members(ctx, r.m.o.System, d)
-			})
+			found[i], errs[i] = r.membersOn(ctx, d)
 			return nil
 		})
 	}
@@ -78,10 +76,10 @@ func (r *diskRun) checkRead(d block.Device, member md.Member) error {
 const maxUnread = 16
 
 // keptMembers returns the reasons why members of arrays on a disk are left untouched, by device path. A member of an
-// array that Ironic created is an error unless findCreated has found the array: regular cleaning must keep the array. A
-// member with a protected name that several arrays share is an error too, see [hardware.Arrays.CheckNames], or
-// that was not compared with those on all disks: a tenant could have written its superblock. So is a disk with
-// partitions that the kernel does not show, see [hardware.Arrays.CheckShown].
+// array that Ironic created is an error unless prepareArrays has found the array: regular cleaning must keep the array.
+// A member with a protected name that several arrays share is an error too, see [hardware.Arrays.CheckNames], or that
+// was not compared with those on all disks: a tenant could have written its superblock. So is a disk with partitions
+// that the kernel does not show, see [hardware.Arrays.CheckShown].
 func (r *diskRun) keptMembers(ctx context.Context, d block.Device) (map[string]string, error) {
 	if err := r.arrays.CheckShown(ctx, r.m.o.System, d); err != nil {
 		return nil, err
@@ -111,7 +109,7 @@ func (r *diskRun) keptMembers(ctx context.Context, d block.Device) (map[string]s
 		if kept[member.Device.Path] != "" {
 			continue
 		}
-		if own, ok := r.created[member.Device.Path]; ok && own.UUID == member.UUID {
+		if own, ok := r.createdMembers[member.Device.Path]; ok && own.UUID == member.UUID {
 			continue
 		}
 		if entry := r.arrays.Created(member.Superblock); entry != "" {
@@ -136,11 +134,11 @@ func (r *diskRun) notKeptErr(member md.Member, entry string) error {
 	if reason == nil {
 		reason = r.notKept[""]
 	}
-	if reason != nil {
-		return fmt.Errorf("%w and which cannot be kept: %w: repair it, or remove it by delete_configuration",
-			problem, reason)
+	if reason == nil {
+		return fmt.Errorf("%w: erase its content by erase_devices, or remove it by delete_configuration", problem)
 	}
-	return fmt.Errorf("%w: erase and keep it by an erase step, or remove it by delete_configuration", problem)
+	return fmt.Errorf("%w and which cannot be kept: %w; repair it, or remove it by delete_configuration",
+		problem, reason)
 }
 
 // ambiguous returns the error of an ambiguous name for the first of its members, and a short one for the others: the

@@ -46,11 +46,11 @@ type diskRun struct {
 	members  []md.Member
 	nameErrs hardware.NameErrors // of the members
 	espErr   error               // if the members that look like the EFI system partition are not of one array
-	// kept are the arrays that Ironic created and that are erased and kept, and created their members by device path.
-	kept    []*keptArray
-	created map[string]md.Member
-	notKept map[string]error // why other arrays that Ironic created are not kept, by name; "" is the reason for all
-	unread  []error          // errors of the disks whose members could not be read, with the devices
+	unread   []error             // errors of the disks whose members could not be read, with the devices
+
+	createdArrays  []*createdArray      // those that Ironic created and that are erased and kept, see prepareArrays
+	createdMembers map[string]md.Member // their members by device path
+	notKept        map[string]error     // why other arrays that Ironic created are not kept, by name; "" is for all
 
 	mu       sync.Mutex
 	reports  map[string]diskReport
@@ -68,7 +68,7 @@ func (m *Manager) startDiskRun(ctx context.Context, call hardware.Call, phrase, 
 	r := &diskRun{
 		m: m, phrase: phrase, step: step, flags: eraseFlagsOf(call.Node, c.GuardSpecialFilesystems),
 		known: map[string]bool{}, reports: map[string]diskReport{},
-		stuck: map[string]error{}, explained: map[string]string{}, created: map[string]md.Member{},
+		stuck: map[string]error{}, explained: map[string]string{}, createdMembers: map[string]md.Member{},
 		notKept: map[string]error{},
 	}
 	r.flags.wait = erase.Wait{
@@ -139,6 +139,13 @@ func bounded[T any](
 		r.mu.Unlock()
 	}
 	return value, err
+}
+
+// membersOn reads the members of arrays on a disk and its partitions, see bounded.
+func (r *diskRun) membersOn(ctx context.Context, d block.Device) ([]md.Member, error) {
+	return bounded(ctx, r, d, func(ctx context.Context, d block.Device) ([]md.Member, error) {
+		return md.Members(ctx, r.m.o.System, d)
+	})
 }
 
 // do erases or overwrites one disk with work and records the result.

@@ -27,13 +27,13 @@ func (m *Manager) startErase(ctx context.Context, call hardware.Call, step strin
 }
 
 // eraseDevices erases all data of all disks that are not protected. Arrays that Ironic created are erased and kept, see
-// findCreated.
+// prepareArrays.
 func (m *Manager) eraseDevices(ctx context.Context, call hardware.Call) (any, error) {
 	run, err := m.startErase(ctx, call, fullErase)
 	if err != nil {
 		return nil, err
 	}
-	run.findCreated(ctx, call.Node)
+	run.prepareArrays(ctx, call.Node)
 	run.eraseArrays(ctx)
 	run.eraseAll(ctx)
 	run.restartArrays(ctx)
@@ -60,13 +60,13 @@ func (r *diskRun) eraseAll(ctx context.Context) {
 }
 
 // eraseMetadata removes partition tables and signatures from all disks and partitions that are not protected. Arrays
-// that Ironic created are wiped and kept where that is safe, see findCreated.
+// that Ironic created are wiped and kept where that is safe, see prepareArrays.
 func (m *Manager) eraseMetadata(ctx context.Context, call hardware.Call) (any, error) {
 	run, err := m.startErase(ctx, call, "erase_devices_metadata")
 	if err != nil {
 		return nil, err
 	}
-	run.findCreated(ctx, call.Node)
+	run.prepareArrays(ctx, call.Node)
 	for _, d := range run.lastFirst() {
 		run.do(ctx, d, run.wipeDisk)
 	}
@@ -75,14 +75,14 @@ func (m *Manager) eraseMetadata(ctx context.Context, call hardware.Call) (any, e
 }
 
 // eraseExpress formats NVMe disks, which takes seconds. On all other disks, and if formatting fails, it erases the
-// metadata. Arrays that Ironic created are kept, see findCreated: those with members on NVMe disks are overwritten with
-// zeros, of all others the metadata is erased.
+// metadata. Arrays that Ironic created are kept, see prepareArrays. Those with members on NVMe disks are overwritten
+// with zeros. Of all others the metadata is erased.
 func (m *Manager) eraseExpress(ctx context.Context, call hardware.Call) (any, error) {
 	run, err := m.startErase(ctx, call, expressErase)
 	if err != nil {
 		return nil, err
 	}
-	run.findCreated(ctx, call.Node)
+	run.prepareArrays(ctx, call.Node)
 	run.eraseArrays(ctx)
 	for _, d := range run.lastFirst() {
 		run.do(ctx, d, run.expressDisk)
@@ -197,18 +197,18 @@ func (r *diskRun) expressDisk(ctx context.Context, d block.Device) (diskReport, 
 
 // eraseFully erases all data of a device by its best method.
 func (r *diskRun) eraseFully(ctx context.Context, d block.Device, siblings []block.Device) (erase.Method, error) {
-	options := r.flags.options(nil)
+	options := r.flags.options()
 	options.Siblings, options.Sanitizing = siblings, r.sanitizing(d)
-	return r.erasing(d, options, func(o erase.Options) (erase.Method, error) {
+	return r.withProgress(d, d.Size, options, func(o erase.Options) (erase.Method, error) {
 		return r.m.eraseFull(ctx, r.m.o.System, d, o)
 	})
 }
 
-// erasing calls a function that erases a device or parts of it, and shows the progress.
-func (r *diskRun) erasing(
-	d block.Device, options erase.Options, do func(erase.Options) (erase.Method, error),
+// withProgress calls a function that erases size bytes of a device, with options that show its progress.
+func (r *diskRun) withProgress(
+	d block.Device, size int64, options erase.Options, do func(erase.Options) (erase.Method, error),
 ) (erase.Method, error) {
-	r.m.o.Log.Info("erasing disk", "device", d.Path, "bytes", d.Size)
+	r.m.o.Log.Info("erasing disk", "device", d.Path, "bytes", size)
 	tracker := r.m.o.Track("erasing disk", d.Path)
 	defer func() { tracker.End() }()
 	options.Progress = func(done, total int64) { tracker.Set(done, total) }
@@ -270,8 +270,9 @@ func (r *diskRun) skipReason(ctx context.Context, d block.Device, skipReadOnly b
 }
 
 // eraseUnprotected erases a disk with eraseDevice. If a partition of the disk is a member of a protected array, it
-// erases the other partitions. A member in r.created is kept, and what is on it beside its array is erased or wiped. If
-// another member belongs to an array that Ironic created, it erases nothing and returns an error.
+// erases the other partitions. If one is a member of an array that Ironic created and that the step keeps, it erases
+// each partition, see eraseTarget. If a member belongs to another array that Ironic created, it erases nothing and
+// returns an error.
 func (r *diskRun) eraseUnprotected(
 	ctx context.Context, d block.Device, eraseDevice func(context.Context, block.Device) (erase.Method, error),
 ) (diskReport, error) {
@@ -280,7 +281,7 @@ func (r *diskRun) eraseUnprotected(
 		return diskReport{}, err
 	}
 	targets := []block.Device{d}
-	hasCreated, err := r.hasCreated(ctx, d)
+	hasCreated, err := r.hasCreatedMember(ctx, d)
 	if err != nil {
 		return diskReport{}, err
 	}
@@ -301,20 +302,7 @@ func (r *diskRun) eraseUnprotected(
 		traced, ended := r.evidence.begin(ctx, d, target)
 		var method erase.Method
 		err := goroutine.Catch(func() (err error) { // after a panic the report still lists what was erased
-			member, created := r.created[target.Path]
-			switch {
-			case created && r.erasesFully(d):
-				method, err = r.eraseMember(traced, member)
-			case created:
-				method, err = r.wipeMember(traced, member)
-			case hasCreated && r.step == expressErase && r.erasesFully(d):
-				method, err = r.erasing(target, r.keptOptions(), func(o erase.Options) (erase.Method, error) {
-					return r.m.eraseFull(traced, r.m.o.System, target, o)
-				})
-			default:
-				method, err = eraseDevice(traced, target)
-			}
-			if err != nil {
+			if method, err = r.eraseTarget(traced, d, target, hasCreated, eraseDevice); err != nil {
 				return err
 			}
 			return ctx.Err() // the step may have stopped waiting for this disk
@@ -330,9 +318,30 @@ func (r *diskRun) eraseUnprotected(
 	}
 	switch {
 	case hasCreated && r.erasesFully(d):
-		problems = append(problems, r.eraseBeside(ctx, d, &report))
+		problems = append(problems, r.eraseGaps(ctx, d, &report))
 	case hasCreated:
-		problems = append(problems, r.wipeBeside(ctx, d))
+		problems = append(problems, r.wipeGaps(ctx, d))
 	}
 	return report, errors.Join(problems...)
+}
+
+// eraseTarget erases a disk, or one of its partitions if the disk stays partitioned: a member of an array that Ironic
+// created in a way that keeps the array, all others with eraseDevice. hasCreated means that the disk has such a member;
+// erase_devices_express then overwrites the other partitions, because formatting would reach the whole disk.
+func (r *diskRun) eraseTarget(
+	ctx context.Context, d, target block.Device, hasCreated bool,
+	eraseDevice func(context.Context, block.Device) (erase.Method, error),
+) (erase.Method, error) {
+	member, created := r.createdMembers[target.Path]
+	switch {
+	case created && r.erasesFully(d):
+		return r.eraseMember(ctx, member)
+	case created:
+		return r.wipeMember(ctx, member)
+	case hasCreated && r.step == expressErase && r.erasesFully(d):
+		return r.withProgress(target, target.Size, r.overwriteOptions(), func(o erase.Options) (erase.Method, error) {
+			return r.m.eraseFull(ctx, r.m.o.System, target, o)
+		})
+	}
+	return eraseDevice(ctx, target)
 }

@@ -16,10 +16,10 @@ import (
 )
 
 // eraseArrays erases the content of the arrays that Ironic created and that the step keeps, one after the other: it
-// assembles each of them, overwrites the array's device and stops it again. What is on the members beside the data is
-// erased later with their disks. An array that fails is an error of its disks, which are then not written to.
+// assembles each of them, overwrites the array's device and stops it again. The unused ranges of the members are erased
+// later with their disks. An array that fails is an error of its disks, whose other content is then not erased.
 func (r *diskRun) eraseArrays(ctx context.Context) {
-	for _, a := range slices.Clone(r.kept) {
+	for _, a := range slices.Clone(r.createdArrays) {
 		if !slices.ContainsFunc(a.disks, r.erasesFully) {
 			continue
 		}
@@ -29,23 +29,23 @@ func (r *diskRun) eraseArrays(ctx context.Context) {
 	}
 }
 
-// erasesFully reports whether the step erases all data of a disk with a kept array, and not only metadata.
+// erasesFully reports whether the step erases all data of a disk with an array that it keeps, and not only metadata.
 func (r *diskRun) erasesFully(d block.Device) bool {
 	return r.step == fullErase || r.step == expressErase && d.Transport == "nvme"
 }
 
-// keptOptions returns the options for the erase of an array, and of what is beside the data of its members.
+// overwriteOptions returns the options for erasing an array that the step keeps, and the rest of its disks.
 // erase_devices_express overwrites them once, with zeros.
-func (r *diskRun) keptOptions() erase.Options {
-	options := r.flags.options(nil)
+func (r *diskRun) overwriteOptions() erase.Options {
+	options := r.flags.options()
 	if r.step == expressErase {
 		options.Iterations, options.Zeroize = 0, true
 	}
 	return options
 }
 
-// eraseArray erases the content of an array.
-func (r *diskRun) eraseArray(ctx context.Context, a *keptArray) error {
+// eraseArray assembles an array, erases its content, and stops it. It must be complete afterwards.
+func (r *diskRun) eraseArray(ctx context.Context, a *createdArray) error {
 	path, err := r.m.assemble(ctx, a)
 	if err != nil {
 		return err
@@ -89,21 +89,21 @@ func (r *diskRun) guardArray(ctx context.Context, d block.Device) error {
 }
 
 // revoke marks the content of an array as not erased: a member holds other data than the array.
-func (r *diskRun) revoke(a *keptArray, err error) {
+func (r *diskRun) revoke(a *createdArray, err error) {
 	r.evidence.fail(a.device, err)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.reports, a.device.Path)
 }
 
-// eraseContent overwrites the device of an array. Then all members must still be in use, and must have accepted all
-// writes.
-func (r *diskRun) eraseContent(ctx context.Context, a *keptArray, d block.Device) (diskReport, error) {
+// eraseContent overwrites the device of an array. It returns an error if the array has lost a member, or a member could
+// not be written to.
+func (r *diskRun) eraseContent(ctx context.Context, a *createdArray, d block.Device) (diskReport, error) {
 	started := time.Now()
 	traced, ended := r.evidence.begin(ctx, d, d)
 	var method erase.Method
 	err := goroutine.Catch(func() (err error) {
-		method, err = r.erasing(d, r.keptOptions(), func(o erase.Options) (erase.Method, error) {
+		method, err = r.withProgress(d, d.Size, r.overwriteOptions(), func(o erase.Options) (erase.Method, error) {
 			return r.m.eraseFull(traced, r.m.o.System, d, o)
 		})
 		if err == nil {
@@ -124,17 +124,18 @@ func (r *diskRun) eraseContent(ctx context.Context, a *keptArray, d block.Device
 	return diskReport{Erased: map[string]erase.Method{d.Path: method}}, nil
 }
 
-// eraseMember overwrites what is on a member of an array beside superblock, bitmap and data.
+// eraseMember overwrites the ranges of a member that its array does not use. After zeros, it reads the data back on the
+// member, too.
 func (r *diskRun) eraseMember(ctx context.Context, member md.Member) (erase.Method, error) {
-	i := slices.IndexFunc(r.kept, func(a *keptArray) bool { return a.members[0].UUID == member.UUID })
+	i := slices.IndexFunc(r.createdArrays, func(a *createdArray) bool { return a.members[0].UUID == member.UUID })
 	if i < 0 {
 		return "", fmt.Errorf("%s is not kept", member)
 	}
-	_, covered, err := md.UsedSizes(r.kept[i].members)
+	_, used, err := md.UsedSizes(r.createdArrays[i].members)
 	if err != nil {
 		return "", err
 	}
-	ranges, err := raid.UnusedRanges(member, covered[member.Role], max(member.Device.LogicalSector, 512))
+	ranges, err := raid.UnusedRanges(member, used[member.Role], max(member.Device.LogicalSector, 512))
 	if err != nil {
 		return "", err
 	}
@@ -143,10 +144,10 @@ func (r *diskRun) eraseMember(ctx context.Context, member md.Member) (erase.Meth
 		return "", err
 	}
 	text := "its data was erased through the array"
-	if r.keptOptions().Zeroize { // other data cannot be compared on a single member
-		data := [2]int64{member.DataOffset, member.DataOffset + covered[member.Role]}
-		if err := r.m.checkZeros(ctx, r.m.o.System, member.Device, [][2]int64{data}, r.keptOptions()); err != nil {
-			r.revoke(r.kept[i], err)
+	if r.overwriteOptions().Zeroize { // other data cannot be compared on a single member
+		data := [][2]int64{{member.DataOffset, member.DataOffset + used[member.Role]}}
+		if err := r.m.checkZeros(ctx, r.m.o.System, member.Device, data, r.overwriteOptions()); err != nil {
+			r.revoke(r.createdArrays[i], err)
 			return "", err
 		}
 		text += " and read back on this member"
@@ -154,9 +155,9 @@ func (r *diskRun) eraseMember(ctx context.Context, member md.Member) (erase.Meth
 	return method + erase.Method(fmt.Sprintf("; not erased: superblock of %s; %s", member, text)), nil
 }
 
-// eraseBeside overwrites the space of a disk with kept arrays outside of its partitions, and records it in the report.
-// The disk must not have other superblocks afterwards.
-func (r *diskRun) eraseBeside(ctx context.Context, d block.Device, report *diskReport) error {
+// eraseGaps overwrites the space outside of the partitions of a disk with members of arrays that Ironic created, and
+// records it in the report. Then it does what wipeGaps does, for the boot code.
+func (r *diskRun) eraseGaps(ctx context.Context, d block.Device, report *diskReport) error {
 	ranges, err := partition.Gaps(ctx, d.Path)
 	if err != nil {
 		return err
@@ -171,19 +172,23 @@ func (r *diskRun) eraseBeside(ctx context.Context, d block.Device, report *diskR
 		}
 		report.Erased[d.Path] = method
 	}
-	return r.wipeBeside(ctx, d) // boot code too
+	return r.wipeGaps(ctx, d)
 }
 
 // eraseRanges overwrites ranges of a device.
 func (r *diskRun) eraseRanges(ctx context.Context, d block.Device, ranges [][2]int64) (erase.Method, error) {
-	return r.erasing(d, r.keptOptions(), func(o erase.Options) (erase.Method, error) {
+	size := int64(0)
+	for _, s := range ranges {
+		size += s[1] - s[0]
+	}
+	return r.withProgress(d, size, r.overwriteOptions(), func(o erase.Options) (erase.Method, error) {
 		return erase.Ranges(ctx, r.m.o.System, d, ranges, o)
 	})
 }
 
-// restartArrays starts the kept arrays again that ran when the step began, so that the kernel can resync them.
+// restartArrays starts the arrays again that prepareArrays has stopped, so that the kernel can resync them.
 func (r *diskRun) restartArrays(ctx context.Context) {
-	for _, a := range r.kept {
+	for _, a := range r.createdArrays {
 		if a.running == "" || ctx.Err() != nil {
 			continue
 		}
@@ -198,34 +203,4 @@ func (r *diskRun) restartArrays(ctx context.Context) {
 		r.known[path] = true
 		r.m.o.Log.Info("RAID array started again", "device", path)
 	}
-}
-
-// assemble starts an array and returns its device path. Its number is that of its device when Ironic created it, unless
-// another array has that number. The array is read-only until it is written to.
-func (m *Manager) assemble(ctx context.Context, a *keptArray) (string, error) {
-	running, err := m.listArrays(ctx, m.o.System)
-	if err != nil {
-		return "", err
-	}
-	used := func(number int) bool {
-		return slices.ContainsFunc(running, func(other raid.Array) bool {
-			return other.Name == fmt.Sprintf("md%d", number)
-		})
-	}
-	number := a.number
-	for used(number) {
-		number++
-	}
-	path, err := erase.Bounded(ctx, m.limits(a.disks[0]), func(ctx context.Context) (string, error) {
-		return m.assembleArray(ctx, m.o.System, number, a.members[0].UUID, a.paths())
-	})
-	if err == nil {
-		m.o.Log.Info("RAID array assembled", "device", path, "array", a.String(), "members", a.paths())
-	}
-	return path, err
-}
-
-// stop stops an array, with a time limit: the kernel writes to its members.
-func (m *Manager) stop(ctx context.Context, a *keptArray, path string) error {
-	return m.withLimits(ctx, a.disks[0], func(ctx context.Context) error { return m.stopArray(ctx, path) })
 }

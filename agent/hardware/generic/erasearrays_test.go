@@ -103,9 +103,9 @@ func allZeros(t *testing.T, path string, start, end int64) bool {
 	return true
 }
 
-// fillBeside fills all of a disk that is neither partition table, superblock nor data of an array with bytes of a
-// tenant. It returns the ranges.
-func fillBeside(t *testing.T, d block.Device) (ranges [][2]int64) {
+// fillUnused fills the gaps between the partitions of a disk, its boot code, and the unused ranges of its members with
+// bytes of a tenant. It returns all these ranges.
+func fillUnused(t *testing.T, d block.Device) (ranges [][2]int64) {
 	t.Helper()
 	gaps, err := partition.Gaps(t.Context(), d.Path)
 	if err != nil {
@@ -152,7 +152,7 @@ func TestEraseKeepsArrays(t *testing.T) {
 		var ranges [][][2]int64
 		var before [][]byte
 		for _, d := range disks {
-			ranges = append(ranges, fillBeside(t, d))
+			ranges = append(ranges, fillUnused(t, d))
 			for number := range 2 {
 				before = append(before, imagetest.ReadAt(t, part(d, number+1), 4096, 512))
 			}
@@ -359,7 +359,7 @@ func TestStopStuck(t *testing.T) {
 		return erase.Limits{Silence: time.Millisecond, Grace: time.Millisecond}
 	}
 	m.stopArray = func(context.Context, string) error { <-t.Context().Done(); return nil }
-	err := m.stop(t.Context(), &keptArray{disks: make([]block.Device, 1)}, "/dev/md0")
+	err := m.stop(t.Context(), &createdArray{disks: make([]block.Device, 1)}, "/dev/md0")
 	if !errors.Is(err, erase.ErrStuck) {
 		t.Errorf("got %v, want %v", err, erase.ErrStuck)
 	}
@@ -531,8 +531,8 @@ func TestEraseRunningOthers(t *testing.T) {
 		want    string
 	}{
 		"one member": {1, false, 0, nil, "runs with 1 of 2 members"},
-		"more":       {2, true, 0, nil, "runs with 2 of 2 members"},
-		"degraded":   {2, false, 1, nil, "1 of them missing"},
+		"more":       {2, true, 0, nil, "1 other devices, and 0 missing members"},
+		"degraded":   {2, false, 1, nil, "0 other devices, and 1 missing members"},
 		"in use":     {2, false, 0, errors.New("device or resource busy"), "device or resource busy"},
 	} {
 		disks, fields, positions := createdDisks(t, "gpt")
@@ -567,7 +567,7 @@ func TestExpressArrays(t *testing.T) {
 		}
 		m, kernel := onThisMachine(t, disks...), &fakeArrays{}
 		kernel.attach(t, m, disks)
-		ranges := fillBeside(t, disks[1])
+		ranges := fillUnused(t, disks[1])
 		full := m.eraseFull
 		m.eraseFull = func(ctx context.Context, s sysfs.Root, d block.Device, o erase.Options) (erase.Method, error) {
 			if o.Iterations != 0 || !o.Zeroize {

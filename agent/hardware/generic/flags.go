@@ -44,10 +44,10 @@ func eraseFlagsOf(n *node.Node, guardOption bool) eraseFlags {
 	}
 }
 
-func (f eraseFlags) options(progress func(done, total int64)) erase.Options {
+func (f eraseFlags) options() erase.Options {
 	return erase.Options{
 		Iterations: f.iterations, Zeroize: f.zeroize, NVMe: f.nvme, NVMeSanitize: f.nvme, ATA: f.ata,
-		ContinueOnFailure: f.continueOnFailure, Wait: f.wait, Progress: progress,
+		ContinueOnFailure: f.continueOnFailure, Wait: f.wait,
 	}
 }
 

@@ -143,7 +143,7 @@ func TestEraseOptions(t *testing.T) {
 			iterations: want.Iterations, zeroize: want.Zeroize, nvme: want.NVMe, ata: want.ATA,
 			continueOnFailure: want.ContinueOnFailure, wait: want.Wait,
 		}
-		if diff := cmp.Diff(want, f.options(nil)); diff != "" {
+		if diff := cmp.Diff(want, f.options()); diff != "" {
 			t.Errorf("options (-want +got):\n%s", diff)
 		}
 	}

@@ -866,11 +866,11 @@ func TestEraseMetadataCreatedDoubts(t *testing.T) {
 				return []block.Device{disks[0], second}, nil
 			}
 		}},
-		"planted array": {"got 2 arrays of the name, want 1", func(t *testing.T, m *Manager, disks []block.Device) {
+		"planted array": {`got 2 arrays of name \"root\"`, func(t *testing.T, m *Manager, disks []block.Device) {
 			planted := memberDisk(t, testenv.RAID{Name: "root", Level: 1})
 			m.o.Disks = func(context.Context) ([]block.Device, error) { return append(disks, planted), nil }
 		}},
-		"other UUID":  {"got 2 arrays of the name, want 1", change(16, 0xff)},
+		"other UUID":  {`got 2 arrays of name \"root\"`, change(16, 0xff)},
 		"same role":   {"two members have role 0", change(256+2, 0)},
 		"old member":  {"events of members differ by 9", change(200, 9)},
 		"bad blocks":  {"features 0x8 are not supported", change(8, 8)},
@@ -887,7 +887,7 @@ func TestEraseMetadataCreatedDoubts(t *testing.T) {
 				!strings.Contains(err.Error(), `raid1 array "any:root", which Ironic created`) {
 				t.Errorf("got %v, want a BlockDeviceEraseError that names the array", err)
 			}
-			const phrase = `msg="RAID array cannot be wiped" volume_name=root `
+			const phrase = `msg="RAID array cannot be kept" volume_name=root `
 			_, reason, _ := strings.Cut(log.String(), phrase)
 			reason, _, _ = strings.Cut(reason, "\n")
 			if !strings.Contains(reason, tt.want) || strings.Count(log.String(), phrase) != 1 {
@@ -902,8 +902,8 @@ func TestEraseMetadataCreatedDoubts(t *testing.T) {
 	}
 }
 
-// If no array of raid_config can be wiped, the log has the reason once.
-func TestFindCreatedLog(t *testing.T) {
+// If no array of raid_config can be kept, the log has the reason once.
+func TestPrepareArraysLog(t *testing.T) {
 	missing := block.Device{Name: "missing", Path: "/dev/missing", Type: "disk"}
 	config := `"raid_config": {"logical_disks": [` + logical("1", `"MAX"`, `"volume_name": "data"`) + `]}`
 	for name, tt := range map[string]struct {
@@ -912,7 +912,7 @@ func TestFindCreatedLog(t *testing.T) {
 		want   string // "" for none
 	}{
 		"no arrays":       {`"properties": {}`, nil, ""},
-		"array missing":   {config, nil, "volume_name=data err=\"got 0 arrays of the name, want 1\""},
+		"array missing":   {config, nil, `volume_name=data err="got 0 arrays of name \"data\", want 1"`},
 		"invalid":         {`"raid_config": {"logical_disks": [` + logical("9", "1", "") + `]}`, nil, "RAID-1"},
 		"unreadable":      {config, []block.Device{missing}, "/dev/missing"},
 		"protected":       {config + `, "properties": {"skip_block_devices": [{"volume_name": "data"}]}`, nil, ""},
@@ -928,7 +928,7 @@ func TestFindCreatedLog(t *testing.T) {
 		}
 		data := md.Member{Superblock: md.Superblock{Name: "data", Level: "raid1"}}
 		r := &diskRun{m: m, arrays: arrays, disks: tt.disks, members: []md.Member{data}, notKept: map[string]error{}}
-		r.findCreated(t.Context(), n)
+		r.prepareArrays(t.Context(), n)
 		lines := strings.Count(log.String(), "\n")
 		if tt.want == "" && lines > 0 || tt.want != "" && (lines != 1 || !strings.Contains(log.String(), tt.want)) {
 			t.Errorf("%s: got log %q, want one line with %q", name, &log, tt.want)

@@ -55,7 +55,7 @@ func (groups raidGroups) named(name string) (*raidGroup, error) {
 		}
 	}
 	if len(named) != 1 {
-		return nil, fmt.Errorf("got %d arrays of the name, want 1", len(named))
+		return nil, fmt.Errorf("got %d arrays of name %q, want 1", len(named), name)
 	}
 	return named[0], nil
 }
@@ -129,9 +129,7 @@ func (m *Manager) readRAID(ctx context.Context, n *node.Node) (*raidState, error
 	}
 	groups := raidGroups{}
 	for _, d := range all {
-		members, err := erase.Bounded(ctx, m.limits(d), func(ctx context.Context) ([]md.Member, error) {
-			return md.Members(ctx, m.o.System, d)
-		})
+		members, err := m.membersOn(ctx, d)
 		if err != nil {
 			if !s.has(d) && !s.arrays.HasProtected() {
 				m.o.Log.Warn("RAID superblocks not read", "device", d.Path, "err", err)
@@ -354,6 +352,13 @@ func (m *Manager) checkWritable(ctx context.Context, s *raidState, d block.Devic
 		return m.withLimits(ctx, d, func(ctx context.Context) error { return erase.Guard(ctx, m.o.System, d.Path) })
 	}
 	return nil
+}
+
+// membersOn reads the members of arrays on a disk and its partitions, with the time limits of [erase.Bounded].
+func (m *Manager) membersOn(ctx context.Context, d block.Device) ([]md.Member, error) {
+	return erase.Bounded(ctx, m.limits(d), func(ctx context.Context) ([]md.Member, error) {
+		return md.Members(ctx, m.o.System, d)
+	})
 }
 
 // withLimits calls a function that reads or writes a device, with the time limits of [erase.Bounded].

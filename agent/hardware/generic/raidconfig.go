@@ -13,7 +13,7 @@ import (
 	"ironroot/storage/md"
 )
 
-// volume is a software RAID array of a target configuration (target_raid_config).
+// volume is a software RAID array of a configuration: target_raid_config, or raid_config once Ironic has created it.
 type volume struct {
 	name  string       // volume_name, or the name of its device
 	level string       // as in [md.New]
@@ -31,7 +31,7 @@ var raidLevels = map[string]string{"0": "raid0", "1": "raid1", "1+0": "raid10", 
 // maxVolumes is the number of arrays that a configuration can have.
 const maxVolumes = 2
 
-// volumesOf validates a target configuration and returns its arrays in the order in which they are created: that of
+// volumesOf validates a configuration and returns its arrays in the order in which they are created: that of
 // size MAX is the last. All problems are in one error. It returns none if the configuration is empty or contains no
 // software RAID.
 //

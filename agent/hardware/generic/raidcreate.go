@@ -212,7 +212,12 @@ func (p *creation) freeNumber(del deletion) int {
 	for _, a := range p.arrays {
 		used[fmt.Sprintf("md%d", a.number)] = true
 	}
-	number := 0
+	return freeNumber(0, used)
+}
+
+// freeNumber returns the first number from start on whose device name is not used.
+func freeNumber(start int, used map[string]bool) int {
+	number := start
 	for used[fmt.Sprintf("md%d", number)] {
 		number++
 	}

@@ -11,8 +11,6 @@ import (
 	"ironroot/agent/imaging"
 	"ironroot/agent/node"
 	"ironroot/storage/block"
-	"ironroot/storage/erase"
-	"ironroot/storage/md"
 )
 
 // Volumes assembles the arrays of the node's raid_config for a deployment, unless they run. If one of them is the root
@@ -38,7 +36,7 @@ func (m *Manager) Volumes(ctx context.Context, n *node.Node) (imaging.Volumes, e
 		return imaging.Volumes{}, err
 	}
 	disks = slices.DeleteFunc(disks, func(d block.Device) bool { return strings.Contains(d.Type, "raid") })
-	found, problems, err := m.findVolumes(ctx, n, arrays, disks, m.readMembers)
+	found, problems, err := m.findVolumes(ctx, n, arrays, disks, m.membersOn)
 	if err != nil {
 		if namesRoot(n) {
 			return imaging.Volumes{}, err
@@ -49,19 +47,12 @@ func (m *Manager) Volumes(ctx context.Context, n *node.Node) (imaging.Volumes, e
 	return m.startVolumes(ctx, found, problems), nil
 }
 
-// readMembers reads the members of arrays on a disk, with a time limit.
-func (m *Manager) readMembers(ctx context.Context, d block.Device) ([]md.Member, error) {
-	return erase.Bounded(ctx, m.limits(d), func(ctx context.Context) ([]md.Member, error) {
-		return md.Members(ctx, m.o.System, d)
-	})
-}
-
 // missingVolume returns why an array of raid_config cannot be assembled from the disks, nil if all can. What disks that
 // appear cannot change is no reason.
 func (m *Manager) missingVolume(
 	ctx context.Context, n *node.Node, arrays hardware.Arrays, disks []block.Device,
 ) error {
-	_, problems, err := m.findVolumes(ctx, n, arrays, disks, m.readMembers)
+	_, problems, err := m.findVolumes(ctx, n, arrays, disks, m.membersOn)
 	if err != nil {
 		return nil //nolint:nilerr // the configuration or a disk, which is an error of the step
 	}
@@ -81,16 +72,16 @@ func namesRoot(n *node.Node) bool {
 	})
 }
 
-// startVolumes assembles the arrays that were found and do not run.
-func (m *Manager) startVolumes(ctx context.Context, found []*keptArray, problems []badVolume) imaging.Volumes {
+// startVolumes assembles the arrays that were found and do not run. If there is a root volume, it ignores the others.
+func (m *Manager) startVolumes(ctx context.Context, found []*createdArray, problems []badVolume) imaging.Volumes {
 	var list []imaging.Volume
 	for _, p := range problems {
 		m.o.Log.Warn("RAID array not assembled", "volume_name", p.name, "err", p.err)
 		list = append(list, imaging.Volume{Name: p.name, Root: p.root, Err: p.err})
 	}
-	hasRoot := slices.ContainsFunc(found, func(a *keptArray) bool { return a.isRoot() }) ||
+	hasRoot := slices.ContainsFunc(found, func(a *createdArray) bool { return a.isRoot() }) ||
 		slices.ContainsFunc(problems, func(p badVolume) bool { return p.isRoot() })
-	var started []*keptArray
+	var started []*createdArray
 	for _, a := range found {
 		if hasRoot && !a.isRoot() {
 			continue
@@ -108,20 +99,18 @@ func (m *Manager) startVolumes(ctx context.Context, found []*keptArray, problems
 		}
 		list = append(list, v)
 	}
-	release := func(ctx context.Context, except string) error {
-		var problems []error
-		for _, a := range started {
-			path := a.device.Path
-			if path == except {
-				continue
-			}
-			if err := m.stop(ctx, a, path); err != nil {
-				problems = append(problems, err)
-				continue
-			}
-			m.o.Log.Info("RAID array stopped", "device", path)
+	return imaging.Volumes{List: list, Release: func(ctx context.Context, except string) error {
+		return m.stopStarted(ctx, started, except)
+	}}
+}
+
+// stopStarted stops arrays, except the one with the device path. If one of them cannot be stopped, it stops the others.
+func (m *Manager) stopStarted(ctx context.Context, started []*createdArray, except string) error {
+	var problems []error
+	for _, a := range started {
+		if a.device.Path != except {
+			problems = append(problems, m.stop(ctx, a, a.device.Path))
 		}
-		return errors.Join(problems...)
 	}
-	return imaging.Volumes{List: list, Release: release}
+	return errors.Join(problems...)
 }
