@@ -3,6 +3,7 @@ package imaging
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"ironroot/agent/fault"
 	"ironroot/storage/block"
@@ -150,4 +151,19 @@ func bootFault(disk block.Device, err error) error {
 		return fault.DeviceNotFound("%w", err)
 	}
 	return fault.CommandExecution(err)
+}
+
+// checkBootable returns an error if the disk is an array that firmware cannot boot from, unless the option
+// ignore_bootloader_failure is set. Without the check, install_bootloader would fail after the image was written.
+func (i *Imager) checkBootable(disk block.Device) error {
+	err := bootloader.CheckArray(i.o.System, disk)
+	if err == nil {
+		return nil
+	}
+	if i.o.Config.Get().IgnoreBootloaderFailure {
+		i.o.Log.Warn("image is written to a disk that firmware cannot boot from", "device", disk.Path, "err", err)
+		return nil
+	}
+	return fault.ImageWrite(disk.Path, fmt.Errorf("%w; the disk was not written to; "+
+		"set the option ignore_bootloader_failure if the machine boots another way", err))
 }

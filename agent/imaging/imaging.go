@@ -103,7 +103,7 @@ func (i *Imager) Prepare(ctx context.Context, info ImageInfo, configDrive string
 	if err := writable(disk); err != nil {
 		return "", err
 	}
-	if err := i.checkBoots(disk); err != nil {
+	if err := i.checkBootable(disk); err != nil {
 		return "", err
 	}
 	options, err := i.fetchOptions(info)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"ironroot/agent/fault"
 	"ironroot/agent/hardware"
@@ -26,7 +27,32 @@ func (i *Imager) RootDisk(ctx context.Context, refresh bool) (block.Device, erro
 	return i.rootDisk(ctx, n, nil)
 }
 
-// rootDisk selects the root disk of a node whose arrays run.
+// DeployDisk assembles the arrays of raid_config and selects the disk for the operating system as RootDisk does. An
+// array with is_root_volume is the root disk, regardless of root device hints. If the flag is false, neither the array
+// nor a disk of its members is the root disk. Without the flag, the array can be selected as any disk. DeployDisk stops
+// the arrays that it has assembled, except the root disk.
+func (i *Imager) DeployDisk(ctx context.Context, refresh bool) (block.Device, error) {
+	n, err := i.currentNode(ctx, refresh)
+	if err != nil {
+		return block.Device{}, err
+	}
+	var volumes Volumes
+	if i.o.Volumes != nil {
+		if err := i.waitDisks(ctx, n); err != nil { // for the drivers: the root disk need not be there yet
+			return block.Device{}, err
+		}
+		if volumes, err = i.o.Volumes(ctx, n); err != nil {
+			return block.Device{}, fault.DeviceNotFound("RAID arrays of raid_config: %w", err)
+		}
+	}
+	disk, err := i.rootDisk(ctx, n, volumes.List)
+	if failed := volumes.release(ctx, disk.Path); failed != nil {
+		return block.Device{}, errors.Join(err, fault.DeviceNotFound("%w", failed))
+	}
+	return disk, err
+}
+
+// rootDisk selects the root disk of a node with the arrays that were assembled for it.
 func (i *Imager) rootDisk(ctx context.Context, n *node.Node, volumes []Volume) (block.Device, error) {
 	if err := i.waitDisks(ctx, n); err != nil {
 		return block.Device{}, err
@@ -38,11 +64,11 @@ func (i *Imager) rootDisk(ctx context.Context, n *node.Node, volumes []Volume) (
 	if disks, err = hardware.WithoutProtectedArrays(ctx, i.o.System, n, disks); err != nil {
 		return block.Device{}, fault.DeviceNotFound("%w", err)
 	}
-	if disks, err = chooseVolume(disks, volumes); err != nil {
+	if disks, err = rootCandidates(disks, volumes); err != nil {
 		return block.Device{}, fault.DeviceNotFound("%w", err)
 	}
 	var disk block.Device
-	if isRoot(volumes) {
+	if slices.ContainsFunc(volumes, Volume.isRoot) {
 		disk = disks[0]
 		if n != nil && len(n.RootDeviceHints()) > 0 {
 			i.o.Log.Warn("root device hints ignored, raid_config has a root volume", "device", disk.Path)
@@ -55,6 +81,28 @@ func (i *Imager) rootDisk(ctx context.Context, n *node.Node, volumes []Volume) (
 	}
 	i.o.Log.Debug("root disk", "device", disk.Path, "bytes", disk.Size, "serial", disk.Serial)
 	return disk, nil
+}
+
+// currentNode returns the cached node. With refresh, it first looks up a node that has no root device hints.
+func (i *Imager) currentNode(ctx context.Context, refresh bool) (*node.Node, error) {
+	n := i.o.Node.Get()
+	if refresh && n != nil && len(n.RootDeviceHints()) == 0 && i.canRefresh() {
+		if err := i.o.Refresh(ctx); ctx.Err() != nil {
+			return nil, ctx.Err()
+		} else if err != nil {
+			i.o.Log.Warn("node not looked up again, root disk chosen from cached node", "node", n.UUID(), "err", err)
+		}
+		n = i.o.Node.Get()
+	}
+	return n, nil
+}
+
+// waitDisks calls WaitDisks, if it is set.
+func (i *Imager) waitDisks(ctx context.Context, n *node.Node) error {
+	if i.o.WaitDisks == nil {
+		return nil
+	}
+	return i.o.WaitDisks(ctx, n)
 }
 
 // writable returns the protocol's error if images cannot be written to d. The choice of the root disk does not
