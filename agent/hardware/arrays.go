@@ -349,7 +349,7 @@ func CheckCreated(ctx context.Context, sys sysfs.Root, n *node.Node, d block.Dev
 // components.
 func Members(ctx context.Context, sys sysfs.Root, d block.Device) ([]md.Member, error) {
 	members, err := md.Members(ctx, sys, d)
-	if err != nil || !strings.Contains(d.Type, "raid") {
+	if err != nil || !d.IsArray() {
 		return members, err
 	}
 	components, err := block.Components(sys, d.Path)

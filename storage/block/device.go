@@ -1,5 +1,7 @@
 package block
 
+import "strings"
+
 // Device describes a block device. String fields are "" if the machine does not provide the value.
 type Device struct {
 	Name string // kernel name, "sda"
@@ -43,3 +45,9 @@ type Device struct {
 	LogicalSector  int64 // bytes
 	PhysicalSector int64 // bytes
 }
+
+// IsArray reports whether a device is an array of software RAID that runs.
+func (d Device) IsArray() bool { return isArray(d.Type) }
+
+// isArray reports whether a type is that of an array of software RAID, such as "raid1".
+func isArray(kind string) bool { return strings.Contains(kind, "raid") }

@@ -111,7 +111,7 @@ func isDisk(s sysfs.Root, name string) bool {
 		return false
 	}
 	kind := kindOf(s, name)
-	return kind == "disk" || kind == "mpath" || strings.Contains(kind, "raid")
+	return kind == "disk" || kind == "mpath" || isArray(kind)
 }
 
 // kindOf returns lsblk's name for the type of a block device.

@@ -64,7 +64,7 @@ func (r *diskRun) checkRead(d block.Device, member md.Member) error {
 	if !slices.ContainsFunc(r.members, func(m md.Member) bool {
 		// The members of an assembled array are those of its components.
 		return m.UUID == member.UUID && m.Number == member.Number &&
-			(m.Device.Path == member.Device.Path || strings.Contains(d.Type, "raid"))
+			(m.Device.Path == member.Device.Path || d.IsArray())
 	}) {
 		return fmt.Errorf("%s is a member of %s, which was not read when the arrays were compared",
 			member.Device.Path, member.Superblock)

@@ -12,7 +12,6 @@ import (
 	"net"
 	"os"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -203,8 +202,7 @@ func (m *Manager) WaitDisks(ctx context.Context, n *node.Node) error {
 	hasArrays := err != nil || arrays.HasCreated()
 	missing := func(disks []block.Device) error {
 		// Arrays of raid_config are assembled later, see Volumes. Until then, their members are waited for.
-		assembled := slices.ContainsFunc(disks, func(d block.Device) bool { return strings.Contains(d.Type, "raid") })
-		if !assembled && hasArrays {
+		if hasArrays && !slices.ContainsFunc(disks, block.Device.IsArray) {
 			return m.missingVolume(waiting, n, arrays, disks)
 		}
 		if _, err := imaging.ChooseRootDisk(n, disks); errors.Is(err, hint.ErrNoDisk) {

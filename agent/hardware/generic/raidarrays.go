@@ -118,7 +118,7 @@ func (m *Manager) readRAID(ctx context.Context, n *node.Node) (*raidState, error
 	if err != nil {
 		return nil, fmt.Errorf("list disks: %w", err)
 	}
-	all = slices.DeleteFunc(slices.Clone(all), func(d block.Device) bool { return strings.Contains(d.Type, "raid") })
+	all = slices.DeleteFunc(slices.Clone(all), block.Device.IsArray)
 	if s.disks, err = skips.Without(all); err != nil {
 		return nil, err
 	}

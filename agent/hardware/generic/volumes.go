@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	"ironroot/agent/hardware"
 	"ironroot/agent/imaging"
@@ -35,7 +34,7 @@ func (m *Manager) Volumes(ctx context.Context, n *node.Node) (imaging.Volumes, e
 	if disks, err = skips.Without(disks); err != nil {
 		return imaging.Volumes{}, err
 	}
-	disks = slices.DeleteFunc(disks, func(d block.Device) bool { return strings.Contains(d.Type, "raid") })
+	disks = slices.DeleteFunc(disks, block.Device.IsArray)
 	found, problems, err := m.findVolumes(ctx, n, arrays, disks, m.membersOn)
 	if err != nil {
 		if namesRoot(n) {
