@@ -31,17 +31,19 @@ func erasing(m *Manager) map[string]hardware.StepFunc {
 // write writes bytes to a device.
 func write(t *testing.T, path string, at int64, data []byte) {
 	t.Helper()
+	if err := writeAt(path, at, data); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// writeAt is write for goroutines other than that of the test.
+func writeAt(path string, at int64, data []byte) error {
 	f, err := os.OpenFile(path, os.O_RDWR, 0)
 	if err != nil {
-		t.Fatal(err)
+		return err
 	}
-	defer f.Close() //nolint:errcheck // Sync reports errors
-	if _, err := f.WriteAt(data, at); err != nil {
-		t.Fatal(err)
-	}
-	if err := f.Sync(); err != nil {
-		t.Fatal(err)
-	}
+	_, err = f.WriteAt(data, at)
+	return errors.Join(err, f.Sync(), f.Close())
 }
 
 // memberDisk makes a disk that is a member of an array with a superblock of version 1.2, full of bytes of a tenant.

@@ -159,22 +159,14 @@ func blankDisk(t *testing.T, size int64) block.Device {
 	}
 }
 
-// fakeKernel stands in for the kernel's arrays: it writes the superblocks and runs nothing.
+// fakeKernel stands in for the kernel when arrays are created and deleted: it writes the superblocks and runs nothing.
+// See fakeArrays for arrays that exist.
 type fakeKernel struct {
 	created, checked, wiped, stopped []string
 
 	fail     map[string]error // by names of arrays
 	checkErr error
 	write    bool // superblocks
-}
-
-func writeAt(path string, at int64, data []byte) error {
-	f, err := os.OpenFile(path, os.O_RDWR, 0)
-	if err != nil {
-		return err
-	}
-	_, err = f.WriteAt(data, at)
-	return errors.Join(err, f.Sync(), f.Close())
 }
 
 func (k *fakeKernel) attach(m *Manager) {
@@ -754,6 +746,18 @@ func TestCreateKeepsProtected(t *testing.T) {
 	}
 }
 
+// checkUntouched fails the test if a position on a disk of createdDisks does not have the content of the tenant.
+func checkUntouched(t *testing.T, disks []block.Device, positions []int64) {
+	t.Helper()
+	for _, d := range disks {
+		for _, at := range positions {
+			if !bytes.Contains(imagetest.ReadAt(t, d.Path, at, 4096), []byte("tenant!")) {
+				t.Errorf("%s was written to at byte %d", d.Path, at)
+			}
+		}
+	}
+}
+
 // createdDisks makes two disks with the arrays root and data of raid_config, with content of a tenant at every position
 // that the erasure of metadata must reach. It returns the node, and the positions on the disks.
 func createdDisks(t *testing.T, scheme string) (disks []block.Device, fields string, positions []int64) {
@@ -842,11 +846,10 @@ func TestEraseMetadataKeepsCreated(t *testing.T) {
 }
 
 // An array that may not be that of raid_config, or is not complete, fails the step, and its disks keep their content.
-func TestEraseMetadataCreatedDoubts(t *testing.T) {
+func TestEraseMetadataRejectsArrays(t *testing.T) {
 	change := func(at int, value byte) func(t *testing.T, m *Manager, disks []block.Device) {
 		return func(t *testing.T, m *Manager, disks []block.Device) {
-			path := block.PartitionPath(m.o.System, disks[1].Path, 1)
-			editSuperblock(t, path, func(b []byte) { b[at] = value })
+			editSuperblock(t, block.PartitionPath(m.o.System, disks[1].Path, 1), func(b []byte) { b[at] = value })
 		}
 	}
 	for name, tt := range map[string]struct {
@@ -893,11 +896,7 @@ func TestEraseMetadataCreatedDoubts(t *testing.T) {
 			if !strings.Contains(reason, tt.want) || strings.Count(log.String(), phrase) != 1 {
 				t.Errorf("got log %s, want the reason %q once", &log, tt.want)
 			}
-			for _, at := range positions {
-				if !bytes.Contains(imagetest.ReadAt(t, disks[0].Path, at, 4096), []byte("tenant!")) {
-					t.Errorf("the disk was written to at byte %d", at)
-				}
-			}
+			checkUntouched(t, disks[:1], positions)
 		})
 	}
 }
