@@ -20,10 +20,10 @@ const bootCode = 440
 // errChanged is returned if a table is not the same after the space beside its partitions was zeroed.
 var errChanged = errors.New("partition table differs afterwards")
 
-// WipeGaps removes what is on a disk beside its partitions and keeps its table: it zeroes the boot code, what follows
-// the MBR in its sector, and both ends of each space before, between and after partitions, 8 MiB each, and reads them
-// again. No partition may be in use. Errors are a damaged table, one with an extended partition, one at unusual places,
-// and one that is not the same afterwards.
+// WipeGaps zeroes what is on a disk outside of its partitions, and keeps its table: the boot code, the rest of the
+// MBR's sector if that is larger, and both ends of each gap before, between and after partitions, 8 MiB each. Then it
+// reads them again. No partition may be in use. A table is an error if it is damaged, has an extended partition or
+// unusual places, or is not the same afterwards.
 func WipeGaps(ctx context.Context, device string) error {
 	if err := wipeGaps(ctx, device); err != nil {
 		return fmt.Errorf("wipe %s beside its partitions: %w", device, err)
@@ -59,8 +59,7 @@ func wipeGaps(ctx context.Context, device string) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
-	// A larger sector than the MBR's has space after it.
-	gaps = append(gaps, [2]int64{0, bootCode}, [2]int64{mbrSize, table.SectorSize}) // the rest of a larger sector
+	gaps = append(gaps, [2]int64{0, bootCode}, [2]int64{mbrSize, table.SectorSize}) // the latter is empty for 512 bytes
 	if err := block.WipeEnds(ctx, f, gaps...); err != nil {
 		return err
 	}

@@ -86,8 +86,8 @@ func assemble(sys sysfs.Root, number int, members []md.Member) (_ string, err er
 // readAuto is the state of an array that is read-only until it is written to.
 const readAuto = "read-auto"
 
-// Resync makes an array that Assemble has started writable, so that the kernel resyncs it if necessary. An array that is
-// writable already is no error.
+// Resync makes an array that Assemble has started writable, so that the kernel resyncs it if necessary. It does nothing
+// to an array that is writable already.
 func Resync(path string) error {
 	f, err := os.OpenFile(path, os.O_RDWR, 0)
 	if err != nil {

@@ -150,8 +150,8 @@ func (a Array) check(level string, members []string, states ...string) error {
 			a.Path, a.Level, a.Devices, a.State, level, len(members))
 	}
 	if a.Degraded != 0 || len(a.Members) != len(members) {
-		return fmt.Errorf("array %s: %w: %d of %d members: %s", a.Path, md.ErrIncomplete, len(a.Members)-max(0, a.Degraded),
-			len(members), a.describe())
+		return fmt.Errorf("array %s: %w: %d of %d members: %s", a.Path, md.ErrIncomplete,
+			len(a.Members)-max(0, a.Degraded), len(members), a.describe())
 	}
 	for i, path := range members {
 		if !slices.ContainsFunc(a.Members, func(m Member) bool {

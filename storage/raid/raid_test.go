@@ -11,8 +11,8 @@ import (
 	"ironroot/internal/sysfs"
 )
 
-// runningArray describes in sysfs that /dev/md0 is a complete mirror of /dev/sda1 and /dev/sdb1. Files can be changed or,
-// without text, left out.
+// runningArray describes in sysfs that /dev/md0 is a complete mirror of /dev/sda1 and /dev/sdb1. The changes are files
+// with other content, or without text those that are missing.
 func runningArray(t *testing.T, changes map[string]string) sysfs.Root {
 	t.Helper()
 	files := map[string]string{
