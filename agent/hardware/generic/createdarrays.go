@@ -194,32 +194,32 @@ func checkCreated(ctx context.Context, v volume, g *raidGroup, disks map[string]
 		if err := raid.CheckWipe(m.Member); err != nil {
 			return err
 		}
-		table, err := partition.Read(ctx, d.Path)
-		if err != nil {
-			return err
-		}
-		extended := slices.ContainsFunc(table.Partitions, partition.Partition.Extended)
-		if table.Unusual {
-			return fmt.Errorf("%s: the partition table has its entries at an unusual place", d.Path)
-		}
-		if table.Damaged || table.BackupMisplaced {
-			return fmt.Errorf("%s: the partition table is damaged", d.Path)
-		}
-		if extended {
-			return fmt.Errorf("%s: the partition table has an extended partition", d.Path)
-		}
-		if err := checkOverlap(table, m.Device); err != nil {
+		if err := checkTable(ctx, d, m.Device); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// checkOverlap returns an error if another partition of the table overlaps a member: its erase would overwrite it.
-func checkOverlap(table *partition.Table, member block.Device) error {
+// checkTable returns an error if an erase of everything around a member could change the partition table of its disk,
+// which is damaged, not where partitioning tools put it, or has an extended partition, or the member, because another
+// partition overlaps it.
+func checkTable(ctx context.Context, d, member block.Device) error {
+	table, err := partition.Read(ctx, d.Path)
+	if err != nil {
+		return err
+	}
+	switch {
+	case table.Unusual:
+		return fmt.Errorf("%s: the partition table has its entries at an unusual place", d.Path)
+	case table.Damaged || table.BackupMisplaced:
+		return fmt.Errorf("%s: the partition table is damaged", d.Path)
+	case slices.ContainsFunc(table.Partitions, partition.Partition.Extended):
+		return fmt.Errorf("%s: the partition table has an extended partition", d.Path)
+	}
 	for _, p := range table.Partitions {
 		if p.Number != member.Number && p.Start < member.Start+member.Size && member.Start < p.Start+p.Size {
-			return fmt.Errorf("partition %d overlaps %s", p.Number, member.Path)
+			return fmt.Errorf("partition %d of %s overlaps %s", p.Number, d.Path, member.Path)
 		}
 	}
 	return nil

@@ -63,7 +63,7 @@ func (m *Manager) missingVolume(
 	return nil
 }
 
-// namesRoot reports whether raid_config has a root volume.
+// namesRoot reports whether raid_config has a root volume, or cannot be read.
 func namesRoot(n *node.Node) bool {
 	entries, err := n.LogicalDisks()
 	return err != nil || slices.ContainsFunc(entries, func(entry map[string]any) bool {
