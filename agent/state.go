@@ -179,8 +179,10 @@ func (a *agent) loadHardware(ctx context.Context) error {
 	var builtin *generic.Manager
 	a.imager = imaging.New(imaging.Options{
 		Config: a.config, Node: &a.node, Disks: a.disks, WaitDisks: a.waitDisks, Refresh: a.refresh,
-		Volumes: func(ctx context.Context, n *node.Node) (imaging.Volumes, error) { return builtin.Volumes(ctx, n) },
-		System:  a.o.System, Log: a.log, Journal: a.o.Journal,
+		AssembleVolumes: func(ctx context.Context, n *node.Node) (imaging.Volumes, error) {
+			return builtin.AssembleVolumes(ctx, n)
+		},
+		System: a.o.System, Log: a.log, Journal: a.o.Journal,
 		Track: func(what, device string) imaging.Tracker { return a.o.Board.Track(a.log, what, device) },
 	})
 	var join func(context.Context, []block.Device) bool

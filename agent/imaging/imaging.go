@@ -39,8 +39,8 @@ type Options struct {
 	Disks func(ctx context.Context) ([]block.Device, error)
 	// WaitDisks, when set, waits until the disks that the node needs have appeared or a time limit has passed.
 	WaitDisks func(ctx context.Context, n *node.Node) error
-	// Volumes, when set, assembles the arrays of a node's raid_config that can be assembled.
-	Volumes func(ctx context.Context, n *node.Node) (Volumes, error)
+	// AssembleVolumes, when set, assembles the arrays of a node's raid_config that can be assembled.
+	AssembleVolumes func(ctx context.Context, n *node.Node) (Volumes, error)
 	// Refresh, when set, looks the node up again and stores it in Node.
 	Refresh func(ctx context.Context) error
 	System  sysfs.Root

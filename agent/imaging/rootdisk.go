@@ -37,11 +37,11 @@ func (i *Imager) DeployDisk(ctx context.Context, refresh bool) (block.Device, er
 		return block.Device{}, err
 	}
 	var volumes Volumes
-	if i.o.Volumes != nil {
+	if i.o.AssembleVolumes != nil {
 		if err := i.waitDisks(ctx, n); err != nil { // for the drivers: the root disk need not be there yet
 			return block.Device{}, err
 		}
-		if volumes, err = i.o.Volumes(ctx, n); err != nil {
+		if volumes, err = i.o.AssembleVolumes(ctx, n); err != nil {
 			return block.Device{}, fault.DeviceNotFound("RAID arrays of raid_config: %w", err)
 		}
 	}

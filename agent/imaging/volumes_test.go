@@ -77,7 +77,7 @@ func TestDeployDisk(t *testing.T) {
 				}
 				return disks, nil
 			}
-			i.o.Volumes = func(context.Context, *node.Node) (Volumes, error) {
+			i.o.AssembleVolumes = func(context.Context, *node.Node) (Volumes, error) {
 				assembled = true
 				v := Volume{Name: "root", Root: tt.root, Path: array.Path, Disks: []string{"/dev/sda", "/dev/sdb"}}
 				if tt.err != nil {
@@ -111,7 +111,7 @@ func errorText(err error) string {
 func TestRootDiskAssemblesNothing(t *testing.T) {
 	disk := block.Device{Name: "sda", Path: "/dev/sda", Type: "disk", Size: 5 * gib}
 	i := newImager(t, testNode(t, `{"uuid": "u"}`), disk)
-	i.o.Volumes = func(context.Context, *node.Node) (Volumes, error) {
+	i.o.AssembleVolumes = func(context.Context, *node.Node) (Volumes, error) {
 		t.Error("arrays were assembled")
 		return Volumes{}, nil
 	}
@@ -131,7 +131,7 @@ func TestDeployDiskFails(t *testing.T) {
 		},
 	} {
 		i := newImager(t, testNode(t, `{"uuid": "u"}`), disk)
-		i.o.Volumes = volumes
+		i.o.AssembleVolumes = volumes
 		got, err := i.DeployDisk(t.Context(), false)
 		if typeOf(err) != "DeviceNotFound" || !errors.Is(err, broken) || got.Path != "" {
 			t.Errorf("%s: got %q and %v, want DeviceNotFound", name, got.Path, err)

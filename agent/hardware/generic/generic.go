@@ -201,7 +201,7 @@ func (m *Manager) WaitDisks(ctx context.Context, n *node.Node) error {
 	arrays, err := hardware.ArraysOf(n)
 	hasArrays := err != nil || arrays.HasCreated()
 	missing := func(disks []block.Device) error {
-		// Arrays of raid_config are assembled later, see Volumes. Until then, their members are waited for.
+		// Arrays of raid_config are assembled later, see AssembleVolumes. Until then, their members are waited for.
 		if hasArrays && !slices.ContainsFunc(disks, block.Device.IsArray) {
 			return m.missingVolume(waiting, n, arrays, disks)
 		}

@@ -12,10 +12,10 @@ import (
 	"ironroot/storage/block"
 )
 
-// Volumes assembles the arrays of the node's raid_config for a deployment, unless they run. If one of them is the root
-// volume, the others are not assembled. Arrays that are not as create_configuration creates them, or incomplete, are
-// logged and listed with the reason; nothing starts them.
-func (m *Manager) Volumes(ctx context.Context, n *node.Node) (imaging.Volumes, error) {
+// AssembleVolumes assembles the arrays of the node's raid_config for a deployment, unless they run. If there is a root
+// volume, it assembles no other one. Arrays that are not complete, or not as create_configuration creates them, are
+// logged and listed with the reason.
+func (m *Manager) AssembleVolumes(ctx context.Context, n *node.Node) (imaging.Volumes, error) {
 	arrays, err := hardware.ArraysOf(n)
 	if err != nil {
 		return imaging.Volumes{}, err
@@ -43,7 +43,7 @@ func (m *Manager) Volumes(ctx context.Context, n *node.Node) (imaging.Volumes, e
 		m.o.Log.Warn("RAID arrays of raid_config cannot be assembled", "err", err)
 		return imaging.Volumes{}, nil
 	}
-	return m.startVolumes(ctx, found, problems), nil
+	return m.assembleFound(ctx, found, problems), nil
 }
 
 // missingVolume returns why an array of raid_config cannot be assembled from the disks, nil if all can. What disks that
@@ -71,8 +71,8 @@ func namesRoot(n *node.Node) bool {
 	})
 }
 
-// startVolumes assembles the arrays that were found and do not run. If there is a root volume, it ignores the others.
-func (m *Manager) startVolumes(ctx context.Context, found []*createdArray, problems []badVolume) imaging.Volumes {
+// assembleFound assembles the arrays that were found and do not run. If there is a root volume, it ignores the others.
+func (m *Manager) assembleFound(ctx context.Context, found []*createdArray, problems []badVolume) imaging.Volumes {
 	var list []imaging.Volume
 	for _, p := range problems {
 		m.o.Log.Warn("RAID array not assembled", "volume_name", p.name, "err", p.err)
@@ -99,14 +99,14 @@ func (m *Manager) startVolumes(ctx context.Context, found []*createdArray, probl
 		list = append(list, v)
 	}
 	return imaging.Volumes{List: list, Release: func(ctx context.Context, except string) error {
-		return m.stopStarted(ctx, started, except)
+		return m.stopAssembled(ctx, started, except)
 	}}
 }
 
-// stopStarted stops arrays, except the one with the device path. If one of them cannot be stopped, it stops the others.
-func (m *Manager) stopStarted(ctx context.Context, started []*createdArray, except string) error {
+// stopAssembled stops arrays, except the one with the device path. If one cannot be stopped, it stops the others.
+func (m *Manager) stopAssembled(ctx context.Context, assembled []*createdArray, except string) error {
 	var problems []error
-	for _, a := range started {
+	for _, a := range assembled {
 		if a.device.Path != except {
 			problems = append(problems, m.stop(ctx, a, a.device.Path))
 		}

@@ -138,7 +138,7 @@ func TestVolumes(t *testing.T) {
 			if tt.prepare != nil {
 				tt.prepare(t, m, kernel, disks)
 			}
-			volumes, err := m.Volumes(t.Context(), nodeWith(t, fields+tt.fields))
+			volumes, err := m.AssembleVolumes(t.Context(), nodeWith(t, fields+tt.fields))
 			if tt.want == nil {
 				if err == nil {
 					t.Errorf("got %+v, want an error", volumes)
@@ -166,7 +166,7 @@ func TestVolumesRelease(t *testing.T) {
 	disks, fields := volumeDisks(t, "", "")
 	m, kernel := onThisMachine(t, disks...), &fakeArrays{}
 	kernel.attach(t, m, disks)
-	volumes, err := m.Volumes(t.Context(), nodeWith(t, fields))
+	volumes, err := m.AssembleVolumes(t.Context(), nodeWith(t, fields))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -196,18 +196,18 @@ func TestVolumesErrors(t *testing.T) {
 			t.Error("an array was assembled")
 			return "", nil
 		}
-		volumes, err := m.Volumes(t.Context(), nodeWith(t, fields))
+		volumes, err := m.AssembleVolumes(t.Context(), nodeWith(t, fields))
 		if (err == nil) != (want == "") || !strings.Contains(errorText(err), want) || len(volumes.List) > 0 {
 			t.Errorf("%s: got %+v and %v, want %q", fields, volumes, err, want)
 		}
 	}
-	if volumes, err := onThisMachine(t).Volumes(t.Context(), nil); err != nil || len(volumes.List) > 0 {
+	if volumes, err := onThisMachine(t).AssembleVolumes(t.Context(), nil); err != nil || len(volumes.List) > 0 {
 		t.Errorf("no node: got %+v and %v, want nothing", volumes, err)
 	}
 	m := onThisMachine(t)
 	broken := errors.New("broken")
 	m.o.Disks = func(context.Context) ([]block.Device, error) { return nil, broken }
-	if _, err := m.Volumes(t.Context(), nodeWith(t, `"raid_config": {"logical_disks": [`+
+	if _, err := m.AssembleVolumes(t.Context(), nodeWith(t, `"raid_config": {"logical_disks": [`+
 		logical("1", `"MAX"`, "")+`]}`)); !errors.Is(err, broken) {
 		t.Errorf("got %v, want %v", err, broken)
 	}
