@@ -23,10 +23,10 @@ const (
 	minData = 1 << 20
 )
 
-// Wipe removes the content of a member of an array that does not run, and keeps the array: it zeroes both ends of the
-// data on the member, and with a superblock of version 1.2 the space beside superblock and data, or both ends of it.
-// At both ends of the data of all members are those of the array. Wipe writes the same ranges of each member, so that
-// copies and parities are right once all are wiped. What is zeroed is read again.
+// Wipe removes the content of a member of an array that does not run, and keeps the array. It zeroes both ends of the
+// data on the member, because those of the array are at the ends of its members' data. With a superblock of version 1.2
+// it also zeroes both ends of each range outside of superblock, bitmap and data. Wipe writes the same ranges of each
+// member, so that copies and parities are right once all are wiped. It reads again what it has zeroed.
 func Wipe(ctx context.Context, member md.Member) error {
 	if err := wipe(ctx, member); err != nil {
 		return fmt.Errorf("wipe %s on %s: %w", member.Superblock, member.Device.Path, err)
