@@ -347,7 +347,7 @@ func TestEraseArrayFails(t *testing.T) {
 	}
 }
 
-// An array whose members keep the kernel busy when it is stopped does not hold up the step for ever.
+// An array whose members keep the kernel busy when it is stopped does not hold up the step forever.
 func TestStopStuck(t *testing.T) {
 	m := onThisMachine(t)
 	m.limits = func(block.Device) erase.Limits {
