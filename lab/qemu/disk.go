@@ -223,5 +223,8 @@ func deviceArgument(i, path int, d Disk, drive string, sataPort int) (string, er
 	if len(d.Faults) > 0 && d.Bus != NVMe {
 		device += ",rerror=report,werror=report"
 	}
+	if len(d.Faults) > 0 && (d.Bus == Virtio || d.Bus == "") {
+		device += ",request-merging=off" // otherwise a request can fail because of a fault in an adjacent one
+	}
 	return device, nil
 }
