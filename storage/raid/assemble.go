@@ -10,9 +10,10 @@ import (
 	"ironroot/storage/md"
 )
 
-// readMembers reads the superblocks of devices. Each must have a single superblock, valid and of the array with the
-// UUID, and together they must be complete, see [md.CheckComplete]. The result is in the order of the roles.
-func readMembers(ctx context.Context, sys sysfs.Root, uuid string, paths []string) ([]md.Member, error) {
+// ReadMembers reads the superblocks of devices. Each must have a single superblock, valid and of the array with the
+// UUID, and together they must be complete, see [md.CheckComplete]. The result is in the order of the roles. Errors of
+// members wrap [md.ErrIncomplete].
+func ReadMembers(ctx context.Context, sys sysfs.Root, uuid string, paths []string) ([]md.Member, error) {
 	var members []md.Member
 	for _, path := range paths {
 		d, err := block.Find(sys, path)
@@ -36,11 +37,4 @@ func readMembers(ctx context.Context, sys sysfs.Root, uuid string, paths []strin
 	}
 	slices.SortFunc(members, func(a, b md.Member) int { return a.Role - b.Role })
 	return members, nil
-}
-
-// CheckComplete returns an error unless the devices have the superblocks of all members of the array with the UUID,
-// see [md.CheckComplete], and no others.
-func CheckComplete(ctx context.Context, sys sysfs.Root, uuid string, members []string) error {
-	_, err := readMembers(ctx, sys, uuid, members)
-	return err
 }

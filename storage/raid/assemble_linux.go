@@ -18,12 +18,12 @@ import (
 // Assemble starts the array with a UUID and returns the path of its device. The array is read-only: until the first
 // write to it, the kernel writes nothing to its members and resyncs nothing. The number is that of the device, 0 for
 // /dev/md0. Assemble first checks that the superblocks of the members are those of a complete array, see
-// [CheckComplete]. Errors of members wrap [md.ErrIncomplete]. If Assemble fails, it stops the array.
+// [ReadMembers]. Errors of members wrap [md.ErrIncomplete]. If Assemble fails, it stops the array.
 func Assemble(ctx context.Context, sys sysfs.Root, number int, uuid string, members []string) (_ string, err error) {
 	fail := func(err error) (string, error) {
 		return "", fmt.Errorf("assemble array %s of %s: %w", uuid, strings.Join(members, ", "), err)
 	}
-	found, err := readMembers(ctx, sys, uuid, members)
+	found, err := ReadMembers(ctx, sys, uuid, members)
 	if err != nil {
 		return fail(err)
 	}

@@ -35,7 +35,7 @@ func loops(t *testing.T, n md.New) (paths []string, uuid string) {
 }
 
 // Superblocks of complete arrays are accepted in any order. All others are rejected. Nothing is written.
-func TestCheckCompleteDevices(t *testing.T) {
+func TestReadMembers(t *testing.T) {
 	const size = 24 << 20
 	n := md.New{Version: "1.2", Level: "raid1", Name: "any:data", Sizes: []int64{size, size}}
 	same := func(_ *testing.T, paths []string, uuid string) ([]string, string) { return paths, uuid }
@@ -70,7 +70,7 @@ func TestCheckCompleteDevices(t *testing.T) {
 		paths, uuid := loops(t, n)
 		list, uuid := tt.change(t, paths, uuid)
 		before := imagetest.ReadAt(t, paths[0], 0, size)
-		err := CheckComplete(t.Context(), sysfs.Root{}, uuid, list)
+		_, err := ReadMembers(t.Context(), sysfs.Root{}, uuid, list)
 		if (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s: got %v, want %q", name, err, tt.want)
 		}
@@ -87,7 +87,7 @@ func TestCheckCompleteDevices(t *testing.T) {
 func TestReadMembersOrder(t *testing.T) {
 	const size = 24 << 20
 	paths, uuid := loops(t, md.New{Version: "1.2", Level: "raid1", Name: "n", Sizes: []int64{size, size}})
-	found, err := readMembers(t.Context(), sysfs.Root{}, uuid, []string{paths[1], paths[0]})
+	found, err := ReadMembers(t.Context(), sysfs.Root{}, uuid, []string{paths[1], paths[0]})
 	if err != nil || len(found) != 2 || found[0].Device.Path != paths[0] || found[0].Device.Size != size {
 		t.Errorf("got %+v and %v, want %q", found, err, paths)
 	}

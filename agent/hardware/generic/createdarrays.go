@@ -29,22 +29,6 @@ type createdArray struct {
 
 func (a *createdArray) String() string { return a.members[0].String() }
 
-// readAgain reads the superblocks of an array that was stopped: while it ran, the kernel changed them one after the
-// other.
-func (a *createdArray) readAgain(ctx context.Context) error {
-	for i, m := range a.members {
-		found, err := md.Read(ctx, m.Device.Path)
-		if err != nil {
-			return err
-		}
-		if len(found) != 1 || found[0].UUID != m.UUID {
-			return fmt.Errorf("%s: got %d superblocks, want that of %s", m.Device.Path, len(found), a)
-		}
-		a.members[i].Superblock = found[0]
-	}
-	return md.CheckComplete(a.members)
-}
-
 // paths returns the device paths of the members.
 func (a *createdArray) paths() []string {
 	var paths []string

@@ -73,9 +73,12 @@ func (r *diskRun) stopRunning(ctx context.Context, a *createdArray) error {
 	if err := r.m.stop(ctx, a, a.running); err != nil {
 		return err
 	}
-	if err := a.readAgain(ctx); err != nil {
+	// While the array ran, the kernel changed the superblocks one after the other.
+	members, err := raid.ReadMembers(ctx, r.m.o.System, a.members[0].UUID, a.paths())
+	if err != nil {
 		return err
 	}
+	a.members = members
 	r.disks = slices.DeleteFunc(r.disks, func(d block.Device) bool { return d.Path == a.running })
 	return nil
 }

@@ -66,7 +66,7 @@ func (r *diskRun) eraseArray(ctx context.Context, a *createdArray) error {
 	})
 	// A member can also fail when the array is stopped.
 	if err = errors.Join(err, stop()); err == nil {
-		err = raid.CheckComplete(ctx, r.m.o.System, a.members[0].UUID, a.paths())
+		_, err = raid.ReadMembers(ctx, r.m.o.System, a.members[0].UUID, a.paths())
 	}
 	if err != nil {
 		r.fail(d, err)

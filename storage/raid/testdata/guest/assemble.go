@@ -153,7 +153,7 @@ func (a array) erase(ctx context.Context, devices []string, uuid string) error {
 	if err := raid.Stop(ctx, path); err != nil {
 		return err
 	}
-	if err := raid.CheckComplete(ctx, sysfs.Root{}, uuid, devices); err != nil {
+	if _, err := raid.ReadMembers(ctx, sysfs.Root{}, uuid, devices); err != nil {
 		return err
 	}
 	var found []md.Member
