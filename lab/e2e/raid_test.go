@@ -182,22 +182,9 @@ func (r *rig) keepRAID(t *testing.T, files map[string]string) {
 	names := r.diskNames(t, "first", "second", "third", "fourth")
 	positions := map[string][]int64{}
 	for serial, path := range files {
-		table, err := partition.Read(t.Context(), path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		f, err := os.Open(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer f.Close()
 		positions[serial] = []int64{64 << 10}
-		for _, p := range table.Partitions {
-			found, err := md.Find(io.NewSectionReader(f, p.Start, p.Size), p.Size)
-			if err != nil || len(found) != 1 {
-				t.Fatalf("%s: got %+v and %v, want a superblock", serial, found, err)
-			}
-			positions[serial] = append(positions[serial], p.Start, p.Start+found[0].DataOffset)
+		for _, m := range membersIn(t, path) {
+			positions[serial] = append(positions[serial], m.Device.Start, m.Device.Start+m.DataOffset)
 		}
 		for _, at := range positions[serial] {
 			patch(t, path, at, secret)

@@ -13,6 +13,7 @@ import (
 	"ironroot/internal/testenv"
 	"ironroot/lab/conductor"
 	"ironroot/lab/qemu"
+	"ironroot/storage/block"
 	"ironroot/storage/md"
 	"ironroot/storage/partition"
 )
@@ -95,8 +96,8 @@ func TestRAIDErase(t *testing.T) {
 	t.Run("incomplete", func(t *testing.T) { r.eraseIncomplete(t, files, plain) })
 }
 
-// membersIn returns the members of arrays on the partitions of a disk.
-func membersIn(t *testing.T, path string) []md.Superblock {
+// membersIn returns the members of arrays on the partitions of a disk, with the offsets of the partitions.
+func membersIn(t *testing.T, path string) []md.Member {
 	t.Helper()
 	table, err := partition.Read(t.Context(), path)
 	if err != nil {
@@ -107,13 +108,13 @@ func membersIn(t *testing.T, path string) []md.Superblock {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	var members []md.Superblock
+	var members []md.Member
 	for _, p := range table.Partitions {
 		found, err := md.Find(io.NewSectionReader(f, p.Start, p.Size), p.Size)
 		if err != nil || len(found) != 1 || found[0].Problem != nil {
 			t.Fatalf("%s: got %+v and %v, want a superblock", path, found, err)
 		}
-		members = append(members, found[0])
+		members = append(members, md.Member{Device: block.Device{Start: p.Start, Size: p.Size}, Superblock: found[0]})
 	}
 	return members
 }
