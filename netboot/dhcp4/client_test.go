@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/netip"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -116,6 +117,32 @@ func TestRun(t *testing.T) {
 		lost := slices.Index(calls, "lease lost: lease expired")
 		if lost < 0 || lost+1 >= len(calls) || calls[lost+1] != "drop" {
 			t.Errorf("expiry: got events %q, want the lease lost and dropped", calls)
+		}
+	})
+}
+
+// logged records the lines of a log among the events of a handler.
+type logged struct{ *recorder }
+
+func (l logged) Write(line []byte) (int, error) {
+	l.Addf("log: %s", line)
+	return len(line), nil
+}
+
+// The log names a lease when the handler has configured it.
+func TestLeaseLogged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, handler, _ := newTest(newServer(grant("192.0.2.10")))
+		c.Log = slog.New(slog.NewTextHandler(logged{handler}, nil))
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		go c.Run(ctx)
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		got := handler.Take()
+		if len(got) != 2 || got[0] != "use 192.0.2.10/24, renewed: false" ||
+			!strings.Contains(got[1], `msg="lease obtained" interface=eth0 address=192.0.2.10/24`) {
+			t.Errorf("got events %q, want the use of the lease, then its log line", got)
 		}
 	})
 }
