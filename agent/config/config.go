@@ -100,6 +100,7 @@ type Config struct {
 	InjectFilesPriority         int           `file:"inject_files_priority" kernel:"ipa-inject-files-priority" min:"0" max:"99" default:"0" help:"priority of the deploy and service step inject_files"`
 	GuardSpecialFilesystems     bool          `file:"guard-special-filesystems" kernel:"ipa-guard-special-filesystems" default:"true" help:"refuse to erase devices that contain a shared file system"`
 	SkipStorageControllers      []string      `file:"skip_storage_controllers" kernel:"ipa-skip-storage-controllers" help:"PCI addresses of storage controllers that erase steps do not examine, separated by commas; any other controller without a driver is an error"`
+	EraseNetworkDisks           bool          `file:"erase_network_disks" kernel:"ipa-erase-network-disks" default:"false" help:"let erase steps and burnin_disk overwrite disks that are reached over a network, such as iSCSI, Fibre Channel and NVMe over Fabrics; otherwise these steps leave such disks untouched and name them"`
 	EraseEvidenceKey            string        `file:"erase_evidence_key" kernel:"ipa-erase-evidence-key" help:"file with the Ed25519 key that signs the evidence of erases, PEM, readable by its owner only; not set, the evidence is unsigned"`
 	EraseEvidenceURL            string        `file:"erase_evidence_url" kernel:"ipa-erase-evidence-url" help:"URL to which the evidence of each erased disk is posted; not set, it is not posted"`
 	MD5Enabled                  bool          `file:"md5_enabled" default:"true" help:"accept MD5 checksums"`

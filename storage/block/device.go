@@ -27,6 +27,10 @@ type Device struct {
 	ByPath             string   // "/dev/disk/by-path/pci-0000:00:1f.2-ata-1"
 	ByPaths            []string // every such name, ByPath first
 	Transport          string   // "sata", "sas", "nvme", "usb", "virtio", "iscsi", "fc", "ata", "mmc"
+	// Network is how the disk is reached over a network: "iscsi", "fc", "fcoe", "srp", "nvme-tcp", "nvme-rdma",
+	// "nvme-fc", "nbd", "rbd", "drbd" or "aoe"; "" for a disk of this machine. Other machines can use the same disk. It
+	// is not set for partitions.
+	Network string
 
 	Serials []string // every known serial number, the short one first
 	WWNs    []string // every known world wide name, the one without extension first

@@ -47,6 +47,7 @@ func identify(s sysfs.Root, d *Device) {
 	d.Vendor = a.text(filepath.Join(device, "vendor"))
 	d.HCTL = hctl(device, real)
 	d.Transport = transportOf(s, d, real)
+	d.Network = networkOf(s, d)
 	switch {
 	case strings.HasPrefix(d.Name, "nvme"):
 		identifyNVMe(a, d, dir, device)

@@ -42,10 +42,10 @@ func (r *diskRun) listAgain(ctx context.Context) error {
 	if disks, err = r.skips.Without(disks); err != nil {
 		return err
 	}
-	for _, d := range disks {
-		if !r.isKnown(d) {
-			r.fail(d, errAppeared)
-		}
+	disks = slices.DeleteFunc(disks, r.isKnown)
+	r.evidence.add(disks)
+	for _, d := range r.withoutNetwork(disks) {
+		r.fail(d, errAppeared)
 	}
 	return r.failUnusable(ctx)
 }

@@ -95,6 +95,7 @@ func (m *Manager) startDiskRun(ctx context.Context, call hardware.Call, phrase, 
 	}
 	r.evidence.add(all)
 	r.recordSkipped(all, disks)
+	disks = r.withoutNetwork(disks)
 	if err := r.failUnusable(ctx); err != nil {
 		return nil, err
 	}

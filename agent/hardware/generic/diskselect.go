@@ -116,7 +116,7 @@ func (r *diskRun) failUnusable(ctx context.Context) error {
 		return fault.BlockDeviceErase("%w", err)
 	}
 	r.recordSkipped(added, disks)
-	for _, d := range disks {
+	for _, d := range r.withoutNetwork(disks) {
 		r.fail(d, reasons[d.Path])
 	}
 	return nil

@@ -20,7 +20,7 @@ const deployInterface = "deploy"
 // interface, its arguments, what it does, or whether it can be aborted. TestVersionNamesSteps checks all but what a
 // step does, and lists the steps of each version. The number before the dash is the version of the manager of the same
 // name in ironic-python-agent, whose steps differ: a conductor that listed its steps lists them again.
-func (m *Manager) Version() string { return "1.2-ironroot.10" }
+func (m *Manager) Version() string { return "1.2-ironroot.11" }
 
 // Steps implements [hardware.Stepper].
 func (m *Manager) Steps(kind hardware.Kind, _ *node.Node, _ []map[string]any) []hardware.Step {

@@ -1,0 +1,25 @@
+package generic
+
+import (
+	"fmt"
+
+	"ironroot/storage/block"
+)
+
+// withoutNetwork returns the disks of a list that the step may overwrite: those of this machine, and with the option
+// erase_network_disks also those that are reached over a network. It records the others as untouched.
+func (r *diskRun) withoutNetwork(disks []block.Device) []block.Device {
+	if r.m.o.Config.Get().EraseNetworkDisks {
+		return disks
+	}
+	kept := make([]block.Device, 0, len(disks))
+	for _, d := range disks {
+		if d.Network == "" {
+			kept = append(kept, d)
+			continue
+		}
+		r.record(d, untouched(d, fmt.Sprintf(
+			"reached over a network (%s), and erase_network_disks is not set", d.Network)))
+	}
+	return kept
+}
