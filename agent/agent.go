@@ -56,8 +56,12 @@ type Options struct {
 	// agent, and a second Run would not know the token.
 	Forever bool
 	Version string // "" is Version
-	// Settled is closed when the drivers of all devices are loaded; nil means that they are.
+	// Settled is closed when the drivers of all devices are loaded, and the disks attached that are reached over a
+	// network; nil means that they are.
 	Settled <-chan struct{}
+	// Detach, when set, ends the sessions of disks that are reached over a network. It is called before the machine
+	// stops, when the disks are flushed, and before the network is taken down.
+	Detach func(ctx context.Context)
 	// NeedDrivers, when set, is called before the start of the agent waits for Settled. Commands, which also wait for
 	// it, follow the first heartbeat.
 	NeedDrivers func()

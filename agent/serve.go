@@ -117,6 +117,9 @@ func (a *agent) lockdown(ctx context.Context) {
 func (a *agent) networkDown(ctx context.Context) error {
 	switch {
 	case a.o.Network != nil:
+		if a.o.Detach != nil {
+			a.o.Detach(ctx)
+		}
 		return a.o.Network.Down(ctx)
 	case !a.o.Destructive:
 		a.log.Warn("lockdown: links left up, started without --destructive")

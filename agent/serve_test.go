@@ -30,16 +30,24 @@ func (n *stubborn) Down(context.Context) error {
 	return nil
 }
 
-// A lockdown retries taking the network down until that succeeds, and then stops.
+// A lockdown detaches network disks, retries taking the network down until that succeeds, and then stops.
 func TestLockdownRetries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := &stubborn{}
 		board := status.NewBoard("", nil)
-		a := newAgent(Options{Config: &config.Config{}, Network: n, Board: board})
+		detachedAt := -1
+		a := newAgent(Options{Config: &config.Config{}, Network: n, Board: board, Detach: func(context.Context) {
+			if detachedAt < 0 {
+				detachedAt = n.attempts
+			}
+		}})
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 		defer cancel()
 		if a.lockdown(ctx); n.attempts != 3 || ctx.Err() == nil {
 			t.Errorf("ended after %d attempts, %v, want 3 and the end of the context", n.attempts, ctx.Err())
+		}
+		if detachedAt != 0 {
+			t.Errorf("network disks were detached after %d attempts, want 0: they need the network", detachedAt)
 		}
 		if got := board.State().Phase; got != status.Lockdown {
 			t.Errorf("got phase %q on the board, want %q", got, status.Lockdown)

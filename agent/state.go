@@ -256,6 +256,7 @@ func (a *agent) deps() extension.Deps {
 		Power: drainingPower{a.o.Power, a}, Journal: a.o.Journal, System: a.o.System, Control: a, Log: a.log,
 		Standalone: a.config.Get().Standalone, SetNode: a.setNode, SetClock: a.setClocksForStop,
 		AllowDestructive: a.o.Destructive, PoweringOff: func() { a.restoreCards(true) },
+		Detach: a.o.Detach,
 	}
 }
 

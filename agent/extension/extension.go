@@ -40,6 +40,9 @@ type Deps struct {
 	SetClock func(ctx context.Context) error
 	// PoweringOff, when set, is called when Ironic is about to power the machine off through its BMC.
 	PoweringOff func()
+	// Detach, when set, ends the sessions of disks that are reached over a network. It is called before the machine
+	// stops, after the disks were synced.
+	Detach func(ctx context.Context)
 	// AllowDestructive allows commands that change the machine.
 	AllowDestructive bool
 }

@@ -56,6 +56,8 @@ const (
 	syncTimeout = 10 * time.Minute
 	// stopSyncTimeout limits the sync before the machine stops: a hanging disk must not keep it running.
 	stopSyncTimeout = time.Minute
+	// detachTimeout limits the end of the sessions of network disks before the machine stops.
+	detachTimeout = 20 * time.Second
 	// syncCancelTimeout limits the wait for a hardware manager to return after its context has ended.
 	syncCancelTimeout = time.Second
 )
@@ -71,9 +73,9 @@ func syncDisks(ctx context.Context, d Deps, limit time.Duration) error {
 	return err
 }
 
-// stopWith returns a command that sets the clock, syncs the disks and then stops the machine with end. A failed or
-// slow sync must not keep the machine running: the conductor waits for its stop, and images are flushed when they are
-// written.
+// stopWith returns a command that sets the clock, syncs the disks, leaves those of a network and then stops the machine
+// with end. A failed or slow sync must not keep the machine running: the conductor waits for its stop, and images are
+// flushed when they are written.
 func stopWith(d Deps, what string, end func(context.Context) error) func(context.Context, command.Params) (any, error) {
 	return func(ctx context.Context, _ command.Params) (any, error) {
 		if d.SetClock != nil {
@@ -83,6 +85,11 @@ func stopWith(d Deps, what string, end func(context.Context) error) func(context
 		}
 		if err := syncDisks(ctx, d, stopSyncTimeout); err != nil {
 			d.Log.Warn("disks not synced", "before", what, "err", err)
+		}
+		if d.Detach != nil {
+			limited, cancel := context.WithTimeout(ctx, detachTimeout)
+			d.Detach(limited)
+			cancel()
 		}
 		d.Log.Info("stopping the machine", "action", what)
 		if err := end(ctx); err != nil {

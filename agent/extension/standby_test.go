@@ -151,6 +151,30 @@ func TestStopSetsTheClock(t *testing.T) {
 	}
 }
 
+// Sessions of network disks end after the disks were synced and before the machine stops.
+func TestStopDetaches(t *testing.T) {
+	for _, name := range []string{"run_image", "power_off"} {
+		r := newRig(t)
+		machine := &stopped{}
+		r.deps.Power = machine
+		detached := 0
+		r.deps.Detach = func(ctx context.Context) {
+			if _, limited := ctx.Deadline(); !limited || machine.reboots+machine.powerOffs > 0 {
+				t.Errorf("%s: detached with a limit %t, after %d stops", name, limited,
+					machine.reboots+machine.powerOffs)
+			}
+			detached++
+		}
+		extension := standby(r.deps)
+		i := slices.IndexFunc(extension.Commands, func(c command.Command) bool { return c.Name == name })
+		_, _ = extension.Commands[i].Call(t.Context(), nil) // the machine's error of TestStop
+		if detached != 1 || machine.reboots+machine.powerOffs != 1 {
+			t.Errorf("%s: detached %d times and stopped %d times, want once each", name, detached,
+				machine.reboots+machine.powerOffs)
+		}
+	}
+}
+
 func TestInstallBootloader(t *testing.T) {
 	r := newRig(t)
 	r.disks = append(r.disks, testDisk())

@@ -269,12 +269,16 @@ func TestSession(t *testing.T) {
 func TestSessionEndsWithoutTarget(t *testing.T) {
 	target := testenv.StartISCSI(t, testenv.ISCSITarget{Name: diskName})
 	i, fake, log := newInitiator(t)
+	i.o.recovery = time.Nanosecond
 	session, err := i.Connect(t.Context(), targetAt(target.Address, CHAP{}))
 	if err != nil {
 		t.Fatal(err)
 	}
 	target.Stop()
-	for session.up.Load() { // the kernel reports it
+	for !strings.Contains(log.String(), "iSCSI connection is not back in time: commands to its disks fail") {
+		if t.Context().Err() != nil {
+			t.Fatal(log)
+		}
 		time.Sleep(time.Millisecond)
 	}
 	if err := session.Close(t.Context()); err == nil || !strings.Contains(err.Error(), "no connection") {

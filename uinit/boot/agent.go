@@ -6,6 +6,7 @@ import (
 	"context"
 	"log/slog"
 	"path/filepath"
+	"sync/atomic"
 
 	"ironroot/agent"
 	"ironroot/agent/config"
@@ -27,6 +28,7 @@ func AgentWith(change func(*agent.Options)) Func {
 	var params config.Params     // of the kernel and of virtual media
 	var media *vmedia.Media
 	var board *status.Board
+	var san *sanDisks
 	return func(ctx context.Context, m *Machine) (err error) {
 		if board == nil {
 			board = status.NewBoard(agent.Version, m.Journal.Clean)
@@ -53,11 +55,13 @@ func AgentWith(change func(*agent.Options)) Func {
 		}
 		params = merged
 		if network == nil {
-			started, err := startNetwork(ctx, m, media, networkConfig(settings, m.Log))
+			static := new(atomic.Bool)
+			started, err := startNetwork(ctx, m, media, networkConfig(settings, m.Log), static)
 			if err != nil {
 				return err
 			}
 			network = started
+			san = attachSAN(ctx, m, started, static.Load)
 			keep(ctx, func() { board.Follow(ctx, started) })
 			keep(ctx, func() { status.Reporter{Board: board, Log: m.Log}.Run(ctx) })
 			keep(ctx, func() { followHostname(ctx, started, setHostname, m.Log) })
@@ -66,6 +70,7 @@ func AgentWith(change func(*agent.Options)) Func {
 			}, nil)
 		}
 		options := agentOptions(m, settings, network, media, board)
+		options.Settled, options.Detach = san.settled, san.detach
 		change(&options)
 		return agent.Run(ctx, options)
 	}

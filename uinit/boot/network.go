@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 
 	"ironroot/agent/config"
 	"ironroot/agent/inspection"
@@ -40,9 +41,12 @@ func networkConfig(settings *config.Config, log *slog.Logger) netboot.Config {
 
 // startNetwork starts the network with the static data of an archive or of the config drive. If the kernel command
 // line announces the drive, links are set up at once, but DHCP waits until the drive was searched for. Otherwise
-// nothing waits, and data that is found later is used from then on.
-func startNetwork(ctx context.Context, m *Machine, media *vmedia.Media, c netboot.Config) (*netboot.Network, error) {
+// nothing waits, and data that is found later is used from then on. static is set when there is static data.
+func startNetwork(
+	ctx context.Context, m *Machine, media *vmedia.Media, c netboot.Config, static *atomic.Bool,
+) (*netboot.Network, error) {
 	if c.Data = archivedData("/", m.Log); c.Data != nil {
+		static.Store(true)
 		return netboot.Start(ctx, c)
 	}
 	found := make(chan struct{})
@@ -57,6 +61,7 @@ func startNetwork(ctx context.Context, m *Machine, media *vmedia.Media, c netboo
 	goroutine.Go(func() error {
 		document, err := media.NetworkData(ctx, overdue)
 		if data := staticData(document, m.Log); data != nil {
+			static.Store(true)
 			network.Configure(data)
 		}
 		return err

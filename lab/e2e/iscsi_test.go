@@ -1,0 +1,275 @@
+//go:build linux
+
+package e2e
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"ironroot/internal/testenv"
+	"ironroot/lab/conductor"
+	"ironroot/lab/qemu"
+	"ironroot/netboot/server"
+)
+
+const (
+	sanTarget    = "iqn.2004-01.org.example:disk"
+	sanInitiator = "iqn.2010-04.org.ipxe:node"
+	sanSize      = 5 << 30
+	sanReason    = "reached over a network (iscsi), and erase_network_disks is not set"
+)
+
+// sanhook returns the lines of an iPXE script that attach the target.
+func sanhook(target *testenv.ISCSITarget, command string) string {
+	return fmt.Sprintf("set initiator-iqn %s\nset username %s\nset password %s\nset reverse-username %s\n"+
+		"set reverse-password %s\n%s iscsi:%s::%d:1:%s\n", sanInitiator, target.User, target.Secret, target.TargetUser,
+		target.TargetSecret, command, host, target.Address.Port(), target.Name)
+}
+
+// startISCSI boots the ramdisk by iPXE from a machine without disks, which has attached a target with mutual CHAP.
+func startISCSI(t *testing.T) (*rig, *testenv.ISCSITarget) {
+	t.Helper()
+	disk := file(t, "san", sanSize, nil)
+	patch(t, disk, 0, bytes.Repeat([]byte{0xa5}, mib))
+	target := testenv.StartISCSI(t, testenv.ISCSITarget{
+		Name: sanTarget, Disk: disk, User: "node", Secret: "chap-of-the-node", TargetUser: "disk",
+		TargetSecret: "chap-of-the-disk",
+	})
+	return start(t, setup{
+		machine: qemu.Config{Memory: 512 * mib, Firmware: qemu.BIOS},
+		prepare: func(r *rig, c *qemu.Config) {
+			r.images.File("kernel", c.Kernel)
+			r.images.File("initramfs", c.Initrd)
+			script, err := server.Script{
+				Kernel: r.images.URLFrom(host, "kernel"), Initrds: []string{r.images.URLFrom(host, "initramfs")},
+				Cmdline: c.Append,
+			}.Render()
+			if err != nil {
+				t.Fatal(err)
+			}
+			const head = "#!ipxe\n"
+			r.images.Bytes("boot.ipxe",
+				[]byte(head+sanhook(target, "sanhook --drive 0x80")+strings.TrimPrefix(string(script), head)))
+			c.Kernel, c.Initrd, c.Append = "", "", ""
+			c.NICs[0].Boot, c.NICs[0].BootFile = 1, r.images.URLFrom(host, "boot.ipxe")
+			r.secrets = append(r.secrets, target.Secret, target.TargetSecret)
+		},
+	}), target
+}
+
+// TestISCSI boots the ramdisk by iPXE, which attaches an iSCSI target with mutual CHAP and describes it in the iBFT.
+// The machine has no other disk. The disk is listed, left alone by erase steps, deployed to, also after the target has
+// closed the connection, and boots.
+//
+// Parity: F10 (iBFT), P6 (disks of a network)
+func TestISCSI(t *testing.T) {
+	r, target := startISCSI(t)
+	disk := target.Disk
+	r.waitAgent(t)
+	var path string
+	t.Run("inventory", func(t *testing.T) { path = r.sanDisk(t, target.Address) })
+	t.Run("erase", func(t *testing.T) { r.sanKept(t, path, disk) })
+	image := bootable(t, "NEW SYSTEM", 24*mib)
+	r.images.File("mbr.raw", image)
+	deploy := func(t *testing.T) {
+		r.succeed(t, "standby.prepare_image", map[string]any{"image_info": r.rawInfo("mbr.raw", sumAll(t, image))})
+		if got, want := sum(t, disk, mib, 22*mib), sum(t, image, mib, 22*mib); got != want {
+			t.Errorf("partitions: the target's SHA-256 is %s, want the image's, %s", got, want)
+		}
+		soundGPT(t, disk)
+	}
+	t.Run("deploy", deploy)
+	t.Run("connection lost", func(t *testing.T) {
+		target.Stop()
+		says(t, r.machine, `iSCSI connection lost, connecting again.*closed the connection`)
+		target.Start()
+		patch(t, disk, 0, make([]byte, mib))
+		deploy(t)
+		says(t, r.machine, `iSCSI connection is back`)
+	})
+	t.Run("power_off", func(t *testing.T) {
+		r.powerOff(t)
+		says(t, r.machine, `iSCSI session ended`)
+		if sessions := target.Sessions(); strings.Contains(sessions, "Session") {
+			t.Errorf("the target still has a session:\n%s", sessions)
+		}
+	})
+	t.Run("boot", func(t *testing.T) { r.bootsFromSAN(t, target) })
+}
+
+// bootsFromSAN boots the deployed system from the target.
+func (r *rig) bootsFromSAN(t *testing.T, target *testenv.ISCSITarget) {
+	r.images.Bytes("san.ipxe", []byte("#!ipxe\n"+sanhook(target, "sanboot")))
+	m, err := qemu.Start(t.Context(), qemu.Config{
+		Name: t.Name(), Dir: t.TempDir(), Memory: 64 * mib, CPUs: 1, Firmware: qemu.BIOS,
+		NICs: []qemu.NIC{{MAC: nodeMAC, Boot: 1, BootFile: r.images.URLFrom(host, "san.ipxe")}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = m.Stop() })
+	says(t, m, "NEW SYSTEM")
+}
+
+// sanDisk returns the device path of the target's disk, which is the only disk of the inventory.
+func (r *rig) sanDisk(t *testing.T, address netip.AddrPort) string {
+	type found struct {
+		Name string
+		Size int64
+		Path string `json:"by_path"`
+	}
+	var inventory struct{ Disks []found }
+	if err := json.Unmarshal([]byte(r.succeed(t, "poll.get_hardware_info", nil)), &inventory); err != nil {
+		t.Fatal(err)
+	}
+	want := fmt.Sprintf("/dev/disk/by-path/ip-%s:%d-iscsi-%s-lun-1", host, address.Port(), sanTarget)
+	if len(inventory.Disks) != 1 || inventory.Disks[0].Size != sanSize || inventory.Disks[0].Path != want {
+		t.Fatalf("got disks %+v, want one with %d bytes at %s", inventory.Disks, sanSize, want)
+	}
+	return inventory.Disks[0].Name
+}
+
+// sanKept checks that erase steps do not change the disk and name it.
+func (r *rig) sanKept(t *testing.T, path, disk string) {
+	before, allocated := read(t, disk, 0, mib), blocks(t, disk)
+	for _, step := range []string{"erase_devices", "erase_devices_metadata", "erase_devices_express"} {
+		record := r.eraseStep(t, step, nil)
+		if record.Status != conductor.Succeeded {
+			t.Fatalf("%s: got %s (%v), want %s", step, record.Status, record.Error, conductor.Succeeded)
+		}
+		var got struct {
+			Result map[string]struct{ Untouched map[string]string } `json:"clean_result"`
+		}
+		if err := json.Unmarshal(record.Result, &got); err != nil {
+			t.Fatal(err)
+		}
+		if got.Result[path].Untouched[path] != sanReason {
+			t.Errorf("%s: got %s, want %s untouched: %s", step, record.Result, path, sanReason)
+		}
+	}
+	if !bytes.Equal(before, read(t, disk, 0, mib)) || blocks(t, disk) != allocated {
+		t.Error("the disk was written to")
+	}
+	says(t, r.machine, `device left untouched device=`+path+` reason="`+regexp.QuoteMeta(sanReason))
+}
+
+// blocks returns the number of blocks that a sparse file has.
+func blocks(t *testing.T, path string) int64 {
+	t.Helper()
+	var stat unix.Stat_t
+	if err := unix.Stat(path, &stat); err != nil {
+		t.Fatal(err)
+	}
+	return stat.Blocks
+}
+
+// ibftTable returns the body of an iBFT (version 1.03) with one network card and targets, which follows the header of
+// the ACPI table.
+func ibftTable(initiator, mac string, address netip.Prefix, targets ...*testenv.ISCSITarget) []byte {
+	const acpiHeader, control, first = 36, 48, 48 + 18
+	table := make([]byte, 1024)
+	end := 700 // of the structures, where texts begin
+	le := binary.LittleEndian
+	text := func(at int, value string) {
+		le.PutUint16(table[at:], uint16(len(value)))
+		le.PutUint16(table[at+2:], uint16(end))
+		end += copy(table[end:], value) + 1
+	}
+	structure := func(at int, id, index byte, length int) []byte {
+		s := table[at : at+length]
+		s[0], s[1], s[4], s[5] = id, 1, index, 3
+		le.PutUint16(s[2:], uint16(length))
+		return s
+	}
+	ip := func(to []byte, address netip.Addr) {
+		bytes := address.As16()
+		copy(to, bytes[:])
+	}
+	head := structure(control, 1, 0, 18)
+	at := first
+	point := func(offset int) {
+		le.PutUint16(head[offset:], uint16(at))
+	}
+	point(8)
+	structure(at, 2, 0, 74)
+	text(at+70, initiator)
+	at += 80
+	point(10)
+	nic := structure(at, 3, 0, 102)
+	ip(nic[6:], address.Addr())
+	nic[22] = byte(address.Bits())
+	hardware, _ := net.ParseMAC(mac)
+	copy(nic[90:], hardware)
+	at += 104
+	for i, target := range targets {
+		point(12 + 4*i)
+		s := structure(at, 4, byte(i), 54)
+		ip(s[6:], target.Address.Addr())
+		le.PutUint16(s[22:], target.Address.Port())
+		s[25] = 1
+		if target.User != "" {
+			s[32] = 1
+		}
+		text(at+34, target.Name)
+		text(at+38, target.User)
+		text(at+42, target.Secret)
+		at += 56
+	}
+	return table[acpiHeader:end]
+}
+
+// TestISCSIStatic boots a machine whose ACPI tables contain an iBFT with two targets. They are reached by a network
+// card that DHCP gives no address to, and one of them rejects the secret.
+//
+// Parity: F10 (iBFT, static address)
+func TestISCSIStatic(t *testing.T) {
+	const mac, sanMAC = "52:54:00:e2:e0:51", "52:54:00:e2:e0:52"
+	s := newSite(t)
+	cable := s.tap("cable", "192.0.2.1/24")
+	san := s.tap("san", "198.51.100.1/24")
+	s.dnsmasq("--interface=cable", "--dhcp-range=192.0.2.50,192.0.2.60,1h")
+	s.startIronic(netip.MustParseAddr("192.0.2.1"), mac, time.Minute)
+	startTarget := func(port uint16, name, secret string) *testenv.ISCSITarget {
+		return testenv.StartISCSI(t, testenv.ISCSITarget{
+			Name: name, Disk: file(t, fmt.Sprint(port), 64*mib, nil), User: "node", Secret: secret, Launch: s.ns.Start,
+			Address: netip.AddrPortFrom(netip.MustParseAddr("198.51.100.1"), port),
+		})
+	}
+	right := startTarget(3260, sanTarget, "chap-of-the-node")
+	wrong := *startTarget(3261, sanTarget+".other", "chap-of-another")
+	wrong.Secret = "chap-that-is-wrong"
+	table := filepath.Join(t.TempDir(), "ibft")
+	address := netip.MustParsePrefix("198.51.100.77/24")
+	if err := os.WriteFile(table, ibftTable(sanInitiator, sanMAC, address, right, &wrong), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s.bootAs(qemu.Config{
+		NICs:  []qemu.NIC{{MAC: mac, Netdev: cable}, {MAC: sanMAC, Netdev: san}},
+		Extra: []string{"-acpitable", "sig=iBFT,rev=1,data=" + table},
+	}, "ipa-insecure=1 ipa-api-url="+s.ironic.URL())
+	s.waitAgent(t)
+	s.follow(t, `(?s).*iSCSI disk attached target=`+regexp.QuoteMeta(sanTarget)+` device=/dev/sda bytes=67108864`)
+	for _, expression := range []string{
+		`address of the iBFT used mac=` + sanMAC + ` address=198.51.100.77/24`,
+		`iSCSI target not connected target=` + regexp.QuoteMeta(wrong.Name) + ` .*wrong CHAP name or secret`,
+	} {
+		says(t, s.machine, expression)
+	}
+	for _, secret := range []string{right.Secret, wrong.Secret} {
+		if strings.Contains(s.machine.Console().String(), secret) {
+			t.Error("the console shows a secret")
+		}
+	}
+}
