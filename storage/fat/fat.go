@@ -4,6 +4,7 @@
 package fat
 
 import (
+	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -165,32 +166,61 @@ func (f *FS) Read(file File, limit int64) ([]byte, error) {
 	if file.IsDir && file.first == 0 {
 		return f.fixed, nil
 	}
+	var content []byte
+	err := f.each(file, limit, func(cluster []byte) error {
+		content = append(content, cluster...)
+		return nil
+	})
+	return content, err
+}
+
+// Copy writes the content of a file, whose chain of clusters must not have a cycle or end too early. It reads one
+// cluster at a time.
+func (f *FS) Copy(ctx context.Context, w io.Writer, file File) error {
+	if file.IsDir {
+		return fmt.Errorf("FAT file %q is a directory", file.Name)
+	}
+	return f.each(file, file.Size, func(cluster []byte) error {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		_, err := w.Write(cluster)
+		return err
+	})
+}
+
+// each calls do for each cluster of a file or directory, up to limit bytes. The errors are those of [FS.Read].
+func (f *FS) each(file File, limit int64, do func(cluster []byte) error) error {
 	if !file.IsDir {
 		limit = min(limit, file.Size)
 	}
-	var content []byte
+	length := int64(0)
+	buffer := make([]byte, min(f.cluster, limit))
 	cluster, ok := file.first, f.valid(file.first)
-	for visited := uint32(0); ok && int64(len(content)) < limit; visited++ {
+	for visited := uint32(0); ok && length < limit; visited++ {
 		if visited == f.clusters {
-			return nil, fmt.Errorf("FAT chain of %q runs in a circle", file.Name)
+			return fmt.Errorf("FAT chain of %q runs in a circle", file.Name)
 		}
-		at := len(content)
-		content = append(content, make([]byte, min(f.cluster, limit-int64(at)))...)
-		if _, err := f.r.ReadAt(content[at:], f.data+int64(cluster-2)*f.cluster); err != nil {
-			return nil, fmt.Errorf("FAT cluster %d: %w", cluster, err)
+		part := buffer[:min(f.cluster, limit-length)]
+		if _, err := f.r.ReadAt(part, f.data+int64(cluster-2)*f.cluster); err != nil {
+			return fmt.Errorf("FAT cluster %d: %w", cluster, err)
 		}
+		if err := do(part); err != nil {
+			return err
+		}
+		length += int64(len(part))
 		var err error
 		if cluster, ok, err = f.next(cluster); err != nil {
-			return nil, err
+			return err
 		}
 	}
 	switch {
 	case file.IsDir && ok:
-		return nil, fmt.Errorf("FAT directory %q has more than %d bytes", file.Name, limit)
-	case !file.IsDir && int64(len(content)) < limit:
-		return nil, fmt.Errorf("FAT file %q has %d bytes, its chain holds %d", file.Name, file.Size, len(content))
+		return fmt.Errorf("FAT directory %q has more than %d bytes", file.Name, limit)
+	case !file.IsDir && length < limit:
+		return fmt.Errorf("FAT file %q has %d bytes, its chain holds %d", file.Name, file.Size, length)
 	}
-	return content, nil
+	return nil
 }
 
 // List returns a directory's entries, sorted by name.

@@ -22,6 +22,8 @@ type Node struct {
 	Nodes   []Node                 // of a directory
 	Size    int64                  // of a file, in bytes
 	Content func() ([]byte, error) // of a file: Size bytes
+	// Copy, if not nil, writes the content of a file instead of Content. A large file then needs little memory.
+	Copy func(ctx context.Context, w io.Writer) error
 }
 
 // NodeError is the error of a file or directory that could not be written. In a directory it wraps another NodeError.
@@ -234,6 +236,38 @@ func (f *writer) put(first uint32, content []byte) error {
 	return nil
 }
 
+// copy writes the content of a file to clusters from first, as put does.
+func (f *writer) copy(ctx context.Context, first uint32, node Node) error {
+	at := f.data + int64(first-2)*f.cluster
+	to := &limited{w: io.NewOffsetWriter(f.w, at), left: node.Size}
+	if err := node.Copy(ctx, to); err != nil {
+		return err
+	}
+	if to.left != 0 {
+		return fmt.Errorf("got %d bytes, want %d", node.Size-to.left, node.Size)
+	}
+	if rest := node.Size % f.cluster; rest != 0 {
+		_, err := f.w.WriteAt(make([]byte, f.cluster-rest), at+node.Size)
+		return err
+	}
+	return nil
+}
+
+// limited is a writer that rejects more than a number of bytes.
+type limited struct {
+	w    io.Writer
+	left int64
+}
+
+func (l *limited) Write(p []byte) (int, error) {
+	if int64(len(p)) > l.left {
+		return 0, fmt.Errorf("got %d bytes more than the size", int64(len(p))-l.left)
+	}
+	n, err := l.w.Write(p)
+	l.left -= int64(n)
+	return n, err
+}
+
 // directory writes the content of a directory and returns the directory's entries; above is 0 for the root directory.
 func (f *writer) directory(ctx context.Context, nodes []Node, own, above uint32) ([]byte, error) {
 	var raw []byte
@@ -278,6 +312,10 @@ func (f *writer) node(ctx context.Context, node Node, number int, directory uint
 		if err != nil {
 			return nil, err
 		}
+		entries = append(entries, f.entry(short, attrArchive, first, uint32(node.Size))...)
+		if node.Copy != nil {
+			return entries, f.copy(ctx, first, node)
+		}
 		content, err := node.Content()
 		if err != nil {
 			return nil, err
@@ -285,7 +323,7 @@ func (f *writer) node(ctx context.Context, node Node, number int, directory uint
 		if int64(len(content)) != node.Size {
 			return nil, fmt.Errorf("got %d bytes, want %d", len(content), node.Size)
 		}
-		return append(entries, f.entry(short, attrArchive, first, uint32(node.Size))...), f.put(first, content)
+		return entries, f.put(first, content)
 	}
 	size := f.dirSize(node.Nodes)
 	if size > maxDir {

@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -357,6 +358,82 @@ func TestBytes(t *testing.T) {
 		}
 		if got := fmt.Sprintf("%x", sha256.Sum256(head)); got != tt.want {
 			t.Errorf("%+v: got %s, want %s", tt.volume, got, tt.want)
+		}
+	}
+}
+
+// TestCopy copies the files of a file system to another one without holding them in memory. Files of another size than
+// announced are errors.
+func TestCopy(t *testing.T) {
+	ctx := t.Context()
+	testenv.Programs(t, "fsck.vfat")
+	nodes, want := tree()
+	first, err := write(t, Volume{Size: 64 * mib, Sector: 512}, nodes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	from, err := Open(first)
+	if err != nil {
+		t.Fatal(err)
+	}
+	volume := Volume{Size: 600 * mib, Sector: 512, Label: "COPY", Serial: 5}
+	var copied func(directory File) []Node
+	copied = func(directory File) []Node {
+		files, err := from.List(directory)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var nodes []Node
+		for _, f := range files {
+			node := Node{Name: f.Name, IsDir: f.IsDir, Size: f.Size}
+			if f.IsDir {
+				node.Nodes = copied(f)
+			} else {
+				node.Copy = func(ctx context.Context, w io.Writer) error { return from.Copy(ctx, w, f) }
+			}
+			nodes = append(nodes, node)
+		}
+		return nodes
+	}
+	second, err := write(t, volume, copied(from.Root()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	testenv.Run(t, "fsck.vfat", "-n", second.Name())
+	back, err := Open(second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]string{}
+	collect(t, back, back.Root(), "", got)
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("files differ (-want +got):\n%s", diff)
+	}
+	for _, size := range []int{3, 5} {
+		node := Node{Name: "wrong", Size: 4, Copy: func(_ context.Context, w io.Writer) error {
+			_, err := w.Write(make([]byte, size))
+			return err
+		}}
+		_, err := write(t, volume, []Node{node})
+		if err == nil || !strings.Contains(err.Error(), `file "wrong": got `) {
+			t.Errorf("%d bytes instead of 4: got %v, want an error", size, err)
+		}
+	}
+	if err := from.Copy(ctx, io.Discard, from.Root()); err == nil {
+		t.Error("a directory was copied as a file")
+	}
+	cancelled, cancel := context.WithCancel(ctx)
+	cancel()
+	files, err := from.List(from.Root())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		if file.IsDir || file.Size == 0 {
+			continue
+		}
+		if err := from.Copy(cancelled, io.Discard, file); !errors.Is(err, context.Canceled) {
+			t.Errorf("cancelled: got %v, want %v", err, context.Canceled)
 		}
 	}
 }

@@ -1,6 +1,6 @@
-// Package mkfs makes empty file systems and swap areas, as mke2fs, mkfs.xfs, mkfs.vfat and mkswap make them with the
-// settings of Debian 12. It writes little, even on large devices: it leaves to the kernel what a file system's driver
-// can initialise later, and zeroes ranges by commands of the device if it has them.
+// Package mkfs makes file systems and swap areas, as mke2fs, mkfs.xfs, mkfs.vfat and mkswap make them with the settings
+// of Debian 12. They are empty, except for files on FAT. It writes little, even on large devices: it leaves to the
+// kernel what a file system's driver can initialise later, and zeroes ranges by commands of the device if it has them.
 //
 // ext4 file systems have no blocks reserved for growth (resize_inode), which resize2fs does not require. XFS has a log
 // of at most 512 MiB and no RAID stripe geometry. Swap areas have pages of 4096 bytes.
@@ -15,6 +15,8 @@ import (
 	"math"
 	"slices"
 	"strings"
+
+	"ironroot/storage/fat"
 )
 
 // ErrUnsupported is returned for an unsupported kind of file system. Errors that wrap it name the supported kinds.
@@ -26,6 +28,8 @@ type Options struct {
 	Label string
 	// UUID in its usual form, for vfat the serial number as "1234-ABCD"; "" means a random one.
 	UUID string
+	// Files are the content of a vfat file system. With another kind they are an error.
+	Files []fat.Node
 }
 
 // kind describes a kind of file system.
@@ -43,6 +47,7 @@ type volume struct {
 	kind  string
 	label string
 	uuid  []byte
+	files []fat.Node
 }
 
 func kinds() []kind {
@@ -117,7 +122,10 @@ func check(name string, o Options) (kind, volume, error) {
 			return kind{}, volume{}, err
 		}
 	}
-	v := volume{kind: name, label: o.Label, uuid: make([]byte, k.uuid)}
+	if len(o.Files) > 0 && name != "vfat" {
+		return kind{}, volume{}, errors.New("only vfat can be made with files")
+	}
+	v := volume{kind: name, label: o.Label, uuid: make([]byte, k.uuid), files: o.Files}
 	if o.UUID != "" {
 		var err error
 		v.uuid, err = parseUUID(o.UUID, k.uuid)

@@ -14,7 +14,7 @@ const minVfat = 256 << 10 // bytes
 // makeVfat makes FAT12, FAT16 or FAT32, depending on the size. Sectors after the 2^32nd are not used.
 func makeVfat(ctx context.Context, d *device, v volume) error {
 	volume := fat.Volume{Size: d.size, Sector: d.sector, Label: v.label, Serial: binary.BigEndian.Uint32(v.uuid)}
-	return volume.Write(ctx, d, nil, d.sync)
+	return volume.Write(ctx, d, v.files, d.sync)
 }
 
 // vfatLabel rejects the labels that mkfs.vfat rejects, and those that systems encode differently. Lower-case letters

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"ironroot/internal/testenv"
+	"ironroot/storage/fat"
 )
 
 func TestVfat(t *testing.T) {
@@ -103,4 +104,25 @@ func TestVfatMsdos(t *testing.T) {
 		made = append(made, at(t, path, 0, 8*mib))
 	}
 	differ(t, "msdos", made[1], made[0])
+}
+
+// Only vfat can be made with files.
+func TestVfatFiles(t *testing.T) {
+	testenv.Programs(t, "mtype")
+	path := testenv.SparseFile(t, 600*mib)
+	o := Options{Label: "esp", UUID: "1234-ABCD", Files: []fat.Node{{
+		Name: "EFI", IsDir: true, Nodes: []fat.Node{{
+			Name: "a.efi", Size: 6, Content: func() ([]byte, error) { return []byte("loader"), nil },
+		}},
+	}}}
+	if err := Make(t.Context(), path, "vfat", o); err != nil {
+		t.Fatal(err)
+	}
+	if got := testenv.Run(t, "mtype", "-i", path, "::EFI/a.efi"); got != "loader" {
+		t.Errorf("got content %q, want %q", got, "loader")
+	}
+	o.UUID = ""
+	if err := Check("ext4", o); err == nil || !strings.Contains(err.Error(), "only vfat") {
+		t.Errorf("ext4: got %v, want an error", err)
+	}
 }
