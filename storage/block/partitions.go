@@ -104,6 +104,15 @@ func partitionNode(s sysfs.Root, disk string, n int) string {
 	return path
 }
 
+// DiskOf returns the device path of the disk that a partition (a kernel name or device path) belongs to.
+func DiskOf(s sysfs.Root, partition string) (string, error) {
+	name, err := diskOf(s, kernelName(partition))
+	if err != nil {
+		return "", fmt.Errorf("disk of %s: %w", partition, err)
+	}
+	return nodePath(name), nil
+}
+
 // diskOf returns the kernel name of the disk that a partition belongs to.
 func diskOf(s sysfs.Root, partition string) (string, error) {
 	// A partition's directory is below its disk's; a map has links to the devices below it.

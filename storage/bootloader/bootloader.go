@@ -32,6 +32,8 @@ var (
 // Options are the options of InstallEFI.
 type Options struct {
 	ESPUUID string       // file system UUID or PARTUUID of the ESP, used if no partition has the type of an ESP
+	ESP     int          // number of the ESP's partition; 0 means to find it by its type or UUID
+	Suffix  string       // added to each label, to distinguish the entries of several disks
 	Efivars string       // efivarfs directory; "" means <root>/sys/firmware/efi/efivars
 	Log     *slog.Logger // may be nil
 }
@@ -54,11 +56,7 @@ func installEFI(ctx context.Context, sys sysfs.Root, disk string, o Options) err
 	if o.Efivars == "" {
 		o.Efivars = sys.Sys("firmware/efi/efivars")
 	}
-	table, err := partition.Read(ctx, disk)
-	if err != nil {
-		return fmt.Errorf("%w: %w", ErrNoESP, err)
-	}
-	esp, err := findESP(disk, table, o.ESPUUID)
+	table, esp, err := readESP(ctx, disk, o)
 	if err != nil {
 		return err
 	}
@@ -72,20 +70,53 @@ func installEFI(ctx context.Context, sys sysfs.Root, disk string, o Options) err
 			return err
 		}
 		option := loadOption{
-			Attributes: loadOptionActive, Description: loader.label, Disk: hardDrive(table, esp), File: loader.path,
+			Attributes: loadOptionActive, Description: loader.label + o.Suffix, Disk: hardDrive(table, esp),
+			File: loader.path,
 		}
 		number, err := vars.install(option)
 		if err != nil {
-			err = fmt.Errorf("%w: entry %q for %s: %w", ErrFirmware, loader.label, loader.path, err)
+			err = fmt.Errorf("%w: entry %q for %s: %w", ErrFirmware, option.Description, loader.path, err)
 			if fallback != "" {
 				err = fmt.Errorf("%w (without an entry the firmware may still start %s)", err, fallback)
 			}
 			return err
 		}
 		log.Info("UEFI boot entry written", "device", block.PartitionPath(sys, disk, esp.Number),
-			"entry", bootName(number), "label", loader.label, "loader", loader.path)
+			"entry", bootName(number), "label", option.Description, "loader", loader.path)
 	}
 	return nil
+}
+
+// FindESP finds the EFI system partition of a disk by its type, otherwise by the UUID of a partition or of its FAT file
+// system. The error wraps ErrNoESP if there is none.
+func FindESP(ctx context.Context, disk, uuid string) (partition.Partition, error) {
+	_, esp, err := readESP(ctx, disk, Options{ESPUUID: uuid})
+	return esp, err
+}
+
+// CheckLoaders returns an error that wraps ErrNoLoader if the ESP, a partition of the disk, has no boot loader.
+func CheckLoaders(disk string, esp partition.Partition) error {
+	_, _, err := readLoaders(disk, esp)
+	return err
+}
+
+// readESP reads the partition table of a disk and finds its EFI system partition.
+func readESP(ctx context.Context, disk string, o Options) (*partition.Table, partition.Partition, error) {
+	table, err := partition.Read(ctx, disk)
+	if err != nil {
+		return nil, partition.Partition{}, fmt.Errorf("%w: %w", ErrNoESP, err)
+	}
+	if o.ESP == 0 {
+		esp, err := findESP(disk, table, o.ESPUUID)
+		return table, esp, err
+	}
+	for _, p := range table.Partitions {
+		if p.Number == o.ESP {
+			return table, p, nil
+		}
+	}
+	return nil, partition.Partition{}, fmt.Errorf("%w: none of %d partitions has the number %d",
+		ErrNoESP, len(table.Partitions), o.ESP)
 }
 
 // findESP finds the EFI system partition by its type, otherwise by the UUID of a partition or of its FAT file system.

@@ -214,6 +214,27 @@ func TestCSV(t *testing.T) {
 	}
 }
 
+// The partition of the ESP can be given by its number, also if it has another type, and labels a suffix.
+func TestInstallSuffix(t *testing.T) {
+	image := disk(t, map[string]string{"EFI/BOOT/BOOTX64.EFI": "x"}, 16, gptTable(t, "8300"))
+	dir := t.TempDir()
+	var want []entry
+	for n := range 2 { // the second does not replace the entry of the first
+		suffix := fmt.Sprintf(" (RAID, part%d)", n)
+		err := InstallEFI(t.Context(), sysfs.Root{}, image, Options{ESP: 1, Suffix: suffix, Efivars: dir})
+		if err != nil {
+			t.Fatal(err)
+		}
+		want = append(want, entry{uint16(n), "ironic1" + suffix, `\EFI\BOOT\BOOTX64.EFI`})
+	}
+	if diff := cmp.Diff(want, written(t, dir), cmp.AllowUnexported(entry{})); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	if err := InstallEFI(t.Context(), sysfs.Root{}, image, Options{ESP: 2, Efivars: dir}); !errors.Is(err, ErrNoESP) {
+		t.Errorf("partition 2: got %v, want %v", err, ErrNoESP)
+	}
+}
+
 func TestCSVWithoutItsLoader(t *testing.T) {
 	files := map[string]string{
 		"EFI/BOOT/BOOTX64.EFI":  "fallback",

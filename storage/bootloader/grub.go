@@ -23,7 +23,15 @@ type GRUB struct {
 	ESPUUID  string // of the ESP's file system or partition, "" for none
 	PRePUUID string // of the PReP boot partition on POWER, "" for none
 	UEFI     bool   // the machine was booted by UEFI
+	Array    *Array // if Disk is a Linux RAID array that firmware cannot read; nil otherwise
 	Log      *slog.Logger
+}
+
+// Array describes how firmware boots from a Linux RAID array.
+type Array struct {
+	UUID  string   // of the array
+	Disks []string // device paths of the disks of its members, each of which gets GRUB for BIOS
+	ESP   string   // device path of the ESP's mirror; "" for BIOS
 }
 
 // InstallGRUB runs the GRUB of a partition image, which installs itself and writes its configuration. This runs
@@ -31,7 +39,8 @@ type GRUB struct {
 //
 // Without an ESP, GRUB is installed at the start of the disk or in the PReP partition, unless the disk already has a
 // boot sector. On an ESP it is also installed at the fallback path of UEFI, where InstallEFI finds it, and the ESP is
-// added to fstab. Errors wrap ErrNoRoot, ErrNoESP and those of package chroot.
+// added to fstab. Of an array it is installed on each disk, or on the mirror with the ESP. If the array has no root of
+// the UUID, its first partition is the root. Errors wrap ErrNoRoot, ErrNoESP and those of package chroot.
 func InstallGRUB(ctx context.Context, g GRUB) error {
 	if err := g.install(ctx); err != nil {
 		return fmt.Errorf("install the image's GRUB on %s: %w", g.Disk, err)
@@ -45,10 +54,15 @@ func (g GRUB) install(ctx context.Context) error {
 		return fmt.Errorf("%w: %w", ErrNoRoot, err)
 	}
 	root, err := findRoot(ctx, g.System, g.Disk, table, g.RootUUID)
+	if errors.Is(err, ErrNoRoot) && g.Array != nil && len(table.Partitions) > 0 && ctx.Err() == nil {
+		// The UUID of a whole-disk image is often that of the disk.
+		root, err = block.PartitionPath(g.System, g.Disk, 1), nil
+		g.Log.Warn("no root with the UUID, using the array's first partition", "device", root, "uuid", g.RootUUID)
+	}
 	if err != nil {
 		return err
 	}
-	if g.ESPUUID == "" && g.PRePUUID == "" && !g.UEFI {
+	if g.Array == nil && g.ESPUUID == "" && g.PRePUUID == "" && !g.UEFI {
 		boots, err := hasBootSector(g.Disk, table)
 		if err != nil {
 			return err
@@ -62,7 +76,10 @@ func (g GRUB) install(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if g.ESPUUID != "" {
+	if err := g.Array.show(ctx, g.System, &system, g.Log); err != nil {
+		return err
+	}
+	if g.ESPUUID != "" && g.Array == nil || g.Array != nil && g.Array.ESP != "" {
 		if err := g.installOnESP(ctx, table, &system); err != nil {
 			return err
 		}
@@ -96,16 +113,48 @@ func installed(
 	return system, nil
 }
 
-func (g GRUB) installOnDisk(ctx context.Context, table *partition.Table, system chroot.System) error {
-	target := g.Disk
-	if g.PRePUUID != "" {
-		var err error
-		if target, err = findRoot(ctx, g.System, g.Disk, table, g.PRePUUID); err != nil {
-			return fmt.Errorf("PReP partition: %w", err)
+// show makes the disks of an array and their partitions visible to the system's programs, and lets dracut assemble the
+// array. It does nothing if a is nil.
+func (a *Array) show(ctx context.Context, sys sysfs.Root, system *chroot.System, log *slog.Logger) error {
+	if a == nil {
+		return nil
+	}
+	for _, disk := range a.Disks {
+		parts, err := block.Partitions(ctx, sys, disk)
+		if err != nil {
+			return err
+		}
+		system.Devices = append(system.Devices, disk)
+		for _, part := range parts {
+			system.Devices = append(system.Devices, part.Path)
 		}
 	}
-	g.Log.Warn("running the image's own GRUB, as enable_bios_bootloader_install allows", "device", target)
-	return chroot.Run(ctx, system, nil, grubInstall, target)
+	changed, err := addArrayParameter(ctx, system.Root, a.UUID)
+	if changed {
+		log.Info("kernel parameter for dracut added", "device", system.Root, "array", a.UUID)
+	}
+	return err
+}
+
+func (g GRUB) installOnDisk(ctx context.Context, table *partition.Table, system chroot.System) error {
+	targets := []string{g.Disk}
+	switch {
+	case g.PRePUUID != "":
+		target, err := findRoot(ctx, g.System, g.Disk, table, g.PRePUUID)
+		if err != nil {
+			return fmt.Errorf("PReP partition: %w", err)
+		}
+		targets = []string{target}
+	case g.Array != nil:
+		targets = g.Array.Disks
+	}
+	for _, target := range targets {
+		g.Log.Warn("running the image's own GRUB, as enable_bios_bootloader_install allows", "device", target)
+		if err := chroot.Run(ctx, system, nil, grubInstall, target); err != nil {
+			return fmt.Errorf("on %s: %w", target, err)
+		}
+	}
+	return nil
 }
 
 // grubInstall lists the names of the program, which depend on the distribution.
@@ -115,15 +164,10 @@ const grubInstall = "grub2-install|grub-install"
 // distribution's directory. One of the two may fail, because GRUB built for Secure Boot rejects some arguments. Boot
 // entries are written by InstallEFI.
 func (g GRUB) installOnESP(ctx context.Context, table *partition.Table, system *chroot.System) error {
-	esp, err := findESP(g.Disk, table, g.ESPUUID)
+	name, err := g.findESP(table, system)
 	if err != nil {
 		return err
 	}
-	name, err := nameInFstab(g.Disk, esp, g.ESPUUID)
-	if err != nil {
-		return err
-	}
-	system.ESP = block.PartitionPath(g.System, g.Disk, esp.Number)
 	g.Log.Warn("running the image's own GRUB, as enable_bios_bootloader_install allows", "device", system.ESP)
 	run := func(argv ...string) error { return chroot.Run(ctx, *system, nil, argv...) }
 	if err := g.installTwice(ctx, run); err != nil {
@@ -131,6 +175,35 @@ func (g GRUB) installOnESP(ctx context.Context, table *partition.Table, system *
 	}
 	_, err = changeFstab(ctx, system.Root, name)
 	return err
+}
+
+// findESP sets the device of the ESP, and returns its name in an fstab.
+func (g GRUB) findESP(table *partition.Table, system *chroot.System) (name string, err error) {
+	if g.Array != nil {
+		system.ESP = g.Array.ESP
+		size, err := sizeOf(g.Array.ESP)
+		if err != nil {
+			return "", err
+		}
+		return nameInFstab(g.Array.ESP, partition.Partition{Size: size}, "")
+	}
+	esp, err := findESP(g.Disk, table, g.ESPUUID)
+	if err != nil {
+		return "", err
+	}
+	system.ESP = block.PartitionPath(g.System, g.Disk, esp.Number)
+	return nameInFstab(g.Disk, esp, g.ESPUUID)
+}
+
+// sizeOf returns the size of a device in bytes.
+func sizeOf(device string) (int64, error) {
+	f, err := os.Open(device)
+	if err != nil {
+		return 0, err
+	}
+	defer f.Close() //nolint:errcheck // only read
+	size, _, err := block.Geometry(f)
+	return size, err
 }
 
 // installTwice returns an error if both installations fail. The fallback path comes first: the second installation

@@ -40,7 +40,10 @@ type Keep struct {
 	RootUUID  string // of the root's file system or partition
 	ESPUUID   string
 	Configure bool // first run the image's GRUB, if any, to write its menu
-	Log       *slog.Logger
+	// Array is not nil if Disk is a Linux RAID array that firmware cannot read. The ESP will be moved to its disks, so
+	// that fstab must name the file system, not the partition.
+	Array *Array
+	Log   *slog.Logger
 }
 
 // KeepEFI copies the loaders below /boot/efi/EFI of a partition image's root to the disk's ESP. It adds GRUB's
@@ -72,7 +75,11 @@ func (k Keep) keep(ctx context.Context) (Kept, error) {
 	if err != nil {
 		return Kept{}, err
 	}
-	name, err := nameInFstab(k.Disk, esp, k.ESPUUID)
+	requested := k.ESPUUID
+	if k.Array != nil {
+		requested = ""
+	}
+	name, err := nameInFstab(k.Disk, esp, requested)
 	if err != nil {
 		return Kept{}, err
 	}
@@ -83,6 +90,9 @@ func (k Keep) keep(ctx context.Context) (Kept, error) {
 		k.Log.Warn("running the image's own GRUB, as enable_bios_bootloader_install allows", "device", rootPath)
 		system, err := installed(ctx, k.System, k.Disk, rootPath, table, k.Log)
 		if err != nil {
+			return Kept{}, err
+		}
+		if err := k.Array.show(ctx, k.System, &system, k.Log); err != nil {
 			return Kept{}, err
 		}
 		if err := configureGRUB(ctx, system); err != nil && !errors.Is(err, chroot.ErrNoProgram) {
