@@ -12,6 +12,7 @@ import (
 	"ironroot/storage/block"
 	"ironroot/storage/md"
 	"ironroot/storage/partition"
+	"ironroot/storage/raidboot"
 )
 
 // volumeName is the key of an entry of skip_block_devices or raid_config with the name of a RAID array.
@@ -236,9 +237,10 @@ func describe(members []md.Member, positions ...int) string {
 
 // Created returns a description of the entry of raid_config that can be the array of a superblock, "" if there is
 // none. An entry with a volume_name is compared by the name, or by the level if the array has no name; an entry
-// without one by the level.
+// without one by the level. The mirror with the EFI system partition has no
+// entry.
 func (a Arrays) Created(s md.Superblock) string {
-	if s.Problem != nil {
+	if s.Problem != nil || isESP(s) {
 		return ""
 	}
 	for _, disk := range a.created {
@@ -269,6 +271,16 @@ func (a Arrays) CheckShown(ctx context.Context, sys sysfs.Root, d block.Device) 
 		"repair or remove the table, or name the disk in skip_block_devices by its serial number or WWN",
 		len(hidden), d.Path, first.Number, first.Size, first.Start)
 }
+
+// isESP reports whether an array looks like the mirror with the EFI system partition that install_bootloader creates: a
+// RAID 1 of its name with the superblock at the end. No array of raid_config has this name.
+func isESP(s md.Superblock) bool {
+	return s.ShortName() == raidboot.ESPName && s.Level == "raid1" && s.Version == "1.0"
+}
+
+// IsESPMember reports whether a member looks like one of the mirror with the EFI system partition. The size of the
+// whole member is limited, because a superblock can name a small part of it.
+func IsESPMember(m md.Member) bool { return isESP(m.Superblock) && m.Device.Size <= 1<<30 }
 
 // minCutName is the shortest name in bytes that mdadm may have truncated: it writes at most 31 or 32 bytes of a longer
 // name.

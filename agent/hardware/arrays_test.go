@@ -66,6 +66,16 @@ func TestArrays(t *testing.T) {
 			md.Superblock{Name: "x", Level: "raid10"},
 			false, true,
 		},
+		{
+			"entry without name, ESP", software(`"raid_level": "1"`),
+			md.Superblock{Name: "any:esp", Level: "raid1", Version: "1.0"},
+			false, false,
+		},
+		{
+			"entry without name, not an ESP", software(`"raid_level": "1"`),
+			md.Superblock{Name: "any:esp", Level: "raid1", Version: "1.2"},
+			false, true,
+		},
 		{"entry without name and level", software(`"size_gb": 5`), named, false, true},
 		{"nameless array, level", software(data + `"raid_level": "1"`), nameless, false, true},
 		{"nameless array, other level", software(data + `"raid_level": "0"`), nameless, false, false},

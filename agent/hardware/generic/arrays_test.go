@@ -157,7 +157,7 @@ func TestEraseKeepsCreatedArrays(t *testing.T) {
 func TestESPMember(t *testing.T) {
 	esp := md.Superblock{Version: "1.0", Name: "host:esp", Level: "raid1", DataSize: 512 << 20, ArraySize: 512 << 20}
 	for size, want := range map[int64]bool{513 << 20: true, 1 << 30: true, 2 << 30: false} {
-		if got := isESPMember(md.Member{Device: block.Device{Size: size}, Superblock: esp}); got != want {
+		if got := hardware.IsESPMember(md.Member{Device: block.Device{Size: size}, Superblock: esp}); got != want {
 			t.Errorf("member of %d bytes: got %v, want %v", size, got, want)
 		}
 	}

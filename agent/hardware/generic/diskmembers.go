@@ -12,6 +12,7 @@ import (
 	"ironroot/storage/block"
 	"ironroot/storage/md"
 	"ironroot/storage/partition"
+	"ironroot/storage/raidboot"
 )
 
 // readMembers reads the members of arrays on all disks, and compares those with protected names. It reads them
@@ -37,7 +38,7 @@ func (r *diskRun) readMembers(ctx context.Context, disks []block.Device) {
 		members := found[i]
 		r.members = append(r.members, members...)
 		if slices.ContainsFunc(members, func(m md.Member) bool { return r.arrays.Protected(m.Superblock) }) {
-			notESP := func(m md.Member) bool { return !isESPMember(m) }
+			notESP := func(m md.Member) bool { return !hardware.IsESPMember(m) }
 			esps = append(esps, slices.DeleteFunc(slices.Clone(members), notESP)...)
 		}
 	}
@@ -114,7 +115,7 @@ func (r *diskRun) keptMembers(ctx context.Context, d block.Device) (map[string]s
 		}
 		if entry := r.arrays.Created(member.Superblock); entry != "" {
 			problems = append(problems, r.notKeptErr(member, entry))
-		} else if len(kept) > 0 && isESPMember(member) {
+		} else if len(kept) > 0 && hardware.IsESPMember(member) {
 			kept[member.Device.Path] = fmt.Sprintf("member of %s, the EFI system partition of a protected array",
 				member.Superblock)
 			if r.espErr != nil {
@@ -157,14 +158,7 @@ func (r *diskRun) ambiguous(member md.Member, err error) error {
 }
 
 // espName is the array name of the mirrored EFI system partition, on the same disks as the array with the system.
-const espName = "esp"
-
-// isESPMember reports whether a member looks like one of the mirrored EFI system partition: a RAID 1 of that name with
-// its superblock at the end. The size of the whole member is limited, because a superblock can name a small part of
-// it.
-func isESPMember(m md.Member) bool {
-	return m.ShortName() == espName && m.Level == "raid1" && m.Version == "1.0" && m.Device.Size <= 1<<30
-}
+const espName = raidboot.ESPName
 
 // neighbours returns the partitions of a disk that are not kept. A disk that is kept as a whole has none.
 func (r *diskRun) neighbours(ctx context.Context, d block.Device, kept map[string]string) ([]block.Device, error) {

@@ -186,7 +186,7 @@ func (s *raidState) decide() error {
 	var esps []md.Member
 	for _, g := range s.groups {
 		if g.action == actionUndecided && g.isOn(kept) &&
-			!slices.ContainsFunc(g.members, func(m raidMember) bool { return !isESPMember(m.Member) }) {
+			!slices.ContainsFunc(g.members, func(m raidMember) bool { return !hardware.IsESPMember(m.Member) }) {
 			g.mark(actionKeep, "the EFI system partition of a protected array", kept)
 			esps = append(esps, g.plain()...)
 		}
