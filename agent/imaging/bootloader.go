@@ -57,6 +57,11 @@ func (i *Imager) InstallBootloader(ctx context.Context, b Bootloader) error {
 		}
 	}
 	if !b.isPartitionImage() {
+		if err := bootloader.CheckArray(i.o.System, disk); err != nil && !ignore {
+			return bootFault(disk, fmt.Errorf("%w; no boot loader was installed on its disks: a whole-disk image "+
+				"needs an EFI system partition with a loader, or the UUID of a root with GRUB (image property "+
+				"rootfs_uuid)", err))
+		}
 		i.o.Log.Info("whole-disk image: no boot loader to install", "device", disk.Path)
 		return nil
 	}
@@ -90,14 +95,18 @@ func (i *Imager) installGRUB(
 	ctx context.Context, install func(context.Context, bootloader.GRUB) error, disk block.Device, b Bootloader,
 	uefi bool,
 ) error {
-	if err := bootloader.CheckArray(i.o.System, disk); err != nil {
-		return bootFault(disk, err)
-	}
-	err := install(ctx, bootloader.GRUB{
+	grub := bootloader.GRUB{
 		Disk: disk.Path, System: i.o.System, RootUUID: b.RootUUID, ESPUUID: b.EFISystemPartUUID,
 		PRePUUID: b.PRePBootPartUUID, UEFI: uefi, Log: i.o.Log,
-	})
+	}
+	array, err := i.bootArray(ctx, disk)
 	if err != nil {
+		return bootFault(disk, err)
+	}
+	if array != nil {
+		return bootFault(disk, i.installGRUBOnArray(ctx, install, array, grub))
+	}
+	if err := install(ctx, grub); err != nil {
 		return bootFault(disk, err)
 	}
 	if !uefi || b.EFISystemPartUUID == "" {
@@ -113,23 +122,28 @@ func (i *Imager) installGRUB(
 // installEFI writes UEFI boot entries and reports whether it wrote at least one. A partition without a loader is not
 // an error: the image may boot another way.
 func (i *Imager) installEFI(ctx context.Context, disk block.Device, b Bootloader) (done bool, err error) {
-	if err := bootloader.CheckArray(i.o.System, disk); err != nil {
+	array, err := i.bootArray(ctx, disk)
+	if err != nil {
 		return false, bootFault(disk, err)
 	}
 	if err := partition.Sync(ctx, i.o.System, disk.Path); err != nil {
 		i.o.Log.Warn("kernel does not see the current partitions", "device", disk.Path, "err", err)
 	}
-	if b.isPartitionImage() && b.EFISystemPartUUID != "" {
+	if b.isPartitionImage() && b.EFISystemPartUUID != "" && !i.hasMovedESP(disk.Path) {
 		if _, err := bootloader.KeepEFI(ctx, bootloader.Keep{
 			Disk: disk.Path, System: i.o.System, RootUUID: b.RootUUID, ESPUUID: b.EFISystemPartUUID,
-			Configure: i.o.Config.Get().EnableBIOSBootloaderInstall, Log: i.o.Log,
+			Configure: i.o.Config.Get().EnableBIOSBootloaderInstall, Array: describeArray(array), Log: i.o.Log,
 		}); err != nil {
 			return false, bootFault(disk, err)
 		}
 	}
-	err = bootloader.InstallEFI(ctx, i.o.System, disk.Path, bootloader.Options{
-		ESPUUID: b.EFISystemPartUUID, Efivars: i.o.Efivars, Log: i.o.Log,
-	})
+	if array != nil {
+		err = i.installEFIOnArray(ctx, array, b.EFISystemPartUUID)
+	} else {
+		err = bootloader.InstallEFI(ctx, i.o.System, disk.Path, bootloader.Options{
+			ESPUUID: b.EFISystemPartUUID, Efivars: i.o.Efivars, Log: i.o.Log,
+		})
+	}
 	if errors.Is(err, bootloader.ErrNoLoader) {
 		i.o.Log.Warn("no boot loader on the EFI system partition", "device", disk.Path)
 		return false, nil
@@ -143,7 +157,7 @@ func (i *Imager) installEFI(ctx context.Context, disk block.Device, b Bootloader
 // bootFault converts errors of storage/bootloader to faults of the protocol.
 func bootFault(disk block.Device, err error) error {
 	switch {
-	case errors.Is(err, context.Canceled):
+	case err == nil, errors.Is(err, context.Canceled):
 		return err
 	case errors.Is(err, bootloader.ErrNoESP):
 		return fault.DeviceNotFound("no EFI system partition on %s: %w", disk.Path, err)
@@ -151,19 +165,4 @@ func bootFault(disk block.Device, err error) error {
 		return fault.DeviceNotFound("%w", err)
 	}
 	return fault.CommandExecution(err)
-}
-
-// checkBootable returns an error if the disk is an array that firmware cannot boot from, unless the option
-// ignore_bootloader_failure is set. Without the check, install_bootloader would fail after the image was written.
-func (i *Imager) checkBootable(disk block.Device) error {
-	err := bootloader.CheckArray(i.o.System, disk)
-	if err == nil {
-		return nil
-	}
-	if i.o.Config.Get().IgnoreBootloaderFailure {
-		i.o.Log.Warn("image is written to a disk that firmware cannot boot from", "device", disk.Path, "err", err)
-		return nil
-	}
-	return fault.ImageWrite(disk.Path, fmt.Errorf("%w; the disk was not written to; "+
-		"set the option ignore_bootloader_failure if the machine boots another way", err))
 }

@@ -61,6 +61,8 @@ type Imager struct {
 	mu      sync.Mutex
 	uuids   map[string]any
 	written written
+	// movedESP is the array whose EFI system partition was moved to its disks since the image was written, "" for none.
+	movedESP string
 }
 
 // written describes the last image that can be skipped if it is requested again, and the partition table after it was
@@ -103,7 +105,7 @@ func (i *Imager) Prepare(ctx context.Context, info ImageInfo, configDrive string
 	if err := writable(disk); err != nil {
 		return "", err
 	}
-	if err := i.checkBootable(disk); err != nil {
+	if err := i.checkBootable(ctx, disk); err != nil {
 		return "", err
 	}
 	options, err := i.fetchOptions(info)
@@ -270,7 +272,7 @@ func (i *Imager) isWritten(ctx context.Context, now written) bool {
 func (i *Imager) forget() {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	i.written, i.uuids = written{}, map[string]any{}
+	i.written, i.uuids, i.movedESP = written{}, map[string]any{}, ""
 }
 
 // PartitionUUIDs returns a copy of the UUIDs that the last Prepare found on the disk. It is empty before.

@@ -395,7 +395,8 @@ func TestInstallBootloaderUEFIWithoutESP(t *testing.T) {
 	}
 }
 
-// A system in an array that firmware cannot read is not bootable, so that no boot entry is written.
+// A system in an array that firmware cannot read is not bootable without boot loaders on its disks: that they cannot be
+// installed is an error.
 func TestInstallBootloaderArray(t *testing.T) {
 	yes := true
 	for _, tt := range []struct {
@@ -407,7 +408,8 @@ func TestInstallBootloaderArray(t *testing.T) {
 		{"UEFI", true, Bootloader{}, true},
 		{"UEFI, ignored", true, Bootloader{IgnoreFailure: &yes}, false},
 		{"UEFI, partition image", true, Bootloader{RootUUID: "1d6e5e4c", EFISystemPartUUID: "1234-ABCD"}, true},
-		{"BIOS, whole disk", false, Bootloader{}, false}, // nothing is done
+		{"BIOS, whole disk", false, Bootloader{}, true},
+		{"BIOS, whole disk, ignored", false, Bootloader{IgnoreFailure: &yes}, false},
 		{"BIOS, partition image", false, Bootloader{RootUUID: "1d6e5e4c"}, true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -430,7 +432,8 @@ func TestInstallBootloaderArray(t *testing.T) {
 				t.Errorf("got %v, want success", err)
 			}
 			if tt.fails && (typeOf(err) != "CommandExecutionError" ||
-				!strings.Contains(err.Error(), "/dev/md1 is a raid1 array with metadata 1.2 of /dev/sda1, ")) {
+				!strings.Contains(err.Error(), "array /dev/md1: firmware cannot read this RAID array") &&
+					!strings.Contains(err.Error(), "/dev/md1 is a raid1 array with metadata 1.2 of /dev/sda1, ")) {
 				t.Errorf("got %v, want a CommandExecutionError that names the array", err)
 			}
 		})

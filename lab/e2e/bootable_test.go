@@ -26,16 +26,37 @@ func (r *rig) deployRoot(t *testing.T, image, bootMode, instance string) {
 	}
 	r.images.File("root.raw", image)
 	source := conductor.Image{
-		URL: r.images.URLFrom(host, "root.raw"), Format: "raw", Checksum: sumAll(t, image),
-		Info: map[string]any{
-			"image_type": "partition", "root_gb": 1, "root_mb": 1024, "swap_mb": 0, "ephemeral_mb": 0,
-			"ephemeral_format":   nil,
-			"preserve_ephemeral": false, "boot_option": "local", "deploy_boot_mode": bootMode,
-		},
+		URL: r.images.URLFrom(host, "root.raw"), Format: "raw", Checksum: sumAll(t, image), Info: rootInfo(bootMode),
 	}
 	if err := r.node.WriteImage(soon(t), source, drive); err != nil {
 		t.Fatal(err)
 	}
+	r.bootRoot(t, bootMode)
+}
+
+// rootInfo is what Ironic sends of a partition image in addition to its location.
+func rootInfo(bootMode string) map[string]any {
+	return map[string]any{
+		"image_type": "partition", "root_gb": 1, "root_mb": 1024, "swap_mb": 0, "ephemeral_mb": 0,
+		"ephemeral_format": nil, "preserve_ephemeral": false, "boot_option": "local", "deploy_boot_mode": bootMode,
+	}
+}
+
+// bootRoot installs the boot loader of a partition image twice, and ends the ramdisk.
+func (r *rig) bootRoot(t *testing.T, bootMode string) {
+	t.Helper()
+	r.installRoot(t, bootMode)
+	if err := r.node.PowerOff(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.machine.Wait(soon(t)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// installRoot installs the boot loader of a partition image twice.
+func (r *rig) installRoot(t *testing.T, bootMode string) {
+	t.Helper()
 	var uuids map[string]any
 	if err := json.Unmarshal([]byte(r.succeed(t, "standby.get_partition_uuids", nil)), &uuids); err != nil {
 		t.Fatal(err)
@@ -48,12 +69,6 @@ func (r *rig) deployRoot(t *testing.T, image, bootMode, instance string) {
 		if got := r.succeed(t, "image.install_bootloader", params); got != "null" {
 			t.Errorf("install_bootloader: got %s, want null", got)
 		}
-	}
-	if err := r.node.PowerOff(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if err := r.machine.Wait(soon(t)); err != nil {
-		t.Fatal(err)
 	}
 }
 

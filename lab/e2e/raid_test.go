@@ -43,6 +43,12 @@ func TestRAID(t *testing.T) {
 	t.Run("refused", func(t *testing.T) { r.refuseRAID(t) })
 	t.Run("keep", func(t *testing.T) { r.keepRAID(t, files) })
 	t.Run("delete", func(t *testing.T) { r.deleteRAID(t, files) })
+	console := r.machine.Console().String()
+	for _, text := range []string{"RAID array created", "RAID array stopped"} {
+		if !strings.Contains(console, text) {
+			t.Errorf("the console does not show %q", text)
+		}
+	}
 }
 
 // raidStep runs a step of the interface raid.
@@ -247,12 +253,6 @@ func (r *rig) deleteRAID(t *testing.T, files map[string]string) {
 			if err != nil || len(left) > 0 {
 				t.Errorf("%s: got superblocks %+v and %v at byte %d, want none", serial, left, err, p.Start)
 			}
-		}
-	}
-	console := r.machine.Console().String()
-	for _, text := range []string{"RAID array created", "RAID array stopped"} {
-		if !strings.Contains(console, text) {
-			t.Errorf("the console does not show %q", text)
 		}
 	}
 }

@@ -41,8 +41,9 @@ func TestRAIDDeploy(t *testing.T) {
 	record := refusing.deployArray(t, config, image, drive)
 	if record.Status != conductor.Failed ||
 		!strings.Contains(record.Error.Details, "firmware cannot read this RAID array") ||
+		!strings.Contains(record.Error.Details, "which enable_bios_bootloader_install must allow") ||
 		!strings.Contains(record.Error.Details, "the disk was not written to") {
-		t.Errorf("got %s (%v), want an error of the firmware", record.Status, record.Error)
+		t.Errorf("got %s (%v), want an error of the firmware and the option", record.Status, record.Error)
 	}
 	if err := refusing.machine.Stop(); err != nil {
 		t.Fatal(err)
