@@ -87,15 +87,18 @@ func (m *Manager) findVolumes(
 	}
 	for i, v := range volumes {
 		g, err := groups.named(v.name)
+		a := &createdArray{volume: v, number: i}
 		if err == nil {
+			a.running, err = g.runningAs(running)
+		}
+		if err == nil {
+			if a.running != "" {
+				g.equalEvents()
+			}
 			err = checkCreated(ctx, v, g, byPath)
 		}
 		if err == nil && arrays.Protected(g.members[0].Superblock) {
 			err = errProtectedVolume
-		}
-		a := &createdArray{volume: v, number: i}
-		if err == nil {
-			a.running, err = g.runningAs(running)
 		}
 		if err != nil {
 			problems = append(problems, badVolume{v, err})
@@ -130,6 +133,15 @@ func (g *raidGroup) runningAs(running []raid.Array) (string, error) {
 		}
 	}
 	return "", nil
+}
+
+// equalEvents sets the event counts of all members to that of the first. While an array runs, the kernel counts its
+// members as in use together, and changes their superblocks one after the other. The kernel's buffers of a member can
+// be older still.
+func (g *raidGroup) equalEvents() {
+	for i := range g.members {
+		g.members[i].Events = g.members[0].Events
+	}
 }
 
 // maxDataOffset limits the offset of the data on the members of an array that can be kept. It exceeds that of mdadm for

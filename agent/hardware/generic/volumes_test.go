@@ -2,6 +2,7 @@ package generic
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -39,6 +40,38 @@ func volumeDisks(t *testing.T, roots ...string) (disks []block.Device, fields st
 	return disks, `"raid_config": {"logical_disks": [` + logical("1", "1", first) + ", " + second + `]}`
 }
 
+// runningRoot is the array of the first partitions of the disks.
+func runningRoot(m *Manager, disks []block.Device) raid.Array {
+	array := raid.Array{Name: "md0", Path: "/dev/md0"}
+	for _, d := range disks {
+		array.Members = append(array.Members, raid.Member{Path: block.PartitionPath(m.o.System, d.Path, 1)})
+	}
+	return array
+}
+
+// addEvents adds to the event count of a superblock of version 1.2. Its checksum is a sum.
+func addEvents(t *testing.T, path string, events uint32) {
+	t.Helper()
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	for _, at := range []int64{4096 + 200, 4096 + 216} {
+		word := make([]byte, 4)
+		if _, err := f.ReadAt(word, at); err != nil {
+			t.Fatal(err)
+		}
+		binary.LittleEndian.PutUint32(word, binary.LittleEndian.Uint32(word)+events)
+		if _, err := f.WriteAt(word, at); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := f.Sync(); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // described describes volumes: name, root, whether it has a device, number of disks, and error.
 func described(list []imaging.Volume) []string {
 	var words []string
@@ -48,6 +81,9 @@ func described(list []imaging.Volume) []string {
 			root = fmt.Sprint(*v.Root)
 		}
 		reason := errorText(v.Err)
+		if before, _, found := strings.Cut(reason, ": /dev/"); found && strings.HasPrefix(reason, "events ") {
+			reason = before
+		}
 		reason = strings.TrimSpace(reason[strings.LastIndex(reason, ":")+1:])
 		words = append(words, fmt.Sprintf("%s root=%s device=%v disks=%d %s", v.Name, root, v.Path != "", len(v.Disks),
 			reason))
@@ -91,14 +127,27 @@ func TestVolumes(t *testing.T) {
 		},
 		"runs": {
 			[]string{"true", ""},
-			func(t *testing.T, m *Manager, k *fakeArrays, disks []block.Device) {
-				array := raid.Array{Name: "md0", Path: "/dev/md0"}
-				for _, d := range disks {
-					array.Members = append(array.Members, raid.Member{Path: block.PartitionPath(m.o.System, d.Path, 1)})
-				}
-				k.running = []raid.Array{array}
+			func(_ *testing.T, m *Manager, k *fakeArrays, disks []block.Device) {
+				k.running = []raid.Array{runningRoot(m, disks)}
 			}, "",
 			[]string{"root root=true device=true disks=2 "},
+			nil,
+		},
+		"runs, superblocks were read at different times": {
+			[]string{"true", ""},
+			func(t *testing.T, m *Manager, k *fakeArrays, disks []block.Device) {
+				addEvents(t, block.PartitionPath(m.o.System, disks[1].Path, 1), 40)
+				k.running = []raid.Array{runningRoot(m, disks)}
+			}, "",
+			[]string{"root root=true device=true disks=2 "},
+			nil,
+		},
+		"events differ": {
+			[]string{"true", ""},
+			func(t *testing.T, m *Manager, _ *fakeArrays, disks []block.Device) {
+				addEvents(t, block.PartitionPath(m.o.System, disks[1].Path, 1), 40)
+			}, "",
+			[]string{"root root=true device=false disks=0 events of members differ by 40"},
 			nil,
 		},
 		"number in use": {
