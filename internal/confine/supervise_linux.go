@@ -1,0 +1,93 @@
+package confine
+
+import (
+	"fmt"
+	"runtime"
+	"slices"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// supervisedDenied are system calls that fail with EPERM for a program whose mounts are supervised. They return the
+// kernel's log, read its memory (BPF, perf), select where it swaps memory out, or make it write to a file.
+var supervisedDenied = []uint32{
+	unix.SYS_SYSLOG, unix.SYS_BPF, unix.SYS_PERF_EVENT_OPEN, unix.SYS_SWAPON, unix.SYS_SWAPOFF, unix.SYS_ACCT,
+	unix.SYS_OPEN_BY_HANDLE_AT, unix.SYS_KEXEC_LOAD, unix.SYS_INIT_MODULE, unix.SYS_FINIT_MODULE,
+	unix.SYS_DELETE_MODULE,
+}
+
+// supervisedMissing are system calls that fail with ENOSYS for such a program. They could mount a file system or change
+// a mount without mount(2), which programs use where the kernel does not have these calls.
+var supervisedMissing = []uint32{
+	unix.SYS_FSOPEN, unix.SYS_FSPICK, unix.SYS_FSCONFIG, unix.SYS_FSMOUNT, unix.SYS_MOUNT_SETATTR,
+	unix.SYS_OPEN_TREE_ATTR,
+}
+
+const (
+	// MountMagic is the value of the upper 16 flags of mount(2) that the kernel ignores.
+	MountMagic = 0xc0ed0000
+	// mountElsewhere are the flags of mount(2) that act on existing mounts only.
+	mountElsewhere = unix.MS_BIND | unix.MS_MOVE | unix.MS_SHARED | unix.MS_PRIVATE | unix.MS_SLAVE |
+		unix.MS_UNBINDABLE
+)
+
+// SuperviseMounts lets another process decide which file systems the calling thread and all its children mount:
+// mount(2) waits for a reply of the reader of the returned file descriptor, see seccomp_unotify(2), if it mounts a file
+// system or changes the options of a mount. Bind mounts, moves, and changes of the propagation are done at once. Other
+// system calls by which a program with CAP_SYS_ADMIN could reach the kernel's memory fail.
+func SuperviseMounts() (listener int, err error) {
+	arch, ok := map[string]uint32{"amd64": unix.AUDIT_ARCH_X86_64, "arm64": unix.AUDIT_ARCH_AARCH64}[runtime.GOARCH]
+	if !ok {
+		return -1, fmt.Errorf("supervise mounts: no system call filter for %s", runtime.GOARCH)
+	}
+	filter := superviseFilter(arch)
+	program := unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]}
+	fd, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER,
+		unix.SECCOMP_FILTER_FLAG_NEW_LISTENER, uintptr(unsafe.Pointer(&program)))
+	if errno != 0 {
+		return -1, fmt.Errorf("supervise mounts: %w", errno)
+	}
+	return int(fd), nil
+}
+
+// superviseFilter returns the BPF program of SuperviseMounts. A call of another architecture ends the process.
+func superviseFilter(arch uint32) []unix.SockFilter {
+	const numberOffset, archOffset, flagsOffset = 0, 4, 16 + 3*8 // struct seccomp_data, little endian
+	load := func(offset uint32) unix.SockFilter {
+		return unix.SockFilter{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: offset}
+	}
+	// jump skips instructions.
+	jump := func(code uint16, k uint32, yes, no uint8) unix.SockFilter {
+		return unix.SockFilter{Code: unix.BPF_JMP | code | unix.BPF_K, K: k, Jt: yes, Jf: no}
+	}
+	result := func(k uint32) unix.SockFilter { return unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: k} }
+	const missing, denied = unix.SECCOMP_RET_ERRNO | uint32(unix.ENOSYS), unix.SECCOMP_RET_ERRNO | uint32(unix.EPERM)
+
+	filter := []unix.SockFilter{
+		load(archOffset),
+		jump(unix.BPF_JEQ, arch, 1, 0),
+		result(unix.SECCOMP_RET_KILL_PROCESS),
+		load(numberOffset),
+		jump(unix.BPF_JGT, lastKnown, 0, 1),
+		result(missing),
+	}
+	for number := range slices.Values(supervisedMissing) {
+		filter = append(filter, jump(unix.BPF_JEQ, number, 0, 1), result(missing))
+	}
+	for number := range slices.Values(supervisedDenied) {
+		filter = append(filter, jump(unix.BPF_JEQ, number, 0, 1), result(denied))
+	}
+	return append(filter,
+		jump(unix.BPF_JEQ, unix.SYS_MOUNT, 1, 0),
+		result(unix.SECCOMP_RET_ALLOW),
+		load(flagsOffset),
+		unix.SockFilter{Code: unix.BPF_ALU | unix.BPF_AND | unix.BPF_K, K: 0xffff0000},
+		jump(unix.BPF_JEQ, MountMagic, 3, 0), // the kernel ignores flags that are in it
+		load(flagsOffset),
+		jump(unix.BPF_JSET, unix.MS_REMOUNT, 1, 0),
+		jump(unix.BPF_JSET, mountElsewhere, 1, 0),
+		result(unix.SECCOMP_RET_USER_NOTIF),
+		result(unix.SECCOMP_RET_ALLOW),
+	)
+}
