@@ -1,0 +1,96 @@
+// Package layer unpacks the layers of container images (OCI image specification 1.1, "Image Layer Filesystem
+// Changeset") into a directory. The layers are not trusted: nothing outside of the directory is changed, and the number
+// and size of files are limited.
+package layer
+
+import (
+	"archive/tar"
+	"errors"
+	"fmt"
+	"io/fs"
+	"strings"
+)
+
+// Limits limits what the layers of an image may unpack to.
+type Limits struct {
+	Entries int   // files, directories and everything else in the archives
+	Bytes   int64 // content of all files, with the holes of sparse files
+}
+
+// DefaultLimits are the limits for an image.
+var DefaultLimits = Limits{Entries: 4 << 20, Bytes: 512 << 30}
+
+// Names of whiteouts.
+const (
+	whiteout       = ".wh."
+	opaqueWhiteout = ".wh..wh..opq"
+	metadataPrefix = ".wh..wh." // other files of aufs
+)
+
+// maxPath is the longest name of a file in bytes; maxDepth is the largest number of directories in it.
+const (
+	maxPath  = 4096
+	maxDepth = 512
+)
+
+var errOutside = errors.New("the name leads out of the root")
+
+// cleanName returns the name of an archive's entry relative to the root, "." for the root.
+func cleanName(name string) (string, error) {
+	if len(name) > maxPath {
+		return "", fmt.Errorf("the name has %d bytes, want at most %d", len(name), maxPath)
+	}
+	if strings.ContainsRune(name, 0) {
+		return "", errors.New("the name contains a zero byte")
+	}
+	var parts []string
+	for part := range strings.SplitSeq(name, "/") {
+		switch part {
+		case "", ".":
+		case "..":
+			return "", errOutside
+		default:
+			parts = append(parts, part)
+		}
+	}
+	if len(parts) == 0 {
+		return ".", nil
+	}
+	if len(parts) > maxDepth {
+		return "", fmt.Errorf("the name has %d components, want at most %d", len(parts), maxDepth)
+	}
+	return strings.Join(parts, "/"), nil
+}
+
+// owner checks the owner and group of an entry.
+func owner(h *tar.Header) error {
+	const most = 1<<32 - 2 // (uid_t) -1 is not an owner
+	if h.Uid < 0 || h.Gid < 0 || int64(h.Uid) > most || int64(h.Gid) > most {
+		return fmt.Errorf("owner %d, group %d: want 0 to %d", h.Uid, h.Gid, int64(most))
+	}
+	return nil
+}
+
+// xattrs returns the extended attributes of an entry. Those of overlayfs are omitted: they would change how the
+// directory is shown as part of an overlay.
+func xattrs(h *tar.Header) map[string]string {
+	const prefix = "SCHILY.xattr."
+	found := make(map[string]string)
+	for key, value := range h.PAXRecords {
+		name, ok := strings.CutPrefix(key, prefix)
+		overlay := strings.HasPrefix(name, "trusted.overlay.") || strings.HasPrefix(name, "user.overlay.")
+		if ok && name != "" && !overlay {
+			found[name] = value
+		}
+	}
+	return found
+}
+
+// entryError names the entry of an error.
+func entryError(h *tar.Header, err error) error {
+	var path *fs.PathError
+	if errors.As(err, &path) { // its path is a file descriptor's
+		err = path.Err
+	}
+	return fmt.Errorf("unpack %.200q: %w", h.Name, err)
+}
