@@ -7,6 +7,7 @@ import (
 
 	"github.com/alecthomas/kong"
 
+	"ironroot/agent/container"
 	"ironroot/initramfs/debian"
 	"ironroot/storage/bootloader/chroot"
 )
@@ -34,6 +35,7 @@ type cli struct {
 
 func main() {
 	chroot.Child()
+	container.Child()
 	args := os.Args[1:]
 	if len(args) == 0 {
 		args = []string{"--help"}

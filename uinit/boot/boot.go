@@ -17,6 +17,7 @@ import (
 
 	"ironroot/agent/clock"
 	"ironroot/agent/config"
+	"ironroot/agent/container"
 	"ironroot/agent/hardware/external"
 	"ironroot/agent/journal"
 	"ironroot/agent/status"
@@ -89,6 +90,7 @@ func Run(f Func, o Options) {
 	}
 	chroot.Child() // before the check for process 1, which the child is in its own PID namespace
 	external.Child()
+	container.Child()
 	if os.Getpid() != 1 {
 		_, _ = os.Stderr.WriteString("init: not process 1: it must be the init of a ramdisk\n")
 		os.Exit(1)

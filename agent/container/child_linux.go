@@ -1,0 +1,543 @@
+package container
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"math"
+	"os"
+	"os/signal"
+	"path"
+	"runtime"
+	"slices"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"ironroot/internal/confine"
+	"ironroot/internal/goroutine"
+)
+
+// The first arguments of this program's processes, instead of its name.
+const (
+	setupName = "container"         // process 1 of a container before the namespaces are complete
+	initName  = "container-init"    // process 1 of a container
+	lockName  = "container-lock"    // holds a mount namespace whose mounts are locked
+	mountName = "container-mounter" // mounts a file system for a program of a container
+)
+
+// Descriptors of a process that belongs to a container.
+const (
+	planFile    = 3 // a file with a plan
+	controlFile = 4 // a socket for messages
+)
+
+// exitNotRun is the exit code of a process that could not do its work.
+const exitNotRun = 120
+
+// plan describes a container to its process 1.
+type plan struct {
+	Root       string // directory with the image
+	Args       []string
+	Env        []string
+	Dir        string // working directory
+	User       string // USER[:GROUP], numbers or names in the image
+	Host       string // host name
+	Privileged bool
+	Devices    []deviceNode
+	Files      map[string]File
+	Mounts     []Mount
+}
+
+// message is what process 1 of a container reports.
+type message struct {
+	Mounts   bool   // a descriptor comes with it, by which mounts are supervised
+	Ready    bool   // it waits for a reply of one byte, and then starts the program
+	Error    string // why the program did not run
+	NotFound bool   // because the image does not have it
+	Status   uint32 // of the program, as wait(2) returns it
+}
+
+// Child does the work of a container's process and ends, if this process was started as one. Otherwise it returns.
+// Every program that runs containers must call it first.
+func Child() {
+	var run func() error
+	switch os.Args[0] {
+	case setupName:
+		run = setup
+	case initName:
+		run = initProcess
+	case lockName:
+		run = lock
+	case mountName:
+		run = mounter
+	default:
+		return
+	}
+	runtime.LockOSThread() // namespaces and capabilities belong to threads
+	err := run()
+	if err == nil {
+		os.Exit(0)
+	}
+	_, _ = os.Stderr.WriteString(os.Args[0] + ": " + err.Error() + "\n")
+	os.Exit(exitNotRun)
+}
+
+// readPlan reads the plan of the container.
+func readPlan() (*plan, error) {
+	f := os.NewFile(planFile, "plan")
+	text, err := io.ReadAll(io.NewSectionReader(f, 0, math.MaxInt64))
+	if err != nil {
+		return nil, err
+	}
+	p := new(plan)
+	return p, json.Unmarshal(text, p)
+}
+
+// send sends a message on the control socket, with a descriptor unless it is negative.
+func send(m message, descriptor int) error {
+	text, err := json.Marshal(m)
+	if err != nil {
+		return err
+	}
+	var rights []byte
+	if descriptor >= 0 {
+		rights = unix.UnixRights(descriptor)
+	}
+	return unix.Sendmsg(controlFile, text, rights, nil, unix.MSG_NOSIGNAL)
+}
+
+// setup makes the container's file system and becomes its process 1. It runs in namespaces of its own. It returns only
+// after an error.
+func setup() (err error) {
+	defer func() { _ = send(message{Error: err.Error()}, -1) }()
+	p, err := readPlan()
+	if err != nil {
+		return fmt.Errorf("read plan: %w", err)
+	}
+	// If memory is short, the kernel ends the container instead of the agent.
+	if err := os.WriteFile("/proc/self/oom_score_adj", []byte("1000"), 0); err != nil {
+		return err
+	}
+	if err := p.mount(); err != nil {
+		return err
+	}
+	if err := unix.Sethostname([]byte(p.Host)); err != nil {
+		return fmt.Errorf("set host name: %w", err)
+	}
+	if err := lockMounts(); err != nil {
+		return err
+	}
+	if p.Privileged {
+		listener, err := confine.SuperviseMounts()
+		if err == nil {
+			err = send(message{Mounts: true}, listener)
+		}
+		if err != nil {
+			return err
+		}
+	} else if err := confine.DenyCalls(); err != nil {
+		return err
+	}
+	if err := confine.LimitCapabilities(p.keeps); err != nil {
+		return err
+	}
+	if err := unix.CloseRange(controlFile+1, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC); err != nil {
+		return fmt.Errorf("close files at exec: %w", err)
+	}
+	err = unix.Exec("/proc/self/exe", []string{initName}, []string{})
+	return fmt.Errorf("become process 1: %w", err)
+}
+
+// removedCapabilities are the capabilities(7) that a privileged container does not have: with them it could load a
+// module, replace the kernel, read its log or memory, access other devices than its own, open files of the ramdisk by
+// their handles, or read and change the agent's network traffic.
+var removedCapabilities = []int{
+	unix.CAP_SYS_MODULE, unix.CAP_SYS_BOOT, unix.CAP_SYSLOG, unix.CAP_MKNOD, unix.CAP_SYS_RAWIO, unix.CAP_BPF,
+	unix.CAP_PERFMON, unix.CAP_CHECKPOINT_RESTORE, unix.CAP_MAC_ADMIN, unix.CAP_MAC_OVERRIDE,
+	unix.CAP_DAC_READ_SEARCH, unix.CAP_NET_ADMIN, unix.CAP_NET_RAW, unix.CAP_SYS_PTRACE, unix.CAP_SYS_TIME,
+	unix.CAP_WAKE_ALARM, unix.CAP_BLOCK_SUSPEND, unix.CAP_SYS_PACCT, unix.CAP_AUDIT_CONTROL, unix.CAP_AUDIT_READ,
+}
+
+// ordinaryCapabilities are those of a container that is not privileged: podman's default.
+var ordinaryCapabilities = []int{
+	unix.CAP_CHOWN, unix.CAP_DAC_OVERRIDE, unix.CAP_FOWNER, unix.CAP_FSETID, unix.CAP_KILL,
+	unix.CAP_NET_BIND_SERVICE, unix.CAP_SETFCAP, unix.CAP_SETGID, unix.CAP_SETPCAP, unix.CAP_SETUID,
+	unix.CAP_SYS_CHROOT,
+}
+
+// keeps reports whether the container has a capability.
+func (p *plan) keeps(c int) bool {
+	if p.Privileged {
+		return !slices.Contains(removedCapabilities, c)
+	}
+	return slices.Contains(ordinaryCapabilities, c)
+}
+
+// lockMounts makes the mounts of this thread's mount namespace inseparable: they cannot be unmounted or made writable,
+// and what they cover stays covered, even for a program with CAP_SYS_ADMIN. The kernel locks mounts when it copies them
+// into a mount namespace that belongs to another user namespace (mount_namespaces(7)). This thread joins such a mount
+// namespace, but keeps its own user namespace.
+func lockMounts() (err error) {
+	in, out, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	holder, err := os.StartProcess("/proc/self/exe", []string{lockName}, &os.ProcAttr{
+		Dir: "/", Files: []*os.File{in, nil, nil},
+		Sys: &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWUSER | unix.CLONE_NEWNS},
+	})
+	err = errors.Join(err, in.Close())
+	if err != nil {
+		return fmt.Errorf("lock mounts: start a process in a user namespace: %w", errors.Join(err, out.Close()))
+	}
+	namespace, err := os.Open(fmt.Sprintf("/proc/%d/ns/mnt", holder.Pid))
+	_ = out.Close() // the holder ends
+	_ = holder.Kill()
+	if _, waitErr := holder.Wait(); waitErr != nil {
+		err = errors.Join(err, waitErr)
+	}
+	if err != nil {
+		return fmt.Errorf("lock mounts: %w", err)
+	}
+	defer namespace.Close() //nolint:errcheck // only opened
+	if err := unix.Unshare(unix.CLONE_FS); err != nil {
+		return fmt.Errorf("lock mounts: %w", err)
+	}
+	if err := unix.Setns(int(namespace.Fd()), unix.CLONE_NEWNS); err != nil {
+		return fmt.Errorf("lock mounts: join namespace: %w", err)
+	}
+	return nil
+}
+
+// lock waits until it is ended.
+func lock() error {
+	_, err := io.Copy(io.Discard, os.Stdin)
+	return err
+}
+
+// initProcess is process 1 of a container. It runs the program and returns when it has ended, which ends all other
+// processes of the container.
+func initProcess() error {
+	// The program gets neither.
+	unix.CloseOnExec(planFile)
+	unix.CloseOnExec(controlFile)
+	signal.Ignore(unix.SIGTERM, unix.SIGINT, unix.SIGHUP, unix.SIGPIPE)
+	p, err := readPlan()
+	if err != nil {
+		return fmt.Errorf("read plan: %w", err)
+	}
+	if err := send(message{Ready: true}, -1); err != nil {
+		return fmt.Errorf("report: %w", err)
+	}
+	var reply [1]byte
+	if n, err := unix.Read(controlFile, reply[:]); err != nil || n != 1 {
+		return fmt.Errorf("wait for the agent: got %d bytes: %w", n, err)
+	}
+	goroutine.Go(func() error { // the agent sends nothing else: it has ended
+		_, _ = unix.Read(controlFile, reply[:])
+		os.Exit(exitNotRun)
+		return nil
+	}, nil)
+	pid, err := p.start()
+	if err != nil {
+		_ = send(message{Error: err.Error(), NotFound: errors.Is(err, ErrNotFound)}, -1)
+		return err
+	}
+	for {
+		var status unix.WaitStatus
+		ended, err := unix.Wait4(-1, &status, 0, nil)
+		switch {
+		case err == unix.EINTR: //nolint:errorlint // not wrapped
+		case err != nil:
+			return fmt.Errorf("wait: %w", err)
+		case ended == pid:
+			return send(message{Status: uint32(status)}, -1)
+		}
+	}
+}
+
+// start starts the program.
+func (p *plan) start() (pid int, err error) {
+	program, err := p.lookPath()
+	if err != nil {
+		return 0, err
+	}
+	credential, err := p.credential()
+	if err != nil {
+		return 0, err
+	}
+	if err := os.MkdirAll(p.Dir, 0o755); err != nil {
+		return 0, fmt.Errorf("working directory: %w", err)
+	}
+	process, err := os.StartProcess(program, p.Args, &os.ProcAttr{
+		Dir: p.Dir, Env: p.Env, Files: []*os.File{os.Stdin, os.Stdout, os.Stderr},
+		Sys: &syscall.SysProcAttr{Setsid: true, Credential: credential},
+	})
+	if err != nil {
+		return 0, fmt.Errorf("start %s: %w", program, err)
+	}
+	pid = process.Pid
+	return pid, process.Release() // all children are waited for together
+}
+
+// lookPath returns the path of the program.
+func (p *plan) lookPath() (string, error) {
+	name := p.Args[0]
+	if strings.Contains(name, "/") {
+		if !path.IsAbs(name) {
+			name = path.Join(p.Dir, name)
+		}
+		if err := unix.Access(name, unix.X_OK); err != nil {
+			return "", fmt.Errorf("%w: %s: %w", ErrNotFound, name, err)
+		}
+		return name, nil
+	}
+	for _, entry := range p.Env {
+		list, ok := strings.CutPrefix(entry, "PATH=")
+		if !ok {
+			continue
+		}
+		for dir := range strings.SplitSeq(list, ":") {
+			if program := path.Join(dir, name); path.IsAbs(program) && isExecutable(program) {
+				return program, nil
+			}
+		}
+	}
+	return "", fmt.Errorf("%w: %s", ErrNotFound, name)
+}
+
+func isExecutable(name string) bool {
+	info, err := os.Stat(name)
+	return err == nil && info.Mode().IsRegular() && unix.Access(name, unix.X_OK) == nil
+}
+
+// mount makes the file system of the container, and makes it the root of this process. Paths of the image are resolved
+// only inside of its root, so that its symbolic links cannot lead outside.
+func (p *plan) mount() error {
+	if err := confine.KeepMountsPrivate(); err != nil {
+		return err
+	}
+	var trees []int
+	for _, m := range p.Mounts {
+		tree, err := unix.OpenTree(unix.AT_FDCWD, m.Source, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
+		if err != nil {
+			return fmt.Errorf("mount %s: %w", m.Source, err)
+		}
+		defer unix.Close(tree) //nolint:errcheck // only opened
+		trees = append(trees, tree)
+	}
+	files := maps.Clone(p.Files)
+	resolver, err := os.ReadFile("/etc/resolv.conf")
+	if err == nil {
+		files["/etc/resolv.conf"] = File{Content: resolver, Mode: 0o644}
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if err := enterRoot(p.Root); err != nil {
+		return err
+	}
+	for _, f := range []func() error{p.mountDev, p.mountOthers, p.hide} {
+		if err := f(); err != nil {
+			return err
+		}
+	}
+	for i, m := range p.Mounts {
+		if err := m.move(trees[i]); err != nil {
+			return fmt.Errorf("mount %s at %s: %w", m.Source, m.Target, err)
+		}
+	}
+	for name, f := range files {
+		if err := writeFile(name, f); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// enterRoot makes a directory the root of this process.
+func enterRoot(dir string) error {
+	if err := unix.Mount(dir, dir, "", unix.MS_BIND, ""); err != nil {
+		return fmt.Errorf("mount %s: %w", dir, err)
+	}
+	// Device nodes of the image are not devices.
+	if err := unix.Mount("", dir, "", unix.MS_REMOUNT|unix.MS_BIND|unix.MS_NODEV, ""); err != nil {
+		return fmt.Errorf("mount %s without devices: %w", dir, err)
+	}
+	if err := unix.Chdir(dir); err != nil {
+		return err
+	}
+	// Moving it over the old root makes the old root unreachable; pivot_root(2) does not work on an initramfs.
+	if err := unix.Mount(".", "/", "", unix.MS_MOVE, ""); err != nil {
+		return fmt.Errorf("move %s to /: %w", dir, err)
+	}
+	if err := unix.Chroot("."); err != nil {
+		return fmt.Errorf("enter %s: %w", dir, err)
+	}
+	return nil
+}
+
+// move mounts the open tree of a mount.
+func (m Mount) move(tree int) error {
+	if err := os.MkdirAll(m.Target, 0o755); err != nil {
+		return err
+	}
+	if err := unix.MoveMount(tree, "", unix.AT_FDCWD, m.Target, unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {
+		return err
+	}
+	flags := uintptr(unix.MS_REMOUNT | unix.MS_BIND | confine.DataOnly)
+	if m.ReadOnly {
+		flags |= unix.MS_RDONLY
+	}
+	return unix.Mount("", m.Target, "", flags, "")
+}
+
+// writeFile writes a file. It replaces a symbolic link.
+func writeFile(name string, f File) error {
+	if err := os.MkdirAll(path.Dir(name), 0o755); err != nil {
+		return err
+	}
+	if err := os.RemoveAll(name); err != nil {
+		return err
+	}
+	return os.WriteFile(name, f.Content, fs.FileMode(f.Mode))
+}
+
+// standardDevices lists the device nodes of every container.
+var standardDevices = []deviceNode{
+	{"null", unix.S_IFCHR | 0o666, unix.Mkdev(1, 3)},
+	{"zero", unix.S_IFCHR | 0o666, unix.Mkdev(1, 5)},
+	{"full", unix.S_IFCHR | 0o666, unix.Mkdev(1, 7)},
+	{"random", unix.S_IFCHR | 0o666, unix.Mkdev(1, 8)},
+	{"urandom", unix.S_IFCHR | 0o666, unix.Mkdev(1, 9)},
+	{"tty", unix.S_IFCHR | 0o666, unix.Mkdev(5, 0)},
+}
+
+// mountDev mounts /dev with its nodes.
+func (p *plan) mountDev() error {
+	if err := mountAt("tmpfs", "/dev", unix.MS_NOSUID|unix.MS_NOEXEC, "mode=755,size=4m"); err != nil {
+		return err
+	}
+	for _, n := range slices.Concat(standardDevices, p.Devices) {
+		name := path.Join("/dev", n.Name)
+		if err := os.MkdirAll(path.Dir(name), 0o755); err != nil {
+			return err
+		}
+		if err := unix.Mknod(name, n.Mode, int(n.Number)); err != nil {
+			return fmt.Errorf("make device node %s: %w", name, err)
+		}
+		if err := os.Chmod(name, fs.FileMode(n.Mode&0o777)); err != nil { // regardless of the umask
+			return err
+		}
+	}
+	for name, target := range map[string]string{
+		"fd": "/proc/self/fd", "stdin": "/proc/self/fd/0", "stdout": "/proc/self/fd/1", "stderr": "/proc/self/fd/2",
+		"ptmx": "pts/ptmx",
+	} {
+		if err := os.Symlink(target, "/dev/"+name); err != nil {
+			return err
+		}
+	}
+	const ptys = unix.MS_NOSUID | unix.MS_NOEXEC
+	if err := mountAt("devpts", "/dev/pts", ptys, "newinstance,ptmxmode=0666,mode=0620,gid=5"); err != nil {
+		return err
+	}
+	if err := mountAt("tmpfs", "/dev/shm", confine.DataOnly, "mode=1777,size=25%"); err != nil {
+		return err
+	}
+	return mountOptional("mqueue", "/dev/mqueue", confine.DataOnly)
+}
+
+// mountOthers mounts the other file systems of a container.
+func (p *plan) mountOthers() error {
+	for _, m := range []struct {
+		kind, at string
+		flags    uintptr
+		data     string
+	}{
+		{"proc", "/proc", confine.DataOnly, ""},
+		{"sysfs", "/sys", confine.DataOnly | unix.MS_RDONLY, ""},
+		{"tmpfs", "/run", unix.MS_NOSUID | unix.MS_NODEV, "mode=755,size=25%"},
+		{"tmpfs", "/tmp", unix.MS_NODEV, "mode=1777,size=25%"},
+	} {
+		if err := mountAt(m.kind, m.at, m.flags, m.data); err != nil {
+			return err
+		}
+	}
+	if err := mountOptional("cgroup2", "/sys/fs/cgroup", confine.DataOnly|unix.MS_RDONLY); err != nil {
+		return err
+	}
+	if p.Privileged {
+		return mountOptional("efivarfs", "/sys/firmware/efi/efivars", confine.DataOnly)
+	}
+	return nil
+}
+
+// mountAt mounts a file system in a directory, which is created.
+func mountAt(kind, at string, flags uintptr, data string) error {
+	if err := os.MkdirAll(at, 0o755); err != nil {
+		return err
+	}
+	if err := unix.Mount(kind, at, kind, flags, data); err != nil {
+		return fmt.Errorf("mount %s at %s: %w", kind, at, err)
+	}
+	return nil
+}
+
+// mountOptional mounts a file system if the kernel has it and its directory.
+func mountOptional(kind, at string, flags uintptr) error {
+	if strings.HasPrefix(at, "/dev/") {
+		if err := os.MkdirAll(at, 0o755); err != nil {
+			return err
+		}
+	}
+	err := unix.Mount(kind, at, kind, flags, "")
+	if err == nil || errors.Is(err, unix.ENODEV) || errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, fs.ErrNotExist) ||
+		errors.Is(err, unix.EBUSY) {
+		return nil
+	}
+	return fmt.Errorf("mount %s at %s: %w", kind, at, err)
+}
+
+// Files of /proc through which a program could change the machine, and directories and files that show its memory or
+// secrets.
+var (
+	readOnlyPaths = []string{"/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger", "/proc/acpi"}
+	hiddenFiles   = []string{"/proc/keys", "/proc/timer_list", "/proc/sched_debug", "/proc/kallsyms"}
+	hiddenDirs    = []string{"/sys/kernel/debug", "/sys/kernel/tracing", "/sys/kernel/security"}
+)
+
+// hide covers what shows the agent's secrets or changes the machine.
+func (p *plan) hide() error {
+	if err := confine.Mask("\n"); err != nil {
+		return err
+	}
+	for _, name := range hiddenFiles {
+		if err := confine.Cover("/dev/null", name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	for _, dir := range hiddenDirs {
+		err := unix.Mount("tmpfs", dir, "tmpfs", confine.DataOnly|unix.MS_RDONLY, "size=0")
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("hide %s: %w", dir, err)
+		}
+	}
+	for _, name := range readOnlyPaths {
+		err := unix.Mount(name, name, "", unix.MS_BIND, "")
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err == nil {
+			err = unix.Mount("", name, "", unix.MS_REMOUNT|unix.MS_BIND|unix.MS_RDONLY|confine.DataOnly, "")
+		}
+		if err != nil {
+			return fmt.Errorf("make %s read-only: %w", name, err)
+		}
+	}
+	return nil
+}

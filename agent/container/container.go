@@ -1,0 +1,109 @@
+// Package container runs programs of container images without a container engine.
+//
+// [Resolve] reads the manifest and the configuration of an image in a registry. [Prepare] downloads and verifies its
+// layers into scratch space: memory if they fit, otherwise the end of a disk. [Bundle.Run] runs a program in the
+// image's file system, in namespaces of its own. [Bundle.Close] removes everything.
+package container
+
+import (
+	"errors"
+	"log/slog"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+
+	"ironroot/internal/sysfs"
+	"ironroot/storage/image/fetch"
+)
+
+// Image is an image in a registry, of which the manifest and the configuration are known.
+type Image struct {
+	// Name is the name of the image without a transport: HOST[:PORT]/REPOSITORY[:TAG][@DIGEST].
+	Name string
+	// Digest is the digest of the manifest for the machine's architecture, "sha256:...".
+	Digest string
+	// ID is the image ID: the digest of the configuration, as hexadecimal digits.
+	ID string
+	// Config has the program, its environment, user and working directory.
+	Config v1.Config
+
+	remote *fetch.Container
+}
+
+// Errors that callers distinguish.
+var (
+	// ErrReference is the cause of errors about an image reference or a pull secret that cannot be used.
+	ErrReference = fetch.ErrReference
+	// ErrNoSpace is the cause of errors about an image for which there is not enough space.
+	ErrNoSpace = errors.New("not enough space")
+	// ErrNotFound is the cause of an error about a program that the image lacks.
+	ErrNotFound = errors.New("program not found in the image")
+)
+
+// Options are the options of Prepare.
+type Options struct {
+	Log    *slog.Logger
+	System sysfs.Root
+	// KeepImage also stores the image as an OCI layout, see Spec.Layout. It needs space for the compressed layers.
+	KeepImage bool
+	// Disk is the device whose end can be used as scratch space, if memory does not suffice: its whole content is
+	// about to be replaced. "" allows memory only.
+	Disk string
+	// Progress is called when a part of a layer has arrived, with the number of bytes of all layers. It may be nil.
+	Progress func(phase string, done, total int64)
+}
+
+// Spec describes a program to run in an image.
+type Spec struct {
+	// Args are the program and its arguments. They replace the image's command; the image's entrypoint is used only
+	// if Args is empty. A program without a slash is searched in the PATH of the image.
+	Args []string
+	// Env is added to the environment of the image, as NAME=VALUE.
+	Env []string
+	// Dir is the working directory; "" is that of the image.
+	Dir string
+	// Disks are block devices of the machine, such as /dev/vda, which the program sees with their partitions.
+	Disks []string
+	// Privileged gives the program the capabilities and mounts of a privileged container of podman, without those
+	// that lead to the agent. Otherwise it has the default capabilities of podman and cannot mount.
+	Privileged bool
+	// NoNetwork gives the program a network of its own, without interfaces. Otherwise it has that of the machine.
+	NoNetwork bool
+	// Files are files that the program sees, by their absolute path.
+	Files map[string]File
+	// Mounts are directories of the ramdisk that the program sees.
+	Mounts []Mount
+	// Layout makes the image appear as an OCI layout in this directory. It needs Options.KeepImage. "" does not.
+	Layout string
+	// Output is called with each line of the output, without its newline. Lines are cut after 4 KiB. It is called by
+	// one goroutine at a time. It may be nil.
+	Output func(line string)
+}
+
+// File is a file that a container sees.
+type File struct {
+	Content []byte
+	Mode    uint32 // permissions, such as 0o600
+}
+
+// Mount is a directory that a container sees. Nothing in it can be executed, and its device nodes are not devices.
+type Mount struct {
+	Source   string // absolute path in the ramdisk
+	Target   string // absolute path in the container
+	ReadOnly bool
+}
+
+// ExitError is the error of a program that ended with a status other than 0.
+type ExitError struct {
+	Program string
+	Status  string // such as "exit status 1" or "signal: killed"
+	Code    int    // exit status, -1 after a signal
+	Output  string // the end of its output, at most 4 KiB
+}
+
+func (e *ExitError) Error() string {
+	text := e.Program + " of the image: " + e.Status
+	if e.Output != "" {
+		text += ": " + e.Output
+	}
+	return text
+}

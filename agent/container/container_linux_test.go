@@ -1,0 +1,724 @@
+package container
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"debug/elf"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-containerregistry/pkg/registry"
+	"golang.org/x/sys/unix"
+
+	"ironroot/internal/sysfs"
+	"ironroot/internal/testenv"
+	"ironroot/storage/block"
+	"ironroot/storage/image/fetch"
+)
+
+// TestMain runs the processes of containers.
+func TestMain(m *testing.M) {
+	Child()
+	os.Exit(runTests(m))
+}
+
+// runTests runs the tests. If this program is not static, another one runs the processes of containers.
+func runTests(m *testing.M) int {
+	self, err := elf.Open("/proc/self/exe")
+	if err != nil {
+		panic(err)
+	}
+	defer self.Close()
+	if slices.ContainsFunc(self.Progs, func(p *elf.Prog) bool { return p.Type == elf.PT_INTERP }) {
+		dir, err := os.MkdirTemp("", "child")
+		if err != nil {
+			panic(err)
+		}
+		defer os.RemoveAll(dir) //nolint:errcheck // only of a test
+		program = filepath.Join(dir, "child")
+		build := exec.Command("go", "build", "-o", program, "./testdata/child")
+		build.Env = append(os.Environ(), "CGO_ENABLED=0")
+		if out, err := build.CombinedOutput(); err != nil {
+			panic(fmt.Sprintf("%v: %s", err, out))
+		}
+	}
+	return m.Run()
+}
+
+// store is a registry in memory.
+type store struct {
+	t      *testing.T
+	server *httptest.Server
+	files  http.Handler
+	serve  http.HandlerFunc // if set, it serves instead
+}
+
+func newStore(t *testing.T) *store {
+	t.Helper()
+	s := &store{t: t, files: registry.New(registry.Logger(log.New(io.Discard, "", 0)))}
+	s.server = httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if s.serve != nil {
+			s.serve(w, r)
+			return
+		}
+		s.files.ServeHTTP(w, r)
+	}))
+	t.Cleanup(s.server.Close)
+	return s
+}
+
+func (s *store) host() string { return strings.TrimPrefix(s.server.URL, "https://") }
+
+func (s *store) options() fetch.Options { return fetch.Options{Client: s.server.Client()} }
+
+func (s *store) put(method, path, media string, data []byte) {
+	s.t.Helper()
+	r := httptest.NewRequest(method, path, bytes.NewReader(data))
+	r.Header.Set("Content-Type", media)
+	w := httptest.NewRecorder()
+	s.files.ServeHTTP(w, r)
+	if w.Code/100 != 2 {
+		s.t.Fatalf("%s %s: got %d %s", method, path, w.Code, w.Body)
+	}
+}
+
+func digestOf(data []byte) string { return fmt.Sprintf("sha256:%x", sha256.Sum256(data)) }
+
+// push uploads a file and returns its descriptor.
+func (s *store) push(media string, data []byte) map[string]any {
+	s.t.Helper()
+	digest := digestOf(data)
+	s.put(http.MethodPost, "/v2/os/image/blobs/uploads/?digest="+digest, "application/octet-stream", data)
+	return map[string]any{"mediaType": media, "digest": digest, "size": len(data)}
+}
+
+const (
+	configType   = "application/vnd.oci.image.config.v1+json"
+	layerType    = "application/vnd.oci.image.layer.v1.tar"
+	manifestType = "application/vnd.oci.image.manifest.v1+json"
+)
+
+// image describes an image that image() uploads. Layers are archives of tar.
+type testImage struct {
+	layers       [][]byte
+	config       map[string]any
+	architecture string
+	change       func(manifest map[string]any)
+}
+
+// image uploads an image with compressed layers, and returns its name.
+func (s *store) image(i testImage) string {
+	s.t.Helper()
+	var diffs []string
+	var layers []any
+	for n, l := range i.layers {
+		diffs = append(diffs, digestOf(l))
+		media, data := layerType+"+gzip", pack(s.t, "gzip", l)
+		if n%2 == 1 {
+			media, data = layerType+"+zstd", pack(s.t, "zstd", l)
+		}
+		layers = append(layers, s.push(media, data))
+	}
+	if i.architecture == "" {
+		i.architecture = runtime.GOARCH
+	}
+	config, err := json.Marshal(map[string]any{
+		"architecture": i.architecture, "os": "linux", "config": i.config,
+		"rootfs": map[string]any{"type": "layers", "diff_ids": diffs},
+	})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	manifest := map[string]any{
+		"schemaVersion": 2, "mediaType": manifestType, "config": s.push(configType, config), "layers": layers,
+	}
+	if i.change != nil {
+		i.change(manifest)
+	}
+	text, err := json.Marshal(manifest)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.put(http.MethodPut, "/v2/os/image/manifests/1", manifestType, text)
+	return s.host() + "/os/image:1"
+}
+
+// pack compresses data by a program.
+func pack(t testing.TB, program string, data []byte) []byte {
+	t.Helper()
+	testenv.Programs(t, program)
+	file := filepath.Join(t.TempDir(), "layer")
+	if err := os.WriteFile(file, data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return []byte(testenv.Run(t, program, "-c", file))
+}
+
+// archive returns the archive of a directory, made by Debian's tar.
+func archive(t testing.TB, dir string, options ...string) []byte {
+	t.Helper()
+	testenv.Programs(t, "tar")
+	return []byte(testenv.Run(t, "tar", append(options, "--numeric-owner", "-C", dir, "-cf", "-", ".")...))
+}
+
+// probeLayer is a layer with the probe as /usr/bin/probe.
+func probeLayer(t testing.TB) []byte {
+	t.Helper()
+	testenv.Root(t)
+	dir := t.TempDir()
+	for _, name := range []string{"usr/bin", "etc", "mnt"} {
+		if err := os.MkdirAll(filepath.Join(dir, name), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	testenv.Run(t, "env", "CGO_ENABLED=0", "go", "build", "-o", filepath.Join(dir, "usr/bin/probe"), "./testdata/probe")
+	if err := unix.Mknod(filepath.Join(dir, "device"), unix.S_IFCHR|0o600, int(unix.Mkdev(1, 3))); err != nil {
+		t.Fatal(err)
+	}
+	passwd := "root:x:0:0::/root:/bin/sh\nuser:x:1234:1235::/:/bin/sh\n"
+	if err := os.WriteFile(filepath.Join(dir, "etc/passwd"), []byte(passwd), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return archive(t, dir)
+}
+
+func logger(t *testing.T) *slog.Logger {
+	return slog.New(slog.NewTextHandler(t.Output(), nil))
+}
+
+// prepared returns the probe's image, unpacked in memory.
+func prepared(t *testing.T, config map[string]any) *Bundle {
+	t.Helper()
+	s := newStore(t)
+	name := s.image(testImage{layers: [][]byte{probeLayer(t)}, config: config})
+	image, err := Resolve(t.Context(), s.options(), "docker://"+name, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := Prepare(t.Context(), image, Options{Log: logger(t), KeepImage: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := b.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	return b
+}
+
+// run runs the probe and returns its output.
+func run(t *testing.T, b *Bundle, s Spec) (string, error) {
+	t.Helper()
+	var lines []string
+	s.Output = func(line string) { lines = append(lines, line) }
+	err := b.Run(t.Context(), s)
+	return strings.Join(lines, "\n"), err
+}
+
+// The container has what bootc requires of its environment.
+func TestRunEnvironment(t *testing.T) {
+	b := prepared(t, map[string]any{
+		"Entrypoint": []string{"probe"}, "Cmd": []string{"one"}, "Env": []string{"IMAGE=yes", "PATH=/usr/bin"},
+		"WorkingDir": "/work/dir", "User": "user",
+	})
+	for _, privileged := range []bool{false, true} {
+		b.image.Config.User = map[bool]string{false: "user", true: ""}[privileged]
+		got, err := run(t, b, Spec{
+			Env: []string{"VARIABLE=value"}, Layout: "/layout", Privileged: privileged,
+			Files: map[string]File{"/etc/key": {Content: []byte("a key"), Mode: 0o644}},
+		})
+		if err != nil {
+			t.Fatalf("privileged %v: %v\n%s", privileged, err, got)
+		}
+		user := map[bool]string{false: "1234 1235", true: "0 0"}[privileged]
+		want := strings.Join([]string{
+			"pid 1 false", "owner of pid 1 0", "tmp is tmpfs true", "dev is that of pid 1 true",
+			"mounts of pid 1 true ipc true", "containerenv true",
+			"arguments [one] variable value image yes dir /work/dir", "user " + user,
+			"layout [/layout/blobs /layout/index.json /layout/oci-layout]", "key a key", "host 12",
+		}, "\n")
+		if !privileged { // another user than root cannot look into process 1
+			got = strings.Replace(got, "dev is that of pid 1 false", "dev is that of pid 1 true", 1)
+			got = strings.Replace(got, "mounts of pid 1 false ipc false", "mounts of pid 1 true ipc true", 1)
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("privileged %v (-want +got):\n%s", privileged, diff)
+		}
+	}
+}
+
+func TestRunFails(t *testing.T) {
+	b := prepared(t, nil)
+	var exit *ExitError
+	if _, err := run(t, b, Spec{Args: []string{"probe", "fail"}}); !errors.As(err, &exit) || exit.Code != 3 ||
+		exit.Output != "on fire" {
+		t.Errorf("got %v, want exit status 3 and the output", err)
+	}
+	if _, err := run(t, b, Spec{Args: []string{"probe", "killed"}}); !errors.As(err, &exit) || exit.Code != -1 ||
+		exit.Status != "signal: killed" {
+		t.Errorf("got %v, want the signal", err)
+	}
+	for _, name := range []string{"missing", "/missing", "/etc/passwd"} {
+		if _, err := run(t, b, Spec{Args: []string{name}}); !errors.Is(err, ErrNotFound) ||
+			!strings.Contains(err.Error(), name) {
+			t.Errorf("%s: got %v, want %v", name, err, ErrNotFound)
+		}
+	}
+	if _, err := run(t, b, Spec{}); !errors.Is(err, ErrNotFound) {
+		t.Errorf("no command: got %v, want %v", err, ErrNotFound)
+	}
+	got, err := run(t, b, Spec{Args: []string{"probe", "flood"}})
+	if lines := strings.Split(got, "\n"); err != nil || len(lines) != 1000 || len(lines[0]) != maxLine {
+		t.Errorf("flood: got %d lines, the first with %d bytes (%v), want 1000 with %d", len(lines), len(lines[0]), err,
+			maxLine)
+	}
+}
+
+// A command that is cancelled leaves neither a process nor a mount.
+func TestRunCancelled(t *testing.T) {
+	b := prepared(t, nil)
+	for _, privileged := range []bool{false, true} {
+		ctx, cancel := context.WithCancelCause(t.Context())
+		given := errors.New("given up")
+		err := b.Run(ctx, Spec{
+			Args: []string{"probe", "hang"}, Privileged: privileged, Output: func(string) { cancel(given) },
+		})
+		if !errors.Is(err, given) {
+			t.Errorf("privileged %v: got %v, want %v", privileged, err, given)
+		}
+	}
+	if err := unix.Unmount(b.scratch.dir, 0); err != nil {
+		t.Errorf("the scratch space is in use: %v", err)
+	}
+	b.scratch.mounted = false
+}
+
+// A privileged container mounts the file systems of disks, and none that shows the machine.
+func TestMounts(t *testing.T) {
+	b := prepared(t, nil)
+	got, err := run(t, b, Spec{Args: []string{"probe", "mount"}, Privileged: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := strings.Join([]string{
+		"tmpfs <nil>", "write <nil>", "remount <nil>",
+		"read-only open /mnt/a/other: read-only file system", "unmount <nil>",
+		"proc <nil>", "proc shows this process <nil>",
+		"sysctl open /mnt/a/sys/kernel/core_pattern: read-only file system",
+		"magic proc <nil>", "sysctl by magic open /mnt/a/sys/kernel/core_pattern: read-only file system",
+		"remount proc/sys operation not permitted", "unmount proc/sys invalid argument",
+		"debugfs operation not permitted", "devtmpfs <nil>", "devtmpfs shows []", "cgroup operation not permitted",
+		"unshare <nil>", "bind <nil>", "bind proc invalid argument",
+		"sysctl by bind open /mnt/sys/kernel/core_pattern: no such file or directory",
+		"unmount root invalid argument",
+	}, "\n")
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("differs (-want +got):\n%s", diff)
+	}
+	if got, err := run(t, b, Spec{Args: []string{"probe", "mount"}}); err != nil ||
+		!strings.HasPrefix(got, "tmpfs operation not permitted\n") {
+		t.Errorf("not privileged: got %s (%v), want no mount", got, err)
+	}
+}
+
+// A container sees nothing of the ramdisk.
+func TestIsolation(t *testing.T) {
+	b := prepared(t, nil)
+	disk := testenv.Loop(t, testenv.SparseFile(t, 64<<20), 512)
+	got, err := run(t, b, Spec{Args: []string{"probe", "see"}, Privileged: true, Disks: []string{disk}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := strings.Join([]string{
+		"/proc/cmdline 1 <nil>", "/proc/kmsg 0 <nil>", "/proc/keys 0 <nil>", "processes 2",
+		"mknod mem operation not permitted", "mknod null operation not permitted",
+		"device of the image open /device: permission denied",
+		"root of pid 1 [dev device etc mnt proc run sys tmp usr]", "environment of pid 1 0",
+		"program of pid 1 open /proc/1/exe: text file busy",
+		"fd full " + filepath.Base(disk) + " mqueue null ptmx pts random shm stderr stdin stdout tty urandom zero ",
+	}, "\n")
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("differs (-want +got):\n%s", diff)
+	}
+}
+
+// The partitions of a disk appear while the program runs.
+func TestPartitionsAppear(t *testing.T) {
+	b := prepared(t, nil)
+	disk := testenv.Loop(t, testenv.SparseFile(t, 64<<20), 512)
+	started, result := make(chan struct{}), make(chan error, 1)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	go func() {
+		result <- b.Run(ctx, Spec{
+			Args: []string{"probe", "wait", disk, disk + "p1"}, Disks: []string{disk}, Privileged: true,
+			Output: func(string) { close(started) },
+		})
+	}()
+	select {
+	case <-started:
+	case err := <-result:
+		t.Fatalf("got %v before the program has started", err)
+	}
+	if err := block.AddPartition(disk, 1, 1<<20, 8<<20); err != nil { // not every kernel reads tables of loop devices
+		t.Fatal(err)
+	}
+	if err := <-result; err != nil {
+		t.Error(err)
+	}
+}
+
+// A failure of what works for the container ends it.
+func TestRunEndsAfterFailure(t *testing.T) {
+	b := prepared(t, nil)
+	disk := testenv.Loop(t, testenv.SparseFile(t, 64<<20), 512)
+	b.system = machineWithMemory(t, 1<<30)
+	block := filepath.Join(b.system.Path, "sys/class/block", filepath.Base(disk))
+	if err := os.Remove(filepath.Join(b.system.Path, "sys")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.MkdirAll(block, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	number, err := os.ReadFile(filepath.Join("/sys/class/block", filepath.Base(disk), "dev"))
+	if err == nil {
+		err = os.WriteFile(filepath.Join(block, "dev"), number, 0o644)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = b.Run(t.Context(), Spec{
+		Args: []string{"probe", "hang"}, Privileged: true, Disks: []string{disk},
+		Output: func(string) {
+			if err := os.RemoveAll(block); err != nil {
+				t.Error(err)
+			}
+			testenv.Run(t, "sh", "-c", "echo change >/sys/class/block/"+filepath.Base(disk)+"/uevent")
+		},
+	})
+	if err == nil || !strings.Contains(err.Error(), disk) {
+		t.Errorf("got %v, want an error with %s", err, disk)
+	}
+}
+
+// serveWith replaces the content of layers.
+func (s *store) serveWith(change func(data []byte) []byte) {
+	s.serve = func(w http.ResponseWriter, r *http.Request) {
+		recorded := httptest.NewRecorder()
+		s.files.ServeHTTP(recorded, r)
+		data := recorded.Body.Bytes()
+		if strings.Contains(r.URL.Path, "/blobs/") && !bytes.HasPrefix(data, []byte("{")) {
+			data = change(data)
+		}
+		for name, values := range recorded.Header() {
+			if name != "Content-Length" {
+				w.Header()[name] = values
+			}
+		}
+		w.WriteHeader(recorded.Code)
+		_, _ = w.Write(data) // the client may disconnect
+		w.(http.Flusher).Flush()
+	}
+}
+
+// small is a layer with one file.
+func small(t *testing.T, name, content string) []byte {
+	t.Helper()
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return archive(t, dir)
+}
+
+// Images that are not what they announce are refused, and nothing is left.
+func TestPrepareRefuses(t *testing.T) {
+	testenv.Root(t)
+	one, two := small(t, "one", "1"), small(t, "two", "2")
+	good := testImage{layers: [][]byte{one, two}}
+	for name, tt := range map[string]struct {
+		image  testImage
+		change func([]byte) []byte
+		want   string
+	}{
+		"changed": {good, func(d []byte) []byte { d[len(d)/2] ^= 1; return d }, "got the digest"},
+		"more":    {good, func(d []byte) []byte { return append(d, 0) }, "announces"},
+		"less":    {good, func(d []byte) []byte { return d[:len(d)-1] }, "want"},
+		"digest of the archive": {testImage{layers: [][]byte{one}, change: func(m map[string]any) {
+			m["layers"].([]any)[0].(map[string]any)["digest"] = m["config"].(map[string]any)["digest"]
+			m["layers"].([]any)[0].(map[string]any)["size"] = m["config"].(map[string]any)["size"]
+		}}, nil, "read archive"},
+		"other architecture": {testImage{layers: [][]byte{one}, architecture: "s390x"}, nil, "s390x"},
+		"unknown layer": {testImage{layers: [][]byte{one}, change: func(m map[string]any) {
+			m["layers"].([]any)[0].(map[string]any)["mediaType"] = "text/plain"
+		}}, nil, "unknown type"},
+		"no layers": {testImage{layers: [][]byte{one}, change: func(m map[string]any) {
+			m["layers"] = []any{}
+		}}, nil, "0 layers"},
+		"one layer too many": {testImage{layers: [][]byte{one}, change: func(m map[string]any) {
+			m["layers"] = append(m["layers"].([]any), m["layers"].([]any)[0])
+		}}, nil, "describes 1 layers, the manifest 2"},
+		"too large": {testImage{layers: [][]byte{one}, change: func(m map[string]any) {
+			m["layers"].([]any)[0].(map[string]any)["size"] = 1 << 39
+		}}, nil, ErrNoSpace.Error()},
+		"absurdly large": {testImage{layers: [][]byte{one}, change: func(m map[string]any) {
+			m["layers"].([]any)[0].(map[string]any)["size"] = 1 << 41
+		}}, nil, "want 0 to"},
+		"configuration": {testImage{layers: [][]byte{one}, change: func(m map[string]any) {
+			m["config"].(map[string]any)["size"] = 1 << 30
+		}}, nil, "the configuration has"},
+		"artifact": {testImage{layers: [][]byte{one}, change: func(m map[string]any) {
+			m["config"].(map[string]any)["mediaType"] = "application/vnd.oci.empty.v1+json"
+		}}, nil, "not a container image"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newStore(t)
+			reference := s.image(tt.image)
+			if tt.change != nil {
+				s.serveWith(tt.change)
+			}
+			t.Setenv("TMPDIR", t.TempDir())
+			image, err := Resolve(t.Context(), s.options(), reference, "")
+			if err == nil {
+				var b *Bundle
+				if b, err = Prepare(t.Context(), image, Options{KeepImage: true}); err == nil {
+					_ = b.Close(context.Background())
+				}
+			}
+			if err == nil || !strings.Contains(err.Error(), tt.want) || !strings.Contains(err.Error(), "/os/image:1") {
+				t.Errorf("got %v, want an error with the image and %q", err, tt.want)
+			}
+			if left, _ := filepath.Glob(filepath.Join(os.TempDir(), "*")); len(left) > 0 {
+				t.Errorf("%v are left", left)
+			}
+		})
+	}
+}
+
+// The image is selected by architecture and pinned by digest; credentials come from the pull secret.
+func TestResolve(t *testing.T) {
+	testenv.Root(t)
+	s := newStore(t)
+	layers := [][]byte{small(t, "one", "1")}
+	var manifests []any
+	digests := map[string]string{}
+	for _, architecture := range []string{"s390x", runtime.GOARCH} {
+		s.image(testImage{layers: layers, architecture: architecture})
+		w := httptest.NewRecorder()
+		s.files.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/v2/os/image/manifests/1", nil))
+		digests[architecture] = digestOf(w.Body.Bytes())
+		s.put(http.MethodPut, "/v2/os/image/manifests/"+digests[architecture], manifestType, w.Body.Bytes())
+		manifests = append(manifests, map[string]any{
+			"mediaType": manifestType, "digest": digests[architecture], "size": w.Body.Len(),
+			"platform": map[string]any{"os": "linux", "architecture": architecture},
+		})
+	}
+	const indexType = "application/vnd.oci.image.index.v1+json"
+	index, err := json.Marshal(map[string]any{"schemaVersion": 2, "mediaType": indexType, "manifests": manifests})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.put(http.MethodPut, "/v2/os/image/manifests/both", indexType, index)
+	const credentials = "dXNlcjpwYXNzd29yZA==" // user:password
+	s.serve = func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Authorization") != "Basic "+credentials {
+			w.Header().Set("WWW-Authenticate", `Basic realm="registry"`)
+			w.WriteHeader(http.StatusUnauthorized)
+			return
+		}
+		s.files.ServeHTTP(w, r)
+	}
+	for _, secret := range []string{credentials, base64.StdEncoding.EncodeToString([]byte(credentials))} {
+		for _, version := range []string{":both", "@" + digests[runtime.GOARCH], ":both@" + digests[runtime.GOARCH]} {
+			for _, prefix := range []string{"", "docker://", "oci://"} {
+				var hidden []string
+				o := s.options()
+				o.Secret = func(text string) { hidden = append(hidden, text) }
+				name := s.host() + "/os/image" + version
+				image, err := Resolve(t.Context(), o, prefix+name, secret)
+				if err != nil {
+					t.Errorf("%s: %v", prefix+name, err)
+					continue
+				}
+				if image.Digest != digests[runtime.GOARCH] || image.Name != name || len(hidden) < 2 {
+					t.Errorf("got %s %s, %d secrets, want %s %s", image.Name, image.Digest, len(hidden), name,
+						digests[runtime.GOARCH])
+				}
+			}
+		}
+	}
+	if _, err := Resolve(t.Context(), s.options(), s.host()+"/os/image:both", ""); err == nil ||
+		!strings.Contains(err.Error(), "401") {
+		t.Errorf("no secret: got %v, want status 401", err)
+	}
+	wrong := s.host() + "/os/image@" + digestOf([]byte("other"))
+	if _, err := Resolve(t.Context(), s.options(), wrong, credentials); err == nil ||
+		!strings.Contains(err.Error(), "404") {
+		t.Errorf("other digest: got %v, want status 404", err)
+	}
+	for _, reference := range []string{
+		"", "image", "library/image", "http://host.example/image", "host.example", "user:pw@host.example/image",
+		"containers-storage:host.example/image", "host.example/image@sha256:1234", "host.example/../image",
+		"host.example/Image", "oci://docker://host.example/image",
+	} {
+		if _, err := Resolve(t.Context(), s.options(), reference, ""); !errors.Is(err, ErrReference) {
+			t.Errorf("%q: got %v, want %v", reference, err, ErrReference)
+		}
+	}
+	for _, secret := range []string{"x", "dXNlcg==", "OnBhc3N3b3Jk", "%%%", "dXNlcjo="} {
+		_, err := Resolve(t.Context(), s.options(), s.host()+"/os/image:both", secret)
+		if !errors.Is(err, ErrReference) || strings.Contains(err.Error(), secret) && len(secret) > 1 {
+			t.Errorf("secret %q: got %v, want %v without the secret", secret, err, ErrReference)
+		}
+	}
+}
+
+// Scratch space on a disk is at its end, and zeros after every end.
+func TestDiskScratch(t *testing.T) {
+	testenv.Root(t)
+	const size = 3 << 30
+	file := testenv.SparseFile(t, size)
+	disk := testenv.Loop(t, file, 512)
+	planted := bytes.Repeat([]byte("planted!"), 1<<17)
+	f, err := os.OpenFile(disk, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	for _, at := range []int64{0, size - 1<<20} {
+		if _, err := f.WriteAt(planted, at); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s := newStore(t)
+	reference := s.image(testImage{layers: [][]byte{probeLayer(t), small(t, "marker", "MARKER-OF-THE-IMAGE")}})
+	image, err := Resolve(t.Context(), s.options(), reference, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	root := machineWithMemory(t, 300<<20)
+	if _, err := Prepare(t.Context(), image, Options{System: root}); !errors.Is(err, ErrNoSpace) {
+		t.Errorf("memory only: got %v, want %v", err, ErrNoSpace)
+	}
+	b, err := Prepare(t.Context(), image, Options{System: root, Disk: disk, KeepImage: true, Log: logger(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	start := size - b.Reserved()
+	if b.Reserved() <= 1<<20 || b.Reserved() > 1<<30 {
+		t.Errorf("got %d reserved bytes", b.Reserved())
+	}
+	if got, err := run(t, b, Spec{Args: []string{"probe", "fail"}, Disks: []string{disk}}); err == nil ||
+		got != "on fire" {
+		t.Errorf("got %s (%v), want the failure of the program", got, err)
+	}
+	unix.Sync()
+	command := fmt.Sprintf("tail -c +%d %s | grep -ac MARKER-OF-THE-IMAGE || true", start, disk)
+	if text := testenv.Run(t, "sh", "-c", command); strings.TrimSpace(text) == "0" {
+		t.Error("the image is not on the disk")
+	}
+	if err := b.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	checkTail(t, disk, start, size, planted)
+
+	// Cancelled while it is filled.
+	ctx, cancel := context.WithCancelCause(t.Context())
+	given := errors.New("given up")
+	_, err = Prepare(ctx, image, Options{
+		System: root, Disk: disk, Progress: func(string, int64, int64) { cancel(given) },
+	})
+	if !errors.Is(err, given) {
+		t.Errorf("got %v, want %v", err, given)
+	}
+	checkTail(t, disk, start, size, planted)
+
+	// A disk that is too small, and one in use, are not written.
+	little := testenv.Loop(t, testenv.SparseFile(t, 1<<30), 512)
+	if _, err := Prepare(t.Context(), image, Options{System: root, Disk: little}); !errors.Is(err, ErrNoSpace) ||
+		!strings.Contains(err.Error(), little) {
+		t.Errorf("small disk: got %v, want %v", err, ErrNoSpace)
+	}
+	holder, err := os.OpenFile(disk, os.O_RDWR|unix.O_EXCL, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer holder.Close()
+	if _, err := Prepare(t.Context(), image, Options{System: root, Disk: disk}); !errors.Is(err, unix.EBUSY) {
+		t.Errorf("disk in use: got %v, want %v", err, unix.EBUSY)
+	}
+	checkTail(t, disk, start, size, planted)
+}
+
+// checkTail checks that the range from start on is zero, that the end of the disk behind it and the beginning are as
+// planted, and that no loop device uses the disk.
+func checkTail(t *testing.T, disk string, start, size int64, planted []byte) {
+	t.Helper()
+	f, err := os.Open(disk)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	got := make([]byte, 1<<20)
+	for at := start; at < size; at += 1 << 20 {
+		if _, err := f.ReadAt(got, at); err != nil {
+			t.Fatal(err)
+		}
+		want := make([]byte, 1<<20)
+		if at == size-1<<20 {
+			want = planted
+		}
+		if !bytes.Equal(got, want) {
+			t.Fatalf("the MiB at byte %d differs", at)
+		}
+	}
+	if _, err := f.ReadAt(got, 0); err != nil || !bytes.Equal(got, planted) {
+		t.Errorf("the beginning of the disk was changed (%v)", err)
+	}
+	backing, err := filepath.Glob("/sys/class/block/loop*/loop/backing_file")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range backing {
+		text, _ := os.ReadFile(name) // it may be detached meanwhile
+		if strings.TrimSpace(string(text)) == disk {
+			t.Errorf("%s uses %s", name, disk)
+		}
+	}
+}
+
+// machineWithMemory is this machine with another amount of memory.
+func machineWithMemory(t *testing.T, available int64) sysfs.Root {
+	t.Helper()
+	dir := t.TempDir()
+	for _, name := range []string{"sys", "dev"} {
+		if err := os.Symlink("/"+name, filepath.Join(dir, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Mkdir(filepath.Join(dir, "proc"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	text := fmt.Sprintf("MemAvailable: %d kB\n", available>>10)
+	if err := os.WriteFile(filepath.Join(dir, "proc/meminfo"), []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return sysfs.Root{Path: dir}
+}

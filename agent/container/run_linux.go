@@ -1,0 +1,334 @@
+package container
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"ironroot/internal/goroutine"
+	"ironroot/internal/uevent"
+)
+
+// namespaces are those of a container: of mounts, processes, IPC and host name.
+const namespaces = unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS
+
+// program is this program, which must be static: it is executed in the root of a container. Tests replace it.
+var program = "/proc/self/exe"
+
+// maxMessage limits a message of a container in bytes.
+const maxMessage = 16 << 10
+
+// Run runs a program of the image and waits for its end. When ctx ends, all processes of the container are killed. When
+// Run returns, none of them is left, and all their mounts are gone. The error of a program that has run is an
+// *ExitError. If the image lacks the program, the error wraps ErrNotFound.
+func (b *Bundle) Run(ctx context.Context, s Spec) error {
+	p, err := b.plan(s)
+	if err != nil {
+		return fmt.Errorf("run a program of %s: %w", b.image.Name, err)
+	}
+	messages, err := uevent.Listen(0)
+	if err != nil {
+		return err
+	}
+	defer messages.Close() //nolint:errcheck // only received
+	r := &runner{bundle: b, spec: s, plan: p, messages: messages, log: b.log}
+	if err := r.run(ctx); err != nil {
+		var exit *ExitError
+		if errors.As(err, &exit) {
+			return err
+		}
+		return fmt.Errorf("run %s of %s: %w", p.Args[0], b.image.Name, err)
+	}
+	return nil
+}
+
+// Available reports an error if the kernel lacks what Run needs.
+func Available() error {
+	for _, name := range []string{"mnt", "pid", "ipc", "uts", "user"} {
+		if _, err := os.Stat("/proc/self/ns/" + name); err != nil {
+			return fmt.Errorf("run containers: the kernel has no such namespaces: %w", err)
+		}
+	}
+	actions, err := os.ReadFile("/proc/sys/user/max_user_namespaces")
+	if err == nil && len(actions) > 0 && actions[0] == '0' {
+		return errors.New("run containers: user.max_user_namespaces is 0")
+	}
+	return nil
+}
+
+// plan describes the container to its process 1.
+func (b *Bundle) plan(s Spec) (*plan, error) {
+	if err := b.checkPaths(s); err != nil {
+		return nil, err
+	}
+	args, err := b.arguments(s)
+	if err != nil {
+		return nil, err
+	}
+	nodes, err := diskNodes(b.system, s.Disks)
+	if err != nil {
+		return nil, err
+	}
+	p := &plan{
+		Root: filepath.Join(b.scratch.dir, rootDir), Args: args, Env: b.environment(s), Dir: b.image.Config.WorkingDir,
+		User: b.image.Config.User, Host: b.host(), Privileged: s.Privileged, Devices: nodes, Files: b.files(s),
+		Mounts: s.Mounts,
+	}
+	if s.Dir != "" {
+		p.Dir = s.Dir
+	}
+	p.Dir = filepath.Join("/", p.Dir)
+	if s.Layout != "" {
+		p.Mounts = append(p.Mounts[:len(p.Mounts):len(p.Mounts)], Mount{
+			Source: filepath.Join(b.scratch.dir, layoutDir), Target: s.Layout, ReadOnly: true,
+		})
+	}
+	return p, nil
+}
+
+// runner runs a container.
+type runner struct {
+	bundle   *Bundle
+	spec     Spec
+	plan     *plan
+	messages *uevent.Socket
+	log      *slog.Logger
+
+	process *os.Process
+	result  *message // of the program, nil if process 1 reported none
+}
+
+// pair returns two connected sockets: one for this process and one for the container.
+func pair() (*net.UnixConn, *os.File, error) {
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, nil, err
+	}
+	ours, theirs := os.NewFile(uintptr(fds[0]), "control"), os.NewFile(uintptr(fds[1]), "control")
+	defer ours.Close() //nolint:errcheck // the connection has its own
+	conn, err := net.FileConn(ours)
+	if err != nil {
+		return nil, nil, errors.Join(err, theirs.Close())
+	}
+	return conn.(*net.UnixConn), theirs, nil
+}
+
+// planInMemory returns a file with the plan.
+func planInMemory(p *plan) (*os.File, error) {
+	text, err := json.Marshal(p)
+	if err != nil {
+		return nil, err
+	}
+	fd, err := unix.MemfdCreate("plan", unix.MFD_CLOEXEC)
+	if err != nil {
+		return nil, err
+	}
+	f := os.NewFile(uintptr(fd), "plan")
+	if _, err := f.Write(text); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
+}
+
+func (r *runner) run(ctx context.Context) (err error) {
+	control, in, err := r.start()
+	if err != nil {
+		return err
+	}
+	defer control.Close()                                                //nolint:errcheck // the container has ended
+	defer in.Close()                                                     //nolint:errcheck // only read
+	stop := goroutine.AfterContext(ctx, func() { _ = r.process.Kill() }) // fails if it has ended
+	defer stop()
+	var output string
+	group := goroutine.NewGroup()
+	group.Go(func() error {
+		output = readOutput(in, r.spec.Output)
+		return nil
+	})
+	group.Go(func() error { return r.serve(ctx, control) })
+	state, waitErr := r.process.Wait() // until all its processes have ended
+	err = errors.Join(waitErr, group.Wait())
+	switch {
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case err != nil:
+		return err
+	}
+	return r.outcome(state, output)
+}
+
+// start starts process 1 of the container. It returns the connection to it, and its output.
+func (r *runner) start() (control *net.UnixConn, in *os.File, err error) {
+	var files []*os.File
+	defer func() {
+		for _, f := range files {
+			_ = f.Close() // the process has its own
+		}
+		if err != nil && control != nil {
+			err = errors.Join(err, control.Close())
+		}
+	}()
+	null, err := os.Open(os.DevNull)
+	if err != nil {
+		return nil, nil, err
+	}
+	files = append(files, null)
+	in, out, err := os.Pipe()
+	if err != nil {
+		return nil, nil, err
+	}
+	files = append(files, out)
+	document, err := planInMemory(r.plan)
+	if err != nil {
+		return nil, nil, errors.Join(err, in.Close())
+	}
+	files = append(files, document)
+	control, theirs, err := pair()
+	if err != nil {
+		return nil, nil, errors.Join(err, in.Close())
+	}
+	files = append(files, theirs)
+	flags := uintptr(namespaces)
+	if r.spec.NoNetwork {
+		flags |= unix.CLONE_NEWNET
+	}
+	r.process, err = os.StartProcess(program, []string{setupName}, &os.ProcAttr{
+		Dir: "/", Env: []string{}, Files: []*os.File{null, out, out, document, theirs},
+		Sys: &syscall.SysProcAttr{Cloneflags: flags},
+	})
+	if err != nil {
+		return control, nil, errors.Join(fmt.Errorf("start a process in namespaces of its own: %w", err), in.Close())
+	}
+	return control, in, nil
+}
+
+// outcome returns the error of a container that has ended.
+func (r *runner) outcome(state *os.ProcessState, output string) error {
+	m := r.result
+	switch {
+	case m == nil:
+		return fmt.Errorf("process 1 of the container ended without a report: %v: %s", state, output)
+	case m.NotFound:
+		return fmt.Errorf("%w: %s", ErrNotFound, r.plan.Args[0])
+	case m.Error != "":
+		return errors.New(m.Error)
+	}
+	status := unix.WaitStatus(m.Status)
+	exit := &ExitError{Program: r.plan.Args[0], Code: -1, Output: output}
+	switch {
+	case status.Exited() && status.ExitStatus() == 0:
+		return nil
+	case status.Exited():
+		exit.Code, exit.Status = status.ExitStatus(), "exit status "+strconv.Itoa(status.ExitStatus())
+	default:
+		exit.Status = "signal: " + status.Signal().String()
+	}
+	return exit
+}
+
+// serve answers the messages of process 1, keeps the device nodes up to date and mounts file systems, until the
+// container has ended.
+func (r *runner) serve(ctx context.Context, control *net.UnixConn) error {
+	ctx, cancel := context.WithCancel(ctx)
+	group := goroutine.NewGroup()
+	err := r.endAfter(r.receive(ctx, control, group))
+	cancel()
+	return errors.Join(err, group.Wait())
+}
+
+// endAfter ends the container after an error, which it returns: a program of it could wait forever for what has failed.
+func (r *runner) endAfter(err error) error {
+	if err != nil {
+		_ = r.process.Kill() // fails if it has ended
+	}
+	return err
+}
+
+func (r *runner) receive(ctx context.Context, control *net.UnixConn, group *goroutine.Group) error {
+	for ready := false; ; {
+		m, listener, err := readMessage(control)
+		if err != nil || m == nil {
+			return err
+		}
+		if listener != nil && (!m.Mounts || ready) { // it is not from process 1
+			_ = listener.Close()
+			listener = nil
+		}
+		switch {
+		case listener != nil:
+			s := &supervisor{log: r.log, listener: listener}
+			group.Go(func() error {
+				defer listener.Close() //nolint:errcheck // the container has ended
+				return r.endAfter(s.run())
+			})
+		case m.Ready && !ready:
+			ready = true
+			if err := r.watchDevices(ctx, group); err != nil {
+				return err
+			}
+			if _, err := control.Write([]byte{1}); err != nil {
+				return err
+			}
+		default:
+			r.result = m
+		}
+	}
+}
+
+// watchDevices keeps the device nodes of the container up to date while it runs.
+func (r *runner) watchDevices(ctx context.Context, group *goroutine.Group) error {
+	dir, err := unix.Open(fmt.Sprintf("/proc/%d/root/dev", r.process.Pid),
+		unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return fmt.Errorf("open /dev of the container: %w", err)
+	}
+	devices := &deviceDirectory{system: r.bundle.system, disks: r.spec.Disks, nodes: r.plan.Devices, dir: dir}
+	group.Go(func() error {
+		defer unix.Close(dir) //nolint:errcheck // only a position
+		return r.endAfter(devices.watch(ctx, r.messages))
+	})
+	return nil
+}
+
+// readMessage reads a message and the descriptor that it may have. At the end of the connection the message is nil.
+func readMessage(control *net.UnixConn) (*message, *os.File, error) {
+	text, rights := make([]byte, maxMessage), make([]byte, unix.CmsgSpace(4))
+	n, oobn, _, _, err := control.ReadMsgUnix(text, rights)
+	if n == 0 {
+		return nil, nil, nil //nolint:nilerr // the container has ended
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	var file *os.File
+	controls, err := unix.ParseSocketControlMessage(rights[:oobn])
+	if err != nil {
+		return nil, nil, err
+	}
+	for i := range controls {
+		fds, err := unix.ParseUnixRights(&controls[i])
+		if err != nil {
+			continue // no descriptor
+		}
+		for _, fd := range fds {
+			if err := unix.SetNonblock(fd, true); err != nil { // so that the runtime can wait for it
+				return nil, nil, errors.Join(err, unix.Close(fd))
+			}
+			file = os.NewFile(uintptr(fd), "mounts of the container")
+		}
+	}
+	m := new(message)
+	if err := json.Unmarshal(text[:n], m); err != nil {
+		return nil, nil, fmt.Errorf("message of the container: %w", err)
+	}
+	return m, file, nil
+}

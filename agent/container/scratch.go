@@ -1,0 +1,47 @@
+package container
+
+import (
+	"fmt"
+	"os"
+
+	"ironroot/internal/sysfs"
+)
+
+// Sizes of scratch space in bytes.
+const (
+	// memoryMargin is the memory that stays free for the agent and the programs of the image.
+	memoryMargin = 384 << 20
+	// tailGap is left at the end of a disk, for the backup of its partition table.
+	tailGap = 1 << 20
+	// diskOverhead is added to the space on a disk, for the file system's own structures.
+	diskOverhead = 64 << 20
+	// installMinimum is what an installation needs beside its root file system: partitions for booting and for a
+	// config drive.
+	installMinimum = 1 << 30
+)
+
+// availableMemory returns the number of bytes that scratch space in memory may have.
+func availableMemory(s sysfs.Root) (int64, error) {
+	text, err := os.ReadFile(s.Proc("meminfo"))
+	if err != nil {
+		return 0, err
+	}
+	available, err := sysfs.ParseMeminfo(text, "MemAvailable")
+	if err != nil {
+		return 0, err
+	}
+	return max(0, available-memoryMargin), nil
+}
+
+// tail returns the range at the end of a disk of size bytes for need bytes of files.
+func tail(disk string, size, need int64) (start, length int64, err error) {
+	const mib = 1 << 20
+	length = (need+need/8+diskOverhead+mib-1)/mib*mib + mib
+	end := (size - tailGap) / mib * mib
+	// The root file system gets at least as much as the image unpacks to.
+	if least := length + need + installMinimum; size < least {
+		return 0, 0, fmt.Errorf("%w on %s: it has %d bytes, want %d for the image and its installation",
+			ErrNoSpace, disk, size, least)
+	}
+	return end - length, length, nil
+}

@@ -1,0 +1,260 @@
+package container
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"ironroot/internal/sysfs"
+	"ironroot/storage/block"
+	"ironroot/storage/image/device"
+	"ironroot/storage/mkfs"
+)
+
+// scratch is a mounted file system for an image.
+type scratch struct {
+	dir      string
+	size     int64
+	reserved int64 // bytes at the end of the disk, 0 in memory
+	disk     string
+	start    int64 // offset on the disk
+	loop     *os.File
+	system   sysfs.Root
+	mounted  bool
+}
+
+func (s *scratch) kind() string {
+	if s.disk == "" {
+		return "memory"
+	}
+	return "end of " + s.disk
+}
+
+// memoryScratch mounts memory for need bytes. The error wraps ErrNoSpace if there is not enough.
+func memoryScratch(system sysfs.Root, need int64) (*scratch, error) {
+	available, err := availableMemory(system)
+	if err != nil {
+		return nil, err
+	}
+	if need > available {
+		return nil, fmt.Errorf("%w in memory: it has %d bytes for images, want %d", ErrNoSpace, available, need)
+	}
+	s := &scratch{size: available}
+	return s, s.mount("tmpfs", "tmpfs", "mode=700,size="+strconv.FormatInt(available, 10))
+}
+
+// diskScratch makes and mounts a file system for need bytes at the end of a disk.
+func diskScratch(ctx context.Context, system sysfs.Root, disk string, need int64) (s *scratch, err error) {
+	f, size, err := openUnused(disk)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close() //nolint:errcheck // the loop device has its own
+	start, length, err := tail(disk, size, need)
+	if err != nil {
+		return nil, err
+	}
+	s = &scratch{disk: disk, start: start, size: length, system: system}
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("scratch space on %s: %w", disk, errors.Join(err, s.free(context.WithoutCancel(ctx))))
+			s = nil
+		}
+	}()
+	if s.loop, err = attachLoop(f, start, length); err != nil {
+		return s, err
+	}
+	s.reserved = size - start // from now on it is written to
+	if err := mkfs.Make(ctx, s.loop.Name(), "ext4", mkfs.Options{}); err != nil {
+		return s, err
+	}
+	return s, s.mount(s.loop.Name(), "ext4", "noinit_itable")
+}
+
+// openUnused opens a disk that nothing uses, and returns its size in bytes.
+func openUnused(disk string) (*os.File, int64, error) {
+	exclusive, err := os.OpenFile(disk, os.O_RDWR|unix.O_EXCL, 0)
+	if err != nil {
+		return nil, 0, err
+	}
+	// It is closed: otherwise the program in the container could not open the disk exclusively.
+	if err := exclusive.Close(); err != nil {
+		return nil, 0, err
+	}
+	f, err := os.OpenFile(disk, os.O_RDWR, 0)
+	if err != nil {
+		return nil, 0, err
+	}
+	size, _, err := block.Geometry(f)
+	if err != nil {
+		return nil, 0, errors.Join(err, f.Close())
+	}
+	return f, size, nil
+}
+
+// openLoopControl opens the device that creates loop devices. The kernel loads its module when the node is opened.
+func openLoopControl() (*os.File, error) {
+	const path, major, minor = "/dev/loop-control", 10, 237 // Documentation/admin-guide/devices.txt of the kernel
+	err := unix.Mknod(path, unix.S_IFCHR|0o600, int(unix.Mkdev(major, minor)))
+	if err != nil && !errors.Is(err, fs.ErrExist) {
+		return nil, fmt.Errorf("make device node %s: %w", path, err)
+	}
+	return os.OpenFile(path, os.O_RDWR, 0)
+}
+
+// attachLoop makes a range of a device a loop device. It is detached when the last user has closed it.
+func attachLoop(f *os.File, start, length int64) (*os.File, error) {
+	control, err := openLoopControl()
+	if err != nil {
+		return nil, err
+	}
+	defer control.Close() //nolint:errcheck // only controls
+	const attempts = 64
+	for range attempts {
+		number, err := unix.IoctlRetInt(int(control.Fd()), unix.LOOP_CTL_GET_FREE)
+		if err != nil {
+			return nil, fmt.Errorf("find a free loop device: %w", err)
+		}
+		loop, err := os.OpenFile("/dev/loop"+strconv.Itoa(number), os.O_RDWR, 0)
+		if err != nil {
+			return nil, err
+		}
+		config := unix.LoopConfig{Fd: uint32(f.Fd())}
+		config.Info.Offset, config.Info.Sizelimit = uint64(start), uint64(length)
+		config.Info.Flags = unix.LO_FLAGS_AUTOCLEAR | unix.LO_FLAGS_DIRECT_IO
+		err = unix.IoctlLoopConfigure(int(loop.Fd()), &config)
+		if err == nil {
+			return loop, nil
+		}
+		if err = errors.Join(err, loop.Close()); !errors.Is(err, unix.EBUSY) { // another user was faster
+			return nil, fmt.Errorf("attach %s: %w", loop.Name(), err)
+		}
+	}
+	return nil, fmt.Errorf("no free loop device after %d attempts", attempts)
+}
+
+// mount mounts the file system in a new directory.
+func (s *scratch) mount(source, kind, data string) (err error) {
+	if s.dir, err = os.MkdirTemp("", "ironroot-container-"); err != nil {
+		return err
+	}
+	if err := unix.Mount(source, s.dir, kind, unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOATIME, data); err != nil {
+		err = fmt.Errorf("mount %s: %w", kind, err)
+		if s.disk == "" { // otherwise free is called
+			err = errors.Join(err, os.Remove(s.dir))
+		}
+		return err
+	}
+	s.mounted = true
+	return nil
+}
+
+// free unmounts the file system. A range of a disk is overwritten.
+func (s *scratch) free(ctx context.Context) error {
+	var errs []error
+	if s.mounted {
+		if err := unix.Unmount(s.dir, 0); err != nil {
+			errs = append(errs, fmt.Errorf("unmount %s: %w", s.dir, err))
+			_ = unix.Unmount(s.dir, unix.MNT_DETACH)
+		}
+		s.mounted = false
+	}
+	if s.dir != "" {
+		errs = append(errs, os.Remove(s.dir))
+		s.dir = ""
+	}
+	if s.disk == "" {
+		return errors.Join(errs...)
+	}
+	if s.loop != nil {
+		// Without users it is detached now, otherwise by its last one.
+		errs = append(errs, unix.IoctlSetInt(int(s.loop.Fd()), unix.LOOP_CLR_FD, 0), s.loop.Close())
+		s.loop = nil
+	}
+	if s.reserved > 0 {
+		errs = append(errs, s.overlap(), s.zero(ctx))
+	}
+	return errors.Join(errs...)
+}
+
+// overlap reports an error if a partition of the disk contains a part of the range: then its content is lost.
+func (s *scratch) overlap() error {
+	name := filepath.Base(s.disk)
+	if resolved, err := filepath.EvalSymlinks(s.disk); err == nil {
+		name = filepath.Base(resolved)
+	}
+	files, err := filepath.Glob(s.system.Sys("class/block", name, name+"*", "start"))
+	if err != nil {
+		return err
+	}
+	const sector = 512 // of sysfs
+	for _, file := range files {
+		first, err := readNumber(file)
+		if err != nil {
+			return err
+		}
+		count, err := readNumber(filepath.Join(filepath.Dir(file), "size"))
+		if err != nil {
+			return err
+		}
+		if end := (first + count) * sector; end > s.start && first*sector < s.start+s.size {
+			return fmt.Errorf("partition %s ends at byte %d, in the scratch space from byte %d",
+				filepath.Base(filepath.Dir(file)), end, s.start)
+		}
+	}
+	return nil
+}
+
+// readNumber reads a number of sysfs.
+func readNumber(file string) (int64, error) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return 0, err
+	}
+	return strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
+}
+
+// zero overwrites the range with zeros, and reads it back from the medium.
+func (s *scratch) zero(ctx context.Context) (err error) {
+	f, err := os.OpenFile(s.disk, os.O_RDWR|unix.O_DIRECT, 0)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	const step = 64 << 20
+	for at := s.start; at < s.start+s.size; at += step {
+		if ctx.Err() != nil {
+			return fmt.Errorf("%s is not zeroed from byte %d on: %w", s.disk, at, context.Cause(ctx))
+		}
+		if err := block.Zero(f, at, min(step, s.start+s.size-at)); err != nil {
+			return fmt.Errorf("zero %s at byte %d: %w", s.disk, at, err)
+		}
+	}
+	if err := f.Sync(); err != nil {
+		return fmt.Errorf("zero %s: %w", s.disk, err)
+	}
+	const chunk = 4 << 20
+	buffer, zeros := device.NewBuffer(chunk), make([]byte, chunk)
+	for at := s.start; at < s.start+s.size; at += int64(len(buffer)) {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		piece := buffer[:min(int64(len(buffer)), s.start+s.size-at)]
+		if _, err := f.ReadAt(piece, at); err != nil {
+			return fmt.Errorf("read back %s at byte %d: %w", s.disk, at, err)
+		}
+		if !bytes.Equal(piece, zeros[:len(piece)]) {
+			return fmt.Errorf("%s is not zero from byte %d to %d after it was zeroed", s.disk, at,
+				at+int64(len(piece)))
+		}
+	}
+	return nil
+}

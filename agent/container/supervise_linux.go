@@ -1,0 +1,381 @@
+package container
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"ironroot/internal/confine"
+)
+
+// mountable are the file systems that a container may mount: those of disks, and those that contain only what the
+// container stores.
+var mountable = []string{
+	"ext2", "ext3", "ext4", "xfs", "btrfs", "vfat", "msdos", "exfat", "f2fs", "erofs", "squashfs", "iso9660", "udf",
+	"tmpfs", "overlay", "devpts", "mqueue",
+}
+
+// reflected are file systems that show the whole machine. A container that mounts one gets its own, restricted one.
+var reflected = map[string]string{"proc": "/proc", "sysfs": "/sys", "devtmpfs": "/dev"}
+
+// notification is struct seccomp_notif.
+type notification struct {
+	ID    uint64
+	PID   uint32
+	Flags uint32
+	Call  int32
+	Arch  uint32
+	IP    uint64
+	Args  [6]uint64
+}
+
+// response is struct seccomp_notif_resp.
+type response struct {
+	ID    uint64
+	Value int64
+	Error int32
+	Flags uint32
+}
+
+// mountCall are the arguments of mount(2).
+type mountCall struct {
+	Source, Target, Kind, Data string
+	Flags                      uintptr
+}
+
+// supervisor mounts file systems for the programs of a container.
+type supervisor struct {
+	log      *slog.Logger
+	listener *os.File
+}
+
+// run serves calls until the container has ended.
+func (s *supervisor) run() error {
+	conn, err := s.listener.SyscallConn()
+	if err != nil {
+		return err
+	}
+	for {
+		var n notification
+		var failure error
+		err := conn.Read(func(fd uintptr) bool {
+			ready, events := readable(int(fd))
+			switch {
+			case events&unix.POLLIN != 0:
+				failure = receive(int(fd), &n)
+			case ready: // the last process has ended
+				failure = io.EOF
+			default:
+				return false
+			}
+			return true
+		})
+		switch {
+		case err != nil:
+			return fmt.Errorf("supervise mounts: %w", err)
+		case errors.Is(failure, io.EOF):
+			return nil
+		case errors.Is(failure, unix.ENOENT) || errors.Is(failure, unix.EINTR):
+			continue // the process ended
+		case failure != nil:
+			return fmt.Errorf("supervise mounts: %w", failure)
+		}
+		if err := s.serve(n); err != nil {
+			return err
+		}
+	}
+}
+
+// readable reports whether a descriptor has events, and which.
+func readable(fd int) (bool, int16) {
+	list := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
+	n, err := unix.Poll(list, 0)
+	return err == nil && n > 0, list[0].Revents
+}
+
+func receive(fd int, n *notification) error {
+	*n = notification{}
+	_, _, errno := unix.Syscall(
+		unix.SYS_IOCTL, uintptr(fd), unix.SECCOMP_IOCTL_NOTIF_RECV, uintptr(unsafe.Pointer(n)))
+	if errno != 0 {
+		return errno
+	}
+	return nil
+}
+
+// serve replies to a call.
+func (s *supervisor) serve(n notification) error {
+	r := response{ID: n.ID}
+	call, err := s.mount(n)
+	if err != nil {
+		errno := unix.EPERM
+		_ = errors.As(err, &errno)
+		r.Error = -int32(errno)
+		s.log.Warn("container mounts no file system", "kind", clip(call.Kind), "at", clip(call.Target), "err", err)
+	}
+	conn, err := s.listener.SyscallConn()
+	if err != nil {
+		return err
+	}
+	return conn.Control(func(fd uintptr) { // fails if the process has ended
+		_, _, _ = unix.Syscall(unix.SYS_IOCTL, fd, unix.SECCOMP_IOCTL_NOTIF_SEND, uintptr(unsafe.Pointer(&r)))
+	})
+}
+
+func clip(text string) string { return text[:min(len(text), 100)] }
+
+// isWaiting reports whether the process of a call still waits for its reply, so that its number has not been reused.
+func (s *supervisor) isWaiting(id uint64) error {
+	conn, err := s.listener.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var errno unix.Errno
+	err = conn.Control(func(fd uintptr) {
+		_, _, errno = unix.Syscall(
+			unix.SYS_IOCTL, fd, unix.SECCOMP_IOCTL_NOTIF_ID_VALID, uintptr(unsafe.Pointer(&id)))
+	})
+	if err == nil && errno != 0 {
+		return errno
+	}
+	return err
+}
+
+// mount reads the arguments of a call and mounts what they mean, if a container may mount it. The arguments are read
+// once, so that the container cannot change them after they were checked.
+func (s *supervisor) mount(n notification) (mountCall, error) {
+	process := fmt.Sprintf("/proc/%d", n.PID)
+	var files []*os.File
+	defer func() {
+		for _, f := range files {
+			_ = f.Close() // only opened
+		}
+	}()
+	for _, name := range []string{"/ns/mnt", "/root", "/cwd"} {
+		fd, err := unix.Open(process+name, openFlags(name), 0)
+		if err != nil {
+			return mountCall{}, err
+		}
+		files = append(files, os.NewFile(uintptr(fd), name))
+	}
+	call, err := readCall(process, n)
+	if err != nil {
+		return call, err
+	}
+	if err := s.isWaiting(n.ID); err != nil {
+		return call, err
+	}
+	if err := call.restrict(); err != nil {
+		return call, err
+	}
+	return call, runMounter(call, files)
+}
+
+// openFlags returns the flags to open a file of a process.
+func openFlags(name string) int {
+	if name == "/ns/mnt" {
+		return unix.O_RDONLY | unix.O_CLOEXEC
+	}
+	return unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC
+}
+
+// readCall reads the arguments of a call from the memory of its process.
+func readCall(process string, n notification) (call mountCall, err error) {
+	memory, err := os.Open(process + "/mem")
+	if err != nil {
+		return call, err
+	}
+	defer memory.Close() //nolint:errcheck // only read
+	call.Flags = uintptr(uint32(n.Args[3]))
+	for _, text := range []struct {
+		to      *string
+		address uint64
+		limit   int
+	}{
+		{&call.Source, n.Args[0], unix.PathMax},
+		{&call.Target, n.Args[1], unix.PathMax},
+		{&call.Kind, n.Args[2], unix.PathMax},
+		{&call.Data, n.Args[4], os.Getpagesize()},
+	} {
+		if *text.to, err = readText(memory, text.address, text.limit); err != nil {
+			return call, err
+		}
+	}
+	call.Target = ofProcess(call.Target, process)
+	call.Source = ofProcess(call.Source, process)
+	return call, nil
+}
+
+// readText reads a text that ends with a zero byte. The address 0 is an empty text.
+func readText(memory io.ReaderAt, address uint64, limit int) (string, error) {
+	if address == 0 {
+		return "", nil
+	}
+	if address > 1<<62 {
+		return "", unix.EFAULT
+	}
+	var text []byte
+	for len(text) < limit {
+		// Not across a page: the next one may not exist.
+		at := address + uint64(len(text))
+		piece := make([]byte, min(4096-int(at%4096), limit-len(text)))
+		n, err := memory.ReadAt(piece, int64(at))
+		if n == 0 && err != nil {
+			return "", unix.EFAULT
+		}
+		if end := bytes.IndexByte(piece[:n], 0); end >= 0 {
+			return string(append(text, piece[:end]...)), nil
+		}
+		text = append(text, piece[:n]...)
+	}
+	return "", unix.ENAMETOOLONG
+}
+
+// ofProcess replaces /proc/self at the beginning of a path by the number that the process has in its container.
+func ofProcess(name, process string) string {
+	rest, ok := strings.CutPrefix(name, "/proc/self/")
+	if !ok {
+		return name
+	}
+	status, err := os.ReadFile(process + "/status")
+	if err != nil {
+		return name
+	}
+	for line := range strings.Lines(string(status)) {
+		numbers, ok := strings.CutPrefix(line, "NSpid:")
+		if fields := strings.Fields(numbers); ok && len(fields) > 0 {
+			if _, err := strconv.Atoi(fields[len(fields)-1]); err == nil {
+				return "/proc/" + fields[len(fields)-1] + "/" + rest
+			}
+		}
+	}
+	return name
+}
+
+// restrict checks a call and changes it so that the container reaches no other devices than its own.
+func (c *mountCall) restrict() error {
+	const upper = 0xffff0000
+	if c.Flags&upper == confine.MountMagic {
+		c.Flags &^= upper
+	}
+	if c.Flags&unix.MS_REMOUNT != 0 {
+		c.Flags |= unix.MS_NODEV
+		return nil
+	}
+	if c.Flags&(unix.MS_BIND|unix.MS_MOVE|unix.MS_SHARED|unix.MS_PRIVATE|unix.MS_SLAVE|unix.MS_UNBINDABLE) != 0 {
+		return fmt.Errorf("flags %#x: %w", c.Flags, unix.EINVAL) // the filter does not send such calls
+	}
+	if source, ok := reflected[c.Kind]; ok {
+		c.Source, c.Kind, c.Data, c.Flags = source, "", "", unix.MS_BIND|unix.MS_REC
+		return nil
+	}
+	if !slices.Contains(mountable, c.Kind) {
+		return fmt.Errorf("a container may not mount it: %w", unix.EPERM)
+	}
+	// The journal of ext4 and the log of XFS can be on other devices, which are named by their numbers.
+	for option := range strings.SplitSeq(c.Data, ",") {
+		name, _, _ := strings.Cut(option, "=")
+		if slices.Contains([]string{"journal_dev", "journal_path", "logdev", "rtdev", "device"}, name) {
+			return fmt.Errorf("option %s: a container may not use it: %w", name, unix.EPERM)
+		}
+	}
+	if c.Kind != "devpts" {
+		c.Flags |= unix.MS_NODEV
+	}
+	return nil
+}
+
+// Descriptors of a mounter.
+const (
+	mounterNamespace = 3 + iota
+	mounterRoot
+	mounterDir
+)
+
+// runMounter mounts in the mount namespace, root and directory of a process.
+func runMounter(call mountCall, files []*os.File) error {
+	text, err := json.Marshal(call)
+	if err != nil {
+		return err
+	}
+	in, out, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	p, err := os.StartProcess(program, []string{mountName}, &os.ProcAttr{
+		Dir: "/", Env: []string{}, Files: append([]*os.File{in, nil, nil}, files...),
+	})
+	err = errors.Join(err, in.Close())
+	if err == nil {
+		_, err = out.Write(text) // it reads all, or the write fails
+	}
+	if err = errors.Join(err, out.Close()); p == nil {
+		return err
+	}
+	state, waitErr := p.Wait()
+	if err = errors.Join(err, waitErr); err != nil {
+		return err
+	}
+	if code := state.ExitCode(); code != 0 {
+		return unix.Errno(max(code, 1)) //nolint:unconvert // -1 after a signal
+	}
+	return nil
+}
+
+// mounter mounts a file system and ends with the error as exit code.
+func mounter() error {
+	err := mountFor()
+	if err == nil {
+		return nil
+	}
+	errno := unix.EPERM
+	_ = errors.As(err, &errno)
+	os.Exit(int(errno))
+	return nil
+}
+
+func mountFor() error {
+	var call mountCall
+	if err := json.NewDecoder(os.Stdin).Decode(&call); err != nil {
+		return unix.EINVAL
+	}
+	if err := unix.Unshare(unix.CLONE_FS); err != nil {
+		return err
+	}
+	if err := unix.Setns(mounterNamespace, unix.CLONE_NEWNS); err != nil {
+		return err
+	}
+	// This is the root of the container, even if the process has entered another one.
+	own := -1
+	if call.Flags&(unix.MS_BIND|unix.MS_REMOUNT) == unix.MS_BIND {
+		fd, err := unix.OpenTree(unix.AT_FDCWD, call.Source,
+			unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_RECURSIVE)
+		if err != nil {
+			return err
+		}
+		own = fd
+	}
+	for _, enter := range []func() error{
+		func() error { return unix.Fchdir(mounterRoot) },
+		func() error { return unix.Chroot(".") },
+		func() error { return unix.Fchdir(mounterDir) },
+	} {
+		if err := enter(); err != nil {
+			return err
+		}
+	}
+	if own >= 0 {
+		return unix.MoveMount(own, "", unix.AT_FDCWD, call.Target, unix.MOVE_MOUNT_F_EMPTY_PATH)
+	}
+	return unix.Mount(call.Source, call.Target, call.Kind, call.Flags, call.Data)
+}
