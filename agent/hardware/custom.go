@@ -135,7 +135,8 @@ func (l *leveled) logCustom(log *slog.Logger) {
 		}
 	}
 	_, ok := l.Manager.(Stepper)
-	add(ok, "steps")
+	_, lists := l.Manager.(StepLister)
+	add(ok || lists, "steps")
 	_, ok = l.Manager.(DiskLister)
 	add(ok, "list_block_devices")
 	_, ok = l.Manager.(DeviceFilter)
@@ -176,7 +177,8 @@ func (m *Managers) eraseSteps(n *node.Node, ports []map[string]any) (map[string]
 	names := map[string]bool{}
 	for _, kind := range []Kind{Clean, Deploy, Service} {
 		offers, err := m.stepsOfAll(kind, n, ports)
-		if err != nil {
+		var incomplete *incompleteError
+		if err != nil && !errors.As(err, &incomplete) {
 			return nil, err
 		}
 		for _, o := range offers {

@@ -83,6 +83,13 @@ type Stepper interface {
 	Steps(kind Kind, n *node.Node, ports []map[string]any) []Step
 }
 
+// StepLister lists steps as a Stepper does, for a manager whose list can be incomplete, for example because a file of
+// the operator is not valid. The steps returned with an error can be executed, but no steps are listed to Ironic: the
+// operator would otherwise not learn that some are missing.
+type StepLister interface {
+	ListSteps(kind Kind, n *node.Node, ports []map[string]any) ([]Step, error)
+}
+
 // DiskLister lists the machine's disks.
 type DiskLister interface {
 	Disks(ctx context.Context) ([]block.Device, error)

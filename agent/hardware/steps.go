@@ -17,35 +17,80 @@ type offer struct {
 	step    Step
 }
 
-// offers returns the steps of a kind that managers may offer, in the order of the managers.
+// offers returns the steps of a kind that managers may offer, in the order of the managers. It may return them with an
+// incompleteError.
 func (m *Managers) offers(kind Kind, n *node.Node, ports []map[string]any) ([]*offer, error) {
 	offers, err := m.stepsOfAll(kind, n, ports)
-	if err != nil {
+	var incomplete *incompleteError
+	if err != nil && !errors.As(err, &incomplete) {
 		return nil, err
 	}
-	return m.permitted(offers, n, ports)
+	offers, permitErr := m.permitted(offers, n, ports)
+	if permitErr != nil {
+		return nil, permitErr
+	}
+	return offers, err
 }
 
-// stepsOfAll returns the steps of a kind of all managers. It fails if a custom manager panics: without its steps
-// another manager's could run in their place.
+// incompleteError is the error of a built-in manager that could not list all its steps.
+type incompleteError struct{ err error }
+
+func (e *incompleteError) Error() string { return e.err.Error() }
+func (e *incompleteError) Unwrap() error { return e.err }
+
+// stepsOfAll returns the steps of a kind of all managers. It fails if a custom manager panics or cannot list its steps:
+// without them another manager's could run in their place. If built-in managers cannot list all their steps, it returns
+// all other steps with an incompleteError.
 func (m *Managers) stepsOfAll(kind Kind, n *node.Node, ports []map[string]any) ([]*offer, error) {
 	var offers []*offer
+	var incomplete error
 	for _, manager := range m.list {
-		stepper, ok := manager.Manager.(Stepper)
-		if !ok {
-			continue
-		}
-		err := manager.guard(func() error {
-			for _, step := range stepper.Steps(kind, n, ports) {
-				offers = append(offers, &offer{manager, step})
-			}
-			return nil
-		})
-		if err != nil {
+		steps, err := manager.steps(kind, n, ports)
+		switch {
+		case err != nil && manager.custom:
 			return nil, fmt.Errorf("list %s steps: %w", kind, err)
+		case err != nil && incomplete == nil:
+			incomplete = &incompleteError{fmt.Errorf("list %s steps: %w", kind, err)}
+		}
+		for _, step := range steps {
+			offers = append(offers, &offer{manager, step})
 		}
 	}
-	return offers, nil
+	return offers, incomplete
+}
+
+// steps returns the steps of a manager, possibly with an error.
+func (l *leveled) steps(kind Kind, n *node.Node, ports []map[string]any) (steps []Step, err error) {
+	err = l.guard(func() (err error) {
+		switch s := l.Manager.(type) {
+		case StepLister:
+			steps, err = s.ListSteps(kind, n, ports)
+		case Stepper:
+			steps = s.Steps(kind, n, ports)
+		}
+		return err
+	})
+	return steps, err
+}
+
+// StepNames returns the names of the steps of all kinds of all managers except those of one class.
+func (m *Managers) StepNames(except string, n *node.Node, ports []map[string]any) (map[string]bool, error) {
+	names := map[string]bool{}
+	for _, manager := range m.list {
+		if manager.class == except {
+			continue
+		}
+		for _, kind := range []Kind{Clean, Deploy, Service} {
+			steps, err := manager.steps(kind, n, ports)
+			if err != nil {
+				return nil, fmt.Errorf("list %s steps: %w", kind, err)
+			}
+			for _, step := range steps {
+				names[step.Name] = true
+			}
+		}
+	}
+	return names, nil
 }
 
 // compare orders offers of the same step, best first: by support level, by priority, by class name.
@@ -85,7 +130,8 @@ func (m *Managers) Steps(kind Kind, n *node.Node, ports []map[string]any) (map[s
 // manager that has it is tried. If no manager is left, Execute returns a fault that names the step.
 func (m *Managers) Execute(ctx context.Context, kind Kind, name string, call Call) (any, error) {
 	offers, err := m.offers(kind, call.Node, call.Ports)
-	if err != nil {
+	var incomplete *incompleteError
+	if err != nil && !errors.As(err, &incomplete) {
 		return nil, err
 	}
 	offers = slices.DeleteFunc(offers, func(o *offer) bool { return o.step.Name != name })
@@ -103,6 +149,9 @@ func (m *Managers) Execute(ctx context.Context, kind Kind, name string, call Cal
 			continue
 		}
 		return result, err
+	}
+	if incomplete != nil { // the step may be one of those that could not be listed
+		return nil, incomplete.err
 	}
 	return nil, fault.MethodNotFound(name)
 }
