@@ -14,8 +14,10 @@ import (
 	"ironroot/agent/api"
 	"ironroot/agent/command"
 	"ironroot/agent/config"
+	"ironroot/agent/container"
 	"ironroot/agent/extension"
 	"ironroot/agent/hardware"
+	"ironroot/agent/hardware/containers"
 	"ironroot/agent/hardware/external"
 	"ironroot/agent/hardware/generic"
 	"ironroot/agent/imaging"
@@ -194,7 +196,7 @@ func (a *agent) loadHardware(ctx context.Context) error {
 		Join: join, Journal: a.o.Journal, Version: a.o.Version, Dial: a.o.Dial,
 		Track: func(what, device string) generic.Tracker { return a.o.Board.Track(a.log, what, device) },
 	})
-	list := []hardware.Manager{builtin}
+	list := []hardware.Manager{builtin, a.containerManager()}
 	if custom := a.customManagers(ctx); len(custom) > 0 {
 		a.settle(ctx, managersSettleTimeout)
 		list = append(list, custom...)
@@ -214,6 +216,20 @@ func (a *agent) loadHardware(ctx context.Context) error {
 		Timer: metrics.New(a.config, a.log).Timer,
 	})
 	return pause.For(ctx, a.config.Get().HardwareInitializationDelay)
+}
+
+// containerManager returns the manager whose steps run containers.
+func (a *agent) containerManager() hardware.Manager {
+	runner := &containers.Runner{
+		System: a.o.System, Fetch: a.imager.ContainerFetch, Disks: a.disks, Log: a.log,
+		Track: func(what, image string) containers.Tracker { return a.o.Board.Track(a.log, what, image) },
+	}
+	return containers.New(containers.Options{
+		Config: a.config, Supported: container.Available, Run: runner.Run, Log: a.log,
+		OtherSteps: func(class string, n *node.Node, ports []map[string]any) (map[string]bool, error) {
+			return a.managers.Load().StepNames(class, n, ports)
+		},
+	})
 }
 
 // customManagers returns the managers that the operator added to the image.

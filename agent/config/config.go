@@ -108,7 +108,7 @@ type Config struct {
 	ConfigDriveRebuild          bool          `file:"config_drive_rebuild" default:"false" help:"always rewrite the config drive as a new FAT file system"`
 	DisableDeepImageInspection  bool          `file:"disable_deep_image_inspection" default:"false" help:"do not inspect images before they are used"`
 	PermittedImageFormats       []string      `file:"permitted_image_formats" default:"raw,gpt,qcow2" help:"image formats that may be deployed; an empty list permits none"`
-	DisableBootcDeploy          bool          `file:"disable_bootc_deploy" default:"false" help:"refuse to deploy bootable containers" unused:"not implemented yet"`
+	DisableBootcDeploy          bool          `file:"disable_bootc_deploy" default:"false" help:"refuse to deploy bootable containers"`
 	EnableBIOSBootloaderInstall bool          `file:"enable_bios_bootloader_install" default:"false" help:"run the image's own boot loader installation in legacy BIOS mode"`
 
 	Debug   bool   `file:"debug" kernel:"ipa-debug" default:"false" heading:"General" help:"log debug messages; the kernel parameter overrides every other source"`
@@ -123,7 +123,7 @@ type Config struct {
 	Metrics         Metrics         `group:"metrics"`
 	MetricsStatsd   MetricsStatsd   `group:"metrics_statsd"`
 	MDNS            MDNS            `group:"mdns"`
-	Container       Container       `group:"container" unused:"not implemented yet"`
+	Container       Container       `group:"container"`
 
 	// Params are all kernel and virtual media parameters, known to this package or not.
 	Params Params
@@ -171,10 +171,10 @@ type MDNS struct {
 
 // Container is the group container.
 type Container struct {
-	AllowArbitraryContainers bool     `file:"allow_arbitrary_containers" default:"false" help:"run any container that a step names"`
-	AllowedContainers        []string `file:"allowed_containers" default:"" help:"containers that steps can run"`
-	ContainerStepsFile       string   `file:"container_steps_file" default:"/etc/ironic-python-agent.d/mysteps.yaml" help:"file that names container steps"`
-	Runner                   string   `file:"runner" choices:"podman,docker" default:"podman" help:"program to run containers"`
-	PullOptions              []string `file:"pull_options" default:"" help:"options of the runner's pull"`
-	RunOptions               []string `file:"run_options" default:"--rm,--network=host" help:"options of the runner's run"`
+	AllowArbitraryContainers bool     `file:"allow_arbitrary_containers" default:"false" help:"allow steps to run any container image, with any supported option"`
+	AllowedContainers        []string `file:"allowed_containers" default:"" help:"container images that steps may run, each as the step names it, with the options configured here"`
+	ContainerStepsFile       string   `file:"container_steps_file" default:"/etc/ironic-python-agent.d/mysteps.yaml" help:"YAML file with further steps, each of which runs a container image"`
+	Runner                   string   `file:"runner" choices:"podman,docker" default:"podman" help:"program to run containers" unused:"the ramdisk runs containers without podman and docker"`
+	PullOptions              []string `file:"pull_options" default:"" help:"options of podman pull for steps without their own: --tls-verify, --retry, --retry-delay"`
+	RunOptions               []string `file:"run_options" default:"--rm,--network=host" help:"options of podman run for steps without their own: --privileged, --device, --volume=/dev:/dev, --env, --entrypoint"`
 }

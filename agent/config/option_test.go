@@ -474,7 +474,7 @@ func TestReferenceAndUsage(t *testing.T) {
 		"\nIronic:\n  --api-url", "--tls-min-version 1.2|1.3\n",
 		"--inject-files-priority INTEGER\n" +
 			"        priority of the deploy and service step inject_files (default 0)\n",
-		"--disable-bootc-deploy\n        refuse to deploy bootable containers; no effect: not implemented yet\n",
+		"--disable-bootc-deploy\n        refuse to deploy bootable containers\n",
 	} {
 		if !strings.Contains(usage.String(), want) {
 			t.Errorf("usage lacks %q", want)

@@ -73,15 +73,14 @@ func TestUnusedOptionsAreMarked(t *testing.T) {
 
 func TestUnused(t *testing.T) {
 	file := writeFile(t, t.TempDir(), "a.conf",
-		"[DEFAULT]\ndisable_bootc_deploy=true\n[disk_utils]\ndd_block_size=4M\nimage_convert_attempts=3\n"+
-			"[container]\nallowed_containers=a\n")
+		"[DEFAULT]\n[disk_utils]\ndd_block_size=4M\nimage_convert_attempts=3\n"+
+			"[container]\nrunner=docker\nallowed_containers=a\n")
 	c := load(t, Sources{
 		Files:  []string{file},
 		Params: ParseCmdline(`ipa-lookup-timeout=7 sshkey="ssh-rsa AAAA x" rootpwd="$6$x"`),
 	})
 	want := []Unused{
-		{"container.allowed_containers", "not implemented yet"},
-		{"disable_bootc_deploy", "not implemented yet"},
+		{"container.runner", "the ramdisk runs containers without podman and docker"},
 		{"disk_utils.dd_block_size", "the writer chooses its block size"},
 		{"rootpwd", "the ramdisk has no login"},
 		{"sshkey", "the ramdisk has no SSH server"},
@@ -91,7 +90,7 @@ func TestUnused(t *testing.T) {
 	}
 	// What Ironic sends with every lookup are the defaults.
 	c = load(t, Sources{})
-	if err := c.Set("container.allowed_containers", []any{}); err != nil {
+	if err := c.Set("container.runner", "podman"); err != nil {
 		t.Fatal(err)
 	}
 	if got := c.Unused(); len(got) > 0 {

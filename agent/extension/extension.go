@@ -1,7 +1,7 @@
 // Package extension implements the commands of the agent's REST API, with a file per extension. Names, parameters and
 // results are those of ironic-python-agent.
 //
-// Not supported: rescue, iscsi, and standby.execute_bootc_install, which are answered as unknown.
+// Not supported: rescue and iscsi, which are answered as unknown.
 package extension
 
 import (

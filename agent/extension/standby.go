@@ -30,6 +30,26 @@ func standby(d Deps) command.Extension {
 				return d.Imager.Prepare(ctx, info, drive)
 			},
 		},
+		{
+			Name: "execute_bootc_install", Async: true, Destructive: true,
+			Params: []command.Param{
+				{Name: "image_source", Required: true},
+				{Name: "instance_info"},
+				{Name: "pull_secret"},
+				{Name: "configdrive"},
+			},
+			Validate: func(_ context.Context, p command.Params) error {
+				_, err := containerParams(p)
+				return err
+			},
+			Run: func(ctx context.Context, p command.Params) (any, error) {
+				c, err := containerParams(p)
+				if err != nil {
+					return nil, err
+				}
+				return d.Imager.InstallContainer(ctx, c)
+			},
+		},
 		{Name: "run_image", Async: true, Destructive: true, Run: stopWith(d, "reboot", d.Power.Reboot)},
 		{Name: "power_off", Async: true, Destructive: true, Run: stopWith(d, "power off", d.Power.PowerOff)},
 		{Name: "sync", Run: func(ctx context.Context, _ command.Params) (any, error) {
@@ -42,6 +62,10 @@ func standby(d Deps) command.Extension {
 			return d.Imager.PartitionUUIDs(), nil
 		}},
 	}}
+}
+
+func containerParams(p command.Params) (imaging.BootableContainer, error) {
+	return imaging.ParseBootableContainer(p["image_source"], p["instance_info"], p["pull_secret"], p["configdrive"])
 }
 
 func imageParams(d Deps, p command.Params) (info imaging.ImageInfo, configDrive string, err error) {

@@ -92,7 +92,7 @@ func TestStandbyWithoutParameters(t *testing.T) {
 			t.Errorf("%s without --destructive: got %+v, want FAILED with a SystemRebootError", name, a)
 		}
 	}
-	for _, name := range []string{"cache_image", "execute_bootc_install"} {
+	for _, name := range []string{"cache_image"} {
 		a := r.run("standby."+name, map[string]any{})
 		if a.status != http.StatusBadRequest || !strings.Contains(a.FaultString, "Unknown command: "+name) {
 			t.Errorf("%s: got %d %q, want an unknown command", name, a.status, a.FaultString)

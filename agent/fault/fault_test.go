@@ -49,6 +49,15 @@ var rows = []struct {
 	{VirtualMediaBoot("x"), "VirtualMediaBootError", 500, "Configuring agent from virtual media failed", "x"},
 	{HardwareManagerNotFound("x"), "HardwareManagerNotFound", 500, "No valid HardwareManager found", "x"},
 	{
+		HardwareManagerConfiguration("x"), "HardwareManagerConfigurationError", 500,
+		"Hardware manager configuration error", "x",
+	},
+	{
+		ContainerNotPermitted("a/b"), "ContainerNotPermittedError", 500, "Container image not permitted",
+		"Container image a/b is not in [container]allowed_containers and [container]allow_arbitrary_containers is " +
+			"not enabled.",
+	},
+	{
 		MethodNotFound("erase"), "HardwareManagerMethodNotFound", 500, "No HardwareManager found to handle method",
 		"Could not find method: erase",
 	},

@@ -90,6 +90,18 @@ func HardwareManagerNotFound(format string, args ...any) *Error {
 	return wrap("HardwareManagerNotFound", internal, "No valid HardwareManager found", format, args)
 }
 
+// HardwareManagerConfiguration returns the error of a hardware manager whose configuration is not valid.
+func HardwareManagerConfiguration(format string, args ...any) *Error {
+	return wrap("HardwareManagerConfigurationError", internal, "Hardware manager configuration error", format, args)
+}
+
+// ContainerNotPermitted returns the error of a container image that the configuration does not allow to run.
+func ContainerNotPermitted(image string) *Error {
+	return wrap("ContainerNotPermittedError", internal, "Container image not permitted",
+		"Container image %s is not in [container]allowed_containers and [container]allow_arbitrary_containers is not "+
+			"enabled.", []any{image})
+}
+
 // MethodNotFound returns the error of a step or method that no hardware manager provides.
 func MethodNotFound(method string) *Error {
 	return wrap("HardwareManagerMethodNotFound", internal, "No HardwareManager found to handle method",

@@ -230,6 +230,8 @@ func stepsOf(m *Managers) map[string][]string {
 }
 
 // The manager for which a step is listed also runs it, ties included.
+//
+// Parity: F3 (steps of the same name)
 func TestStepsOfTheSameName(t *testing.T) {
 	step := func(priority int) []Step { return []Step{{Name: "erase", Priority: priority}} }
 	for _, tt := range []struct {

@@ -51,6 +51,23 @@ func (i *Imager) clientOptions(client *http.Client) fetch.Options {
 	}
 }
 
+// ContainerFetch returns the options for registries of containers: the client, time limits and retries of the
+// configuration. With skipVerify, the certificate of the registry is not verified.
+func (i *Imager) ContainerFetch(skipVerify bool) (fetch.Options, error) {
+	transport, err := i.transport(ImageInfo{})
+	if err != nil {
+		return fetch.Options{}, err
+	}
+	if skipVerify {
+		transport.TLSClientConfig.InsecureSkipVerify = true
+	}
+	options := i.clientOptions(&http.Client{Transport: transport})
+	if i.o.Journal != nil {
+		options.Secret = i.o.Journal.Redact
+	}
+	return options, nil
+}
+
 // lookInRegistry replaces a reference to an image in a registry by the URL of its blob. If info has no checksum, it
 // uses the blob's digest. Other images are returned unchanged.
 func (i *Imager) lookInRegistry(

@@ -1,6 +1,6 @@
-// Package imaging deploys operating systems. It implements the commands prepare_image and install_bootloader and the
-// step write_image: it parses the protocol's image_info, selects the root disk, writes the image, and adds config
-// drive and boot entry.
+// Package imaging deploys operating systems. It implements the commands prepare_image, install_bootloader and
+// execute_bootc_install and the step write_image: it parses the protocol's image_info, selects the root disk, writes
+// the image, and adds config drive and boot entry.
 //
 // For a partition image it creates the partition table and the file systems; with preserve_ephemeral the disk must
 // already have that layout. A boot loader for legacy BIOS is installed only by programs of the image, if the
@@ -56,7 +56,8 @@ type Options struct {
 // Imager writes images to the node's root disk and remembers the last one. It is safe for concurrent use, but only one
 // write may run at a time.
 type Imager struct {
-	o Options
+	o       Options
+	runtime containers
 
 	mu      sync.Mutex
 	uuids   map[string]any
@@ -92,7 +93,7 @@ func New(o Options) *Imager {
 	if o.Disks == nil {
 		o.Disks = func(ctx context.Context) ([]block.Device, error) { return block.Disks(ctx, o.System) }
 	}
-	return &Imager{o: o, uuids: map[string]any{}}
+	return &Imager{o: o, runtime: containerRuntime(), uuids: map[string]any{}}
 }
 
 // Prepare writes the image to the root disk, then the config drive: configDrive or, if that is "", the one in info. It

@@ -101,8 +101,8 @@ func (r *rig) checkManagers(t *testing.T) {
 		listed.Versions["example_firmware"] != "1.0" {
 		t.Errorf("got steps %v and versions %v, want update_firmware of version 1.0", steps, listed.Versions)
 	}
-	if len(listed.Steps["GenericHardwareManager"]) == 0 || len(listed.Steps) != 4 {
-		t.Errorf("got steps of %d managers, want those of the built-in manager too", len(listed.Steps))
+	if len(listed.Steps["GenericHardwareManager"]) == 0 || len(listed.Steps) != 5 {
+		t.Errorf("got steps of %d managers, want those of the built-in managers too", len(listed.Steps))
 	}
 }
 

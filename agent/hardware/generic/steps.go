@@ -16,11 +16,11 @@ import (
 const deployInterface = "deploy"
 
 // Version implements [hardware.Manager]. Ironic lists the steps of a node again only if the version of a manager has
-// changed. The rule: raise the last number in the change that adds or removes a step, changes its priority, its
-// interface, its arguments, what it does, or whether it can be aborted. TestVersionNamesSteps checks all but what a
-// step does, and lists the steps of each version. The number before the dash is the version of the manager of the same
-// name in ironic-python-agent, whose steps differ: a conductor that listed its steps lists them again.
-func (m *Manager) Version() string { return "1.2-ironroot.11" }
+// changed. It is the version of the manager of the same name in ironic-python-agent, whose list of steps is the same.
+// The rule: a change that adds or removes a step, changes its priority, its interface, its arguments, what it does, or
+// whether it can be aborted appends -ironroot.N, where N is larger than in all versions before. TestVersionNamesSteps
+// checks all but what a step does, and lists the steps of each version.
+func (m *Manager) Version() string { return "1.2" }
 
 // Steps implements [hardware.Stepper].
 func (m *Manager) Steps(kind hardware.Kind, _ *node.Node, _ []map[string]any) []hardware.Step {
@@ -72,6 +72,7 @@ func (m *Manager) Steps(kind hardware.Kind, _ *node.Node, _ []map[string]any) []
 			applyRAID,
 			step("write_image", m.writeImage),
 			inject,
+			step("execute_bootc_install", m.executeBootcInstall),
 		}
 	case hardware.Service:
 		return []hardware.Step{
@@ -80,6 +81,7 @@ func (m *Manager) Steps(kind hardware.Kind, _ *node.Node, _ []map[string]any) []
 			applyRAID,
 			step("write_image", m.writeImage),
 			inject,
+			step("execute_bootc_install", m.executeBootcInstall),
 			abortable("burnin_cpu", 0, m.burninCPU),
 			abortable("burnin_gpu", 0, m.burninGPU),
 			abortable("burnin_memory", 0, m.burninMemory),
@@ -105,6 +107,32 @@ func (m *Manager) writeImage(ctx context.Context, call hardware.Call) (any, erro
 		return nil, err
 	}
 	return map[string]string{"result": "prepare_image: " + text}, nil
+}
+
+// executeBootcInstall implements the step execute_bootc_install. It does the same as the command of this name and
+// returns a result in the command's form.
+func (m *Manager) executeBootcInstall(ctx context.Context, call hardware.Call) (any, error) {
+	if err := onlyArguments(call, "image_source", "configdrive", "oci_pull_secret"); err != nil {
+		return nil, err
+	}
+	var info map[string]any
+	if call.Node != nil {
+		info = call.Node.InstanceInfo()
+	}
+	instanceInfo, err := json.Marshal(info)
+	if err != nil {
+		return nil, err
+	}
+	c, err := imaging.ParseBootableContainer(
+		call.Args["image_source"], instanceInfo, call.Args["oci_pull_secret"], call.Args["configdrive"])
+	if err != nil {
+		return nil, err
+	}
+	text, err := m.o.Imager.InstallContainer(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	return map[string]string{"result": "execute_bootc_install: " + text}, nil
 }
 
 // textArgument returns an argument that must be a string or null. It returns "" if the argument is null or absent.

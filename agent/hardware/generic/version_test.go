@@ -62,6 +62,10 @@ service 0 raid.apply_configuration delete_existing raid_config (required)
 	{version: "1.2-ironroot.9"},  // erase_devices_metadata keeps the arrays of raid_config
 	{version: "1.2-ironroot.10"}, // all erase steps keep them
 	{version: "1.2-ironroot.11"}, // disks of a network are left untouched
+	{version: "1.2", added: `
+deploy 0 deploy.execute_bootc_install
+service 0 deploy.execute_bootc_install
+`}, // the steps of ironic-python-agent
 }
 
 // stepsOf returns the steps of a version, sorted. It reports whether the version is known.

@@ -1,0 +1,150 @@
+package containers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+
+	"ironroot/agent/container"
+	"ironroot/agent/fault"
+	"ironroot/agent/hardware"
+	"ironroot/agent/node"
+	"ironroot/internal/sysfs"
+	"ironroot/storage/block"
+	"ironroot/storage/image/fetch"
+)
+
+// Runner runs jobs by the ramdisk's container runtime. Images are in memory only.
+type Runner struct {
+	System sysfs.Root
+	// Fetch returns the options for registries. With skipVerify, the registry's certificate is not verified.
+	Fetch func(skipVerify bool) (fetch.Options, error)
+	// Disks lists the disks that all managers together report.
+	Disks func(ctx context.Context) ([]block.Device, error)
+	// Track shows the progress of work on an image.
+	Track func(what, image string) Tracker
+	Log   *slog.Logger
+}
+
+// Tracker shows the progress of one operation.
+type Tracker interface {
+	SetPhase(phase string, attempt int, done, total int64) // bytes; a total of 0 is unknown
+	End()
+}
+
+// Run pulls the image of a job and runs it to its end. Its errors are faults, or errors of the step.
+func (r *Runner) Run(ctx context.Context, job Job) (err error) {
+	disks, err := r.disks(ctx, job)
+	if err != nil {
+		return err
+	}
+	options, err := r.Fetch(job.Pull.SkipTLSVerify)
+	if err != nil {
+		return fault.ImageDownload(job.Image, err)
+	}
+	defer options.Client.CloseIdleConnections()
+	if job.Pull.Retries != nil {
+		options.Retries = *job.Pull.Retries
+	}
+	if job.Pull.RetryDelay != nil {
+		options.RetryInterval = *job.Pull.RetryDelay
+	}
+	image, err := container.Resolve(ctx, options, job.Image, "")
+	if err != nil {
+		return container.Fault(job.Image, err)
+	}
+	progress := r.Track("container", image.Name)
+	defer progress.End()
+	bundle, err := container.Prepare(ctx, image, container.Options{
+		Log: r.Log, System: r.System,
+		Progress: func(phase string, done, total int64) { progress.SetPhase(phase, 0, done, total) },
+	})
+	if err != nil {
+		return container.Fault(job.Image, err)
+	}
+	defer func() {
+		if closeErr := bundle.Close(context.WithoutCancel(ctx)); closeErr != nil {
+			r.Log.Error("container image not removed", "image", image.Name, "err", closeErr)
+			err = errors.Join(err, fmt.Errorf("remove container image %s: %w", image.Name, closeErr))
+		}
+	}()
+	progress.SetPhase("running", 0, 0, 0)
+	output := &container.OutputLog{Log: r.Log, Image: image.Name}
+	err = bundle.Run(ctx, container.Spec{
+		Args: job.Run.Entrypoint, Env: job.Run.Env, Privileged: job.Run.Privileged, Disks: disks,
+		Dir: job.Run.Dir, NoNetwork: job.Run.NoNetwork, Mounts: job.Run.Mounts, Output: output.Line,
+	})
+	output.End()
+	if err != nil {
+		return fault.CommandExecution(fmt.Errorf("run container image %s: %w", image.Name, err))
+	}
+	return nil
+}
+
+// disks returns the paths of the disks that the program sees. A disk that the node protects is omitted, or an error if
+// the options name it.
+func (r *Runner) disks(ctx context.Context, job Job) ([]string, error) {
+	if !job.Run.AllDisks && len(job.Run.Disks) == 0 {
+		return nil, nil
+	}
+	all, err := r.Disks(ctx)
+	if err != nil {
+		return nil, fault.DeviceNotFound("list disks: %w", err)
+	}
+	usable, err := r.unprotected(ctx, job.Node, all)
+	if err != nil {
+		return nil, fault.DeviceNotFound("%w", err)
+	}
+	if job.Run.AllDisks {
+		var paths []string
+		for _, d := range usable {
+			if d.Network == "" { // others can belong to other machines: they must be named
+				paths = append(paths, d.Path)
+			}
+		}
+		return paths, nil
+	}
+	for _, path := range job.Run.Disks {
+		same := func(d block.Device) bool { return d.Path == path }
+		if !slices.ContainsFunc(all, same) {
+			return nil, fault.DeviceNotFound("run option --device: %s is not a disk of the node", path)
+		}
+		if !slices.ContainsFunc(usable, same) {
+			return nil, fault.DeviceNotFound("run option --device: %s is protected by skip_block_devices, read-only "+
+				"or virtual media", path)
+		}
+	}
+	return job.Run.Disks, nil
+}
+
+// unprotected returns the disks that a program may write to.
+func (r *Runner) unprotected(ctx context.Context, n *node.Node, disks []block.Device) ([]block.Device, error) {
+	skips, err := hardware.NewSkipList(n)
+	if err != nil {
+		return nil, err
+	}
+	if disks, err = skips.Without(disks); err != nil {
+		return nil, err
+	}
+	for _, d := range disks {
+		if err := skips.CheckRead(d); err != nil {
+			return nil, fmt.Errorf("disk %s: %w", d.Path, err)
+		}
+	}
+	if disks, err = hardware.WithoutProtectedArrays(ctx, r.System, n, disks); err != nil {
+		return nil, err
+	}
+	var usable []block.Device
+	for _, d := range disks {
+		media, err := block.IsVirtualMedia(r.System, d.Name)
+		if err != nil {
+			return nil, fmt.Errorf("disk %s: %w", d.Path, err)
+		}
+		if !media && !d.ReadOnly {
+			usable = append(usable, d)
+		}
+	}
+	return usable, nil
+}

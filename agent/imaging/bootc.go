@@ -1,0 +1,240 @@
+package imaging
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"ironroot/agent/container"
+	"ironroot/agent/fault"
+	"ironroot/internal/oslo"
+	"ironroot/storage/block"
+	"ironroot/storage/image/fetch"
+	"ironroot/storage/partition"
+)
+
+// BootableContainer describes a container image whose program bootc installs it on a disk.
+type BootableContainer struct {
+	Source         string // reference of the image, as Ironic sent it
+	AuthorizedKeys string // of the user root, "" for none
+	PullSecret     string // as Ironic sent it, "" for none
+	ConfigDrive    string // "" for none
+}
+
+const (
+	// layoutDir and keysFile are paths in the container.
+	layoutDir = "/var/tmp/ironroot-image"
+	keysFile  = "/run/ironroot/authorized_keys"
+	// unusedMiB is the space that bootc leaves: for the ESP, and for the config drive that is added afterwards.
+	unusedMiB   = 768
+	bytesPerMiB = 1 << 20
+	// maxKeysBytes limits the authorized keys.
+	maxKeysBytes = 1 << 20
+)
+
+// ParseBootableContainer returns the container image of the command and the step execute_bootc_install. The errors are
+// faults that name the parameter.
+func ParseBootableContainer(
+	source, instanceInfo, pullSecret, configDrive json.RawMessage,
+) (BootableContainer, error) {
+	var c BootableContainer
+	for _, p := range []struct {
+		name string
+		raw  json.RawMessage
+		into *string
+	}{
+		{"image_source", source, &c.Source},
+		{"pull secret", pullSecret, &c.PullSecret},
+		{"configdrive", configDrive, &c.ConfigDrive},
+	} {
+		if absent(p.raw) {
+			continue
+		}
+		if err := json.Unmarshal(p.raw, p.into); err != nil { // the error could contain the secret
+			return c, fault.InvalidCommandParams("%s must be a string", p.name)
+		}
+	}
+	if c.Source == "" {
+		return c, fault.InvalidCommandParams("image_source is missing")
+	}
+	info := map[string]json.RawMessage{}
+	if !absent(instanceInfo) {
+		if err := json.Unmarshal(instanceInfo, &info); err != nil {
+			return c, fault.InvalidCommandParams("instance_info must be an object")
+		}
+	}
+	if raw := info["bootc_authorized_keys"]; !absent(raw) {
+		if err := json.Unmarshal(raw, &c.AuthorizedKeys); err != nil {
+			return c, fault.InvalidCommandParams("instance_info 'bootc_authorized_keys' must be a string")
+		}
+		if len(c.AuthorizedKeys) > maxKeysBytes {
+			return c, fault.InvalidCommandParams("instance_info 'bootc_authorized_keys' has %d bytes, want at most %d",
+				len(c.AuthorizedKeys), maxKeysBytes)
+		}
+	}
+	if raw := info["bootc_tpm2_luks"]; !absent(raw) {
+		var encrypt, ok bool
+		var text string
+		if ok = json.Unmarshal(raw, &encrypt) == nil; !ok && json.Unmarshal(raw, &text) == nil {
+			encrypt, ok = oslo.ParseBool(text)
+		}
+		if !ok {
+			return c, fault.InvalidCommandParams("instance_info 'bootc_tpm2_luks' must be a boolean")
+		}
+		if encrypt { // needs the device mapper, which reaches every disk
+			return c, fault.InvalidCommandParams("instance_info 'bootc_tpm2_luks' is not supported: containers have " +
+				"neither the device mapper nor the TPM")
+		}
+	}
+	return c, nil
+}
+
+// bundle is a container image that is ready to run: a [container.Bundle], but for tests.
+type bundle interface {
+	Reserved() int64
+	Run(ctx context.Context, s container.Spec) error
+	Close(ctx context.Context) error
+}
+
+// containers is the container runtime. Tests replace its functions.
+type containers struct {
+	resolve func(ctx context.Context, o fetch.Options, text, secret string) (*container.Image, error)
+	prepare func(ctx context.Context, image *container.Image, o container.Options) (bundle, error)
+}
+
+func containerRuntime() containers {
+	return containers{
+		resolve: container.Resolve,
+		prepare: func(ctx context.Context, image *container.Image, o container.Options) (bundle, error) {
+			return container.Prepare(ctx, image, o)
+		},
+	}
+}
+
+// InstallContainer installs a bootable container on the root disk: it runs the program bootc of the image, and adds the
+// config drive. It returns the protocol's result text, which names the image and the device. Errors are faults of the
+// protocol.
+//
+// The image is in memory or, if that does not suffice, at the end of the root disk until the installation is complete.
+func (i *Imager) InstallContainer(ctx context.Context, c BootableContainer) (string, error) {
+	if i.o.Config.Get().DisableBootcDeploy {
+		return "", fault.CommandExecution(errors.New("deployment of bootable containers is disabled by the option " +
+			"disable_bootc_deploy"))
+	}
+	if i.o.Journal != nil {
+		i.o.Journal.Redact(c.PullSecret)
+		i.o.Journal.RedactURLs(c.ConfigDrive)
+	}
+	disk, err := i.DeployDisk(ctx, true)
+	if err != nil {
+		return "", err
+	}
+	if err := writable(disk); err != nil {
+		return "", err
+	}
+	drive, err := i.loadConfigDrive(ctx, c.ConfigDrive)
+	if err != nil {
+		return "", err
+	}
+	options, err := i.ContainerFetch(false)
+	if err != nil {
+		return "", fault.ImageDownload(c.Source, err)
+	}
+	defer options.Client.CloseIdleConnections()
+	image, err := i.runtime.resolve(ctx, options, c.Source, c.PullSecret)
+	if err != nil {
+		return "", container.Fault(c.Source, err)
+	}
+	i.o.Log.Info("container image found", "image", image.Name, "digest", image.Digest)
+	if err := i.runBootc(ctx, disk, image, c); err != nil {
+		return "", err
+	}
+	if err := i.checkInstalled(ctx, disk.Path); err != nil {
+		return "", err
+	}
+	if drive != nil {
+		if err := i.writeConfigDrive(ctx, disk.Path, drive); err != nil {
+			return "", err
+		}
+	}
+	i.o.Log.Info("container image installed", "image", image.Name, "device", disk.Path)
+	return fmt.Sprintf("Container image (%s) written to device %s", c.Source, disk.Path), nil
+}
+
+// runBootc unpacks the image and runs its bootc. The image is removed before it returns.
+func (i *Imager) runBootc(
+	ctx context.Context, disk block.Device, image *container.Image, c BootableContainer,
+) (err error) {
+	if size := disk.Size / bytesPerMiB; size <= unusedMiB {
+		return fault.ImageWrite(disk.Path, fmt.Errorf("disk has %d MiB, want more than %d", size, unusedMiB))
+	}
+	i.forget()
+	if err := partition.Release(ctx, i.o.System, disk.Path); err != nil {
+		return fault.ImageWrite(disk.Path, err)
+	}
+	progress := i.o.Track("installing container image", disk.Path)
+	defer progress.End()
+	b, err := i.runtime.prepare(ctx, image, container.Options{
+		Log: i.o.Log, System: i.o.System, KeepImage: true, Disk: disk.Path,
+		Progress: func(phase string, done, total int64) { progress.SetPhase(phase, 0, done, total) },
+	})
+	if err != nil {
+		return container.Fault(c.Source, err)
+	}
+	defer func() {
+		if closeErr := b.Close(context.WithoutCancel(ctx)); closeErr != nil {
+			i.o.Log.Error("container image not removed", "device", disk.Path, "err", closeErr)
+			err = errors.Join(err, fault.ImageWrite(disk.Path, fmt.Errorf("remove the container image: %w", closeErr)))
+		}
+	}()
+	args, err := bootcArguments(disk, b.Reserved(), image.Name, c)
+	if err != nil {
+		return err
+	}
+	files := map[string]container.File{}
+	if c.AuthorizedKeys != "" {
+		files[keysFile] = container.File{Content: []byte(c.AuthorizedKeys), Mode: 0o600}
+	}
+	progress.SetPhase("bootc install", 0, 0, 0)
+	output := &container.OutputLog{Log: i.o.Log, Image: image.Name}
+	err = b.Run(ctx, container.Spec{
+		Args: args, Privileged: true, Disks: []string{disk.Path}, Files: files, Layout: layoutDir, Output: output.Line,
+	})
+	output.End()
+	switch {
+	case errors.Is(err, container.ErrNotFound):
+		return fault.ImageDownload(c.Source,
+			fmt.Errorf("container does not contain the required bootc binary: %w", err))
+	case err != nil:
+		return fault.ImageWrite(disk.Path, fmt.Errorf("install container image %s: %w", image.Name, err))
+	}
+	return nil
+}
+
+// bootcArguments returns the command that installs the image on a disk, whose last bytes are reserved.
+func bootcArguments(disk block.Device, reserved int64, name string, c BootableContainer) ([]string, error) {
+	root := disk.Size/bytesPerMiB - unusedMiB - (reserved+bytesPerMiB-1)/bytesPerMiB
+	if root <= 0 {
+		return nil, fault.ImageWrite(disk.Path, fmt.Errorf("disk has %d MiB, want more than %d for the ESP, the "+
+			"config drive and the container image", disk.Size/bytesPerMiB, disk.Size/bytesPerMiB-root))
+	}
+	args := []string{
+		"bootc", "install", "to-disk", "--wipe", "--skip-fetch-check", fmt.Sprintf("--root-size=%dM", root),
+		"--source-imgref=oci:" + layoutDir, "--target-imgref=" + name,
+	}
+	if c.AuthorizedKeys != "" {
+		args = append(args, "--root-ssh-authorized-keys="+keysFile)
+	}
+	// The ramdisk has no SELinux policy, without which bootc cannot label files.
+	return append(args, "--disable-selinux", disk.Path), nil
+}
+
+// checkInstalled makes the kernel read the partition table that bootc wrote, and fails if it has no partition.
+func (i *Imager) checkInstalled(ctx context.Context, disk string) error {
+	if err := partition.Sync(ctx, i.o.System, disk); err != nil {
+		i.o.Log.Warn("kernel does not see the new partitions", "device", disk, "err", err)
+	}
+	_, err := i.checkTable(ctx, disk)
+	return err
+}

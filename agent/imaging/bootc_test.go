@@ -1,0 +1,296 @@
+package imaging
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"ironroot/agent/config"
+	"ironroot/agent/container"
+	"ironroot/internal/testenv"
+	"ironroot/storage/block"
+	"ironroot/storage/image/fetch"
+	"ironroot/storage/partition"
+)
+
+// fakeRuntime is a container runtime whose bootc makes a partition.
+type fakeRuntime struct {
+	t        *testing.T
+	disk     string
+	reserved int64
+	secret   string
+	options  container.Options
+	specs    []container.Spec
+	closed   int
+
+	resolveErr, prepareErr, runErr, closeErr error
+	idle                                     bool // bootc writes nothing
+}
+
+func (f *fakeRuntime) use(i *Imager) {
+	i.runtime = containers{
+		resolve: func(_ context.Context, _ fetch.Options, text, secret string) (*container.Image, error) {
+			f.secret = secret
+			return &container.Image{Name: container.NormalizeName(text), Digest: "sha256:0"}, f.resolveErr
+		},
+		prepare: func(_ context.Context, _ *container.Image, o container.Options) (bundle, error) {
+			f.options = o
+			o.Progress("unpack", 1, 2)
+			return f, f.prepareErr
+		},
+	}
+}
+
+func (f *fakeRuntime) Reserved() int64 { return f.reserved }
+
+func (f *fakeRuntime) Run(_ context.Context, s container.Spec) error {
+	if f.closed > 0 {
+		f.t.Error("the program runs after its image was removed")
+	}
+	f.specs = append(f.specs, s)
+	s.Output("installing")
+	if f.runErr == nil && !f.idle {
+		testenv.Run(f.t, "sgdisk", "--zap-all", "-n", "1:2048:+16M", "-c", "1:root", f.disk)
+	}
+	return f.runErr
+}
+
+func (f *fakeRuntime) Close(ctx context.Context) error {
+	if ctx.Err() != nil {
+		f.t.Errorf("removed with a context that has ended: %v", ctx.Err())
+	}
+	f.closed++
+	return f.closeErr
+}
+
+// bootcRig returns an Imager with a disk and a fake runtime.
+func bootcRig(t *testing.T) (*Imager, *fakeRuntime) {
+	t.Helper()
+	disk, i := loopDisk(t)
+	f := &fakeRuntime{t: t, disk: disk}
+	f.use(i)
+	return i, f
+}
+
+const bootcSource = "oci://registry.example/os:1"
+
+func TestInstallContainer(t *testing.T) {
+	i, f := bootcRig(t)
+	f.reserved = 100*mib + 1
+	drive, _ := configDrive(t)
+	c := BootableContainer{
+		Source: bootcSource, AuthorizedKeys: "ssh-ed25519 AAAA admin\n", PullSecret: "c2VjcmV0", ConfigDrive: drive,
+	}
+	got, err := i.InstallContainer(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := "Container image (" + bootcSource + ") written to device " + f.disk; got != want {
+		t.Errorf("got result %q, want %q", got, want)
+	}
+	if f.secret != c.PullSecret || !f.options.KeepImage || f.options.Disk != f.disk {
+		t.Errorf("got secret %q, options %+v", f.secret, f.options)
+	}
+	if len(f.specs) != 1 || f.closed != 1 {
+		t.Fatalf("got %d runs and %d removals, want 1 and 1", len(f.specs), f.closed)
+	}
+	spec := f.specs[0]
+	spec.Output = nil
+	want := container.Spec{
+		Args: []string{
+			"bootc", "install", "to-disk", "--wipe", "--skip-fetch-check",
+			fmt.Sprintf("--root-size=%dM", 4096-768-101), "--source-imgref=oci:/var/tmp/ironroot-image",
+			"--target-imgref=registry.example/os:1",
+			"--root-ssh-authorized-keys=/run/ironroot/authorized_keys", "--disable-selinux", f.disk,
+		},
+		Privileged: true, Disks: []string{f.disk}, Layout: "/var/tmp/ironroot-image",
+		Files: map[string]container.File{
+			"/run/ironroot/authorized_keys": {Content: []byte(c.AuthorizedKeys), Mode: 0o600},
+		},
+	}
+	if diff := cmp.Diff(want, spec); diff != "" {
+		t.Errorf("program (-want +got):\n%s", diff)
+	}
+	table, err := partition.Read(t.Context(), f.disk)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(table.Partitions) != 2 {
+		t.Errorf("got partitions %+v, want the root file system and the config drive", table.Partitions)
+	}
+	if uuids := i.PartitionUUIDs(); len(uuids) > 0 {
+		t.Errorf("got UUIDs %v, want none", uuids)
+	}
+}
+
+// Without keys, encryption and scratch space on the disk the program gets none of their arguments.
+func TestInstallContainerPlain(t *testing.T) {
+	i, f := bootcRig(t)
+	if _, err := i.InstallContainer(t.Context(), BootableContainer{Source: bootcSource}); err != nil {
+		t.Fatal(err)
+	}
+	want := []string{
+		"bootc", "install", "to-disk", "--wipe", "--skip-fetch-check", "--root-size=3328M",
+		"--source-imgref=oci:/var/tmp/ironroot-image", "--target-imgref=registry.example/os:1", "--disable-selinux",
+		f.disk,
+	}
+	if diff := cmp.Diff(want, f.specs[0].Args); diff != "" || len(f.specs[0].Files) > 0 {
+		t.Errorf("arguments (-want +got):\n%s, files %v", diff, f.specs[0].Files)
+	}
+}
+
+// Every failure is an error of the protocol, and removes the image.
+func TestInstallContainerFails(t *testing.T) {
+	cause := errors.New("cause")
+	for name, tt := range map[string]struct {
+		change func(*Imager, *fakeRuntime, *BootableContainer)
+		want   string // type
+		text   string
+		runs   int
+		closed int
+	}{
+		"disabled": {
+			func(i *Imager, _ *fakeRuntime, _ *BootableContainer) {
+				i.o.Config.Update(func(c *config.Config) { c.DisableBootcDeploy = true })
+			}, "CommandExecutionError", "disable_bootc_deploy", 0, 0,
+		},
+		"no disk": {
+			func(i *Imager, _ *fakeRuntime, _ *BootableContainer) {
+				i.o.Disks = func(context.Context) ([]block.Device, error) { return nil, nil }
+			}, "DeviceNotFound", "", 0, 0,
+		},
+		"read-only disk": {
+			func(i *Imager, f *fakeRuntime, _ *BootableContainer) {
+				i.o.Disks = func(context.Context) ([]block.Device, error) {
+					return []block.Device{{Name: "x", Path: f.disk, Type: "disk", Size: diskSize, ReadOnly: true}}, nil
+				}
+			}, "ImageWriteError", "read-only", 0, 0,
+		},
+		"small disk": {
+			func(i *Imager, f *fakeRuntime, _ *BootableContainer) { f.reserved = diskSize - 768*mib },
+			"ImageWriteError", "disk has 4096 MiB", 0, 1,
+		},
+		"broken config drive": {
+			func(_ *Imager, _ *fakeRuntime, c *BootableContainer) { c.ConfigDrive = "!" },
+			"DeploymentError", "config drive", 0, 0,
+		},
+		"bad reference": {
+			func(_ *Imager, f *fakeRuntime, _ *BootableContainer) {
+				f.resolveErr = fmt.Errorf("x: %w", container.ErrReference)
+			}, "InvalidCommandParamsError", bootcSource, 0, 0,
+		},
+		"unknown image": {
+			func(_ *Imager, f *fakeRuntime, _ *BootableContainer) {
+				f.resolveErr = &fetch.DownloadError{URL: "https://x", Status: 404, Fatal: true}
+			}, "ImageDownloadError", bootcSource, 0, 0,
+		},
+		"slow registry": {
+			func(_ *Imager, f *fakeRuntime, _ *BootableContainer) { f.prepareErr = &fetch.TimeoutError{} },
+			"ImageDownloadTimeoutError", bootcSource, 0, 0,
+		},
+		"no space": {
+			func(_ *Imager, f *fakeRuntime, _ *BootableContainer) {
+				f.prepareErr = fmt.Errorf("layer: %w", container.ErrNoSpace)
+			}, "ImageDownloadError", "not enough space", 0, 0,
+		},
+		"no bootc": {
+			func(_ *Imager, f *fakeRuntime, _ *BootableContainer) {
+				f.runErr = fmt.Errorf("bootc: %w", container.ErrNotFound)
+			}, "ImageDownloadError", "does not contain the required bootc binary", 1, 1,
+		},
+		"bootc fails": {
+			func(_ *Imager, f *fakeRuntime, _ *BootableContainer) {
+				f.runErr = &container.ExitError{Program: "bootc", Status: "exit status 3", Code: 3, Output: "no ESP"}
+			}, "ImageWriteError", "exit status 3: no ESP", 1, 1,
+		},
+		"bootc does nothing": {
+			func(_ *Imager, f *fakeRuntime, _ *BootableContainer) { f.idle = true },
+			"DeploymentError", "no valid partition table", 1, 1,
+		},
+		"image stays": {
+			func(_ *Imager, f *fakeRuntime, _ *BootableContainer) { f.closeErr = cause },
+			"ImageWriteError", "remove the container image: cause", 1, 1,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			i, f := bootcRig(t)
+			c := BootableContainer{Source: bootcSource, PullSecret: "c2VjcmV0"}
+			tt.change(i, f, &c)
+			_, err := i.InstallContainer(t.Context(), c)
+			if got := typeOf(err); got != tt.want || !strings.Contains(err.Error(), tt.text) {
+				t.Errorf("got %v, want %s with %q", err, tt.want, tt.text)
+			}
+			if len(f.specs) != tt.runs || f.closed != tt.closed {
+				t.Errorf("got %d runs, %d removals, want %d and %d", len(f.specs), f.closed, tt.runs, tt.closed)
+			}
+		})
+	}
+}
+
+// The image is removed even when the command was cancelled.
+func TestInstallContainerCancelled(t *testing.T) {
+	i, f := bootcRig(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	f.runErr = context.Canceled
+	prepare := i.runtime.prepare
+	i.runtime.prepare = func(ctx context.Context, image *container.Image, o container.Options) (bundle, error) {
+		b, err := prepare(ctx, image, o)
+		cancel()
+		return b, err
+	}
+	if _, err := i.InstallContainer(ctx, BootableContainer{Source: bootcSource}); err == nil || f.closed != 1 {
+		t.Errorf("got %v and %d removals, want an error and one", err, f.closed)
+	}
+}
+
+func TestParseBootableContainer(t *testing.T) {
+	parse := func(source, info, secret, drive string) (BootableContainer, error) {
+		return ParseBootableContainer(json.RawMessage(source), json.RawMessage(info), json.RawMessage(secret),
+			json.RawMessage(drive))
+	}
+	for _, tt := range []struct {
+		source, info, secret, drive string
+		want                        BootableContainer
+	}{
+		{`"a"`, "", "", "", BootableContainer{Source: "a"}},
+		{`"a"`, "null", "null", "null", BootableContainer{Source: "a"}},
+		{
+			`"a"`, `{"image_source": "b"}`, `"c"`, `"d"`,
+			BootableContainer{Source: "a", PullSecret: "c", ConfigDrive: "d"},
+		},
+		{
+			`"a"`, `{"bootc_authorized_keys": "k", "bootc_tpm2_luks": false}`, "", "",
+			BootableContainer{Source: "a", AuthorizedKeys: "k"},
+		},
+		{`"a"`, `{"bootc_tpm2_luks": "false", "bootc_authorized_keys": null}`, "", "", BootableContainer{Source: "a"}},
+	} {
+		got, err := parse(tt.source, tt.info, tt.secret, tt.drive)
+		if err != nil || got != tt.want {
+			t.Errorf("%+v: got %+v and %v", tt, got, err)
+		}
+	}
+	long := strings.Repeat("k", maxKeysBytes+1)
+	for want, tt := range map[string][4]string{
+		"image_source is missing":        {"", "", "", ""},
+		"image_source must be a string":  {"7", "", "", ""},
+		"pull secret must be a string":   {`"a"`, "", `{"s3cret": 1}`, ""},
+		"configdrive must be a string":   {`"a"`, "", "", "{}"},
+		"instance_info must be an objec": {`"a"`, "[]", "", ""},
+		"'bootc_authorized_keys' must":   {`"a"`, `{"bootc_authorized_keys": ["k"]}`, "", ""},
+		"'bootc_authorized_keys' has":    {`"a"`, `{"bootc_authorized_keys": "` + long + `"}`, "", ""},
+		"'bootc_tpm2_luks' must":         {`"a"`, `{"bootc_tpm2_luks": "perhaps"}`, "", ""},
+		"'bootc_tpm2_luks' is not":       {`"a"`, `{"bootc_tpm2_luks": true}`, "", ""},
+		"neither the device mapper":      {`"a"`, `{"bootc_tpm2_luks": "True"}`, "", ""},
+	} {
+		_, err := parse(tt[0], tt[1], tt[2], tt[3])
+		if typeOf(err) != "InvalidCommandParamsError" || !strings.Contains(err.Error(), want) ||
+			strings.Contains(err.Error(), "s3cret") {
+			t.Errorf("got %v, want an InvalidCommandParamsError with %q", err, want)
+		}
+	}
+}

@@ -1,0 +1,352 @@
+//go:build linux
+
+package e2e
+
+import (
+	"archive/tar"
+	"bytes"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-containerregistry/pkg/registry"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/types"
+
+	"ironroot/internal/testenv"
+	"ironroot/lab/conductor"
+	"ironroot/lab/qemu"
+	"ironroot/storage/partition"
+)
+
+// The registry's user.
+const (
+	registryUser     = "ironic"
+	registryPassword = "wrong-horse-battery"
+)
+
+// scratchMarker fills the large file of an image, so that it can be found on a disk.
+const scratchMarker = "SCRATCH SPACE MUST BE ZEROED....\n"
+
+// testRegistry is a registry of container images on loopback, by https.
+type testRegistry struct {
+	t      *testing.T
+	server *httptest.Server
+	broken string // path of a blob that is served with another last byte
+}
+
+func newRegistry(t *testing.T) *testRegistry {
+	t.Helper()
+	r := &testRegistry{t: t}
+	images := registry.New(registry.Logger(log.New(io.Discard, "", 0)))
+	r.server = httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
+		user, password, _ := request.BasicAuth()
+		private := strings.HasPrefix(request.URL.Path, "/v2/private") || request.URL.Path == "/v2/"
+		if private && (user != registryUser || password != registryPassword) {
+			w.Header().Set("WWW-Authenticate", `Basic realm="test"`)
+			w.WriteHeader(http.StatusUnauthorized)
+			return
+		}
+		if request.Method == http.MethodGet && request.URL.Path == r.broken {
+			recorder := httptest.NewRecorder()
+			images.ServeHTTP(recorder, request)
+			body := recorder.Body.Bytes()
+			body[len(body)-1]++
+			_, _ = w.Write(body)
+			return
+		}
+		images.ServeHTTP(w, request)
+	}))
+	t.Cleanup(r.server.Close)
+	return r
+}
+
+// name returns the name of an image for the guest.
+func (r *testRegistry) name(repository string) string {
+	address, err := url.Parse(r.server.URL)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return host + ":" + address.Port() + "/" + repository
+}
+
+// send stores a blob or a manifest.
+func (r *testRegistry) send(method, path, media string, body []byte) {
+	r.t.Helper()
+	request, err := http.NewRequestWithContext(r.t.Context(), method, r.server.URL+path, bytes.NewReader(body))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	request.SetBasicAuth(registryUser, registryPassword)
+	request.Header.Set("Content-Type", media)
+	response, err := r.server.Client().Do(request)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusCreated {
+		r.t.Fatalf("%s %s: %s", method, path, response.Status)
+	}
+}
+
+func digestOf(data []byte) v1.Hash {
+	return v1.Hash{Algorithm: "sha256", Hex: fmt.Sprintf("%x", sha256.Sum256(data))}
+}
+
+// blob stores a blob and returns its descriptor.
+func (r *testRegistry) blob(repository string, media types.MediaType, data []byte) v1.Descriptor {
+	r.t.Helper()
+	d := v1.Descriptor{MediaType: media, Size: int64(len(data)), Digest: digestOf(data)}
+	path := "/v2/" + repository + "/blobs/uploads/?digest=" + d.Digest.String()
+	r.send(http.MethodPost, path, "application/octet-stream", data)
+	return d
+}
+
+// push stores an image with layers that are tar archives. change, if not nil, changes its manifest.
+func (r *testRegistry) push(repository string, config v1.Config, change func(*v1.Manifest), layers ...[]byte) {
+	r.t.Helper()
+	file := v1.ConfigFile{Architecture: "amd64", OS: "linux", Config: config, RootFS: v1.RootFS{Type: "layers"}}
+	manifest := v1.Manifest{SchemaVersion: 2, MediaType: types.OCIManifestSchema1}
+	for _, l := range layers {
+		d := r.blob(repository, types.OCIUncompressedLayer, l)
+		manifest.Layers = append(manifest.Layers, d)
+		file.RootFS.DiffIDs = append(file.RootFS.DiffIDs, d.Digest)
+	}
+	text, err := json.Marshal(file)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	manifest.Config = r.blob(repository, types.OCIConfigJSON, text)
+	if change != nil {
+		change(&manifest)
+	}
+	if text, err = json.Marshal(manifest); err != nil {
+		r.t.Fatal(err)
+	}
+	r.send(http.MethodPut, "/v2/"+repository+"/manifests/latest", string(types.OCIManifestSchema1), text)
+}
+
+// layerOf returns a tar archive with files of mode 0755.
+func layerOf(t *testing.T, files map[string][]byte) []byte {
+	t.Helper()
+	var archive bytes.Buffer
+	w := tar.NewWriter(&archive)
+	for name, content := range files {
+		header := &tar.Header{Name: name, Mode: 0o755, Size: int64(len(content)), Typeflag: tar.TypeReg}
+		if err := w.WriteHeader(header); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := w.Write(content); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return archive.Bytes()
+}
+
+// pushAll stores the images of the test.
+func (r *testRegistry) pushAll() {
+	r.t.Helper()
+	path := filepath.Join(r.t.TempDir(), "bootc")
+	testenv.Run(r.t, "env", "CGO_ENABLED=0", "go", "build", "-ldflags=-s -w", "-o", path, "./bootcstandin")
+	program, err := os.ReadFile(path)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	backwards := []byte(registryPassword)
+	slices.Reverse(backwards)
+	config := v1.Config{Env: []string{"PATH=/usr/bin", "TERCES=" + string(backwards)}, Cmd: []string{"/sbin/init"}}
+	system := layerOf(r.t, map[string][]byte{"usr/bin/bootc": program, "usr/bin/udevadm": program})
+	r.push("private/os", config, nil, system)
+	large := bytes.Repeat([]byte(scratchMarker), 70*mib/len(scratchMarker))
+	r.push("large", config, nil, system, layerOf(r.t, map[string][]byte{"usr/large": large}))
+
+	tool := v1.Config{Entrypoint: []string{"/tool", "as"}, Cmd: []string{"configured"}}
+	r.push("tool", tool, nil, layerOf(r.t, map[string][]byte{"tool": program}))
+	r.push("other", tool, nil, layerOf(r.t, map[string][]byte{"tool": program}))
+	r.push("outside", config, nil, system, layerOf(r.t, map[string][]byte{"../../../tmp/escaped": []byte("x")}))
+	r.push("empty", config, nil, layerOf(r.t, map[string][]byte{"usr/bin/something": []byte("x")}))
+	corrupt := layerOf(r.t, map[string][]byte{"usr/bin/bootc": []byte("corrupt")})
+	r.push("corrupt", config, nil, corrupt)
+	r.broken = "/v2/corrupt/blobs/" + digestOf(corrupt).String()
+	r.push("huge", config, func(m *v1.Manifest) { m.Layers[0].Size = 1 << 38 }, corrupt)
+}
+
+// TestContainers runs containers in the ramdisk. The images are in a registry on loopback. The program bootc of the
+// images is a stand-in, which checks its environment as bootc does and installs a system that the test finds on the
+// disk.
+//
+// Parity: E17 (a stand-in for bootc), F9 (allowed images)
+func TestContainers(t *testing.T) {
+	testenv.Programs(t, "go", "debugfs", "sgdisk")
+	testenv.Root(t)
+	registry := newRegistry(t)
+	registry.pushAll()
+	small, big := file(t, "small", 1536*mib, nil), file(t, "big", 4096*mib, nil)
+	r := start(t, setup{
+		append: "ipa-disk-wait-attempts=1 ipa-disk-wait-delay=1 ipa-image-download-connection-retries=0",
+		machine: qemu.Config{Memory: 768 * mib, Disks: []qemu.Disk{
+			{File: small}, {File: big},
+		}},
+		config: map[string]any{"agent_containers": map[string]any{
+			"allow_arbitrary_containers": false, "run_options": "--rm --network=host",
+			"allowed_containers": []any{"docker://" + registry.name("tool")},
+		}},
+	})
+	r.secrets = append(r.secrets, registryPassword)
+	r.waitAgent(t)
+	r.containerSteps(t, registry)
+	r.refusedImages(t, registry)
+	r.installContainers(t, registry)
+	if err := r.machine.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	checkInstalled(t, small, "private/os", registry)
+	checkInstalled(t, big, "large", registry)
+}
+
+// containerSteps runs steps in containers, one of which the configuration refuses.
+func (r *rig) containerSteps(t *testing.T, registry *testRegistry) {
+	t.Helper()
+	step := func(image string) *conductor.Record {
+		return r.cleanStep(t, "generic_container_step", map[string]any{
+			"container_url": image, "run_options": "--privileged -e FAIL=1", // ignored
+		})
+	}
+	if record := step(registry.name("tool")); record.Status != conductor.Succeeded {
+		t.Errorf("allowed image: got %s (%v), want %s", record.Status, record.Error, conductor.Succeeded)
+	}
+	says(t, r.machine, `container output .*tool ran: process \d+, 0 disks, as configured`)
+	record := step(registry.name("other"))
+	if record.Status != conductor.Failed || record.Error.Type != "ContainerNotPermittedError" {
+		t.Errorf("other image: got %s (%v), want a ContainerNotPermittedError", record.Status, record.Error)
+	}
+}
+
+// installContainer runs the step execute_bootc_install on a disk.
+func (r *rig) installContainer(t *testing.T, disk string, arguments map[string]any) *conductor.Record {
+	t.Helper()
+	return r.command(t, "deploy.execute_deploy_step", map[string]any{
+		"step": map[string]any{"step": "execute_bootc_install", "interface": "deploy", "args": arguments},
+		"node": map[string]any{
+			"uuid": r.node.UUID(), "properties": map[string]any{"root_device": map[string]any{"name": disk}},
+			"instance_info": map[string]any{"bootc_authorized_keys": "ssh-ed25519 AAAA admin\n"},
+		},
+		"ports": []any{},
+	})
+}
+
+// refusedImages installs images that are not valid. Each is an error of the protocol, and the agent keeps running.
+func (r *rig) refusedImages(t *testing.T, registry *testRegistry) {
+	t.Helper()
+	for _, tt := range []struct{ repository, kind, want string }{
+		{"missing", "ImageDownloadError", "404"},
+		{"private/os", "ImageDownloadError", "401"},
+		{"corrupt", "ImageDownloadError", "digest"},
+		{"outside", "ImageDownloadError", "escaped"},
+		{"huge", "ImageDownloadError", "not enough space"},
+		{"empty", "ImageDownloadError", "does not contain the required bootc binary"},
+	} {
+		record := r.installContainer(t, "/dev/vda", map[string]any{
+			"image_source": "oci://" + registry.name(tt.repository), "configdrive": nil, "oci_pull_secret": nil,
+		})
+		if record.Status != conductor.Failed || record.Error.Type != tt.kind ||
+			!strings.Contains(record.Error.Details, tt.want) {
+			t.Errorf("%s: got %s (%v), want %s with %q", tt.repository, record.Status, record.Error, tt.kind, tt.want)
+		}
+	}
+}
+
+// installContainers installs an image from memory, and one that needs the end of the disk.
+func (r *rig) installContainers(t *testing.T, registry *testRegistry) {
+	t.Helper()
+	drive, err := conductor.ConfigDrive(map[string]any{"uuid": driveUUID}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pair := base64.StdEncoding.EncodeToString([]byte(registryUser + ":" + registryPassword))
+	secret := base64.StdEncoding.EncodeToString([]byte(pair))
+	r.secrets = append(r.secrets, pair, secret)
+	for _, tt := range []struct{ disk, repository string }{{"/dev/vda", "private/os"}, {"/dev/vdb", "large"}} {
+		source := "oci://" + registry.name(tt.repository)
+		record := r.installContainer(t, tt.disk, map[string]any{
+			"image_source": source, "configdrive": drive, "oci_pull_secret": secret,
+		})
+		want := fmt.Sprintf("execute_bootc_install: Container image (%s) written to device %s", source, tt.disk)
+		if record.Status != conductor.Succeeded || !strings.Contains(string(record.Result), want) {
+			t.Fatalf("got %s (%v, %s), want %q", record.Status, record.Error, record.Result, want)
+		}
+	}
+	says(t, r.machine, `container image does not fit into memory .*disk=/dev/vdb`)
+	if strings.Contains(r.machine.Console().String(), "does not fit into memory image="+registry.name("private/os")) {
+		t.Error("the small image was not in memory")
+	}
+}
+
+// checkInstalled reads a disk on which an image was installed.
+func checkInstalled(t *testing.T, disk, repository string, registry *testRegistry) {
+	t.Helper()
+	testenv.Run(t, "sgdisk", "-v", disk)
+	table, err := partition.Read(t.Context(), disk)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(table.Partitions) != 3 {
+		t.Fatalf("%s: got partitions %+v, want ESP, root and config drive", repository, table.Partitions)
+	}
+	device := partitions(t, disk)
+	read := func(name string) string { return testenv.Run(t, "debugfs", "-R", "cat /"+name, device(2)) }
+	for name, want := range map[string]string{
+		"image": registry.name(repository) + " sha256:", "authorized_keys": "ssh-ed25519 AAAA admin\n",
+		"chrooted": "yes\n",
+	} {
+		if got := read(name); !strings.Contains(got, want) {
+			t.Errorf("%s: got /%s %q, want %q", repository, name, got, want)
+		}
+	}
+	testenv.Run(t, "e2fsck", "-fn", device(2))
+	if got := tags(t, device(3), "LABEL"); got != "config-2" {
+		t.Errorf("%s: got config drive with label %q", repository, got)
+	}
+	checkNoMarker(t, disk)
+}
+
+// checkNoMarker fails if the disk has a part of the image's large file: nothing installed it, so it was in the scratch
+// space.
+func checkNoMarker(t *testing.T, disk string) {
+	t.Helper()
+	f, err := os.Open(disk)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	buffer, kept := make([]byte, 4*mib), len(scratchMarker)
+	for end := 0; ; {
+		n, err := f.Read(buffer[end:])
+		if bytes.Contains(buffer[:end+n], []byte(scratchMarker)) {
+			t.Fatalf("%s contains a part of the image's large file", disk)
+		}
+		if err == io.EOF {
+			return
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		tail := min(kept, end+n)
+		copy(buffer, buffer[end+n-tail:end+n])
+		end = tail
+	}
+}
