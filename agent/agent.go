@@ -50,6 +50,9 @@ type Options struct {
 	// ManagersDir is the directory with hardware managers that are executables; "" is none. A program that sets it must
 	// call external.Child first.
 	ManagersDir string
+	// RootsDir is the directory with manager roots, which contain further executables; "" is none. A program that sets
+	// it must call external.Child first.
+	RootsDir string
 	// Destructive lets commands write to disks, take the network down and stop the machine.
 	Destructive bool
 	// Forever makes Run start over after a failure instead of returning it. PID 1 needs this: nothing restarts its

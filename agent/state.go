@@ -246,12 +246,17 @@ func (a *agent) customManagers(ctx context.Context) []hardware.Manager {
 		}
 		add(manager)
 	}
+	track := func(manager string) external.Tracker {
+		return a.o.Board.Track(slog.New(slog.DiscardHandler), "hardware manager", manager)
+	}
 	if a.o.ManagersDir != "" {
-		track := func(manager string) external.Tracker {
-			return a.o.Board.Track(slog.New(slog.DiscardHandler), "hardware manager", manager)
-		}
 		for _, manager := range external.Load(ctx, a.o.ManagersDir, a.log, track) {
-			add(manager)
+			add(manager.Hardware())
+		}
+	}
+	if a.o.RootsDir != "" {
+		for _, manager := range external.LoadRoots(ctx, a.o.RootsDir, a.log, track) {
+			add(manager.Hardware())
 		}
 	}
 	return list

@@ -91,6 +91,7 @@ func agentOptions(
 		Power:       power.Machine{Log: m.Log, Flush: m.Flush},
 		System:      sysfs.Root{},
 		ManagersDir: external.Dir,
+		RootsDir:    external.RootsDir,
 		Destructive: true,
 		Forever:     true,
 		Board:       board,

@@ -1,6 +1,7 @@
 package external
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -23,9 +24,13 @@ const exitNotRun = 120
 // namespaces are those of an executable: of mounts, processes, IPC and host name.
 const namespaces = unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS
 
-// startConfined starts an executable of the ramdisk in namespaces of its own.
-func startConfined(path string) (*process, error) {
-	return startProcess("/proc/self/exe", []string{childName, path}, namespaces)
+// startConfined starts a program of the ramdisk or of a manager root in namespaces of its own.
+func startConfined(p program) (*process, error) {
+	text, err := json.Marshal(p)
+	if err != nil {
+		return nil, err
+	}
+	return startProcess("/proc/self/exe", []string{childName, string(text)}, namespaces)
 }
 
 // attributes makes a process start in new namespaces.
@@ -40,18 +45,38 @@ func Child() {
 		return
 	}
 	runtime.LockOSThread() // capabilities belong to threads
-	err := errors.New("want the path of an executable")
+	err := errors.New("want the description of a program")
 	if len(os.Args) == 2 {
-		err = enter()
-		if err == nil {
-			err = confine.CloseFiles()
-		}
-		if err == nil {
-			err = unix.Exec(os.Args[1], os.Args[1:], os.Environ())
+		var p program
+		if err = json.Unmarshal([]byte(os.Args[1]), &p); err == nil {
+			err = p.become()
 		}
 	}
 	_, _ = os.Stderr.WriteString(childName + ": " + err.Error() + "\n")
 	os.Exit(exitNotRun)
+}
+
+// become makes this process the program. It returns only if that fails, or after it has listed the managers of a root.
+func (p program) become() error {
+	var err error
+	if p.Root == "" {
+		err = enter()
+	} else {
+		err = enterRoot(p.Root)
+	}
+	if err != nil {
+		return err
+	}
+	if len(p.Argv) == 0 {
+		if err := printManagers(os.Stdout); err != nil {
+			return err
+		}
+		os.Exit(0)
+	}
+	if err := confine.CloseFiles(); err != nil {
+		return err
+	}
+	return fmt.Errorf("run %s: %w", p.Argv[0], unix.Exec(p.Argv[0], p.Argv, os.Environ()))
 }
 
 // removedCapabilities are the capabilities(7) with which a program could leave its namespaces: load a module, replace
@@ -66,19 +91,26 @@ var removedCapabilities = []int{
 // enter hides the agent and its secrets from this process and its children, and denies them the ways out. It runs in
 // namespaces of its own.
 func enter() error {
+	if err := confine.KeepMountsPrivate(); err != nil {
+		return err
+	}
 	for _, f := range []func() error{mountOwn, coverKernel, protectFiles, confine.DenyCalls} {
 		if err := f(); err != nil {
 			return err
 		}
 	}
-	return confine.LimitCapabilities(func(c int) bool { return !slices.Contains(removedCapabilities, c) })
+	return limitCapabilities()
+}
+
+// limitCapabilities removes removedCapabilities, and more.
+func limitCapabilities(more ...int) error {
+	return confine.LimitCapabilities(func(c int) bool {
+		return !slices.Contains(removedCapabilities, c) && !slices.Contains(more, c)
+	})
 }
 
 // mountOwn mounts the process's own /proc and empty directories in place of those with files of the agent.
 func mountOwn() error {
-	if err := confine.KeepMountsPrivate(); err != nil {
-		return err
-	}
 	// The processes of the ramdisk must not be below a mount that could be removed.
 	if err := unix.Unmount("/proc", unix.MNT_DETACH); err != nil {
 		return fmt.Errorf("unmount /proc: %w", err)
@@ -146,8 +178,8 @@ func readOnly(dir string, bind bool) error {
 	return nil
 }
 
-// checkOrigin reports an error if a file is not an executable of the ramdisk: a regular file of root's on the root file
-// system that nobody else can write to.
+// checkOrigin reports an error if a file is not a part of the ramdisk: a regular file of root's on the root file system
+// that nobody else can write to.
 func checkOrigin(path string) error {
 	const wanted = unix.STATX_BASIC_STATS | unix.STATX_MNT_ID
 	var root, file unix.Statx_t
@@ -160,8 +192,6 @@ func checkOrigin(path string) error {
 	switch {
 	case file.Mode&unix.S_IFMT != unix.S_IFREG:
 		return errors.New("not a regular file")
-	case file.Mode&0o100 == 0:
-		return errors.New("not executable")
 	case file.Uid != 0 || file.Mode&0o022 != 0:
 		return fmt.Errorf("owner %d, mode %o: others than root can write to it", file.Uid, file.Mode&0o7777)
 	case file.Mask&unix.STATX_MNT_ID == 0 || file.Mnt_id != root.Mnt_id:

@@ -11,8 +11,12 @@ import (
 // Child returns: no process is started for an executable.
 func Child() {}
 
-func startConfined(string) (*process, error) {
+func startConfined(program) (*process, error) {
 	return nil, fmt.Errorf("run external hardware manager: %w", errors.ErrUnsupported)
+}
+
+func checkExecutable(string) error {
+	return fmt.Errorf("external hardware managers: %w", errors.ErrUnsupported)
 }
 
 func checkOrigin(string) error {

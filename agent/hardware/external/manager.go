@@ -17,6 +17,7 @@ import (
 	"ironroot/agent/hardware"
 	"ironroot/agent/node"
 	"ironroot/internal/goroutine"
+	"ironroot/storage/block"
 )
 
 // Dir is the directory of the ramdisk with the executables.
@@ -54,12 +55,22 @@ func Load(ctx context.Context, dir string, log *slog.Logger, track Track) []*Man
 		log.Error("external hardware managers not read", "err", err)
 		return nil
 	}
-	loaded := make([]*Manager, len(entries))
-	group := goroutine.NewGroup()
+	paths := make([]string, len(entries))
 	for i, entry := range entries {
-		path := filepath.Join(dir, entry.Name())
+		paths[i] = filepath.Join(dir, entry.Name())
+	}
+	return loadAll(paths, log, track, func(path string) (*Manager, error) { return load(ctx, path, log) })
+}
+
+// loadAll calls load for each path, concurrently. Errors are logged.
+func loadAll(
+	paths []string, log *slog.Logger, track Track, load func(path string) (*Manager, error),
+) []*Manager {
+	loaded := make([]*Manager, len(paths))
+	group := goroutine.NewGroup()
+	for i, path := range paths {
 		group.Go(func() error {
-			m, err := load(ctx, path, log)
+			m, err := load(path)
 			if err != nil {
 				log.Error("external hardware manager ignored", "path", path, "err", err)
 				return nil
@@ -83,20 +94,23 @@ func Load(ctx context.Context, dir string, log *slog.Logger, track Track) []*Man
 
 // load describes an executable.
 func load(ctx context.Context, path string, log *slog.Logger) (*Manager, error) {
-	sum, err := checkFile(path)
+	if err := checkOrigin(path); err != nil { // first: opening a named pipe could take forever
+		return nil, err
+	}
+	if err := checkExecutable(path); err != nil {
+		return nil, err
+	}
+	sum, err := checksum(path)
 	if err != nil {
 		return nil, err
 	}
 	log.Info("external hardware manager found", "path", path, "sha256", sum)
-	m := newManager(path, log, func() (*process, error) { return startConfined(path) })
+	m := newManager(path, log, func() (*process, error) { return startConfined(program{Argv: []string{path}}) })
 	return m, m.describe(ctx)
 }
 
-// checkFile returns the SHA-256 of an executable. It fails if the executable is not a part of the ramdisk.
-func checkFile(path string) (string, error) {
-	if err := checkOrigin(path); err != nil { // first: opening a named pipe could take forever
-		return "", err
-	}
+// checksum returns the SHA-256 of a file.
+func checksum(path string) (string, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return "", err
@@ -142,6 +156,23 @@ func (m *Manager) evaluate(ctx context.Context) (hardware.Level, error) {
 		return hardware.None, fmt.Errorf("evaluate: %w", protocolError("%w", err))
 	}
 	return level, nil
+}
+
+// Hardware returns the manager for the list of managers. If the executable selects disks, no disks are listed: a step
+// must not change one that the executable would have omitted.
+func (m *Manager) Hardware() hardware.Manager {
+	if m.SelectsDisks {
+		return diskSelector{m}
+	}
+	return m
+}
+
+// diskSelector is a manager that selects disks.
+type diskSelector struct{ *Manager }
+
+// FilterDevice implements [hardware.DeviceFilter].
+func (d diskSelector) FilterDevice(context.Context, block.Device) (block.Device, bool, error) {
+	return block.Device{}, false, fmt.Errorf("hardware manager %s selects disks, which executables cannot do", d.Name())
 }
 
 // Class implements [hardware.Manager].

@@ -21,6 +21,13 @@ func (p *process) expire(after time.Duration) {
 	p.errors.SetReadDeadline(end) //nolint:errcheck // a pipe has deadlines
 }
 
+// program describes a program to run in namespaces of its own.
+type program struct {
+	Root string `json:"root,omitempty"` // path of the manager root that is its root file system, "" for the ramdisk's
+	// Argv are its path and arguments. Without any, the managers in the root are printed, see printManagers.
+	Argv []string `json:"argv,omitempty"`
+}
+
 // environment is the environment of an executable.
 var environment = []string{
 	"PATH=/usr/local/sbin:/usr/sbin:/sbin:/usr/local/bin:/usr/bin:/bin:/bbin", "LC_ALL=C", "HOME=/tmp",

@@ -58,6 +58,8 @@ type description struct {
 	Class    string `json:"class,omitempty"` // "" is the name
 	Version  string `json:"version"`
 	Steps    []step `json:"steps"`
+	// SelectsDisks is set if the executable decides which disks are used, for which there is no request.
+	SelectsDisks bool `json:"selects_disks,omitempty"`
 }
 
 // step describes a step.

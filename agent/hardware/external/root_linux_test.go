@@ -1,0 +1,256 @@
+package external
+
+import (
+	"bytes"
+	"encoding/json"
+	"io/fs"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"ironroot/agent/hardware"
+	"ironroot/initramfs/squashfs"
+	"ironroot/internal/testenv"
+)
+
+// program returns the entries of a dynamically linked program of this machine, with its libraries.
+func programEntries(t *testing.T, seen map[string]bool, names ...string) []squashfs.Entry {
+	t.Helper()
+	var entries []squashfs.Entry
+	add := func(at, file string) {
+		at = strings.TrimPrefix(at, "/")
+		if seen[at] {
+			return
+		}
+		seen[at] = true
+		file, err := filepath.EvalSymlinks(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		info, err := os.Stat(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		entries = append(entries, squashfs.Entry{
+			Path: at, Mode: 0o755, Size: info.Size(), Open: func() (squashfs.File, error) { return os.Open(file) },
+		})
+	}
+	library := regexp.MustCompile(`(/\S+) \(0x`)
+	for _, name := range names {
+		path, err := exec.LookPath(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		add("bin/"+name, path)
+		for _, m := range library.FindAllStringSubmatch(testenv.Run(t, "ldd", path), -1) {
+			add(m[1], m[1])
+		}
+	}
+	return entries
+}
+
+// textFile is an entry with a content.
+func textFile(path string, mode fs.FileMode, text string) squashfs.Entry {
+	return squashfs.Entry{Path: path, Mode: mode, Size: int64(len(text)), Open: func() (squashfs.File, error) {
+		return content{bytes.NewReader([]byte(text))}, nil
+	}}
+}
+
+type content struct{ *bytes.Reader }
+
+func (content) Close() error { return nil }
+
+// writeRoot writes a manager root with a shell, a few programs and managers, and returns its directory.
+func writeRoot(t *testing.T, managers map[string]string) string {
+	t.Helper()
+	testenv.Programs(t, "ldd")
+	dir := onRoot(t)
+	entries := programEntries(t, map[string]bool{}, "sh", "cat", "ls", "mount", "mkdir", "touch", "chroot", "stat")
+	for _, name := range []string{"dev", "proc", "sys", "run", "tmp", "etc"} {
+		entries = append(entries, squashfs.Entry{Path: name, Mode: fs.ModeDir | 0o755})
+	}
+	for name, text := range managers {
+		entries = append(entries, textFile(strings.TrimPrefix(Dir, "/")+"/"+name, 0o755, text))
+	}
+	image, err := squashfs.Image(entries)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "vendor.squashfs"), image, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// loadRoots loads the managers of a directory with roots and returns them with the log.
+func loadRoots(t *testing.T, dir string) ([]*Manager, string) {
+	t.Helper()
+	var log bytes.Buffer
+	loaded := LoadRoots(t.Context(), dir, slog.New(slog.NewTextHandler(&log, nil)), nil)
+	return loaded, log.String()
+}
+
+// inRoot is a step of a manager in a root: it prints what it sees, and tries to leave the root.
+const inRoot = `
+	try() { if "$@" >/dev/null 2>&1; then echo "$* succeeded"; else echo "$* failed"; fi; }
+	{
+		echo "pid $$, processes" /proc/[0-9]*
+		echo "root:" /*
+		echo "command line: $(cat /proc/cmdline)"
+		echo "kernel log: $(cat /dev/kmsg)"
+		echo "udev: $(ls -d /run/udev/data /dev/disk)"
+		try touch /usr/planted
+		try touch /tmp/scratch
+		try touch /dev/planted
+		try mount -t proc proc /tmp
+		try mkdir /run/x
+		try chroot /run/x
+		try sh -c 'echo x > /proc/sys/kernel/core_pattern'
+		try sh -c 'echo > /sys/kernel/uevent_helper'
+		try sh -c 'echo > /dev/null'
+	} >&2
+`
+
+// A manager in a root runs dynamically linked programs of the root. It sees neither the ramdisk nor the agent, and what
+// it writes is discarded. Afterwards nothing is mounted, and no loop device is attached.
+func TestRoot(t *testing.T) {
+	text, err := os.ReadFile(script(t, answer(site), inRoot+answer("null")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := writeRoot(t, map[string]string{"site": string(text)})
+	loaded, log := loadRoots(t, dir)
+	if len(loaded) != 1 {
+		t.Fatalf("got %d managers, want 1:\n%s", len(loaded), log)
+	}
+	image := filepath.Join(dir, "vendor.squashfs")
+	for _, want := range []string{
+		`"manager root found" root=` + image + " sha256=" + strings.Fields(testenv.Run(t, "sha256sum", image))[0],
+		`"external hardware manager found" root=` + image + " path=" + Dir + "/site sha256=" +
+			strings.Fields(testenv.Run(t, "sh", "-c", "printf '%s' \"$1\" | sha256sum", "sh", string(text)))[0],
+	} {
+		if !strings.Contains(log, want) {
+			t.Errorf("log lacks %q:\n%s", want, log)
+		}
+	}
+	var output bytes.Buffer
+	loaded[0].log = slog.New(slog.NewTextHandler(&output, nil))
+	for range 2 { // the second run does not see what the first has written
+		output.Reset()
+		if got, err := loaded[0].Steps(hardware.Clean, nil, nil)[0].Run(t.Context(), hardware.Call{}); err != nil {
+			t.Fatalf("got %v and %v:\n%s", got, err, output.String())
+		}
+		checkInRoot(t, output.String())
+	}
+	list := testenv.Run(t, "losetup", "--list", "--noheadings", "--output", "BACK-FILE")
+	if strings.Contains(list, dir) {
+		t.Errorf("still attached:\n%s", list)
+	}
+}
+
+// checkInRoot checks what the step inRoot has printed.
+func checkInRoot(t *testing.T, log string) {
+	t.Helper()
+	_, output, _ := strings.Cut(log, "output=")
+	var seen string
+	if err := json.Unmarshal([]byte(strings.TrimSpace(output)), &seen); err != nil {
+		t.Fatalf("%v: %s", err, log)
+	}
+	lines := strings.Split(seen, "\n")
+	for i := range lines {
+		lines[i] = strings.TrimSpace(lines[i])
+	}
+	all := "\n" + strings.Join(lines, "\n") + "\n"
+	for _, want := range []string{
+		"pid 1, processes /proc/1", "command line:", "kernel log:", "udev: /dev/disk\n/run/udev/data",
+		"touch /usr/planted succeeded", "touch /tmp/scratch succeeded", "touch /dev/planted failed",
+		"mount -t proc proc /tmp failed", "mkdir /run/x succeeded", "chroot /run/x failed",
+		"sh -c echo x > /proc/sys/kernel/core_pattern failed", "sh -c echo > /sys/kernel/uevent_helper failed",
+		"sh -c echo > /dev/null succeeded",
+	} {
+		if !strings.Contains(all, "\n"+want+"\n") {
+			t.Errorf("the manager did not report %q:\n%s", want, seen)
+		}
+	}
+	if strings.Contains(all, "/home") || !strings.Contains(all, "root: /bin ") {
+		t.Errorf("got %q, want the directories of the root", all)
+	}
+}
+
+// Roots that cannot be used are logged with the reason, and do not prevent others from being used.
+func TestBadRoots(t *testing.T) {
+	good := script(t, answer(site), answer("null"))
+	text, err := os.ReadFile(good)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := writeRoot(t, map[string]string{
+		"site": string(text), "crash": "#!/bin/sh\nexit 7\n", "garbage": "#!/bin/sh\necho garbage\n",
+		"interpreter": "#!/usr/bin/absent\n",
+	})
+	image, err := os.ReadFile(filepath.Join(dir, "vendor.squashfs"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	damaged := bytes.Clone(image)
+	for i := 96; i < len(damaged); i++ { // all but the superblock
+		damaged[i] ^= 0x5a
+	}
+	for name, data := range map[string][]byte{
+		"text.squashfs": bytes.Repeat([]byte("no file system"), 1000), "cut.squashfs": image[:len(image)/2&^0xfff],
+		"damaged.squashfs": damaged, "empty.squashfs": nil, "other.img": image,
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(dir, "open.squashfs"), image, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(filepath.Join(dir, "open.squashfs"), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	loaded, log := loadRoots(t, dir)
+	if len(loaded) != 1 || loaded[0].Name() != "site" {
+		t.Errorf("got managers %v, want one", loaded)
+	}
+	for _, want := range []string{
+		`manager root ignored.*/text.squashfs.*mount .*/text.squashfs: squashfs: invalid argument`,
+		`manager root ignored.*/cut.squashfs.*mount .*/cut.squashfs: squashfs: `,
+		`manager root ignored.*/damaged.squashfs`,
+		`manager root ignored.*/empty.squashfs.*mount .*/empty.squashfs: `,
+		`manager root ignored.*/other.img.*want a name that ends with .squashfs`,
+		`manager root ignored.*/open.squashfs.*others than root can write to it`,
+		`external hardware manager ignored.*managers/crash.*exit status 7`,
+		`external hardware manager ignored.*managers/garbage.*protocol error`,
+		`external hardware manager ignored.*run /usr/lib/ironroot/managers/interpreter: no such file or directory`,
+	} {
+		if !regexp.MustCompile(want).MatchString(log) {
+			t.Errorf("log lacks %q:\n%s", want, log)
+		}
+	}
+}
+
+// A root without a directory that is needed to mount something into it is refused, and so is a link in its place.
+func TestIncompleteRoot(t *testing.T) {
+	for name, entries := range map[string][]squashfs.Entry{
+		"dev: no such file or directory": {{Path: "sys", Mode: fs.ModeDir | 0o755}},
+		"dev: not a directory":           {{Path: "dev", Mode: fs.ModeSymlink | 0o777, Target: "/tmp"}},
+	} {
+		dir := onRoot(t)
+		image, err := squashfs.Image(entries)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, "a.squashfs"), image, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if loaded, log := loadRoots(t, dir); len(loaded) != 0 || !strings.Contains(log, name) {
+			t.Errorf("got %d managers, want none and %q:\n%s", len(loaded), name, log)
+		}
+	}
+}

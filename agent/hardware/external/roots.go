@@ -1,0 +1,181 @@
+package external
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"ironroot/internal/confine"
+	"ironroot/internal/goroutine"
+)
+
+// RootsDir is the directory of the ramdisk with the manager roots: images of file systems, in which executables find
+// the libraries and the interpreters that the ramdisk lacks.
+const RootsDir = "/usr/lib/ironroot/roots"
+
+// rootSuffix is the suffix of the names of manager roots.
+const rootSuffix = ".squashfs"
+
+const (
+	// rootTimeout limits describe and evaluate of a manager in a root, and the list of the managers in it. An
+	// interpreter starts slower than an executable of the ramdisk, from a compressed image. The agent waits longer for
+	// the support level.
+	rootTimeout = 50 * time.Second
+	// maxOutput limits the standard output of a program that is no manager, in bytes.
+	maxOutput = 1 << 20
+)
+
+// root is a manager root.
+type root struct {
+	path string
+	log  *slog.Logger
+}
+
+// LoadRoots describes the managers in all manager roots of a directory, which must be on the root file system, and logs
+// the SHA-256 of the roots and of the managers. Roots and managers that cannot be used are logged and omitted. A
+// directory that does not exist has none. If track is not nil, it is called for each step that runs.
+func LoadRoots(ctx context.Context, dir string, log *slog.Logger, track Track) []*Manager {
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		log.Error("manager roots not read", "err", err)
+		return nil
+	}
+	var loaded []*Manager
+	for _, entry := range entries {
+		r := root{path: filepath.Join(dir, entry.Name())}
+		r.log = log.With("root", r.path)
+		managers, err := r.load(ctx, track)
+		if err != nil {
+			r.log.Error("manager root ignored", "err", err)
+		}
+		loaded = append(loaded, managers...)
+	}
+	return loaded
+}
+
+// load describes the managers in the root.
+func (r root) load(ctx context.Context, track Track) ([]*Manager, error) {
+	if filepath.Ext(r.path) != rootSuffix {
+		return nil, fmt.Errorf("want a name that ends with %s", rootSuffix)
+	}
+	if err := checkOrigin(r.path); err != nil {
+		return nil, err
+	}
+	sum, err := checksum(r.path)
+	if err != nil {
+		return nil, err
+	}
+	r.log.Info("manager root found", "sha256", sum)
+	found, err := r.managers(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("list managers: %w", err)
+	}
+	var paths []string
+	for _, f := range found {
+		if f.Reason != "" {
+			r.log.Error("external hardware manager ignored", "path", f.Path, "err", f.Reason)
+			continue
+		}
+		r.log.Info("external hardware manager found", "path", f.Path, "sha256", f.SHA256)
+		paths = append(paths, f.Path)
+	}
+	return loadAll(paths, r.log, track, func(path string) (*Manager, error) {
+		p := program{Root: r.path, Argv: []string{path}}
+		m := newManager(path, r.log, func() (*process, error) { return startConfined(p) })
+		m.describeTimeout = rootTimeout
+		return m, m.describe(ctx)
+	}), nil
+}
+
+// rootManager is an executable in a root.
+type rootManager struct {
+	Path   string `json:"path"`
+	SHA256 string `json:"sha256"`
+	Reason string `json:"reason,omitempty"` // why it cannot be used
+}
+
+// managers mounts the root and lists its executables.
+func (r root) managers(ctx context.Context) ([]rootManager, error) {
+	output, err := run(ctx, program{Root: r.path}, rootTimeout)
+	if err != nil {
+		return nil, err
+	}
+	var list []rootManager
+	if err := json.Unmarshal(output, &list); err != nil {
+		return nil, fmt.Errorf("parse list: %w", err)
+	}
+	return list, nil
+}
+
+// printManagers prints the executables in Dir, as JSON. It runs in the root.
+func printManagers(out io.Writer) error {
+	entries, err := os.ReadDir(Dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	list := make([]rootManager, len(entries))
+	for i, entry := range entries {
+		path := filepath.Join(Dir, entry.Name())
+		list[i].Path = path
+		err := checkExecutable(path)
+		if err == nil {
+			list[i].SHA256, err = checksum(path)
+		}
+		if err != nil {
+			list[i].Reason = err.Error()
+		}
+	}
+	return json.NewEncoder(out).Encode(list)
+}
+
+// run runs a program to its end and returns its standard output. After the timeout, or when ctx ends, it is killed.
+func run(ctx context.Context, p program, timeout time.Duration) ([]byte, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("not done within %v", timeout))
+	defer cancel()
+	child, err := startConfined(p)
+	if err != nil {
+		return nil, err
+	}
+	defer child.out.Close()    //nolint:errcheck // only read
+	defer child.errors.Close() //nolint:errcheck // only read
+	stop := goroutine.AfterContext(ctx, func() { _ = child.kill() })
+	defer stop()
+	var output, errorOutput []byte
+	var readErr error
+	group := goroutine.NewGroup()
+	group.Go(child.in.Close)
+	group.Go(func() error {
+		output, readErr = io.ReadAll(io.LimitReader(child.out, maxOutput+1))
+		if len(output) > maxOutput {
+			_ = child.kill()
+		}
+		return nil
+	})
+	group.Go(func() error {
+		errorOutput = confine.Tail(child.errors)
+		return nil
+	})
+	err = errors.Join(child.wait(), group.Wait(), readErr)
+	switch {
+	case ctx.Err() != nil:
+		err = context.Cause(ctx)
+	case len(output) > maxOutput:
+		err = fmt.Errorf("output longer than %d bytes", maxOutput)
+	}
+	if text := strings.TrimSpace(string(errorOutput)); err != nil && text != "" {
+		err = fmt.Errorf("%w: %s", err, text)
+	}
+	return bytes.TrimSpace(output), err
+}
