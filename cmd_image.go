@@ -23,6 +23,7 @@ type imageCmd struct {
 	Firmware string   `type:"existingdir" help:"Directory with firmware that is preferred to that of Debian's packages."`
 	NoFW     bool     `name:"no-firmware" help:"Leave out firmware."`
 	Manager  []string `sep:"none" type:"existingdir" placeholder:"DIR" help:"Directory of a Go package with a hardware manager to compile in. May be repeated."`
+	Root     []string `name:"manager-root" sep:"none" placeholder:"DIR" help:"Userland with managers that need a libc or an interpreter: a directory, an OCI image layout, a tarball of docker save, or oci://REFERENCE. May be repeated."`
 	File     []string `sep:"none" placeholder:"HOST:GUEST" help:"Extra file or directory to add. May be repeated."`
 	Cache    string   `help:"Directory for downloads and build results; ironroot in the user's cache directory when not given."`
 	archiveFlags
@@ -36,7 +37,7 @@ func (c *imageCmd) Run() error {
 		Arch: c.Arch, Out: c.Out, Name: c.Name, Kernel: c.Kernel, Modules: c.Modules, Package: c.Package,
 		ModuleGroups: strings.Split(c.Groups, ","), Shell: c.Shell, Firmware: c.Firmware,
 		NoFirmware: c.NoFW, KernelConfig: c.Config, Debian: c.options(),
-		Files: c.File, Managers: c.Manager, CacheDir: c.Cache, Progress: os.Stderr,
+		Files: c.File, Managers: c.Manager, ManagerRoots: c.Root, CacheDir: c.Cache, Progress: os.Stderr,
 	})
 	return err
 }

@@ -70,7 +70,11 @@ func (b *builder) build(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	archive, err := b.join(programs, drivers)
+	roots, err := b.roots(ctx)
+	if err != nil {
+		return err
+	}
+	archive, err := b.join(programs, append(drivers, roots...)) // roots are compressed, too
 	if err != nil {
 		return err
 	}
@@ -127,7 +131,7 @@ func skeleton() []cpio.Record {
 	for _, name := range []string{
 		"bbin", "bin", "dev", "etc", "etc/ironic-python-agent", "etc/ironic-python-agent.d", "etc/ironroot", "lib",
 		"mnt", "proc", "root", "run", "sbin", "sys", "tmp", "usr", "usr/lib", "usr/lib/ironroot",
-		"usr/lib/ironroot/managers", "var", "var/log",
+		managersDir, "var", "var/log",
 	} {
 		records = append(records, cpio.Directory(name, 0o755))
 	}
@@ -279,6 +283,9 @@ func (o *Options) setDefaults() error {
 	set(&o.Package, "linux-image-"+o.Arch)
 	if o.ModuleGroups == nil {
 		o.ModuleGroups = []string{"server"}
+	}
+	if len(o.ManagerRoots) > 0 && !slices.Equal(o.ModuleGroups, []string{"none"}) {
+		o.ModuleGroups = append(slices.Clone(o.ModuleGroups), rootGroup)
 	}
 	if o.Progress == nil {
 		o.Progress = io.Discard

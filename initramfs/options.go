@@ -20,6 +20,7 @@ type Options struct {
 	Shell        bool           // add u-root's shell and commands, for debugging
 	Init         string         // Go package of /init; "" = "ironroot/uinit"
 	Managers     []string       // directories of Go packages with hardware managers that /init contains
+	ManagerRoots []string       // userlands with managers: directories, OCI layouts, tarballs, or oci://REFERENCE
 	Firmware     string         // directory with firmware that is preferred to that of Debian's packages; "" = none
 	NoFirmware   bool           // omit all firmware
 	Files        []string       // extra files, HOST:GUEST

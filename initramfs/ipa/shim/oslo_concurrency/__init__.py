@@ -1,0 +1,1 @@
+"""Stands in for oslo.concurrency in a root without it."""

@@ -1,0 +1,1 @@
+"""Stands in for oslo.log in a root without it."""
