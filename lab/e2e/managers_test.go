@@ -7,6 +7,7 @@ import (
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -68,7 +69,7 @@ func TestManagers(t *testing.T) {
 	r.createBMCUser(t)
 	r.updateFirmware(t, flash)
 	r.violateProtocol(t)
-	r.probeConfinement(t)
+	r.probeConfinement(t, nil)
 	const line = `external hardware manager found.*path=/usr/lib/ironroot/managers/firmware sha256=%x`
 	pattern := regexp.MustCompile(fmt.Sprintf(line, sha256.Sum256(program)))
 	if !pattern.MatchString(r.machine.Console().String()) {
@@ -161,8 +162,9 @@ func (r *rig) violateProtocol(t *testing.T) {
 	}
 }
 
-// probeConfinement checks what an executable sees of the ramdisk and can change there.
-func (r *rig) probeConfinement(t *testing.T) {
+// probeConfinement checks what an executable sees of the ramdisk and can change there. A manager root also has what
+// more contains.
+func (r *rig) probeConfinement(t *testing.T, more map[string]string) {
 	t.Helper()
 	record := r.cleanStep(t, "probe", nil)
 	var got struct {
@@ -179,6 +181,7 @@ func (r *rig) probeConfinement(t *testing.T) {
 		"create a file in /dev": "failed", "mount": "failed", "unmount": "failed", "make node": "failed",
 		"write /tmp": "succeeded",
 	}
+	maps.Copy(want, more)
 	if diff := cmp.Diff(want, got.Result); diff != "" {
 		t.Errorf("the executable sees or changes the ramdisk (-want +got):\n%s", diff)
 	}

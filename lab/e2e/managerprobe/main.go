@@ -83,6 +83,12 @@ func probe() map[string]string {
 			found[what] = "failed"
 		}
 	}
+	if links, err := filepath.Glob("/dev/disk/by-id/*"); err != nil || len(links) > 0 {
+		found["links"] = fmt.Sprint(links, err)
+	}
+	if data, err := filepath.Glob("/run/udev/data/b*"); err != nil || len(data) > 0 {
+		found["udev"] = fmt.Sprint(len(data), err)
+	}
 	processes, err := filepath.Glob("/proc/[0-9]*")
 	found["processes"] = fmt.Sprint(processes, err)
 	cmdline, err := os.ReadFile("/proc/cmdline")

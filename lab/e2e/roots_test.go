@@ -1,0 +1,99 @@
+//go:build linux
+
+package e2e
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"ironroot/agent/hardware/external"
+	"ironroot/initramfs"
+	"ironroot/internal/testenv"
+	"ironroot/lab/conductor"
+	"ironroot/lab/qemu"
+)
+
+// TestManagerRoot builds an image with the userland of docs/managers.md and boots it: a manager there runs Debian's
+// lspci, which is dynamically linked, and the adapter runs a plug-in of ironic-python-agent. Another manager in the
+// root violates the protocol, and reports what it sees of the ramdisk. A damaged root is named in the log.
+//
+// Parity: F5
+func TestManagerRoot(t *testing.T) {
+	testenv.Root(t)
+	testenv.Programs(t, "go", "apt-get", "mmdebstrap")
+	dir := t.TempDir()
+	userland, damaged := filepath.Join(dir, "userland"), filepath.Join(dir, "damaged.squashfs")
+	testenv.Run(t, filepath.Join(testenv.Top(t), "docs/examples/userland/build.sh"), userland)
+	testenv.Run(t, "env", "CGO_ENABLED=0", "go", "build", "-o", filepath.Join(userland, external.Dir, "probe"),
+		"./managerprobe")
+	if err := os.WriteFile(damaged, bytes.Repeat([]byte("damaged"), 10000), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	report, err := initramfs.Build(t.Context(), initramfs.Options{
+		Out: t.TempDir(), Dir: testenv.Top(t), ManagerRoots: []string{userland}, NoFirmware: true,
+		ModuleGroups: []string{"virtual", "network", "platform"},
+		Files:        []string{damaged + ":" + external.RootsDir + "/damaged.squashfs"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := start(t, setup{
+		append: "ipa-disk-wait-attempts=0",
+		machine: qemu.Config{
+			Kernel: report.Kernel, Initrd: report.Initramfs, Memory: 512 * mib,
+			Disks: []qemu.Disk{{File: file(t, "disk", diskSize, nil), Serial: "ironroot0"}},
+		},
+	})
+	r.waitAgent(t)
+	r.runInRoot(t)
+	r.violateProtocol(t)
+	r.probeConfinement(t, map[string]string{
+		"links": "[/dev/disk/by-id/virtio-ironroot0] <nil>",
+		"udev":  "1 <nil>",
+	})
+	console := r.machine.Console().String()
+	for _, want := range []string{
+		`manager root ignored.*root=/usr/lib/ironroot/roots/damaged.squashfs.*squashfs: `,
+		`manager root found.*root=/usr/lib/ironroot/roots/userland.squashfs sha256=`,
+		`external hardware manager found.*path=/usr/lib/ironroot/managers/ipa-example_lifecycle sha256=`,
+		`custom hardware manager loaded.*manager=LifecycleHardwareManager version=1.2 level=3`,
+	} {
+		if !regexp.MustCompile(want).MatchString(console) {
+			t.Errorf("no line %s on the console", want)
+		}
+	}
+}
+
+// runInRoot runs the step of the manager that uses lspci, and those of the plug-in.
+func (r *rig) runInRoot(t *testing.T) {
+	t.Helper()
+	record := r.cleanStep(t, "list_pci_devices", map[string]any{"vendor": "1af4"})
+	var got struct {
+		Devices []string `json:"clean_result"`
+	}
+	if err := json.Unmarshal(record.Result, &got); err != nil || record.Status != conductor.Succeeded {
+		t.Fatalf("got %s (%v), %v", record.Status, record.Error, err)
+	}
+	if all := strings.Join(got.Devices, ", "); !strings.Contains(all, "[1000]") && !strings.Contains(all, "[1041]") {
+		t.Errorf("got devices %s, want a virtio network card", all)
+	}
+	record = r.cleanStep(t, "verify_lifecycle", nil)
+	const want = "hardware manager LifecycleHardwareManager: Clean step failed: node "
+	if record.Status != conductor.Failed || !strings.Contains(record.Error.Details, want) {
+		t.Errorf("got %s (%v), want %s with %q", record.Status, record.Error, conductor.Failed, want)
+	}
+	text := r.succeed(t, "deploy.execute_deploy_step", map[string]any{
+		"step": map[string]any{
+			"step": "record_devices", "interface": "deploy", "args": map[string]any{"device_class": "0200"},
+		},
+		"node": map[string]any{"uuid": r.node.UUID()}, "ports": []any{},
+	})
+	if !strings.Contains(text, ` 0200: 1af4:`) {
+		t.Errorf("got %s, want the virtio network card", text)
+	}
+}
