@@ -301,22 +301,3 @@ func TestExtraHardwareAddress(t *testing.T) {
 		t.Errorf("facts differ (-want +got):\n%s", diff)
 	}
 }
-
-// A request for benchmarks is an error in the posted data, which also contains all facts.
-//
-// Parity: H8
-func TestExtraHardwareBenchmarks(t *testing.T) {
-	m := newMachine(t, &config.Config{
-		InspectionCollectors: "extra-hardware", Params: config.Params{"ipa-inspection-benchmarks": "cpu,mem"},
-	})
-	if _, err := Run(t.Context(), m.Options); err == nil {
-		t.Error("got success, want a failed inspection")
-	}
-	const want = `collector extra-hardware failed: ipa-inspection-benchmarks=cpu,mem: benchmarks are not supported`
-	if got := string(m.posted["error"]); !strings.Contains(got, want) {
-		t.Errorf("got the error %s, want %q in it", got, want)
-	}
-	if got := string(m.posted["data"]); !strings.Contains(got, `["disk","logical","count",`) {
-		t.Errorf("got the data %q, want facts", got)
-	}
-}

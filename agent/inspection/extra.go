@@ -14,8 +14,8 @@ import (
 type fact [4]string
 
 // collectExtraHardware adds a list of facts about the machine, under the names of hardware-detect. It omits the
-// kernel's command line, which can contain secrets. Benchmarks are not supported: if they are requested, the facts
-// are added and an error is returned.
+// kernel's command line, which can contain secrets. ipa-inspection-benchmarks adds benchmarks. If one fails, all other
+// facts are added and an error is returned.
 func collectExtraHardware(ctx context.Context, i *inspection) error {
 	inv := i.found
 	if inv == nil {
@@ -34,11 +34,12 @@ func collectExtraHardware(ctx context.Context, i *inspection) error {
 	if nodes, err := numbered(i.System.Sys("devices/system/node"), "node"); err == nil {
 		facts.add("numa", "nodes", "count", strconv.Itoa(len(nodes)))
 	}
-	i.set("data", facts.list)
-	if asked := i.Config.Get().Params["ipa-inspection-benchmarks"]; asked != "" {
-		return fmt.Errorf("ipa-inspection-benchmarks=%s: benchmarks are not supported", asked)
+	var err error
+	if list := i.Config.Get().Params["ipa-inspection-benchmarks"]; list != "" {
+		err = i.benchmarks(ctx, facts, inv, list)
 	}
-	return nil
+	i.set("data", facts.list)
+	return err
 }
 
 // smbios returns the tables, or empty ones.

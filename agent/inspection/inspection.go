@@ -1,7 +1,8 @@
 // Package inspection collects the data of Ironic's in-band inspection about a machine and posts it.
 //
 // The data, the names of the collectors and the form of the error text are those of ironic-python-agent. Data that
-// ironic-python-agent gets from dmidecode, lshw and hardware-detect is read from the kernel. Benchmarks are not run.
+// ironic-python-agent gets from dmidecode, lshw and hardware-detect is read from the kernel. Benchmarks are measured by
+// the code of package burnin. They read disks and never write to them.
 package inspection
 
 import (
@@ -44,8 +45,23 @@ type Options struct {
 	Neighbours inventory.Neighbours
 	// Post sends the data and returns the UUID of the node that Ironic found.
 	Post func(ctx context.Context, data any) (nodeUUID string, err error)
-	Log  *slog.Logger
+	// Track shows the progress of benchmarks; nil shows nothing.
+	Track func(what, device string) Tracker
+	Log   *slog.Logger
+
+	times benchmarkTimes // a test shortens the benchmarks
 }
+
+// Tracker shows the progress of one operation.
+type Tracker interface {
+	SetPercent(message string, percent *float64)
+	End()
+}
+
+type noTracker struct{}
+
+func (noTracker) SetPercent(string, *float64) {}
+func (noTracker) End()                        {}
 
 // Enabled reports whether the configuration enables an inspection at start.
 func Enabled(c *config.Config) bool {
@@ -78,8 +94,8 @@ const (
 func Collectors() []Collector {
 	const (
 		waits = "waits for the root disk's driver and for an address on the interface booted from"
-		facts = "facts as hardware-detect lists them. There are no benchmarks: " +
-			"`ipa-inspection-benchmarks` adds an error to the data"
+		facts = "facts as hardware-detect lists them, with [benchmarks](#benchmarks) if " +
+			"`ipa-inspection-benchmarks` lists some"
 	)
 	return []Collector{
 		{
@@ -131,6 +147,9 @@ func (i *inspection) set(key string, value any) {
 func Run(ctx context.Context, o Options) (nodeUUID string, err error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
+	}
+	if o.Track == nil {
+		o.Track = func(string, string) Tracker { return noTracker{} }
 	}
 	i := &inspection{Options: o, data: map[string]any{"error": nil}, interfaces: o.Inventory.Interfaces}
 	started := time.Now()

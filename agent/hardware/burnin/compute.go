@@ -33,10 +33,30 @@ func newWorkspace() *workspace {
 // computations use the units of a processor: integer arithmetic, floating point, and the instructions for
 // cryptography and checksums, which most processors have. Their results are the same on all architectures.
 var computations = []computation{
+	trialDivision,
 	{"integer arithmetic", integers, "36a8637153aecda7"},
 	{"floating point", floats, "4b44f740918e53f0"},
 	{"SHA-256", hashes, "ffae4aa466c5bab1"},
 	{"AES and CRC-32C", ciphers, "31437a05da6a497e"},
+}
+
+// trialDivision is the event of sysbench's test of processors with --cpu-max-prime=15000: [Machine.ComputeSpeed] counts
+// these.
+var trialDivision = computation{"trial division", primes, "00000000000006d9"}
+
+// primes counts the primes from 3 to 15000 by trial division.
+func primes(*workspace) string {
+	count := uint64(0)
+	for n := uint64(3); n < 15000; n++ {
+		root, divisor := uint64(math.Sqrt(float64(n))), uint64(2)
+		for divisor <= root && n%divisor != 0 {
+			divisor++
+		}
+		if divisor > root {
+			count++
+		}
+	}
+	return digest(count)
 }
 
 // integers multiplies, divides and rotates numbers of 64 bits.

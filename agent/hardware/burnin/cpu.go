@@ -77,17 +77,7 @@ func (t *cpuTest) run(ctx context.Context, workers int) (*CPUReport, error) {
 	before := readCounters(t.System)
 	t.Log.Info("testing processors", "processors", report.Processors, "workers", report.Workers,
 		"duration", time.Until(t.deadline).Round(time.Second))
-	errs := make([]error, report.Workers)
-	calls := make([]func(), report.Workers)
-	for i := range calls {
-		calls[i] = func() {
-			errs[i] = goroutine.Catch(func() error { return t.work(ctx, processors[i%len(processors)]) })
-			if errs[i] != nil {
-				t.failed.Store(true)
-			}
-		}
-	}
-	goroutine.Do(calls...)
+	errs := t.workers(ctx, report.Workers, processors)
 	report.Seconds = seconds(time.Since(t.started))
 	report.Computations = t.verified.Load()
 	report.Counters = t.counterChanges(before)
@@ -99,6 +89,23 @@ func (t *cpuTest) run(ctx context.Context, workers int) (*CPUReport, error) {
 		t.Log.Info("processors tested", "processors", report.Processors, "computations", report.Computations)
 	}
 	return report, err
+}
+
+// workers runs workers until the time is over, in turn on the processors of a list. It returns an error or nil for
+// each.
+func (t *cpuTest) workers(ctx context.Context, count int, processors []int) []error {
+	errs := make([]error, count)
+	calls := make([]func(), count)
+	for i := range calls {
+		calls[i] = func() {
+			errs[i] = goroutine.Catch(func() error { return t.work(ctx, processors[i%len(processors)]) })
+			if errs[i] != nil {
+				t.failed.Store(true)
+			}
+		}
+	}
+	goroutine.Do(calls...)
+	return errs
 }
 
 // workerBytes is the memory that a worker needs: its workspace, the stacks and the kernel's part of a thread.

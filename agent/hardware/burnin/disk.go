@@ -157,17 +157,30 @@ func (t *diskTest) pass(ctx context.Context, pass uint64, start int64, until tim
 	return end, err
 }
 
-// each calls do for consecutive parts of a range, several at a time, until a time unless it is zero. It returns where
-// the parts end that were done.
+// each is eachPart for the requests of this test.
 func (t *diskTest) each(
 	ctx context.Context, start, end int64, until time.Time, do func(buffer []byte, at int64) error,
+) (int64, error) {
+	return eachPart(ctx, requests{diskWorkers, requestBytes}, start, end, until, do)
+}
+
+// requests describes the requests to a disk.
+type requests struct {
+	depth int   // at a time
+	bytes int64 // of each
+}
+
+// eachPart calls do for consecutive parts of a range, several at a time, until a time unless it is zero. It returns
+// where the parts end that were done.
+func eachPart(
+	ctx context.Context, r requests, start, end int64, until time.Time, do func(buffer []byte, at int64) error,
 ) (int64, error) {
 	var next atomic.Int64
 	next.Store(start)
 	group, ctx := goroutine.WithContext(ctx)
-	for range diskWorkers {
+	for range r.depth {
 		group.Go(func() error {
-			buffer := device.NewBuffer(requestBytes)
+			buffer := device.NewBuffer(int(r.bytes))
 			for {
 				if err := ctx.Err(); err != nil {
 					return context.Cause(ctx)
@@ -175,11 +188,11 @@ func (t *diskTest) each(
 				if !until.IsZero() && next.Load() > start && !time.Now().Before(until) {
 					return nil
 				}
-				at := next.Add(requestBytes) - requestBytes
+				at := next.Add(r.bytes) - r.bytes
 				if at >= end {
 					return nil
 				}
-				if err := do(buffer[:min(requestBytes, end-at)], at); err != nil {
+				if err := do(buffer[:min(r.bytes, end-at)], at); err != nil {
 					return err
 				}
 			}

@@ -3,11 +3,15 @@ package burnin
 import (
 	"errors"
 	"fmt"
+	"os"
 	"runtime"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
+
+// openDisk opens a disk to read it past the page cache.
+func openDisk(path string) (*os.File, error) { return os.OpenFile(path, os.O_RDONLY|unix.O_DIRECT, 0) }
 
 // online returns the numbers of the processors that this process may run on: in a ramdisk all that are online.
 func online() ([]int, error) {
