@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io"
+	"log/slog"
 	"net"
 	"net/netip"
 	"os"
@@ -14,6 +15,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"ironroot/agent/hardware/burnin/tooz"
 	"ironroot/internal/goroutine"
 	"ironroot/internal/pause"
 )
@@ -60,23 +62,28 @@ type networkTest struct {
 	silence time.Duration // see networkSilence
 	drain   time.Duration // see networkDrain
 	damage  func([]byte)  // a test changes what is sent; may be nil
+
+	pair func(context.Context, *slog.Logger, tooz.Options) (tooz.Partner, error)
 }
 
 // Network sends data to another node that runs this test, then receives from it, or the other way around. The data are
-// verified. A node waits a day for its partner. The node that sends only accepts connections from its partner, and
-// listens until it has them.
+// verified. A node waits a day for its partner, or as long as for pairing if they were paired. The node that sends only
+// accepts connections from its partner, and listens until it has them.
 func Network(ctx context.Context, m Machine, o NetworkOptions) (*NetworkReport, error) {
 	t := &networkTest{
-		Machine: m, o: o, port: networkPort,
+		Machine: m, o: o, port: networkPort, pair: tooz.Pair,
 		retry: networkRetryInterval, wait: partnerWait, silence: networkSilence, drain: networkDrain,
 	}
 	return t.run(ctx)
 }
 
 func (t *networkTest) run(ctx context.Context) (*NetworkReport, error) {
-	report := &NetworkReport{Partner: t.o.Partner, Connections: connections}
+	report := &NetworkReport{Connections: connections}
 	started := time.Now()
-	var err error
+	err := t.findPartner(ctx)
+	if report.Partner = t.o.Partner; err != nil {
+		return report, err
+	}
 	if t.partner, err = net.DefaultResolver.LookupNetIP(ctx, "ip", t.o.Partner); err != nil {
 		return report, fmt.Errorf("look up partner: %w", err)
 	}
@@ -107,6 +114,22 @@ func (t *networkTest) run(ctx context.Context) (*NetworkReport, error) {
 	}
 	report.Seconds = seconds(time.Since(started))
 	return report, nil
+}
+
+// findPartner pairs the node if its partner is not known. Both nodes then begin at once.
+func (t *networkTest) findPartner(ctx context.Context) error {
+	if t.o.Pairing == nil {
+		return nil
+	}
+	partner, err := t.pair(ctx, t.Log, *t.o.Pairing)
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrPairing, err)
+	}
+	t.o.Partner, t.o.Writer, t.wait = partner.Name, partner.First, t.o.Pairing.Timeout
+	return nil
 }
 
 // each calls do for all connections concurrently and closes them if ctx ends or one fails. It returns the sum of the

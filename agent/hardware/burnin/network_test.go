@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/netip"
 	"os"
@@ -20,11 +21,15 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
+	"ironroot/agent/hardware/burnin/tooz"
 	"ironroot/internal/goroutine"
 )
 
 func TestNetworkOptions(t *testing.T) {
-	const static = `"agent_burnin_fio_network_config": {"role": "writer", "partner": "node-2"}`
+	const (
+		static  = `"agent_burnin_fio_network_config": {"role": "writer", "partner": "node-2"}`
+		backend = `"agent_burnin_fio_network_pairing_backend_url": `
+	)
 	for info, want := range map[string]NetworkOptions{
 		static: {Writer: true, Partner: "node-2", Runtime: 21600 * time.Second},
 		static + `, "agent_burnin_fio_network_runtime": 60, "agent_burnin_fio_network_outputfile": "/o"`: {
@@ -33,20 +38,38 @@ func TestNetworkOptions(t *testing.T) {
 		`"agent_burnin_fio_network_config": {"role": "reader", "partner": "::1"}`: {
 			Partner: "::1", Runtime: 21600 * time.Second,
 		},
+		static + `, ` + backend + `"etcd3://x"`: {Writer: true, Partner: "node-2", Runtime: 21600 * time.Second},
+		backend + `"zookeeper://x"`: {
+			Runtime: 21600 * time.Second,
+			Pairing: &tooz.Options{Group: "ironic.network-burnin", Timeout: 900 * time.Second},
+		},
+		backend + `"kazoo://x:1", "agent_burnin_fio_network_pairing_timeout": "10m",
+			"agent_burnin_fio_network_pairing_group_name": "rack-7"`: {
+			Runtime: 21600 * time.Second,
+			Pairing: &tooz.Options{Group: "rack-7", Timeout: 10 * time.Minute},
+		},
 	} {
 		got, err := networkOptions(t, info)
+		if got.Pairing != nil {
+			got.Pairing.Backend = nil // see TestParseURL of tooz
+		}
 		if diff := cmp.Diff(want, got); diff != "" || err != nil {
 			t.Errorf("%s: %v (-want +got):\n%s", info, err, diff)
 		}
 	}
 	for info, want := range map[string]string{
-		``:                                      "driver_info has no agent_burnin_fio_network_config",
-		`"agent_burnin_fio_network_config": {}`: "driver_info has no agent_burnin_fio_network_config",
+		``:                                      "driver_info has neither agent_burnin_fio_network_config nor agent_b",
+		`"agent_burnin_fio_network_config": {}`: "driver_info has neither agent_burnin_fio_network_config nor agent_b",
 		`"agent_burnin_fio_network_config": "writer"`: "driver_info agent_burnin_fio_network_config: got writer, " +
 			"want an object",
 		`"agent_burnin_fio_network_config": {"role": "both", "partner": "x"}`: "got role both, want writer or reader",
 		`"agent_burnin_fio_network_config": {"role": "writer"}`:               "got partner <nil>",
-		`"agent_burnin_fio_network_pairing_backend_url": "etcd3://x"`:         `pairing by "etcd3" is not supported`,
+		backend + `"etcd3://x"`: `driver_info agent_burnin_fio_network_pairing_backend_url: backend "etcd3" is not`,
+		backend + `7`:           "pairing_backend_url: want a string",
+		backend + `""`:          "driver_info has neither",
+		backend + `"zookeeper://x", "agent_burnin_fio_network_pairing_timeout": 0`:        "pairing_timeout: got 0",
+		backend + `"zookeeper://x", "agent_burnin_fio_network_pairing_timeout": "x"`:      `pairing_timeout: got "x"`,
+		backend + `"zookeeper://x", "agent_burnin_fio_network_pairing_group_name": "a/b"`: `name: got group "a/b"`,
 	} {
 		if _, err := networkOptions(t, info); !errors.Is(err, ErrPairing) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: got error %v, want %q", info, err, want)
@@ -126,6 +149,52 @@ func TestNetwork(t *testing.T) {
 		if err != nil || !strings.Contains(flat, `"jobname": "`+role+`"`) || !strings.Contains(flat, direction) {
 			t.Errorf("%s: got output file %s and %v, want one with %s", role, text, err, direction)
 		}
+	}
+}
+
+// Nodes that are paired have the roles and the partners that pairing returned. A partner that is gone is not waited for
+// longer than for pairing, and the error of pairing is one of a missing partner.
+func TestNetworkPaired(t *testing.T) {
+	port := freePort(t)
+	var nodes [2]*networkTest
+	for i := range nodes {
+		n := newNetworkTest(t, port, i != 0) // the roles are swapped
+		n.o.Partner, n.o.Pairing = "", &tooz.Options{Group: "group", Timeout: time.Hour}
+		n.pair = func(_ context.Context, _ *slog.Logger, o tooz.Options) (tooz.Partner, error) {
+			if o.Group != "group" {
+				t.Errorf("got group %q", o.Group)
+			}
+			return tooz.Partner{Name: "127.0.0.1", First: i == 0}, nil
+		}
+		nodes[i] = n
+	}
+	var reports [2]*NetworkReport
+	var errs [2]error
+	goroutine.Do(
+		func() { reports[0], errs[0] = nodes[0].run(t.Context()) },
+		func() { reports[1], errs[1] = nodes[1].run(t.Context()) },
+	)
+	if errs != [2]error{} || reports[0].Partner != "127.0.0.1" || reports[0].Sent == 0 ||
+		reports[0].Sent != reports[1].Received {
+		t.Errorf("got %+v, %+v and %v", reports[0], reports[1], errs)
+	}
+	for _, n := range nodes {
+		n.o.Pairing.Timeout = 10 * time.Millisecond
+		if _, err := n.run(t.Context()); err == nil || !strings.Contains(err.Error(), "within 10ms") {
+			t.Errorf("partner is gone: got %v", err)
+		}
+	}
+	broken := errors.New("no session")
+	nodes[0].pair = func(context.Context, *slog.Logger, tooz.Options) (tooz.Partner, error) {
+		return tooz.Partner{}, broken
+	}
+	if _, err := nodes[0].run(t.Context()); !errors.Is(err, broken) || !errors.Is(err, ErrPairing) {
+		t.Errorf("got %v, want %v", err, broken)
+	}
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(broken)
+	if _, err := nodes[0].run(ctx); !errors.Is(err, broken) || errors.Is(err, ErrPairing) {
+		t.Errorf("cancelled: got %v, want %v only", err, broken)
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"time"
 	"unicode"
 
+	"ironroot/agent/hardware/burnin/tooz"
 	"ironroot/internal/oslo"
 )
 
@@ -83,13 +84,14 @@ func DiskOptionsOf(driverInfo map[string]any) (DiskOptions, error) {
 	return o, s.err()
 }
 
-// ErrPairing is the error of settings from which the node's partner is not known.
+// ErrPairing is the error of a node whose partner is not known: from its settings, or because there is none.
 var ErrPairing = errors.New("no partner for the network test")
 
 // NetworkOptions are the options of [Network].
 type NetworkOptions struct {
 	Writer  bool          // whether the node sends first
 	Partner string        // name or address of the other node
+	Pairing *tooz.Options // how to find the partner and the role; nil means that they are known
 	Runtime time.Duration // of each direction
 	Output  string        // path of the files for the reports, to which the role is added; "" means none
 }
@@ -105,20 +107,21 @@ func NetworkOptionsOf(driverInfo map[string]any) (NetworkOptions, error) {
 	if err := s.err(); err != nil {
 		return o, err
 	}
-	const backend, static = "agent_burnin_fio_network_pairing_backend_url", "agent_burnin_fio_network_config"
+	const static = "agent_burnin_fio_network_config"
 	pairing := func(format string, args ...any) (NetworkOptions, error) {
-		return o, fmt.Errorf("%w: %s", ErrPairing, fmt.Sprintf(format, args...))
+		return o, fmt.Errorf("%w: %w", ErrPairing, fmt.Errorf(format, args...))
 	}
 	config, isObject := driverInfo[static].(map[string]any)
 	switch {
 	case driverInfo[static] != nil && !isObject:
 		return pairing("driver_info %s: got %v, want an object with role and partner", static, driverInfo[static])
-	case len(config) == 0 && driverInfo[backend] != nil:
-		text, _ := driverInfo[backend].(string)
-		name, _, _ := strings.Cut(text, ":") // the rest may contain a password
-		return pairing("driver_info %s: dynamic pairing by %q is not supported, set %s", backend, name, static)
 	case len(config) == 0:
-		return pairing("driver_info has no %s", static)
+		dynamic, err := s.pairing()
+		if err != nil {
+			return pairing("%w", err)
+		}
+		o.Pairing = dynamic
+		return o, nil
 	}
 	role, _ := config["role"].(string)
 	if role != "writer" && role != "reader" {
@@ -127,6 +130,35 @@ func NetworkOptionsOf(driverInfo map[string]any) (NetworkOptions, error) {
 	o.Writer = role == "writer"
 	if o.Partner, _ = config["partner"].(string); o.Partner == "" {
 		return pairing("driver_info %s: got partner %v, want a name or an address", static, config["partner"])
+	}
+	return o, nil
+}
+
+// NetworkBackend is the setting with the URL of the backend for pairing. It can contain a password.
+const NetworkBackend = "agent_burnin_fio_network_pairing_backend_url"
+
+// pairing returns the settings of dynamic pairing.
+func (s *settings) pairing() (*tooz.Options, error) {
+	const group, timeout = "agent_burnin_fio_network_pairing_group_name", "agent_burnin_fio_network_pairing_timeout"
+	text, ok := s.values[NetworkBackend].(string)
+	if s.values[NetworkBackend] == nil || ok && text == "" {
+		return nil, fmt.Errorf("driver_info has neither agent_burnin_fio_network_config nor %s", NetworkBackend)
+	} else if !ok {
+		return nil, fmt.Errorf("driver_info %s: want a string", NetworkBackend)
+	}
+	backend, err := tooz.ParseURL(text)
+	if err != nil {
+		return nil, fmt.Errorf("driver_info %s: %w", NetworkBackend, err)
+	}
+	o := &tooz.Options{Backend: backend, Group: "ironic.network-burnin", Timeout: s.timeout(timeout, 15*time.Minute)}
+	if name, ok := s.text(group); ok {
+		o.Group = name
+	}
+	if err := s.err(); err != nil {
+		return nil, err
+	}
+	if err := tooz.CheckGroup(o.Group); err != nil {
+		return nil, fmt.Errorf("driver_info %s: %w", group, err)
 	}
 	return o, nil
 }

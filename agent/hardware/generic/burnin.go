@@ -31,6 +31,11 @@ func (m *Manager) burninMemory(ctx context.Context, call hardware.Call) (any, er
 // burninNetwork sends data to a partner and receives data from it. Its settings are agent_burnin_fio_network_* in
 // driver_info.
 func (m *Manager) burninNetwork(ctx context.Context, call hardware.Call) (any, error) {
+	if m.o.Journal != nil && call.Node != nil {
+		if text, ok := call.Node.DriverInfo()[burnin.NetworkBackend].(string); ok {
+			m.o.Journal.RedactURLs(text)
+		}
+	}
 	return burn(ctx, m, call, "burnin_network", burnin.NetworkOptionsOf, burnin.Network)
 }
 
@@ -53,7 +58,9 @@ func burn[Options, Report any](
 		return nil, err
 	}
 	report, err := test(ctx, burnin.Machine{System: m.o.System, Log: m.o.Log}, options)
-	if err != nil {
+	if errors.Is(err, burnin.ErrPairing) {
+		return nil, fault.Cleaning("%s: %w", step, err)
+	} else if err != nil {
 		return nil, fault.CommandExecution(fmt.Errorf("%s: %w", step, err))
 	}
 	return report, nil

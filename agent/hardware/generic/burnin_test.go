@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"log/slog"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -15,6 +16,7 @@ import (
 
 	"ironroot/agent/hardware"
 	"ironroot/agent/hardware/burnin"
+	"ironroot/agent/journal"
 	"ironroot/agent/status"
 	"ironroot/internal/testenv"
 	"ironroot/storage/block"
@@ -69,6 +71,25 @@ func TestBurninNetworkPartner(t *testing.T) {
 	if _, err := m.burninNetwork(t.Context(), burninNode(t, "")); typeOf(err) != "CleaningError" ||
 		!strings.Contains(err.Error(), "agent_burnin_fio_network_config") {
 		t.Errorf("got %v, want a CleaningError", err)
+	}
+	// Pairing that fails is such an error, too. The password of the backend is masked.
+	var log bytes.Buffer
+	m.o.Journal = journal.New(&log, &slog.LevelVar{}, 1<<20)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close() // it answers nothing
+	where := l.Addr().String()
+	_, err = m.burninNetwork(t.Context(), burninNode(t,
+		`"agent_burnin_fio_network_pairing_backend_url": "zookeeper://u:Hidden-1@`+where+`?timeout=1"`))
+	if typeOf(err) != "CleaningError" || !strings.Contains(err.Error(), "connect to ZooKeeper "+where) ||
+		strings.Contains(err.Error(), "Hidden-1") {
+		t.Errorf("got %v, want a CleaningError that names the server", err)
+	}
+	m.o.Journal.Logger().Info("test", "password", "Hidden-1")
+	if strings.Contains(log.String(), "Hidden-1") {
+		t.Errorf("the log contains the password: %s", log.String())
 	}
 	info := `"agent_burnin_fio_network_config": {"role": "reader", "partner": "no name"}`
 	if _, err := m.burninNetwork(t.Context(), burninNode(t, info)); typeOf(err) != "CommandExecutionError" ||

@@ -1,0 +1,134 @@
+// Package tooz pairs nodes through a coordination backend, in the layout that OpenStack's library tooz gives it, and by
+// the procedure of ironic-python-agent. Nodes with either program are partners.
+//
+// The only backend is ZooKeeper, which ironic-python-agent's documentation names. TLS is not supported.
+package tooz
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Backend is a ZooKeeper and how to connect to it.
+type Backend struct {
+	Hosts          []string // each with its port
+	user, password string   // "": none
+	session        time.Duration
+}
+
+const (
+	defaultPort    = "2181"
+	defaultSession = 10 * time.Second // as with tooz
+	maxSession     = time.Hour
+)
+
+// ParseURL parses the URL of a backend: zookeeper://[USER:PASSWORD@]HOST[:PORT][,HOST[:PORT]...][?OPTION=VALUE].
+// Errors do not contain the password. Backends and options that are not supported are errors that name them.
+func ParseURL(text string) (*Backend, error) {
+	scheme, rest, found := strings.Cut(text, "://")
+	if !found {
+		// The text may contain a password.
+		return nil, errors.New("got no URL of a backend, want zookeeper://HOST:PORT")
+	}
+	if name := strings.ToLower(scheme); name != "zookeeper" && name != "kazoo" {
+		return nil, fmt.Errorf("backend %q is not supported, want zookeeper", scheme)
+	}
+	b := &Backend{session: defaultSession}
+	rest, _, _ = strings.Cut(rest, "#")
+	rest, query, _ := strings.Cut(rest, "?")
+	hosts, _, _ := strings.Cut(rest, "/")
+	if user, list, found := strings.Cut(hosts, "@"); found {
+		if err := b.setUser(user); err != nil || strings.Contains(list, "@") {
+			return nil, errors.New("URL of the backend: got an invalid user, want USER:PASSWORD, percent-encoded")
+		}
+		hosts = list
+	}
+	options, err := url.ParseQuery(query)
+	if err != nil {
+		return nil, fmt.Errorf("URL of the backend: options: %w", err)
+	}
+	if err := b.setOptions(options); err != nil {
+		return nil, fmt.Errorf("URL of the backend: %w", err)
+	}
+	for _, list := range append([]string{hosts}, options["hosts"]...) {
+		if list == "" {
+			continue
+		}
+		for host := range strings.SplitSeq(list, ",") {
+			address, err := withPort(host)
+			if err != nil {
+				return nil, fmt.Errorf("URL of the backend: host %q: %w", host, err)
+			}
+			b.Hosts = append(b.Hosts, address)
+		}
+	}
+	if len(b.Hosts) == 0 {
+		return nil, errors.New("URL of the backend: got no host")
+	}
+	return b, nil
+}
+
+// setUser sets user and password.
+func (b *Backend) setUser(text string) (err error) {
+	user, password, _ := strings.Cut(text, ":")
+	if b.user, err = url.PathUnescape(user); err != nil {
+		return err
+	}
+	if b.password, err = url.PathUnescape(password); err != nil {
+		return err
+	}
+	if b.user == "" || b.password == "" {
+		return errors.New("user or password is missing")
+	}
+	return nil
+}
+
+// setOptions applies the options of tooz's driver for ZooKeeper.
+func (b *Backend) setOptions(options url.Values) error {
+	for name, values := range options {
+		switch name {
+		case "hosts", "randomize_hosts", "handler": // the order is always random, and handlers are those of Python
+		case "timeout":
+			seconds, err := strconv.ParseFloat(values[len(values)-1], 64)
+			session := time.Duration(seconds * float64(time.Second))
+			if err != nil || session < time.Second || session > maxSession {
+				return fmt.Errorf("option timeout: got %q, want seconds from 1 to %.0f",
+					values[len(values)-1], maxSession.Seconds())
+			}
+			b.session = session
+		default:
+			return fmt.Errorf("option %s is not supported", name)
+		}
+	}
+	return nil
+}
+
+// withPort adds the default port to a host that has none.
+func withPort(host string) (string, error) {
+	if strings.HasSuffix(host, "]") || !strings.Contains(host, ":") { // "]" ends an IPv6 address
+		host += ":" + defaultPort
+	}
+	name, port, err := net.SplitHostPort(host)
+	if err != nil {
+		return "", err
+	}
+	if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 || name == "" {
+		return "", errors.New("want HOST or HOST:PORT")
+	}
+	return host, nil
+}
+
+// CheckGroup returns an error unless a text can be the name of a group.
+func CheckGroup(name string) error {
+	printable := !strings.ContainsFunc(name, func(r rune) bool { return r <= ' ' || r > '~' || r == '/' })
+	if name == "" || !printable || slices.Contains([]string{".", "..", locks}, name) {
+		return fmt.Errorf("got group %q, want a name of ASCII characters without spaces and slashes", name)
+	}
+	return nil
+}

@@ -1,0 +1,89 @@
+package tooz
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/go-zookeeper/zk"
+)
+
+// A lock is that of the Python library kazoo. Each contender creates a node below the lock's path: a random number,
+// lockName and the sequence number that ZooKeeper adds. The one with the lowest sequence number has the lock. Each
+// other watches the one before it.
+const (
+	lockName       = "__lock__"
+	sequenceDigits = 10
+)
+
+// lock waits for the lock of pairings and returns the path of this contender.
+func (p *pairing) lock(ctx context.Context) (own string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, p.o.Timeout)
+	defer cancel()
+	var random [16]byte
+	if _, err := rand.Read(random[:]); err != nil {
+		return "", err
+	}
+	prefix := groupLock + "/" + hex.EncodeToString(random[:]) + lockName
+	own, err = call(ctx, p.session, func() (string, error) {
+		return p.conn.Create(prefix, []byte(p.member), zk.FlagEphemeral|zk.FlagSequence, p.acl)
+	})
+	if err != nil {
+		return "", fmt.Errorf("create %s: %w", prefix, err)
+	}
+	for {
+		children, err := call(ctx, p.session, func() ([]string, error) {
+			children, _, err := p.conn.Children(groupLock)
+			return children, err
+		})
+		if err != nil {
+			return "", fmt.Errorf("list contenders of %s: %w", groupLock, err)
+		}
+		before := predecessor(children, strings.TrimPrefix(own, groupLock+"/"))
+		if before == "" {
+			return own, nil
+		}
+		holder := ""
+		err = p.watch(ctx, func() (bool, <-chan zk.Event, error) {
+			data, _, events, err := p.conn.GetW(groupLock + "/" + before)
+			if errors.Is(err, zk.ErrNoNode) {
+				return true, nil, nil
+			}
+			holder = string(data)
+			return false, events, err
+		})
+		if errors.Is(err, context.DeadlineExceeded) {
+			err = fmt.Errorf("not acquired within %v: %q is before this node", p.o.Timeout, holder)
+		}
+		if err != nil {
+			return "", fmt.Errorf("lock %s: %w", groupLock, err)
+		}
+	}
+}
+
+// predecessor returns the contender before own, "" if own has the lock.
+func predecessor(contenders []string, own string) string {
+	before, highest := "", ""
+	for _, name := range contenders {
+		if n := sequence(name); n != "" && n < sequence(own) && n > highest {
+			before, highest = name, n
+		}
+	}
+	return before
+}
+
+// sequence returns the sequence number of a contender, "" for other nodes.
+func sequence(name string) string {
+	at := strings.LastIndex(name, lockName)
+	if at < 0 {
+		return ""
+	}
+	digits := name[at+len(lockName):]
+	if len(digits) != sequenceDigits || strings.Trim(digits, "0123456789") != "" {
+		return ""
+	}
+	return digits
+}

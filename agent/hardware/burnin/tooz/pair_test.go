@@ -1,0 +1,370 @@
+package tooz
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os/exec"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"ironroot/internal/goroutine"
+	"ironroot/internal/testenv"
+)
+
+// Files of Debian's packages libzookeeper-java and python3-tooz.
+const (
+	jar          = "/usr/share/java/zookeeper.jar"
+	debianPython = "/usr/bin/python3"
+	library      = "/usr/lib/python3/dist-packages/tooz/__init__.py"
+)
+
+// server starts Debian's ZooKeeper on the loopback interface and returns its address.
+func server(t *testing.T) string {
+	t.Helper()
+	testenv.Linux(t, "ZooKeeper")
+	testenv.Programs(t, "java")
+	testenv.Files(t, "Debian's packages libzookeeper-java and python3-tooz", jar, debianPython, library)
+	port := freePort(t)
+	var log bytes.Buffer
+	c := exec.Command("java", "-Xmx64m", "-XX:TieredStopAtLevel=1", "-Dzookeeper.admin.enableServer=false", "-cp", jar,
+		"org.apache.zookeeper.server.ZooKeeperServerMain", port, t.TempDir())
+	c.Stdout, c.Stderr = &log, &log
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = c.Process.Kill()
+		_ = c.Wait() // killed
+		if t.Failed() {
+			t.Logf("ZooKeeper: %s", log.String())
+		}
+	})
+	// A session is there as soon as the server is ready.
+	s, err := connect(t.Context(), slog.New(slog.DiscardHandler), backend(t, "127.0.0.1:"+port+"?timeout=300"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.close()
+	return "127.0.0.1:" + port
+}
+
+func freePort(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	_, port, err := net.SplitHostPort(l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return port
+}
+
+func backend(t *testing.T, where string) *Backend {
+	t.Helper()
+	b, err := ParseURL("zookeeper://" + where)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// node is one that pairs.
+func node(t *testing.T, where, group, member string) Options {
+	t.Helper()
+	return Options{Backend: backend(t, where), Group: group, Member: member, Timeout: 5 * time.Minute}
+}
+
+func pairNode(t *testing.T, o Options) (Partner, error) {
+	t.Helper()
+	return Pair(t.Context(), slog.New(slog.DiscardHandler), o)
+}
+
+// python is a node with tooz.
+type python struct {
+	cmd *exec.Cmd
+	out *bufio.Scanner
+	err bytes.Buffer
+}
+
+// startPython starts one. It waits for a session as long as the server needs.
+func startPython(t *testing.T, where, group, member string) *python {
+	t.Helper()
+	p := &python{cmd: exec.CommandContext(t.Context(), debianPython, "testdata/partner.py",
+		"zookeeper://"+where+"?timeout=60", group, member, "300")}
+	out, err := p.cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.cmd.Stderr = &p.err
+	p.out = bufio.NewScanner(out)
+	if err := p.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = p.cmd.Process.Kill() // it may have ended
+		_ = p.cmd.Wait()
+	})
+	return p
+}
+
+// line returns the next line that it prints.
+func (p *python) line(t *testing.T) string {
+	t.Helper()
+	if !p.out.Scan() {
+		_ = p.cmd.Wait()
+		t.Fatalf("partner has ended: %s", p.err.String())
+	}
+	return p.out.Text()
+}
+
+// watcher is a client that looks at the server's nodes.
+func watcher(t *testing.T, where string) *session {
+	t.Helper()
+	s, err := connect(t.Context(), slog.New(slog.DiscardHandler), backend(t, where+"?timeout=60"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.close)
+	return s
+}
+
+// waitChildren waits until a node has so many children.
+func waitChildren(t *testing.T, s *session, path string, count int) {
+	t.Helper()
+	err := s.watch(t.Context(), func() (bool, <-chan zk.Event, error) {
+		exists, _, events, err := s.conn.ExistsW(path)
+		if err != nil || !exists {
+			return false, events, err
+		}
+		children, _, events, err := s.conn.ChildrenW(path)
+		return len(children) == count, events, err
+	})
+	if err != nil {
+		t.Fatalf("wait for %d children of %s: %v", count, path, err)
+	}
+}
+
+// Nodes with the Python library tooz are partners, whoever comes first. The group need not exist, and nothing is left
+// in it.
+//
+// Parity: P9 (pairing with tooz)
+func TestPairWithTooz(t *testing.T) {
+	where := server(t)
+	look := watcher(t, where)
+	first := startPython(t, where, "group", "python")
+	first.line(t)
+	got, err := pairNode(t, node(t, where, "group", "go"))
+	if line := first.line(t); err != nil || got != (Partner{Name: "python"}) || line != "writer go" {
+		t.Errorf("Python first: got %+v and %v, and Python's %q", got, err, line)
+	}
+	waitChildren(t, look, root+"/group", 0)
+	goroutine.Do(
+		func() { got, err = pairNode(t, node(t, where, "group", "go")) },
+		func() {
+			waitChildren(t, look, root+"/group", 1)
+			second := startPython(t, where, "group", "python")
+			second.line(t)
+			if line := second.line(t); line != "reader go" {
+				t.Errorf("Python second: got %q", line)
+			}
+		},
+	)
+	if err != nil || got != (Partner{Name: "python", First: true}) {
+		t.Errorf("Python second: got %+v and %v", got, err)
+	}
+	waitChildren(t, look, root+"/group", 0)
+	waitChildren(t, look, groupLock, 0)
+}
+
+// Several nodes that come at the same time make pairs. Their names are their addresses unless they are set.
+func TestPairs(t *testing.T) {
+	where := server(t)
+	const count = 6
+	var partners [count]Partner
+	var errs [count]error
+	var calls []func()
+	for i := range count {
+		calls = append(calls, func() { partners[i], errs[i] = pairNode(t, node(t, where, "group", fmt.Sprint(i))) })
+	}
+	goroutine.Do(calls...)
+	firsts := 0
+	for i, p := range partners {
+		if errs[i] != nil {
+			t.Fatal(errs[i])
+		}
+		partner, err := strconv.Atoi(p.Name)
+		if err != nil || partner == i || partners[partner].Name != fmt.Sprint(i) || partners[partner].First == p.First {
+			t.Errorf("got %+v, want three pairs", partners)
+		}
+		if p.First {
+			firsts++
+		}
+	}
+	if firsts != count/2 {
+		t.Errorf("got %+v, want one first of each pair", partners)
+	}
+	o := node(t, where, "group", "")
+	var other, self Partner
+	goroutine.Do(
+		func() { self, _ = pairNode(t, o) },
+		func() { other, _ = pairNode(t, node(t, where, "group", "other")) },
+	)
+	if other.Name != "127.0.0.1" || self.Name != "other" {
+		t.Errorf("got %+v and %+v, want a node that is called 127.0.0.1", self, other)
+	}
+}
+
+// A node waits no longer than the timeout for a partner, for members that were left behind, and for the lock. It
+// leaves nothing.
+func TestPairTimeout(t *testing.T) {
+	where := server(t)
+	look := watcher(t, where)
+	alone := node(t, where, "group", "alone")
+	alone.Timeout = time.Second
+	if _, err := pairNode(t, alone); err == nil ||
+		err.Error() != "group group: no other node has joined within 1s: members are alone" {
+		t.Errorf("alone: got %v", err)
+	}
+	waitChildren(t, look, root+"/group", 0)
+	waitChildren(t, look, groupLock, 0)
+	// Another node with the name of this one never leaves.
+	left := root + "/group/alone"
+	if _, err := look.conn.Create(left, nil, 0, look.acl); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := pairNode(t, alone); err == nil ||
+		err.Error() != "group group: members left behind within 1s: members are alone" {
+		t.Errorf("same name: got %v", err)
+	}
+	// A partner never leaves.
+	other := alone
+	other.Member = "other"
+	if _, err := pairNode(t, other); err == nil || !strings.HasPrefix(err.Error(),
+		"group group: partner has not left within 1s: members are ") {
+		t.Errorf("partner: got %v", err)
+	}
+	waitChildren(t, look, root+"/group", 1)
+	// Another contender has the lock.
+	if _, err := look.conn.Create(groupLock+"/x"+lockName, []byte("holder"), zk.FlagSequence, look.acl); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := pairNode(t, other); err == nil ||
+		err.Error() != `lock `+groupLock+`: not acquired within 1s: "holder" is before this node` {
+		t.Errorf("lock: got %v", err)
+	}
+	waitChildren(t, look, groupLock, 1)
+}
+
+// A node that crashes while it waits for a partner or has the lock blocks others until its session expires. What this
+// node has left behind itself expires, too.
+func TestPairAfterCrash(t *testing.T) {
+	where := server(t)
+	look := watcher(t, where)
+	create := func(s *session, path, data string, flags int32) {
+		t.Helper()
+		if _, err := s.conn.Create(path, []byte(data), flags, s.acl); err != nil && !errors.Is(err, zk.ErrNodeExists) {
+			t.Fatal(err)
+		}
+	}
+	for _, path := range []string{root, root + "/" + locks, groupLock, root + "/group"} {
+		create(look, path, "", 0)
+	}
+	dead, err := connect(t.Context(), slog.New(slog.DiscardHandler), backend(t, where))
+	if err != nil {
+		t.Fatal(err)
+	}
+	create(dead, root+"/group/go", "", zk.FlagEphemeral)
+	create(dead, groupLock+"/y"+lockName, "go", zk.FlagEphemeral|zk.FlagSequence)
+	var got, partner Partner
+	var errs [2]error
+	goroutine.Do(
+		func() { got, errs[0] = pairNode(t, node(t, where, "group", "go")) },
+		func() {
+			waitChildren(t, look, groupLock, 2)
+			dead.close()
+		},
+		func() {
+			waitChildren(t, look, groupLock, 2)
+			waitChildren(t, look, groupLock, 0)
+			partner, errs[1] = pairNode(t, node(t, where, "group", "other"))
+		},
+	)
+	if errs != [2]error{} || got.Name != "other" || !got.First || partner.Name != "go" {
+		t.Errorf("got %+v, %+v and %v, want a pair", got, partner, errs)
+	}
+}
+
+// A cancelled node leaves at once.
+func TestPairCancelled(t *testing.T) {
+	where := server(t)
+	look := watcher(t, where)
+	ctx, cancel := context.WithCancelCause(t.Context())
+	stop := errors.New("stopped")
+	goroutine.Do(
+		func() {
+			o := node(t, where, "group", "go")
+			if _, err := Pair(ctx, slog.New(slog.DiscardHandler), o); !errors.Is(err, stop) {
+				t.Errorf("got %v, want %v", err, stop)
+			}
+		},
+		func() {
+			waitChildren(t, look, root, 2)
+			waitChildren(t, look, root+"/group", 1)
+			cancel(stop)
+		},
+	)
+	waitChildren(t, look, root+"/group", 0)
+}
+
+// A server that does not answer is an error with its address and the reason.
+func TestPairServerDown(t *testing.T) {
+	where := "127.0.0.1:" + freePort(t)
+	_, err := pairNode(t, node(t, where+"?timeout=1", "group", "go"))
+	if err == nil || !strings.Contains(err.Error(), "connect to ZooKeeper "+where+": no session within 1s: ") ||
+		!strings.Contains(err.Error(), "connection refused") {
+		t.Errorf("got %v", err)
+	}
+	if _, err := pairNode(t, node(t, "no-such-host.invalid", "group", "go")); err == nil ||
+		!strings.Contains(err.Error(), "no-such-host.invalid") {
+		t.Errorf("got %v, want an error that names the host", err)
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0") // accepts connections and says nothing
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	if _, err = pairNode(t, node(t, l.Addr().String()+"?timeout=1", "group", "go")); err == nil ||
+		!strings.Contains(err.Error(), "no session within 1s: no answer") {
+		t.Errorf("got %v", err)
+	}
+}
+
+// Nodes that a user has created cannot be read by others.
+func TestPairWithUser(t *testing.T) {
+	where := server(t)
+	var errs [2]error
+	goroutine.Do(
+		func() { _, errs[0] = pairNode(t, node(t, "me:pass%40word@"+where, "group", "a")) },
+		func() { _, errs[1] = pairNode(t, node(t, "me:pass%40word@"+where, "group", "b")) },
+	)
+	if errs != [2]error{} {
+		t.Fatalf("got %v, want a pair", errs)
+	}
+	for _, user := range []string{"", "me:wrong@"} {
+		if _, err := pairNode(t, node(t, user+where, "group", "c")); !errors.Is(err, zk.ErrNoAuth) {
+			t.Errorf("user %q: got %v, want %v", user, err, zk.ErrNoAuth)
+		}
+	}
+}

@@ -1,0 +1,151 @@
+package tooz
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"ironroot/internal/goroutine"
+)
+
+// maxReply limits the replies of a server, in bytes. It is the default of ZooKeeper itself.
+const maxReply = 1 << 20
+
+// errExpired is the cause of operations that end because the server has ended the session and deleted its nodes.
+var errExpired = errors.New("session with ZooKeeper has expired")
+
+// session is a session with ZooKeeper.
+type session struct {
+	conn *zk.Conn
+	acl  []zk.ACL
+	log  *slog.Logger
+
+	ready   chan struct{} // is closed when the session is there
+	expired chan struct{} // is closed when the session has expired
+	once    struct{ ready, expired sync.Once }
+
+	mu      sync.Mutex
+	local   string // address of this machine
+	lastErr error  // of an attempt to connect
+}
+
+// connect waits for a session.
+func connect(ctx context.Context, log *slog.Logger, b *Backend) (*session, error) {
+	s := &session{
+		acl: zk.WorldACL(zk.PermAll), log: log, ready: make(chan struct{}), expired: make(chan struct{}),
+	}
+	where := strings.Join(b.Hosts, ", ")
+	var err error
+	s.conn, _, err = zk.Connect(b.Hosts, b.session, zk.WithLogger(s), zk.WithLogInfo(false), zk.WithDialer(s.dial),
+		zk.WithMaxBufferSize(maxReply), zk.WithEventCallback(s.event))
+	if err != nil {
+		return nil, fmt.Errorf("connect to ZooKeeper %s: %w", where, err)
+	}
+	limit := time.NewTimer(b.session)
+	defer limit.Stop()
+	select {
+	case <-s.ready:
+	case <-limit.C:
+		s.close()
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.lastErr == nil {
+			s.lastErr = errors.New("no answer")
+		}
+		return nil, fmt.Errorf("connect to ZooKeeper %s: no session within %v: %w", where, b.session, s.lastErr)
+	case <-ctx.Done():
+		s.close()
+		return nil, context.Cause(ctx)
+	}
+	if b.user != "" {
+		credentials := []byte(b.user + ":" + b.password)
+		if err := s.conn.AddAuth("digest", credentials); err != nil {
+			s.close()
+			return nil, fmt.Errorf("authenticate to ZooKeeper %s: %w", where, err)
+		}
+		s.acl = zk.DigestACL(zk.PermAll, b.user, b.password)
+	}
+	return s, nil
+}
+
+// close ends the session: the server deletes its nodes.
+func (s *session) close() { s.conn.Close() }
+
+// Printf implements [zk.Logger].
+func (s *session) Printf(format string, args ...any) {
+	s.log.Debug("ZooKeeper client", "message", fmt.Sprintf(format, args...))
+}
+
+// event is called for each event. It does not block.
+func (s *session) event(e zk.Event) {
+	switch e.State {
+	case zk.StateHasSession:
+		s.once.ready.Do(func() { close(s.ready) })
+	case zk.StateExpired:
+		s.once.expired.Do(func() { close(s.expired) })
+	}
+}
+
+// dial connects to a server and remembers this machine's address.
+func (s *session) dial(network, address string, timeout time.Duration) (net.Conn, error) {
+	c, err := net.DialTimeout(network, address, timeout) //nolint:noctx // zk has no context
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.lastErr = err; err != nil {
+		return nil, err
+	}
+	if local, err := netip.ParseAddrPort(c.LocalAddr().String()); err == nil {
+		s.local = local.Addr().Unmap().WithZone("").String()
+	}
+	return c, nil
+}
+
+// localAddress returns the address from which this machine is connected.
+func (s *session) localAddress() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.local
+}
+
+// call calls f, which calls the server. When ctx ends, the session is closed, which ends the call.
+func call[T any](ctx context.Context, s *session, f func() (T, error)) (T, error) {
+	stop := goroutine.AfterContext(ctx, s.close)
+	defer stop()
+	result, err := f()
+	if ctx.Err() != nil {
+		return result, context.Cause(ctx)
+	}
+	return result, err
+}
+
+// watch calls f until it returns true or an error: first at once, then after each event of the channel that it returns.
+func (s *session) watch(ctx context.Context, f func() (bool, <-chan zk.Event, error)) error {
+	for {
+		var events <-chan zk.Event
+		done, err := call(ctx, s, func() (done bool, err error) {
+			done, events, err = f()
+			return done, err
+		})
+		if done || err != nil {
+			return err
+		}
+		select {
+		case e := <-events:
+			if e.Err != nil {
+				return e.Err
+			}
+		case <-s.expired:
+			return errExpired
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
