@@ -5,6 +5,7 @@ package e2e
 import (
 	"fmt"
 	"maps"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -52,6 +53,39 @@ func TestRAIDBootBIOS(t *testing.T) {
 			alone.Disks = machine.Disks[i : i+1]
 			bootInstance(t, alone, instance, qemu.BIOSText("Welcome to GRUB!"))
 			checkDetail(t, machine.Dir, "any:root", "1.2")
+		})
+	}
+}
+
+// TestRAIDBootPartitionUEFI deploys partition images to a mirror: one whose loaders are copied to the EFI system
+// partition, and one whose GRUB installs itself there. The systems boot from each disk alone.
+func TestRAIDBootPartitionUEFI(t *testing.T) {
+	testenv.Programs(t, "mdadm")
+	testenv.Root(t)
+	for name, tt := range map[string]struct {
+		change func(root, esp string)
+		label  string
+	}{
+		"loaders": {func(root, esp string) { osimagetest.AddLoaders(t, root, esp) }, "debian"},
+		"GRUB":    {func(root, _ string) { osimagetest.AddGRUB(t, root, "grub-efi-amd64-bin") }, "ironic1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			image := osimagetest.Root(t, func(root, esp string) {
+				tt.change(root, esp)
+				osimagetest.AddRAID(t, root)
+			})
+			const instance = "7c6d2a10-52a3-4f0e-9d0f-3c1d4b1f7a27"
+			machine := deployRootToMirror(t, image, qemu.UEFI, instance)
+			for i, name := range []string{"first", "second"} {
+				t.Run(name, func(t *testing.T) {
+					alone := machine
+					alone.Disks = machine.Disks[i : i+1]
+					entry := fmt.Sprintf(`BdsDxe: starting Boot\w+ "%s \(RAID, part%d\)" from HD\(`, tt.label, i)
+					bootInstance(t, alone, instance, regexp.MustCompile(entry))
+					checkDetail(t, machine.Dir, "any:root", "1.2")
+					checkDetail(t, machine.Dir, "any:esp", "1.0")
+				})
+			}
 		})
 	}
 }
