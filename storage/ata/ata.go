@@ -2,43 +2,24 @@
 // feature set and the Sanitize Device feature set.
 //
 // Commands are wrapped in ATA PASS-THROUGH (16) of SCSI/ATA Translation - 4 (SAT-4, INCITS 491), which Linux receives
-// by the ioctl SG_IO of a block device. ATA PASS-THROUGH (12) is not used: it cannot carry the 48-bit commands of the
-// Sanitize Device feature set. Comments name tables by their titles, because their numbers differ between revisions.
+// by the ioctl SG_IO of a block device (package scsi). ATA PASS-THROUGH (12) is not used: it cannot carry the 48-bit
+// commands of the Sanitize Device feature set. Comments name tables by their titles, because their numbers differ
+// between revisions.
 package ata
 
 import (
 	"errors"
 	"fmt"
 	"time"
+
+	"ironroot/storage/scsi"
 )
 
-// Request is a SCSI command.
-type Request struct {
-	CDB      []byte
-	Data     []byte // sent or received; nil if the command transfers none
-	ToDevice bool   // Data is sent
-	Timeout  time.Duration
-}
-
-// Reply is the result of a SCSI command.
-type Reply struct {
-	Status   byte   // of the SCSI device: 0 is GOOD, 2 CHECK CONDITION
-	Host     uint16 // result of the host adapter (DID_* of Linux); 0 without error
-	Driver   uint16 // result of the driver (DRIVER_* of Linux); 8 says that there is sense data
-	Sense    []byte
-	Residual int // bytes of Data that were not transferred
-}
-
-// Transport sends SCSI commands to a device.
-type Transport interface {
-	Send(r Request) (Reply, error)
-}
-
 // Drive is an ATA drive. Its methods must not be called concurrently.
-type Drive struct{ transport Transport }
+type Drive struct{ transport scsi.Transport }
 
 // New returns the drive behind a transport.
-func New(t Transport) Drive { return Drive{t} }
+func New(t scsi.Transport) Drive { return Drive{t} }
 
 // ErrNoRegisters is returned if a command succeeded, but the registers with its result were not returned.
 var ErrNoRegisters = errors.New("no ATA registers returned")
@@ -92,7 +73,7 @@ type command struct {
 
 // run sends a command. The registers are nil if none were returned.
 func (d Drive) run(c command) (*Registers, error) {
-	request := Request{CDB: c.cdb(), Data: c.data, ToDevice: c.toDevice, Timeout: c.timeout}
+	request := scsi.Request{CDB: c.cdb(), Data: c.data, ToDevice: c.toDevice, Timeout: c.timeout}
 	if request.Timeout == 0 {
 		request.Timeout = commandTimeout
 	}
@@ -100,7 +81,7 @@ func (d Drive) run(c command) (*Registers, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", c.name, err)
 	}
-	registers, err := reply.result(c.name)
+	registers, err := result(reply, c.name)
 	if err == nil && c.data != nil && reply.Residual != 0 {
 		got := len(c.data) - reply.Residual
 		return nil, fmt.Errorf("%s: got %d bytes transferred, want %d", c.name, got, len(c.data))

@@ -4,43 +4,42 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
-	"os"
 	"strings"
 	"testing"
 	"time"
-	"unsafe"
 
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
+
+	"ironroot/storage/scsi"
 )
 
-// fakeSG is a transport whose ioctl records commands and answers them.
+// answer is the answer of a fake transport to a command.
+type answer func(r *scsi.Reply, cdb, data []byte) error
+
+// fakeSG is a transport that records commands and answers them.
 type fakeSG struct {
 	cdbs   [][]byte
 	datas  [][]byte
-	header sgHeader // of the last command
-	answer func(h *sgHeader, cdb, data, sense []byte) error
+	last   scsi.Request
+	answer answer
 }
 
-func (f *fakeSG) Send(r Request) (Reply, error) {
-	return send(nil, r, func(_ *os.File, h *sgHeader) error {
-		cdb := unsafe.Slice((*byte)(h.cdb), h.cdbLength)
-		data := unsafe.Slice((*byte)(h.data), h.dataLength)
-		f.cdbs, f.header = append(f.cdbs, bytes.Clone(cdb)), *h
-		if h.direction == sgToDevice {
-			f.datas = append(f.datas, bytes.Clone(data))
-		}
-		if f.answer == nil {
-			return nil
-		}
-		return f.answer(h, cdb, data, unsafe.Slice((*byte)(h.sense), h.senseSize))
-	})
+func (f *fakeSG) Send(r scsi.Request) (reply scsi.Reply, err error) {
+	f.cdbs, f.last = append(f.cdbs, bytes.Clone(r.CDB)), r
+	if r.ToDevice {
+		f.datas = append(f.datas, bytes.Clone(r.Data))
+	}
+	if f.answer != nil {
+		err = f.answer(&reply, r.CDB, r.Data)
+	}
+	return reply, err
 }
 
 // answerSense answers with CHECK CONDITION and sense data.
-func answerSense(data ...byte) func(h *sgHeader, cdb, in, sense []byte) error {
-	return func(h *sgHeader, _, _, sense []byte) error {
-		h.status, h.driverStatus, h.senseWritten = 2, 8, uint8(copy(sense, data))
+func answerSense(data ...byte) answer {
+	return func(r *scsi.Reply, _, _ []byte) error {
+		r.Status, r.Driver, r.Sense = 2, 8, data
 		return nil
 	}
 }
@@ -105,12 +104,12 @@ func TestCommands(t *testing.T) {
 		},
 		{
 			name: "SECURITY ERASE UNIT, enhanced",
-			send: func(d Drive) error { return d.SecurityErase(password, true, 1<<62) },
+			send: func(d Drive) error { return d.SecurityErase(password, true, 5*time.Hour) },
 			cdbs: [][]byte{
 				{0x85, 3 << 1, 0x20, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xf3, 0},
 				{0x85, 5 << 1, 0x06, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0xf4, 0},
 			},
-			data: [][]byte{withPassword(2, 0)}, last: MaxTimeout,
+			data: [][]byte{withPassword(2, 0)}, last: 5 * time.Hour,
 		},
 		{
 			name: "SANITIZE STATUS EXT", send: func(d Drive) error { _, err := d.SanitizeStatus(); return err },
@@ -134,9 +133,9 @@ func TestCommands(t *testing.T) {
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			sg := fakeSG{answer: func(h *sgHeader, cdb, _, sense []byte) error {
+			sg := fakeSG{answer: func(r *scsi.Reply, cdb, _ []byte) error {
 				if cdb[2]&0x20 != 0 {
-					return answerSense(statusSense(0, 0)...)(h, nil, nil, sense)
+					return answerSense(statusSense(0, 0)...)(r, nil, nil)
 				}
 				return nil
 			}}
@@ -149,15 +148,15 @@ func TestCommands(t *testing.T) {
 			if diff := cmp.Diff(c.data, sg.datas); diff != "" {
 				t.Errorf("data: -want +got:\n%s", diff)
 			}
-			direction := int32(map[byte]int{3: -1, 4: -3, 5: -2}[c.cdbs[len(c.cdbs)-1][1]>>1])
-			if h := sg.header; h.interfaceID != 'S' || h.direction != direction || h.cdbLength != 16 {
-				t.Errorf("got header %+v, want interface S, direction %d and 16 bytes", h, direction)
+			last := c.cdbs[len(c.cdbs)-1]
+			if r := sg.last; r.ToDevice != (last[1]>>1 == 5) || (r.Data == nil) != (last[1]>>1 == 3) {
+				t.Errorf("got data of %d bytes, to the device %v", len(r.Data), r.ToDevice)
 			}
 			limit := c.last
 			if limit == 0 {
 				limit = time.Minute
 			}
-			if got := time.Duration(sg.header.timeout) * time.Millisecond; got != limit {
+			if got := sg.last.Timeout; got != limit {
 				t.Errorf("got time limit %v, want %v", got, limit)
 			}
 		})
@@ -259,7 +258,7 @@ func TestIdentify(t *testing.T) {
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			got, err := New(&fakeSG{answer: func(_ *sgHeader, _, data, _ []byte) error {
+			got, err := New(&fakeSG{answer: func(_ *scsi.Reply, _, data []byte) error {
 				copy(data, c.data)
 				return nil
 			}}).Identify()
@@ -279,31 +278,31 @@ func TestIdentify(t *testing.T) {
 func TestErrors(t *testing.T) {
 	for _, c := range []struct {
 		name   string
-		answer func(h *sgHeader, cdb, data, sense []byte) error
+		answer answer
 		want   string
 	}{
 		{
-			"ioctl", func(*sgHeader, []byte, []byte, []byte) error { return unix.EIO },
+			"ioctl", func(*scsi.Reply, []byte, []byte) error { return unix.EIO },
 			"IDENTIFY DEVICE: input/output error",
 		},
 		{
-			"timed out", func(h *sgHeader, _, _, _ []byte) error { h.hostStatus = 3; return nil },
+			"timed out", func(r *scsi.Reply, _, _ []byte) error { r.Host = 3; return nil },
 			"IDENTIFY DEVICE: host adapter result 0x03 (timed out)",
 		},
 		{
-			"unknown result", func(h *sgHeader, _, _, _ []byte) error { h.hostStatus = 0x55; return nil },
+			"unknown result", func(r *scsi.Reply, _, _ []byte) error { r.Host = 0x55; return nil },
 			"IDENTIFY DEVICE: host adapter result 0x55 (unknown)",
 		},
 		{
-			"driver", func(h *sgHeader, _, _, _ []byte) error { h.driverStatus = 6; return nil },
+			"driver", func(r *scsi.Reply, _, _ []byte) error { r.Driver = 6; return nil },
 			"IDENTIFY DEVICE: driver result 0x06",
 		},
 		{
-			"busy", func(h *sgHeader, _, _, _ []byte) error { h.status = 8; return nil },
+			"busy", func(r *scsi.Reply, _, _ []byte) error { r.Status = 8; return nil },
 			"IDENTIFY DEVICE: SCSI status 0x08",
 		},
 		{
-			"short", func(h *sgHeader, _, _, _ []byte) error { h.residual = 12; return nil },
+			"short", func(r *scsi.Reply, _, _ []byte) error { r.Residual = 12; return nil },
 			"IDENTIFY DEVICE: got 500 bytes transferred, want 512",
 		},
 		{"no sense", answerSense(), "IDENTIFY DEVICE: got 0 bytes of sense data, want at least 8"},
@@ -351,11 +350,11 @@ func TestErrors(t *testing.T) {
 			t.Errorf("%s: got %v, want %q", c.name, err, c.want)
 		}
 	}
-	onlyErase := New(&fakeSG{answer: func(h *sgHeader, cdb, data, sense []byte) error {
+	onlyErase := New(&fakeSG{answer: func(r *scsi.Reply, cdb, data []byte) error {
 		if cdb[14] != opSecurityEraseUnit {
 			return nil
 		}
-		return answerSense(0x72, 0xb, 0, 0, 0, 0, 0, 0)(h, cdb, data, sense)
+		return answerSense(0x72, 0xb, 0, 0, 0, 0, 0, 0)(r, cdb, data)
 	}})
 	rejecting := New(&fakeSG{answer: answerSense(0x72, 0xb, 0, 0, 0, 0, 0, 0)})
 	for name, call := range map[string]func() error{
@@ -425,18 +424,23 @@ func TestSanitizeStatus(t *testing.T) {
 	}
 }
 
+func registersIn(data []byte) (*Registers, error) {
+	s, err := scsi.ParseSense(data)
+	return registersOf(s), err
+}
+
 // A descriptor has the registers that it was made of.
 func TestRegisters(t *testing.T) {
-	got, err := parseSense(statusSense(0x1234, 0x665544332211))
+	got, err := registersIn(statusSense(0x1234, 0x665544332211))
 	want := &Registers{Status: 0x50, Device: 0xa0, Count: 0x1234, LBA: 0x665544332211}
-	if diff := cmp.Diff(want, got.registers); diff != "" || err != nil {
+	if diff := cmp.Diff(want, got); diff != "" || err != nil {
 		t.Errorf("%v, -want +got:\n%s", err, diff)
 	}
 	short := statusSense(0x1234, 0x665544332211)
 	short[10] = 0
-	got, err = parseSense(short)
+	got, err = registersIn(short)
 	want = &Registers{Status: 0x50, Device: 0xa0, Count: 0x34, LBA: 0x332211, Short: true}
-	if diff := cmp.Diff(want, got.registers); diff != "" || err != nil {
+	if diff := cmp.Diff(want, got); diff != "" || err != nil {
 		t.Errorf("without EXTEND: %v, -want +got:\n%s", err, diff)
 	}
 }
@@ -459,7 +463,7 @@ func FuzzSense(f *testing.F) {
 	f.Add(statusSense(1<<15, 0xffff))
 	f.Add([]byte{0xf0, 0, 0xb, 4, 0x51, 0xa0, 0, 10, 0x80, 1, 0, 0, 0, 0, 0, 0, 0, 0})
 	f.Fuzz(func(t *testing.T, data []byte) {
-		registers, err := Reply{Status: 2, Driver: 8, Sense: data}.result("COMMAND")
+		registers, err := result(scsi.Reply{Status: 2, Driver: 8, Sense: data}, "COMMAND")
 		if err == nil && registers != nil && registers.Status&(statusError|statusDeviceFail) != 0 {
 			t.Errorf("got success with status 0x%02x", registers.Status)
 		}

@@ -9,6 +9,7 @@ import (
 	"ironroot/internal/sysfs"
 	"ironroot/storage/ata"
 	"ironroot/storage/block"
+	"ironroot/storage/scsi"
 )
 
 // ErrLocked is returned if a drive is locked, or is locked after its next power cycle, and the password could not be
@@ -25,16 +26,17 @@ type ataDisk struct {
 	progress   func(done, total int64)
 }
 
-// openATA opens a drive exclusively: the kernel does not check whether it is mounted before it sends a command.
-func openATA(path string) (ata.Transport, *os.File, int64, error) {
+// openSG opens a disk exclusively: the kernel does not check whether it is mounted before it sends a command.
+func openSG(path string) (scsi.Transport, *os.File, int64, error) {
 	f, size, err := openExclusive(path)
 	if err != nil {
 		return nil, nil, 0, err
 	}
-	return ata.SG{File: f}, f, size, nil
+	return scsi.SG{File: f}, f, size, nil
 }
 
-type ataOpener func(path string) (ata.Transport, *os.File, int64, error)
+// sgOpener opens a disk for SCSI commands. It returns the size in bytes.
+type sgOpener func(path string) (scsi.Transport, *os.File, int64, error)
 
 // isATA reports whether a device is a disk of a driver of libata. Commands to SATA drives behind SAS and RAID adapters
 // and USB bridges pass through firmware, which can lose one that takes hours and leave the drive locked, or return
@@ -47,7 +49,7 @@ func isATA(d block.Device) bool {
 // sanitizes the drive. The error wraps ErrUnsupported if the drive supports neither, and ErrLocked if it is left with
 // a password.
 func eraseATA(
-	ctx context.Context, sys sysfs.Root, device block.Device, o Options, open ataOpener,
+	ctx context.Context, sys sysfs.Root, device block.Device, o Options, open sgOpener,
 ) (_ Method, err error) {
 	d := ataDisk{path: device.Path, sequential: device.Zoned == "host-managed", progress: o.Progress}
 	if err := o.Wait.until(ctx, sys, device.Path, func() error {

@@ -22,6 +22,7 @@ import (
 	"ironroot/internal/testenv"
 	"ironroot/storage/ata"
 	"ironroot/storage/block"
+	"ironroot/storage/scsi"
 )
 
 // fakeATA is the transport of a drive with the states of ACS-4 (security SEC1, SEC2, SEC4, SEC5 and SEC6, sanitize SD0
@@ -65,8 +66,8 @@ var sanitizeNames = map[uint16]string{0: "status", 0x11: "crypto", 0x12: "block"
 
 var zeroPassword ata.Password
 
-// Send implements [ata.Transport] for ATA PASS-THROUGH (16).
-func (f *fakeATA) Send(r ata.Request) (ata.Reply, error) {
+// Send implements [scsi.Transport] for ATA PASS-THROUGH (16).
+func (f *fakeATA) Send(r scsi.Request) (scsi.Reply, error) {
 	cdb := r.CDB
 	name := commandNames[cdb[14]]
 	if cdb[14] == 0xb4 {
@@ -79,7 +80,7 @@ func (f *fakeATA) Send(r ata.Request) (ata.Reply, error) {
 		f.log = append(f.log, name)
 	}
 	if f.unreachable {
-		return ata.Reply{Host: 7}, nil
+		return scsi.Reply{Host: 7}, nil
 	}
 	reply, err := f.execute(name, r)
 	f.unreachable = name == f.vanishesAfter
@@ -89,7 +90,7 @@ func (f *fakeATA) Send(r ata.Request) (ata.Reply, error) {
 	return reply, err
 }
 
-func (f *fakeATA) execute(name string, r ata.Request) (ata.Reply, error) {
+func (f *fakeATA) execute(name string, r scsi.Request) (scsi.Reply, error) {
 	prepared := f.prepared
 	f.prepared = false
 	var given ata.Password
@@ -101,7 +102,7 @@ func (f *fakeATA) execute(name string, r ata.Request) (ata.Reply, error) {
 	switch name {
 	case "identify":
 		f.identity(r.Data)
-		return ata.Reply{}, nil
+		return scsi.Reply{}, nil
 	case "set":
 		if !secured || f.locked || f.setFails {
 			return aborted(0), nil
@@ -136,10 +137,10 @@ func (f *fakeATA) execute(name string, r ata.Request) (ata.Reply, error) {
 		f.sanitizeEnd = time.Now().Add(f.sanitizing)
 		return registers(1<<14, 0), nil
 	}
-	return ata.Reply{}, nil
+	return scsi.Reply{}, nil
 }
 
-func (f *fakeATA) erase(r ata.Request, allowed bool) ata.Reply {
+func (f *fakeATA) erase(r scsi.Request, allowed bool) scsi.Reply {
 	f.timeout = r.Timeout
 	enhanced := r.Data[0]&2 != 0
 	time.Sleep(f.takes)
@@ -148,7 +149,7 @@ func (f *fakeATA) erase(r ata.Request, allowed bool) ata.Reply {
 		return aborted(0)
 	case f.takes > r.Timeout:
 		f.locked = true
-		return ata.Reply{Host: 3}
+		return scsi.Reply{Host: 3}
 	case f.eraseFails:
 		f.locked = true
 		return aborted(0)
@@ -158,17 +159,17 @@ func (f *fakeATA) erase(r ata.Request, allowed bool) ata.Reply {
 	if !f.staysEnabled {
 		f.password = nil
 	}
-	return ata.Reply{}
+	return scsi.Reply{}
 }
 
 // status answers SANITIZE STATUS EXT.
-func (f *fakeATA) status(clear bool) ata.Reply {
+func (f *fakeATA) status(clear bool) scsi.Reply {
 	if !f.sanitizeEnd.IsZero() {
 		left := time.Until(f.sanitizeEnd)
 		if left > 0 || f.stalled {
 			if f.resets > 0 && left < f.sanitizing/2 {
 				f.resets--
-				return ata.Reply{Host: 8}
+				return scsi.Reply{Host: 8}
 			}
 			progress := uint64(0)
 			if !f.stalled {
@@ -185,7 +186,7 @@ func (f *fakeATA) status(clear bool) ata.Reply {
 		}
 	}
 	if f.mute {
-		return ata.Reply{}
+		return scsi.Reply{}
 	}
 	if f.failed && clear && !f.clearFails {
 		f.failed = false
@@ -242,21 +243,21 @@ func wipeMedium(path string, keeps [2]int64) {
 }
 
 // registers is the reply of a command without an error.
-func registers(count uint16, lba uint64) ata.Reply {
-	return ata.Reply{Status: 2, Driver: 8, Sense: []byte{
+func registers(count uint16, lba uint64) scsi.Reply {
+	return scsi.Reply{Status: 2, Driver: 8, Sense: []byte{
 		0x72, 1, 0, 0x1d, 0, 0, 0, 14, 9, 12, 1, 0, byte(count >> 8), byte(count),
 		byte(lba >> 24), byte(lba), byte(lba >> 32), byte(lba >> 8), byte(lba >> 40), byte(lba >> 16), 0, 0x50,
 	}}
 }
 
 // aborted is the reply of a command that the drive aborts.
-func aborted(reason byte) ata.Reply {
-	return ata.Reply{Status: 2, Driver: 8, Sense: []byte{
+func aborted(reason byte) scsi.Reply {
+	return scsi.Reply{Status: 2, Driver: 8, Sense: []byte{
 		0x72, 0xb, 0, 0, 0, 0, 0, 14, 9, 12, 1, 4, 0, 0, 0, reason, 0, 0, 0, 0, 0, 0x51,
 	}}
 }
 
-func (f *fakeATA) open(path string) (ata.Transport, *os.File, int64, error) {
+func (f *fakeATA) open(path string) (scsi.Transport, *os.File, int64, error) {
 	file, err := os.OpenFile(path, os.O_RDWR, 0)
 	if err != nil {
 		return nil, nil, 0, err
@@ -309,7 +310,7 @@ func TestATA(t *testing.T) {
 		},
 		{
 			name: "longest time", drive: fakeATA{normalTime: 0xfffe}, method: ATAErase,
-			log: []string{"set", "prepare", "erase"}, timeout: ata.MaxTimeout,
+			log: []string{"set", "prepare", "erase"}, timeout: scsi.MaxTimeout,
 		},
 		{
 			name: "as long as allowed", drive: fakeATA{normalTime: 1, takes: 34 * time.Minute}, method: ATAErase,
@@ -752,7 +753,7 @@ func TestEraseNotFlushed(t *testing.T) {
 	medium, missing := ataMedium(t), block.Device{Path: "/dev/missing"}
 	drive := fakeATA{path: medium.Path}
 	closed := false
-	open := func(string) (ata.Transport, *os.File, int64, error) {
+	open := func(string) (scsi.Transport, *os.File, int64, error) {
 		transport, file, size, err := drive.open(medium.Path)
 		if closed {
 			err = errors.Join(err, file.Close())
@@ -780,17 +781,17 @@ func TestEraseNotFlushed(t *testing.T) {
 // hangs after a long command was completed counts as hung.
 func TestATAProgress(t *testing.T) {
 	null := ata.Password{'N', 'U', 'L', 'L'}
-	erase := func(ctx context.Context, disk block.Device, open ataOpener) error {
+	erase := func(ctx context.Context, disk block.Device, open sgOpener) error {
 		_, err := eraseATA(ctx, sysfs.Root{}, disk, Options{}, open)
 		return err
 	}
-	recovery := func(ctx context.Context, disk block.Device, open ataOpener) error {
+	recovery := func(ctx context.Context, disk block.Device, open sgOpener) error {
 		return recoverATA(ctx, disk, nil, open)
 	}
 	for name, c := range map[string]struct {
 		drive fakeATA
 		hangs string // command after which the next one hangs
-		do    func(context.Context, block.Device, ataOpener) error
+		do    func(context.Context, block.Device, sgOpener) error
 		err   error
 	}{
 		"sanitize": {drive: fakeATA{noSecurity: true, sanitize: sanitizeBlock}, do: erase},
@@ -835,8 +836,8 @@ func TestEraseTimeout(t *testing.T) {
 		{2 * time.Minute, 30 << 40, 1<<20*time.Second + 30*time.Minute},
 		{0, 30 << 30, 72 * time.Hour},
 		{0, 30 << 40, 1<<20*time.Second + 30*time.Minute},
-		{65532 * time.Minute, 30 << 30, ata.MaxTimeout},
-		{0, 1 << 62, ata.MaxTimeout},
+		{65532 * time.Minute, 30 << 30, scsi.MaxTimeout},
+		{0, 1 << 62, scsi.MaxTimeout},
 	} {
 		if got := eraseTimeout(c.estimate, c.size); got != c.want {
 			t.Errorf("%v, %d bytes: got %v, want %v", c.estimate, c.size, got, c.want)
@@ -993,7 +994,7 @@ func TestRecover(t *testing.T) {
 			path := testenv.Loop(t, testenv.SparseFile(t, ataSize), 512)
 			drive := c.drive
 			var file *os.File
-			open := func(path string) (_ ata.Transport, _ *os.File, size int64, err error) {
+			open := func(path string) (_ scsi.Transport, _ *os.File, size int64, err error) {
 				if c.open != nil {
 					return nil, nil, 0, c.open
 				}
@@ -1017,7 +1018,7 @@ func TestRecover(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	put(t, file, "content")
 	var drive fakeATA
-	open := func(string) (ata.Transport, *os.File, int64, error) { return drive.open(file) }
+	open := func(string) (scsi.Transport, *os.File, int64, error) { return drive.open(file) }
 	for name, unreadable := range map[string]fakeATA{
 		"locked": {locked: true, password: &zeroPassword}, "failed sanitize": {sanitize: sanitizeBlock, failed: true},
 	} {
@@ -1101,7 +1102,7 @@ func TestOpenATA(t *testing.T) {
 	path := testenv.Loop(t, testenv.SparseFile(t, ataSize), 512)
 	d := device(t, path)
 	d.Type, d.Transport = "disk", "sata"
-	if method, err := eraseATA(t.Context(), sysfs.Root{}, d, Options{}, openATA); !errors.Is(err, ErrUnsupported) ||
+	if method, err := eraseATA(t.Context(), sysfs.Root{}, d, Options{}, openSG); !errors.Is(err, ErrUnsupported) ||
 		!strings.Contains(err.Error(), "IDENTIFY DEVICE: ") {
 		t.Errorf("got %q, %v, want ErrUnsupported with a reason", method, err)
 	}
@@ -1110,7 +1111,7 @@ func TestOpenATA(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer holder.Close() //nolint:errcheck // only read
-	if method, err := eraseATA(t.Context(), sysfs.Root{}, d, Options{}, openATA); !errors.Is(err, ErrBusy) {
+	if method, err := eraseATA(t.Context(), sysfs.Root{}, d, Options{}, openSG); !errors.Is(err, ErrBusy) {
 		t.Errorf("in use: got %q, %v, want ErrBusy", method, err)
 	}
 }

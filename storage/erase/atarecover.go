@@ -8,19 +8,20 @@ import (
 
 	"ironroot/storage/ata"
 	"ironroot/storage/block"
+	"ironroot/storage/scsi"
 )
 
-// openATAReadOnly opens a drive that others can use.
-func openATAReadOnly(path string) (ata.Transport, *os.File, int64, error) {
+// openSGReadOnly opens a disk that others can use.
+func openSGReadOnly(path string) (scsi.Transport, *os.File, int64, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, nil, 0, err
 	}
-	return ata.SG{File: f}, f, 0, nil
+	return scsi.SG{File: f}, f, 0, nil
 }
 
 func recoverATA(
-	ctx context.Context, device block.Device, progress func(done, total int64), open ataOpener,
+	ctx context.Context, device block.Device, progress func(done, total int64), open sgOpener,
 ) error {
 	transport, file, _, err := open(device.Path)
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"ironroot/storage/ata"
+	"ironroot/storage/scsi"
 )
 
 const (
@@ -71,8 +72,8 @@ func eraseTimeout(estimate time.Duration, size int64) time.Duration {
 	if estimate > 0 {
 		limit = 2*estimate + eraseTimeMargin
 	}
-	seconds := min(size/minEraseSpeed, int64(ata.MaxTimeout/time.Second)) // a larger number could overflow
-	return min(max(limit, time.Duration(seconds)*time.Second+eraseTimeMargin), ata.MaxTimeout)
+	seconds := min(size/minEraseSpeed, int64(scsi.MaxTimeout/time.Second)) // a larger number could overflow
+	return min(max(limit, time.Duration(seconds)*time.Second+eraseTimeMargin), scsi.MaxTimeout)
 }
 
 // removePassword unlocks a drive and disables its security after a failure, also if the context has ended. The error

@@ -80,7 +80,7 @@ type Options struct {
 // left with a password, and ErrNotErased for a device that reported success and still holds data, or other data than
 // was written.
 func Full(ctx context.Context, sys sysfs.Root, device block.Device, o Options) (Method, error) {
-	method, err := full(ctx, sys, device, o, openers{openNVMe, openATA})
+	method, err := full(ctx, sys, device, o, openers{openNVMe, openSG})
 	if err != nil {
 		return "", fmt.Errorf("erase %s: %w", device.Path, err)
 	}
@@ -90,7 +90,7 @@ func Full(ctx context.Context, sys sysfs.Root, device block.Device, o Options) (
 // openers open devices for commands of their own.
 type openers struct {
 	nvme func(path string) (adminDevice, error)
-	ata  ataOpener
+	ata  sgOpener
 }
 
 func full(

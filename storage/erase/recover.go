@@ -15,7 +15,7 @@ func Recover(ctx context.Context, device block.Device, progress func(done, total
 	var err error
 	switch {
 	case isATA(device):
-		err = recoverATA(ctx, device, progress, openATAReadOnly)
+		err = recoverATA(ctx, device, progress, openSGReadOnly)
 	case block.IsNVMeNamespace(device.Name):
 		err = recoverNVMe(ctx, device, progress, openIdentify)
 	}

@@ -1,4 +1,4 @@
-package ata
+package scsi
 
 import (
 	"math"

@@ -1,6 +1,6 @@
 //go:build amd64 || arm64
 
-package ata
+package scsi
 
 import (
 	"testing"

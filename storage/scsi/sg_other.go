@@ -1,6 +1,6 @@
 //go:build !linux
 
-package ata
+package scsi
 
 import (
 	"errors"

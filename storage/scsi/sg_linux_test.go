@@ -1,4 +1,4 @@
-package ata
+package scsi
 
 import (
 	"errors"
@@ -15,7 +15,7 @@ func TestSG(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer f.Close() //nolint:errcheck // only read
-	if _, err := New(SG{f}).Identify(); !errors.Is(err, unix.ENOTTY) {
+	if _, err := New(SG{f}).SanitizeState(); !errors.Is(err, unix.ENOTTY) {
 		t.Errorf("got %v, want ENOTTY", err)
 	}
 }
