@@ -2,8 +2,9 @@
 // method that the device supports. It returns the method that was used.
 //
 // Methods are NVMe Format and Sanitize (NVM Express base specification 2.0, sections "Format NVM command" and
-// "Sanitize command"), the erase and sanitize commands of ATA drives (package ata), and overwriting with direct I/O. A
-// discard does not count as an erase: no kernel guarantees what a discarded block reads as.
+// "Sanitize command"), the erase and sanitize commands of ATA drives (package ata), the sanitize commands of SCSI disks
+// (package scsi), and overwriting with direct I/O. A discard does not count as an erase: no kernel guarantees what a
+// discarded block reads as, and SBC-4 lets a disk ignore UNMAP.
 package erase
 
 import (
@@ -37,6 +38,10 @@ const (
 	ATASanitizeCrypto    Method = "ata-sanitize-crypto"
 	ATASanitizeOverwrite Method = "ata-sanitize-overwrite"
 
+	SCSISanitizeBlock     Method = "scsi-sanitize-block"
+	SCSISanitizeCrypto    Method = "scsi-sanitize-crypto"
+	SCSISanitizeOverwrite Method = "scsi-sanitize-overwrite"
+
 	Overwrite    Method = "overwrite" // every byte of the size that the kernel reports was written
 	MetadataOnly Method = "metadata"
 )
@@ -58,13 +63,14 @@ type Options struct {
 	NVMeSanitize      bool                    // with NVMe, sanitize a device that cannot be formatted
 	Siblings          []block.Device          // namespaces that a sanitize may erase, too
 	ATA               bool                    // use ATA secure erase or sanitize if the device supports one
+	SCSI              bool                    // use SCSI sanitize if the device supports it
 	ContinueOnFailure bool                    // overwrite the device if a secure erase failed
 	Wait              Wait                    // time limit for the device's holders
 	Progress          func(done, total int64) // bytes written over all passes, or sanitized; may be nil
 	ReadingBack       func(done, total int64) // bytes read back; may be nil
 
-	// Sanitizing is called when an NVMe sanitize has started, with the time that the drive says it takes, 0 if it does
-	// not say. It may be nil.
+	// Sanitizing is called when the sanitize of an NVMe drive or a SCSI disk has started, with the time that the drive
+	// says it takes, 0 if it does not say. It may be nil.
 	Sanitizing func(method Method, estimate time.Duration)
 }
 
@@ -72,7 +78,7 @@ type Options struct {
 // method is followed by what was not erased and why: namespaces of a shared NVMe subsystem that this host cannot see.
 // If the device does not support a secure erase, it is overwritten; if a secure erase failed, only with
 // ContinueOnFailure, and never while the drive rejects data because of a sanitize. The method is then followed by the
-// reason why an ATA drive, or an NVMe drive whose sanitize failed or that kept data, was overwritten.
+// reason why an ATA drive or a SCSI disk, or an NVMe drive whose sanitize failed or that kept data, was overwritten.
 //
 // Errors wrap ErrReadOnly for a read-only device, ErrBusy for a device in use, and ErrZoned for a disk that cannot be
 // overwritten. They wrap ErrRemains if the device's private NVMe subsystem has namespaces that are not attached or
@@ -80,7 +86,7 @@ type Options struct {
 // left with a password, and ErrNotErased for a device that reported success and still holds data, or other data than
 // was written.
 func Full(ctx context.Context, sys sysfs.Root, device block.Device, o Options) (Method, error) {
-	method, err := full(ctx, sys, device, o, openers{openNVMe, openSG})
+	method, err := full(ctx, sys, device, o, openers{openNVMe, openSG, openSG})
 	if err != nil {
 		return "", fmt.Errorf("erase %s: %w", device.Path, err)
 	}
@@ -91,6 +97,7 @@ func Full(ctx context.Context, sys sysfs.Root, device block.Device, o Options) (
 type openers struct {
 	nvme func(path string) (adminDevice, error)
 	ata  sgOpener
+	scsi sgOpener
 }
 
 func full(
@@ -203,17 +210,20 @@ func secure(
 	case o.ATA && isATA(device):
 		method, err := eraseATA(ctx, sys, device, o, open.ata)
 		return method, nvmeScope{}, err
+	case o.SCSI && isSCSI(device):
+		method, err := eraseSCSI(ctx, sys, device, o, open.scsi)
+		return method, nvmeScope{}, err
 	}
 	return "", nvmeScope{}, ErrUnsupported
 }
 
-// overwritten returns the method of a device that was overwritten because of an error: for an ATA drive that has an
-// erase of its own, and for an NVMe drive whose sanitize failed or that kept data, with the reason why that was not
-// used.
+// overwritten returns the method of a device that was overwritten because of an error: for an ATA drive or a SCSI disk
+// that has an erase of its own, and for an NVMe drive whose sanitize failed or that kept data, with the reason why that
+// was not used.
 func overwritten(device block.Device, reason error) Method {
 	//nolint:errorlint // the bare error has no reason to report
 	if reason == ErrUnsupported ||
-		!isATA(device) && !errors.Is(reason, errSanitize) && !errors.Is(reason, ErrNotErased) {
+		!isATA(device) && !isSCSI(device) && !errors.Is(reason, errSanitize) && !errors.Is(reason, ErrNotErased) {
 		return Overwrite
 	}
 	return Overwrite + Method("; secure erase failed: "+strings.ReplaceAll(reason.Error(), "\n", "; "))

@@ -13,6 +13,7 @@ const (
 	sanitizeInterval = 5 * time.Second  // between two queries of a sanitize in progress
 	sanitizeSilence  = 10 * time.Minute // without a reply
 	sanitizeStall    = 2 * time.Hour    // without progress
+	sanitizeLimit    = 72 * time.Hour   // in all, of a disk that erases minEraseSpeed in less time
 )
 
 // errRejects is part of the errors of a drive that accepts no data now, so that it cannot be overwritten either.
@@ -29,7 +30,8 @@ type sanitizeWait struct {
 // be reset meanwhile, which does not end the sanitize, so that queries may fail for some minutes. Errors wrap
 // errRejects.
 func (w sanitizeWait) await(ctx context.Context, query func() (progress uint16, ended bool, err error)) error {
-	replied, changed, last := time.Now(), time.Now(), uint16(0)
+	began := time.Now()
+	replied, changed, last := began, began, uint16(0)
 	w.report(0)
 	for {
 		progress, ended, err := query()
@@ -39,6 +41,8 @@ func (w sanitizeWait) await(ctx context.Context, query func() (progress uint16, 
 			return fmt.Errorf("%w, no state for %v: %w", errRejects, sanitizeSilence, err)
 		case err == nil && ended:
 			return nil
+		case now.Sub(began) >= w.limit():
+			return fmt.Errorf("%w, sanitize has not ended after %v, at %d %%", errRejects, w.limit(), int(last)*100>>16)
 		case err == nil:
 			replied = now
 			if progress != last {
@@ -54,6 +58,13 @@ func (w sanitizeWait) await(ctx context.Context, query func() (progress uint16, 
 				errRejects, err)
 		}
 	}
+}
+
+// limit returns the time limit of the wait: the progress of a drive can change forever. It is twice the time of the
+// slowest drive that erases one byte after the other.
+func (w sanitizeWait) limit() time.Duration {
+	seconds := min(w.size/minEraseSpeed, 1<<30) // a larger number could overflow
+	return max(sanitizeLimit, w.stall, 2*time.Duration(seconds)*time.Second)
 }
 
 func (w sanitizeWait) report(progress uint16) {

@@ -46,7 +46,7 @@ func eraseFlagsOf(n *node.Node, guardOption bool) eraseFlags {
 
 func (f eraseFlags) options() erase.Options {
 	return erase.Options{
-		Iterations: f.iterations, Zeroize: f.zeroize, NVMe: f.nvme, NVMeSanitize: f.nvme, ATA: f.ata,
+		Iterations: f.iterations, Zeroize: f.zeroize, NVMe: f.nvme, NVMeSanitize: f.nvme, ATA: f.ata, SCSI: f.ata,
 		ContinueOnFailure: f.continueOnFailure, Wait: f.wait,
 	}
 }

@@ -136,7 +136,7 @@ func TestEraseFlags(t *testing.T) {
 func TestEraseOptions(t *testing.T) {
 	wait := erase.Wait{Interval: time.Second, Retries: 2}
 	for _, want := range []erase.Options{
-		{Iterations: 3, Zeroize: true, NVMe: true, NVMeSanitize: true, ATA: true, Wait: wait},
+		{Iterations: 3, Zeroize: true, NVMe: true, NVMeSanitize: true, ATA: true, SCSI: true, Wait: wait},
 		{ContinueOnFailure: true},
 	} {
 		f := eraseFlags{

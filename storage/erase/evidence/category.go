@@ -54,6 +54,12 @@ func techniques() map[string]technique {
 			category: Purge, name: "ATA CRYPTO SCRAMBLE EXT", drive: true, crypto: true,
 		},
 		"ata-sanitize-overwrite": {category: Purge, name: "ATA OVERWRITE EXT", drive: true},
+
+		"scsi-sanitize-block": {category: Purge, name: "SCSI SANITIZE BLOCK ERASE", drive: true},
+		"scsi-sanitize-crypto": {
+			category: Purge, name: "SCSI SANITIZE CRYPTOGRAPHIC ERASE", drive: true, crypto: true,
+		},
+		"scsi-sanitize-overwrite": {category: Purge, name: "SCSI SANITIZE OVERWRITE", drive: true},
 	}
 }
 

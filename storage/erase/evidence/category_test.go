@@ -89,6 +89,9 @@ func TestClassify(t *testing.T) {
 		{"ATA block", "ata-sanitize-block", nothing, Purge, ""},
 		{"ATA crypto", "ata-sanitize-crypto", nothing, Purge, "encrypted"},
 		{"ATA overwrite", "ata-sanitize-overwrite", nothing, Purge, ""},
+		{"SCSI block", "scsi-sanitize-block", nothing, Purge, ""},
+		{"SCSI crypto", "scsi-sanitize-crypto", nothing, Purge, "encrypted"},
+		{"SCSI overwrite", "scsi-sanitize-overwrite", nothing, Purge, ""},
 		{"metadata", "metadata", nothing, None, "only metadata"},
 		{"unknown", "magnet", nothing, None, "magnet"},
 		{

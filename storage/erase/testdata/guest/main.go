@@ -51,7 +51,8 @@ func main() {
 			fmt.Printf("\nNAMESPACES %v %q %v %v\n", c.Namespaces, found.NoDevice, c.Address != "", err)
 		}
 		for _, d := range list {
-			method, err := erase.Full(ctx, sysfs.Root{}, d, erase.Options{Zeroize: true, NVMe: true, ATA: true})
+			method, err := erase.Full(ctx, sysfs.Root{}, d,
+				erase.Options{Zeroize: true, NVMe: true, ATA: true, SCSI: true})
 			fmt.Printf("\nERASED %s %s %v\n", d.Path, method, err)
 			err = erase.Metadata(ctx, sysfs.Root{}, d.Path, erase.Wait{})
 			fmt.Printf("\nMETADATA %s %s %v\n", d.Path, erase.MetadataMethod(ctx, d), err)

@@ -1,0 +1,260 @@
+package erase
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"ironroot/internal/sysfs"
+	"ironroot/storage/block"
+	"ironroot/storage/scsi"
+)
+
+// scsiDevice is an open SCSI disk.
+type scsiDevice struct {
+	disk       scsi.Disk
+	file       *os.File
+	path       string
+	size       int64
+	sequential bool // a zoned disk that must be written sequentially
+	progress   func(done, total int64)
+	started    func(Method, time.Duration)
+}
+
+// isSCSI reports whether a device is a SCSI disk that is sent commands of its own: a SAS disk, or one of an adapter
+// that does not tell how its disks are connected. ATA and NVMe drives behind SAS adapters are not: their commands would
+// pass through the adapter's translation, which has these vendors. Disks of other transports are those of a server, or
+// of a USB bridge.
+func isSCSI(d block.Device) bool {
+	return d.Type == "disk" && d.HCTL != "" && (d.Transport == "sas" || d.Transport == "") &&
+		d.Vendor != "ATA" && d.Vendor != "NVMe"
+}
+
+// scsiSanitizes are the sanitize methods, the preferred one first.
+var scsiSanitizes = []struct {
+	method  Method
+	command scsi.SanitizeMethod
+}{
+	{SCSISanitizeBlock, scsi.BlockErase},
+	{SCSISanitizeCrypto, scsi.CryptographicErase},
+	{SCSISanitizeOverwrite, scsi.Overwrite},
+}
+
+// eraseSCSI sanitizes a disk. The error wraps ErrUnsupported if the disk does not support that, or if it could erase
+// other disks.
+func eraseSCSI(
+	ctx context.Context, sys sysfs.Root, device block.Device, o Options, open sgOpener,
+) (_ Method, err error) {
+	d := scsiDevice{
+		path: device.Path, sequential: device.Zoned == "host-managed", progress: o.Progress, started: o.Sanitizing,
+	}
+	if err := o.Wait.until(ctx, sys, device.Path, func() error {
+		transport, file, size, err := open(device.Path)
+		d.disk, d.file, d.size = scsi.New(transport), file, size
+		return err
+	}); err != nil {
+		return "", err
+	}
+	defer func() {
+		if closeErr := d.file.Close(); closeErr != nil { // callers compare with the bare ErrUnsupported
+			err = errors.Join(err, closeErr)
+		}
+	}()
+	if _, err := d.settle(ctx); err != nil {
+		return "", err
+	}
+	method, command, err := d.choose(ctx, sys, device)
+	if err != nil {
+		return "", err
+	}
+	if err := d.sanitize(ctx, method, command); err != nil {
+		return "", err
+	}
+	return method, block.Flush(ctx, device.Path)
+}
+
+// choose selects a method that the disk supports. The error wraps ErrUnsupported; it is the bare one if the disk has
+// none.
+func (d *scsiDevice) choose(
+	ctx context.Context, sys sysfs.Root, device block.Device,
+) (Method, scsi.SanitizeMethod, error) {
+	var reasons []string
+	for _, s := range scsiSanitizes {
+		if err := ctx.Err(); err != nil {
+			return "", scsi.SanitizeMethod{}, err
+		}
+		support, err := d.disk.Supports(s.command)
+		ReportProgress(ctx)
+		var rejected *scsi.CommandError
+		switch {
+		case errors.As(err, &rejected): // disks that cannot say what they support
+			return "", scsi.SanitizeMethod{}, ErrUnsupported
+		case err != nil:
+			return "", scsi.SanitizeMethod{}, fmt.Errorf("%w: %w", ErrUnsupported, err)
+		case !support.Supported:
+			continue
+		}
+		reason := d.unusable(s.command, support)
+		if reason == "" && support.OtherUnits {
+			reason = otherUnits(sys, device)
+		}
+		if reason == "" {
+			return s.method, s.command, nil
+		}
+		reasons = append(reasons, fmt.Sprintf("%v: %s", s.command, reason))
+	}
+	if len(reasons) == 0 {
+		return "", scsi.SanitizeMethod{}, ErrUnsupported
+	}
+	return "", scsi.SanitizeMethod{}, fmt.Errorf("%w: %s", ErrUnsupported, strings.Join(reasons, ", "))
+}
+
+// unusable returns why a method that the disk supports is not used, "" if it can be.
+func (d *scsiDevice) unusable(m scsi.SanitizeMethod, support scsi.Support) string {
+	if !support.Exit {
+		return "the disk does not support the bits IMMED and AUSE"
+	}
+	blockErase, cryptographicErase, err := d.disk.ReadableAfter()
+	if err != nil { // pages of vital product data are optional
+		return ""
+	}
+	after := map[string]scsi.Readable{
+		scsi.BlockErase.String(): blockErase, scsi.CryptographicErase.String(): cryptographicErase,
+	}[m.String()]
+	if after.Fails() {
+		return "blocks cannot be read afterwards before they are written"
+	}
+	return ""
+}
+
+// otherUnits returns why a command that may affect other logical units of the target of a disk is not used, "" if there
+// are no others.
+func otherUnits(sys sysfs.Root, device block.Device) string {
+	entries, err := os.ReadDir(sys.Sys("class/scsi_device"))
+	if err != nil {
+		return fmt.Sprintf("it could erase other logical units, which cannot be listed: %v", err)
+	}
+	target := device.HCTL[:strings.LastIndexByte(device.HCTL, ':')+1]
+	for _, e := range entries {
+		if strings.HasPrefix(e.Name(), target) && e.Name() != device.HCTL {
+			return "it could erase logical unit " + e.Name() + ", too"
+		}
+	}
+	return ""
+}
+
+// sanitize sanitizes a disk and reads samples of it.
+func (d *scsiDevice) sanitize(ctx context.Context, method Method, m scsi.SanitizeMethod) error {
+	taken, err := takeSamples(ctx, d.file, d.size, d.sequential)
+	if err != nil {
+		return err
+	}
+	defer taken.free()
+	if err := d.run(ctx, method, m); err != nil {
+		return err
+	}
+	err = taken.verify(ctx, d.file)
+	if err != nil && !errors.Is(err, ErrNotErased) && ctx.Err() == nil {
+		// Disks need not be readable after a sanitize, and need not say that they are not.
+		return fmt.Errorf("%w: %v was completed, but cannot be verified: %w", ErrUnsupported, m, err)
+	}
+	return err
+}
+
+// run starts a sanitize and waits for its end.
+func (d *scsiDevice) run(ctx context.Context, method Method, m scsi.SanitizeMethod) error {
+	startErr := d.disk.Sanitize(m)
+	ReportProgress(ctx)
+	var rejected *scsi.CommandError
+	if errors.As(startErr, &rejected) {
+		return startErr
+	}
+	// If the kernel returned an error, for example because the adapter was reset, the sanitize may have started.
+	if startErr == nil && d.started != nil {
+		d.started(method, 0)
+	}
+	state, seen, err := d.await(ctx)
+	switch {
+	case err != nil:
+		return fmt.Errorf("%v: %w", m, err)
+	case startErr != nil && !seen && !state.Failed:
+		return startErr
+	}
+	reported(ctx, "TEST UNIT READY", fmt.Sprintf("after %v: sanitize in progress seen %t, failed %t",
+		m, seen, state.Failed), !state.Failed)
+	if state.Failed {
+		return errors.Join(fmt.Errorf("%v: the disk reports that the sanitize failed", m), d.exitFailure())
+	}
+	return nil
+}
+
+func (d *scsiDevice) state(ctx context.Context) (scsi.SanitizeState, error) {
+	state, err := d.disk.SanitizeState()
+	ReportProgress(ctx)
+	return state, err
+}
+
+// await waits until no sanitize is in progress, and returns the state and whether there was one. Errors wrap
+// errRejects.
+func (d *scsiDevice) await(ctx context.Context) (state scsi.SanitizeState, seen bool, err error) {
+	w := sanitizeWait{size: d.size, stall: sanitizeStall, progress: d.progress}
+	err = w.await(ctx, func() (progress uint16, ended bool, err error) {
+		state, err = d.state(ctx)
+		seen = seen || state.InProgress
+		return state.Progress, !state.InProgress, err
+	})
+	return state, seen, err
+}
+
+// settle waits for a sanitize in progress, and ends the failure mode of the last one. It reports whether there was one.
+// A disk that does not report its state is not waited for.
+func (d *scsiDevice) settle(ctx context.Context) (found bool, err error) {
+	if err := ctx.Err(); err != nil {
+		return false, err
+	}
+	state, err := d.state(ctx)
+	if err != nil {
+		return false, ctx.Err()
+	}
+	if state.InProgress {
+		found = true
+		if state, _, err = d.await(ctx); err != nil {
+			return found, fmt.Errorf("sanitize that was in progress: %w", err)
+		}
+	}
+	if state.Failed {
+		return true, d.exitFailure()
+	}
+	return found, nil
+}
+
+// exitFailure makes a disk usable whose last sanitize failed. The error wraps errRejects.
+func (d *scsiDevice) exitFailure() error {
+	err := d.disk.ExitFailureMode()
+	if err == nil {
+		return nil
+	}
+	// A disk leaves this state only by a sanitize without AUSE, which sg_sanitize sends.
+	return fmt.Errorf("%w after a failed sanitize: sanitize it again, for example with sg_sanitize --block %s: %w",
+		errRejects, d.path, err)
+}
+
+// recoverSCSI makes a disk usable that is being sanitized, or whose last sanitize failed.
+func recoverSCSI(
+	ctx context.Context, device block.Device, progress func(done, total int64), open sgOpener,
+) error {
+	transport, file, _, err := open(device.Path)
+	if err != nil {
+		return err
+	}
+	defer file.Close() //nolint:errcheck // nothing was written
+	d := scsiDevice{disk: scsi.New(transport), file: file, path: device.Path, size: device.Size, progress: progress}
+	found, err := d.settle(ctx)
+	if err != nil || !found {
+		return err
+	}
+	return block.Rescan(ctx, device.Path) // the kernel could not read the partition table
+}
