@@ -63,6 +63,14 @@ func TestMachine(t *testing.T) {
 		t.Errorf("superblocks: got %d that are the same, want 15:\n%s", count,
 			strings.Join(regexp.MustCompile("(?m)^DIFFERS .*").FindAllString(console, -1), "\n"))
 	}
+	for _, want := range []string{
+		`EXTERNAL imsm member 0: "", then "imsm"`, `EXTERNAL imsm member 1: "", then "imsm"`,
+		`EXTERNAL ddf member 0: "", then "ddf"`, `EXTERNAL ddf member 1: "", then "ddf"`,
+	} {
+		if !strings.Contains(console, "\n"+want+"\n") {
+			t.Errorf("the console does not show %q", want)
+		}
+	}
 	for name, members := range map[string]int{
 		"1.2 raid0": 2, "1.2 raid1": 2, "1.0 raid1": 3, "1.2 raid5": 3, "1.2 raid6": 4, "1.2 raid10": 4,
 	} {

@@ -109,6 +109,9 @@ func (m *Manager) replaceRAID(ctx context.Context, n *node.Node, volumes []volum
 	}
 	del := deletion{raidState: s}
 	if remove {
+		if err := checkExternal(ctx, s.disks); err != nil {
+			return err
+		}
 		if del, err = m.planDelete(ctx, s); err != nil {
 			return err
 		}
@@ -142,6 +145,9 @@ func (m *Manager) deleteConfiguration(ctx context.Context, call hardware.Call) (
 func (m *Manager) deleteAll(ctx context.Context, n *node.Node) error {
 	s, err := m.readRAID(ctx, n)
 	if err != nil {
+		return err
+	}
+	if err := checkExternal(ctx, s.disks); err != nil {
 		return err
 	}
 	del, err := m.planDelete(ctx, s)

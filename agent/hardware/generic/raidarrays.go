@@ -212,6 +212,26 @@ func (s *raidState) decide() error {
 	return nil
 }
 
+// checkExternal returns an error that names all disks with RAID metadata of a firmware or controller. Their arrays are
+// neither read nor deleted, and new arrays are not created on top of them.
+func checkExternal(ctx context.Context, disks []block.Device) error {
+	var found []string
+	for _, d := range disks {
+		format, err := md.ReadExternal(ctx, d.Path)
+		if err != nil {
+			return err
+		}
+		if format != "" {
+			found = append(found, fmt.Sprintf("%s has RAID metadata of %s", d.Path, format))
+		}
+	}
+	if len(found) == 0 {
+		return nil
+	}
+	return fmt.Errorf("%s: delete the array in the firmware's setup, remove its metadata by erase_devices_metadata, "+
+		"or name the disk in skip_block_devices", strings.Join(found, ", "))
+}
+
 // deletion is what deleting the configuration changes.
 type deletion struct {
 	*raidState

@@ -103,6 +103,9 @@ func (m *Manager) planCreate(
 		}
 		plan.arrays = append(plan.arrays, array)
 	}
+	if err := checkExternal(ctx, plan.disks); err != nil {
+		return creation{}, err
+	}
 	var partitioned []string
 	for _, d := range plan.disks {
 		if err := m.checkWritable(ctx, del.raidState, d); err != nil {

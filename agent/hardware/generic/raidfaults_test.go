@@ -621,3 +621,70 @@ func TestCreatePartitionsNotShown(t *testing.T) {
 		t.Errorf("got %v and arrays %q, want %v and none", err, kernel.created, context.Canceled)
 	}
 }
+
+// A disk with the metadata of a firmware RAID is refused by name before anything is written, unless
+// skip_block_devices names it or the configuration does not use it.
+func TestRAIDExternalMetadata(t *testing.T) {
+	mark := func(d block.Device) {
+		f, err := os.OpenFile(d.Path, os.O_WRONLY, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = f.WriteAt([]byte("Intel Raid ISM Cfg Sig. 1.1.00"), d.Size-1024)
+		if err := errors.Join(err, f.Close()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const hinted = `"physical_disks": [{"serial": "A"}, {"serial": "B"}]`
+	const skip = `"properties": {"skip_block_devices": [{"serial": "C"}]}`
+	config := `{"logical_disks": [` + logical("1", "1", "") + `]}`
+	some := `{"logical_disks": [` + logical("1", "1", hinted) + `]}`
+	for name, tt := range map[string]struct {
+		fields string
+		run    func(*Manager, *node.Node) (any, error)
+		want   string // in the error; "" for success
+	}{
+		"create": {`"target_raid_config": ` + config, func(m *Manager, n *node.Node) (any, error) {
+			return m.createConfiguration(t.Context(), hardware.Call{Node: n})
+		}, "RAID metadata of Intel"},
+		"create on others": {`"target_raid_config": ` + some, func(m *Manager, n *node.Node) (any, error) {
+			return m.createConfiguration(t.Context(), hardware.Call{Node: n})
+		}, ""},
+		"delete": {`"properties": {}`, func(m *Manager, n *node.Node) (any, error) {
+			return m.deleteConfiguration(t.Context(), hardware.Call{Node: n})
+		}, "RAID metadata of Intel"},
+		"delete others": {skip, func(m *Manager, n *node.Node) (any, error) {
+			return m.deleteConfiguration(t.Context(), hardware.Call{Node: n})
+		}, ""},
+		"apply": {`"properties": {}`, func(m *Manager, n *node.Node) (any, error) {
+			return m.applyConfiguration(t.Context(), applied(n, some))
+		}, "RAID metadata of Intel"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			disks := []block.Device{blankDisk(t, 3*gib), blankDisk(t, 3*gib), blankDisk(t, 3*gib)}
+			for i, serial := range []string{"A", "B", "C"} {
+				disks[i].Serial, disks[i].Serials = serial, []string{serial}
+			}
+			mark(disks[2])
+			m, kernel := onThisMachine(t, disks...), &fakeKernel{}
+			kernel.attach(m)
+			_, err := tt.run(m, nodeWith(t, tt.fields))
+			if tt.want == "" {
+				if err != nil {
+					t.Errorf("got %v, want no error", err)
+				}
+				return
+			}
+			for _, want := range []string{tt.want, disks[2].Path, "skip_block_devices"} {
+				if typeOf(err) != "SoftwareRAIDError" || !strings.Contains(errorText(err), want) {
+					t.Errorf("got %v, want a SoftwareRAIDError with %q", err, want)
+				}
+			}
+			for _, d := range disks[:2] {
+				if _, err := partition.ReadAll(t.Context(), d.Path); !errors.Is(err, partition.ErrNoTable) {
+					t.Errorf("%s was changed: got %v, want %v", d.Path, err, partition.ErrNoTable)
+				}
+			}
+		})
+	}
+}
