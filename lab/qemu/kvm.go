@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -56,8 +58,23 @@ func threadsOf(text string) string {
 // HasKVM reports whether hardware virtualisation works. It runs a virtual machine, because an existing /dev/kvm can
 // reject the creation of a machine, or create one whose processor QEMU cannot initialise.
 var HasKVM = sync.OnceValue(func() bool {
-	return createsVM() && startsFirmware()
+	cpuinfo, err := os.ReadFile("/proc/cpuinfo")
+	return err == nil && (runtime.GOARCH != "amd64" || virtualizes(string(cpuinfo))) && createsVM() && startsFirmware()
 })
+
+// virtualizes reports whether the first processor of an x86 /proc/cpuinfo has VMX or SVM. KVM exists without them as
+// well (kvm-pvm): it runs kernels that were built for it. It emulates all others, and stops them at the first
+// instruction that it does not know: SeaBIOS runs, Linux does not.
+func virtualizes(cpuinfo string) bool {
+	for line := range strings.Lines(cpuinfo) {
+		key, value, _ := strings.Cut(line, ":")
+		if strings.TrimSpace(key) == "flags" {
+			flags := strings.Fields(value)
+			return slices.Contains(flags, "vmx") || slices.Contains(flags, "svm")
+		}
+	}
+	return false
+}
 
 func createsVM() bool {
 	f, err := os.OpenFile("/dev/kvm", os.O_RDWR, 0)

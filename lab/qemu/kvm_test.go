@@ -16,3 +16,17 @@ func TestThreadsOf(t *testing.T) {
 		}
 	}
 }
+
+func TestVirtualizes(t *testing.T) {
+	for text, want := range map[string]bool{
+		"processor\t: 0\nvmx flags\t: vnmi\nflags\t\t: fpu vme vmx sse\n": true,
+		"processor\t: 0\nflags\t\t: fpu svm\n":                            true,
+		"processor\t: 0\nflags\t\t: fpu hypervisor svm_lock avmx\n":       false,
+		"processor\t: 0\nvmx flags\t: vmx\n":                              false,
+		"":                                                                false,
+	} {
+		if got := virtualizes(text); got != want {
+			t.Errorf("%q: got %v, want %v", text, got, want)
+		}
+	}
+}
