@@ -291,3 +291,26 @@ func TestReload(t *testing.T) {
 		t.Errorf("got log level %v, want the reloaded one", got)
 	}
 }
+
+// A lookup response lacks most fields of the node. Those that a step command has set are kept, because raid_config
+// determines the root disk. The test's machine has no disk, so the error names the array that is missing.
+func TestRefreshKeepsOtherFields(t *testing.T) {
+	ironic := newIronic(t)
+	r := startAgent(t, func(o *Options) { o.Destructive, o.System = true, bareMachine(t) }, "--api-url="+ironic.URL,
+		"--disk_wait_attempts=0")
+	r.beat(ironic)
+	r.run("deploy.get_deploy_steps", `{"ports": [], "node": {"uuid": "`+nodeUUID+`", "raid_config": `+
+		`{"logical_disks": [{"controller": "software", "raid_level": "1", "size_gb": 10, "volume_name": "os", `+
+		`"is_root_volume": true}]}}}`)
+	got := r.run("standby.prepare_image",
+		`{"image_info":{"id":"i","urls":["http://192.0.2.1/i"],"checksum":"`+strings.Repeat("a", 64)+`"}}`)
+	details, _ := got.Error["details"].(string)
+	if got.Error["type"] != "DeviceNotFound" || !strings.Contains(details, `root volume "os"`) {
+		t.Errorf("got %v, want DeviceNotFound with the array os", got.Error)
+	}
+	ironic.mu.Lock()
+	defer ironic.mu.Unlock()
+	if len(ironic.lookups) != 2 {
+		t.Errorf("got lookups %v, want two", ironic.lookups)
+	}
+}

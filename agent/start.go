@@ -167,7 +167,7 @@ func (a *agent) macs(ctx context.Context) ([]string, error) {
 	return macs, nil
 }
 
-// refresh looks the node up again and stores only the node of the response, neither token nor configuration.
+// refresh looks the node up again and stores only the fields of the response's node, neither token nor configuration.
 func (a *agent) refresh(ctx context.Context) error {
 	known := a.node.Get()
 	if !a.withIronic() || known == nil {
@@ -181,7 +181,7 @@ func (a *agent) refresh(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	a.node.Set(answer.Node)
+	a.node.Set(a.node.Get().Refreshed(answer.Node))
 	return nil
 }
 

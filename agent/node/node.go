@@ -51,6 +51,17 @@ func FromStep(data []byte) (*Node, error) {
 	return &Node{uuid: uuid, raw: raw}, nil
 }
 
+// Refreshed returns the node with the fields of a newer lookup response. Lookup responses contain few fields: the
+// others, such as raid_config, keep the values that a step command has set.
+func (n *Node) Refreshed(response *Node) *Node {
+	if n == nil || n.uuid != response.uuid {
+		return response
+	}
+	raw := maps.Clone(n.raw)
+	maps.Copy(raw, response.raw)
+	return &Node{uuid: n.uuid, raw: raw}
+}
+
 // UUID returns the node's uuid. It can be "" only for a node of FromStep.
 func (n *Node) UUID() string { return n.uuid }
 
