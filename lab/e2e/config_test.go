@@ -7,7 +7,6 @@ import (
 	"compress/gzip"
 	"encoding/json"
 	"os"
-	"path"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -21,30 +20,6 @@ import (
 	"ironroot/lab/conductor"
 	"ironroot/lab/qemu"
 )
-
-// archive returns a cpio archive as an operator would create it, including the directories of its files.
-func archive(t *testing.T, files ...cpio.Record) []byte {
-	t.Helper()
-	format, err := cpio.Format("newc")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var out bytes.Buffer
-	w := format.Writer(&out)
-	for i, f := range files {
-		f.Ino = uint64(i + 1)
-		if err := w.WriteRecord(cpio.Directory(path.Dir(f.Name), 0o755)); err != nil {
-			t.Fatal(err)
-		}
-		if err := w.WriteRecord(f); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := cpio.WriteTrailer(w); err != nil {
-		t.Fatal(err)
-	}
-	return out.Bytes()
-}
 
 // joined appends archives to a ramdisk: the first uncompressed, the second compressed by gzip, the third by
 // Zstandard.
@@ -103,9 +78,9 @@ func TestJoinedConfiguration(t *testing.T) {
 				"listen_tls = true\ntls_cert_file = /etc/agent.crt\ntls_key_file = /etc/agent.key\n" +
 				"advertise_protocol = https\n"
 			c.Initrd = joined(t, c.Initrd, [3][]byte{
-				archive(t, cpio.StaticFile("etc/ironic-python-agent.d/50-site.conf", conf, 0o600)),
-				archive(t, cpio.StaticFile("premount", string(program), 0o755)),
-				archive(t, cpio.StaticFile("etc/site.pem", string(r.conductor.CertificatePEM()), 0o644),
+				testenv.Archive(t, cpio.StaticFile("etc/ironic-python-agent.d/50-site.conf", conf, 0o600)),
+				testenv.Archive(t, cpio.StaticFile("premount", string(program), 0o755)),
+				testenv.Archive(t, cpio.StaticFile("etc/site.pem", string(r.conductor.CertificatePEM()), 0o644),
 					cpio.StaticFile("etc/agent.crt", certificate, 0o644), cpio.StaticFile("etc/agent.key", key, 0o600)),
 			})
 		},

@@ -133,6 +133,16 @@ func (n *Node) Clean(ctx context.Context, steps ...Step) error {
 	return n.provision(ctx, slowly, "clean", "manageable", map[string]any{"clean_steps": steps})
 }
 
+// CleanByRunbook runs the steps of a runbook on a manageable node that has the runbook's name as a trait.
+func (n *Node) CleanByRunbook(ctx context.Context, runbook string) error {
+	return n.provision(ctx, slowly, "clean", "manageable", map[string]any{"runbook": runbook})
+}
+
+// Service runs the named steps on an active node.
+func (n *Node) Service(ctx context.Context, steps ...Step) error {
+	return n.provision(ctx, slowly, "service", "active", map[string]any{"service_steps": steps})
+}
+
 // Provide cleans a manageable node and makes it available.
 func (n *Node) Provide(ctx context.Context) error {
 	return n.provision(ctx, slowly, "provide", "available", nil)
