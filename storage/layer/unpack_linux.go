@@ -96,6 +96,7 @@ func (u *Unpacker) entry(ctx context.Context, h *tar.Header, content io.Reader) 
 		if h.Typeflag != tar.TypeDir {
 			return errors.New("the root is not a directory")
 		}
+		u.times = append(u.times, directoryTime{name, h.ModTime})
 		return u.describe(u.root, ".", h)
 	}
 	parent, base := path.Split(name)
