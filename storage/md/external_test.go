@@ -16,7 +16,8 @@ var imsmAnchor = []byte("Intel Raid ISM Cfg Sig. 1.1.00")
 func TestFindIMSM(t *testing.T) {
 	for _, sector := range []int64{512, 4096} {
 		for at, want := range map[int64]External{
-			diskSize - 2*sector: IMSM, diskSize - sector: "", diskSize - 2*sector + 1: "", diskSize - 3*sector: "", 0: "",
+			diskSize - 2*sector: IMSM, 0: "",
+			diskSize - sector: "", diskSize - 2*sector + 1: "", diskSize - 3*sector: "",
 		} {
 			data := make([]byte, diskSize)
 			copy(data[at:], imsmAnchor)
