@@ -508,7 +508,11 @@ func mountOptional(kind, at string, flags uintptr) error {
 var (
 	readOnlyPaths = []string{"/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger", "/proc/acpi"}
 	hiddenFiles   = []string{"/proc/keys", "/proc/timer_list", "/proc/sched_debug", "/proc/kallsyms"}
-	hiddenDirs    = []string{"/sys/kernel/debug", "/sys/kernel/tracing", "/sys/kernel/security"}
+	hiddenDirs    = []string{
+		"/sys/kernel/debug", "/sys/kernel/tracing", "/sys/kernel/security",
+		"/sys/firmware/ibft", "/sys/firmware/acpi/tables", // secrets of CHAP
+		"/proc/scsi", // removes and adds disks
+	}
 )
 
 // hide covers what shows the agent's secrets or changes the machine.
