@@ -28,6 +28,9 @@ const (
 	maxSession     = time.Hour
 )
 
+// errUser does not contain the user, because that can be a part of a password.
+var errUser = errors.New("URL of the backend: got an invalid user, want USER:PASSWORD, percent-encoded")
+
 // ParseURL parses the URL of a backend: zookeeper://[USER:PASSWORD@]HOST[:PORT][,HOST[:PORT]...][?OPTION=VALUE].
 // Errors do not contain the password. Backends and options that are not supported are errors that name them.
 func ParseURL(text string) (*Backend, error) {
@@ -40,12 +43,16 @@ func ParseURL(text string) (*Backend, error) {
 		return nil, fmt.Errorf("backend %q is not supported, want zookeeper", scheme)
 	}
 	b := &Backend{session: defaultSession}
+	// In an incomplete encoding, the password ends at one of these characters, and the rest of it is no host.
+	if at := strings.IndexAny(rest, "/?#"); at >= 0 && strings.Contains(rest[at:], "@") {
+		return nil, errUser
+	}
 	rest, _, _ = strings.Cut(rest, "#")
 	rest, query, _ := strings.Cut(rest, "?")
 	hosts, _, _ := strings.Cut(rest, "/")
 	if user, list, found := strings.Cut(hosts, "@"); found {
 		if err := b.setUser(user); err != nil || strings.Contains(list, "@") {
-			return nil, errors.New("URL of the backend: got an invalid user, want USER:PASSWORD, percent-encoded")
+			return nil, errUser
 		}
 		hosts = list
 	}
