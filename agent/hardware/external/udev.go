@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"ironroot/internal/sysfs"
@@ -35,7 +36,7 @@ func udevDevices(ctx context.Context, s sysfs.Root) udev {
 	var all udev
 	disks, _ := block.Disks(ctx, s) // with an error come those that could be read
 	for _, d := range disks {
-		links, properties := linksOf(d), propertiesOf(d)
+		links, properties := linksOf(d), slices.Clip(propertiesOf(d)) // each append below makes a list of its own
 		all = all.add(s, d.Name, links, append(properties, "DEVTYPE=disk"))
 		partitions, _ := block.Partitions(ctx, s, d.Name) // with an error there are none
 		for _, p := range partitions {
