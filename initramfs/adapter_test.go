@@ -71,6 +71,7 @@ func TestAdapterConforms(t *testing.T) {
 
 // strange is a plug-in with everything that the adapter must handle.
 const strange = `
+import os
 from ironic_python_agent import errors, hardware
 
 class Inherited(hardware.HardwareManager):
@@ -88,7 +89,7 @@ class Strange(Inherited):
     def get_deploy_steps(self, node, ports): raise errors.IncompatibleHardwareMethodError('no')
     def objects(self, node, ports):
         print('not a message', flush=True)
-        return {'set': {1}, 'other': hardware.HardwareSupport}
+        return {'stdin': os.readlink('/proc/self/fd/0'), 'set': {1}, 'other': hardware.HardwareSupport}
     def ends(self, node, ports): raise SystemExit(3)
     def calls(self, node, ports): return hardware.dispatch_to_managers('get_memory')
 
@@ -119,7 +120,7 @@ func TestAdapterHandles(t *testing.T) {
 			step("clean", "calls", "deploy") + ", " + step("service", "service_it", "bios") +
 			`], "selects_disks": true}}`},
 		{"strange", `{"method":"evaluate","protocol":1}`, `{"type": "result", "result": {"level": 0}}`},
-		{"strange", clean("objects"), `{"type": "result", "result": {"set": [1], "other": "<class `},
+		{"strange", clean("objects"), `{"type": "result", "result": {"stdin": "/dev/null", "set": [1], "other": "<class `},
 		{"strange", clean("ends"), `{"type": "error", "message": "SystemExit: 3"}`},
 		{"strange", clean("missing"), `{"type": "error", "message": "no clean step 'missing'"}`},
 		{"strange", clean("evaluate_hardware_support"), `{"type": "error", "message": "no clean step 'evaluate_`},

@@ -194,6 +194,11 @@ def plain(value):
 def main(name):
     # The modules that stand in for missing ones are found last.
     sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "shim"))
+    # The plug-in and its programs read no requests: those that ask get the end of the file.
+    requests = os.fdopen(os.dup(0))
+    empty = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(empty, 0)
+    os.close(empty)
     # What the plug-in and its programs print is no message.
     out = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
@@ -207,12 +212,12 @@ def main(name):
             out.flush()
 
     def await_cancel():
-        for line in sys.stdin:
+        for line in requests:
             if json.loads(line).get("method") == "cancel":
                 _thread.interrupt_main()
 
     try:
-        request = json.loads(sys.stdin.readline())
+        request = json.loads(requests.readline())
         threading.Thread(target=await_cancel, daemon=True).start()
         message = {"type": "result", "result": answer(name, request, send)}
         json.dumps(message, default=plain)
