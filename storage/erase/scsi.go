@@ -131,11 +131,15 @@ func (d *scsiDevice) unusable(m scsi.SanitizeMethod, support scsi.Support) strin
 }
 
 // otherUnits returns why a command that may affect other logical units of the target of a disk is not used, "" if there
-// are no others.
+// are no others. The numbers of an adapter that does not tell how its disks are connected name no target: units of it
+// can be somewhere else, also in another machine.
 func otherUnits(sys sysfs.Root, device block.Device) string {
 	entries, err := os.ReadDir(sys.Sys("class/scsi_device"))
 	if err != nil {
 		return fmt.Sprintf("it could erase other logical units, which cannot be listed: %v", err)
+	}
+	if device.Transport != "sas" {
+		return "it could erase other logical units, which this machine cannot see"
 	}
 	target := device.HCTL[:strings.LastIndexByte(device.HCTL, ':')+1]
 	for _, e := range entries {
