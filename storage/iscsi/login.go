@@ -61,6 +61,9 @@ const (
 	classTarget      = 3
 )
 
+// targetNotFound is the detail of a rejected login to a target that the portal does not have.
+const targetNotFound = 3
+
 // loginErrors are the texts of class and detail (RFC 7143, 11.13.5).
 var loginErrors = map[uint16]string{
 	0x0101: "target has moved for now",

@@ -282,7 +282,8 @@ func (s *Session) broken(ctx context.Context) error {
 	}
 }
 
-// recover connects again. Its error is permanent.
+// recover connects again. Its error is permanent. A target that was there before is looked for again, because a target's
+// program that starts can listen before it has its targets.
 func (s *Session) recover(ctx context.Context, log *slog.Logger) error {
 	began := time.Now()
 	overdue := false
@@ -297,7 +298,8 @@ func (s *Session) recover(ctx context.Context, log *slog.Logger) error {
 		case err == nil:
 			log.Info("iSCSI connection is back", "duration", time.Since(began).Round(time.Millisecond))
 			return nil
-		case ctx.Err() != nil, errors.As(err, &rejected) && rejected.Permanent(), s.i.kernel.failure() != nil:
+		case ctx.Err() != nil, errors.As(err, &rejected) && rejected.Permanent() && rejected.Detail != targetNotFound,
+			s.i.kernel.failure() != nil:
 			return err
 		}
 		log.Debug("iSCSI connection not restored yet", "err", err)
@@ -320,8 +322,13 @@ func (s *Session) recover(ctx context.Context, log *slog.Logger) error {
 func (s *Session) WaitDisks(ctx context.Context) ([]block.Device, error) {
 	scanned := make(chan error, 1)
 	goroutine.Go(func() error { // it returns when every unit has answered
-		return os.WriteFile(s.i.o.System.Sys("class/scsi_host", fmt.Sprintf("host%d", s.host), "scan"),
-			[]byte("- - -"), 0o200)
+		scan := s.i.o.System.Sys("class/scsi_host", fmt.Sprintf("host%d", s.host), "scan")
+		f, err := os.OpenFile(scan, os.O_WRONLY, 0) // never creates it: the host can be gone
+		if err != nil {
+			return err
+		}
+		_, err = f.WriteString("- - -")
+		return errors.Join(err, f.Close())
 	}, func(err error) { scanned <- err })
 	var own []block.Device
 	_, err := block.WaitDisks(ctx, s.i.o.System, func(disks []block.Device) bool {

@@ -19,6 +19,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"ironroot/internal/pause"
 	"ironroot/internal/sysfs"
 	"ironroot/internal/testenv"
 )
@@ -238,8 +239,10 @@ func TestSession(t *testing.T) {
 	target.Stop()
 	target.Start()
 	<-fake.started // again
-	for !session.up.Load() {
-		time.Sleep(time.Millisecond)
+	for ctx := testenv.Context(t, 5*time.Minute); !session.up.Load(); {
+		if err := pause.For(ctx, time.Millisecond); err != nil {
+			t.Fatalf("the connection is not back: %v\n%s", err, log)
+		}
 	}
 	if got := target.Sessions(); !strings.Contains(got, "Session") {
 		t.Errorf("after the restart, the target has no session:\n%s", got)
