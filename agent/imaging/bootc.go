@@ -5,11 +5,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
 
 	"ironroot/agent/container"
 	"ironroot/agent/fault"
 	"ironroot/internal/oslo"
 	"ironroot/storage/block"
+	"ironroot/storage/bootloader"
 	"ironroot/storage/image/fetch"
 	"ironroot/storage/partition"
 )
@@ -133,6 +135,11 @@ func (i *Imager) InstallContainer(ctx context.Context, c BootableContainer) (str
 	if err := writable(disk); err != nil {
 		return "", err
 	}
+	// bootc installs boot loaders on the array, where firmware does not find them.
+	if err := bootloader.CheckArray(i.o.System, disk); err != nil && !i.o.Config.Get().IgnoreBootloaderFailure {
+		return "", fault.ImageWrite(disk.Path, fmt.Errorf("%w; the disk was not written to; "+
+			"set the option ignore_bootloader_failure if the machine boots another way", err))
+	}
 	drive, err := i.loadConfigDrive(ctx, c.ConfigDrive)
 	if err != nil {
 		return "", err
@@ -192,6 +199,9 @@ func (i *Imager) runBootc(
 	if err != nil {
 		return err
 	}
+	if err := i.clearTable(ctx, disk, b.Reserved()); err != nil {
+		return fault.ImageWrite(disk.Path, err)
+	}
 	files := map[string]container.File{}
 	if c.AuthorizedKeys != "" {
 		files[keysFile] = container.File{Content: []byte(c.AuthorizedKeys), Mode: 0o600}
@@ -210,6 +220,19 @@ func (i *Imager) runBootc(
 		return fault.ImageWrite(disk.Path, fmt.Errorf("install container image %s: %w", image.Name, err))
 	}
 	return nil
+}
+
+// clearTable removes the partition table and the partitions of a disk whose last bytes are reserved. Otherwise a former
+// table would be taken for that of a bootc that wrote none. The reserved range is overwritten when it is released.
+func (i *Imager) clearTable(ctx context.Context, disk block.Device, reserved int64) error {
+	f, err := os.OpenFile(disk.Path, os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(block.WipeEnds(ctx, f, [2]int64{0, disk.Size - reserved}), f.Close()); err != nil {
+		return fmt.Errorf("clear partition table of %s: %w", disk.Path, err)
+	}
+	return partition.Sync(ctx, i.o.System, disk.Path)
 }
 
 // bootcArguments returns the command that installs the image on a disk, whose last bytes are reserved.

@@ -12,6 +12,7 @@ import (
 
 	"ironroot/agent/config"
 	"ironroot/agent/container"
+	"ironroot/internal/sysfs"
 	"ironroot/internal/testenv"
 	"ironroot/storage/block"
 	"ironroot/storage/image/fetch"
@@ -211,6 +212,19 @@ func TestInstallContainerFails(t *testing.T) {
 		"bootc does nothing": {
 			func(_ *Imager, f *fakeRuntime, _ *BootableContainer) { f.idle = true },
 			"DeploymentError", "no valid partition table", 1, 1,
+		},
+		"bootc does nothing on a used disk": {
+			func(_ *Imager, f *fakeRuntime, _ *BootableContainer) {
+				testenv.Run(f.t, "sgdisk", "-n", "1:2048:+16M", f.disk)
+				f.idle = true
+			}, "DeploymentError", "no valid partition table", 1, 1,
+		},
+		"array": {
+			func(i *Imager, f *fakeRuntime, _ *BootableContainer) {
+				i.o.System = sysfs.Root{Path: f.t.TempDir()}
+				array := arrayDisk(f.t, i.o.System, diskSize)
+				i.o.Disks = func(context.Context) ([]block.Device, error) { return []block.Device{array}, nil }
+			}, "ImageWriteError", "firmware cannot read this RAID array", 0, 0,
 		},
 		"image stays": {
 			func(_ *Imager, f *fakeRuntime, _ *BootableContainer) { f.closeErr = cause },
