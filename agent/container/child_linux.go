@@ -155,7 +155,7 @@ func setup() (err error) {
 
 // removedCapabilities are the capabilities(7) that a privileged container does not have: with them it could load a
 // module, replace the kernel, read its log or memory, access other devices than its own, open files of the ramdisk by
-// their handles, or read and change the agent's network traffic.
+// their handles, trace processes, set the clock, or read and change the agent's network traffic.
 var removedCapabilities = []int{
 	unix.CAP_SYS_MODULE, unix.CAP_SYS_BOOT, unix.CAP_SYSLOG, unix.CAP_MKNOD, unix.CAP_SYS_RAWIO, unix.CAP_BPF,
 	unix.CAP_PERFMON, unix.CAP_CHECKPOINT_RESTORE, unix.CAP_MAC_ADMIN, unix.CAP_MAC_OVERRIDE,
@@ -488,7 +488,7 @@ func mountAt(kind, at string, flags uintptr, data string) error {
 	return nil
 }
 
-// mountOptional mounts a file system if the kernel has it and its directory.
+// mountOptional mounts a file system. It does nothing if the kernel lacks the file system or its directory.
 func mountOptional(kind, at string, flags uintptr) error {
 	if strings.HasPrefix(at, "/dev/") {
 		if err := os.MkdirAll(at, 0o755); err != nil {
@@ -515,7 +515,7 @@ var (
 	}
 )
 
-// hide covers what shows the agent's secrets or changes the machine.
+// hide covers files that show the agent's secrets, and makes files that change the machine read-only.
 func (p *plan) hide() error {
 	if err := confine.Mask("\n"); err != nil {
 		return err

@@ -72,7 +72,8 @@ type Spec struct {
 	Files map[string]File
 	// Mounts are directories of the ramdisk that the program sees.
 	Mounts []Mount
-	// Layout makes the image appear as an OCI layout in this directory. It needs Options.KeepImage. "" does not.
+	// Layout is the directory in which the program sees the image as an OCI layout. It requires Options.KeepImage. ""
+	// means none.
 	Layout string
 	// Output is called with each line of the output, without its newline. Lines are cut after 4 KiB. It is called by
 	// one goroutine at a time. It may be nil.

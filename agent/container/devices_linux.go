@@ -39,7 +39,7 @@ func (d *deviceDirectory) watch(ctx context.Context, messages *uevent.Socket) er
 	}
 }
 
-// update makes and removes nodes, so that they are those of sysfs.
+// update creates and removes nodes until they are those that sysfs lists.
 func (d *deviceDirectory) update() error {
 	now, err := diskNodes(d.system, d.disks)
 	if err != nil {

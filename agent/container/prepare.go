@@ -222,7 +222,7 @@ func (b *Bundle) layer(
 		if errors.Is(err, syscall.ENOSPC) {
 			return err
 		}
-		// What is wrong with the file is a better reason than what is wrong with its content.
+		// An error of the file explains the error of its content, and is returned instead.
 		if _, fileErr := io.Copy(io.Discard, source); fileErr != nil {
 			return fileErr
 		}
@@ -264,7 +264,7 @@ func unpackLayer(ctx context.Context, u *layer.Unpacker, source io.Reader, diffI
 
 const maxPadding = 64 << 20
 
-// decompress returns the archive of a layer. The first bytes decide about its compression, as in container engines.
+// decompress returns the archive of a layer. It detects the compression by the first bytes, as container engines do.
 func decompress(source io.Reader) (io.Reader, func(), error) {
 	head := make([]byte, 6)
 	n, err := io.ReadFull(source, head)

@@ -51,7 +51,7 @@ func (b *Bundle) Run(ctx context.Context, s Spec) error {
 	return nil
 }
 
-// Available reports an error if the kernel lacks what Run needs.
+// Available returns an error if the kernel lacks what Run needs.
 func Available() error {
 	for _, name := range []string{"mnt", "pid", "ipc", "uts", "user"} {
 		if _, err := os.Stat("/proc/self/ns/" + name); err != nil {
@@ -245,7 +245,8 @@ func (r *runner) serve(ctx context.Context, control *net.UnixConn) error {
 	return errors.Join(err, group.Wait())
 }
 
-// endAfter ends the container after an error, which it returns: a program of it could wait forever for what has failed.
+// endAfter kills the container after an error and returns the error. Otherwise a program could wait forever for the
+// part of the supervision that has failed.
 func (r *runner) endAfter(err error) error {
 	if err != nil {
 		_ = r.process.Kill() // fails if it has ended

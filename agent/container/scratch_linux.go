@@ -175,7 +175,7 @@ func (s *scratch) free(ctx context.Context) error {
 		return errors.Join(errs...)
 	}
 	if s.loop != nil {
-		// Without users it is detached now, otherwise by its last one.
+		// The kernel detaches it now, or when its last user closes it.
 		errs = append(errs, unix.IoctlSetInt(int(s.loop.Fd()), unix.LOOP_CLR_FD, 0), s.loop.Close())
 		s.loop = nil
 	}
@@ -185,7 +185,7 @@ func (s *scratch) free(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// overlap reports an error if a partition of the disk contains a part of the range: then its content is lost.
+// overlap returns an error if a partition of the disk contains a part of the range, whose content is lost.
 func (s *scratch) overlap() error {
 	name := filepath.Base(s.disk)
 	if resolved, err := filepath.EvalSymlinks(s.disk); err == nil {

@@ -151,7 +151,7 @@ func (s *supervisor) isWaiting(id uint64) error {
 	return err
 }
 
-// mount reads the arguments of a call and mounts what they mean, if a container may mount it. The arguments are read
+// mount reads the arguments of a call and mounts the file system, if a container may mount it. The arguments are read
 // once, so that the container cannot change them after they were checked.
 func (s *supervisor) mount(n notification) (mountCall, error) {
 	process := fmt.Sprintf("/proc/%d", n.PID)
