@@ -154,8 +154,8 @@ func (m *Manager) runFormer(ctx context.Context, call hardware.Call) (any, error
 	return m.runArguments(ctx, call)
 }
 
-// runArguments runs the image that the arguments of the step name. Whoever may not choose the image may not choose the
-// options either.
+// runArguments runs the image that the arguments of the step name. Unless the configuration allows all images,
+// options of the step are logged and ignored.
 func (m *Manager) runArguments(ctx context.Context, call hardware.Call) (any, error) {
 	if err := onlyArguments(call, urlArgument, pullArgument, runArgument); err != nil {
 		return nil, err

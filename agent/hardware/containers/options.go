@@ -17,7 +17,7 @@ import (
 // PullOptions are the options of podman pull that have an effect.
 type PullOptions struct {
 	SkipTLSVerify bool // do not verify the certificate of the registry
-	// Retries and RetryDelay replace those of the configuration, nil does not.
+	// Retries and RetryDelay replace those of the configuration. A nil value keeps the configured one.
 	Retries    *int
 	RetryDelay *time.Duration
 }
@@ -25,7 +25,7 @@ type PullOptions struct {
 // RunOptions are the options of podman run that have an effect.
 type RunOptions struct {
 	Privileged bool
-	// AllDisks shows the program all disks that the node does not protect, Disks those listed.
+	// AllDisks shows the program all local disks that the node does not protect. Otherwise it sees those in Disks.
 	AllDisks   bool
 	Disks      []string
 	Env        []string // NAME=VALUE
