@@ -88,8 +88,8 @@ type Session struct {
 	err     error // of Close
 }
 
-// Connect logs in to a target and starts a session. The session is kept until Close, also after ctx has ended: when its
-// connection breaks, it is made again.
+// Connect logs in to a target and starts a session. The session is kept until Close, also after ctx has ended. It
+// connects again when its connection breaks, unless the target rejects the login.
 func (i *Initiator) Connect(ctx context.Context, target Target) (*Session, error) {
 	if err := target.check(); err != nil {
 		return nil, fmt.Errorf("connect to iSCSI target: %w", err)
@@ -249,7 +249,8 @@ func (s *Session) drain() {
 	}
 }
 
-// watch waits for the end of the connection and makes it again, until ctx ends or the target rejects the login.
+// watch waits until the connection breaks and connects again. It returns when ctx ends, the target rejects the login
+// or the kernel's initiator fails.
 func (s *Session) watch(ctx context.Context) {
 	log := s.i.o.Log.With("target", s.target.Name, "session", s.number)
 	for {

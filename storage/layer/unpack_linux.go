@@ -225,10 +225,11 @@ func (u *Unpacker) openParent(name string) (int, error) {
 	return u.open(name, flags) // fails if it is a symbolic link that leads nowhere
 }
 
-// below returns a path of a name in an open directory, for calls that take no directory.
+// below returns the path of a name in an open directory, for calls that accept no directory descriptor.
 func below(dir int, base string) string { return "/proc/self/fd/" + strconv.Itoa(dir) + "/" + base }
 
-// makeSpace removes what has the name of a new file, except a directory if the new file is one, too.
+// makeSpace removes an existing file with the name of a new one. An existing directory is kept if the new file is a
+// directory, too.
 func (u *Unpacker) makeSpace(dir int, base string, directory bool) error {
 	var info unix.Stat_t
 	err := unix.Fstatat(dir, base, &info, unix.AT_SYMLINK_NOFOLLOW)

@@ -109,8 +109,8 @@ func (d Disk) run(c command) ([]byte, error) {
 	return c.data[:max(0, len(c.data)-max(0, reply.Residual))], nil
 }
 
-// maxAttentions is how often a command is repeated because the device reports an event that is not of the command,
-// such as a reset.
+// maxAttentions limits the number of times that a command is repeated because the device reports UNIT ATTENTION: an
+// event that the command has not caused, such as a reset.
 const maxAttentions = 3
 
 // send sends a command and returns its sense data, nil if there are none.
