@@ -138,7 +138,7 @@ func newTree(entries []Entry) (*tree, error) {
 	return t, nil
 }
 
-// add adds an entry that is no further name of another.
+// add adds an entry other than a hard link.
 func (t *tree) add(e Entry) error {
 	if e.Path != path.Clean(e.Path) || path.IsAbs(e.Path) || e.Path == ".." || strings.HasPrefix(e.Path, "../") {
 		return fmt.Errorf("path %q: want a clean relative path", e.Path)
@@ -158,7 +158,7 @@ func (t *tree) add(e Entry) error {
 	return t.insert(e.Path, &inode{Entry: e, fragment: none})
 }
 
-// link adds a further name of a file.
+// link adds a hard link to a file.
 func (t *tree) link(e Entry) error {
 	target := t.byPath[e.Link]
 	if target == nil || !target.Mode.IsRegular() {

@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// Backend is a ZooKeeper and how to connect to it.
+// Backend describes the servers of ZooKeeper and the credentials to connect to them.
 type Backend struct {
 	Hosts          []string // each with its port
 	user, password string   // "": none
