@@ -120,7 +120,7 @@ func TestAdapterHandles(t *testing.T) {
 			step("clean", "calls", "deploy") + ", " + step("service", "service_it", "bios") +
 			`], "selects_disks": true}}`},
 		{"strange", `{"method":"evaluate","protocol":1}`, `{"type": "result", "result": {"level": 0}}`},
-		{"strange", clean("objects"), `{"type": "result", "result": {"stdin": "/dev/null", "set": [1], "other": "<class `},
+		{"strange", clean("objects"), `{"type": "result", "result": {"stdin": "/dev/null", "set": [1], "other": `},
 		{"strange", clean("ends"), `{"type": "error", "message": "SystemExit: 3"}`},
 		{"strange", clean("missing"), `{"type": "error", "message": "no clean step 'missing'"}`},
 		{"strange", clean("evaluate_hardware_support"), `{"type": "error", "message": "no clean step 'evaluate_`},

@@ -283,8 +283,8 @@ func (s *Session) broken(ctx context.Context) error {
 	}
 }
 
-// recover connects again. Its error is permanent. A target that was there before is looked for again, because a target's
-// program that starts can listen before it has its targets.
+// recover connects again. Its error is permanent. A target that was there before is looked for again: a program that
+// starts can listen before it has its targets.
 func (s *Session) recover(ctx context.Context, log *slog.Logger) error {
 	began := time.Now()
 	overdue := false
