@@ -11,8 +11,9 @@ BOOT    ?= network
 LINT     = github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 MISSPELL = github.com/golangci/misspell/cmd/misspell@v0.8.0
 DEADCODE = golang.org/x/tools/cmd/deadcode@v0.52.0
-# Packages whose tests boot machines; they run after all others, two at a time: a machine mostly waits.
-MACHINES = ./uinit/... ./iso/... ./lab/...
+# Packages whose tests boot machines; they run after all others, two at a time: a machine mostly waits. The package that
+# takes longest is the first: go test starts them in this order.
+MACHINES = ./lab/e2e ./uinit/... ./iso/... ./lab/...
 UNIT     = $$($(GO) list ./... | grep -v -E '^ironroot/(uinit|iso|lab)(/|$$)')
 export CGO_ENABLED = 0
 export GOFLAGS ?= -buildvcs=false

@@ -36,8 +36,12 @@ type Match struct {
 	End    int64    // position after the match, for FollowFrom
 }
 
+// halted is the last line of a Linux that panicked and does not restart. It is not printed if the kernel parameter
+// panic= requests a restart.
+const halted = "---[ end Kernel panic"
+
 // Follow waits until the console's output matches expression and returns the first match. It fails when ctx or the
-// machine ends; the error quotes the end of the output.
+// machine ends, or when the machine's Linux stops with a panic; the error quotes the end of the output.
 func (c *Console) Follow(ctx context.Context, expression *regexp.Regexp) (Match, error) {
 	return c.FollowFrom(ctx, 0, expression)
 }
@@ -47,10 +51,14 @@ func (c *Console) FollowFrom(ctx context.Context, from int64, expression *regexp
 	for {
 		c.mu.Lock()
 		m, found := c.find(from, expression)
+		panicked := bytes.Contains(c.after(from), []byte(halted))
 		ended, changed := c.ended, c.changed
 		c.mu.Unlock()
 		if found {
 			return m, nil
+		}
+		if panicked {
+			return Match{}, fmt.Errorf("kernel panic before %q; the console's end is:\n%s", expression, c.Tail(40))
 		}
 		if ended {
 			return Match{}, fmt.Errorf("console ended without %q; its end is:\n%s", expression, c.Tail(20))
@@ -65,13 +73,12 @@ func (c *Console) FollowFrom(ctx context.Context, from int64, expression *regexp
 }
 
 func (c *Console) find(from int64, expression *regexp.Regexp) (Match, bool) {
-	skip := min(max(from-c.start, 0), int64(len(c.buf)))
-	text := c.buf[skip:]
+	text := c.after(from)
 	at := expression.FindSubmatchIndex(text)
 	if at == nil {
 		return Match{}, false
 	}
-	m := Match{End: c.start + skip + int64(at[1])}
+	m := Match{End: c.start + int64(len(c.buf)-len(text)+at[1])}
 	for i := 0; i < len(at); i += 2 {
 		group := ""
 		if at[i] >= 0 {
@@ -80,6 +87,11 @@ func (c *Console) find(from int64, expression *regexp.Regexp) (Match, bool) {
 		m.Groups = append(m.Groups, group)
 	}
 	return m, true
+}
+
+// after returns the output after position from that is still there.
+func (c *Console) after(from int64) []byte {
+	return c.buf[min(max(from-c.start, 0), int64(len(c.buf))):]
 }
 
 // Mark returns the current end position of the output, for FollowFrom.

@@ -30,8 +30,13 @@ func accelArguments(wanted string) []string {
 	if usesKVM(wanted) {
 		return []string{"-accel", "kvm", "-cpu", "host"}
 	}
-	return []string{"-accel", "tcg,thread=" + tcgThreads("qemu-system-x86_64"), "-cpu", "max"}
+	return []string{"-accel", "tcg,thread=" + tcgThreads("qemu-system-x86_64"), "-cpu", emulatedProcessor}
 }
+
+// emulatedProcessor is the processor of machines without KVM. It lacks CMPXCHG16B, which leaves arbitrary bits in the
+// flags register before QEMU 8.0: if an interrupt arrives before the next instruction that sets the flags, the kernel
+// returns from it with these bits, for example in virtual-8086 mode, and ends with a double fault.
+const emulatedProcessor = "max,-cx16"
 
 // tcgThreads returns the threading mode of QEMU's emulator: "multi" runs each processor in its own thread, "single"
 // runs all in one. It returns "single" if QEMU is older than 8.1 or its version is unknown: these versions can
