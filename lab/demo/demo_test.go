@@ -46,8 +46,12 @@ func console(t *testing.T, r *demo.Report) string {
 	return qemu.Plain(string(text))
 }
 
+// A node with 320 MiB of memory that boots from the network deploys an image that is larger than its memory.
 func TestDemoNetwork(t *testing.T) {
-	r := run(t, demo.Options{Boot: demo.Network})
+	r := run(t, demo.Options{Boot: demo.Network, Memory: 320 * mib})
+	if size := r.Artefacts[2].Size; size <= 320*mib {
+		t.Errorf("the image has %d MiB, want more than the node's memory", size/mib)
+	}
 	text := console(t, r)
 	if !strings.Contains(text, "INSTANCE-UP instance") || !strings.Contains(text, "CONFIG-DRIVE "+r.Drive) {
 		t.Errorf("the console does not show the instance and its config drive %s", r.Drive)
@@ -64,8 +68,9 @@ func TestDemoNetwork(t *testing.T) {
 	}
 }
 
+// A node with Secure Boot boots the ISO, and deploys an image in the format QCOW2.
 func TestDemoISO(t *testing.T) {
-	r := run(t, demo.Options{Boot: demo.ISO})
+	r := run(t, demo.Options{Boot: demo.ISO, Firmware: qemu.UEFISecure, QCOW2: true})
 	// The boot loader prints the command line, which contains the token as with Ironic. The agent must not repeat it.
 	if _, agent, _ := strings.Cut(console(t, r), "inspection"); strings.Contains(agent, r.Token) {
 		t.Error("the agent token is on the console")
@@ -74,18 +79,6 @@ func TestDemoISO(t *testing.T) {
 
 func TestDemoBIOS(t *testing.T) {
 	run(t, demo.Options{Boot: demo.Network, Firmware: qemu.BIOS})
-}
-
-func TestDemoSecureBootAndQCOW2(t *testing.T) {
-	run(t, demo.Options{Boot: demo.ISO, Firmware: qemu.UEFISecure, QCOW2: true})
-}
-
-// A guest with 320 MiB of memory deploys an image that is larger than its memory.
-func TestDemoWithLittleMemory(t *testing.T) {
-	r := run(t, demo.Options{Boot: demo.Network, Memory: 320 * mib})
-	if size := r.Artefacts[2].Size; size <= 320*mib {
-		t.Errorf("the image has %d MiB, want more than the node's memory", size/mib)
-	}
 }
 
 func TestUnknownBoot(t *testing.T) {
