@@ -1,17 +1,21 @@
 package imaging
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
+	"slices"
+	"time"
 
 	"ironroot/agent/container"
 	"ironroot/agent/fault"
 	"ironroot/internal/oslo"
 	"ironroot/storage/block"
 	"ironroot/storage/bootloader"
+	"ironroot/storage/growfs"
 	"ironroot/storage/image/fetch"
 	"ironroot/storage/partition"
 )
@@ -154,11 +158,25 @@ func (i *Imager) InstallContainer(ctx context.Context, c BootableContainer) (str
 		return "", container.Fault(c.Source, err)
 	}
 	i.o.Log.Info("container image found", "image", image.Name, "digest", image.Digest)
-	if err := i.runBootc(ctx, disk, image, c); err != nil {
+	reserved, err := i.runBootc(ctx, disk, image, c)
+	if err != nil {
 		return "", err
 	}
-	if err := i.checkInstalled(ctx, disk.Path); err != nil {
+	table, err := i.checkInstalled(ctx, disk.Path)
+	if err != nil {
 		return "", err
+	}
+	result := fmt.Sprintf("Container image (%s) written to device %s", c.Source, disk.Path)
+	if reserved > 0 {
+		problem, err := i.growRoot(ctx, disk, table, reserved)
+		if err != nil {
+			return "", err
+		}
+		if problem != nil {
+			i.o.Log.Warn("root file system not grown", "device", disk.Path, "err", problem)
+			result += fmt.Sprintf("; root file system not grown by the space of the image, %d MiB: %v",
+				toMiB(reserved), problem)
+		}
 	}
 	if drive != nil {
 		if err := i.writeConfigDrive(ctx, disk.Path, drive); err != nil {
@@ -166,19 +184,20 @@ func (i *Imager) InstallContainer(ctx context.Context, c BootableContainer) (str
 		}
 	}
 	i.o.Log.Info("container image installed", "image", image.Name, "device", disk.Path)
-	return fmt.Sprintf("Container image (%s) written to device %s", c.Source, disk.Path), nil
+	return result, nil
 }
 
-// runBootc unpacks the image and runs its bootc. The image is removed before it returns.
+// runBootc unpacks the image and runs its bootc. The image is removed before it returns. It returns the number of bytes
+// at the end of the disk by which the root file system is smaller because the image was there.
 func (i *Imager) runBootc(
 	ctx context.Context, disk block.Device, image *container.Image, c BootableContainer,
-) (err error) {
+) (reserved int64, err error) {
 	if size := disk.Size / bytesPerMiB; size <= unusedMiB {
-		return fault.ImageWrite(disk.Path, fmt.Errorf("disk has %d MiB, want more than %d", size, unusedMiB))
+		return 0, fault.ImageWrite(disk.Path, fmt.Errorf("disk has %d MiB, want more than %d", size, unusedMiB))
 	}
 	i.forget()
 	if err := partition.Release(ctx, i.o.System, disk.Path); err != nil {
-		return fault.ImageWrite(disk.Path, err)
+		return 0, fault.ImageWrite(disk.Path, err)
 	}
 	progress := i.o.Track("installing container image", disk.Path)
 	defer progress.End()
@@ -187,7 +206,7 @@ func (i *Imager) runBootc(
 		Progress: func(phase string, done, total int64) { progress.SetPhase(phase, 0, done, total) },
 	})
 	if err != nil {
-		return container.Fault(c.Source, err)
+		return 0, container.Fault(c.Source, err)
 	}
 	defer func() {
 		if closeErr := b.Close(context.WithoutCancel(ctx)); closeErr != nil {
@@ -197,10 +216,10 @@ func (i *Imager) runBootc(
 	}()
 	args, err := bootcArguments(disk, b.Reserved(), image.Name, c)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	if err := i.clearTable(ctx, disk, b.Reserved()); err != nil {
-		return fault.ImageWrite(disk.Path, err)
+		return 0, fault.ImageWrite(disk.Path, err)
 	}
 	files := map[string]container.File{}
 	if c.AuthorizedKeys != "" {
@@ -214,12 +233,12 @@ func (i *Imager) runBootc(
 	output.End()
 	switch {
 	case errors.Is(err, container.ErrNotFound):
-		return fault.ImageDownload(c.Source,
+		return 0, fault.ImageDownload(c.Source,
 			fmt.Errorf("container does not contain the required bootc binary: %w", err))
 	case err != nil:
-		return fault.ImageWrite(disk.Path, fmt.Errorf("install container image %s: %w", image.Name, err))
+		return 0, fault.ImageWrite(disk.Path, fmt.Errorf("install container image %s: %w", image.Name, err))
 	}
-	return nil
+	return b.Reserved(), nil
 }
 
 // clearTable removes the partition table and the partitions of a disk whose last bytes are reserved. Otherwise a former
@@ -235,9 +254,17 @@ func (i *Imager) clearTable(ctx context.Context, disk block.Device, reserved int
 	return partition.Sync(ctx, i.o.System, disk.Path)
 }
 
+// toMiB returns a number of bytes in MiB, rounded up.
+func toMiB(bytes int64) int64 { return (bytes + bytesPerMiB - 1) / bytesPerMiB }
+
+// rootMiB returns the size of the root file system on a disk, whose last bytes are reserved.
+func rootMiB(disk block.Device, reserved int64) int64 {
+	return disk.Size/bytesPerMiB - unusedMiB - toMiB(reserved)
+}
+
 // bootcArguments returns the command that installs the image on a disk, whose last bytes are reserved.
 func bootcArguments(disk block.Device, reserved int64, name string, c BootableContainer) ([]string, error) {
-	root := disk.Size/bytesPerMiB - unusedMiB - (reserved+bytesPerMiB-1)/bytesPerMiB
+	root := rootMiB(disk, reserved)
 	if root <= 0 {
 		return nil, fault.ImageWrite(disk.Path, fmt.Errorf("disk has %d MiB, want more than %d for the ESP, the "+
 			"config drive and the container image", disk.Size/bytesPerMiB, disk.Size/bytesPerMiB-root))
@@ -253,11 +280,72 @@ func bootcArguments(disk block.Device, reserved int64, name string, c BootableCo
 	return append(args, "--disable-selinux", disk.Path), nil
 }
 
-// checkInstalled makes the kernel read the partition table that bootc wrote, and fails if it has no partition.
-func (i *Imager) checkInstalled(ctx context.Context, disk string) error {
+// checkInstalled makes the kernel read the partition table that bootc wrote, and returns it. It fails if the table has
+// no partition.
+func (i *Imager) checkInstalled(ctx context.Context, disk string) (*partition.Table, error) {
 	if err := partition.Sync(ctx, i.o.System, disk); err != nil {
 		i.o.Log.Warn("kernel does not see the new partitions", "device", disk, "err", err)
 	}
-	_, err := i.checkTable(ctx, disk)
-	return err
+	return i.checkTable(ctx, disk)
+}
+
+// growRoot enlarges the root partition and its file system by the reserved bytes at the end of the disk, which are free
+// by now, so that they have the size that bootc would have given them without the reserve.
+//
+// The problem is what prevented that: the system that bootc installed is complete, and can grow its file system itself.
+// The error is a fault: the partition table may be damaged, or the command was cancelled.
+func (i *Imager) growRoot(
+	ctx context.Context, disk block.Device, table *partition.Table, reserved int64,
+) (problem, err error) {
+	root, problem := findRoot(table, rootMiB(disk, reserved)*bytesPerMiB)
+	if problem != nil {
+		return problem, nil
+	}
+	end := min(root.Start+root.Size+toMiB(reserved)*bytesPerMiB, disk.Size/bytesPerMiB*bytesPerMiB-bytesPerMiB)
+	grown, err := partition.Grow(ctx, disk.Path, root.Number, max(root.Size, end-root.Start))
+	if err != nil {
+		return nil, fault.ImageWrite(disk.Path, err)
+	}
+	device, problem := i.growFileSystem(ctx, disk.Path, grown.Number)
+	switch {
+	case ctx.Err() != nil:
+		return nil, fault.ImageWrite(disk.Path, context.Cause(ctx))
+	case problem != nil:
+		return fmt.Errorf("partition %d grew to %d bytes, its file system did not: %w",
+			grown.Number, grown.Size, problem), nil
+	}
+	i.o.Log.Info("root file system grown", "device", device, "from", root.Size, "to", grown.Size)
+	return nil, nil
+}
+
+// growFileSystem enlarges the file system of a partition that was changed, and returns its device.
+func (i *Imager) growFileSystem(ctx context.Context, disk string, number int) (string, error) {
+	if err := partition.Sync(ctx, i.o.System, disk); err != nil {
+		return "", err
+	}
+	attempts := max(1, i.o.Config.Get().DiskUtils.PartitionDetectionAttempts)
+	ctx, cancel := context.WithTimeoutCause(ctx, time.Duration(attempts)*time.Second, errNoNode)
+	defer cancel()
+	device, err := block.WaitPartition(ctx, i.o.System, disk, number)
+	if err != nil {
+		return "", err
+	}
+	_, err = growfs.Grow(ctx, device)
+	return device, err
+}
+
+// findRoot returns the root partition: the last one of a GPT, if it has about the size that bootc was told. Otherwise
+// bootc has partitioned the disk in its own way, which is not changed.
+func findRoot(table *partition.Table, size int64) (partition.Partition, error) {
+	if table.Scheme != partition.GPT {
+		return partition.Partition{}, fmt.Errorf("the partition table is %s, want %s", table.Scheme, partition.GPT)
+	}
+	byStart := func(a, b partition.Partition) int { return cmp.Compare(a.Start, b.Start) }
+	last := slices.MaxFunc(table.Partitions, byStart)
+	const alignment = 16 << 20 // to which bootc may have rounded the size
+	if last.Size < size-alignment || last.Size > size+alignment {
+		return last, fmt.Errorf("the last partition, number %d, has %d bytes, want %d",
+			last.Number, last.Size, size)
+	}
+	return last, nil
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -31,6 +32,8 @@ type fakeRuntime struct {
 
 	resolveErr, prepareErr, runErr, closeErr error
 	idle                                     bool // bootc writes nothing
+	// makeRoot, if set, is the program that makes the root file system, in a partition of the requested size.
+	makeRoot []string
 }
 
 func (f *fakeRuntime) use(i *Imager) {
@@ -55,10 +58,28 @@ func (f *fakeRuntime) Run(_ context.Context, s container.Spec) error {
 	}
 	f.specs = append(f.specs, s)
 	s.Output("installing")
-	if f.runErr == nil && !f.idle {
+	if f.makeRoot != nil {
+		f.installRoot(s.Args)
+	} else if f.runErr == nil && !f.idle {
 		testenv.Run(f.t, "sgdisk", "--zap-all", "-n", "1:2048:+16M", "-c", "1:root", f.disk)
 	}
 	return f.runErr
+}
+
+// installRoot makes an ESP and the root file system.
+func (f *fakeRuntime) installRoot(args []string) {
+	f.t.Helper()
+	i := slices.IndexFunc(args, func(arg string) bool { return strings.HasPrefix(arg, "--root-size=") })
+	size := strings.TrimPrefix(args[i], "--root-size=")
+	testenv.Run(f.t, "sgdisk", "--zap-all", "-n", "1:2048:+512M", "-n", "2:0:+"+size, "-c", "2:root", f.disk)
+	if err := partition.Sync(f.t.Context(), sysfs.Root{}, f.disk); err != nil {
+		f.t.Fatal(err)
+	}
+	root, err := block.WaitPartition(f.t.Context(), sysfs.Root{}, f.disk, 2)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	testenv.Run(f.t, f.makeRoot[0], append(f.makeRoot[1:], root)...)
 }
 
 func (f *fakeRuntime) Close(ctx context.Context) error {
@@ -82,7 +103,7 @@ const bootcSource = "oci://registry.example/os:1"
 
 func TestInstallContainer(t *testing.T) {
 	i, f := bootcRig(t)
-	f.reserved = 100*mib + 1
+	f.reserved, f.makeRoot = 100*mib+1, []string{"mkfs.xfs", "-q"}
 	drive, _ := configDrive(t)
 	c := BootableContainer{
 		Source: bootcSource, AuthorizedKeys: "ssh-ed25519 AAAA admin\n", PullSecret: "c2VjcmV0", ConfigDrive: drive,
@@ -121,11 +142,90 @@ func TestInstallContainer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(table.Partitions) != 2 {
-		t.Errorf("got partitions %+v, want the root file system and the config drive", table.Partitions)
+	if len(table.Partitions) != 3 {
+		t.Errorf("got partitions %+v, want the ESP, the root file system and the config drive", table.Partitions)
 	}
 	if uuids := i.PartitionUUIDs(); len(uuids) > 0 {
 		t.Errorf("got UUIDs %v, want none", uuids)
+	}
+}
+
+// The root file system has the size that it would have without the scratch space, and the config drive is behind it.
+func TestInstallContainerGrowsRoot(t *testing.T) {
+	testenv.Programs(t, "mkfs.xfs", "xfs_repair", "xfs_db", "sgdisk")
+	i, f := bootcRig(t)
+	f.reserved, f.makeRoot = 100*mib+1, []string{"mkfs.xfs", "-q"}
+	drive, _ := configDrive(t)
+	got, err := i.InstallContainer(t.Context(), BootableContainer{Source: bootcSource, ConfigDrive: drive})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := "Container image (" + bootcSource + ") written to device " + f.disk; got != want {
+		t.Errorf("got result %q, want %q", got, want)
+	}
+	testenv.Run(t, "sgdisk", "-v", f.disk)
+	table, err := partition.Read(t.Context(), f.disk)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const want = diskSize - 768*mib
+	if len(table.Partitions) != 3 || table.Partitions[1].Size != want || table.Partitions[1].Name != "root" {
+		t.Fatalf("got partitions %+v, want a root of %d bytes and a config drive", table.Partitions, int64(want))
+	}
+	root := block.PartitionPath(sysfs.Root{}, f.disk, 2)
+	testenv.Run(t, "xfs_repair", "-n", root)
+	blocks := testenv.Run(t, "xfs_db", "-r", "-c", "sb 0", "-c", "p dblocks", root)
+	if number := fmt.Sprintf("dblocks = %d\n", want/4096); blocks != number {
+		t.Errorf("got %q, want %q", blocks, number)
+	}
+}
+
+// A root that cannot grow is a part of the result. The installation is complete, with its config drive.
+func TestInstallContainerCannotGrow(t *testing.T) {
+	testenv.Programs(t, "mkfs.vfat", "sfdisk", "sgdisk")
+	const asked, full = diskSize - 868*mib, diskSize - 768*mib
+	for name, tt := range map[string]struct {
+		change func(*fakeRuntime)
+		size   int64 // of partition 2
+		want   string
+	}{
+		"file system": {
+			func(f *fakeRuntime) { f.makeRoot = []string{"mkfs.vfat"} }, full,
+			fmt.Sprintf("partition 2 grew to %d bytes, its file system did not: grow the file system of ", int64(full)),
+		},
+		"other partition behind": {
+			func(f *fakeRuntime) {
+				f.makeRoot = []string{"sh", "-c", "sgdisk -n 3:0:+1M " + f.disk}
+			}, asked, fmt.Sprintf("the last partition, number 3, has 1048576 bytes, want %d", int64(asked)),
+		},
+		"MBR": {
+			func(f *fakeRuntime) {
+				f.makeRoot = []string{"sh", "-c", fmt.Sprintf("sgdisk -m 1:2 %s", f.disk)}
+			}, asked, "the partition table is mbr, want gpt",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			i, f := bootcRig(t)
+			f.reserved = 100 * mib
+			tt.change(f)
+			drive, _ := configDrive(t)
+			got, err := i.InstallContainer(t.Context(), BootableContainer{Source: bootcSource, ConfigDrive: drive})
+			if err != nil {
+				t.Fatal(err)
+			}
+			prefix := "Container image (" + bootcSource + ") written to device " + f.disk +
+				"; root file system not grown by the space of the image, 100 MiB: "
+			if !strings.HasPrefix(got, prefix+tt.want) {
+				t.Errorf("got result %q, want %q", got, prefix+tt.want)
+			}
+			table, err := partition.Read(t.Context(), f.disk)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if n := len(table.Partitions); n < 3 || table.Partitions[1].Size != tt.size {
+				t.Errorf("got partitions %+v, want a root of %d bytes and a config drive", table.Partitions, tt.size)
+			}
+		})
 	}
 }
 

@@ -191,7 +191,7 @@ func (r *testRegistry) pushAll() {
 //
 // Parity: E17 (a stand-in for bootc), F9 (allowed images)
 func TestContainers(t *testing.T) {
-	testenv.Programs(t, "go", "debugfs", "sgdisk")
+	testenv.Programs(t, "go", "debugfs", "dumpe2fs", "e2fsck", "sgdisk")
 	testenv.Root(t)
 	registry := newRegistry(t)
 	registry.pushAll()
@@ -291,6 +291,7 @@ func (r *rig) installContainers(t *testing.T, registry *testRegistry) {
 		}
 	}
 	says(t, r.machine, `container image does not fit into memory .*disk=/dev/vdb`)
+	says(t, r.machine, `root file system grown device=/dev/vdb2 `)
 	if strings.Contains(r.machine.Console().String(), "does not fit into memory image="+registry.name("private/os")) {
 		t.Error("the small image was not in memory")
 	}
@@ -318,10 +319,30 @@ func checkInstalled(t *testing.T, disk, repository string, registry *testRegistr
 		}
 	}
 	testenv.Run(t, "e2fsck", "-fn", device(2))
+	checkRootSize(t, disk, table, testenv.Run(t, "dumpe2fs", "-h", device(2)))
 	if got := tags(t, device(3), "LABEL"); got != "config-2" {
 		t.Errorf("%s: got config drive with label %q", repository, got)
 	}
 	checkNoMarker(t, disk)
+}
+
+// checkRootSize fails if the root partition or its file system, which dumpe2fs describes, has not the size of the disk
+// without 768 MiB. It had a smaller one while the image was at the end of the disk.
+func checkRootSize(t *testing.T, disk string, table *partition.Table, super string) {
+	t.Helper()
+	want := table.DiskSize - 768*mib
+	if got := table.Partitions[1].Size; got != want {
+		t.Errorf("%s: root partition has %d bytes, want %d", disk, got, want)
+	}
+	const blockSize = 4096
+	count, size := fmt.Sprintf("Block count: %d", want/blockSize), fmt.Sprintf("Block size: %d", blockSize)
+	for _, line := range []string{count, size} {
+		if !slices.ContainsFunc(strings.Split(super, "\n"), func(l string) bool {
+			return strings.Join(strings.Fields(l), " ") == line
+		}) {
+			t.Errorf("%s: want %q, got\n%s", disk, line, super)
+		}
+	}
 }
 
 // checkNoMarker fails if the disk has a part of the image's large file: nothing installed it, so it was in the scratch

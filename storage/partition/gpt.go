@@ -229,19 +229,32 @@ func (d *disk) write(data []byte, offset int64) error {
 	return err
 }
 
-func (d *disk) addGPT(p Partition) (Partition, error) {
+// writable reads the primary for a change of it. A backup that is not at the end, or whose entries there would overlap
+// the usable area, is moved first.
+func (d *disk) writable() (*gptCopy, error) {
 	g, err := d.primary()
 	if err != nil {
-		return Partition{}, fmt.Errorf("the primary GPT is broken: %w", err)
+		return nil, fmt.Errorf("the primary GPT is broken: %w", err)
 	}
-	// A backup at the end whose entries would overlap the usable area is moved like a misplaced one.
 	if g.AlternateLBA != d.lastLBA() || g.LastUsableLBA > d.lastUsable(g) {
 		if err := d.relocate(g); err != nil {
-			return Partition{}, err
+			return nil, err
 		}
 	}
-	// The entry array may be in the usable area, contrary to the specification.
-	used := append(g.partitions, Partition{Start: g.PartitionEntryLBA * d.sector, Size: int64(len(g.array))})
+	return g, nil
+}
+
+// extent returns the place of the entry array, which may be in the usable area, contrary to the specification.
+func (g *gptCopy) extent(d *disk) Partition {
+	return Partition{Start: g.PartitionEntryLBA * d.sector, Size: int64(len(g.array))}
+}
+
+func (d *disk) addGPT(p Partition) (Partition, error) {
+	g, err := d.writable()
+	if err != nil {
+		return Partition{}, err
+	}
+	used := append(g.partitions, g.extent(d))
 	slot, count := p.Number-1, int(g.NumberOfPartitionEntries)
 	for n := 0; n < count && slot < 0; n++ {
 		if g.isFree(n) {

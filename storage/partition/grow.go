@@ -1,0 +1,62 @@
+package partition
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+)
+
+// lastLBAOffset is the place of the last LBA in an entry of a GPT (UEFI 2.10, table 5.6).
+const lastLBAOffset = 40
+
+// Grow enlarges a partition of a GPT to size bytes, rounded down to whole sectors. Its start, and all other entries,
+// stay the same. The space must be free. A misplaced backup GPT is moved first. When Grow returns, the table is on the
+// medium, but the kernel does not know it yet (see [Sync]).
+func Grow(ctx context.Context, device string, number int, size int64) (grown Partition, err error) {
+	d, err := open(ctx, device, os.O_RDWR)
+	if err != nil {
+		return Partition{}, err
+	}
+	grown, err = d.grow(number, size)
+	if err = errors.Join(err, d.file.Close()); err != nil {
+		return Partition{}, fmt.Errorf("grow partition %d of %s: %w", number, device, err)
+	}
+	return grown, nil
+}
+
+func (d *disk) grow(number int, size int64) (Partition, error) {
+	g, err := d.writable()
+	if err != nil {
+		return Partition{}, err
+	}
+	var p *Partition
+	var others []Partition
+	for i := range g.partitions {
+		if g.partitions[i].Number == number {
+			p = &g.partitions[i]
+		} else {
+			others = append(others, g.partitions[i])
+		}
+	}
+	if p == nil {
+		return Partition{}, errors.New("no such partition")
+	}
+	size = size / d.sector * d.sector
+	if size < p.Size || size > d.size {
+		return Partition{}, fmt.Errorf("got a size of %d bytes, want %d, its own, to %d", size, p.Size, d.size)
+	}
+	end := p.Start + size
+	limit := (g.LastUsableLBA + 1) * d.sector
+	if end > limit || !free(append(others, g.extent(d)), p.Start+p.Size, end) {
+		return Partition{}, fmt.Errorf("no space up to byte %d: taken or outside the usable area up to byte %d",
+			end, limit)
+	}
+	binary.LittleEndian.PutUint64(g.entry(number - 1)[lastLBAOffset:], uint64(end/d.sector-1))
+	if err := d.writeGPT(g); err != nil {
+		return Partition{}, err
+	}
+	p.Size = size
+	return *p, nil
+}
