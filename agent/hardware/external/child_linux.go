@@ -30,7 +30,7 @@ func startConfined(p program) (*process, error) {
 	if err != nil {
 		return nil, err
 	}
-	return startProcess("/proc/self/exe", []string{childName, string(text)}, namespaces)
+	return startProcess("/proc/self/exe", []string{childName, string(text)}, namespaces, p.input)
 }
 
 // attributes makes a process start in new namespaces.
@@ -56,7 +56,8 @@ func Child() {
 	os.Exit(exitNotRun)
 }
 
-// become makes this process the program. It returns only if that fails, or after it has listed the managers of a root.
+// become makes this process the program. It returns only if that fails. If there is none, the process ends after it has
+// listed the managers or the programs of a root.
 func (p program) become() error {
 	var err error
 	if p.Root == "" {
@@ -68,7 +69,12 @@ func (p program) become() error {
 		return err
 	}
 	if len(p.Argv) == 0 {
-		if err := printManagers(os.Stdout); err != nil {
+		if len(p.Find) > 0 {
+			err = printPrograms(os.Stdout, p.Find)
+		} else {
+			err = printManagers(os.Stdout)
+		}
+		if err != nil {
 			return err
 		}
 		os.Exit(0)

@@ -3,12 +3,13 @@ package external
 import (
 	"errors"
 	"os"
+	"slices"
 	"time"
 )
 
 // process is a started executable.
 type process struct {
-	in, out, errors *os.File // this side of its standard streams
+	in, out, errors *os.File // this side of its standard streams; in is nil if the program has an input of its own
 	kill            func() error
 	wait            func() error // returns an error unless the process ends with exit status 0
 }
@@ -16,7 +17,9 @@ type process struct {
 // expire makes all reads and writes of its standard streams fail after a while.
 func (p *process) expire(after time.Duration) {
 	end := time.Now().Add(after)
-	p.in.SetWriteDeadline(end)    //nolint:errcheck // a pipe has deadlines
+	if p.in != nil {
+		p.in.SetWriteDeadline(end) //nolint:errcheck // a pipe has deadlines
+	}
 	p.out.SetReadDeadline(end)    //nolint:errcheck // a pipe has deadlines
 	p.errors.SetReadDeadline(end) //nolint:errcheck // a pipe has deadlines
 }
@@ -26,6 +29,10 @@ type program struct {
 	Root string `json:"root,omitempty"` // path of the manager root that is its root file system, "" for the ramdisk's
 	// Argv are its path and arguments. Without any, the managers in the root are printed, see printManagers.
 	Argv []string `json:"argv,omitempty"`
+	// Find, unless empty, are the names of programs to find in the root instead, see printPrograms.
+	Find []string `json:"find,omitempty"`
+	// input is the standard input; nil is a pipe.
+	input *os.File
 }
 
 // environment is the environment of an executable.
@@ -34,10 +41,11 @@ var environment = []string{
 }
 
 // startPlain starts an executable without confinement, for checks outside of the ramdisk.
-func startPlain(path string) (*process, error) { return startProcess(path, []string{path}, 0) }
+func startPlain(path string) (*process, error) { return startProcess(path, []string{path}, 0, nil) }
 
-// startProcess starts a program with pipes as its standard streams, and with namespaces of its own.
-func startProcess(program string, argv []string, cloneFlags uintptr) (p *process, err error) {
+// startProcess starts a program with pipes as its standard streams, and with namespaces of its own. If input is not
+// nil, it is the standard input.
+func startProcess(program string, argv []string, cloneFlags uintptr, input *os.File) (p *process, err error) {
 	var pipes []*os.File
 	defer func() {
 		if err != nil {
@@ -54,8 +62,12 @@ func startProcess(program string, argv []string, cloneFlags uintptr) (p *process
 		pipes = append(pipes, r, w)
 	}
 	theirs := []*os.File{pipes[0], pipes[3], pipes[5]}
+	streams := slices.Clone(theirs)
+	if input != nil {
+		streams[0] = input
+	}
 	child, err := os.StartProcess(program, argv, &os.ProcAttr{
-		Dir: "/", Env: environment, Files: theirs, Sys: attributes(cloneFlags),
+		Dir: "/", Env: environment, Files: streams, Sys: attributes(cloneFlags),
 	})
 	if err != nil {
 		return nil, err
@@ -72,6 +84,10 @@ func startProcess(program string, argv []string, cloneFlags uintptr) (p *process
 	}
 	for _, f := range theirs {
 		_ = f.Close() // the process has its own
+	}
+	if input != nil {
+		_ = p.in.Close() // nothing reads it
+		p.in = nil
 	}
 	return p, nil
 }

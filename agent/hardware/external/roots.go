@@ -1,7 +1,6 @@
 package external
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -11,11 +10,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"strings"
 	"time"
-
-	"ironroot/internal/confine"
-	"ironroot/internal/goroutine"
 )
 
 // RootsDir is the directory of the ramdisk with the manager roots: images of file systems, in which executables find
@@ -25,14 +20,10 @@ const RootsDir = "/usr/lib/ironroot/roots"
 // rootSuffix is the suffix of the names of manager roots.
 const rootSuffix = ".squashfs"
 
-const (
-	// rootTimeout limits describe and evaluate of a manager in a root, and the list of the managers in it. An
-	// interpreter starts slower than an executable of the ramdisk, from a compressed image. The agent waits longer for
-	// the support level.
-	rootTimeout = 50 * time.Second
-	// maxOutput limits the standard output of a program that is no manager, in bytes.
-	maxOutput = 1 << 20
-)
+// rootTimeout limits describe and evaluate of a manager in a root, and the list of the managers and programs in it. An
+// interpreter starts slower than an executable of the ramdisk, from a compressed image. The agent waits longer for the
+// support level.
+const rootTimeout = 50 * time.Second
 
 // root is a manager root.
 type root struct {
@@ -65,12 +56,17 @@ func LoadRoots(ctx context.Context, dir string, log *slog.Logger, track Track) [
 	return loaded
 }
 
+// checkRoot reports an error if a file is not a manager root of the ramdisk.
+func checkRoot(path string) error {
+	if filepath.Ext(path) != rootSuffix {
+		return fmt.Errorf("want a name that ends with %s", rootSuffix)
+	}
+	return checkOrigin(path)
+}
+
 // load describes the managers in the root.
 func (r root) load(ctx context.Context, track Track) ([]*Manager, error) {
-	if filepath.Ext(r.path) != rootSuffix {
-		return nil, fmt.Errorf("want a name that ends with %s", rootSuffix)
-	}
-	if err := checkOrigin(r.path); err != nil {
+	if err := checkRoot(r.path); err != nil {
 		return nil, err
 	}
 	sum, err := checksum(r.path)
@@ -138,44 +134,4 @@ func printManagers(out io.Writer) error {
 		}
 	}
 	return json.NewEncoder(out).Encode(list)
-}
-
-// run runs a program to its end and returns its standard output. After the timeout, or when ctx ends, it is killed.
-func run(ctx context.Context, p program, timeout time.Duration) ([]byte, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("not done within %v", timeout))
-	defer cancel()
-	child, err := startConfined(p)
-	if err != nil {
-		return nil, err
-	}
-	defer child.out.Close()    //nolint:errcheck // only read
-	defer child.errors.Close() //nolint:errcheck // only read
-	stop := goroutine.AfterContext(ctx, func() { _ = child.kill() })
-	defer stop()
-	var output, errorOutput []byte
-	var readErr error
-	group := goroutine.NewGroup()
-	group.Go(child.in.Close)
-	group.Go(func() error {
-		output, readErr = io.ReadAll(io.LimitReader(child.out, maxOutput+1))
-		if len(output) > maxOutput {
-			_ = child.kill()
-		}
-		return nil
-	})
-	group.Go(func() error {
-		errorOutput = confine.Tail(child.errors)
-		return nil
-	})
-	err = errors.Join(child.wait(), group.Wait(), readErr)
-	switch {
-	case ctx.Err() != nil:
-		err = context.Cause(ctx)
-	case len(output) > maxOutput:
-		err = fmt.Errorf("output longer than %d bytes", maxOutput)
-	}
-	if text := strings.TrimSpace(string(errorOutput)); err != nil && text != "" {
-		err = fmt.Errorf("%w: %s", err, text)
-	}
-	return bytes.TrimSpace(output), err
 }

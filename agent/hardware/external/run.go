@@ -1,0 +1,105 @@
+package external
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"ironroot/internal/confine"
+	"ironroot/internal/goroutine"
+)
+
+// maxOutput limits the standard output of a program that is no manager, in bytes.
+const maxOutput = 1 << 20
+
+// run runs a program to its end and returns its standard output, without space at its ends. After the timeout, when ctx
+// ends, or after more than maxOutput bytes, the program is killed. A program that does not end then is left behind.
+func run(ctx context.Context, p program, timeout time.Duration) ([]byte, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("not done within %v", timeout))
+	defer cancel()
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	return runUntil(ctx, p, func(out io.Reader) ([]byte, error) {
+		output, err := io.ReadAll(io.LimitReader(out, maxOutput+1))
+		if len(output) > maxOutput {
+			stop(fmt.Errorf("output longer than %d bytes", maxOutput))
+		}
+		return output, err
+	})
+}
+
+// runToEnd runs a program to its end, which nothing but the program itself determines: it is never killed. It returns
+// the beginning of its standard output, at most maxOutput bytes; the rest is discarded.
+func runToEnd(p program) ([]byte, error) {
+	return runUntil(context.Background(), p, func(out io.Reader) ([]byte, error) {
+		output, err := io.ReadAll(io.LimitReader(out, maxOutput))
+		if err == nil {
+			_, err = io.Copy(io.Discard, out)
+		}
+		return output, err
+	})
+}
+
+// runUntil runs a program to its end, or kills it when ctx ends. read reads its standard output.
+func runUntil(ctx context.Context, p program, read func(io.Reader) ([]byte, error)) ([]byte, error) {
+	child, err := startConfined(p)
+	if err != nil {
+		return nil, err
+	}
+	defer child.out.Close()    //nolint:errcheck // only read
+	defer child.errors.Close() //nolint:errcheck // only read
+	if child.in != nil {
+		_ = child.in.Close() // nothing was written
+	}
+	var output, errorOutput []byte
+	group := goroutine.NewGroup()
+	group.Go(func() (err error) {
+		output, err = read(child.out)
+		return err
+	})
+	group.Go(func() error {
+		errorOutput = confine.Tail(child.errors)
+		return nil
+	})
+	err = child.awaitEnd(ctx)
+	readErr := group.Wait()
+	output = bytes.TrimSpace(output)
+	switch {
+	case ctx.Err() != nil && err != nil:
+		err = fmt.Errorf("%w: %w", context.Cause(ctx), err)
+	case err == nil:
+		err = readErr
+	}
+	if err != nil {
+		text := cmp.Or(strings.TrimSpace(string(errorOutput)), string(output[max(0, len(output)-confine.MaxOutput):]))
+		if text != "" {
+			err = fmt.Errorf("%w: %s", err, text)
+		}
+	}
+	return output, err
+}
+
+// awaitEnd waits for the end of a process, and kills it when ctx ends. The kernel does not end a process that waits for
+// a device that does not respond. It is left behind then.
+func (p *process) awaitEnd(ctx context.Context) error {
+	ended := make(chan error, 1)
+	goroutine.Go(p.wait, func(err error) { ended <- err })
+	select {
+	case err := <-ended:
+		return err
+	case <-ctx.Done():
+	}
+	_ = p.kill() // fails only if it has ended
+	select {
+	case err := <-ended:
+		return err
+	case <-time.After(defaultLimits.exitTimeout):
+		p.expire(0)
+		return errors.New("killed, but still running")
+	}
+}
