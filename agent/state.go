@@ -20,6 +20,7 @@ import (
 	"ironroot/agent/hardware/containers"
 	"ironroot/agent/hardware/external"
 	"ironroot/agent/hardware/generic"
+	"ironroot/agent/hardware/nvidia"
 	"ironroot/agent/imaging"
 	"ironroot/agent/inventory"
 	"ironroot/agent/ironic"
@@ -196,7 +197,7 @@ func (a *agent) loadHardware(ctx context.Context) error {
 		Join: join, Journal: a.o.Journal, Version: a.o.Version, Dial: a.o.Dial,
 		Track: func(what, device string) generic.Tracker { return a.o.Board.Track(a.log, what, device) },
 	})
-	list := []hardware.Manager{builtin, a.containerManager()}
+	list := []hardware.Manager{builtin, a.containerManager(), a.nvidiaManager()}
 	if custom := a.customManagers(ctx); len(custom) > 0 {
 		a.settle(ctx, managersSettleTimeout)
 		list = append(list, custom...)
@@ -229,6 +230,17 @@ func (a *agent) containerManager() hardware.Manager {
 		OtherSteps: func(class string, n *node.Node, ports []map[string]any) (map[string]bool, error) {
 			return a.managers.Load().StepNames(class, n, ports)
 		},
+	})
+}
+
+// nvidiaManager returns the manager for network cards of NVIDIA.
+func (a *agent) nvidiaManager() hardware.Manager {
+	return nvidia.New(nvidia.Options{
+		System: a.o.System, Open: a.imager.Open, Log: a.log,
+		FindTools: func(ctx context.Context, names ...string) (nvidia.Tools, error) {
+			return external.FindTools(ctx, a.o.RootsDir, names...)
+		},
+		Track: func(what, device string) nvidia.Tracker { return a.o.Board.Track(a.log, what, device) },
 	})
 }
 

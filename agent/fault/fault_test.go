@@ -81,6 +81,16 @@ var rows = []struct {
 	},
 	{ClockSync("x"), "ClockSyncError", 500, "Error syncing system clock", "x"},
 	{WrongParams("x"), "TypeError", 500, "Wrong parameters", "x"},
+	{InvalidFirmwareImageConfig("x"), "InvalidFirmwareImageConfig", 500, "An error occurred", "x"},
+	{InvalidFirmwareSettingsConfig("x"), "InvalidFirmwareSettingsConfig", 500, "An error occurred", "x"},
+	{InvalidURLScheme("x"), "InvalidURLScheme", 500, "An error occurred", "x"},
+	{DuplicateComponentFlavor("x"), "DuplicateComponentFlavor", 500, "An error occurred", "x"},
+	{DuplicateDeviceID("x"), "DuplicateDeviceID", 500, "An error occurred", "x"},
+	{MismatchChecksum("x"), "MismatchChecksumError", 500, "An error occurred", "x"},
+	{MismatchComponentFlavor("x"), "MismatchComponentFlavor", 500, "An error occurred", "x"},
+	{MismatchFWVersion("x"), "MismatchFWVersion", 500, "An error occurred", "x"},
+	{UnsupportedConfigByMstflint("x"), "UnSupportedConfigByMstflintPackage", 500, "An error occurred", "x"},
+	{UnsupportedConfigByFirmware("x"), "UnSupportedConfigByFW", 500, "An error occurred", "x"},
 }
 
 // Parity: A9
