@@ -111,6 +111,11 @@ func TestCommands(t *testing.T) {
 			},
 			data: [][]byte{withPassword(2, 0)}, last: 5 * time.Hour,
 		},
+		{ // table "TRUSTED RECEIVE command inputs": FEATURE, COUNT, LBA 7:0, LBA 15:8 and 23:16
+			name: "TRUSTED RECEIVE",
+			send: func(d Drive) error { _, err := d.TrustedReceive(0x01, 0x1234, make([]byte, 0x0302*512)); return err },
+			cdbs: [][]byte{{0x85, 4 << 1, 0x0e, 0, 0x01, 0, 0x02, 0, 0x03, 0, 0x34, 0, 0x12, 0, 0x5c, 0}},
+		},
 		{
 			name: "SANITIZE STATUS EXT", send: func(d Drive) error { _, err := d.SanitizeStatus(); return err },
 			cdbs: [][]byte{{0x85, 3<<1 | 1, 0x20, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xb4, 0}},
@@ -248,6 +253,9 @@ func TestIdentify(t *testing.T) {
 			name: "crypto scramble", data: identityWith(map[int]uint16{59: 1<<12 | 1<<13}),
 			want: Identity{Sanitize: SanitizeSupport{Supported: true, CryptoScramble: true}},
 		},
+		{name: "Trusted Computing", data: identityWith(map[int]uint16{48: 0x4001}), want: Identity{Trusted: true}},
+		{name: "no Trusted Computing", data: identityWith(map[int]uint16{48: 0x4000})},
+		{name: "word 48 not valid", data: identityWith(map[int]uint16{48: 0xc001})},
 		{name: "checksum", data: checked, want: Identity{Security: SecurityState{Supported: true}}},
 		{name: "damaged", data: damaged, err: "IDENTIFY DEVICE: wrong checksum"},
 		{name: "zeros", data: make([]byte, 512), err: "words 0 and 83 are 0x0000 and 0x0000"},

@@ -15,6 +15,7 @@ type Identity struct {
 	Firmware string // revision
 	Security SecurityState
 	Sanitize SanitizeSupport
+	Trusted  bool // supports the Trusted Computing feature set
 }
 
 // SecurityState describes the Security feature set of a drive.
@@ -47,8 +48,8 @@ func (d Drive) Identify() (Identity, error) {
 }
 
 // parseIdentity decodes the data of IDENTIFY DEVICE (ACS-4, table "IDENTIFY DEVICE data"): 256 words of 16 bits. The
-// words are those of src/ataidentify.cpp in smartmontools: 23 to 26 firmware, 59 sanitize, 89 and 90 erase times, 128
-// security, 255 integrity.
+// words are those of src/ataidentify.cpp in smartmontools: 23 to 26 firmware, 48 Trusted Computing, 59 sanitize, 89 and 90
+// erase times, 128 security, 255 integrity.
 func parseIdentity(data []byte) (Identity, error) {
 	if len(data) != blockSize {
 		return Identity{}, fmt.Errorf("got %d bytes, want %d", len(data), blockSize)
@@ -78,6 +79,9 @@ func parseIdentity(data []byte) (Identity, error) {
 			Enhanced: bit(status, 5), Maximum: bit(status, 8),
 			EraseTime: eraseTime(word(89)), EnhancedTime: eraseTime(word(90)),
 		}
+	}
+	if w := word(48); w&0xc000 == 0x4000 { // the word is valid
+		id.Trusted = bit(w, 0)
 	}
 	if w := word(59); bit(w, 12) {
 		id.Sanitize = SanitizeSupport{

@@ -43,6 +43,8 @@ func (c command) cdb() []byte {
 	}
 	if c.extended {
 		cdb[1] |= 1
+	} else {
+		count &= 0xff
 	}
 	binary.BigEndian.PutUint16(cdb[3:], c.feature)
 	binary.BigEndian.PutUint16(cdb[5:], count)

@@ -33,6 +33,10 @@ type fakeATA struct {
 
 	unreachable bool // the adapter does not pass commands through
 
+	discovery  []byte // reply to TCG Level 0 Discovery; nil for a drive without Trusted Computing
+	translated bool   // the kernel translates SECURITY PROTOCOL IN
+	allowed    bool   // the kernel passes TRUSTED RECEIVE
+
 	noSecurity, enhanced, locked, frozen, expired bool
 	maximum                                       bool          // security level Maximum
 	password                                      *ata.Password // nil if security is disabled
@@ -59,7 +63,7 @@ type fakeATA struct {
 }
 
 var commandNames = map[byte]string{
-	0xec: "identify", 0xf1: "set", 0xf2: "unlock", 0xf3: "prepare", 0xf4: "erase", 0xf6: "disable",
+	0x5c: "trusted", 0xec: "identify", 0xf1: "set", 0xf2: "unlock", 0xf3: "prepare", 0xf4: "erase", 0xf6: "disable",
 }
 
 var sanitizeNames = map[uint16]string{0: "status", 0x11: "crypto", 0x12: "block", 0x14: "overwrite"}
@@ -69,6 +73,9 @@ var zeroPassword ata.Password
 // Send implements [scsi.Transport] for ATA PASS-THROUGH (16).
 func (f *fakeATA) Send(r scsi.Request) (scsi.Reply, error) {
 	cdb := r.CDB
+	if cdb[0] == 0xa2 {
+		return discoveryReply(r, f.discovery, f.translated), nil
+	}
 	name := commandNames[cdb[14]]
 	if cdb[14] == 0xb4 {
 		name = sanitizeNames[binary.BigEndian.Uint16(cdb[3:])]
@@ -76,7 +83,7 @@ func (f *fakeATA) Send(r scsi.Request) (scsi.Reply, error) {
 			name = "clear"
 		}
 	}
-	if name != "identify" && name != "status" {
+	if name != "identify" && name != "status" && name != "trusted" {
 		f.log = append(f.log, name)
 	}
 	if f.unreachable {
@@ -102,6 +109,12 @@ func (f *fakeATA) execute(name string, r scsi.Request) (scsi.Reply, error) {
 	switch name {
 	case "identify":
 		f.identity(r.Data)
+		return scsi.Reply{}, nil
+	case "trusted":
+		if !f.allowed { // as Linux does without libata.allow_tpm
+			return senseReply(5, 0x24, 0), nil
+		}
+		copy(r.Data, f.discovery)
 		return scsi.Reply{}, nil
 	case "set":
 		if !secured || f.locked || f.setFails {
@@ -206,6 +219,9 @@ func (f *fakeATA) identity(data []byte) {
 	words := map[int]uint16{
 		23: 'A'<<8 | 'B', 24: '1'<<8 | '2', 25: 'C'<<8 | 'D', 26: '3'<<8 | '4',
 		59: f.sanitize, 83: 0x4000, 89: f.normalTime, 90: f.enhancedTime,
+	}
+	if f.discovery != nil {
+		words[48] = 0x4001
 	}
 	if !f.noSecurity {
 		set := []bool{true, f.password != nil, f.locked, f.frozen, f.expired, f.enhanced, false, false, f.maximum}
@@ -931,7 +947,7 @@ func TestATAFallback(t *testing.T) {
 			if c.sas {
 				d.Transport = "sas"
 			}
-			method, err := full(t.Context(), sysfs.Root{}, d, c.o, openers{ata: drive.open})
+			method, err := full(t.Context(), sysfs.Root{}, d, c.o, openers{ata: drive.open, query: drive.open})
 			if method != c.method || (err == nil) != (c.method != "") || c.err != nil && !errors.Is(err, c.err) ||
 				err != nil && !strings.Contains(err.Error(), c.text) {
 				t.Errorf("got %q, %v, want %q, %v with %q", method, err, c.method, c.err, c.text)

@@ -83,10 +83,10 @@ type Options struct {
 // Errors wrap ErrReadOnly for a read-only device, ErrBusy for a device in use, and ErrZoned for a disk that cannot be
 // overwritten. They wrap ErrRemains if the device's private NVMe subsystem has namespaces that are not attached or
 // cannot be listed, whether or not the device itself was erased. They wrap ErrLocked for an ATA drive that is or may be
-// left with a password, and ErrNotErased for a device that reported success and still holds data, or other data than
-// was written.
+// left with a password, ErrTCGLocked for a locked self-encrypting drive, which is not written, and ErrNotErased for a
+// device that reported success and still holds data, or other data than was written.
 func Full(ctx context.Context, sys sysfs.Root, device block.Device, o Options) (Method, error) {
-	method, err := full(ctx, sys, device, o, openers{openNVMe, openSG, openSG})
+	method, err := full(ctx, sys, device, o, openers{openNVMe, openSG, openSG, openSGReadOnly})
 	if err != nil {
 		return "", fmt.Errorf("erase %s: %w", device.Path, err)
 	}
@@ -95,9 +95,10 @@ func Full(ctx context.Context, sys sysfs.Root, device block.Device, o Options) (
 
 // openers open devices for commands of their own.
 type openers struct {
-	nvme func(path string) (adminDevice, error)
-	ata  sgOpener
-	scsi sgOpener
+	nvme  func(path string) (adminDevice, error)
+	ata   sgOpener
+	scsi  sgOpener
+	query sgOpener // for commands that change nothing
 }
 
 func full(
@@ -106,7 +107,13 @@ func full(
 	if err := awaitWritable(ctx, sys, device, o.Wait); err != nil {
 		return "", err
 	}
+	if err := checkLocked(ctx, device, o.ATA, open.query); err != nil {
+		return "", err
+	}
 	method, scope, secureErr := secure(ctx, sys, device, o, open)
+	if errors.Is(secureErr, ErrTCGLocked) {
+		return "", errors.Join(secureErr, scope.remains("not erased"))
+	}
 	if secureErr == nil {
 		secureErr = readBackDrive(ctx, sys, device, o)
 	}
@@ -131,8 +138,8 @@ func full(
 
 // Express formats an NVMe namespace, which takes seconds. If the device cannot be formatted, Express calls
 // notFormatted with the reason and erases the metadata. The method is followed by what was not erased, as with [Full].
-// Errors wrap ErrReadOnly, ErrBusy, ErrRemains and ErrNotErased as those of Full do. With ErrRemains the device was
-// formatted or its metadata were erased, unless the error also contains a failure to erase them.
+// Errors wrap ErrReadOnly, ErrBusy, ErrRemains, ErrTCGLocked and ErrNotErased as those of Full do. With ErrRemains the
+// device was formatted or its metadata were erased, unless the error also contains a failure to erase them.
 func Express(
 	ctx context.Context, sys sysfs.Root, device block.Device, wait Wait, notFormatted func(error),
 ) (Method, error) {
@@ -156,6 +163,9 @@ func express(
 			return "", err
 		}
 		return scope.finish(method)
+	}
+	if errors.Is(err, ErrTCGLocked) {
+		return "", errors.Join(err, scope.remains("not erased"))
 	}
 	notFormatted(err)
 	if err := metadata(ctx, sys, device.Path, wait); err != nil {

@@ -61,8 +61,8 @@ type adminDevice interface {
 
 // eraseNVMe erases a namespace by Format NVM, keeping its block format. If Format cannot be used or the controller
 // rejects it, eraseNVMe sanitizes the subsystem. The error wraps ErrUnsupported if both are disabled, if the controller
-// supports neither, or if they could erase other namespaces. The scope is valid even with an error. After ctx has
-// ended, eraseNVMe sends no further command.
+// supports neither, or if they could erase other namespaces. It wraps ErrTCGLocked if the drive is locked. The scope is
+// valid even with an error. After ctx has ended, eraseNVMe sends no further command.
 func eraseNVMe(
 	ctx context.Context, device block.Device, o Options, open func(string) (adminDevice, error),
 ) (_ Method, scope nvmeScope, err error) {
@@ -72,6 +72,11 @@ func eraseNVMe(
 	}
 	defer func() { err = errors.Join(err, d.close()) }()
 	controller, namespace, scope := identifyAll(ctx, d)
+	if controller != nil {
+		if err := checkLockedNVMe(ctx, device.Path, controller, d); err != nil {
+			return "", scope, err
+		}
+	}
 	if scope.unknown != nil {
 		return "", scope, scope.unknown
 	}

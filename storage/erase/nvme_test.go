@@ -39,6 +39,7 @@ type fakeNVMe struct {
 	closed                bool
 	afterIdentify         func() // may be nil
 	formatTime, closeTime time.Duration
+	discovery             []byte // reply to TCG Level 0 Discovery; nil for a drive that rejects Security Receive
 	fakeSanitize
 }
 
@@ -95,6 +96,11 @@ func (f *fakeNVMe) admin(c *adminCommand, data []byte) error {
 			}
 		}
 		return f.formatError
+	case c.opcode == 0x82 && c.nsid == 0 && c.cdw10 == 0x01_0001_00 && c.cdw11 == 2048 && len(data) == 2048:
+		if f.discovery == nil || f.oacs&1 == 0 {
+			return nvmeStatus(0x4001)
+		}
+		copy(data, f.discovery)
 	case c.opcode == opSanitize && data == nil:
 		return f.sanitize(c)
 	case c.opcode == opGetLogPage && c.nsid == 0xffffffff && c.cdw10 == 0x007f0081 && len(data) == 512:

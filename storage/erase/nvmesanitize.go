@@ -359,7 +359,8 @@ func (s *sanitizer) await(
 	return log, err
 }
 
-// recoverNVMe makes a namespace usable that is being sanitized, or whose last sanitize failed.
+// recoverNVMe makes a namespace usable that is being sanitized, or whose last sanitize failed. The error wraps
+// ErrTCGLocked if the drive is locked.
 func recoverNVMe(
 	ctx context.Context, device block.Device, progress func(done, total int64),
 	open func(string) (adminDevice, error),
@@ -370,14 +371,19 @@ func recoverNVMe(
 	}
 	defer d.close() //nolint:errcheck // nothing was written
 	controller, err := identify(ctx, d, identifyController, 0)
-	if err != nil || sanitizeCapabilities(controller) == 0 {
+	if err != nil {
 		return ctx.Err()
 	}
-	s := sanitizer{
-		device: d, path: device.Path, size: device.Size, shared: sharedSubsystem(controller), progress: progress,
+	found := false
+	if sanitizeCapabilities(controller) != 0 {
+		s := sanitizer{
+			device: d, path: device.Path, size: device.Size, shared: sharedSubsystem(controller), progress: progress,
+		}
+		if found, err = s.settle(ctx); err != nil {
+			return err
+		}
 	}
-	found, err := s.settle(ctx)
-	if err != nil || !found {
+	if err := checkLockedNVMe(ctx, device.Path, controller, d); err != nil || !found {
 		return err
 	}
 	return block.Rescan(ctx, device.Path) // the kernel could not read the partition table

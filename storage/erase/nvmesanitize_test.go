@@ -164,8 +164,8 @@ func sanitizeMedium(t *testing.T) block.Device {
 	return block.Device{Name: "nvme0n1", Path: path, Type: "disk", Transport: "nvme", Size: sanitizeSize}
 }
 
-// The commands are those of the sections "Sanitize command" and "Get Log Page command" of the NVM Express base
-// specification, in struct nvme_passthru_cmd of Linux.
+// The commands are those of the sections "Sanitize command", "Get Log Page command" and "Security Receive command" of
+// the NVM Express base specification, in struct nvme_passthru_cmd of Linux.
 func TestSanitizeCommands(t *testing.T) {
 	var got [][]byte
 	d := recordingNVMe{record: func(c adminCommand) {
@@ -185,21 +185,26 @@ func TestSanitizeCommands(t *testing.T) {
 	if _, err := readSanitizeLog(t.Context(), d); err != nil {
 		t.Fatal(err)
 	}
+	if err := securityReceive(d, 0x01, 0x0001, make([]byte, 2048)); err != nil {
+		t.Fatal(err)
+	}
 	var want [][]byte
 	for _, c := range []struct {
-		opcode               byte
-		nsid, cdw10, timeout uint32
+		opcode                      byte
+		nsid, cdw10, cdw11, timeout uint32
 	}{
-		{0x84, 0, 0b0_0000_1_010, 600_000}, // block erase, AUSE
-		{0x84, 0, 0b0_0000_1_100, 600_000}, // crypto erase, AUSE
-		{0x84, 0, 0b0_0001_1_011, 600_000}, // overwrite, AUSE, OWPASS 1; OVRPAT in dword 11 is 0
-		{0x84, 0, 0b0_0000_0_001, 60_000},  // exit failure mode
-		{0x02, 0xffffffff, 127<<16 | 0x81, 60_000},
+		{0x84, 0, 0b0_0000_1_010, 0, 600_000}, // block erase, AUSE
+		{0x84, 0, 0b0_0000_1_100, 0, 600_000}, // crypto erase, AUSE
+		{0x84, 0, 0b0_0001_1_011, 0, 600_000}, // overwrite, AUSE, OWPASS 1; OVRPAT in dword 11 is 0
+		{0x84, 0, 0b0_0000_0_001, 0, 60_000},  // exit failure mode
+		{0x02, 0xffffffff, 127<<16 | 0x81, 0, 60_000},
+		{0x82, 0, 0x01_0001_00, 2048, 60_000}, // Security Receive: SECP 01h, SPSP 0001h, AL
 	} {
 		data := make([]byte, 72)
 		data[0] = c.opcode
 		binary.LittleEndian.PutUint32(data[4:], c.nsid)
 		binary.LittleEndian.PutUint32(data[40:], c.cdw10)
+		binary.LittleEndian.PutUint32(data[44:], c.cdw11)
 		binary.LittleEndian.PutUint32(data[64:], c.timeout)
 		want = append(want, data)
 	}

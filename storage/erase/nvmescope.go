@@ -28,7 +28,8 @@ const (
 	maxListed               = 1 << 16 // namespaces in a list
 )
 
-// identifyAll reads the data of the controller and of the device's namespace, and determines the scope.
+// identifyAll reads the data of the controller and of the device's namespace, and determines the scope. If the scope
+// is not known, the data of the namespace are nil, and those of the controller if they could not be read.
 func identifyAll(ctx context.Context, d adminDevice) (controller, namespace []byte, scope nvmeScope) {
 	nsid, err := d.namespace()
 	if err != nil {
@@ -43,7 +44,7 @@ func identifyAll(ctx context.Context, d adminDevice) (controller, namespace []by
 	}
 	if err != nil {
 		scope.unknown = err
-		return nil, nil, scope
+		return controller, nil, scope
 	}
 	return controller, namespace, scope
 }

@@ -289,7 +289,7 @@ func TestTraceATA(t *testing.T) {
 			d := device(t, path)
 			d.Transport = "sata"
 			ctx, trace := WithTrace(t.Context())
-			_, err := full(ctx, sysfs.Root{}, d, Options{ATA: true}, openers{ata: drive.open})
+			_, err := full(ctx, sysfs.Root{}, d, Options{ATA: true}, openers{ata: drive.open, query: drive.open})
 			if c.err != nil && !errors.Is(err, c.err) || (err == nil) != (c.completed && c.err == nil) {
 				t.Fatalf("got %v, want %v", err, c.err)
 			}

@@ -52,6 +52,7 @@ type fakeSCSI struct {
 	keeps      [2]int64 // range in bytes that a sanitize leaves
 	unreadable bool     // blocks cannot be read after a sanitize
 	queries    int
+	discovery  []byte // reply to TCG Level 0 Discovery; nil for a disk without it
 
 	afterward func(command string)
 }
@@ -77,6 +78,8 @@ func (f *fakeSCSI) execute(r scsi.Request) (string, scsi.Reply) {
 		}
 		copy(r.Data, []byte{0, 0xb1, 0, 0x3c, 0, 1, 0, f.after})
 		return "inquiry", scsi.Reply{}
+	case 0xa2:
+		return "security", discoveryReply(r, f.discovery, f.discovery != nil)
 	case 0xa3:
 		return "report", f.report(r)
 	case 0x48:
@@ -162,6 +165,15 @@ func senseReply(key, asc, ascq byte, specific ...byte) scsi.Reply {
 	sense := []byte{0x70, 0, key, 0, 0, 0, 0, 10, 0, 0, 0, 0, asc, ascq, 0, 0, 0, 0}
 	copy(sense[15:], specific)
 	return scsi.Reply{Status: 2, Driver: 8, Sense: sense}
+}
+
+// discoveryReply answers SECURITY PROTOCOL IN for TCG Level 0 Discovery.
+func discoveryReply(r scsi.Request, discovery []byte, supported bool) scsi.Reply {
+	want := []byte{0xa2, 1, 0, 1, 0, 0, 0, 0, 8, 0, 0, 0}
+	if !supported || !bytes.Equal(r.CDB, want) {
+		return senseReply(5, 0x20, 0)
+	}
+	return scsi.Reply{Residual: len(r.Data) - copy(r.Data, discovery)}
 }
 
 func (f *fakeSCSI) open(path string) (scsi.Transport, *os.File, int64, error) {
@@ -502,7 +514,7 @@ func TestSCSIFallback(t *testing.T) {
 			}
 			sys := machineWithUnits(t, "0:0:1:0", "0:0:1:1")
 			ctx, trace := WithTrace(t.Context())
-			method, err := full(ctx, sys, d, c.o, openers{ata: drive.open, scsi: drive.open})
+			method, err := full(ctx, sys, d, c.o, openers{ata: drive.open, scsi: drive.open, query: drive.open})
 			if method != c.method || (err == nil) != (c.err == nil) ||
 				c.err != nil && c.err != errAny && !errors.Is(err, c.err) { //nolint:errorlint // a value of this test
 				t.Errorf("got %q, %v, want %q, %v", method, err, c.method, c.err)

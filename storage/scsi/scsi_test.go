@@ -132,6 +132,27 @@ func TestCommands(t *testing.T) {
 	}
 }
 
+// SECURITY PROTOCOL IN is that of SPC-5, table "SECURITY PROTOCOL IN command": operation code, protocol, specific (2
+// bytes), INC_512 in bit 7 of byte 4, allocation length in bytes 6 to 9. Only what was received is returned.
+func TestSecurityReceive(t *testing.T) {
+	sg := &fakeSG{answers: []answer{{data: []byte{1, 2, 3}, residual: 2045}}}
+	got, err := New(sg).SecurityReceive(0x01, 0x1234, make([]byte, 2048))
+	if err != nil || !bytes.Equal(got, []byte{1, 2, 3}) {
+		t.Errorf("got % x, %v, want 01 02 03", got, err)
+	}
+	if want := []string{"cdb a2 01 12 34 00 00 00 00 08 00 00 00"}; !cmp.Equal(sg.log, want) {
+		t.Errorf("got %q, want %q", sg.log, want)
+	}
+	if h := sg.header; h.direction != -3 || h.dataLength != 2048 || h.cdbLength != 12 {
+		t.Errorf("got header %+v, want 2048 bytes from the device and a CDB of 12", h)
+	}
+	_, err = New(&fakeSG{answers: []answer{checkCondition(descriptor(5, 0x20, 0)...)}}).SecurityReceive(1, 1, nil)
+	var rejected *CommandError
+	if !errors.As(err, &rejected) || rejected.Key != 5 || rejected.ASC != 0x20 {
+		t.Errorf("got %v, want a CommandError of sense key 5", err)
+	}
+}
+
 // The report of one command is that of SPC-5, table "One_command parameter data": SUPPORT in bits 2:0 and MLU in bits
 // 6:5 of byte 1, the length of the usage map in bytes 2 and 3.
 func TestSupports(t *testing.T) {

@@ -1,0 +1,246 @@
+package erase
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"ironroot/internal/sysfs"
+	"ironroot/internal/testenv"
+	"ironroot/storage/block"
+	"ironroot/storage/scsi"
+)
+
+// tcgReply is the reply of a drive to Level 0 Discovery (Opal 2.01, tables "Level 0 Discovery Header", "Locking Feature
+// Descriptor" and "Opal SSC V2.00 Feature Descriptor"), with the flags of the Locking feature.
+func tcgReply(flags byte) []byte {
+	return slices.Concat(
+		[]byte{0, 0, 0, 80, 0, 0, 0, 1}, make([]byte, 40),
+		[]byte{0x00, 0x02, 0x10, 12, flags, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0},
+		[]byte{0x02, 0x03, 0x10, 16, 0x10, 0, 0, 1, 0, 0, 4, 0, 9, 0, 0, 0, 0, 0, 0, 0},
+	)
+}
+
+// Flags of the Locking feature.
+const (
+	tcgIdle     = 0b0000_1001 // supported, not enabled
+	tcgUnlocked = 0b0000_1011
+	tcgLocked   = 0b0000_1111
+	tcgShadow   = 0b0001_1011 // the shadow MBR is shown
+)
+
+// lockedText is in the error of each locked drive.
+const lockedText = "unlock it with the credentials of its owner, or revert it with the PSID"
+
+// A locked drive fails the erase before anything is written, whatever the options are. One that is not locked is erased
+// as any other; the evidence has its state.
+func TestTCGLocked(t *testing.T) {
+	always := Options{ATA: true, SCSI: true, NVMe: true, NVMeSanitize: true, Zeroize: true, ContinueOnFailure: true}
+	overwrites := Options{Zeroize: true, ContinueOnFailure: true}
+	unlocked := "Opal 2, locking supported true, enabled true, locked false"
+	for _, c := range []struct {
+		name   string
+		disk   block.Device // transport and vendor
+		ata    *fakeATA
+		scsi   *fakeSCSI
+		nvme   *fakeNVMe
+		o      Options
+		method Method // "" if the drive is locked
+		reason string // in the error
+		state  string // in the evidence; "" if there is none
+	}{
+		{
+			name: "SATA", ata: &fakeATA{discovery: tcgReply(tcgLocked), translated: true}, o: always,
+			reason: "Opal 2): at least one range of it is locked",
+		},
+		{
+			name: "SATA, shadow MBR", ata: &fakeATA{discovery: tcgReply(tcgShadow), translated: true}, o: always,
+			reason: "Opal 2): it shows its shadow MBR",
+		},
+		{
+			name: "SATA, ATA commands switched off", o: overwrites, reason: "locked",
+			ata: &fakeATA{discovery: tcgReply(tcgLocked), translated: true},
+		},
+		{
+			name: "SATA, TRUSTED RECEIVE", ata: &fakeATA{discovery: tcgReply(tcgLocked), allowed: true}, o: always,
+			reason: "locked",
+		},
+		{
+			name: "SATA, truncated after the locking feature", o: always, reason: "an unknown Security Subsystem Class",
+			ata: &fakeATA{discovery: append([]byte{0, 0, 0xff, 0xff}, tcgReply(tcgLocked)[4:64]...), allowed: true},
+		},
+		{
+			name: "SATA, no command passes", ata: &fakeATA{discovery: tcgReply(tcgLocked)}, o: always, method: ATAErase,
+			state: "state not known: TCG Level 0 Discovery: TRUSTED RECEIVE: rejected (sense key 0x5",
+		},
+		{
+			name: "SATA, unlocked", ata: &fakeATA{discovery: tcgReply(tcgUnlocked), translated: true}, o: always,
+			method: ATAErase, state: unlocked,
+		},
+		{
+			name: "SATA, not enabled", ata: &fakeATA{discovery: tcgReply(tcgIdle), translated: true}, o: always,
+			method: ATAErase, state: "enabled false",
+		},
+		{
+			name: "SATA, garbage", ata: &fakeATA{discovery: bytes.Repeat([]byte{0xa5}, 2048), translated: true},
+			o: always, method: ATAErase, state: "state not known: TCG Level 0 Discovery: feature 0xa5a5",
+		},
+		{name: "SATA, no feature", ata: &fakeATA{}, o: always, method: ATAErase},
+		{
+			name: "SAS", disk: block.Device{Transport: "sas", HCTL: "0:0:1:0"}, o: always, reason: "locked",
+			scsi: &fakeSCSI{discovery: tcgReply(tcgLocked), actions: []byte{1, 2, 3}, mlu: 1},
+		},
+		{
+			name: "SAS, sanitize switched off", disk: block.Device{Transport: "sas", HCTL: "0:0:1:0"}, o: overwrites,
+			scsi: &fakeSCSI{discovery: tcgReply(tcgLocked)}, reason: "locked",
+		},
+		{
+			name: "SATA behind SAS", disk: block.Device{Transport: "sas", HCTL: "0:0:1:0", Vendor: "ATA"}, o: always,
+			scsi: &fakeSCSI{discovery: tcgReply(tcgLocked)}, reason: "locked",
+		},
+		{
+			name: "SAS, unlocked", disk: block.Device{Transport: "sas", HCTL: "0:0:1:0"}, o: always,
+			scsi:   &fakeSCSI{discovery: tcgReply(tcgUnlocked), actions: []byte{2}, mlu: 1},
+			method: SCSISanitizeBlock, state: unlocked,
+		},
+		{
+			name: "USB is not asked", disk: block.Device{Transport: "usb", HCTL: "0:0:1:0"}, o: always,
+			scsi: &fakeSCSI{discovery: tcgReply(tcgLocked)}, method: Overwrite,
+		},
+		{name: "NVMe", nvme: &fakeNVMe{oacs: 3, discovery: tcgReply(tcgLocked)}, o: always, reason: "locked"},
+		{
+			name: "NVMe, switched off", nvme: &fakeNVMe{oacs: 3, discovery: tcgReply(tcgLocked)}, o: overwrites,
+			reason: "locked",
+		},
+		{
+			name: "NVMe, namespaces not listed", o: always, reason: "locked",
+			nvme: &fakeNVMe{oacs: 3, discovery: tcgReply(tcgLocked), identifyError: errors.New("no list")},
+		},
+		{
+			name: "NVMe, unlocked", nvme: &fakeNVMe{oacs: 3, discovery: tcgReply(tcgUnlocked)}, o: always,
+			method: NVMeUser, state: unlocked,
+		},
+		{
+			name: "NVMe, rejected", nvme: &fakeNVMe{oacs: 3}, o: always, method: NVMeUser,
+			state: "state not known: TCG Level 0 Discovery: NVMe status 0x4001 (invalid command opcode)",
+		},
+		{
+			name: "NVMe, no security commands", nvme: &fakeNVMe{oacs: 2, discovery: tcgReply(tcgLocked)}, o: always,
+			method: NVMeUser,
+		},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			path := testenv.Loop(t, testenv.SparseFile(t, ataSize), 512)
+			data := bytes.Repeat([]byte("secret  "), ataSize/8)
+			put(t, path, string(data))
+			d := device(t, path)
+			d.Type, d.Transport, d.HCTL, d.Vendor = "disk", "sata", c.disk.HCTL, c.disk.Vendor
+			if c.disk.Transport != "" {
+				d.Transport = c.disk.Transport
+			}
+			var open openers
+			sys := sysfs.Root{}
+			switch {
+			case c.ata != nil:
+				c.ata.path, open.ata, open.query = path, c.ata.open, c.ata.open
+			case c.scsi != nil:
+				c.scsi.path, open.scsi, open.query = path, c.scsi.open, c.scsi.open
+				sys = machineWithUnits(t, "0:0:1:0")
+			default:
+				sys = nvmeTree(t, "nvme0n1")
+				d = block.Device{Name: "nvme0n1", Path: path, Type: "part"} // a loop device plays its node
+				c.nvme.path, open.nvme = path, func(string) (adminDevice, error) { return c.nvme, nil }
+			}
+			ctx, trace := WithTrace(t.Context())
+			method, err := full(ctx, sys, d, c.o, open)
+			if method != c.method || (err == nil) != (c.method != "") {
+				t.Fatalf("got %q, %v, want %q", method, err, c.method)
+			}
+			states := ""
+			for _, s := range trace.Observed().Reported {
+				if s.Source == "TCG Level 0 Discovery" {
+					states += s.Text
+					if s.Completed {
+						t.Error("the discovery counts as the report of an erase")
+					}
+				}
+			}
+			if c.method != "" {
+				if (states == "") != (c.state == "") || !strings.Contains(states, c.state) {
+					t.Errorf("got state %q, want %q", states, c.state)
+				}
+				return
+			}
+			for _, part := range []string{path, c.reason, lockedText} {
+				if !errors.Is(err, ErrTCGLocked) || !strings.Contains(err.Error(), part) {
+					t.Errorf("got %v, want %v with %q", err, ErrTCGLocked, part)
+				}
+			}
+			if states == "" {
+				t.Error("got no state in the evidence")
+			}
+			if after := content(t, path); !bytes.Equal(after, data) {
+				t.Error("the drive was written")
+			}
+			if c.ata != nil && len(c.ata.log) > 0 || c.scsi != nil && len(c.scsi.log) > 0 ||
+				c.nvme != nil && len(c.nvme.formats)+len(c.nvme.sanitizes) > 0 {
+				t.Error("the drive got other commands")
+			}
+		})
+	}
+}
+
+// A locked NVMe drive is neither formatted by an express erase, nor are its metadata erased. A locked drive fails each
+// step before it is read.
+func TestTCGLockedOtherSteps(t *testing.T) {
+	path := secretDisk(t, mib)
+	drive := fakeNVMe{oacs: 3, discovery: tcgReply(tcgLocked)}
+	drive.path = path
+	disk := block.Device{Name: "nvme0n1", Path: path, Type: "part"} // a loop device plays its node
+	open := func(string) (adminDevice, error) { return &drive, nil }
+	called := func(err error) { t.Errorf("got %v to continue with", err) }
+	method, err := express(t.Context(), nvmeTree(t, "nvme0n1"), disk, Wait{}, called, open)
+	if method != "" || !errors.Is(err, ErrTCGLocked) || len(drive.formats) > 0 {
+		t.Errorf("got %q, %v and formats %x, want %v", method, err, drive.formats, ErrTCGLocked)
+	}
+	if err := recoverNVMe(t.Context(), disk, nil, open); !errors.Is(err, ErrTCGLocked) {
+		t.Errorf("NVMe: got %v, want %v", err, ErrTCGLocked)
+	}
+	drive.discovery = tcgReply(tcgIdle)
+	if err := recoverNVMe(t.Context(), disk, nil, open); err != nil {
+		t.Errorf("NVMe, not locked: got %v", err)
+	}
+	unchanged(t, path)
+
+	for state, want := range map[byte]error{tcgLocked: ErrTCGLocked, tcgUnlocked: nil} {
+		sata := fakeATA{discovery: tcgReply(state), translated: true}
+		d := block.Device{Name: "sda", Path: path, Type: "disk", Transport: "sata"}
+		if err := checkLocked(t.Context(), d, true, sata.open); !errors.Is(err, want) {
+			t.Errorf("SATA: got %v, want %v", err, want)
+		}
+	}
+}
+
+// A disk that cannot be opened is no locked one. If the context ends, nothing is sent.
+func TestTCGUnknown(t *testing.T) {
+	d := block.Device{Name: "sda", Path: "/dev/missing", Type: "disk", Transport: "sata"}
+	missing := func(string) (scsi.Transport, *os.File, int64, error) { return nil, nil, 0, os.ErrNotExist }
+	ctx, trace := WithTrace(t.Context())
+	if err := checkLocked(ctx, d, true, missing); err != nil || len(trace.Observed().Reported) != 1 {
+		t.Errorf("missing: got %v and %v, want no error and one statement", err, trace.Observed().Reported)
+	}
+	cancelled, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := checkLocked(cancelled, d, true, missing); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v, want %v", err, context.Canceled)
+	}
+	controller := make([]byte, 4096)
+	controller[256] = 1
+	if err := checkLockedNVMe(cancelled, "/dev/nvme0n1", controller, nil); !errors.Is(err, context.Canceled) {
+		t.Errorf("NVMe: got %v, want %v", err, context.Canceled)
+	}
+}
