@@ -113,8 +113,29 @@ func TestCommands(t *testing.T) {
 		},
 		{ // table "TRUSTED RECEIVE command inputs": FEATURE, COUNT, LBA 7:0, LBA 15:8 and 23:16
 			name: "TRUSTED RECEIVE",
-			send: func(d Drive) error { _, err := d.TrustedReceive(0x01, 0x1234, make([]byte, 0x0302*512)); return err },
+			send: func(d Drive) error {
+				_, err := d.TrustedReceive(0x01, 0x1234, make([]byte, 0x0302*512))
+				return err
+			},
 			cdbs: [][]byte{{0x85, 4 << 1, 0x0e, 0, 0x01, 0, 0x02, 0, 0x03, 0, 0x34, 0, 0x12, 0, 0x5c, 0}},
+		},
+		{ // ACS-2, tables "READ NATIVE MAX ADDRESS (EXT) command inputs": bit 6 of DEVICE is one
+			name: "READ NATIVE MAX ADDRESS", send: func(d Drive) error { _, err := d.ReadNativeMax(false); return err },
+			cdbs: [][]byte{{0x85, 3 << 1, 0x20, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x40, 0xf8, 0}},
+		},
+		{
+			name: "READ NATIVE MAX ADDRESS EXT",
+			send: func(d Drive) error { _, err := d.ReadNativeMax(true); return err },
+			cdbs: [][]byte{{0x85, 3<<1 | 1, 0x20, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x40, 0x27, 0}},
+		},
+		{ // ACS-4, table "GET NATIVE MAX ADDRESS EXT command inputs": FEATURE 0000h
+			name: "GET NATIVE MAX ADDRESS EXT", send: func(d Drive) error { _, err := d.GetNativeMax(); return err },
+			cdbs: [][]byte{{0x85, 3<<1 | 1, 0x20, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x40, 0x78, 0}},
+		},
+		{ // ACS-2, table "DEVICE CONFIGURATION IDENTIFY command inputs": FEATURE C2h
+			name: "DEVICE CONFIGURATION IDENTIFY",
+			send: func(d Drive) error { _, _ = d.ConfiguredMax(); return nil }, // the data are zeros
+			cdbs: [][]byte{{0x85, 4 << 1, 0x0e, 0, 0xc2, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0xb1, 0}},
 		},
 		{
 			name: "SANITIZE STATUS EXT", send: func(d Drive) error { _, err := d.SanitizeStatus(); return err },
@@ -256,6 +277,32 @@ func TestIdentify(t *testing.T) {
 		{name: "Trusted Computing", data: identityWith(map[int]uint16{48: 0x4001}), want: Identity{Trusted: true}},
 		{name: "no Trusted Computing", data: identityWith(map[int]uint16{48: 0x4000})},
 		{name: "word 48 not valid", data: identityWith(map[int]uint16{48: 0xc001})},
+		{
+			name: "28-bit capacity, HPA", data: identityWith(map[int]uint16{60: 0x4321, 61: 0x0765, 82: 1 << 10}),
+			want: Identity{Capacity: Capacity{Sectors: 0x07654321, SectorBytes: 512, HPA: true}},
+		},
+		{
+			name: "48-bit capacity, DCO",
+			data: identityWith(map[int]uint16{60: 0xffff, 83: 3 << 10, 100: 0x4321, 101: 0x8765, 102: 0xcba9}),
+			want: Identity{Capacity: Capacity{Sectors: 0xcba987654321, SectorBytes: 512, Extended: true, DCO: true}},
+		},
+		{
+			name: "extended number of sectors, 4 KiB, AMAC", data: identityWith(map[int]uint16{
+				69: 1 << 3, 83: 1 << 10, 100: 0xffff, 106: 0x5000, 117: 2048, 119: 0x4100, 230: 0x4321, 232: 1,
+			}),
+			want: Identity{Capacity: Capacity{Sectors: 1<<32 | 0x4321, SectorBytes: 4096, Extended: true, AMAC: true}},
+		},
+		{
+			name: "words 106 and 119 not valid",
+			data: identityWith(map[int]uint16{60: 8, 106: 0xd000, 117: 2048, 119: 0xc100}),
+			want: Identity{Capacity: Capacity{Sectors: 8, SectorBytes: 512}},
+		},
+		{name: "long sectors", data: identityWith(map[int]uint16{60: 8, 106: 0x5000, 117: 0x2001})},
+		{name: "short sectors", data: identityWith(map[int]uint16{60: 8, 106: 0x5000, 117: 255})},
+		{
+			name: "too many sectors", data: identityWith(map[int]uint16{69: 1 << 3, 83: 1 << 10, 233: 1}),
+			want: Identity{Capacity: Capacity{Extended: true}},
+		},
 		{name: "checksum", data: checked, want: Identity{Security: SecurityState{Supported: true}}},
 		{name: "damaged", data: damaged, err: "IDENTIFY DEVICE: wrong checksum"},
 		{name: "zeros", data: make([]byte, 512), err: "words 0 and 83 are 0x0000 and 0x0000"},
@@ -432,6 +479,99 @@ func TestSanitizeStatus(t *testing.T) {
 	}
 }
 
+// The largest address is in LBA 47:0, or without EXTEND in LBA 23:0 and DEVICE 3:0 (ACS-2, tables "READ NATIVE MAX
+// ADDRESS (EXT) normal outputs"; ACS-4, table "GET NATIVE MAX ADDRESS EXT normal outputs").
+func TestNativeMax(t *testing.T) {
+	long, short := statusSense(0, 0xcba987654321), statusSense(0, 0xff654321)
+	short[10], short[20] = 0, 0xe7
+	fixed := []byte{0xf0, 0, 1, 0, 0x50, 0xe7, 0, 10, 0, 0x21, 0x43, 0x65, 0, 0x1d, 0, 0, 0, 0}
+	rejected := []byte{0x72, 0xb, 0, 0, 0, 0, 0, 14, 9, 12, 1, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x51}
+	ext := func(d Drive) (uint64, error) { return d.ReadNativeMax(true) }
+	plain := func(d Drive) (uint64, error) { return d.ReadNativeMax(false) }
+	for _, c := range []struct {
+		name  string
+		read  func(Drive) (uint64, error)
+		sense []byte
+		want  uint64
+		text  string
+	}{
+		{"EXT", ext, long, 0xcba987654321, ""},
+		{"AMAC", Drive.GetNativeMax, long, 0xcba987654321, ""},
+		{"28 bits", plain, short, 0x7654321, ""},
+		{"28 bits, fixed format", plain, fixed, 0x7654321, ""},
+		{"EXT, fixed format", ext, fixed, 0, "READ NATIVE MAX ADDRESS EXT: no ATA registers returned"},
+		{"no registers", plain, nil, 0, "READ NATIVE MAX ADDRESS: no ATA registers returned"},
+		{"rejected", ext, rejected, 0, "READ NATIVE MAX ADDRESS EXT: rejected by the drive"},
+		{"AMAC rejected", Drive.GetNativeMax, rejected, 0, "GET NATIVE MAX ADDRESS EXT: rejected by the drive"},
+	} {
+		sg := &fakeSG{}
+		if c.sense != nil {
+			sg.answer = answerSense(c.sense...)
+		}
+		got, err := c.read(New(sg))
+		if got != c.want || (err != nil) != (c.text != "") || err != nil && !strings.Contains(err.Error(), c.text) {
+			t.Errorf("%s: got 0x%x, %v, want 0x%x, %q", c.name, got, err, c.want, c.text)
+		}
+	}
+}
+
+// configuration returns the data of DEVICE CONFIGURATION IDENTIFY (ACS-2, table "DEVICE CONFIGURATION IDENTIFY data
+// structure"): revision 2, the largest address in words 3 to 6, signature and checksum in word 255.
+func configuration(max uint64) []byte {
+	data := make([]byte, 512)
+	data[0], data[510] = 2, 0xa5
+	binary.LittleEndian.PutUint64(data[6:], max)
+	sum := byte(0)
+	for _, b := range data {
+		sum += b
+	}
+	data[511] = -sum
+	return data
+}
+
+func TestConfiguredMax(t *testing.T) {
+	noSignature := configuration(5)
+	noSignature[510]--
+	noSignature[511]++
+	damaged := configuration(5)
+	damaged[7]++
+	for _, c := range []struct {
+		name string
+		data []byte
+		want uint64
+		text string
+	}{
+		{"address", configuration(0x060504030201), 0x060504030201, ""},
+		{"too large", configuration(1 << 48), 0, "got address 281474976710656, want less than"},
+		{"damaged", damaged, 0, "DEVICE CONFIGURATION IDENTIFY: wrong checksum"},
+		{"no signature", noSignature, 0, "wrong checksum"},
+		{"zeros", make([]byte, 512), 0, "wrong checksum"},
+	} {
+		sg := &fakeSG{answer: func(_ *scsi.Reply, _, data []byte) error { copy(data, c.data); return nil }}
+		got, err := New(sg).ConfiguredMax()
+		if got != c.want || (err != nil) != (c.text != "") || err != nil && !strings.Contains(err.Error(), c.text) {
+			t.Errorf("%s: got 0x%x, %v, want 0x%x, %q", c.name, got, err, c.want, c.text)
+		}
+	}
+	if _, err := parseConfiguration(make([]byte, 511)); err == nil {
+		t.Error("511 bytes: got no error")
+	}
+	if _, err := New(&fakeSG{answer: answerSense(0x72, 0xb, 0, 0, 0, 0, 0, 0)}).ConfiguredMax(); err == nil {
+		t.Error("rejected: got no error")
+	}
+}
+
+func FuzzConfiguration(f *testing.F) {
+	f.Add(configuration(0x060504030201))
+	f.Add(configuration(1 << 48))
+	f.Add([]byte{})
+	f.Fuzz(func(t *testing.T, data []byte) {
+		if max, err := parseConfiguration(data); max >= 1<<48 || err != nil && max != 0 {
+			t.Errorf("got address %d and %v", max, err)
+		}
+	})
+}
+
 func registersIn(data []byte) (*Registers, error) {
 	s, err := scsi.ParseSense(data)
 	return registersOf(s), err
@@ -454,12 +594,16 @@ func TestRegisters(t *testing.T) {
 }
 
 func FuzzIdentity(f *testing.F) {
+	f.Add(identityWith(map[int]uint16{69: 8, 83: 3 << 10, 106: 0x5000, 117: 2048, 119: 0x4100, 230: 0x4321}))
 	f.Add(identityWith(map[int]uint16{59: 0xf000, 89: 10, 90: 0xfffe, 128: 0x3f}))
 	f.Add([]byte{})
 	f.Fuzz(func(t *testing.T, data []byte) {
 		id, err := parseIdentity(data)
 		if err != nil && id != (Identity{}) {
 			t.Errorf("got %+v with %v", id, err)
+		}
+		if c := id.Capacity; c.Sectors >= 1<<48 || (c.Sectors == 0) != (c.SectorBytes == 0) || c.SectorBytes > 1<<14 {
+			t.Errorf("got %+v", c)
 		}
 		if s := id.Security; !s.Supported && s != (SecurityState{}) || s.EraseTime < 0 || s.EnhancedTime < 0 {
 			t.Errorf("got %+v", s)

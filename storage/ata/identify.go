@@ -10,12 +10,16 @@ import (
 
 const opIdentify = 0xec // ATA_CMD_ID_ATA in Linux's include/linux/ata.h
 
+// integritySignature is in the lower half of word 255 of data with a checksum.
+const integritySignature = 0xa5
+
 // Identity describes the features and the state of a drive that matter for an erase.
 type Identity struct {
 	Firmware string // revision
 	Security SecurityState
 	Sanitize SanitizeSupport
 	Trusted  bool // supports the Trusted Computing feature set
+	Capacity Capacity
 }
 
 // SecurityState describes the Security feature set of a drive.
@@ -48,8 +52,8 @@ func (d Drive) Identify() (Identity, error) {
 }
 
 // parseIdentity decodes the data of IDENTIFY DEVICE (ACS-4, table "IDENTIFY DEVICE data"): 256 words of 16 bits. The
-// words are those of src/ataidentify.cpp in smartmontools: 23 to 26 firmware, 48 Trusted Computing, 59 sanitize, 89 and 90
-// erase times, 128 security, 255 integrity.
+// words are those of src/ataidentify.cpp in smartmontools: 23 to 26 firmware, 48 Trusted Computing, 59 sanitize, 89 and
+// 90 erase times, 128 security, 255 integrity.
 func parseIdentity(data []byte) (Identity, error) {
 	if len(data) != blockSize {
 		return Identity{}, fmt.Errorf("got %d bytes, want %d", len(data), blockSize)
@@ -60,7 +64,7 @@ func parseIdentity(data []byte) (Identity, error) {
 		return Identity{}, fmt.Errorf("words 0 and 83 are 0x%04x and 0x%04x, not those of an ATA drive",
 			word(0), word(83))
 	}
-	if word(255)&0xff == 0xa5 {
+	if word(255)&0xff == integritySignature {
 		sum := byte(0)
 		for _, b := range data {
 			sum += b
@@ -83,6 +87,7 @@ func parseIdentity(data []byte) (Identity, error) {
 	if w := word(48); w&0xc000 == 0x4000 { // the word is valid
 		id.Trusted = bit(w, 0)
 	}
+	id.Capacity = parseCapacity(word)
 	if w := word(59); bit(w, 12) {
 		id.Sanitize = SanitizeSupport{
 			Supported: true, BlockErase: bit(w, 15), Overwrite: bit(w, 14), CryptoScramble: bit(w, 13),

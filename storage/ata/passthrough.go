@@ -51,7 +51,7 @@ func (c command) cdb() []byte {
 	for i, at := range lbaOrder {
 		cdb[7+at] = byte(c.lba >> (8 * i))
 	}
-	cdb[14] = c.opcode
+	cdb[13], cdb[14] = c.device, c.opcode
 	return cdb
 }
 

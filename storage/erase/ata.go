@@ -80,10 +80,15 @@ func (d *ataDisk) erase(ctx context.Context) (Method, error) {
 		return "", fmt.Errorf("%w: %w", ErrUnsupported, err)
 	}
 	if !id.Security.Supported && !id.Sanitize.Supported {
+		d.noteHidden(ctx, id.Capacity)
 		return "", ErrUnsupported
 	}
 	if id, _, err = d.recover(ctx, id); err != nil {
 		return "", err
+	}
+	d.noteHidden(ctx, id.Capacity) // drives that are locked or sanitize themselves reject the queries
+	if ctx.Err() != nil {
+		return "", ctx.Err()
 	}
 	if id.Security.Supported && !id.Security.Frozen && !id.Security.Expired {
 		return d.securityErase(ctx, id.Security)

@@ -33,6 +33,10 @@ type fakeATA struct {
 
 	unreachable bool // the adapter does not pass commands through
 
+	native, accessible, configured uint64 // largest addresses by HPA, AMAC and DCO; 0 without the feature
+	short                          bool   // addresses of 28 bits
+	queryFails                     string // query that the drive rejects
+
 	discovery  []byte // reply to TCG Level 0 Discovery; nil for a drive without Trusted Computing
 	translated bool   // the kernel translates SECURITY PROTOCOL IN
 	allowed    bool   // the kernel passes TRUSTED RECEIVE
@@ -63,6 +67,7 @@ type fakeATA struct {
 }
 
 var commandNames = map[byte]string{
+	0x27: "native", 0xf8: "native", 0x78: "accessible", 0xb1: "configuration",
 	0x5c: "trusted", 0xec: "identify", 0xf1: "set", 0xf2: "unlock", 0xf3: "prepare", 0xf4: "erase", 0xf6: "disable",
 }
 
@@ -83,7 +88,8 @@ func (f *fakeATA) Send(r scsi.Request) (scsi.Reply, error) {
 			name = "clear"
 		}
 	}
-	if name != "identify" && name != "status" && name != "trusted" {
+	queries := []string{"identify", "status", "trusted", "native", "accessible", "configuration"}
+	if !slices.Contains(queries, name) {
 		f.log = append(f.log, name)
 	}
 	if f.unreachable {
@@ -110,6 +116,11 @@ func (f *fakeATA) execute(name string, r scsi.Request) (scsi.Reply, error) {
 	case "identify":
 		f.identity(r.Data)
 		return scsi.Reply{}, nil
+	case "native", "accessible", "configuration":
+		if name == f.queryFails {
+			return aborted(0), nil
+		}
+		return f.capacity(name, r), nil
 	case "trusted":
 		if !f.allowed { // as Linux does without libata.allow_tpm
 			return senseReply(5, 0x24, 0), nil
@@ -151,6 +162,28 @@ func (f *fakeATA) execute(name string, r scsi.Request) (scsi.Reply, error) {
 		return registers(1<<14, 0), nil
 	}
 	return scsi.Reply{}, nil
+}
+
+// capacity answers the queries of the largest address.
+func (f *fakeATA) capacity(name string, r scsi.Request) scsi.Reply {
+	switch {
+	case name == "configuration":
+		r.Data[0], r.Data[510] = 2, 0xa5
+		binary.LittleEndian.PutUint64(r.Data[6:], f.configured)
+		for _, b := range r.Data[:511] {
+			r.Data[511] -= b
+		}
+		return scsi.Reply{}
+	case name == "accessible":
+		return registers(0, f.accessible)
+	case f.short != (r.CDB[14] == 0xf8):
+		return aborted(0)
+	case f.short:
+		reply := registers(0, f.native&0xffffff)
+		reply.Sense[10], reply.Sense[20] = 0, 0xe0|byte(f.native>>24)
+		return reply
+	}
+	return registers(0, f.native)
 }
 
 func (f *fakeATA) erase(r scsi.Request, allowed bool) scsi.Reply {
@@ -222,6 +255,21 @@ func (f *fakeATA) identity(data []byte) {
 	}
 	if f.discovery != nil {
 		words[48] = 0x4001
+	}
+	if f.native+f.accessible+f.configured > 0 {
+		words[60], words[100] = ataSize/512, ataSize/512
+		if !f.short {
+			words[83] |= 1 << 10
+		}
+	}
+	if f.native > 0 {
+		words[82] |= 1 << 10
+	}
+	if f.accessible > 0 {
+		words[119] = 0x4100
+	}
+	if f.configured > 0 {
+		words[83] |= 1 << 11
 	}
 	if !f.noSecurity {
 		set := []bool{true, f.password != nil, f.locked, f.frozen, f.expired, f.enhanced, false, false, f.maximum}

@@ -75,7 +75,8 @@ type Options struct {
 }
 
 // Full erases all data of a disk or partition, reads it back (see [evidence.NewPlan]), and returns the method. The
-// method is followed by what was not erased and why: namespaces of a shared NVMe subsystem that this host cannot see.
+// method is followed by what was not erased and why: namespaces of a shared NVMe subsystem that this host cannot see,
+// and sectors that an ATA drive hides.
 // If the device does not support a secure erase, it is overwritten; if a secure erase failed, only with
 // ContinueOnFailure, and never while the drive rejects data because of a sanitize. The method is then followed by the
 // reason why an ATA drive or a SCSI disk, or an NVMe drive whose sanitize failed or that kept data, was overwritten.
@@ -110,6 +111,7 @@ func full(
 	if err := checkLocked(ctx, device, o.ATA, open.query); err != nil {
 		return "", err
 	}
+	ctx, trace := traced(ctx)
 	method, scope, secureErr := secure(ctx, sys, device, o, open)
 	if errors.Is(secureErr, ErrTCGLocked) {
 		return "", errors.Join(secureErr, scope.remains("not erased"))
@@ -133,7 +135,7 @@ func full(
 	if err := forget(ctx, sys, device, o.Wait); err != nil {
 		return "", err
 	}
-	return scope.finish(method)
+	return scope.finish(method + hiddenText(method, trace.Observed().Hidden))
 }
 
 // Express formats an NVMe namespace, which takes seconds. If the device cannot be formatted, Express calls

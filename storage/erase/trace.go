@@ -23,6 +23,7 @@ type Observed struct {
 	Passes    []evidence.Pass
 	Reported  []evidence.Statement
 	Samples   *evidence.Samples
+	Hidden    *evidence.Hidden // sectors of an ATA drive; nil if none are known to be hidden
 	ReadBack  *evidence.ReadBack
 }
 
@@ -32,6 +33,14 @@ type traceKey struct{}
 func WithTrace(ctx context.Context) (context.Context, *Trace) {
 	t := &Trace{}
 	return context.WithValue(ctx, traceKey{}, t), t
+}
+
+// traced returns a context with a trace: the one that it has, or a new one.
+func traced(ctx context.Context) (context.Context, *Trace) {
+	if t, ok := ctx.Value(traceKey{}).(*Trace); ok {
+		return ctx, t
+	}
+	return WithTrace(ctx)
 }
 
 // Observed returns what is known so far.

@@ -195,6 +195,7 @@ func (t *targetEvidence) newTarget(o erase.Observed) evidence.Target {
 	target := evidence.Target{
 		Path: t.path, Started: t.started.UTC(), Ended: after(t.started, t.end()),
 		Passes: o.Passes, Reported: o.Reported, Samples: o.Samples, ReadBack: o.ReadBack,
+		Hidden: o.Hidden,
 	}
 	if target.Passes == nil {
 		target.Passes = []evidence.Pass{}

@@ -302,6 +302,15 @@ func TestEvidenceFirmware(t *testing.T) {
 	}
 }
 
+// The sectors that the drive hides are those of the target.
+func TestEvidenceHidden(t *testing.T) {
+	target := targetEvidence{started: time.Now(), ended: time.Now()}
+	hidden := &evidence.Hidden{NativeBytes: 512}
+	if got := target.newTarget(erase.Observed{Hidden: hidden}).Hidden; got != hidden {
+		t.Errorf("got %+v, want %+v", got, hidden)
+	}
+}
+
 // The evidence of a disk lasts from the start of its first target to the end of its last.
 func TestEvidenceTimes(t *testing.T) {
 	disk, second := block.Device{Path: "/dev/sda"}, block.Device{Path: "/dev/sda2"}

@@ -11,7 +11,35 @@ type technique struct {
 	reason   string   // why the category is not purge
 	// rotating means that the category is purge only for hard disks.
 	rotating bool
+	reach    reach
 }
+
+// reach is what a technique reaches of the sectors that an ATA drive hides. Zero is that of a technique that writes
+// addresses: nothing.
+type reach byte
+
+const (
+	// reachesNative is that of the normal erase, up to the native max address (ACS-2 and ACS-4, SECURITY ERASE UNIT).
+	reachesNative reach = iota + 1
+	// reachesAll is that of the enhanced erase (all previously written user data) and of sanitize (user data areas that
+	// are not currently allocated or have become inaccessible).
+	reachesAll
+)
+
+// unreached returns how many of the hidden bytes a technique does not reach.
+func (t technique) unreached(h *Hidden) int64 {
+	switch {
+	case h == nil || t.reach == reachesAll:
+		return 0
+	case t.reach == reachesNative:
+		return h.OverlayBytes
+	}
+	return h.Bytes()
+}
+
+// Unreached returns how many of the bytes that a drive hides a technique does not reach, according to the standard. A
+// technique without a category reaches none.
+func Unreached(name string, h *Hidden) int64 { return techniques()[name].unreached(h) }
 
 // The texts of limits, reasons and techniques are part of version 1 of the format: [Parse] compares them. Never change
 // them; another wording is another version.
@@ -19,6 +47,10 @@ const (
 	hiddenAreas = "areas that the drive does not address were not reached: HPA, DCO, spare and retired blocks"
 	keyed       = "assumes that the drive has encrypted all data since its first use, as its maker states"
 	implemented = "assumes that the drive's firmware erases what its command says"
+
+	// Of version 2.
+	unverified = "the drive hides %d bytes, and it cannot be verified that the erase reached them"
+	beyond     = "%d bytes that the drive hides by an HPA, DCO or Accessible Max Address were not reached"
 
 	vendorUnique = "IEEE 2883 leaves it to the maker whether Format NVM is a purge"
 )
@@ -43,17 +75,17 @@ func techniques() map[string]technique {
 
 		"ata-secure-erase-enhanced": {
 			category: Purge, name: "ATA SECURITY ERASE UNIT, enhanced mode", drive: true, rotating: true,
-			reason: "the enhanced erase is a purge of hard disks only",
+			reason: "the enhanced erase is a purge of hard disks only", reach: reachesAll,
 		},
 		"ata-secure-erase": {
 			category: Clear, name: "ATA SECURITY ERASE UNIT", drive: true,
-			reason: "the normal erase need not reach blocks that the drive does not address",
+			reason: "the normal erase need not reach blocks that the drive does not address", reach: reachesNative,
 		},
-		"ata-sanitize-block": {category: Purge, name: "ATA BLOCK ERASE EXT", drive: true},
+		"ata-sanitize-block": {category: Purge, name: "ATA BLOCK ERASE EXT", drive: true, reach: reachesAll},
 		"ata-sanitize-crypto": {
-			category: Purge, name: "ATA CRYPTO SCRAMBLE EXT", drive: true, crypto: true,
+			category: Purge, name: "ATA CRYPTO SCRAMBLE EXT", drive: true, crypto: true, reach: reachesAll,
 		},
-		"ata-sanitize-overwrite": {category: Purge, name: "ATA OVERWRITE EXT", drive: true},
+		"ata-sanitize-overwrite": {category: Purge, name: "ATA OVERWRITE EXT", drive: true, reach: reachesAll},
 
 		"scsi-sanitize-block": {category: Purge, name: "SCSI SANITIZE BLOCK ERASE", drive: true},
 		"scsi-sanitize-crypto": {
@@ -80,6 +112,8 @@ func Classify(r Record) Sanitization {
 		s.Limits = append(s.Limits, fmt.Sprintf("the physical media were not reached: %s", r.Disk.Virtual))
 	case t.rotating && !r.Disk.Rotational:
 		s.Category, s.Reason = Clear, t.reason
+	case s.Category == Purge && target.Hidden != nil:
+		s.Category, s.Reason = Clear, fmt.Sprintf(unverified, target.Hidden.Bytes())
 	case s.Category == Purge && target.Detail != "":
 		s.Category, s.Reason = Clear, "the technique was restricted: "+target.Detail
 	case s.Category != Purge:
@@ -120,6 +154,9 @@ func claimable(r Record) (technique, Target, string) {
 	t, ok := techniques()[target.Technique]
 	if !ok {
 		return no("the technique %q has no category", target.Technique)
+	}
+	if left := t.unreached(target.Hidden); left > 0 {
+		return no(beyond, left)
 	}
 	back := target.ReadBack
 	switch {

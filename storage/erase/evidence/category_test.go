@@ -38,7 +38,7 @@ func full(technique string) Record {
 		target.Passes = []Pass{{Pattern: PatternZeros, Bytes: size, Ended: started}}
 	}
 	return Record{
-		Format: Format, Version: Version, Program: "ironroot test", Node: "node",
+		Format: Format, Version: 1, Program: "ironroot test", Node: "node",
 		Disk: Disk{
 			Path: "/dev/sda", Type: "disk", Transport: "sata", Vendor: "ATA", Model: "A & B <disk>", Serial: "S1",
 			Firmware: "F1", Bytes: size, Sector: 512, Rotational: true,

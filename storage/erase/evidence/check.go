@@ -20,6 +20,9 @@ func (r Record) check() error {
 	if r.Ended.Before(r.Started) {
 		return errors.New("the erase ended before it started")
 	}
+	if want := r.version(); r.Version != want {
+		return fmt.Errorf("got version %d, want %d for the fields of the record", r.Version, want)
+	}
 	for _, t := range r.Targets {
 		if err := t.check(); err != nil {
 			return fmt.Errorf("%s: %w", t.Path, err)
@@ -43,7 +46,20 @@ func (s Sanitization) compare(want Sanitization) error {
 	return nil
 }
 
+// version returns the version that has the fields of a record.
+func (r Record) version() int {
+	for _, t := range r.Targets {
+		if t.Hidden != nil {
+			return Version
+		}
+	}
+	return 1
+}
+
 func (t Target) check() error {
+	if h := t.Hidden; h != nil && (min(h.NativeBytes, h.OverlayBytes) < 0 || h.Bytes() <= 0) {
+		return fmt.Errorf("got %d and %d hidden bytes, want positive numbers", h.NativeBytes, h.OverlayBytes)
+	}
 	if s := t.Samples; s != nil {
 		seed, size := parseSeed(s.Seed), int64(0)
 		if t.ReadBack != nil {

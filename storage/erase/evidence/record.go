@@ -12,10 +12,10 @@ package evidence
 import "time"
 
 // Format and Version identify the form of a record. A version is never changed: a new field or another meaning of a
-// field is a new version.
+// field is a new version. Version 2 adds Target.Hidden; a record without it has version 1.
 const (
 	Format  = "ironroot-erase-evidence"
-	Version = 1
+	Version = 2 // the newest
 )
 
 // Outcome is the result of an erase.
@@ -90,6 +90,25 @@ type Target struct {
 	Reported []Statement `json:"reported"` // by the drive
 	Samples  *Samples    `json:"samples"`  // null if no samples were compared
 	ReadBack *ReadBack   `json:"read_back"`
+	// Hidden is what the drive hides from every user of its addresses; nil if nothing is known to be hidden.
+	Hidden *Hidden `json:"hidden,omitempty"`
+}
+
+// Hidden is the size of what an ATA drive does not address now. At least one of the sizes is positive.
+type Hidden struct {
+	// NativeBytes lie between the addressable size and the native max address: a Host Protected Area, or what an
+	// Accessible Max Address cuts off.
+	NativeBytes int64 `json:"native_bytes"`
+	// OverlayBytes lie beyond the native max address: they are cut off by a Device Configuration Overlay.
+	OverlayBytes int64 `json:"overlay_bytes"`
+}
+
+// Bytes returns the size of both parts, 0 for nil.
+func (h *Hidden) Bytes() int64 {
+	if h == nil {
+		return 0
+	}
+	return h.NativeBytes + h.OverlayBytes
 }
 
 // Pass is one write of every byte of a target.

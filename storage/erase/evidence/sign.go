@@ -55,7 +55,7 @@ type Signature struct {
 // says that it is unsigned, and why. Redact is applied to the texts of the record before that; nil changes nothing.
 // The error wraps [ErrInvalid] for a record that contradicts itself.
 func Seal(r Record, key ed25519.PrivateKey, unsigned string, redact func(string) string) (Envelope, error) {
-	r.Format, r.Version = Format, Version
+	r.Format, r.Version = Format, r.version()
 	r.Started, r.Ended = r.Started.UTC(), r.Ended.UTC()
 	r, err := normalized(r, redact)
 	if err != nil {
@@ -184,8 +184,8 @@ func parse(data []byte) (Evidence, error) {
 	if err := json.Unmarshal(envelope.Record, &version); err != nil {
 		return Evidence{}, fmt.Errorf("record: %w", err)
 	}
-	if version.Format != Format || version.Version != Version {
-		return Evidence{}, fmt.Errorf("got format %q version %d, want %q version %d",
+	if version.Format != Format || version.Version < 1 || version.Version > Version {
+		return Evidence{}, fmt.Errorf("got format %q version %d, want %q version 1 to %d",
 			version.Format, version.Version, Format, Version)
 	}
 	var e Evidence

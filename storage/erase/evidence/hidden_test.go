@@ -1,0 +1,103 @@
+package evidence
+
+import (
+	"errors"
+	"reflect"
+	"strings"
+	"testing"
+)
+
+// A technique that does not reach what a drive hides has no category, and no other one is a purge. The texts are those
+// of version 2, and never change.
+func TestClassifyHidden(t *testing.T) {
+	const unverified = "the drive hides 1000 bytes, and it cannot be verified that the erase reached them"
+	hpa, overlay, both := Hidden{NativeBytes: 1000}, Hidden{OverlayBytes: 1000}, Hidden{600, 400}
+	for _, c := range []struct {
+		technique string
+		hidden    Hidden
+		want      Category
+		reason    string
+	}{
+		{
+			"overwrite", both, None,
+			"1000 bytes that the drive hides by an HPA, DCO or Accessible Max Address were not reached",
+		},
+		{
+			"ata-secure-erase", both, None,
+			"400 bytes that the drive hides by an HPA, DCO or Accessible Max Address were not reached",
+		},
+		{
+			"ata-secure-erase", overlay, None,
+			"1000 bytes that the drive hides by an HPA, DCO or Accessible Max Address were not reached",
+		},
+		{"ata-secure-erase", hpa, Clear, "the normal erase need not reach blocks that the drive does not address"},
+		{"ata-secure-erase-enhanced", both, Clear, unverified},
+		{"ata-sanitize-block", both, Clear, unverified},
+		{"ata-sanitize-crypto", hpa, Clear, unverified},
+		{"ata-sanitize-overwrite", overlay, Clear, unverified},
+	} {
+		r := full(c.technique)
+		r.Targets[0].Hidden, r.Targets[0].Detail = &c.hidden, "the drive hides bytes"
+		got := Classify(r)
+		if got.Category != c.want || got.Method != c.want || got.Reason != c.reason {
+			t.Errorf("%s, %+v: got %+v, want category %q, %q", c.technique, c.hidden, got, c.want, c.reason)
+		}
+		if c.want != None && !strings.Contains(strings.Join(got.Limits, " "), r.Targets[0].Detail) {
+			t.Errorf("%s: got limits %q, want those of the target", c.technique, got.Limits)
+		}
+		if left := Unreached(c.technique, &c.hidden); (left > 0) != (c.want == None) {
+			t.Errorf("%s: got %d bytes not reached", c.technique, left)
+		}
+	}
+	if got := Unreached("magnet", &both); got != 1000 {
+		t.Errorf("unknown technique: got %d bytes not reached, want 1000", got)
+	}
+	if got := Unreached("overwrite", nil); got != 0 {
+		t.Errorf("nothing hidden: got %d bytes not reached, want 0", got)
+	}
+}
+
+// A record has the lowest version that has all of its fields, and no other.
+func TestVersions(t *testing.T) {
+	r := full("ata-sanitize-block")
+	r.Targets[0].Hidden = &Hidden{NativeBytes: 512, OverlayBytes: 1024}
+	data := sealed(t, r, testKey())
+	e, err := Parse(data)
+	if err != nil || e.Record.Version != 2 || !reflect.DeepEqual(e.Record.Targets[0].Hidden, r.Targets[0].Hidden) {
+		t.Fatalf("got %+v, %v, want version 2 with the hidden bytes", e.Record, err)
+	}
+	if e, err := Parse(sealed(t, full("ata-sanitize-block"), nil)); err != nil || e.Record.Version != 1 {
+		t.Errorf("nothing hidden: got version %d, %v, want 1", e.Record.Version, err)
+	}
+	for _, wrong := range []Hidden{{}, {NativeBytes: -1, OverlayBytes: 2}, {NativeBytes: 2, OverlayBytes: -1}} {
+		r.Targets[0].Hidden = &wrong
+		if _, err := Seal(r, nil, "", nil); !errors.Is(err, ErrInvalid) {
+			t.Errorf("%+v: got %v, want %v", wrong, err, ErrInvalid)
+		}
+	}
+	unsigned := func(change func(*Record)) []byte {
+		record := e.Record
+		record.Targets = []Target{record.Targets[0]}
+		change(&record)
+		text, err := encode(record)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return []byte(`{"record":` + string(text) + `,"signature":null,"unsigned":"x"}`)
+	}
+	if _, err := Parse(unsigned(func(*Record) {})); err != nil {
+		t.Errorf("unchanged: got %v", err)
+	}
+	for name, change := range map[string]func(*Record){
+		"version 1":           func(r *Record) { r.Version = 1 },
+		"version 3":           func(r *Record) { r.Version = 3 },
+		"version 0":           func(r *Record) { r.Version = 0 },
+		"purge":               func(r *Record) { r.Sanitization = Classify(full("ata-sanitize-block")) },
+		"nothing, version 2":  func(r *Record) { r.Targets[0].Hidden = nil; r.Sanitization = Classify(*r) },
+		"no bytes, version 2": func(r *Record) { r.Targets[0].Hidden = &Hidden{}; r.Sanitization = Classify(*r) },
+	} {
+		if _, err := Parse(unsigned(change)); !errors.Is(err, ErrInvalid) {
+			t.Errorf("%s: got %v, want %v", name, err, ErrInvalid)
+		}
+	}
+}

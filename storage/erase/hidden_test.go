@@ -1,0 +1,157 @@
+package erase
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"ironroot/internal/sysfs"
+	"ironroot/internal/testenv"
+	"ironroot/storage/ata"
+	"ironroot/storage/erase/evidence"
+)
+
+// Sectors that a drive hides are part of the method and the evidence. What the drive does not say is no error.
+func TestHidden(t *testing.T) {
+	const last = ataSize/512 - 1 // largest address that the drive addresses
+	o := Options{ATA: true, Zeroize: true}
+	const byACS = " bytes erased if the drive follows ACS, which was not verified"
+	hides := func(native, overlay int) string {
+		return fmt.Sprintf("; the drive hides %d bytes by an HPA or Accessible Max Address and %d bytes by a DCO: ",
+			native, overlay)
+	}
+	for _, c := range []struct {
+		name   string
+		drive  fakeATA
+		method string
+		want   *evidence.Hidden
+		states []string // what the drive said
+	}{
+		{
+			name: "HPA, overwritten", drive: fakeATA{noSecurity: true, native: last + 1000},
+			method: "overwrite" + hides(512000, 0) + "512000 bytes not erased",
+			want:   &evidence.Hidden{NativeBytes: 512000},
+			states: []string{"READ NATIVE MAX ADDRESS: largest address 21479, addressable now 20479"},
+		},
+		{
+			name: "HPA of 28 bits, overwritten", drive: fakeATA{noSecurity: true, native: 0x7654321, short: true},
+			method: "overwrite" + hides(63516853248, 0) + "63516853248 bytes not erased",
+			want:   &evidence.Hidden{NativeBytes: (0x7654321 - last) * 512},
+			states: []string{"READ NATIVE MAX ADDRESS: largest address 124076833, addressable now 20479"},
+		},
+		{
+			name: "HPA and DCO, erased", drive: fakeATA{native: last + 1000, configured: last + 3000},
+			method: "ata-secure-erase" + hides(512000, 1024000) + "1024000 bytes not erased, 512000" + byACS,
+			want:   &evidence.Hidden{NativeBytes: 512000, OverlayBytes: 1024000},
+			states: []string{
+				"READ NATIVE MAX ADDRESS: largest address 21479, addressable now 20479",
+				"DEVICE CONFIGURATION IDENTIFY: largest address 23479, addressable now 20479",
+			},
+		},
+		{
+			name: "DCO, erased by the enhanced mode", drive: fakeATA{enhanced: true, configured: last + 2},
+			method: "ata-secure-erase-enhanced" + hides(0, 1024) + "1024" + byACS,
+			want:   &evidence.Hidden{OverlayBytes: 1024},
+			states: []string{"DEVICE CONFIGURATION IDENTIFY: largest address 20481, addressable now 20479"},
+		},
+		{
+			name: "Accessible Max Address, sanitized", drive: fakeATA{
+				noSecurity: true, accessible: last + 1, sanitize: sanitizeBlock,
+			},
+			method: "ata-sanitize-block" + hides(512, 0) + "512" + byACS,
+			want:   &evidence.Hidden{NativeBytes: 512},
+			states: []string{"GET NATIVE MAX ADDRESS EXT: largest address 20480, addressable now 20479"},
+		},
+		{
+			name: "nothing hidden", drive: fakeATA{native: last, accessible: last, configured: last},
+			method: "ata-secure-erase", states: []string{
+				"READ NATIVE MAX ADDRESS: largest address 20479, addressable now 20479",
+				"GET NATIVE MAX ADDRESS EXT: largest address 20479, addressable now 20479",
+				"DEVICE CONFIGURATION IDENTIFY: largest address 20479, addressable now 20479",
+			},
+		},
+		{
+			name:   "DCO frozen, HPA rejected, security frozen",
+			method: "ata-sanitize-crypto" + hides(512, 0) + "512" + byACS,
+			drive: fakeATA{
+				frozen: true, sanitize: sanitizeCrypto, native: last + 1, configured: last + 9,
+				queryFails: "configuration",
+			},
+			want: &evidence.Hidden{NativeBytes: 512},
+			states: []string{
+				"READ NATIVE MAX ADDRESS: largest address 20480, addressable now 20479",
+				"DEVICE CONFIGURATION IDENTIFY: hidden sectors not known: DEVICE CONFIGURATION IDENTIFY: rejected by " +
+					"the drive (ATA status 0x51, error 0x04)",
+			},
+		},
+		{
+			name: "impossible", drive: fakeATA{native: last - 1}, method: "ata-secure-erase",
+			states: []string{
+				"READ NATIVE MAX ADDRESS: hidden sectors not known: got largest address 20478, want at least 20479",
+			},
+		},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			path := testenv.Loop(t, testenv.SparseFile(t, ataSize), 512)
+			drive := c.drive
+			drive.path = path
+			d := device(t, path)
+			d.Type, d.Transport = "disk", "sata"
+			ctx, trace := WithTrace(t.Context())
+			open := openers{ata: drive.open, query: drive.open}
+			method, err := full(ctx, sysfs.Root{}, d, o, open)
+			if err != nil || string(method) != c.method {
+				t.Errorf("got %q, %v, want %q", method, err, c.method)
+			}
+			observed := trace.Observed()
+			if diff := cmp.Diff(c.want, observed.Hidden); diff != "" {
+				t.Errorf("hidden: -want +got:\n%s", diff)
+			}
+			var states []string
+			for _, s := range observed.Reported {
+				if strings.Contains(s.Text, "addressable") || strings.Contains(s.Text, "hidden") {
+					states = append(states, s.Source+": "+s.Text)
+				}
+			}
+			if diff := cmp.Diff(c.states, states); diff != "" {
+				t.Errorf("statements: -want +got:\n%s", diff)
+			}
+			plain, err := full(t.Context(), sysfs.Root{}, d, o, open)
+			if err != nil || plain != method {
+				t.Errorf("without a trace: got %q, %v, want %q", plain, err, method)
+			}
+		})
+	}
+}
+
+// A drive that does not say how many sectors it has is not asked. After the context has ended, nothing is asked.
+func TestHiddenNotAsked(t *testing.T) {
+	asked := 0
+	drive := fakeATA{afterward: func(string) { asked++ }}
+	d := ataDisk{drive: ata.New(&drive)}
+	d.noteHidden(t.Context(), ata.Capacity{HPA: true, AMAC: true, DCO: true})
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	d.noteHidden(ctx, ata.Capacity{Sectors: 8, SectorBytes: 512, HPA: true, AMAC: true, DCO: true})
+	if asked > 0 {
+		t.Errorf("got %d commands, want none", asked)
+	}
+	drive = fakeATA{native: ataSize / 512}
+	disk := ataMedium(t)
+	drive.path = disk.Path
+	drive.afterward = func(command string) {
+		if command == "native" {
+			cancel()
+		}
+	}
+	ctx, cancel = context.WithCancel(t.Context())
+	defer cancel()
+	if method, err := eraseATA(ctx, sysfs.Root{}, disk, Options{ATA: true}, drive.open); method != "" ||
+		!errors.Is(err, context.Canceled) || len(drive.log) > 0 {
+		t.Errorf("got %q, %v and commands %q, want it cancelled", method, err, drive.log)
+	}
+}
