@@ -53,9 +53,10 @@ test-machines: build
 	$(GO) test $(TEST_FLAGS) -count=1 -p 2 -timeout 60m $(MACHINES)
 
 .PHONY: test-long
-test-long: prepare-test build ## tests that take long: the same bytes in chroots of other releases; RAID and BIOS
+test-long: prepare-test build ## tests that take long: the same bytes in chroots of other releases; RAID, BIOS, bootc
 	$(GO) test -tags long -count=1 -timeout 60m -run TestChroots ./initramfs
 	$(GO) test -tags long -count=1 -timeout 60m -run TestRAIDBoot ./lab/e2e
+	$(GO) test -tags long -count=1 -timeout 60m -run TestRealIronicBootc ./lab/ironic
 
 .PHONY: lock
 lock: prepare-build ## pin the newest versions of Debian's packages in the lock file

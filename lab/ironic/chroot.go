@@ -18,8 +18,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// suite is the release of Debian that provides Ironic.
-const suite = "trixie"
+// The releases of Debian that provide Ironic.
+const (
+	Trixie = "trixie" // Ironic 29.0, the default
+	Sid    = "sid"    // the newest Ironic, 39.0 at the time of writing
+)
 
 // espImage is the path in the chroot of the boot loader for virtual media: an image of an EFI system partition.
 const espImage = "/srv/esp.img"
@@ -63,7 +66,7 @@ grub-mkimage -O x86_64-efi -p /grub -o netboot.efi normal linux configfile echo 
 
 // chroot returns the directory of an installed Ironic, and builds it if it is not in the cache. The name contains a
 // hash of the recipe. A lock prevents concurrent builds.
-func chroot(ctx context.Context, cache string, progress io.Writer) (string, error) {
+func chroot(ctx context.Context, cache, suite string, progress io.Writer) (string, error) {
 	if cache == "" {
 		user, err := os.UserCacheDir()
 		if err != nil {
@@ -87,13 +90,13 @@ func chroot(ctx context.Context, cache string, progress io.Writer) (string, erro
 	if _, err := os.Stat(dir); err == nil {
 		return dir, nil
 	}
-	if err := build(ctx, dir+".new", progress); err != nil {
+	if err := build(ctx, dir+".new", suite, progress); err != nil {
 		return "", fmt.Errorf("build of Ironic's chroot: %w", errors.Join(err, os.RemoveAll(dir+".new")))
 	}
 	return dir, os.Rename(dir+".new", dir)
 }
 
-func build(ctx context.Context, dir string, progress io.Writer) error {
+func build(ctx context.Context, dir, suite string, progress io.Writer) error {
 	if err := os.RemoveAll(dir); err != nil {
 		return err
 	}
@@ -102,6 +105,10 @@ func build(ctx context.Context, dir string, progress io.Writer) error {
 		"--variant=minbase", `--aptopt=APT::Install-Recommends "false"`, "--dpkgopt=path-exclude=/usr/share/doc/*",
 		"--dpkgopt=path-exclude=/usr/share/locale/*", "--dpkgopt=path-exclude=/usr/share/man/*",
 		"--include=" + strings.Join(packages(), ","), suite, dir,
+	}
+	if suite == Sid {
+		// Some mirrors are older than the week for which sid's index is valid. Its signature is still verified.
+		args = append([]string{`--aptopt=Acquire::Check-Valid-Until "false"`}, args...)
 	}
 	if mirror := mirror(ctx); mirror != "" {
 		args = append(args, mirror)

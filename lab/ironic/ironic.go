@@ -1,6 +1,7 @@
 //go:build linux
 
-// Package ironic runs a real, unmodified OpenStack Ironic for tests: the version of Debian trixie (29.0, API 1.96).
+// Package ironic runs a real, unmodified OpenStack Ironic for tests: the version of Debian trixie (29.0, API 1.96), or
+// of another release.
 // It runs in a cached chroot built by mmdebstrap, and in its own network namespace together with the machines that it
 // manages.
 //
@@ -48,6 +49,8 @@ type Options struct {
 	Dir string
 	// CacheDir is the directory for the chroot; "" means ironroot in the user's cache directory.
 	CacheDir string
+	// Suite is the release of Debian that provides Ironic; "" means Trixie.
+	Suite string
 	// KernelParams are added to the ramdisk's command line.
 	KernelParams string
 	// PXE makes DHCP offer boot loaders for PXE instead of Ironic's iPXE script.
@@ -84,6 +87,9 @@ func Start(ctx context.Context, o Options) (*Ironic, error) {
 	if o.Progress == nil {
 		o.Progress = io.Discard
 	}
+	if o.Suite == "" {
+		o.Suite = Trixie
+	}
 	i := &Ironic{options: o, log: o.Log, bmc: bmc.NewServer(o.Log)}
 	if err := i.start(ctx); err != nil {
 		return nil, fmt.Errorf("start of Ironic: %w", errors.Join(err, i.Stop()))
@@ -92,7 +98,7 @@ func Start(ctx context.Context, o Options) (*Ironic, error) {
 }
 
 func (i *Ironic) start(ctx context.Context) (err error) {
-	if i.chroot, err = chroot(ctx, i.options.CacheDir, i.options.Progress); err != nil {
+	if i.chroot, err = chroot(ctx, i.options.CacheDir, i.options.Suite, i.options.Progress); err != nil {
 		return err
 	}
 	for _, dir := range []string{

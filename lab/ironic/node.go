@@ -33,9 +33,10 @@ const (
 
 // NodeOptions describes a machine and how Ironic boots it.
 type NodeOptions struct {
-	Name   string // "" means node0
-	Boot   Boot   // "" means IPXE
-	Memory int64  // bytes, 0 means 1 GiB
+	Name            string // "" means node0
+	Boot            Boot   // "" means IPXE
+	DeployInterface string // "" means direct
+	Memory          int64  // bytes, 0 means 1 GiB
 	// Cables is the number of additional network cards. Each has its own cable, whose other end is available to the
 	// test only.
 	Cables int
@@ -59,6 +60,7 @@ type Node struct {
 	MACs []string // of all cards, starting with MAC
 
 	ironic  *Ironic
+	machine qemu.Config
 	system  *bmc.System
 	taps    []string // the host's ends of the cards' cables
 	console *transcript
@@ -73,6 +75,9 @@ func (i *Ironic) Enroll(ctx context.Context, o NodeOptions) (*Node, error) {
 	}
 	if n.Boot == "" {
 		n.Boot = IPXE
+	}
+	if n.DeployInterface == "" {
+		n.DeployInterface = "direct"
 	}
 	if n.Memory == 0 {
 		n.Memory = 1 << 30
@@ -120,18 +125,16 @@ func (n *Node) build() error {
 	if n.BIOS {
 		firmware = qemu.BIOS
 	}
-	machine := &bmc.QEMU{
-		Config: qemu.Config{
-			Name: n.Name, Dir: dir, Memory: n.Memory, CPUs: n.CPUs, Firmware: firmware, Disks: disks,
-			NICs: nics, NetNS: i.ns.Path(), Line: n.console.add,
-			SMBIOS: []string{"type=1,manufacturer=ironroot,product=Lab,serial=SN-" + n.Name + ",uuid=" + n.UUID},
-		},
-		Direct: n.direct,
+	n.machine = qemu.Config{
+		Name: n.Name, Dir: dir, Memory: n.Memory, CPUs: n.CPUs, Firmware: firmware, Disks: disks,
+		NICs: nics, NetNS: i.ns.Path(), Line: n.console.add,
+		SMBIOS: []string{"type=1,manufacturer=ironroot,product=Lab,serial=SN-" + n.Name + ",uuid=" + n.UUID},
 	}
 	n.UseFirmware(n.Firmware)
 	n.system = bmc.NewSystem(bmc.Options{
 		UUID: n.UUID, Name: n.Name, MACs: n.MACs, Memory: n.Memory, CPUs: n.CPUs, UEFI: !n.BIOS, Dir: dir,
-		Machine: machine, Log: i.log, Client: &http.Client{Transport: i.http.Transport},
+		Machine: &bmc.QEMU{Config: n.machine, Direct: n.direct},
+		Log:     i.log, Client: &http.Client{Transport: i.http.Transport},
 	})
 	i.bmc.Add(n.system)
 	i.mu.Lock()
@@ -184,7 +187,7 @@ func (n *Node) enroll(ctx context.Context) error {
 	}
 	node := map[string]any{
 		"name": n.Name, "uuid": n.UUID, "driver": "redfish", "resource_class": "lab", "boot_interface": n.Boot,
-		"deploy_interface": "direct", "inspect_interface": "agent", "network_interface": "noop",
+		"deploy_interface": n.DeployInterface, "inspect_interface": "agent", "network_interface": "noop",
 		"bios_interface": "no-bios",
 		"raid_interface": "agent", "rescue_interface": "agent", "firmware_interface": "no-firmware",
 		"management_interface": "redfish", "power_interface": "redfish", "vendor_interface": "no-vendor",

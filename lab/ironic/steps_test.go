@@ -32,7 +32,7 @@ import (
 // manager: Ironic reports no failure and starts over. On the way a RAID array is created, kept by automated cleaning,
 // and deployed to, without a boot loader. Fast track saves boots: four serve all.
 //
-// Ironic 29.0 ignores reboot_requested in manual cleaning.
+// Ironic ignores reboot_requested in manual cleaning, up to 39.0.
 //
 // Parity: S3, S5 (service), S7 (automated cleaning), P10, N6 (real Ironic)
 func TestRealIronicSteps(t *testing.T) {
