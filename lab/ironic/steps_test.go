@@ -3,16 +3,10 @@
 package ironic
 
 import (
-	"bytes"
-	"context"
-	"encoding/json"
-	"fmt"
-	"io"
 	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -22,31 +16,31 @@ import (
 
 	"ironroot/agent/hardware/external"
 	"ironroot/internal/testenv"
+	"ironroot/lab/osimage"
 	"ironroot/lab/qemu"
-	"ironroot/storage/md"
-	"ironroot/storage/partition"
 )
 
 // TestRealIronicSteps runs steps by name and by a runbook, both with arguments, automated cleaning with a step that
 // requests a reboot, and servicing. While that step runs, the ramdisk is replaced by one with another version of a
-// manager: Ironic reports no failure and starts over. On the way a RAID array is created, kept by automated cleaning,
-// and deployed to, without a boot loader. Fast track saves boots: four serve all.
+// manager: Ironic reports no failure and starts over. Fast track saves boots: four serve all.
 //
 // Ironic ignores reboot_requested in manual cleaning, up to 39.0.
 //
-// Parity: S3, S5 (service), S7 (automated cleaning), P10, N6 (real Ironic)
+// Parity: S3, S5 (service), S7 (automated cleaning), P10
 func TestRealIronicSteps(t *testing.T) {
-	testenv.Programs(t, "go", "sgdisk")
+	testenv.Programs(t, "go")
 	kernel, ramdisk := testenv.Build(t, "ipa-ironroot-amd64.kernel"), testenv.Build(t, "ipa-ironroot-amd64.initramfs")
 	ctx := testenv.Context(t, 45*time.Minute)
+	system, err := osimage.Build(ctx, osimage.Options{Progress: t.Output()})
+	step(t, "image", err)
 	versions := map[string]string{"1": withManager(t, ramdisk, "1"), "2": withManager(t, ramdisk, "2")}
 	i := start(t, Options{
-		KernelParams: "ipa-disk-wait-attempts=1 ipa-disk-wait-delay=1 ipa-ignore-bootloader-failure=1",
+		KernelParams: "ipa-disk-wait-attempts=1 ipa-disk-wait-delay=1",
 		Config:       "[deploy]\nfast_track = true\n",
 	})
 	n, err := i.Enroll(ctx, NodeOptions{
 		Kernel: kernel, Ramdisk: versions["1"], Memory: memory,
-		Disks: []qemu.Disk{{Size: 3 << 29, Serial: "DISK0"}, {Size: 3 << 29, Serial: "DISK1"}},
+		Disks: []qemu.Disk{{Size: 5 << 30, Serial: "DISK0"}},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -54,15 +48,9 @@ func TestRealIronicSteps(t *testing.T) {
 	r := recordSteps(t, i, n, versions)
 	step(t, "manage", n.Manage(ctx))
 	step(t, "properties", n.Set(ctx, "/driver_info/agent_burnin_cpu_timeout", 1))
-	setTarget(t, ctx, n, raidTarget)
 
-	step(t, "manual cleaning", n.Clean(ctx,
-		Step{"deploy", "report", map[string]any{"note": "by name"}},
-		Step{Interface: "raid", Step: "create_configuration"},
-	))
+	step(t, "manual cleaning", n.Clean(ctx, Step{"deploy", "report", map[string]any{"note": "by name"}}))
 	r.check(t, []stepRun{{"report", "by name", "1", 0}})
-	checkRAIDConfig(t, ctx, n)
-	created := checkArray(t, ctx, n)
 
 	const runbook = "CUSTOM_LAB"
 	step(t, "runbook", i.call(ctx, http.MethodPost, "/v1/runbooks", map[string]any{
@@ -79,133 +67,15 @@ func TestRealIronicSteps(t *testing.T) {
 	r.replaceBy("2")
 	step(t, "automated cleaning", n.Provide(ctx))
 	r.check(t, []stepRun{{"restart", "", "1", 0}, {"restart", "", "2", 1}, {"report", "", "2", 2}})
-	if kept := checkArray(t, ctx, n); kept != created {
-		t.Errorf("automated cleaning: got array %+v, want it kept: %+v", kept, created)
-	}
 
-	image := smallImage(t)
-	deployed := publish(t, i, image, "small.raw")
-	deployed.Format = "raw"
-	step(t, "deploy", n.Deploy(ctx, deployed, nil))
-	checkArrayContent(t, n, image)
-
+	image := publish(t, i, system.Raw, "os.raw")
+	image.Format = "raw"
+	step(t, "deploy", n.Deploy(ctx, image, nil))
 	step(t, "service", n.Service(ctx, Step{Interface: "deploy", Step: "burnin_cpu"}))
 	if !n.On() {
 		t.Error("the machine is off after servicing")
 	}
 	r.check(t, nil)
-}
-
-// raidTarget is a target_raid_config.
-const raidTarget = `{"logical_disks": [
-	{"controller": "software", "raid_level": "1", "size_gb": 1, "volume_name": "root", "is_root_volume": true}
-]}`
-
-// setTarget sets the node's target_raid_config.
-func setTarget(t *testing.T, ctx context.Context, n *Node, config string) {
-	t.Helper()
-	step(t, "target_raid_config", n.ironic.call(ctx, http.MethodPut, "/v1/nodes/"+n.UUID+"/states/raid",
-		json.RawMessage(config), nil))
-}
-
-// checkRAIDConfig checks the field that Ironic's hook has set.
-func checkRAIDConfig(t *testing.T, ctx context.Context, n *Node) {
-	t.Helper()
-	var node struct {
-		Config struct {
-			LogicalDisks []any  `json:"logical_disks"`
-			LastUpdated  string `json:"last_updated"`
-		} `json:"raid_config"`
-		Properties map[string]any `json:"properties"`
-	}
-	step(t, "node", n.ironic.call(ctx, http.MethodGet, "/v1/nodes/"+n.UUID, nil, &node))
-	want := []any{map[string]any{
-		"controller": "software", "raid_level": "1", "size_gb": 1.0, "volume_name": "root", "is_root_volume": true,
-	}}
-	if diff := cmp.Diff(want, node.Config.LogicalDisks); diff != "" || node.Config.LastUpdated == "" {
-		t.Errorf("raid_config was updated at %q, and differs (-want +got):\n%s", node.Config.LastUpdated, diff)
-	}
-	if capabilities, _ := node.Properties["capabilities"].(string); !strings.Contains(capabilities, "raid_level:1") {
-		t.Errorf("capabilities: got %q, want raid_level:1 in it", capabilities)
-	}
-}
-
-// array is what the members of an array have in common.
-type array struct {
-	UUID, Level, Name string
-	at                int64 // offset of the array's data on the disk, in bytes
-}
-
-// checkArray returns the array on the machine's disks. Each has one partition with one member.
-func checkArray(t *testing.T, ctx context.Context, n *Node) array {
-	t.Helper()
-	var found [2]array
-	for d := range found {
-		path := n.diskFile(d)
-		table, err := partition.Read(ctx, path)
-		if err != nil || len(table.Partitions) != 1 {
-			t.Fatalf("disk %d: got table %+v and %v, want one partition", d, table, err)
-		}
-		f, err := os.Open(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		p := table.Partitions[0]
-		members, err := md.Find(io.NewSectionReader(f, p.Start, p.Size), p.Size)
-		_ = f.Close() // only read
-		if err != nil || len(members) != 1 {
-			t.Fatalf("disk %d: got members %+v and %v, want one", d, members, err)
-		}
-		m := members[0]
-		if m.Problem != nil {
-			t.Fatalf("disk %d: %v", d, m.Problem)
-		}
-		found[d] = array{m.UUID, m.Level, m.Name, p.Start + m.DataOffset}
-	}
-	if found[0] != found[1] || found[0].Name != "any:root" {
-		t.Errorf("got members of %+v and %+v, want both of one array any:root", found[0], found[1])
-	}
-	return found[0]
-}
-
-// diskFile returns the path of a disk that the lab created.
-func (n *Node) diskFile(number int) string {
-	return filepath.Join(n.ironic.path("vm/"+n.Name), fmt.Sprintf("disk%d.raw", number))
-}
-
-// smallImage returns the path of an image of a disk with a partition table.
-func smallImage(t *testing.T) string {
-	t.Helper()
-	path := filepath.Join(t.TempDir(), "small.raw")
-	if err := os.WriteFile(path, filling(0)[:24<<20], 0o600); err != nil {
-		t.Fatal(err)
-	}
-	testenv.Run(t, "sgdisk", "--zap-all", path)
-	testenv.Run(t, "sgdisk", "-n", "1:2048:0", path)
-	return path
-}
-
-// checkArrayContent checks that both members of the array contain an image. Its partition table, which the node may
-// have moved to the end of the array, is not compared.
-func checkArrayContent(t *testing.T, n *Node, image string) {
-	t.Helper()
-	want, err := os.ReadFile(image)
-	if err != nil {
-		t.Fatal(err)
-	}
-	want = want[1<<20 : len(want)-1<<20]
-	at := checkArray(t, t.Context(), n).at
-	for d := range 2 {
-		got := make([]byte, len(want))
-		f, err := os.Open(n.diskFile(d))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := f.ReadAt(got, at+1<<20); err != nil || !bytes.Equal(got, want) {
-			t.Errorf("disk %d does not contain the image at byte %d: %v", d, at, err)
-		}
-		_ = f.Close() // only read
-	}
 }
 
 // managerAddress is where the test listens for reports of the manager.
