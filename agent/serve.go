@@ -8,6 +8,7 @@ import (
 
 	"github.com/vishvananda/netlink"
 
+	"ironroot/agent/extension"
 	"ironroot/agent/ironic"
 	"ironroot/agent/power"
 	"ironroot/agent/status"
@@ -118,7 +119,9 @@ func (a *agent) networkDown(ctx context.Context) error {
 	switch {
 	case a.o.Network != nil:
 		if a.o.Detach != nil {
-			a.o.Detach(ctx)
+			limited, cancel := context.WithTimeout(ctx, extension.DetachTimeout)
+			a.o.Detach(limited)
+			cancel()
 		}
 		return a.o.Network.Down(ctx)
 	case !a.o.Destructive:

@@ -30,16 +30,18 @@ func (n *stubborn) Down(context.Context) error {
 	return nil
 }
 
-// A lockdown detaches network disks, retries taking the network down until that succeeds, and then stops.
+// A lockdown detaches network disks, for a limited time, retries taking the network down until that succeeds, and then
+// stops.
 func TestLockdownRetries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := &stubborn{}
 		board := status.NewBoard("", nil)
 		detachedAt := -1
-		a := newAgent(Options{Config: &config.Config{}, Network: n, Board: board, Detach: func(context.Context) {
+		a := newAgent(Options{Config: &config.Config{}, Network: n, Board: board, Detach: func(ctx context.Context) {
 			if detachedAt < 0 {
 				detachedAt = n.attempts
 			}
+			<-ctx.Done() // the target is gone
 		}})
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 		defer cancel()

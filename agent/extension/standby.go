@@ -80,8 +80,8 @@ const (
 	syncTimeout = 10 * time.Minute
 	// stopSyncTimeout limits the sync before the machine stops: a hanging disk must not keep it running.
 	stopSyncTimeout = time.Minute
-	// detachTimeout limits the end of the sessions of network disks before the machine stops.
-	detachTimeout = 20 * time.Second
+	// DetachTimeout limits the end of the sessions of network disks before the machine stops.
+	DetachTimeout = 20 * time.Second
 	// syncCancelTimeout limits the wait for a hardware manager to return after its context has ended.
 	syncCancelTimeout = time.Second
 )
@@ -111,7 +111,7 @@ func stopWith(d Deps, what string, end func(context.Context) error) func(context
 			d.Log.Warn("disks not synced", "before", what, "err", err)
 		}
 		if d.Detach != nil {
-			limited, cancel := context.WithTimeout(ctx, detachTimeout)
+			limited, cancel := context.WithTimeout(ctx, DetachTimeout)
 			d.Detach(limited)
 			cancel()
 		}

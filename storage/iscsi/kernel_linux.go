@@ -360,13 +360,23 @@ func (k *kernel) createSession(ctx context.Context) (session, host uint32, event
 	return session, host, queue, nil
 }
 
-// bind gives a TCP connection to a session. The kernel holds the socket until the connection is stopped. It does not
-// end with ctx, because the caller closes its descriptor afterwards.
-func (k *kernel) bind(ctx context.Context, session uint32, fd uintptr) error {
-	ctx = context.WithoutCancel(ctx)
-	request := binary.NativeEndian.AppendUint64(words(session, 0), uint64(fd))
-	a, err := k.do(ctx, "bind connection", bindConnection, append(request, words(1)...))
-	return returned(a, err, "bind connection")
+// bind gives a TCP connection to a session. The kernel holds the socket until the connection is stopped. If ctx ends
+// first, the request continues in the background. bind closes the file when the kernel has handled the request.
+func (k *kernel) bind(ctx context.Context, session uint32, file *os.File) error {
+	const what = "bind connection"
+	request := append(binary.NativeEndian.AppendUint64(words(session, 0), uint64(file.Fd())), words(1)...)
+	done := make(chan error, 1)
+	goroutine.Go(func() error {
+		defer file.Close() //nolint:errcheck // the kernel has its own reference to the socket
+		a, err := k.do(context.WithoutCancel(ctx), what, bindConnection, request)
+		return returned(a, err, what)
+	}, func(err error) { done <- err })
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		return fmt.Errorf("kernel's iSCSI initiator: %s: %w", what, context.Cause(ctx))
+	}
 }
 
 func (k *kernel) set(ctx context.Context, session uint32, param int, value string) error {

@@ -32,6 +32,8 @@ const (
 	longPause = 30 * time.Second
 	// logoutTimeout limits the wait for the target's answer to a logout, and for the removal of the disks.
 	logoutTimeout = 5 * time.Second
+	// closeTimeout limits the end of a session: the kernel can block while it removes a disk that does not answer.
+	closeTimeout = 20 * time.Second
 	// pingInterval is the time without a PDU of the target after which the kernel sends a ping, and pingTimeout the
 	// time in which the target must answer.
 	pingInterval = 5 * time.Second
@@ -46,7 +48,8 @@ type Options struct {
 	// Dial connects to portals; nil is a net.Dialer.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 
-	recovery time.Duration // of tests; 0 is recoveryTimeout
+	// Limits that tests shorten; 0 are recoveryTimeout and closeTimeout.
+	recovery, closing time.Duration
 }
 
 // Initiator is the kernel's initiator for TCP.
@@ -65,6 +68,9 @@ func Open(o Options) (*Initiator, error) {
 	}
 	if o.recovery == 0 {
 		o.recovery = recoveryTimeout
+	}
+	if o.closing == 0 {
+		o.closing = closeTimeout
 	}
 	k, err := openKernel(o.System)
 	if err != nil {
@@ -101,7 +107,9 @@ func (i *Initiator) Connect(ctx context.Context, target Target) (*Session, error
 	s := &Session{i: i, target: target, number: number, host: host, events: events, stopped: make(chan struct{})}
 	if err := s.connect(ctx); err != nil {
 		close(s.stopped)
-		_ = s.remove(context.WithoutCancel(ctx)) // the error of the connection is the cause
+		removing, cancel := context.WithTimeout(context.WithoutCancel(ctx), i.o.closing)
+		defer cancel()
+		_ = s.remove(removing) // the error of the connection is the cause
 		return nil, err
 	}
 	s.up.Store(true)
@@ -156,8 +164,7 @@ func (s *Session) connectTo(ctx context.Context, address netip.AddrPort) error {
 	if err != nil {
 		return fmt.Errorf("connect to iSCSI target %s: %w", s.target.Name, err)
 	}
-	defer file.Close() //nolint:errcheck // see above
-	if err := s.i.kernel.bind(ctx, s.number, file.Fd()); err != nil {
+	if err := s.i.kernel.bind(ctx, s.number, file); err != nil {
 		return err
 	}
 	p, err := logIn(ctx, s, s.target)
@@ -362,21 +369,32 @@ func (s *Session) among(disks []block.Device) (own []block.Device) {
 }
 
 // Close ends the session: the kernel flushes the caches of its disks and removes them, and the target is logged out of.
-// A target that does not answer delays it for a few seconds. Without a connection, the disks are removed at once.
+// A target that does not answer delays it for a few seconds. Without a connection, the disks are removed at once. When
+// ctx ends, or after closeTimeout, Close returns an error, and the kernel continues with the request that it handles.
+// Later calls return the error of the first one.
 func (s *Session) Close(ctx context.Context) error {
 	s.once.Do(func() {
-		s.stop()
-		<-s.stopped
-		if s.up.Load() {
-			s.err = s.logOut(ctx)
-		} else {
-			s.err = fmt.Errorf("log out of iSCSI target %s: no connection", s.target.Name)
-		}
-		if s.err = errors.Join(s.err, s.remove(ctx)); s.err == nil {
+		ctx, cancel := context.WithTimeoutCause(ctx, s.i.o.closing, fmt.Errorf("not done within %v", s.i.o.closing))
+		defer cancel()
+		if s.err = s.end(ctx); s.err == nil {
 			s.i.o.Log.Info("iSCSI session ended", "target", s.target.Name, "session", s.number)
 		}
 	})
 	return s.err
+}
+
+// end logs out of the target if it is connected, and removes the session.
+func (s *Session) end(ctx context.Context) (err error) {
+	s.stop()
+	if err := pause.Until(ctx, s.stopped); err != nil {
+		return fmt.Errorf("end iSCSI session of target %s: %w", s.target.Name, context.Cause(ctx))
+	}
+	if s.up.Load() {
+		err = s.logOut(ctx)
+	} else {
+		err = fmt.Errorf("log out of iSCSI target %s: no connection", s.target.Name)
+	}
+	return errors.Join(err, s.remove(ctx))
 }
 
 // logOut removes the disks and ends the session at the target.

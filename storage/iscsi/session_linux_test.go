@@ -35,6 +35,7 @@ type fakeKernel struct {
 	conn     net.Conn // of the session
 	started  chan struct{}
 	fail     map[uint16]int32 // results of requests
+	silent   map[uint16]bool  // requests without an answer
 }
 
 // newInitiator returns an initiator of a fake kernel. Its log lines are written to the returned buffer.
@@ -58,7 +59,7 @@ func newInitiator(t *testing.T) (*Initiator, *fakeKernel, *lockedBuffer) {
 	k := newKernel(pair[0], 0x1234)
 	i := &Initiator{kernel: k, o: Options{
 		System: s, Log: slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug})),
-		Dial: new(net.Dialer).DialContext, recovery: recoveryTimeout,
+		Dial: new(net.Dialer).DialContext, recovery: recoveryTimeout, closing: closeTimeout,
 	}}
 	done := make(chan struct{})
 	go func() {
@@ -154,7 +155,9 @@ func (f *fakeKernel) request(body []byte) {
 	if kind != createSession && kind != createConnection {
 		copy(answer[answerAt:], words(uint32(result)))
 	}
-	f.send(kind, answer)
+	if !f.silent[kind] {
+		f.send(kind, answer)
+	}
 }
 
 // receive passes the PDUs of a connection on, and reports its end.
@@ -194,10 +197,18 @@ func (f *fakeKernel) send(kind uint16, body []byte) {
 }
 
 // did reports whether a request was made.
-func (f *fakeKernel) did(kind uint16) bool {
+func (f *fakeKernel) did(kind uint16) bool { return f.count(kind) > 0 }
+
+// count returns how many times a request was made.
+func (f *fakeKernel) count(kind uint16) (n int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return slices.Contains(f.requests, kind)
+	for _, request := range f.requests {
+		if request == kind {
+			n++
+		}
+	}
+	return n
 }
 
 func targetAt(address netip.AddrPort, c CHAP) Target {
@@ -292,6 +303,62 @@ func TestSessionEndsWithoutTarget(t *testing.T) {
 	}
 	if !strings.Contains(log.String(), "iSCSI connection lost") {
 		t.Errorf("got log %s", log)
+	}
+}
+
+// A session ends in time even if the kernel does not answer, whether it is connecting again or removing the session.
+func TestCloseIsLimited(t *testing.T) {
+	late := errors.New("too late")
+	for name, c := range map[string]struct {
+		request uint16
+		lose    bool // the connection, before the session is closed
+		closing time.Duration
+		want    string
+	}{
+		"context ends while connecting":  {bindConnection, true, time.Hour, late.Error()},
+		"context ends while removing":    {stopConnection, false, time.Hour, late.Error()},
+		"limit is over while connecting": {bindConnection, true, time.Millisecond, "not done within 1ms"},
+		"limit is over while removing":   {destroySession, false, time.Second, "not done within 1s"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			target := testenv.StartISCSI(t, testenv.ISCSITarget{Name: diskName})
+			i, fake, _ := newInitiator(t)
+			i.o.closing = c.closing
+			session, err := i.Connect(t.Context(), targetAt(target.Address, CHAP{}))
+			if err != nil {
+				t.Fatal(err)
+			}
+			bound := fake.count(bindConnection)
+			fake.mu.Lock()
+			fake.silent = map[uint16]bool{c.request: true}
+			conn := fake.conn
+			fake.mu.Unlock()
+			if c.lose {
+				if err := conn.(*net.TCPConn).CloseRead(); err != nil {
+					t.Fatal(err)
+				}
+				for ctx := testenv.Context(t, time.Minute); fake.count(bindConnection) == bound; {
+					if err := pause.For(ctx, time.Millisecond); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			ctx := t.Context()
+			if c.closing == time.Hour {
+				limited, cancel := context.WithTimeoutCause(ctx, 100*time.Millisecond, late)
+				defer cancel()
+				ctx = limited
+			}
+			began := time.Now()
+			err = session.Close(ctx)
+			if err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("got %v, want %q", err, c.want)
+			}
+			if took := time.Since(began); took > answerTimeout/2 {
+				t.Errorf("the session ended after %v, want less than %v", took, answerTimeout/2)
+			}
+		})
 	}
 }
 
