@@ -1,6 +1,9 @@
 package block
 
-import "strings"
+import (
+	"fmt"
+	"strings"
+)
 
 // Device describes a block device. String fields are "" if the machine does not provide the value.
 type Device struct {
@@ -31,6 +34,9 @@ type Device struct {
 	// "nvme-fc", "nbd", "rbd", "drbd" or "aoe"; "" for a disk of this machine. Other machines can use the same disk. It
 	// is not set for partitions.
 	Network string
+	// NetworkUnread is why it is not known whether Network is complete: the disk may be reached over a network although
+	// Network is "".
+	NetworkUnread error
 
 	Serials []string // every known serial number, the short one first
 	WWNs    []string // every known world wide name, the one without extension first
@@ -55,3 +61,12 @@ func (d Device) IsArray() bool { return isArray(d.Type) }
 
 // isArray reports whether a type is that of an array of software RAID, such as "raid1".
 func isArray(kind string) bool { return strings.Contains(kind, "raid") }
+
+// IsLocal reports whether a disk is of this machine, not reached over a network. It returns an error if that is not
+// known.
+func (d Device) IsLocal() (bool, error) {
+	if d.Network == "" && d.NetworkUnread != nil {
+		return false, fmt.Errorf("not known whether %s is reached over a network: %w", d.Path, d.NetworkUnread)
+	}
+	return d.Network == "", nil
+}

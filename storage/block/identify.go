@@ -2,6 +2,7 @@ package block
 
 import (
 	"cmp"
+	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -25,10 +26,31 @@ func (a *attributes) content(file string) []byte {
 	if err == nil {
 		return data
 	}
-	if a.err == nil && !sysfs.IsAbsent(err) {
-		a.err = err
+	if !sysfs.IsAbsent(err) {
+		a.fail(err)
 	}
 	return nil
+}
+
+// fail keeps the first error.
+func (a *attributes) fail(err error) { a.err = cmp.Or(a.err, err) }
+
+// names returns the sorted names in a directory, nil if there is none or it could not be read.
+func (a *attributes) names(dir string) []string {
+	entries, err := os.ReadDir(dir)
+	if err != nil && !sysfs.IsAbsent(err) {
+		a.fail(err)
+	}
+	return fileNames(entries)
+}
+
+// exists reports whether there is a file. If that is not known, it returns false.
+func (a *attributes) exists(file string) bool {
+	_, err := os.Stat(file)
+	if err != nil && !sysfs.IsAbsent(err) {
+		a.fail(err)
+	}
+	return err == nil
 }
 
 func (a *attributes) text(file string) string { return trimText(a.content(file)) }
@@ -36,18 +58,22 @@ func (a *attributes) text(file string) string { return trimText(a.content(file))
 // identify sets the fields that identify the device to the values of udev and lsblk.
 func identify(s sysfs.Root, d *Device) {
 	a := &attributes{s: s}
-	defer func() { d.Unread = a.err }()
+	connection := &attributes{s: s} // how the device is connected
+	defer func() { d.Unread, d.NetworkUnread = a.err, connection.err }()
 	dir := s.Sys("class/block", d.Name)
 	device := filepath.Join(dir, "device")
 	real, err := filepath.EvalSymlinks(device)
 	if err != nil {
+		if !sysfs.IsAbsent(err) {
+			connection.fail(err)
+		}
 		real = ""
 	}
 	d.Model = strings.Join(strings.Fields(a.text(filepath.Join(device, "model"))), " ")
 	d.Vendor = a.text(filepath.Join(device, "vendor"))
 	d.HCTL = hctl(device, real)
-	d.Transport = transportOf(s, d, real)
-	d.Network = networkOf(s, d)
+	d.Transport = transportOf(connection, d, real)
+	d.Network = networkOf(connection, d)
 	switch {
 	case strings.HasPrefix(d.Name, "nvme"):
 		identifyNVMe(a, d, dir, device)
@@ -191,7 +217,7 @@ func identifyMultipath(a *attributes, d *Device) {
 }
 
 // transportOf returns lsblk's name of the bus, "" if it is unknown.
-func transportOf(s sysfs.Root, d *Device, real string) string {
+func transportOf(a *attributes, d *Device, real string) string {
 	switch {
 	case strings.HasPrefix(d.Name, "nvme"):
 		return "nvme"
@@ -205,21 +231,21 @@ func transportOf(s sysfs.Root, d *Device, real string) string {
 	host, _, _ := strings.Cut(d.HCTL, ":")
 	host = "host" + host
 	switch {
-	case exists(s.Sys("class/fc_host", host)):
-		if strings.Contains(readText(s, s.Sys("class/fc_host", host, "symbolic_name")), " over ") {
+	case a.exists(a.s.Sys("class/fc_host", host)):
+		if strings.Contains(a.text(a.s.Sys("class/fc_host", host, "symbolic_name")), " over ") {
 			return "fcoe"
 		}
 		return "fc"
-	case exists(s.Sys("class/sas_host", host)), strings.Contains(real, "/end_device-"):
+	case a.exists(a.s.Sys("class/sas_host", host)), strings.Contains(real, "/end_device-"):
 		return "sas"
-	case exists(s.Sys("class/iscsi_host", host)), strings.Contains(real, "/session"):
+	case a.exists(a.s.Sys("class/iscsi_host", host)), strings.Contains(real, "/session"):
 		return "iscsi"
 	case strings.Contains(real, "/usb"):
 		return "usb"
-	case exists(s.Sys("class/spi_host", host)):
+	case a.exists(a.s.Sys("class/spi_host", host)):
 		return "spi"
 	}
-	driver := readText(s, s.Sys("class/scsi_host", host, "proc_name"))
+	driver := a.text(a.s.Sys("class/scsi_host", host, "proc_name"))
 	switch {
 	case strings.HasPrefix(driver, "ahci"), strings.HasPrefix(driver, "sata"):
 		return "sata"

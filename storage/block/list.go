@@ -243,6 +243,10 @@ func names(dir string) []string {
 	if err != nil {
 		return nil
 	}
+	return fileNames(entries)
+}
+
+func fileNames(entries []fs.DirEntry) []string {
 	list := make([]string, 0, len(entries))
 	for _, entry := range entries {
 		list = append(list, entry.Name())

@@ -1,11 +1,10 @@
 package block
 
 import (
+	"fmt"
 	"path/filepath"
 	"regexp"
 	"strings"
-
-	"ironroot/internal/sysfs"
 )
 
 var controllerName = regexp.MustCompile(`^nvme\d+$`)
@@ -22,66 +21,90 @@ var networkDrivers = []struct{ prefix, network string }{
 }
 
 // networkOf returns how a device is reached over a network, "" for a device of this machine. An array, a map or a
-// partition is reached like the first device below it that is reached over a network.
-func networkOf(s sysfs.Root, d *Device) string {
+// partition is reached like the first device below it that is reached over a network. What could not be read is the
+// error of a.
+func networkOf(a *attributes, d *Device) string {
 	if d.Type == "part" {
-		if disk, err := diskOf(s, d.Name); err == nil {
-			return networkOfName(s, disk)
+		disk, err := diskOf(a.s, d.Name)
+		if err != nil {
+			a.fail(fmt.Errorf("disk of %s: %w", d.Name, err))
+			return ""
 		}
+		return networkOfName(a, disk)
 	}
 	switch d.Transport {
 	case "iscsi", "fc", "fcoe":
 		return d.Transport
 	case "nvme":
-		return nvmeNetwork(s, d.Name)
+		return nvmeNetwork(a, d.Name)
 	}
 	for _, driver := range networkDrivers {
 		if strings.HasPrefix(d.Name, driver.prefix) {
 			return driver.network
 		}
 	}
-	if host, _, isSCSI := strings.Cut(d.HCTL, ":"); isSCSI &&
-		readText(s, s.Sys("class/scsi_host", "host"+host, "proc_name")) == "ib_srp" {
-		return "srp"
+	host, _, isSCSI := strings.Cut(d.HCTL, ":")
+	switch {
+	case isSCSI:
+		if a.text(a.s.Sys("class/scsi_host", "host"+host, "proc_name")) == "ib_srp" {
+			return "srp"
+		}
+	case strings.HasPrefix(d.Name, "sd"):
+		a.fail(fmt.Errorf("%s has no SCSI address", d.Name))
 	}
-	for _, member := range names(s.Sys("class/block", d.Name, "slaves")) {
-		if network := networkOfName(s, member); network != "" {
+	for _, member := range a.names(a.s.Sys("class/block", d.Name, "slaves")) {
+		if network := networkOfName(a, member); network != "" {
 			return network
 		}
 	}
 	return ""
 }
 
-// networkOfName is networkOf for a kernel name. A device that has vanished is none of a network.
-func networkOfName(s sysfs.Root, name string) string {
-	d, err := Find(s, name)
+// networkOfName is networkOf for a kernel name.
+func networkOfName(a *attributes, name string) string {
+	d, err := Find(a.s, name)
 	if err != nil {
+		a.fail(err)
 		return ""
 	}
 	if d.Type == "part" {
-		return networkOf(s, &d)
+		return networkOf(a, &d)
+	}
+	if d.NetworkUnread != nil {
+		a.fail(d.NetworkUnread)
 	}
 	return d.Network
 }
 
 // nvmeNetwork returns the transport of a namespace as "nvme-tcp" if one of its controllers is reached over a network.
 // Several controllers of a namespace are listed by its subsystem.
-func nvmeNetwork(s sysfs.Root, name string) string {
-	device, err := filepath.EvalSymlinks(s.Sys("class/block", name, "device"))
+func nvmeNetwork(a *attributes, name string) string {
+	device, err := filepath.EvalSymlinks(a.s.Sys("class/block", name, "device"))
 	if err != nil {
+		a.fail(fmt.Errorf("controller of %s: %w", name, err))
 		return ""
 	}
 	controllers := []string{device}
-	for _, entry := range names(device) {
+	if strings.Contains(device, "/nvme-subsystem/") {
+		controllers = nil
+	}
+	for _, entry := range a.names(device) {
 		if controllerName.MatchString(entry) {
 			controllers = append(controllers, filepath.Join(device, entry))
 		}
 	}
+	if len(controllers) == 0 {
+		a.fail(fmt.Errorf("%s has no controller", name))
+	}
 	for _, controller := range controllers {
-		transport := readText(s, filepath.Join(controller, "transport"))
+		transport := a.text(filepath.Join(controller, "transport"))
 		if transport == "" {
 			real, err := filepath.EvalSymlinks(controller)
-			if err != nil || !strings.Contains(real, "/nvme-fabrics/") {
+			if err != nil {
+				a.fail(fmt.Errorf("controller of %s: %w", name, err))
+				continue
+			}
+			if !strings.Contains(real, "/nvme-fabrics/") {
 				continue
 			}
 			transport = "fabrics"

@@ -1,8 +1,11 @@
 package block
 
 import (
+	"os"
 	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
 )
 
 // TestNetwork has one row for each way in which the kernel reaches a disk. The trees are those of Linux 6.1.
@@ -100,13 +103,101 @@ func TestNetwork(t *testing.T) {
 			}
 			for _, d := range list {
 				if d.Name == c.device {
-					if d.Network != c.want {
-						t.Errorf("got network %q, want %q", d.Network, c.want)
+					local, err := d.IsLocal()
+					if d.Network != c.want || local != (c.want == "") || err != nil {
+						t.Errorf("got network %q, local %t, error %v, want %q", d.Network, local, err, c.want)
 					}
 					return
 				}
 			}
 			t.Errorf("got disks %+v, want %s among them", list, c.device)
+		})
+	}
+}
+
+// If it cannot be read how a disk is reached, it is not known whether that is over a network. A disk that is known to
+// be reached over a network has no error.
+func TestNetworkUnread(t *testing.T) {
+	const (
+		scsi      = "pci0000:00/0000:00:07.0/host0/target0:0:0/0:0:0:0"
+		subsystem = "virtual/nvme-subsystem/nvme-subsys0"
+	)
+	unreadable := func(t *testing.T, path string) {
+		t.Helper()
+		if err := os.Symlink("/proc/self/mem", path); err != nil { // reading it fails with EIO
+			t.Fatal(err)
+		}
+	}
+	loops := func(t *testing.T, path string) { // resolving it fails with ELOOP
+		t.Helper()
+		if err := os.Symlink(path, path); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, c := range map[string]struct {
+		device, hardware string
+		files            map[string]string // of the device
+		damage           func(*testing.T, tree)
+		want             string
+	}{
+		"SCSI driver": {"sda", scsi, nil, func(t *testing.T, tr tree) {
+			t.Helper()
+			tr.mkdir("sys/class/scsi_host/host0")
+			unreadable(t, tr.system().Sys("class/scsi_host/host0/proc_name"))
+		}, unix.EIO.Error()},
+		"SCSI transport": {"sda", scsi, nil, func(t *testing.T, tr tree) {
+			t.Helper()
+			tr.mkdir("sys/class/fc_host")
+			loops(t, tr.system().Sys("class/fc_host/host0"))
+		}, unix.ELOOP.Error()},
+		"SCSI address": {"sda", "", nil, nil, "sda has no SCSI address"},
+		"device": {"vda", "", nil, func(t *testing.T, tr tree) {
+			t.Helper()
+			loops(t, tr.system().Sys("class/block/vda/device"))
+		}, "too many links"},
+		"NVMe transport": {"nvme0n1", "pci0000:00/0000:00:02.0/nvme/nvme0", nil, func(t *testing.T, tr tree) {
+			t.Helper()
+			unreadable(t, tr.system().Sys("class/block/nvme0n1/device/transport"))
+		}, unix.EIO.Error()},
+		"NVMe controller":    {"nvme0n1", "", nil, nil, "controller of nvme0n1: "},
+		"NVMe without paths": {"nvme0n1", subsystem, nil, nil, "nvme0n1 has no controller"},
+		"NVMe controller of a subsystem": {"nvme0n1", subsystem, nil, func(t *testing.T, tr tree) {
+			t.Helper()
+			tr.link("sys/devices/gone", "sys/devices/"+subsystem+"/nvme0")
+		}, "controller of nvme0n1: "},
+		"member": {
+			"md0", "", map[string]string{"md/level": "raid1\n", "slaves/sdz": ""}, nil, "block device sdz: ",
+		},
+		"members": {"md0", "", map[string]string{"md/level": "raid1\n"}, func(t *testing.T, tr tree) {
+			t.Helper()
+			loops(t, tr.system().Sys("class/block/md0/slaves"))
+		}, unix.ELOOP.Error()},
+		"disk of a member": {
+			"md0", "", map[string]string{"md/level": "raid1\n", "slaves/nvme0n1": ""}, func(t *testing.T, tr tree) {
+				t.Helper()
+				tr.device("nvme0n1", "", gib, nil)
+			}, "controller of nvme0n1: ",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			tr := newTree(t)
+			tr.device(c.device, c.hardware, gib, c.files)
+			if c.damage != nil {
+				c.damage(t, tr)
+			}
+			d, err := Find(tr.system(), c.device)
+			if err != nil {
+				t.Fatal(err)
+			}
+			local, err := d.IsLocal()
+			if local || err == nil || !strings.Contains(err.Error(), c.want) ||
+				!strings.Contains(err.Error(), "/dev/"+c.device) {
+				t.Errorf("got local %t and error %v, want %q", local, err, c.want)
+			}
+			d.Network = "fc"
+			if local, err := d.IsLocal(); local || err != nil {
+				t.Errorf("disk of a network: got local %t and error %v", local, err)
+			}
 		})
 	}
 }

@@ -100,7 +100,11 @@ func (r *Runner) disks(ctx context.Context, job Job) ([]string, error) {
 	if job.Run.AllDisks {
 		var paths []string
 		for _, d := range usable {
-			if d.Network == "" { // others can belong to other machines: they must be named
+			local, err := d.IsLocal()
+			if err != nil {
+				return nil, fault.DeviceNotFound("%w", err)
+			}
+			if local { // others can belong to other machines: they must be named
 				paths = append(paths, d.Path)
 			}
 		}

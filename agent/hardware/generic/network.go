@@ -7,14 +7,20 @@ import (
 )
 
 // withoutNetwork returns the disks of a list that the step may overwrite: those of this machine, and with the option
-// erase_network_disks also those that are reached over a network. It records the others as untouched.
+// erase_network_disks also those that are reached over a network. It records the others as untouched. A disk fails if
+// it is not known whether it is reached over a network.
 func (r *diskRun) withoutNetwork(disks []block.Device) []block.Device {
 	if r.m.o.Config.Get().EraseNetworkDisks {
 		return disks
 	}
 	kept := make([]block.Device, 0, len(disks))
 	for _, d := range disks {
-		if d.Network == "" {
+		local, err := d.IsLocal()
+		switch {
+		case err != nil:
+			r.fail(d, err)
+			continue
+		case local:
 			kept = append(kept, d)
 			continue
 		}

@@ -2,6 +2,7 @@ package generic
 
 import (
 	"bytes"
+	"errors"
 	"log/slog"
 	"strings"
 	"testing"
@@ -67,6 +68,35 @@ func TestEraseNetworkDisks(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// Erase steps fail for a disk if it is not known whether it is reached over a network. They leave it as it is, and
+// erase the others. If the option allows erasing disks of a network, it is erased.
+func TestEraseUnknownNetwork(t *testing.T) {
+	own, unknown := loopDisk(t, partition.TypeLinux), loopDisk(t, partition.TypeLinux)
+	unknown.NetworkUnread = errors.New("read transport: file hangs")
+	m := onThisMachine(t, own, unknown)
+	call := hardware.Call{Node: nodeWith(t, `"driver_internal_info": {"agent_erase_devices_iterations": 0}`)}
+	before := content(t, unknown)
+	for step, run := range erasing(m) {
+		_, err := run(t.Context(), call)
+		want := "not known whether " + unknown.Path + " is reached over a network: read transport: file hangs"
+		if err == nil || !strings.Contains(err.Error(), want) ||
+			!strings.Contains(err.Error(), "; not erased") || !strings.Contains(err.Error(), "erased: "+own.Path) {
+			t.Errorf("%s: got %v, want %s", step, err, want)
+		}
+		if !bytes.Equal(before, content(t, unknown)) {
+			t.Errorf("%s: the disk was written to", step)
+		}
+	}
+	m.o.Config.Update(func(c *config.Config) { c.EraseNetworkDisks = true })
+	result, err := m.eraseMetadata(t.Context(), call)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := result.(map[string]any)[unknown.Path].(diskReport); got.Erased[unknown.Path] == "" {
+		t.Errorf("allowed: got %+v, want the disk erased", got)
 	}
 }
 
