@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -34,14 +35,22 @@ func adapted(t *testing.T, dir, plugin string) string {
 	return path
 }
 
+// logged matches a log with the argument secret of a program, outside of the source lines of a traceback.
+var logged = regexp.MustCompile(`(?m)^\S.*secret`)
+
 // ask sends a request to an executable and returns its messages.
 func ask(t *testing.T, path, request string) string {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), path)
 	cmd.Stdin = strings.NewReader(request + "\n")
+	var log bytes.Buffer
+	cmd.Stderr = &log
 	out, err := cmd.Output()
 	if err != nil {
-		t.Fatalf("%s: %v", request, err)
+		t.Fatalf("%s: %v\n%s", request, err, &log)
+	}
+	if bytes.Contains(out, []byte("secret")) || logged.MatchString(log.String()) {
+		t.Errorf("%s: an argument of a program is reported:\n%s%s", request, out, &log)
 	}
 	return string(out)
 }
@@ -72,7 +81,7 @@ func TestAdapterConforms(t *testing.T) {
 // strange is a plug-in with everything that the adapter must handle.
 const strange = `
 import os
-from ironic_python_agent import errors, hardware
+from ironic_python_agent import errors, hardware, utils
 
 class Inherited(hardware.HardwareManager):
     def evaluate_hardware_support(self): return hardware.HardwareSupport.NONE
@@ -85,12 +94,15 @@ class Strange(Inherited):
     def erase_block_device(self, node, device): pass
     def filter_device(self, device): return None
     def get_clean_steps(self, node, ports):
-        return [{'step': s} for s in ('objects', 'ends', 'missing', 'calls')]
+        return [{'step': s} for s in ('objects', 'ends', 'missing', 'calls', 'fails', 'shell', 'waits')]
     def get_deploy_steps(self, node, ports): raise errors.IncompatibleHardwareMethodError('no')
     def objects(self, node, ports):
         print('not a message', flush=True)
         return {'stdin': os.readlink('/proc/self/fd/0'), 'set': {1}, 'other': hardware.HardwareSupport}
     def ends(self, node, ports): raise SystemExit(3)
+    def fails(self, node, ports): utils.execute('false', '-P', 'secret')
+    def shell(self, node, ports): utils.execute('false secret', shell=True)
+    def waits(self, node, ports): utils.execute('sh', '-c', 'sleep 600', 'secret', timeout=0.01)
     def calls(self, node, ports): return hardware.dispatch_to_managers('get_memory')
 
 class Broken(hardware.HardwareManager):
@@ -117,11 +129,19 @@ func TestAdapterHandles(t *testing.T) {
 		{"strange", `{"method":"describe","protocols":[1,2]}`, `{"type": "result", "result": {"protocol": 1, ` +
 			`"name": "a-name-with-spaces", "class": "Strange", "version": "2", "steps": [` +
 			step("clean", "objects", "deploy") + ", " + step("clean", "ends", "deploy") + ", " +
-			step("clean", "calls", "deploy") + ", " + step("service", "service_it", "bios") +
+			step("clean", "calls", "deploy") + ", " + step("clean", "fails", "deploy") + ", " +
+			step("clean", "shell", "deploy") + ", " + step("clean", "waits", "deploy") + ", " +
+			step("service", "service_it", "bios") +
 			`], "selects_disks": true}}`},
 		{"strange", `{"method":"evaluate","protocol":1}`, `{"type": "result", "result": {"level": 0}}`},
 		{"strange", clean("objects"), `{"type": "result", "result": {"stdin": "/dev/null", "set": [1], "other": `},
 		{"strange", clean("ends"), `{"type": "error", "message": "SystemExit: 3"}`},
+		{"strange", clean("fails"), `{"type": "error", "message": "ProcessExecutionError: Unexpected error while ` +
+			`running command.\nCommand: false with 2 arguments\nExit code: 1\n`},
+		{"strange", clean("shell"), `{"type": "error", "message": "ProcessExecutionError: Unexpected error while ` +
+			`running command.\nCommand: a shell command\nExit code: 1\n`},
+		{"strange", clean("waits"), `{"type": "error", "message": "TimeoutExpired: Command 'sh with 3 arguments' ` +
+			`timed out after 0.01 seconds"}`},
 		{"strange", clean("missing"), `{"type": "error", "message": "no clean step 'missing'"}`},
 		{"strange", clean("evaluate_hardware_support"), `{"type": "error", "message": "no clean step 'evaluate_`},
 		{"strange", clean("calls"), `{"type": "error", "message": "No hardware manager has the method: get_memory: ` +

@@ -1,4 +1,4 @@
-"""Runs programs."""
+"""Runs programs. Errors do not contain the arguments of a program: they can be passwords."""
 
 import subprocess
 import time
@@ -37,19 +37,23 @@ def execute(*cmd, process_input=None, check_exit_code=(0,), delay_on_retry=True,
     else:
         wanted = (check_exit_code,) if isinstance(check_exit_code, int) else tuple(check_exit_code)
     words = [str(c) for c in cmd]
+    name = "a shell command" if shell else "%s with %d arguments" % (words[0], len(words) - 1)
     if isinstance(process_input, str):
         process_input = process_input.encode()
     while True:
         attempts -= 1
-        done = subprocess.run(
-            " ".join(words) if shell else words, input=process_input, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-            shell=shell, cwd=cwd, env=env_variables, timeout=timeout)
+        try:
+            done = subprocess.run(
+                " ".join(words) if shell else words, input=process_input, stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE, shell=shell, cwd=cwd, env=env_variables, timeout=timeout)
+        except subprocess.TimeoutExpired as e:
+            raise subprocess.TimeoutExpired(name, e.timeout, e.output, e.stderr) from None
         stdout, stderr = done.stdout, done.stderr
         if not binary:
             stdout, stderr = stdout.decode(errors="replace"), stderr.decode(errors="replace")
         if wanted is None or done.returncode in wanted:
             return stdout, stderr
         if attempts <= 0:
-            raise ProcessExecutionError(stdout, stderr, done.returncode, " ".join(words))
+            raise ProcessExecutionError(stdout, stderr, done.returncode, name)
         if delay_on_retry:
             time.sleep(1)
