@@ -87,21 +87,21 @@ func (a *agent) settle(ctx context.Context, limit time.Duration) {
 	}
 }
 
-// findNode looks the node up, and returns the number of MAC addresses sent too. While drivers are still being loaded it
+// findNode looks the node up, and returns the MAC addresses sent, too. While drivers are still being loaded it
 // first asks once with the cards known so far, so that a slow driver of a storage adapter delays nothing. It asks again
 // with all cards, because the one that Ironic knows can be among those that were missing. It never cancels a request in
 // progress: Ironic sends a token only once.
-func (a *agent) findNode(ctx context.Context) (*ironic.Answer, int, error) {
+func (a *agent) findNode(ctx context.Context) (*ironic.Answer, []string, error) {
 	deadline := time.Now().Add(lookupSettleTimeout)
 	if !pause.Closed(a.o.Settled) {
 		macs, err := a.macs(ctx)
 		if err != nil {
-			return nil, 0, err
+			return nil, nil, err
 		}
 		if len(macs) > 0 {
 			answer, err := a.ironic.TryLookup(ctx, macs, a.inspectedUUID)
 			if err == nil {
-				return answer, len(macs), nil
+				return answer, macs, nil
 			}
 			a.log.Info("node not found yet, waiting for the drivers of all network cards", "tried_macs", len(macs),
 				"err", err)
@@ -110,10 +110,10 @@ func (a *agent) findNode(ctx context.Context) (*ironic.Answer, int, error) {
 	}
 	macs, err := a.macs(ctx)
 	if err != nil {
-		return nil, 0, err
+		return nil, nil, err
 	}
 	answer, err := a.ironic.Lookup(ctx, macs, a.inspectedUUID)
-	return answer, len(macs), err
+	return answer, macs, err
 }
 
 // lookup looks the node up in Ironic and applies the response.
@@ -129,12 +129,13 @@ func (a *agent) lookup(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	a.lookupMACs = macs
 	a.checkClocks()
 	outcome := a.apply(answer, a.inspectedUUID)
 	a.warnOptions()
 	a.answer = answer
 	a.o.Board.Node(answer.Node.UUID(), answer.Node.Name())
-	a.log.Info("node found", "tried_macs", macs, "node", answer.Node.UUID(), "token", outcome)
+	a.log.Info("node found", "tried_macs", len(macs), "node", answer.Node.UUID(), "token", outcome)
 	if outcome == token.Locked {
 		a.log.Error("Ironic has handed this node's token to another agent; restart the node to reset the token",
 			"node", answer.Node.UUID())
@@ -167,17 +168,14 @@ func (a *agent) macs(ctx context.Context) ([]string, error) {
 	return macs, nil
 }
 
-// refresh looks the node up again and stores only the fields of the response's node, neither token nor configuration.
+// refresh looks the node up again, by the MAC addresses of the first lookup. It stores only the fields of the
+// response's node, neither token nor configuration.
 func (a *agent) refresh(ctx context.Context) error {
 	known := a.node.Get()
 	if !a.withIronic() || known == nil {
 		return errors.New("look up node: agent runs without Ironic")
 	}
-	macs, err := a.macs(ctx)
-	if err != nil {
-		return err
-	}
-	answer, err := a.ironic.Lookup(ctx, macs, known.UUID())
+	answer, err := a.ironic.Lookup(ctx, a.lookupMACs, known.UUID())
 	if err != nil {
 		return err
 	}

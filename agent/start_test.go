@@ -125,10 +125,14 @@ func TestLookupSetsTheHardwareClock(t *testing.T) {
 	}
 }
 
-// refresh looks the node up again. It fails without a known node. A failed lookup keeps the known node.
+// refresh looks the node up again, and lists no network cards for that: those that a driver has lost since are still
+// Ironic's ports. It fails without a known node. A failed lookup keeps the known node.
+//
+// Parity: G11
 func TestRefresh(t *testing.T) {
 	ironic := newIronic(t)
 	a := startedAgent(t, Options{}, "--api-url="+ironic.URL)
+	addCard(t, a.o.System, "eth0", "52:54:00:12:34:56")
 	if err := a.refresh(t.Context()); err == nil {
 		t.Error("without a node: got no error")
 	}
@@ -146,8 +150,12 @@ func TestRefresh(t *testing.T) {
 	if err := os.RemoveAll(a.o.System.Sys("class/net")); err != nil {
 		t.Fatal(err)
 	}
-	if err := a.refresh(t.Context()); err == nil {
-		t.Error("network cards that cannot be listed: got no error")
+	if err := a.refresh(t.Context()); err != nil {
+		t.Errorf("network cards that cannot be listed: got %v, want a lookup with those of before", err)
+	}
+	sent := ironic.addresses()
+	if first, last := sent[0], sent[len(sent)-1]; first != "52:54:00:12:34:56" || first != last {
+		t.Errorf("got a lookup of the addresses %q, want %q", last, first)
 	}
 }
 

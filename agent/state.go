@@ -59,6 +59,7 @@ type agent struct {
 
 	inspectedUUID string         // UUID that the inspection returned
 	answer        *ironic.Answer // of the lookup; nil without Ironic
+	lookupMACs    []string       // of the lookup
 	endpoint      ironic.Endpoint
 	certificate   *api.Certificate // generated; nil without
 	server        *api.Server
