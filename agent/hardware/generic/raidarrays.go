@@ -19,7 +19,8 @@ import (
 
 // raidState describes the disks of a node and the arrays on them, before a RAID step changes anything.
 type raidState struct {
-	disks   []block.Device // that can be changed: without arrays and those that skip_block_devices names
+	disks   []block.Device // that can be changed: without arrays, those that skip_block_devices names and network
+	network networkDisks
 	groups  []*raidGroup
 	running []raid.Array
 	flags   eraseFlags
@@ -100,6 +101,7 @@ func (g *raidGroup) mark(action raidAction, reason string, disks map[string]bool
 
 // readRAID reads the arrays on all disks and decides what deleting the configuration does to each. It only reads. What
 // cannot be read or decided is an error, except for disks that skip_block_devices names while it names no array.
+// Disks that are reached over a network are handled as if skip_block_devices named them, see localDisks.
 func (m *Manager) readRAID(ctx context.Context, n *node.Node) (*raidState, error) {
 	c := m.o.Config.Get()
 	s := &raidState{flags: eraseFlagsOf(n, c.GuardSpecialFilesystems)}
@@ -120,6 +122,9 @@ func (m *Manager) readRAID(ctx context.Context, n *node.Node) (*raidState, error
 	}
 	all = slices.DeleteFunc(slices.Clone(all), block.Device.IsArray)
 	if s.disks, err = skips.Without(all); err != nil {
+		return nil, err
+	}
+	if s.disks, s.network, err = m.localDisks(s.disks); err != nil {
 		return nil, err
 	}
 	for _, d := range s.disks {
@@ -257,9 +262,11 @@ func (m *Manager) planDelete(ctx context.Context, s *raidState) (deletion, error
 		}
 		switch {
 		case on == 0:
-			continue // skip_block_devices names all of its disks
+			continue // none of its disks can be changed
 		case on < len(g.members):
-			return deletion{}, fmt.Errorf("%s is also on disks that skip_block_devices names: %s", g, g.describe())
+			return deletion{}, fmt.Errorf(
+				"%s is also on disks that skip_block_devices names or that are reached over a network: %s%s", g,
+				g.describe(), s.network.note())
 		case g.action == actionWipe:
 			del.wipe = append(del.wipe, g)
 		}

@@ -82,7 +82,7 @@ func (m *Manager) planCreate(
 	uefi := imaging.BootsUEFI(n, bootloader.FirmwareIsUEFI(m.o.System))
 	scheme := imaging.TableScheme(n, uefi)
 	for _, v := range volumes {
-		disks, err := choose(v, candidates)
+		disks, err := choose(v, candidates, del.network)
 		if err != nil {
 			return creation{}, err
 		}
@@ -99,7 +99,7 @@ func (m *Manager) planCreate(
 			array.members = append(array.members, member)
 		}
 		if err := array.check(); err != nil {
-			return creation{}, err
+			return creation{}, fmt.Errorf("%w%s", err, del.network.note())
 		}
 		plan.arrays = append(plan.arrays, array)
 	}
@@ -138,7 +138,7 @@ func missing(volumes []volume, del deletion) ([]volume, error) {
 	found := map[string]bool{}
 	for _, g := range del.groups {
 		if g.action == actionDelete && (g.isOn(pathSet(del.clear)) || !g.isOn(pathSet(del.disks))) {
-			continue // it is deleted before, or skip_block_devices names its disks
+			continue // it is deleted before, or its disks cannot be changed
 		}
 		name := g.members[0].ShortName()
 		switch {
@@ -163,8 +163,8 @@ func missing(volumes []volume, del deletion) ([]volume, error) {
 }
 
 // choose returns the disks of an array: all, or for each entry of physical_disks the first that matches and that no
-// earlier entry has chosen.
-func choose(v volume, candidates []block.Device) ([]block.Device, error) {
+// earlier entry has chosen. Errors name the disks of a network, which are no candidates.
+func choose(v volume, candidates []block.Device, network networkDisks) ([]block.Device, error) {
 	if v.hints == nil {
 		return candidates, nil
 	}
@@ -179,11 +179,11 @@ func choose(v volume, candidates []block.Device) ([]block.Device, error) {
 		})
 		switch {
 		case len(found) == 0:
-			return nil, fault.SoftwareRAID("No candidates for physical disk %s from the list %s", hints,
-				pathList(candidates))
+			return nil, fault.SoftwareRAID("No candidates for physical disk %s from the list %s%s", hints,
+				pathList(candidates), network.note())
 		case i < 0:
 			return nil, fault.SoftwareRAID("No candidates left for physical disk %s from the list %s after picking %s "+
-				"for previous volumes", hints, pathList(found), pathList(chosen))
+				"for previous volumes%s", hints, pathList(found), pathList(chosen), network.note())
 		}
 		chosen = append(chosen, found[i])
 	}

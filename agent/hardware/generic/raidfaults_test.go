@@ -582,7 +582,7 @@ func TestPlanCreateFails(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if chosen, err := choose(volume{hints: []hint.Hints{hints}}, []block.Device{disk}); err == nil {
+	if chosen, err := choose(volume{hints: []hint.Hints{hints}}, []block.Device{disk}, nil); err == nil {
 		t.Errorf("got %v and no error, want one of the hint", paths(chosen))
 	}
 	m := newManager(t)

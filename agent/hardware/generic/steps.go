@@ -16,11 +16,11 @@ import (
 const deployInterface = "deploy"
 
 // Version implements [hardware.Manager]. Ironic lists the steps of a node again only if the version of a manager has
-// changed. It is the version of the manager of the same name in ironic-python-agent, whose list of steps is the same.
-// The rule: a change that adds or removes a step, changes its priority, its interface, its arguments, what it does, or
-// whether it can be aborted appends -ironroot.N, where N is larger than in all versions before. TestVersionNamesSteps
-// checks all but what a step does, and lists the steps of each version.
-func (m *Manager) Version() string { return "1.2" }
+// changed. It begins with the version of the manager of the same name in ironic-python-agent, whose list of steps is
+// the same. The rule: a change that adds or removes a step, changes its priority, its interface, its arguments, what it
+// does, or whether it can be aborted appends -ironroot.N, where N is larger than in all versions before.
+// TestVersionNamesSteps checks all but what a step does, and lists the steps of each version.
+func (m *Manager) Version() string { return "1.2-ironroot.12" }
 
 // Steps implements [hardware.Stepper].
 func (m *Manager) Steps(kind hardware.Kind, _ *node.Node, _ []map[string]any) []hardware.Step {

@@ -66,6 +66,7 @@ service 0 raid.apply_configuration delete_existing raid_config (required)
 deploy 0 deploy.execute_bootc_install
 service 0 deploy.execute_bootc_install
 `}, // the steps of ironic-python-agent
+	{version: "1.2-ironroot.12"}, // RAID steps leave disks of a network untouched
 }
 
 // stepsOf returns the steps of a version, sorted. It reports whether the version is known.
