@@ -109,7 +109,7 @@ type Config struct {
 	DisableDeepImageInspection  bool          `file:"disable_deep_image_inspection" default:"false" help:"do not inspect images before they are used"`
 	PermittedImageFormats       []string      `file:"permitted_image_formats" default:"raw,gpt,qcow2" help:"image formats that may be deployed; an empty list permits none"`
 	DisableBootcDeploy          bool          `file:"disable_bootc_deploy" default:"false" help:"refuse to deploy bootable containers"`
-	EnableBIOSBootloaderInstall bool          `file:"enable_bios_bootloader_install" default:"false" help:"run the image's own boot loader installation in legacy BIOS mode"`
+	EnableBIOSBootloaderInstall bool          `file:"enable_bios_bootloader_install" default:"false" help:"run the image's own GRUB to install it: in legacy BIOS mode, and in UEFI mode if the image brings no boot loader for the EFI system partition"`
 
 	Debug   bool   `file:"debug" kernel:"ipa-debug" default:"false" heading:"General" help:"log debug messages; the kernel parameter overrides every other source"`
 	LogFile string `file:"log_file" help:"file to include in the collected logs"`
