@@ -159,7 +159,8 @@ func TestManagerErrors(t *testing.T) {
 			}
 		})
 	}
-	if _, err := buildManagers(t, valid, valid); err == nil || !strings.Contains(err.Error(), valid+": given twice") {
+	if _, err := buildManagers(t, valid, valid); err == nil ||
+		!strings.Contains(err.Error(), valid+": duplicate path") {
 		t.Errorf("same directory twice: got %v", err)
 	}
 	b := &builder{Options: Options{Dir: testenv.Top(t), Managers: []string{valid}, Init: "ironroot/other"}}

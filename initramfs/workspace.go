@@ -83,7 +83,7 @@ func (w *workspace) add(manager string) error {
 		return errors.Join(errors.New("no Go files"), err)
 	}
 	if slices.Contains(w.dirs, dir) {
-		return errors.New("given twice")
+		return errors.New("duplicate path")
 	}
 	w.dirs = append(w.dirs, dir)
 	root, err := moduleRoot(dir)

@@ -149,7 +149,7 @@ func (t *tree) add(e Entry) error {
 		known.Entry = e
 		return nil
 	case known != nil:
-		return fmt.Errorf("%s: given twice", e.Path)
+		return fmt.Errorf("%s: duplicate path", e.Path)
 	case !e.Mode.IsDir() && !e.Mode.IsRegular() && e.Mode.Type() != fs.ModeSymlink:
 		return fmt.Errorf("%s: type %v: want a file, a directory or a link", e.Path, e.Mode.Type())
 	case e.Mode.IsRegular() && e.Size < 0, e.Mode.Type() == fs.ModeSymlink && e.Target == "":
@@ -165,7 +165,7 @@ func (t *tree) link(e Entry) error {
 		return fmt.Errorf("%s: link to %s, which is no file", e.Path, e.Link)
 	}
 	if t.byPath[e.Path] != nil {
-		return fmt.Errorf("%s: given twice", e.Path)
+		return fmt.Errorf("%s: duplicate path", e.Path)
 	}
 	return t.insert(e.Path, target)
 }
@@ -283,7 +283,7 @@ func (t *tree) writeDirectory(dir *inode) error {
 	}
 	listing, size := t.lists.position(), 0
 	for rest := dir.children; len(rest) > 0; {
-		n := together(rest)
+		n := sharedHeaderCount(rest)
 		var run fields
 		run.u32(uint32(n-1), rest[0].at.block, rest[0].number)
 		for _, c := range rest[:n] {
@@ -297,9 +297,9 @@ func (t *tree) writeDirectory(dir *inode) error {
 	return t.writeDirectoryInode(dir, listing, size)
 }
 
-// together returns the number of the first names that can share a header: their inodes are in the same metadata block,
-// and their numbers are close.
-func together(names []child) int {
+// sharedHeaderCount returns the number of the first names that can share a header: their inodes are in the same
+// metadata block, and their numbers are close.
+func sharedHeaderCount(names []child) int {
 	first := names[0]
 	n := 1
 	for n < len(names) && n < 256 && names[n].at.block == first.at.block {

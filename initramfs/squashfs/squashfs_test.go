@@ -145,10 +145,10 @@ func TestImageRefuses(t *testing.T) {
 	failing := file("failing", []byte("abc"))
 	failing.Open = func() (File, error) { return nil, errors.New("broken") }
 	for want, entries := range map[string][]Entry{
-		`path "../a": want a clean relative path`: {file("../a", nil)},
-		`path "/a": want a clean relative path`:   {file("/a", nil)},
-		`path "a//b": want a clean relative path`: {file("a//b", nil)},
-		"a: given twice":                                          {file("a", nil), file("a", nil)},
+		`path "../a": want a clean relative path`:                 {file("../a", nil)},
+		`path "/a": want a clean relative path`:                   {file("/a", nil)},
+		`path "a//b": want a clean relative path`:                 {file("a//b", nil)},
+		"a: duplicate path":                                       {file("a", nil), file("a", nil)},
 		"a/b: a is no directory":                                  {file("a", nil), file("a/b", nil)},
 		"b: link to a, which is no file":                          {{Path: "b", Link: "a"}},
 		"pipe: type p---------: want a file":                      {{Path: "pipe", Mode: fs.ModeNamedPipe}},

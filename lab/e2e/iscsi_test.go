@@ -97,7 +97,7 @@ func TestISCSI(t *testing.T) {
 		target.Start()
 		patch(t, disk, 0, make([]byte, mib))
 		deploy(t)
-		says(t, r.machine, `iSCSI connection is back`)
+		says(t, r.machine, `iSCSI connection restored`)
 	})
 	t.Run("power_off", func(t *testing.T) {
 		r.powerOff(t)

@@ -304,7 +304,7 @@ func (s *Session) recover(ctx context.Context, log *slog.Logger) error {
 		var rejected *LoginError
 		switch {
 		case err == nil:
-			log.Info("iSCSI connection is back", "duration", time.Since(began).Round(time.Millisecond))
+			log.Info("iSCSI connection restored", "duration", time.Since(began).Round(time.Millisecond))
 			return nil
 		case ctx.Err() != nil, errors.As(err, &rejected) && rejected.Permanent() && rejected.Detail != targetNotFound,
 			s.i.kernel.failure() != nil:
@@ -315,7 +315,7 @@ func (s *Session) recover(ctx context.Context, log *slog.Logger) error {
 		if time.Since(began) > s.i.o.recovery {
 			next = longPause
 			if !overdue {
-				log.Error("iSCSI connection is not back in time: commands to its disks fail until it is", "err", err)
+				log.Error("iSCSI connection not restored in time: commands to its disks fail until it is", "err", err)
 			}
 			overdue = true
 		}
@@ -340,7 +340,7 @@ func (s *Session) WaitDisks(ctx context.Context) ([]block.Device, error) {
 	}, func(err error) { scanned <- err })
 	var own []block.Device
 	_, err := block.WaitDisks(ctx, s.i.o.System, func(disks []block.Device) bool {
-		own = s.among(disks)
+		own = s.ownDisks(disks)
 		return len(own) > 0
 	})
 	if err != nil {
@@ -354,8 +354,8 @@ func (s *Session) WaitDisks(ctx context.Context) ([]block.Device, error) {
 	return own, nil
 }
 
-// among returns the disks of the session, also those below a multipath map.
-func (s *Session) among(disks []block.Device) (own []block.Device) {
+// ownDisks returns the disks of the session, also those below a multipath map.
+func (s *Session) ownDisks(disks []block.Device) (own []block.Device) {
 	prefix := fmt.Sprintf("%d:", s.host)
 	for _, d := range disks {
 		for _, path := range append([]block.Device{d}, d.Components...) {
@@ -404,7 +404,7 @@ func (s *Session) logOut(ctx context.Context) error {
 	if err := s.i.kernel.unbind(ctx, s.number); err != nil {
 		return err
 	}
-	_, err := block.WaitDisks(ctx, s.i.o.System, func(disks []block.Device) bool { return len(s.among(disks)) == 0 })
+	_, err := block.WaitDisks(ctx, s.i.o.System, func(disks []block.Device) bool { return len(s.ownDisks(disks)) == 0 })
 	if err != nil {
 		return fmt.Errorf("remove disks of iSCSI target %s: %w", s.target.Name, err)
 	}

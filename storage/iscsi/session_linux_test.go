@@ -269,7 +269,7 @@ func TestSession(t *testing.T) {
 			t.Errorf("request %d was not made", kind)
 		}
 	}
-	for _, want := range []string{"iSCSI session started", "iSCSI connection is back", "iSCSI session ended"} {
+	for _, want := range []string{"iSCSI session started", "iSCSI connection restored", "iSCSI session ended"} {
 		if !strings.Contains(log.String(), want) {
 			t.Errorf("the log lacks %q:\n%s", want, log)
 		}
@@ -289,7 +289,7 @@ func TestSessionEndsWithoutTarget(t *testing.T) {
 		t.Fatal(err)
 	}
 	target.Stop()
-	for !strings.Contains(log.String(), "iSCSI connection is not back in time: commands to its disks fail") {
+	for !strings.Contains(log.String(), "iSCSI connection not restored in time: commands to its disks fail") {
 		if t.Context().Err() != nil {
 			t.Fatal(log)
 		}

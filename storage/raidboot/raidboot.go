@@ -65,7 +65,7 @@ func (a *Array) findDisks(ctx context.Context) error {
 	}
 	at := slices.IndexFunc(arrays, func(other raid.Array) bool { return other.Path == a.Path })
 	if at < 0 {
-		return fmt.Errorf("%w: it does not run", bootloader.ErrArray)
+		return fmt.Errorf("%w: array not running", bootloader.ErrArray)
 	}
 	found := arrays[at]
 	members := slices.Clone(found.Members)

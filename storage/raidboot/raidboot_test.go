@@ -225,7 +225,7 @@ func TestOpenRefuses(t *testing.T) {
 		}, "got 1 of 2 members in use"},
 		"stopped": {func(root sysfs.Root, _ []string) error {
 			return os.RemoveAll(root.Sys("class/block/md0/md"))
-		}, "it does not run"},
+		}, "array not running"},
 		"whole disk": {func(root sysfs.Root, disks []string) error {
 			dir := root.Sys("class/block/md0/md/dev-" + filepath.Base(disks[1]))
 			return os.Rename(dir+"p2", dir)
