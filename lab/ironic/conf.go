@@ -83,6 +83,11 @@ deploy_logs_collect = always
 deploy_logs_storage_backend = local
 deploy_logs_local_path = @DIR@/deploylogs
 certificates_path = @DIR@/certs
+# The time limits are those of the defaults; the intervals are shorter.
+command_wait_interval = 1
+command_wait_attempts = 600
+post_deploy_get_power_state_retry_interval = 1
+post_deploy_get_power_state_retries = 30
 require_tls = true
 image_download_source = http
 # The default of later releases.
