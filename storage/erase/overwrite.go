@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"ironroot/internal/goroutine"
 	"ironroot/storage/block"
 	"ironroot/storage/erase/evidence"
 )
@@ -51,11 +52,11 @@ func (s space) overwrite(ctx context.Context, o Options) (err error) {
 	if passes == 0 {
 		return errNoPass
 	}
-	buffer, err := unix.Mmap(-1, 0, blockSize, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE)
+	buffers, err := newBuffers()
 	if err != nil {
-		return fmt.Errorf("buffer of %d bytes: %w", blockSize, err)
+		return err
 	}
-	defer func() { err = errors.Join(err, unix.Munmap(buffer)) }()
+	defer func() { err = errors.Join(err, buffers.free()) }()
 	var last *pattern
 	for pass := range passes {
 		if last, err = newPattern(pass < o.Iterations); err != nil {
@@ -66,7 +67,8 @@ func (s space) overwrite(ctx context.Context, o Options) (err error) {
 				o.Progress(int64(pass)*size+done, int64(passes)*size)
 			}
 		}
-		if err := writePass(ctx, s, size, buffer, last, progress); err != nil {
+		progress(0)
+		if err := writePass(ctx, s, size, buffers, last, progress); err != nil {
 			return fmt.Errorf("pass %d of %d: %w", pass+1, passes, err)
 		}
 		if err := s.file.Sync(); err != nil {
@@ -127,19 +129,61 @@ func (p *pattern) expectation() string {
 	return evidence.ExpectWritten
 }
 
+// buffers are two buffers at addresses that direct I/O accepts: one is filled while the other is written.
+type buffers [2][]byte
+
+func newBuffers() (b buffers, err error) {
+	for i := range b {
+		if b[i], err = unix.Mmap(-1, 0, blockSize, unix.PROT_READ|unix.PROT_WRITE,
+			unix.MAP_ANON|unix.MAP_PRIVATE); err != nil {
+			return b, errors.Join(fmt.Errorf("buffer of %d bytes: %w", blockSize, err), b.free())
+		}
+	}
+	return b, nil
+}
+
+func (b buffers) free() error {
+	var problems []error
+	for _, buffer := range b {
+		if buffer != nil {
+			problems = append(problems, unix.Munmap(buffer))
+		}
+	}
+	return errors.Join(problems...)
+}
+
+// writePass writes the content of a pass from the first to the last byte. Zeros are filled in once; random data is
+// generated while the data before it is written.
 func writePass(
-	ctx context.Context, f io.WriterAt, size int64, buffer []byte, content *pattern, progress func(int64),
+	ctx context.Context, f io.WriterAt, size int64, b buffers, content *pattern, progress func(int64),
 ) error {
+	part := func(i int, offset int64) []byte { return b[i][:max(0, min(blockSize, size-offset))] }
+	current := 0
+	content.fill(part(current, 0), 0)
 	for offset := int64(0); offset < size; {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		part := buffer[:min(int64(len(buffer)), size-offset)]
-		content.fill(part, offset)
-		if _, err := f.WriteAt(part, offset); err != nil {
-			return fmt.Errorf("write %d bytes at byte %d: %w", len(part), offset, err)
+		data, following := part(current, offset), offset+blockSize
+		filled := make(chan error, 1)
+		if content.random == nil || following >= size {
+			filled <- nil
+		} else {
+			current = 1 - current
+			next := part(current, following)
+			goroutine.Go(func() error {
+				content.fill(next, following)
+				return nil
+			}, func(err error) { filled <- err })
 		}
-		offset += int64(len(part))
+		_, err := f.WriteAt(data, offset)
+		if err != nil {
+			err = fmt.Errorf("write %d bytes at byte %d: %w", len(data), offset, err)
+		}
+		if err := errors.Join(err, <-filled); err != nil { // the caller frees the buffers
+			return err
+		}
+		offset += int64(len(data))
 		ReportProgress(ctx)
 		progress(offset)
 	}

@@ -113,23 +113,30 @@ func (r *reading) classify(data []byte, offset int64) {
 		page := data[:min(pageSize, len(data))]
 		size := int64(len(page))
 		r.result.Read += size
+		zeros := bytes.Equal(page, zeroPage[:size])
 		switch {
-		case bytes.Equal(page, zeroPage[:size]):
+		case zeros:
 			r.result.Zeros += size
 		case bytes.Equal(page, onesPage[:size]):
 			r.result.Ones += size
 		default:
 			r.result.Other += size
 		}
-		if r.want != nil {
-			want := r.page[:size]
-			r.want.fill(want, offset)
-			if !bytes.Equal(page, want) {
-				if r.result.Different += size; r.first < 0 {
-					r.first = offset
-				}
+		if r.want != nil && !r.isWanted(page, offset, zeros) {
+			if r.result.Different += size; r.first < 0 {
+				r.first = offset
 			}
 		}
 		data, offset = data[size:], offset+size
 	}
+}
+
+// isWanted reports whether a block is what was written. zeros is true for a block of zeros.
+func (r *reading) isWanted(page []byte, offset int64, zeros bool) bool {
+	if r.want.random == nil {
+		return zeros
+	}
+	want := r.page[:len(page)]
+	r.want.fill(want, offset)
+	return bytes.Equal(page, want)
 }
