@@ -53,14 +53,14 @@ func boardArguments(c Config) []string {
 	if c.Firmware == UEFISecure {
 		machine += ",smm=on"
 	}
-	return append([]string{"-machine", machine, "-vga", "std"}, accelArguments(c.Accel)...)
+	return append([]string{"-machine", machine, "-vga", "std"}, accelArguments(c)...)
 }
 
 // kernelParameters returns the parameters of a kernel that QEMU loads. A kernel on emulated processors learns the
 // frequency of their time-stamp counter: if the host delays it while it measures the frequency, its clock runs many
 // times too fast or too slow.
 func kernelParameters(c Config) string {
-	if c.Append == "" || c.Arch == "arm64" || usesKVM(c.Accel) || tscKHz() == 0 {
+	if c.Append == "" || c.Arch == "arm64" || usesKVM(c) || tscKHz() == 0 {
 		return c.Append
 	}
 	return c.Append + " tsc_early_khz=" + strconv.FormatInt(tscKHz(), 10)

@@ -108,15 +108,18 @@ type Config struct {
 	Dir  string // existing directory for the machine's own files: console log, QEMU's messages, UEFI variables
 	// Arch is the GOARCH of the guest: "amd64" (also "") or "arm64", for which Firmware must be empty and Accel is
 	// ignored.
-	Arch     string
-	Memory   int64  // bytes, 0 means 1 GiB
-	CPUs     int    // 0 means 2
-	Accel    string // "kvm", "tcg", or "" for KVM if it works and TCG otherwise
-	Firmware Firmware
-	Disks    []Disk
-	NICs     []NIC
-	CDROM    string // path of an ISO, "" means no CD-ROM drive
-	CDBoot   int    // boot order of the CD-ROM
+	Arch   string
+	Memory int64  // bytes, 0 means 1 GiB
+	CPUs   int    // 0 means 2
+	Accel  string // "kvm", "tcg", or "" for KVM if it works and TCG otherwise
+	// InstructionClock emulates processors whose instructions take a nanosecond each by the machine's clock, so that
+	// durations of its work do not depend on the host's load. Other durations, such as those of disks, still do.
+	InstructionClock bool
+	Firmware         Firmware
+	Disks            []Disk
+	NICs             []NIC
+	CDROM            string // path of an ISO, "" means no CD-ROM drive
+	CDBoot           int    // boot order of the CD-ROM
 
 	// Kernel, Initrd and Append boot Linux directly, without a boot loader.
 	Kernel, Initrd, Append string

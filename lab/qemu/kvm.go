@@ -18,17 +18,24 @@ import (
 // AccelEnv is the environment variable that selects "kvm" or "tcg" if Config.Accel is empty.
 const AccelEnv = "IRONROOT_ACCEL"
 
-// usesKVM reports whether a machine with this Config.Accel runs under KVM.
-func usesKVM(wanted string) bool {
+// usesKVM reports whether a machine runs under KVM.
+func usesKVM(c Config) bool {
+	if c.InstructionClock {
+		return false
+	}
+	wanted := c.Accel
 	if wanted == "" {
 		wanted = os.Getenv(AccelEnv)
 	}
 	return wanted == "kvm" || wanted == "" && HasKVM()
 }
 
-func accelArguments(wanted string) []string {
-	if usesKVM(wanted) {
+func accelArguments(c Config) []string {
+	if usesKVM(c) {
 		return []string{"-accel", "kvm", "-cpu", "host"}
+	}
+	if c.InstructionClock { // QEMU counts the instructions of one thread only
+		return []string{"-accel", "tcg,thread=single", "-cpu", emulatedProcessor, "-icount", "shift=0"}
 	}
 	return []string{"-accel", "tcg,thread=" + tcgThreads("qemu-system-x86_64"), "-cpu", emulatedProcessor}
 }

@@ -1,6 +1,9 @@
 package qemu
 
-import "testing"
+import (
+	"strings"
+	"testing"
+)
 
 func TestThreadsOf(t *testing.T) {
 	for text, want := range map[string]string{
@@ -27,6 +30,17 @@ func TestVirtualizes(t *testing.T) {
 	} {
 		if got := virtualizes(text); got != want {
 			t.Errorf("%q: got %v, want %v", text, got, want)
+		}
+	}
+}
+
+// QEMU counts instructions only with its emulator, and in one thread.
+func TestInstructionClock(t *testing.T) {
+	for _, accel := range []string{"", "tcg", "kvm"} {
+		c := Config{Accel: accel, InstructionClock: true}
+		got := strings.Join(accelArguments(c), " ")
+		if want := "-accel tcg,thread=single -cpu " + emulatedProcessor + " -icount shift=0"; got != want {
+			t.Errorf("%q: got %s, want %s", accel, got, want)
 		}
 	}
 }
