@@ -16,6 +16,8 @@ import (
 
 const (
 	nodeMAC = "52:54:00:be:9c:01"
+	// machineTimeout is the time limit for all that a benchmark does with one machine of a run.
+	machineTimeout = 10 * time.Minute
 	// bothAppend are the kernel parameters for both contestants.
 	bothAppend = "console=ttyS0,115200n8 loglevel=4 " + qemu.KernelHints
 )
@@ -109,18 +111,22 @@ func bootToHeartbeat(
 func boot(b *testing.B, image initramfs.Report, parameters string, nics []qemu.NIC,
 	wait func(context.Context, *qemu.Machine) error, disks ...qemu.Disk,
 ) (time.Duration, string) {
-	ctx, cancel := context.WithTimeout(b.Context(), 5*time.Minute)
+	return bootMachine(b, image, qemu.Config{Append: parameters, NICs: nics, Disks: disks}, wait)
+}
+
+// bootMachine is boot with a configuration, which it completes.
+func bootMachine(b *testing.B, image initramfs.Report, c qemu.Config,
+	wait func(context.Context, *qemu.Machine) error,
+) (time.Duration, string) {
+	ctx, cancel := context.WithTimeout(b.Context(), machineTimeout)
 	defer cancel()
 	dir, err := os.MkdirTemp(b.TempDir(), "machine")
 	if err != nil {
 		b.Fatal(err)
 	}
+	c.Name, c.Dir, c.Memory, c.CPUs, c.Kernel, c.Initrd = "bench", dir, 1<<30, 2, image.Kernel, image.Initramfs
 	start := time.Now()
-	machine, err := qemu.Start(ctx, qemu.Config{
-		Name: "bench", Dir: dir, Memory: 1 << 30, CPUs: 2,
-		Kernel: image.Kernel, Initrd: image.Initramfs, Append: parameters,
-		NICs: nics, Disks: disks,
-	})
+	machine, err := qemu.Start(ctx, c)
 	if err != nil {
 		b.Fatal(err)
 	}
