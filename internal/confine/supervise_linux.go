@@ -27,6 +27,8 @@ var supervisedMissing = []uint32{
 const (
 	// MountMagic is the value of the upper 16 flags of mount(2) that the kernel ignores.
 	MountMagic = 0xc0ed0000
+	// magicMask are the flags among which the magic value is.
+	magicMask = 0xffff0000
 	// mountElsewhere are the flags of mount(2) that act on existing mounts only.
 	mountElsewhere = unix.MS_BIND | unix.MS_MOVE | unix.MS_SHARED | unix.MS_PRIVATE | unix.MS_SLAVE |
 		unix.MS_UNBINDABLE
@@ -61,6 +63,9 @@ func superviseFilter(arch uint32) []unix.SockFilter {
 	jump := func(code uint16, k uint32, yes, no uint8) unix.SockFilter {
 		return unix.SockFilter{Code: unix.BPF_JMP | code | unix.BPF_K, K: k, Jt: yes, Jf: no}
 	}
+	and := func(k uint32) unix.SockFilter {
+		return unix.SockFilter{Code: unix.BPF_ALU | unix.BPF_AND | unix.BPF_K, K: k}
+	}
 	result := func(k uint32) unix.SockFilter { return unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: k} }
 	const missing, denied = unix.SECCOMP_RET_ERRNO | uint32(unix.ENOSYS), unix.SECCOMP_RET_ERRNO | uint32(unix.EPERM)
 
@@ -82,8 +87,11 @@ func superviseFilter(arch uint32) []unix.SockFilter {
 		jump(unix.BPF_JEQ, unix.SYS_MOUNT, 1, 0),
 		result(unix.SECCOMP_RET_ALLOW),
 		load(flagsOffset),
-		unix.SockFilter{Code: unix.BPF_ALU | unix.BPF_AND | unix.BPF_K, K: 0xffff0000},
-		jump(unix.BPF_JEQ, MountMagic, 3, 0), // the kernel ignores flags that are in it
+		and(magicMask),
+		jump(unix.BPF_JEQ, MountMagic, 0, 3),
+		load(flagsOffset),
+		and(^uint32(magicMask)), // the kernel ignores the flags in the magic value
+		unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_JA, K: 1},
 		load(flagsOffset),
 		jump(unix.BPF_JSET, unix.MS_REMOUNT, 1, 0),
 		jump(unix.BPF_JSET, mountElsewhere, 1, 0),

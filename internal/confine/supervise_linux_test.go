@@ -32,6 +32,8 @@ func call(t *testing.T, arch, number, flags uint32) uint32 {
 			jump(word > f.K)
 		case unix.BPF_JMP | unix.BPF_JSET | unix.BPF_K:
 			jump(word&f.K != 0)
+		case unix.BPF_JMP | unix.BPF_JA:
+			at += int(f.K)
 		case unix.BPF_RET | unix.BPF_K:
 			return f.K
 		default:
@@ -45,7 +47,9 @@ func TestSuperviseFilter(t *testing.T) {
 	const ask, allow = uint32(unix.SECCOMP_RET_USER_NOTIF), uint32(unix.SECCOMP_RET_ALLOW)
 	for flags, want := range map[uint32]uint32{
 		0: ask, unix.MS_RDONLY | unix.MS_NOSUID: ask, unix.MS_REMOUNT: ask, unix.MS_REMOUNT | unix.MS_BIND: ask,
-		MountMagic: ask, MountMagic | unix.MS_RDONLY: ask, MountMagic | unix.MS_BIND: ask, unix.MS_BIND: allow,
+		MountMagic: ask, MountMagic | unix.MS_RDONLY: ask, MountMagic | unix.MS_BIND: allow,
+		MountMagic | unix.MS_MOVE: allow, MountMagic | unix.MS_REMOUNT | unix.MS_BIND: ask,
+		unix.MS_BIND:               allow,
 		unix.MS_BIND | unix.MS_REC: allow, unix.MS_MOVE: allow, unix.MS_PRIVATE | unix.MS_REC: allow,
 		unix.MS_SHARED: allow, unix.MS_SLAVE: allow, unix.MS_UNBINDABLE: allow, unix.MS_REMOUNT | unix.MS_PRIVATE: ask,
 	} {
