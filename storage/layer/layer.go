@@ -13,12 +13,23 @@ import (
 
 // Limits limits what the layers of an image may unpack to.
 type Limits struct {
-	Entries int   // files, directories and everything else in the archives
-	Bytes   int64 // content of all files, with the holes of sparse files
+	Entries    int   // files, directories and everything else in the archives
+	Bytes      int64 // content of all files, with the holes of sparse files
+	Attributes int64 // names and values of all extended attributes, which file systems can have in memory
+	Names      int64 // memory for the names of one layer, see nameCost
 }
 
-// DefaultLimits are the limits for an image.
-var DefaultLimits = Limits{Entries: 4 << 20, Bytes: 512 << 30}
+// DefaultLimits are the limits for an image. Names of 128 MiB suffice for about a million files in a layer.
+var DefaultLimits = Limits{Entries: 4 << 20, Bytes: 512 << 30, Attributes: 64 << 20, Names: 128 << 20}
+
+// nameCost is what the unpacker's memory for a name needs besides its bytes.
+const nameCost = 64
+
+// Limits of the kernel for extended attributes (XATTR_NAME_MAX and XATTR_SIZE_MAX of include/uapi/linux/limits.h).
+const (
+	maxAttributeName  = 255
+	maxAttributeValue = 64 << 10
+)
 
 // Names of whiteouts.
 const (
@@ -71,19 +82,25 @@ func owner(h *tar.Header) error {
 	return nil
 }
 
-// xattrs returns the extended attributes of an entry. Those of overlayfs are omitted: they would change how the
-// directory is shown as part of an overlay.
-func xattrs(h *tar.Header) map[string]string {
+// xattrs returns the extended attributes of an entry and the number of their bytes. Those of overlayfs are omitted:
+// they would change how the directory is shown as part of an overlay.
+func xattrs(h *tar.Header) (found map[string]string, size int64, err error) {
 	const prefix = "SCHILY.xattr."
-	found := make(map[string]string)
+	found = make(map[string]string)
 	for key, value := range h.PAXRecords {
 		name, ok := strings.CutPrefix(key, prefix)
 		overlay := strings.HasPrefix(name, "trusted.overlay.") || strings.HasPrefix(name, "user.overlay.")
-		if ok && name != "" && !overlay {
-			found[name] = value
+		if !ok || name == "" || overlay {
+			continue
 		}
+		if len(name) > maxAttributeName || len(value) > maxAttributeValue {
+			return nil, 0, fmt.Errorf("attribute %.100q has a name of %d bytes and a value of %d, "+
+				"want at most %d and %d", name, len(name), len(value), maxAttributeName, maxAttributeValue)
+		}
+		found[name] = value
+		size += int64(len(name) + len(value))
 	}
-	return found
+	return found, size, nil
 }
 
 // entryError names the entry of an error.

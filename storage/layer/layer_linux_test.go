@@ -151,6 +151,14 @@ func TestWhiteouts(t *testing.T) {
 	}
 }
 
+// testLimits are small limits.
+var testLimits = Limits{Entries: 100, Bytes: 1000, Attributes: 1000, Names: 50000}
+
+// attribute is an empty file with an extended attribute.
+func attribute(name, key, value string) entry {
+	return entry{name: name, header: tar.Header{PAXRecords: map[string]string{"SCHILY.xattr." + key: value}}}
+}
+
 // Nothing leaves the root, and a bad archive is an error.
 func TestUnpackRefuses(t *testing.T) {
 	testenv.Root(t)
@@ -203,6 +211,23 @@ func TestUnpackRefuses(t *testing.T) {
 			[]entry{{name: "x", header: tar.Header{Typeflag: tar.TypeChar, Devmajor: 1 << 16}}}, "no such number",
 		},
 		"owner": {[]entry{{name: "x", header: tar.Header{Uid: 1<<32 - 1}}}, "owner"},
+		"long attribute": {
+			[]entry{attribute("x", "user.a", strings.Repeat("v", 64<<10+1))},
+			"a value of 65537, want at most 255 and 65536",
+		},
+		"long name of an attribute": {
+			[]entry{attribute("x", "user."+strings.Repeat("n", 251), "")}, "a name of 256 bytes",
+		},
+		"too many attributes": {
+			[]entry{
+				attribute("x", "user.a", strings.Repeat("v", 600)), attribute("y", "user.a", strings.Repeat("v", 600)),
+			},
+			"more than 1000 bytes of extended attributes",
+		},
+		"too many names": { // by directories that have no entry
+			[]entry{{name: strings.Repeat("a/", 200) + "x"}, {name: strings.Repeat("b/", 200) + "x"}},
+			"more than 50000 bytes of memory",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for i := range tt.entries {
@@ -210,7 +235,7 @@ func TestUnpackRefuses(t *testing.T) {
 					tt.entries[i].name = "same"
 				}
 			}
-			root, err := unpackAll(t, Limits{Entries: 100, Bytes: 1000}, archiveOf(t, tt.entries...))
+			root, err := unpackAll(t, testLimits, archiveOf(t, tt.entries...))
 			if tt.want == "" && err != nil || tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want)) {
 				t.Errorf("got %v, want %q", err, tt.want)
 			}
@@ -270,7 +295,7 @@ func FuzzUnpack(f *testing.F) {
 		ModTime: time.Unix(1, 0), PAXRecords: map[string]string{"SCHILY.xattr.user.name": "value"},
 	}}), []byte("no archive"))
 	f.Fuzz(func(t *testing.T, lower, upper []byte) {
-		root, _ := unpackAll(t, Limits{Entries: 50, Bytes: 1 << 16}, lower, upper)
+		root, _ := unpackAll(t, testLimits, lower, upper)
 		entries, err := os.ReadDir(filepath.Dir(root))
 		if err != nil || len(entries) != 1 || entries[0].Name() != "root" {
 			t.Errorf("got %v beside the root (%v)", entries, err)

@@ -23,9 +23,11 @@ type Unpacker struct {
 	root   int
 	limits Limits
 
-	entries int
-	bytes   int64
-	buffer  []byte
+	entries    int
+	bytes      int64
+	attributes int64
+	names      int64 // memory of created and times
+	buffer     []byte
 	// created are the names that the current layer has made, so that its whiteouts keep them.
 	created map[string]bool
 	times   []directoryTime
@@ -53,7 +55,7 @@ func (u *Unpacker) Close() error { return unix.Close(u.root) }
 // directory is incomplete.
 func (u *Unpacker) Unpack(ctx context.Context, r io.Reader) error {
 	archive := tar.NewReader(r)
-	u.created, u.times = make(map[string]bool), nil
+	u.created, u.times, u.names = make(map[string]bool), nil, 0
 	for {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
@@ -70,6 +72,9 @@ func (u *Unpacker) Unpack(ctx context.Context, r io.Reader) error {
 		}
 		if err := u.entry(ctx, h, archive); err != nil {
 			return entryError(h, err)
+		}
+		if u.names > u.limits.Names {
+			return fmt.Errorf("the names of the layer need more than %d bytes of memory", u.limits.Names)
 		}
 	}
 	for _, d := range slices.Backward(u.times) {
@@ -96,7 +101,7 @@ func (u *Unpacker) entry(ctx context.Context, h *tar.Header, content io.Reader) 
 		if h.Typeflag != tar.TypeDir {
 			return errors.New("the root is not a directory")
 		}
-		u.times = append(u.times, directoryTime{name, h.ModTime})
+		u.keepTime(name, h.ModTime)
 		return u.describe(u.root, ".", h)
 	}
 	parent, base := path.Split(name)
@@ -134,7 +139,7 @@ func (u *Unpacker) create(ctx context.Context, dir int, base, name string, h *ta
 		if err := unix.Mkdirat(dir, base, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 			return err
 		}
-		u.times = append(u.times, directoryTime{name, h.ModTime})
+		u.keepTime(name, h.ModTime)
 	case tar.TypeSymlink:
 		if len(h.Linkname) > maxPath {
 			return fmt.Errorf("the target has %d bytes, want at most %d", len(h.Linkname), maxPath)
@@ -172,7 +177,14 @@ func (u *Unpacker) device(dir int, base string, h *tar.Header) error {
 func (u *Unpacker) mark(name string) {
 	for ; name != "." && !u.created[name]; name = path.Dir(name) {
 		u.created[name] = true
+		u.names += int64(len(name)) + nameCost
 	}
+}
+
+// keepTime remembers the modification time of a directory.
+func (u *Unpacker) keepTime(name string, at time.Time) {
+	u.times = append(u.times, directoryTime{name, at})
+	u.names += int64(len(name)) + nameCost
 }
 
 // open resolves a name inside of the root: symbolic links cannot lead out of it.
@@ -368,7 +380,14 @@ func (u *Unpacker) describe(dir int, base string, h *tar.Header) error {
 		return fmt.Errorf("set owner: %w", err)
 	}
 	name := below(dir, base)
-	for key, value := range xattrs(h) {
+	attributes, size, err := xattrs(h)
+	if err != nil {
+		return err
+	}
+	if u.attributes += size; u.attributes > u.limits.Attributes {
+		return fmt.Errorf("the layers have more than %d bytes of extended attributes", u.limits.Attributes)
+	}
+	for key, value := range attributes {
 		err := unix.Lsetxattr(name, key, []byte(value), 0)
 		if errors.Is(err, unix.ENOTSUP) && key != "security.capability" {
 			continue // the file system has no such attributes; a program needs its capabilities
