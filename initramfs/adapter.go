@@ -47,8 +47,15 @@ func adapterEntries(entries []squashfs.Entry) ([]squashfs.Entry, error) {
 	var plugins []string
 	for _, e := range entries {
 		m := metadataFile.FindStringSubmatch(e.Path)
-		if m == nil || m[1] == "ironic_python_agent" || !e.Mode.IsRegular() || e.Open == nil {
+		if m == nil || m[1] == "ironic_python_agent" {
 			continue // the managers of ironic-python-agent itself are not for this agent
+		}
+		isTarget := func(f squashfs.Entry) bool { return e.Link != "" && f.Path == e.Link }
+		if i := slices.IndexFunc(entries, isTarget); i >= 0 {
+			e = entries[i] // the entry is a further name of this file
+		}
+		if !e.Mode.IsRegular() || e.Open == nil {
+			continue
 		}
 		text, err := contentOf(e)
 		if err != nil {

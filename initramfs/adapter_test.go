@@ -8,10 +8,12 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
 	"ironroot/agent/hardware/external"
+	"ironroot/initramfs/squashfs"
 	"ironroot/internal/testenv"
 )
 
@@ -158,5 +160,21 @@ func TestAdapterHandles(t *testing.T) {
 			strings.Count(got, "\n") != 1 {
 			t.Errorf("%s %s:\n got %s\nwant %s", c.plugin, c.request, got, c.want)
 		}
+	}
+}
+
+// A list of entry points that is a hard link in a layer is a list like others.
+func TestAdapterHardLink(t *testing.T) {
+	const dir = "usr/lib/python3/dist-packages/"
+	list, err := adapterEntries([]squashfs.Entry{
+		textEntry("usr/bin/python3", 0o755, nil),
+		{Path: dir + "vendor-1.dist-info/entry_points.txt", Mode: 0o644, Link: "usr/share/same"},
+		textEntry("usr/share/same", 0o644, []byte("["+pluginGroup+"]\nvendor = vendor:Manager\n")),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !slices.ContainsFunc(list, func(e squashfs.Entry) bool { return e.Path == managersDir+"/ipa-vendor" }) {
+		t.Errorf("got %d files, none of them the manager of the plug-in", len(list))
 	}
 }
