@@ -3,6 +3,7 @@ package external
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"io/fs"
 	"log/slog"
 	"os"
@@ -11,6 +12,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"ironroot/agent/hardware"
 	"ironroot/initramfs/squashfs"
@@ -102,6 +105,7 @@ const inRoot = `
 		echo "root:" /*
 		echo "command line: $(cat /proc/cmdline)"
 		echo "kernel log: $(cat /dev/kmsg)"
+		for dir in /tmp /run /dev/disk /; do echo "size of $dir: $(stat -f -c '%b*%S' $dir)"; done
 		echo "udev: $(ls -d /run/udev/data /dev/disk)"
 		try touch /usr/planted
 		try touch /tmp/scratch
@@ -152,6 +156,26 @@ func TestRoot(t *testing.T) {
 	}
 }
 
+// checkSizes checks the sizes of the file systems in memory, which must not take all of it.
+func checkSizes(t *testing.T, seen string) {
+	t.Helper()
+	var info unix.Sysinfo_t
+	if err := unix.Sysinfo(&info); err != nil {
+		t.Fatal(err)
+	}
+	memory := int64(info.Totalram) * int64(info.Unit)
+	for dir, percent := range map[string]int64{"/tmp": 26, "/run": 6, "/dev/disk": 1, "/": 26} {
+		var blocks, size int64
+		_, text, _ := strings.Cut(seen, "\nsize of "+dir+": ")
+		if _, err := fmt.Sscanf(text, "%d*%d", &blocks, &size); err != nil {
+			t.Errorf("size of %s: %v", dir, err)
+		}
+		if got, most := blocks*size, memory*percent/100; got > most {
+			t.Errorf("%s has %d bytes, want at most %d", dir, got, most)
+		}
+	}
+}
+
 // checkInRoot checks what the step inRoot has printed.
 func checkInRoot(t *testing.T, log string) {
 	t.Helper()
@@ -176,6 +200,7 @@ func checkInRoot(t *testing.T, log string) {
 			t.Errorf("the manager did not report %q:\n%s", want, seen)
 		}
 	}
+	checkSizes(t, all)
 	if strings.Contains(all, "/home") || !strings.Contains(all, "root: /bin ") {
 		t.Errorf("got %q, want the directories of the root", all)
 	}
