@@ -34,6 +34,7 @@ const (
 const (
 	planFile    = 3 // a file with a plan
 	controlFile = 4 // a socket for messages
+	programFile = 5 // this program, on a mount that is read-only
 )
 
 // exitNotRun is the exit code of a process that could not do its work.
@@ -149,7 +150,9 @@ func setup() (err error) {
 	if err := unix.CloseRange(controlFile+1, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC); err != nil {
 		return fmt.Errorf("close files at exec: %w", err)
 	}
-	err = unix.Exec("/proc/self/exe", []string{initName}, []string{})
+	// A program of the image sees /proc/1/exe. By it, it could change owner, mode and attributes of the ramdisk's
+	// agent, if the mount were writable.
+	err = unix.Exec(fmt.Sprintf("/proc/self/fd/%d", programFile), []string{initName}, []string{})
 	return fmt.Errorf("become process 1: %w", err)
 }
 

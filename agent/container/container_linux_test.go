@@ -325,7 +325,7 @@ func TestMounts(t *testing.T) {
 		"magic proc <nil>", "sysctl by magic open /mnt/a/sys/kernel/core_pattern: read-only file system",
 		"remount proc/sys operation not permitted", "unmount proc/sys invalid argument",
 		"debugfs operation not permitted", "devtmpfs <nil>", "devtmpfs shows []", "cgroup operation not permitted",
-		"unshare <nil>", "bind <nil>", "bind proc invalid argument",
+		"unshare <nil>", "bind <nil>", "magic bind <nil>", "bind proc invalid argument",
 		"sysctl by bind open /mnt/sys/kernel/core_pattern: no such file or directory",
 		"unmount root invalid argument",
 	}, "\n")
@@ -351,7 +351,8 @@ func TestIsolation(t *testing.T) {
 		"mknod mem operation not permitted", "mknod null operation not permitted",
 		"device of the image open /device: permission denied",
 		"root of pid 1 [dev device etc mnt proc run sys tmp usr]", "environment of pid 1 0",
-		"program of pid 1 open /proc/1/exe: text file busy",
+		"program of pid 1 open /proc/1/exe: text file busy", "its mode chmod /proc/1/exe: read-only file system",
+		"its attributes read-only file system", "its mount invalid argument",
 		"fd full " + filepath.Base(disk) + " mqueue null ptmx pts random shm stderr stdin stdout tty urandom zero ",
 	}, "\n")
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -665,6 +666,109 @@ func TestDiskScratch(t *testing.T) {
 		t.Errorf("disk in use: got %v, want %v", err, unix.EBUSY)
 	}
 	checkTail(t, disk, start, size, planted)
+}
+
+// The scratch space is zeroed on the disk on which it was made, even if the path now leads to another one.
+func TestScratchPathReplaced(t *testing.T) {
+	testenv.Root(t)
+	const size = 2 << 30
+	disk, other := testenv.Loop(t, testenv.SparseFile(t, size), 512), testenv.Loop(t, testenv.SparseFile(t, size), 512)
+	link := filepath.Join(t.TempDir(), "disk")
+	if err := os.Symlink(disk, link); err != nil {
+		t.Fatal(err)
+	}
+	planted := bytes.Repeat([]byte("planted!"), 1<<17)
+	for _, path := range []string{disk, other} {
+		fillMiB(t, path, 0, planted)
+		fillMiB(t, path, size-1<<20, planted)
+	}
+	s, err := diskScratch(t.Context(), sysfs.Root{}, link, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fillMiB(t, other, s.start, planted)
+	fillMiB(t, other, size-2<<20, planted)
+	if err := errors.Join(os.Remove(link), os.Symlink(other, link)); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.free(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	checkTail(t, disk, s.start, size, planted)
+	for _, at := range []int64{s.start, size - 2<<20} {
+		checkMiB(t, other, at, planted)
+	}
+}
+
+// A partition in the scratch space is an error, even if the kernel has not read the table yet. The space is zeroed.
+func TestScratchOverlap(t *testing.T) {
+	testenv.Root(t)
+	testenv.Programs(t, "sgdisk")
+	const size = 2 << 30
+	disk := testenv.Loop(t, testenv.SparseFile(t, size), 512)
+	s, err := diskScratch(t.Context(), sysfs.Root{Path: t.TempDir()}, disk, 0) // a kernel that knows no partition
+	if err != nil {
+		t.Fatal(err)
+	}
+	testenv.Run(t, "sgdisk", "-n", "3:2048:0", disk)
+	want := fmt.Sprintf("partition 3 of %s ends at byte", disk)
+	if err := s.free(t.Context()); err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("got %v, want %q", err, want)
+	}
+	checkMiB(t, disk, s.start, make([]byte, 1<<20))
+}
+
+// fillMiB writes a MiB to a disk.
+func fillMiB(t *testing.T, disk string, at int64, content []byte) {
+	t.Helper()
+	f, err := os.OpenFile(disk, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.WriteAt(content, at); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(f.Sync(), f.Close()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// checkMiB reads a MiB of a disk.
+func checkMiB(t *testing.T, disk string, at int64, want []byte) {
+	t.Helper()
+	f, err := os.Open(disk)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	got := make([]byte, 1<<20)
+	if _, err := f.ReadAt(got, at); err != nil || !bytes.Equal(got, want) {
+		t.Errorf("%s: the MiB at byte %d differs (%v)", disk, at, err)
+	}
+}
+
+// A mount that does not end is given up with the command.
+func TestMounterCancelled(t *testing.T) {
+	former := program
+	defer func() { program = former }()
+	program = filepath.Join(t.TempDir(), "mounter")
+	started := filepath.Join(t.TempDir(), "started")
+	testenv.Run(t, "mkfifo", started)
+	script := "#!/bin/sh\necho >" + started + "\nread never <" + started + "\n"
+	if err := os.WriteFile(program, []byte(script), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancelCause(t.Context())
+	given := errors.New("given up")
+	result := make(chan error, 1)
+	go func() { result <- runMounter(ctx, mountCall{}, nil) }()
+	if _, err := os.ReadFile(started); err != nil { // waits for the script
+		t.Fatal(err)
+	}
+	cancel(given)
+	if err := <-result; !errors.Is(err, given) {
+		t.Errorf("got %v, want %v", err, given)
+	}
 }
 
 // checkTail checks that the range from start on is zero, that the end of the disk behind it and the beginning are as

@@ -197,18 +197,38 @@ func (r *runner) start() (control *net.UnixConn, in *os.File, err error) {
 		return nil, nil, errors.Join(err, in.Close())
 	}
 	files = append(files, theirs)
+	self, err := programTree()
+	if err != nil {
+		return control, nil, errors.Join(err, in.Close())
+	}
+	files = append(files, self)
 	flags := uintptr(namespaces)
 	if r.spec.NoNetwork {
 		flags |= unix.CLONE_NEWNET
 	}
 	r.process, err = os.StartProcess(program, []string{setupName}, &os.ProcAttr{
-		Dir: "/", Env: []string{}, Files: []*os.File{null, out, out, document, theirs},
+		Dir: "/", Env: []string{}, Files: []*os.File{null, out, out, document, theirs, self},
 		Sys: &syscall.SysProcAttr{Cloneflags: flags},
 	})
 	if err != nil {
 		return control, nil, errors.Join(fmt.Errorf("start a process in namespaces of its own: %w", err), in.Close())
 	}
 	return control, in, nil
+}
+
+// programTree opens this program on a mount of its own, which is read-only and in no mount namespace, so that nobody
+// can change its options.
+func programTree() (*os.File, error) {
+	tree, err := unix.OpenTree(unix.AT_FDCWD, program, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
+	if err != nil {
+		return nil, fmt.Errorf("mount %s: %w", program, err)
+	}
+	f := os.NewFile(uintptr(tree), program)
+	attributes := unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY | unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV}
+	if err := unix.MountSetattr(tree, "", unix.AT_EMPTY_PATH, &attributes); err != nil {
+		return nil, errors.Join(fmt.Errorf("mount %s read-only: %w", program, err), f.Close())
+	}
+	return f, nil
 }
 
 // outcome returns the error of a container that has ended.
@@ -269,7 +289,7 @@ func (r *runner) receive(ctx context.Context, control *net.UnixConn, group *goro
 			s := &supervisor{log: r.log, listener: listener}
 			group.Go(func() error {
 				defer listener.Close() //nolint:errcheck // the container has ended
-				return r.endAfter(s.run())
+				return r.endAfter(s.run(ctx))
 			})
 		case m.Ready && !ready:
 			ready = true

@@ -17,6 +17,7 @@ import (
 	"ironroot/storage/block"
 	"ironroot/storage/image/device"
 	"ironroot/storage/mkfs"
+	"ironroot/storage/partition"
 )
 
 // scratch is a mounted file system for an image.
@@ -25,7 +26,8 @@ type scratch struct {
 	size     int64
 	reserved int64 // bytes at the end of the disk, 0 in memory
 	disk     string
-	start    int64 // offset on the disk
+	device   *os.File // the disk
+	start    int64    // offset on the disk
 	loop     *os.File
 	system   sysfs.Root
 	mounted  bool
@@ -57,12 +59,11 @@ func diskScratch(ctx context.Context, system sysfs.Root, disk string, need int64
 	if err != nil {
 		return nil, err
 	}
-	defer f.Close() //nolint:errcheck // the loop device has its own
 	start, length, err := tail(disk, size, need)
 	if err != nil {
-		return nil, err
+		return nil, errors.Join(err, f.Close())
 	}
-	s = &scratch{disk: disk, start: start, size: length, system: system}
+	s = &scratch{disk: disk, device: f, start: start, size: length, system: system}
 	defer func() {
 		if err != nil {
 			err = fmt.Errorf("scratch space on %s: %w", disk, errors.Join(err, s.free(context.WithoutCancel(ctx))))
@@ -180,18 +181,48 @@ func (s *scratch) free(ctx context.Context) error {
 		s.loop = nil
 	}
 	if s.reserved > 0 {
-		errs = append(errs, s.overlap(), s.zero(ctx))
+		errs = append(errs, s.overlap(ctx), s.zero(ctx))
+	}
+	if s.device != nil {
+		errs = append(errs, s.device.Close())
+		s.device, s.reserved = nil, 0
 	}
 	return errors.Join(errs...)
 }
 
-// overlap returns an error if a partition of the disk contains a part of the range, whose content is lost.
-func (s *scratch) overlap() error {
-	name := filepath.Base(s.disk)
-	if resolved, err := filepath.EvalSymlinks(s.disk); err == nil {
-		name = filepath.Base(resolved)
+// overlap returns an error if a partition of the disk contains a part of the range, whose content is lost. It checks
+// the table on the disk, which the kernel may not have read yet, and the partitions that the kernel knows.
+func (s *scratch) overlap(ctx context.Context) error {
+	table, err := partition.ReadAll(ctx, fmt.Sprintf("/proc/self/fd/%d", s.device.Fd()))
+	if errors.Is(err, partition.ErrNoTable) {
+		table = &partition.Table{}
+	} else if err != nil {
+		return fmt.Errorf("scratch space on %s: %w", s.disk, err)
 	}
-	files, err := filepath.Glob(s.system.Sys("class/block", name, name+"*", "start"))
+	for _, p := range table.Partitions {
+		if err := s.check(strconv.Itoa(p.Number), p.Start, p.Start+p.Size); err != nil {
+			return err
+		}
+	}
+	return s.overlapKnown()
+}
+
+// check returns an error if a partition contains a part of the range.
+func (s *scratch) check(name string, start, end int64) error {
+	if end > s.start && start < s.start+s.size {
+		return fmt.Errorf("partition %s of %s ends at byte %d, in the scratch space from byte %d", name, s.disk, end,
+			s.start)
+	}
+	return nil
+}
+
+func (s *scratch) overlapKnown() error {
+	var info unix.Stat_t
+	if err := unix.Fstat(int(s.device.Fd()), &info); err != nil {
+		return fmt.Errorf("partitions of %s: %w", s.disk, err)
+	}
+	number := fmt.Sprintf("%d:%d", unix.Major(info.Rdev), unix.Minor(info.Rdev))
+	files, err := filepath.Glob(s.system.Sys("dev/block", number, "*", "start"))
 	if err != nil {
 		return err
 	}
@@ -205,9 +236,8 @@ func (s *scratch) overlap() error {
 		if err != nil {
 			return err
 		}
-		if end := (first + count) * sector; end > s.start && first*sector < s.start+s.size {
-			return fmt.Errorf("partition %s ends at byte %d, in the scratch space from byte %d",
-				filepath.Base(filepath.Dir(file)), end, s.start)
+		if err := s.check(filepath.Base(filepath.Dir(file)), first*sector, (first+count)*sector); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -222,13 +252,17 @@ func readNumber(file string) (int64, error) {
 	return strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
 }
 
-// zero overwrites the range with zeros, and reads it back from the medium.
-func (s *scratch) zero(ctx context.Context) (err error) {
-	f, err := os.OpenFile(s.disk, os.O_RDWR|unix.O_DIRECT, 0)
-	if err != nil {
-		return err
+// zero overwrites the range with zeros, and reads it back from the medium. It uses the descriptor by which the scratch
+// space was made: the path of the disk could lead to another one by now.
+func (s *scratch) zero(ctx context.Context) error {
+	f := s.device
+	flags, err := unix.FcntlInt(f.Fd(), unix.F_GETFL, 0)
+	if err == nil {
+		_, err = unix.FcntlInt(f.Fd(), unix.F_SETFL, flags|unix.O_DIRECT)
 	}
-	defer func() { err = errors.Join(err, f.Close()) }()
+	if err != nil {
+		return fmt.Errorf("bypass the page cache of %s: %w", s.disk, err)
+	}
 	const step = 64 << 20
 	for at := s.start; at < s.start+s.size; at += step {
 		if ctx.Err() != nil {

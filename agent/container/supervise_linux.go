@@ -2,6 +2,7 @@ package container
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -16,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"ironroot/internal/confine"
+	"ironroot/internal/goroutine"
 )
 
 // mountable are the file systems that a container may mount: those of disks, and those that contain only what the
@@ -59,8 +61,8 @@ type supervisor struct {
 	listener *os.File
 }
 
-// run serves calls until the container has ended.
-func (s *supervisor) run() error {
+// run serves calls until the container has ended. When ctx ends, a mount that is under way is given up.
+func (s *supervisor) run(ctx context.Context) error {
 	conn, err := s.listener.SyscallConn()
 	if err != nil {
 		return err
@@ -90,7 +92,7 @@ func (s *supervisor) run() error {
 		case failure != nil:
 			return fmt.Errorf("supervise mounts: %w", failure)
 		}
-		if err := s.serve(n); err != nil {
+		if err := s.serve(ctx, n); err != nil {
 			return err
 		}
 	}
@@ -114,9 +116,9 @@ func receive(fd int, n *notification) error {
 }
 
 // serve replies to a call.
-func (s *supervisor) serve(n notification) error {
+func (s *supervisor) serve(ctx context.Context, n notification) error {
 	r := response{ID: n.ID}
-	call, err := s.mount(n)
+	call, err := s.mount(ctx, n)
 	if err != nil {
 		errno := unix.EPERM
 		_ = errors.As(err, &errno)
@@ -153,7 +155,7 @@ func (s *supervisor) isWaiting(id uint64) error {
 
 // mount reads the arguments of a call and mounts the file system, if a container may mount it. The arguments are read
 // once, so that the container cannot change them after they were checked.
-func (s *supervisor) mount(n notification) (mountCall, error) {
+func (s *supervisor) mount(ctx context.Context, n notification) (mountCall, error) {
 	process := fmt.Sprintf("/proc/%d", n.PID)
 	var files []*os.File
 	defer func() {
@@ -178,7 +180,7 @@ func (s *supervisor) mount(n notification) (mountCall, error) {
 	if err := call.restrict(); err != nil {
 		return call, err
 	}
-	return call, runMounter(call, files)
+	return call, runMounter(ctx, call, files)
 }
 
 // openFlags returns the flags to open a file of a process.
@@ -302,8 +304,8 @@ const (
 	mounterDir
 )
 
-// runMounter mounts in the mount namespace, root and directory of a process.
-func runMounter(call mountCall, files []*os.File) error {
+// runMounter mounts in the mount namespace, root and directory of a process. When ctx ends, the mounter is killed.
+func runMounter(ctx context.Context, call mountCall, files []*os.File) error {
 	text, err := json.Marshal(call)
 	if err != nil {
 		return err
@@ -316,6 +318,10 @@ func runMounter(call mountCall, files []*os.File) error {
 		Dir: "/", Env: []string{}, Files: append([]*os.File{in, nil, nil}, files...),
 	})
 	err = errors.Join(err, in.Close())
+	if p != nil {
+		stop := goroutine.AfterContext(ctx, func() { _ = p.Kill() }) // fails if it has ended
+		defer stop()
+	}
 	if err == nil {
 		_, err = out.Write(text) // it reads all, or the write fails
 	}
@@ -325,6 +331,9 @@ func runMounter(call mountCall, files []*os.File) error {
 	state, waitErr := p.Wait()
 	if err = errors.Join(err, waitErr); err != nil {
 		return err
+	}
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
 	}
 	if code := state.ExitCode(); code != 0 {
 		return unix.Errno(max(code, 1)) //nolint:unconvert // -1 after a signal

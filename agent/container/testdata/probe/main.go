@@ -102,6 +102,7 @@ func mounts() {
 	try("cgroup", syscall.Mount("cgroup2", "/mnt", "cgroup2", 0, ""))
 	try("unshare", syscall.Unshare(syscall.CLONE_NEWNS))
 	try("bind", syscall.Mount("/tmp", "/mnt", "", syscall.MS_BIND, ""))
+	try("magic bind", syscall.Mount("/tmp", "/mnt", "", 0xc0ed0000|syscall.MS_BIND, ""))
 	try("bind proc", syscall.Mount("/proc", "/mnt", "", syscall.MS_BIND, ""))
 	try("sysctl by bind", writable("/mnt/sys/kernel/core_pattern"))
 	try("unmount root", syscall.Unmount("/", syscall.MNT_DETACH))
@@ -141,6 +142,11 @@ func see() {
 	exe, err := os.OpenFile("/proc/1/exe", os.O_WRONLY, 0)
 	fmt.Println("program of pid 1", err)
 	_ = exe.Close()
+	if info, err := os.Stat("/proc/1/exe"); err == nil {
+		fmt.Println("its mode", os.Chmod("/proc/1/exe", info.Mode())) // unchanged: it could be that of the machine
+	}
+	fmt.Println("its attributes", syscall.Setxattr("/proc/1/exe", "user.probe", nil, 0))
+	fmt.Println("its mount", syscall.Mount("", "/proc/1/exe", "", syscall.MS_REMOUNT|syscall.MS_BIND, ""))
 	devices, _ := os.ReadDir("/dev")
 	for _, d := range devices {
 		fmt.Print(d.Name(), " ")
