@@ -171,10 +171,11 @@ type MDNS struct {
 
 // Container is the group container.
 type Container struct {
-	AllowArbitraryContainers bool     `file:"allow_arbitrary_containers" default:"false" help:"allow steps to run any container image, with any supported option"`
-	AllowedContainers        []string `file:"allowed_containers" default:"" help:"container images that steps may run, each as the step names it, with the options configured here"`
-	ContainerStepsFile       string   `file:"container_steps_file" default:"/etc/ironic-python-agent.d/mysteps.yaml" help:"YAML file with further steps, each of which runs a container image"`
-	Runner                   string   `file:"runner" choices:"podman,docker" default:"podman" help:"program to run containers" unused:"the ramdisk runs containers without podman and docker"`
-	PullOptions              []string `file:"pull_options" default:"" help:"options of podman pull for steps without their own: --tls-verify, --retry, --retry-delay"`
-	RunOptions               []string `file:"run_options" default:"--rm,--network=host" help:"options of podman run for steps without their own: --privileged, --device, --volume=/dev:/dev, --env, --entrypoint"`
+	AllowArbitraryContainers bool          `file:"allow_arbitrary_containers" default:"false" help:"allow steps to run any container image, with any supported option"`
+	AllowedContainers        []string      `file:"allowed_containers" default:"" help:"container images that steps may run, each as the step names it, with the options configured here"`
+	ContainerStepsFile       string        `file:"container_steps_file" default:"/etc/ironic-python-agent.d/mysteps.yaml" help:"YAML file with further steps, each of which runs a container image"`
+	Runner                   string        `file:"runner" choices:"podman,docker" default:"podman" help:"program to run containers" unused:"the ramdisk runs containers without podman and docker"`
+	PullOptions              []string      `file:"pull_options" default:"" help:"options of podman pull for steps without their own: --tls-verify, --retry, --retry-delay, --quiet; any other fails the step"`
+	RunOptions               []string      `file:"run_options" default:"--rm,--network=host" help:"options of podman run for steps without their own: --privileged, --device, --volume of /dev:/dev or of a directory below /lib/modules, /lib/firmware or /run/udev with :ro, --env, --entrypoint, --workdir, --network host or none, --pid private, --rm, --pull, --quiet, --tls-verify; any other fails the step"`
+	MaxDuration              time.Duration `file:"max_duration" unit:"s" min:"0" default:"14400" help:"time limit of a program in a container, bootc included; 0 sets none"`
 }

@@ -8,6 +8,7 @@ package container
 import (
 	"errors"
 	"log/slog"
+	"time"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
@@ -37,6 +38,8 @@ var (
 	ErrNoSpace = errors.New("not enough space")
 	// ErrNotFound is the cause of an error about a program that the image lacks.
 	ErrNotFound = errors.New("program not found in the image")
+	// ErrMaxDuration is the cause of an error about a program that was ended after Spec.MaxDuration.
+	ErrMaxDuration = errors.New("time limit of the program exceeded")
 )
 
 // Options are the options of Prepare.
@@ -75,6 +78,8 @@ type Spec struct {
 	// Layout is the directory in which the program sees the image as an OCI layout. It requires Options.KeepImage. ""
 	// means none.
 	Layout string
+	// MaxDuration is how long the program can run; 0 means forever. After that it is ended like a cancelled one.
+	MaxDuration time.Duration
 	// Output is called with each line of the output, without its newline. Lines are cut after 4 KiB. It is called by
 	// one goroutine at a time. It may be nil.
 	Output func(line string)

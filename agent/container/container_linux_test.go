@@ -21,6 +21,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-containerregistry/pkg/registry"
@@ -308,6 +309,19 @@ func TestRunCancelled(t *testing.T) {
 		t.Errorf("the scratch space is in use: %v", err)
 	}
 	b.scratch.mounted = false
+}
+
+// A program that runs for too long is ended.
+func TestRunMaxDuration(t *testing.T) {
+	b := prepared(t, nil)
+	for _, privileged := range []bool{false, true} {
+		_, err := run(t, b, Spec{
+			Args: []string{"probe", "hang"}, Privileged: privileged, MaxDuration: 100 * time.Millisecond,
+		})
+		if !errors.Is(err, ErrMaxDuration) || !strings.Contains(err.Error(), "100ms") {
+			t.Errorf("privileged %v: got %v, want %v", privileged, err, ErrMaxDuration)
+		}
+	}
 }
 
 // A privileged container mounts the file systems of disks, and none that shows the machine.

@@ -31,6 +31,11 @@ const maxMessage = 16 << 10
 // Run returns, none of them is left, and all their mounts are gone. The error of a program that has run is an
 // *ExitError. If the image lacks the program, the error wraps ErrNotFound.
 func (b *Bundle) Run(ctx context.Context, s Spec) error {
+	if s.MaxDuration > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, s.MaxDuration, fmt.Errorf("%w: %s", ErrMaxDuration, s.MaxDuration))
+		defer cancel()
+	}
 	p, err := b.plan(s)
 	if err != nil {
 		return fmt.Errorf("run a program of %s: %w", b.image.Name, err)

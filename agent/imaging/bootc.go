@@ -229,6 +229,7 @@ func (i *Imager) runBootc(
 	output := &container.OutputLog{Log: i.o.Log, Image: image.Name}
 	err = b.Run(ctx, container.Spec{
 		Args: args, Privileged: true, Disks: []string{disk.Path}, Files: files, Layout: layoutDir, Output: output.Line,
+		MaxDuration: i.o.Config.Get().Container.MaxDuration,
 	})
 	output.End()
 	switch {

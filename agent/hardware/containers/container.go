@@ -12,6 +12,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"ironroot/agent/config"
 	"ironroot/agent/container"
@@ -52,8 +53,10 @@ type Options struct {
 type Job struct {
 	Node  *node.Node // whose protected disks the program does not see
 	Image string     // reference without transport
-	Pull  PullOptions
-	Run   RunOptions
+	// MaxDuration is how long the program can run; 0 means forever.
+	MaxDuration time.Duration
+	Pull        PullOptions
+	Run         RunOptions
 }
 
 // Manager is the hardware manager for containers.
@@ -208,7 +211,7 @@ func (m *Manager) run(ctx context.Context, n *node.Node, image string, pull, run
 			}
 		}
 	}
-	job := Job{Node: n, Image: container.NormalizeName(image)}
+	job := Job{Node: n, Image: container.NormalizeName(image), MaxDuration: c.MaxDuration}
 	if job.Pull, err = parsePull(pull); err != nil {
 		return fault.InvalidCommandParams("%w", err)
 	}

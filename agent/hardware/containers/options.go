@@ -44,6 +44,14 @@ var errNoEffect = errors.New("not supported")
 // parsePull parses options of podman pull and docker pull.
 func parsePull(options []string) (PullOptions, error) {
 	var o PullOptions
+	if err := pullFlags(&o).parse(options); err != nil {
+		return o, fmt.Errorf("pull options: %w", err)
+	}
+	return o, nil
+}
+
+// pullFlags returns the options of podman pull, which are parsed to o. The help of config.Container names them.
+func pullFlags(o *PullOptions) flags {
 	set := newFlags()
 	set.tlsVerify(&o.SkipTLSVerify)
 	set.ignored("quiet", "q")
@@ -63,15 +71,21 @@ func parsePull(options []string) (PullOptions, error) {
 		o.RetryDelay = &delay
 		return nil
 	})
-	if err := set.parse(options); err != nil {
-		return o, fmt.Errorf("pull options: %w", err)
-	}
-	return o, nil
+	return set
 }
 
 // parseRun parses options of podman run and docker run.
 func parseRun(options []string) (RunOptions, error) {
 	var o RunOptions
+	if err := runFlags(&o).parse(options); err != nil {
+		return o, fmt.Errorf("run options: %w", err)
+	}
+	o.AllDisks = o.AllDisks || o.Privileged && len(o.Disks) == 0
+	return o, nil
+}
+
+// runFlags returns the options of podman run, which are parsed to o. The help of config.Container names them.
+func runFlags(o *RunOptions) flags {
 	set := newFlags()
 	set.ignored("quiet", "q")
 	set.only("rm", "true", "containers are always removed")
@@ -112,9 +126,9 @@ func parseRun(options []string) (RunOptions, error) {
 		})
 	}
 	for _, name := range []string{"volume", "v"} {
-		set.Func(name, "", func(text string) error { return parseVolume(text, &o) })
+		set.Func(name, "", func(text string) error { return parseVolume(text, o) })
 	}
-	set.Func("device", "", func(text string) error { return parseDevice(text, &o) })
+	set.Func("device", "", func(text string) error { return parseDevice(text, o) })
 	set.Func("entrypoint", "", func(text string) error {
 		if strings.HasPrefix(text, "[") {
 			return json.Unmarshal([]byte(text), &o.Entrypoint)
@@ -122,11 +136,7 @@ func parseRun(options []string) (RunOptions, error) {
 		o.Entrypoint = []string{text}
 		return nil
 	})
-	if err := set.parse(options); err != nil {
-		return o, fmt.Errorf("run options: %w", err)
-	}
-	o.AllDisks = o.AllDisks || o.Privileged && len(o.Disks) == 0
-	return o, nil
+	return set
 }
 
 // shown are the directories of the ramdisk that a container may see, read-only. Others contain the agent's

@@ -1,6 +1,10 @@
 package containers
 
 import (
+	"flag"
+	"reflect"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -8,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"ironroot/agent/config"
 	"ironroot/agent/container"
 )
 
@@ -149,4 +154,28 @@ func FuzzParseFile(f *testing.F) {
 			}
 		}
 	})
+}
+
+// The help of the configuration names each option that is accepted, and no other one.
+func TestHelpNamesOptions(t *testing.T) {
+	aliases := []string{"q", "e", "v", "w", "net"}
+	for field, set := range map[string]flags{
+		"PullOptions": pullFlags(new(PullOptions)), "RunOptions": runFlags(new(RunOptions)),
+	} {
+		member, ok := reflect.TypeFor[config.Container]().FieldByName(field)
+		if !ok {
+			t.Fatalf("no option %s", field)
+		}
+		var want []string
+		set.VisitAll(func(f *flag.Flag) {
+			if !slices.Contains(aliases, f.Name) {
+				want = append(want, "--"+f.Name)
+			}
+		})
+		got := regexp.MustCompile(`--[a-z-]+`).FindAllString(member.Tag.Get("help"), -1)
+		slices.Sort(got)
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("help of %s (-accepted +named):\n%s", field, diff)
+		}
+	}
 }

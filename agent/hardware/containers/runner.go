@@ -75,6 +75,7 @@ func (r *Runner) Run(ctx context.Context, job Job) (err error) {
 	err = bundle.Run(ctx, container.Spec{
 		Args: job.Run.Entrypoint, Env: job.Run.Env, Privileged: job.Run.Privileged, Disks: disks,
 		Dir: job.Run.Dir, NoNetwork: job.Run.NoNetwork, Mounts: job.Run.Mounts, Output: output.Line,
+		MaxDuration: job.MaxDuration,
 	})
 	output.End()
 	if err != nil {
