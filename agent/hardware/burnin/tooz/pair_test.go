@@ -6,11 +6,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"os/exec"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -300,6 +302,146 @@ func TestPairAfterCrash(t *testing.T) {
 	)
 	if errs != [2]error{} || got.Name != "other" || !got.First || partner.Name != "go" {
 		t.Errorf("got %+v, %+v and %v, want a pair", got, partner, errs)
+	}
+}
+
+// A node whose session expires while it waits for a partner ends with an error: its nodes are gone, so that no partner
+// can find it.
+func TestPairSessionExpires(t *testing.T) {
+	where := server(t)
+	look := watcher(t, where)
+	cut := newRelay(t, where)
+	waiting := make(chan struct{}, 1)
+	log := slog.New(slog.NewTextHandler(lines(func(line string) {
+		if strings.Contains(line, "waiting for a network partner") {
+			waiting <- struct{}{}
+		}
+	}), nil))
+	var err error
+	goroutine.Do(
+		func() { _, err = Pair(t.Context(), log, node(t, cut.address+"?timeout=10", "group", "go")) },
+		func() {
+			<-waiting
+			cut.set(true)
+			waitChildren(t, look, root+"/group", 0) // the server has ended the session
+			cut.set(false)                          // the node learns it from the server
+		},
+	)
+	if !errors.Is(err, errExpired) && !errors.Is(err, zk.ErrSessionExpired) {
+		t.Errorf("got %v, want %v", err, errExpired)
+	}
+}
+
+// A server that does not answer to the credentials is an error that names it, after the session's time.
+func TestPairSilentAuthentication(t *testing.T) {
+	where := server(t)
+	cut := newRelay(t, where)
+	cut.silence = []byte("digest") // of the packet with the credentials
+	_, err := pairNode(t, node(t, "me:pass@"+cut.address+"?timeout=10", "group", "go"))
+	want := "authenticate to ZooKeeper " + cut.address + ": no answer within 10s"
+	if err == nil || err.Error() != want {
+		t.Errorf("got %v, want %s", err, want)
+	}
+}
+
+// lines is a log of which each line is passed on.
+type lines func(string)
+
+func (l lines) Write(line []byte) (int, error) {
+	l(string(line))
+	return len(line), nil
+}
+
+// relay is a TCP port that passes connections on to a server.
+type relay struct {
+	address string
+	silence []byte // packets to the server with these bytes are dropped
+
+	mu    sync.Mutex
+	cut   bool // connections are closed
+	conns map[net.Conn]bool
+}
+
+func newRelay(t *testing.T, where string) *relay {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &relay{address: l.Addr().String(), conns: map[net.Conn]bool{}}
+	var wait sync.WaitGroup
+	t.Cleanup(func() {
+		_ = l.Close()
+		r.set(true)
+		wait.Wait()
+	})
+	wait.Go(func() {
+		for {
+			client, err := l.Accept()
+			if err != nil {
+				return
+			}
+			server, err := net.Dial("tcp", where)
+			if err != nil {
+				_ = client.Close()
+				continue
+			}
+			if !r.add(client, server) {
+				continue
+			}
+			wait.Go(func() { _, _ = io.Copy(client, server); r.close(client, server) })
+			wait.Go(func() { r.pass(server, client); r.close(client, server) })
+		}
+	})
+	return r
+}
+
+// pass copies what a client sends.
+func (r *relay) pass(server io.Writer, client io.Reader) {
+	buffer := make([]byte, 64<<10)
+	for {
+		n, err := client.Read(buffer)
+		if len(r.silence) == 0 || !bytes.Contains(buffer[:n], r.silence) {
+			_, _ = server.Write(buffer[:n])
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+// add keeps connections, unless they are cut.
+func (r *relay) add(conns ...net.Conn) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, c := range conns {
+		if r.cut {
+			_ = c.Close()
+		} else {
+			r.conns[c] = true
+		}
+	}
+	return !r.cut
+}
+
+func (r *relay) close(conns ...net.Conn) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, c := range conns {
+		_ = c.Close()
+		delete(r.conns, c)
+	}
+}
+
+// set cuts all connections, or allows new ones.
+func (r *relay) set(cut bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.cut = cut
+	for c := range r.conns {
+		if cut {
+			_ = c.Close()
+		}
 	}
 }
 

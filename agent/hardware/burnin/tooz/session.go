@@ -14,6 +14,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"ironroot/internal/goroutine"
+	"ironroot/internal/pause"
 )
 
 // maxReply limits the replies of a server, in bytes. It is the default of ZooKeeper itself.
@@ -37,7 +38,8 @@ type session struct {
 	lastErr error  // of an attempt to connect
 }
 
-// connect waits for a session.
+// connect waits for a session, and for the answer to the credentials if there are any, each for the session's time at
+// most.
 func connect(ctx context.Context, log *slog.Logger, b *Backend) (*session, error) {
 	s := &session{
 		acl: zk.WorldACL(zk.PermAll), log: log, ready: make(chan struct{}), expired: make(chan struct{}),
@@ -67,7 +69,10 @@ func connect(ctx context.Context, log *slog.Logger, b *Backend) (*session, error
 	}
 	if b.user != "" {
 		credentials := []byte(b.user + ":" + b.password)
-		if err := s.conn.AddAuth("digest", credentials); err != nil {
+		limited, cancel := context.WithTimeoutCause(ctx, b.session, fmt.Errorf("no answer within %v", b.session))
+		defer cancel()
+		_, err := call(limited, s, func() (any, error) { return nil, s.conn.AddAuth("digest", credentials) })
+		if err != nil {
 			s.close()
 			return nil, fmt.Errorf("authenticate to ZooKeeper %s: %w", where, err)
 		}
@@ -126,7 +131,9 @@ func call[T any](ctx context.Context, s *session, f func() (T, error)) (T, error
 	return result, err
 }
 
-// watch calls f until it returns true or an error: first at once, then after each event of the channel that it returns.
+// watch calls f until it returns true or an error: first at once, then after each event of the channel that it returns,
+// and again after a connection was lost. f only reads. A session that has expired is an error, although the client
+// starts a new one: the nodes of this one are gone.
 func (s *session) watch(ctx context.Context, f func() (bool, <-chan zk.Event, error)) error {
 	for {
 		var events <-chan zk.Event
@@ -134,7 +141,12 @@ func (s *session) watch(ctx context.Context, f func() (bool, <-chan zk.Event, er
 			done, events, err = f()
 			return done, err
 		})
-		if done || err != nil {
+		switch {
+		case pause.Closed(s.expired):
+			return errExpired
+		case (errors.Is(err, zk.ErrConnectionClosed) || errors.Is(err, zk.ErrNoServer)) && ctx.Err() == nil:
+			continue // the next call waits for an attempt to connect
+		case done || err != nil:
 			return err
 		}
 		select {
