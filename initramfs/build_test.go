@@ -29,7 +29,7 @@ import (
 
 // Limits of the size of the initramfs, in bytes.
 const (
-	serverBudget = 61 << 19 // 30.5 MiB: with the server set of modules, firmware and the shell
+	serverBudget = 31 << 20 // with the server set of modules, firmware and the shell
 	bareBudget   = 13 << 19 // 6.5 MiB: without modules, with the shell
 )
 
