@@ -361,15 +361,19 @@ func (k *kernel) createSession(ctx context.Context) (session, host uint32, event
 }
 
 // bind gives a TCP connection to a session. The kernel holds the socket until the connection is stopped. If ctx ends
-// first, the request continues in the background. bind closes the file when the kernel has handled the request.
+// first, a request that was written continues in the background, and one that was not is dropped: after a later stop,
+// it would attach the socket again. bind closes the file when the kernel has handled the request, or it was dropped.
 func (k *kernel) bind(ctx context.Context, session uint32, file *os.File) error {
 	const what = "bind connection"
 	request := append(binary.NativeEndian.AppendUint64(words(session, 0), uint64(file.Fd())), words(1)...)
 	done := make(chan error, 1)
 	goroutine.Go(func() error {
 		defer file.Close() //nolint:errcheck // the kernel has its own reference to the socket
-		a, err := k.do(context.WithoutCancel(ctx), what, bindConnection, request)
-		return returned(a, err, what)
+		a, err := k.send(ctx, bindConnection, request, nil)
+		if err != nil {
+			return fmt.Errorf("kernel's iSCSI initiator: %s: %w", what, err)
+		}
+		return returned(a, nil, what)
 	}, func(err error) { done <- err })
 	select {
 	case err := <-done:

@@ -362,6 +362,33 @@ func TestCloseIsLimited(t *testing.T) {
 	}
 }
 
+// A request to bind that still waits for others when its context ends is dropped, so that no later one can follow it.
+func TestBindIsDropped(t *testing.T) {
+	i, fake, _ := newInitiator(t)
+	socket, other, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	late := errors.New("too late")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(late)
+	i.kernel.request.Lock()
+	err = i.kernel.bind(ctx, 5, other)
+	i.kernel.request.Unlock()
+	if !errors.Is(err, late) {
+		t.Errorf("got error %v, want %v", err, late)
+	}
+	if _, err := io.Copy(io.Discard, socket); err != nil { // until bind has closed its end
+		t.Error(err)
+	}
+	if err := errors.Join(socket.Close(), i.kernel.stop(t.Context(), 5, stopForever)); err != nil {
+		t.Error(err)
+	}
+	if fake.did(bindConnection) {
+		t.Error("the request was sent")
+	}
+}
+
 // A target that rejects the login after the connection was lost is not asked again.
 func TestSessionRejectedLater(t *testing.T) {
 	target := testenv.StartISCSI(t, testenv.ISCSITarget{Name: diskName, User: "node", Secret: "secret-of-node"})
