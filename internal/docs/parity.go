@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"go/ast"
+	"go/build/constraint"
 	"go/parser"
 	"go/token"
 	"io/fs"
@@ -119,6 +120,10 @@ func addClaims(proofs map[string][]string, name string, text []byte) error {
 			tests[d.Doc] = d.Name.Name
 		}
 	}
+	long, err := isLong(file)
+	if err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
 	directory := path.Dir(name)
 	if directory == "." {
 		directory = "main"
@@ -135,11 +140,38 @@ func addClaims(proofs map[string][]string, name string, text []byte) error {
 					files.Position(line.Pos()), line.Text)
 			}
 			for _, claim := range claimed.FindAllStringSubmatch(match[1], -1) {
-				proofs[claim[1]] = append(proofs[claim[1]], "`"+directory+"."+test+"`"+claim[2])
+				proof, note := "`"+directory+"."+test+"`", claim[2]
+				switch {
+				case long && note == "":
+					note = " (" + testLong + ")"
+				case long:
+					note = strings.TrimSuffix(note, ")") + "; " + testLong + ")"
+				}
+				proofs[claim[1]] = append(proofs[claim[1]], proof+note)
 			}
 		}
 	}
 	return nil
+}
+
+// testLong is the note of tests that CI does not run.
+const testLong = "only by `make test-long`"
+
+// isLong reports whether a file is built with the tag "long" only.
+func isLong(file *ast.File) (bool, error) {
+	for _, group := range file.Comments {
+		for _, line := range group.List {
+			if line.Pos() > file.Package || !constraint.IsGoBuild(line.Text) {
+				continue
+			}
+			condition, err := constraint.Parse(line.Text)
+			if err != nil {
+				return false, err
+			}
+			return !condition.Eval(func(tag string) bool { return tag != "long" }), nil
+		}
+	}
+	return false, nil
 }
 
 // usesTesting reports whether a parameter of a function is a pointer to a type of package testing.

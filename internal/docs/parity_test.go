@@ -40,6 +40,14 @@ func TestParity(t *testing.T) {
 	if err != nil || got != want {
 		t.Errorf("got %q and %v, want %q", got, err, want)
 	}
+	write("//go:build linux && long\n\n" + claimant)
+	got, err = parity(dir, []string{"Z"}, want)
+	const only = "only by `make test-long`)"
+	want = strings.ReplaceAll(strings.ReplaceAll(want, "pkg.TestOne`, `pkg.helper`",
+		"pkg.TestOne` ("+only+", `pkg.helper` ("+only), "mostly)", "mostly; "+only)
+	if err != nil || got != want {
+		t.Errorf("with the tag long: got %q and %v, want %q", got, err, want)
+	}
 	for lines, want := range map[string]string{
 		"| Z2 | two | | – |\n": "row Z10 has no line",
 		"| Z2 | two | | – |\n| Z10 | ten | | – |\n| Z3 | three | | – |\n": "row Z3: no test names it",
@@ -55,6 +63,7 @@ func TestParity(t *testing.T) {
 		"not of a test":    "package p\n\n// Parity: Z2\nfunc helper() {}\n",
 		"not of a comment": "package p\n\n// Parity: Z2\n\nfunc helper() {}\n",
 		"without a comma":  strings.Replace(claimant, "Z2, Z10", "Z2 Z10", 1),
+		"not of a tag":     "//go:build linux &&\n\n" + claimant,
 		"not of Go":        "package\n\n// Parity: Z2\n",
 	} {
 		write(text)

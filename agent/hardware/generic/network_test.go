@@ -136,6 +136,8 @@ func TestBurninNetworkDisk(t *testing.T) {
 // RAID steps use no disk of a network and delete no array on one, unless the option allows it. What cannot be done
 // without it fails before the first write, and names these disks. A disk of which it is not known whether it is of this
 // machine fails the step.
+//
+// Parity: N2 (disks of a network), N3 (disks of a network)
 func TestRAIDNetworkDisks(t *testing.T) {
 	const all, chosen = `{"controller": "software", "raid_level": "1", "size_gb": "MAX"`,
 		`, "physical_disks": [{"serial": "A"}, {"serial": "B"}]`
@@ -181,7 +183,7 @@ func TestRAIDNetworkDisks(t *testing.T) {
 		"array with a member of a network": {
 			[]block.Device{disk(t, first, "A", ""), disk(t, second, "B", "iscsi")},
 			"",
-			`raid1 array "data" is also on disks that skip_block_devices names or that are reached over a network: ` +
+			`raid1 array "data" has members that the step must not change: ` +
 				"1, 2; reached over a network, and erase_network_disks is not set: 2 (iscsi)",
 		},
 	} {

@@ -592,7 +592,7 @@ func TestDeleteRefused(t *testing.T) {
 		"half on a skipped disk": {func(t *testing.T) []block.Device {
 			return memberDisks(t, "data")
 		}, `"properties": {"skip_block_devices": [{"serial": "SECOND"}]}`, []string{
-			`raid1 array "data" is also on disks that skip_block_devices names`, "FIRST", "SECOND",
+			`raid1 array "data" has members that the step must not change`, "FIRST", "SECOND",
 		}},
 		"ambiguous": {func(t *testing.T) []block.Device {
 			return []block.Device{

@@ -19,7 +19,7 @@ import (
 
 // raidState describes the disks of a node and the arrays on them, before a RAID step changes anything.
 type raidState struct {
-	disks   []block.Device // that can be changed: without arrays, those that skip_block_devices names and network
+	disks   []block.Device // to be changed: not arrays, not named by skip_block_devices, not of a network
 	network networkDisks
 	groups  []*raidGroup
 	running []raid.Array
@@ -265,7 +265,7 @@ func (m *Manager) planDelete(ctx context.Context, s *raidState) (deletion, error
 			continue // none of its disks can be changed
 		case on < len(g.members):
 			return deletion{}, fmt.Errorf(
-				"%s is also on disks that skip_block_devices names or that are reached over a network: %s%s", g,
+				"%s has members that the step must not change: %s%s", g,
 				g.describe(), s.network.note())
 		case g.action == actionWipe:
 			del.wipe = append(del.wipe, g)
