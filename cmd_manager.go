@@ -16,7 +16,7 @@ type managerCmd struct {
 
 // managerCheckCmd checks an executable.
 type managerCheckCmd struct {
-	File string `arg:"" type:"existingfile" help:"Executable to check. It runs on this machine, with your permissions and in no manager root."`
+	File string `arg:"" type:"existingfile" help:"Executable to check. It runs on this machine, with your permissions and outside of manager roots."`
 	Step string `name:"run" placeholder:"KIND.STEP" help:"Step to run as well, for example clean.update_firmware."`
 	Args string `placeholder:"JSON" help:"Arguments of that step, a JSON object."`
 }

@@ -80,7 +80,8 @@ const (
 	syncTimeout = 10 * time.Minute
 	// stopSyncTimeout limits the sync before the machine stops: a hanging disk must not keep it running.
 	stopSyncTimeout = time.Minute
-	// DetachTimeout limits the end of the sessions of network disks before the machine stops.
+	// DetachTimeout limits the end of the sessions of network disks before the machine stops or its network is
+	// taken down.
 	DetachTimeout = 20 * time.Second
 	// syncCancelTimeout limits the wait for a hardware manager to return after its context has ended.
 	syncCancelTimeout = time.Second

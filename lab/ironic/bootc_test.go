@@ -74,7 +74,7 @@ func TestRealIronicBootc(t *testing.T) {
 	checkContainer(t, n, image)
 }
 
-// The user of the registry, and what it gives to those who know the password.
+// Credentials of the registry, and its token.
 const (
 	registryUser     = "ironic"
 	registryPassword = "wrong-horse-battery"
@@ -91,7 +91,7 @@ func serveContainer(t *testing.T, ctx context.Context, i *Ironic) string {
 	listener, err := i.ns.Listen(ctx, "tcp", host)
 	step(t, "listen", err)
 	server := &http.Server{
-		Handler: guarded(host), ReadHeaderTimeout: time.Minute, ErrorLog: log.New(t.Output(), "", 0),
+		Handler: privateRegistry(host), ReadHeaderTimeout: time.Minute, ErrorLog: log.New(t.Output(), "", 0),
 		TLSConfig: &tls.Config{Certificates: []tls.Certificate{certificate}},
 	}
 	served := make(chan struct{})
@@ -114,9 +114,9 @@ func serveContainer(t *testing.T, ctx context.Context, i *Ironic) string {
 	return reference.String()
 }
 
-// guarded returns a registry that requires a token, and gives it for the password. Ironic sends the pull secret as the
-// password of a user without a name.
-func guarded(host string) http.Handler {
+// privateRegistry returns a registry that requires a token, and gives it for the password. Ironic sends the pull secret
+// as the password of a user without a name.
+func privateRegistry(host string) http.Handler {
 	secret := base64.StdEncoding.EncodeToString([]byte(registryUser + ":" + registryPassword))
 	images := registry.New(registry.Logger(log.New(io.Discard, "", 0)))
 	mux := http.NewServeMux()

@@ -21,7 +21,7 @@ import (
 // The releases of Debian that provide Ironic.
 const (
 	Trixie = "trixie" // Ironic 29.0, the default
-	Sid    = "sid"    // the newest Ironic, 39.0 at the time of writing
+	Sid    = "sid"    // the newest Ironic, 39.0 in November 2026
 )
 
 // espImage is the path in the chroot of the boot loader for virtual media: an image of an EFI system partition.
@@ -107,7 +107,7 @@ func build(ctx context.Context, dir, suite string, progress io.Writer) error {
 		"--include=" + strings.Join(packages(), ","), suite, dir,
 	}
 	if suite == Sid {
-		// Some mirrors are older than the week for which sid's index is valid. Its signature is still verified.
+		// An expired index of sid is accepted, because mirrors can be older than it allows. Its signature is verified.
 		args = append([]string{`--aptopt=Acquire::Check-Valid-Until "false"`}, args...)
 	}
 	if mirror := mirror(ctx); mirror != "" {

@@ -1,9 +1,8 @@
 //go:build linux
 
 // Package ironic runs a real, unmodified OpenStack Ironic for tests: the version of Debian trixie (29.0, API 1.96), or
-// of another release.
-// It runs in a cached chroot built by mmdebstrap, and in its own network namespace together with the machines that it
-// manages.
+// of sid. It runs in a cached chroot built by mmdebstrap, and in its own network namespace together with the machines
+// that it manages.
 //
 // Ironic runs as one process without a message bus (standalone, no authentication, SQLite). Its hardware type redfish
 // uses the BMC of package lab/bmc, which controls QEMU machines. The test process serves DHCP (package

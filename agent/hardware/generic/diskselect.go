@@ -108,7 +108,7 @@ func (r *diskRun) failUnusable(ctx context.Context) error {
 	reasons := map[string]error{}
 	for _, d := range unusable {
 		if !r.known[d.Path] {
-			d.NetworkUnread = nil // unless it is known to be reached over a network, it fails anyway
+			d.NetworkUnread = nil // the disk fails below anyway, with the reason why it is unusable
 			added, reasons[d.Path], r.known[d.Path] = append(added, d.Device), d.Reason, true
 		}
 	}

@@ -12,7 +12,9 @@ import (
 	"ironroot/agent/hardware"
 )
 
-// released lists the versions in their order. Entries are added, never changed.
+// released lists the versions in their order. Entries are added, never changed. 1.2 is the version of
+// ironic-python-agent's manager. The versions with numbers up to 11 lacked steps of it; those with numbers from 12
+// follow it.
 var released = []struct {
 	version string
 	// added lists the steps that the version has in addition to the one before: kind, priority, interface and name,
