@@ -8,8 +8,8 @@ import (
 
 // Commands that report the largest address of a drive. They change nothing. READ NATIVE MAX ADDRESS (EXT) and DEVICE
 // CONFIGURATION IDENTIFY are those of ACS-2, which later revisions have made obsolete; GET NATIVE MAX ADDRESS EXT
-// replaces the former. They are ATA_CMD_READ_NATIVE_MAX, ATA_CMD_READ_NATIVE_MAX_EXT and ATA_CMD_CONF_OVERLAY in
-// Linux's include/linux/ata.h.
+// replaces READ NATIVE MAX ADDRESS. They are ATA_CMD_READ_NATIVE_MAX, ATA_CMD_READ_NATIVE_MAX_EXT and
+// ATA_CMD_CONF_OVERLAY in Linux's include/linux/ata.h.
 const (
 	opReadNativeMax    = 0xf8
 	opReadNativeMaxExt = 0x27
@@ -69,8 +69,8 @@ func parseCapacity(word func(int) uint16) Capacity {
 }
 
 // ReadNativeMax reads the largest address of a drive with the feature HPA, regardless of a host protected area (ACS-2,
-// tables "READ NATIVE MAX ADDRESS command inputs" and "READ NATIVE MAX ADDRESS EXT command inputs"). The former returns
-// LBA 27:24 in DEVICE 3:0.
+// tables "READ NATIVE MAX ADDRESS command inputs" and "READ NATIVE MAX ADDRESS EXT command inputs"). The command
+// with 28-bit addresses returns LBA 27:24 in DEVICE 3:0.
 func (d Drive) ReadNativeMax(extended bool) (uint64, error) {
 	if extended {
 		return d.nativeMax(command{
@@ -110,11 +110,11 @@ func (d Drive) ConfiguredMax() (uint64, error) {
 	if err != nil {
 		return 0, err
 	}
-	max, err := parseConfiguration(data)
+	largest, err := parseConfiguration(data)
 	if err != nil {
 		return 0, fmt.Errorf("%s: %w", name, err)
 	}
-	return max, nil
+	return largest, nil
 }
 
 // parseConfiguration decodes the data of DEVICE CONFIGURATION IDENTIFY (ACS-2, table "DEVICE CONFIGURATION IDENTIFY
@@ -131,9 +131,9 @@ func parseConfiguration(data []byte) (uint64, error) {
 	if data[510] != integritySignature || sum != 0 {
 		return 0, errors.New("wrong checksum")
 	}
-	max := binary.LittleEndian.Uint64(data[6:])
-	if max >= maxSectors {
-		return 0, fmt.Errorf("got address %d, want less than %d", max, uint64(maxSectors))
+	largest := binary.LittleEndian.Uint64(data[6:])
+	if largest >= maxSectors {
+		return 0, fmt.Errorf("got address %d, want less than %d", largest, uint64(maxSectors))
 	}
-	return max, nil
+	return largest, nil
 }

@@ -108,10 +108,10 @@ func full(
 	if err := awaitWritable(ctx, sys, device, o.Wait); err != nil {
 		return "", err
 	}
-	if err := checkLocked(ctx, device, o.ATA, open.query); err != nil {
+	ctx, trace := ensureTrace(ctx)
+	if err := checkLocked(ctx, device, open.query); err != nil {
 		return "", err
 	}
-	ctx, trace := traced(ctx)
 	method, scope, secureErr := secure(ctx, sys, device, o, open)
 	if errors.Is(secureErr, ErrTCGLocked) {
 		return "", errors.Join(secureErr, scope.remains("not erased"))
@@ -140,6 +140,7 @@ func full(
 
 // Express formats an NVMe namespace, which takes seconds. If the device cannot be formatted, Express calls
 // notFormatted with the reason and erases the metadata. The method is followed by what was not erased, as with [Full].
+// Express asks NVMe drives whether they are locked; of other drives, only [Recover] and Full do.
 // Errors wrap ErrReadOnly, ErrBusy, ErrRemains, ErrTCGLocked and ErrNotErased as those of Full do. With ErrRemains the
 // device was formatted or its metadata were erased, unless the error also contains a failure to erase them.
 func Express(
@@ -159,6 +160,7 @@ func express(
 	if err := awaitWritable(ctx, sys, device, wait); err != nil {
 		return "", err
 	}
+	ctx, _ = ensureTrace(ctx)
 	method, scope, err := secure(ctx, sys, device, Options{NVMe: true}, openers{nvme: open})
 	if err == nil {
 		if err := forget(ctx, sys, device, wait); err != nil {

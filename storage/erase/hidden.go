@@ -9,10 +9,15 @@ import (
 	"ironroot/storage/erase/evidence"
 )
 
-// noteHidden notes in the trace how many sectors a drive hides, and what it said to the queries. A query that the drive
-// rejects, for example because the firmware has frozen the feature, is noted and no error.
+// noteHidden notes in the trace how many sectors a drive hides, or that it does not say, and what it said to the
+// queries. A query that the drive rejects, for example because the firmware has frozen the feature, is no error.
 func (d *ataDisk) noteHidden(ctx context.Context, c ata.Capacity) {
 	if c.Sectors == 0 {
+		hidden := evidence.Hidden{NativeUnknown: c.HPA || c.AMAC, OverlayUnknown: c.DCO}
+		if hidden != (evidence.Hidden{}) {
+			reported(ctx, "IDENTIFY DEVICE", "hidden sectors not known: no number of addressable sectors", false)
+			note(ctx, func(o *Observed) { o.Hidden = &hidden })
+		}
 		return
 	}
 	native := c.Sectors - 1 // the largest address
@@ -34,33 +39,65 @@ func (d *ataDisk) noteHidden(ctx context.Context, c ata.Capacity) {
 		reported(ctx, name, fmt.Sprintf("largest address %d, addressable now %d", largest, c.Sectors-1), false)
 		return largest
 	}
+	var hidden evidence.Hidden
+	failed := func(largest uint64) bool { return largest < c.Sectors-1 }
 	if c.HPA {
-		native = max(native, query("READ NATIVE MAX ADDRESS", func() (uint64, error) {
-			return d.drive.ReadNativeMax(c.Extended)
-		}))
+		largest := query("READ NATIVE MAX ADDRESS", func() (uint64, error) { return d.drive.ReadNativeMax(c.Extended) })
+		native, hidden.NativeUnknown = max(native, largest), failed(largest)
 	}
 	if c.AMAC {
-		native = max(native, query("GET NATIVE MAX ADDRESS EXT", d.drive.GetNativeMax))
+		largest := query("GET NATIVE MAX ADDRESS EXT", d.drive.GetNativeMax)
+		native, hidden.NativeUnknown = max(native, largest), hidden.NativeUnknown || failed(largest)
 	}
 	configured := native
 	if c.DCO {
-		configured = max(native, query("DEVICE CONFIGURATION IDENTIFY", d.drive.ConfiguredMax))
+		largest := query("DEVICE CONFIGURATION IDENTIFY", d.drive.ConfiguredMax)
+		configured, hidden.OverlayUnknown = max(native, largest), failed(largest)
+		// The address without an overlay includes what other features hide.
+		hidden.NativeUnknown = hidden.NativeUnknown && hidden.OverlayUnknown
 	}
-	hidden := evidence.Hidden{
-		NativeBytes:  int64(native-(c.Sectors-1)) * c.SectorBytes,
-		OverlayBytes: int64(configured-native) * c.SectorBytes,
+	hidden.OverlayBytes = int64(configured-native) * c.SectorBytes
+	if hidden.NativeBytes = int64(native-(c.Sectors-1)) * c.SectorBytes; hidden.NativeBytes > 0 {
+		hidden.NativeUnknown = false // another query has told the number
 	}
-	if hidden.Bytes() > 0 {
+	if hidden != (evidence.Hidden{}) && ctx.Err() == nil {
 		note(ctx, func(o *Observed) { o.Hidden = &hidden })
 	}
 }
 
-// hiddenText returns what follows a method because of sectors that the drive hides, "" if none are known.
+// hiddenText returns what follows a method because of sectors that the drive hides or may hide, "" if it says that
+// there are none.
 func hiddenText(method Method, h *evidence.Hidden) Method {
 	if h == nil {
 		return ""
 	}
 	name, _, _ := strings.Cut(string(method), "; ")
+	return hiddenBytesText(name, h) + hiddenUnknownText(name, h)
+}
+
+func hiddenUnknownText(name string, h *evidence.Hidden) Method {
+	var features []string
+	if h.NativeUnknown {
+		features = append(features, "an HPA or Accessible Max Address")
+	}
+	if h.OverlayUnknown {
+		features = append(features, "a DCO")
+	}
+	if len(features) == 0 {
+		return ""
+	}
+	erased := "if so, they were erased if the drive follows ACS, which was not verified"
+	if evidence.UnreachedUnknown(name, h) {
+		erased = "if so, they were not all erased"
+	}
+	return Method(fmt.Sprintf("; it is not known whether the drive hides bytes by %s: %s",
+		strings.Join(features, " or "), erased))
+}
+
+func hiddenBytesText(name string, h *evidence.Hidden) Method {
+	if h.Bytes() == 0 {
+		return ""
+	}
 	unreached := evidence.Unreached(name, h)
 	text := fmt.Sprintf("; the drive hides %d bytes by an HPA or Accessible Max Address and %d bytes by a DCO: ",
 		h.NativeBytes, h.OverlayBytes)

@@ -20,6 +20,8 @@ func TestHidden(t *testing.T) {
 	const last = ataSize/512 - 1 // largest address that the drive addresses
 	o := Options{ATA: true, Zeroize: true}
 	const byACS = " bytes erased if the drive follows ACS, which was not verified"
+	const erasedByACS = "if so, they were erased if the drive follows ACS, which was not verified"
+	mayHide := func(by string) string { return "; it is not known whether the drive hides bytes by " + by + ": " }
 	hides := func(native, overlay int) string {
 		return fmt.Sprintf("; the drive hides %d bytes by an HPA or Accessible Max Address and %d bytes by a DCO: ",
 			native, overlay)
@@ -76,12 +78,12 @@ func TestHidden(t *testing.T) {
 		},
 		{
 			name:   "DCO frozen, HPA rejected, security frozen",
-			method: "ata-sanitize-crypto" + hides(512, 0) + "512" + byACS,
+			method: "ata-sanitize-crypto" + hides(512, 0) + "512" + byACS + mayHide("a DCO") + erasedByACS,
 			drive: fakeATA{
 				frozen: true, sanitize: sanitizeCrypto, native: last + 1, configured: last + 9,
 				queryFails: "configuration",
 			},
-			want: &evidence.Hidden{NativeBytes: 512},
+			want: &evidence.Hidden{NativeBytes: 512, OverlayUnknown: true},
 			states: []string{
 				"READ NATIVE MAX ADDRESS: largest address 20480, addressable now 20479",
 				"DEVICE CONFIGURATION IDENTIFY: hidden sectors not known: DEVICE CONFIGURATION IDENTIFY: rejected by " +
@@ -89,7 +91,29 @@ func TestHidden(t *testing.T) {
 			},
 		},
 		{
-			name: "impossible", drive: fakeATA{native: last - 1}, method: "ata-secure-erase",
+			name: "DCO frozen, overwritten", drive: fakeATA{
+				noSecurity: true, configured: last + 9, queryFails: "configuration",
+			},
+			method: "overwrite" + mayHide("a DCO") + "if so, they were not all erased",
+			want:   &evidence.Hidden{OverlayUnknown: true},
+			states: []string{
+				"DEVICE CONFIGURATION IDENTIFY: hidden sectors not known: DEVICE CONFIGURATION IDENTIFY: rejected by " +
+					"the drive (ATA status 0x51, error 0x04)",
+			},
+		},
+		{
+			name:  "HPA not known, nothing behind the DCO",
+			drive: fakeATA{native: last, configured: last, queryFails: "native"}, method: "ata-secure-erase",
+			states: []string{
+				"READ NATIVE MAX ADDRESS: hidden sectors not known: READ NATIVE MAX ADDRESS EXT: rejected by " +
+					"the drive (ATA status 0x51, error 0x04)",
+				"DEVICE CONFIGURATION IDENTIFY: largest address 20479, addressable now 20479",
+			},
+		},
+		{
+			name: "impossible", drive: fakeATA{native: last - 1},
+			method: "ata-secure-erase" + mayHide("an HPA or Accessible Max Address") + erasedByACS,
+			want:   &evidence.Hidden{NativeUnknown: true},
 			states: []string{
 				"READ NATIVE MAX ADDRESS: hidden sectors not known: got largest address 20478, want at least 20479",
 			},
@@ -128,12 +152,23 @@ func TestHidden(t *testing.T) {
 	}
 }
 
-// A drive that does not say how many sectors it has is not asked. After the context has ended, nothing is asked.
+// A drive that does not say how many sectors it has is not asked, and may hide some. After the context has
+// ended, nothing is asked.
 func TestHiddenNotAsked(t *testing.T) {
 	asked := 0
 	drive := fakeATA{afterward: func(string) { asked++ }}
 	d := ataDisk{drive: ata.New(&drive)}
-	d.noteHidden(t.Context(), ata.Capacity{HPA: true, AMAC: true, DCO: true})
+	traced, trace := WithTrace(t.Context())
+	d.noteHidden(traced, ata.Capacity{HPA: true, AMAC: true, DCO: true})
+	want := &evidence.Hidden{NativeUnknown: true, OverlayUnknown: true}
+	if diff := cmp.Diff(want, trace.Observed().Hidden); diff != "" {
+		t.Errorf("number of sectors not known: -want +got:\n%s", diff)
+	}
+	traced, trace = WithTrace(t.Context())
+	d.noteHidden(traced, ata.Capacity{})
+	if got := trace.Observed().Hidden; got != nil {
+		t.Errorf("no feature: got %+v, want nothing", got)
+	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	d.noteHidden(ctx, ata.Capacity{Sectors: 8, SectorBytes: 512, HPA: true, AMAC: true, DCO: true})

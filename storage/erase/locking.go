@@ -12,8 +12,8 @@ import (
 	"ironroot/storage/tcg"
 )
 
-// ErrTCGLocked is returned if a self-encrypting drive is locked by its owner. A locked range can return zeros or errors
-// when it is read, and rejects or ignores writes, so that no erase by this machine is certain.
+// ErrTCGLocked is the cause of an error about a self-encrypting drive that is locked by its owner. Locked ranges can
+// return zeros or errors, and reject or ignore writes.
 var ErrTCGLocked = errors.New("drive is locked (TCG)")
 
 // Values of Security Receive (NVM Express base specification 2.0, sections "Security Receive command" and "Identify
@@ -30,9 +30,9 @@ func isLockable(d block.Device) bool {
 	return isATA(d) || d.Type == "disk" && d.HCTL != "" && (d.Transport == "sas" || d.Transport == "")
 }
 
-// checkLocked returns an error that wraps ErrTCGLocked if a SATA or SCSI disk is locked. ATA commands are sent only if
-// withATA. A disk whose state cannot be read is not an error: the trace says why.
-func checkLocked(ctx context.Context, device block.Device, withATA bool, open sgOpener) error {
+// checkLocked returns an error that wraps ErrTCGLocked if a SATA or SCSI disk is locked. A disk whose state cannot be
+// read is not an error: the trace says why, and the erase verifies more, see [lockUnknown].
+func checkLocked(ctx context.Context, device block.Device, open sgOpener) error {
 	if !isLockable(device) {
 		return nil
 	}
@@ -41,7 +41,7 @@ func checkLocked(ctx context.Context, device block.Device, withATA bool, open sg
 	}
 	transport, file, _, err := open(device.Path)
 	if err != nil {
-		reported(ctx, discoverySource, fmt.Sprintf("state not known: %v", err), false)
+		noteLockUnknown(ctx, err)
 		return nil
 	}
 	defer file.Close() //nolint:errcheck // nothing was written
@@ -49,7 +49,7 @@ func checkLocked(ctx context.Context, device block.Device, withATA bool, open sg
 	ReportProgress(ctx)
 	var rejected *scsi.CommandError
 	if errors.As(err, &rejected) { // most disks: they have no such feature
-		if !isATA(device) || !withATA {
+		if !isATA(device) {
 			return nil
 		}
 		drive := ata.New(transport)
@@ -61,11 +61,11 @@ func checkLocked(ctx context.Context, device block.Device, withATA bool, open sg
 		found, err = tcg.Discover(drive.TrustedReceive)
 		ReportProgress(ctx)
 	}
-	return lockedError(ctx, device.Path, found, err)
+	return lockedError(ctx, found, err)
 }
 
 // checkLockedNVMe is checkLocked for the controller of a namespace.
-func checkLockedNVMe(ctx context.Context, path string, controller []byte, d adminDevice) error {
+func checkLockedNVMe(ctx context.Context, controller []byte, d adminDevice) error {
 	if binary.LittleEndian.Uint16(controller[256:])&oacsSecurity == 0 {
 		return nil
 	}
@@ -76,7 +76,7 @@ func checkLockedNVMe(ctx context.Context, path string, controller []byte, d admi
 		return buffer, securityReceive(d, protocol, specific, buffer)
 	})
 	ReportProgress(ctx)
-	return lockedError(ctx, path, found, err)
+	return lockedError(ctx, found, err)
 }
 
 // securityReceive receives data of a security protocol: SECP in bits 31:24 and SPSP in bits 23:8 of dword 10, the
@@ -92,16 +92,16 @@ const discoverySource = "TCG Level 0 Discovery"
 
 // lockedError returns the error of a drive with a discovery, nil if it is not locked. err is why the discovery is not
 // complete. The trace gets the discovery.
-func lockedError(ctx context.Context, path string, found tcg.Discovery, err error) error {
-	reason := found.Obstacle()
+func lockedError(ctx context.Context, found tcg.Discovery, err error) error {
+	reason := found.LockedReason()
 	switch {
 	case reason != "":
 		reported(ctx, discoverySource, found.String(), false)
-		return fmt.Errorf("%w: %s (%s): %s; unlock it with the credentials of its owner, or revert it with the PSID "+
-			"on its label (for example by sedutil-cli), which erases it, and erase it again: this machine has neither",
-			ErrTCGLocked, path, found.Class(), reason)
+		return fmt.Errorf("%w, %s: %s; unlock the drive with its owner's credentials, or revert it with the PSID on "+
+			"its label (for example by sedutil-cli), which erases it; then repeat the step",
+			ErrTCGLocked, found.ClassNames(), reason)
 	case err != nil:
-		reported(ctx, discoverySource, fmt.Sprintf("state not known: %v", err), false)
+		noteLockUnknown(ctx, err)
 	case found.Locking != nil:
 		reported(ctx, discoverySource, found.String(), false)
 	}

@@ -34,7 +34,7 @@ const (
 )
 
 // lockedText is in the error of each locked drive.
-const lockedText = "unlock it with the credentials of its owner, or revert it with the PSID"
+const lockedText = "unlock the drive with its owner's credentials, or revert it with the PSID"
 
 // A locked drive fails the erase before anything is written, whatever the options are. One that is not locked is erased
 // as any other; the evidence has its state.
@@ -55,11 +55,11 @@ func TestTCGLocked(t *testing.T) {
 	}{
 		{
 			name: "SATA", ata: &fakeATA{discovery: tcgReply(tcgLocked), translated: true}, o: always,
-			reason: "Opal 2): at least one range of it is locked",
+			reason: "Opal 2: at least one range of it is locked",
 		},
 		{
 			name: "SATA, shadow MBR", ata: &fakeATA{discovery: tcgReply(tcgShadow), translated: true}, o: always,
-			reason: "Opal 2): it shows its shadow MBR",
+			reason: "Opal 2: it shows its shadow MBR",
 		},
 		{
 			name: "SATA, ATA commands switched off", o: overwrites, reason: "locked",
@@ -88,6 +88,10 @@ func TestTCGLocked(t *testing.T) {
 		{
 			name: "SATA, garbage", ata: &fakeATA{discovery: bytes.Repeat([]byte{0xa5}, 2048), translated: true},
 			o: always, method: ATAErase, state: "state not known: TCG Level 0 Discovery: feature 0xa5a5",
+		},
+		{
+			name: "SATA, TRUSTED RECEIVE, ATA erase switched off", o: overwrites, reason: "locked",
+			ata: &fakeATA{discovery: tcgReply(tcgLocked), allowed: true},
 		},
 		{name: "SATA, no feature", ata: &fakeATA{}, o: always, method: ATAErase},
 		{
@@ -175,7 +179,7 @@ func TestTCGLocked(t *testing.T) {
 				}
 				return
 			}
-			for _, part := range []string{path, c.reason, lockedText} {
+			for _, part := range []string{c.reason, lockedText} {
 				if !errors.Is(err, ErrTCGLocked) || !strings.Contains(err.Error(), part) {
 					t.Errorf("got %v, want %v with %q", err, ErrTCGLocked, part)
 				}
@@ -219,10 +223,86 @@ func TestTCGLockedOtherSteps(t *testing.T) {
 	for state, want := range map[byte]error{tcgLocked: ErrTCGLocked, tcgUnlocked: nil} {
 		sata := fakeATA{discovery: tcgReply(state), translated: true}
 		d := block.Device{Name: "sda", Path: path, Type: "disk", Transport: "sata"}
-		if err := checkLocked(t.Context(), d, true, sata.open); !errors.Is(err, want) {
+		if err := checkLocked(t.Context(), d, sata.open); !errors.Is(err, want) {
 			t.Errorf("SATA: got %v, want %v", err, want)
 		}
 	}
+}
+
+// The erase of a drive that may be locked proves its writes: the last pass of an overwrite is random data, and samples
+// are compared before the drive erases itself. A drive that does not return them is not erased.
+func TestTCGUnknownProvesWrites(t *testing.T) {
+	nvme := func(reply []byte) *fakeNVMe { return &fakeNVMe{oacs: 3, discovery: reply} }
+	for _, c := range []struct {
+		name    string
+		ata     *fakeATA
+		nvme    *fakeNVMe
+		pattern string
+	}{
+		{"SATA, not known", &fakeATA{discovery: tcgReply(tcgLocked), noSecurity: true}, nil, "random"},
+		{"SATA, unlocked", &fakeATA{discovery: tcgReply(tcgUnlocked), noSecurity: true, allowed: true}, nil, "zeros"},
+		{"SATA, not trusted", &fakeATA{noSecurity: true}, nil, "zeros"},
+		{"NVMe, not known", nil, nvme(nil), "random"},
+		{"NVMe, unlocked", nil, nvme(tcgReply(tcgUnlocked)), "zeros"},
+	} {
+		path := testenv.Loop(t, testenv.SparseFile(t, ataSize), 512)
+		d, sys, open := device(t, path), sysfs.Root{}, openers{}
+		d.Type, d.Transport = "disk", "sata"
+		if c.ata != nil {
+			c.ata.path, open.ata, open.query = path, c.ata.open, c.ata.open
+		} else {
+			sys = nvmeTree(t, "nvme0n1")
+			d = block.Device{Name: "nvme0n1", Path: path, Type: "part"} // a loop device plays its node
+			c.nvme.path, open.nvme = path, func(string) (adminDevice, error) { return c.nvme, nil }
+		}
+		ctx, trace := WithTrace(t.Context())
+		method, err := full(ctx, sys, d, Options{ATA: true, Iterations: 1, Zeroize: true}, open)
+		passes := trace.Observed().Passes
+		if err != nil || method != Overwrite || len(passes) != 2 || passes[1].Pattern != c.pattern {
+			t.Errorf("%s: got %q, %v and passes %v, want the last one of %s", c.name, method, err, passes, c.pattern)
+		}
+	}
+
+	for name, unknown := range map[string]bool{"not known": true, "known": false} {
+		path := testenv.Loop(t, testenv.SparseFile(t, ataSize), 512)
+		file, err := os.OpenFile(path, os.O_RDWR, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer file.Close() //nolint:errcheck // a test
+		ctx, _ := WithTrace(t.Context())
+		if unknown {
+			noteLockUnknown(ctx, errors.New("rejected"))
+		}
+		taken, err := takeSamples(ctx, file, ataSize, false)
+		if err != nil {
+			t.Fatalf("%s: got %v", name, err)
+		}
+		taken.free()
+		// The drive forgets what was written.
+		ctx = &forgetting{Context: ctx, path: path}
+		taken, err = takeSamples(ctx, file, ataSize, false)
+		if err == nil {
+			taken.free()
+		}
+		if (err != nil) != unknown || unknown && !strings.Contains(err.Error(), "the drive ignores writes") {
+			t.Errorf("%s: got %v, want an error: %t", name, err, unknown)
+		}
+	}
+}
+
+// forgetting is a context that zeroes a medium when it was asked a hundred times.
+type forgetting struct {
+	context.Context
+	path  string
+	asked int
+}
+
+func (f *forgetting) Err() error {
+	if f.asked++; f.asked == 100 {
+		wipeMedium(f.path, [2]int64{})
+	}
+	return f.Context.Err()
 }
 
 // A disk that cannot be opened is no locked one. If the context ends, nothing is sent.
@@ -230,17 +310,17 @@ func TestTCGUnknown(t *testing.T) {
 	d := block.Device{Name: "sda", Path: "/dev/missing", Type: "disk", Transport: "sata"}
 	missing := func(string) (scsi.Transport, *os.File, int64, error) { return nil, nil, 0, os.ErrNotExist }
 	ctx, trace := WithTrace(t.Context())
-	if err := checkLocked(ctx, d, true, missing); err != nil || len(trace.Observed().Reported) != 1 {
+	if err := checkLocked(ctx, d, missing); err != nil || len(trace.Observed().Reported) != 1 {
 		t.Errorf("missing: got %v and %v, want no error and one statement", err, trace.Observed().Reported)
 	}
 	cancelled, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := checkLocked(cancelled, d, true, missing); !errors.Is(err, context.Canceled) {
+	if err := checkLocked(cancelled, d, missing); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v, want %v", err, context.Canceled)
 	}
 	controller := make([]byte, 4096)
 	controller[256] = 1
-	if err := checkLockedNVMe(cancelled, "/dev/nvme0n1", controller, nil); !errors.Is(err, context.Canceled) {
+	if err := checkLockedNVMe(cancelled, controller, nil); !errors.Is(err, context.Canceled) {
 		t.Errorf("NVMe: got %v, want %v", err, context.Canceled)
 	}
 }

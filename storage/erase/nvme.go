@@ -73,7 +73,7 @@ func eraseNVMe(
 	defer func() { err = errors.Join(err, d.close()) }()
 	controller, namespace, scope := identifyAll(ctx, d)
 	if controller != nil {
-		if err := checkLockedNVMe(ctx, device.Path, controller, d); err != nil {
+		if err := checkLockedNVMe(ctx, controller, d); err != nil {
 			return "", scope, err
 		}
 	}

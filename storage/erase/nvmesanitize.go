@@ -383,7 +383,7 @@ func recoverNVMe(
 			return err
 		}
 	}
-	if err := checkLockedNVMe(ctx, device.Path, controller, d); err != nil || !found {
+	if err := checkLockedNVMe(ctx, controller, d); err != nil || !found {
 		return err
 	}
 	return block.Rescan(ctx, device.Path) // the kernel could not read the partition table

@@ -46,7 +46,8 @@ func (o Options) passes() int {
 }
 
 // overwrite writes every byte: random passes with a new key each, then zeros. It uses direct I/O, so that each error is
-// reported by the write that failed. Then it reads the last pass back.
+// reported by the write that failed. Then it reads the last pass back. The last pass is random data, too, if the drive
+// may be locked: one that ignores writes can return zeros.
 func (s space) overwrite(ctx context.Context, o Options) (err error) {
 	passes, size := o.passes(), s.size()
 	if passes == 0 {
@@ -59,7 +60,7 @@ func (s space) overwrite(ctx context.Context, o Options) (err error) {
 	defer func() { err = errors.Join(err, buffers.free()) }()
 	var last *pattern
 	for pass := range passes {
-		if last, err = newPattern(pass < o.Iterations); err != nil {
+		if last, err = newPattern(pass < o.Iterations || pass == passes-1 && lockUnknown(ctx)); err != nil {
 			return err
 		}
 		progress := func(done int64) {

@@ -63,6 +63,9 @@ func takeSamples(ctx context.Context, f *os.File, size int64, sequential bool) (
 	if err == nil {
 		err = f.Sync()
 	}
+	if err == nil && s.written && lockUnknown(ctx) {
+		err = s.compare(ctx, f)
+	}
 	if err == nil {
 		err = ctx.Err() // the next command erases the device
 	}
@@ -71,6 +74,24 @@ func takeSamples(ctx context.Context, f *os.File, size int64, sequential bool) (
 		return nil, err
 	}
 	return s, nil
+}
+
+// compare reads the samples before the erase. A drive that ignores writes would pass the comparison after it.
+func (s *samples) compare(ctx context.Context, f *os.File) error {
+	block := s.buffer[len(s.offsets)*sampleSize:]
+	for i, offset := range s.offsets {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if _, err := f.ReadAt(block, offset); err != nil {
+			return fmt.Errorf("read sample at byte %d: %w", offset, err)
+		}
+		ReportProgress(ctx)
+		if !bytes.Equal(block, s.buffer[i*sampleSize:(i+1)*sampleSize]) {
+			return fmt.Errorf("sample at byte %d is not what was written: the drive ignores writes", offset)
+		}
+	}
+	return nil
 }
 
 // newSamples chooses the places of the samples on a device of the size.

@@ -2,6 +2,7 @@ package erase
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -14,6 +15,8 @@ import (
 type Trace struct {
 	mu    sync.Mutex
 	found Observed
+	// lockUnknown means that a self-encrypting drive did not say whether it is locked.
+	lockUnknown bool
 }
 
 // Observed is the content of a [Trace].
@@ -35,8 +38,8 @@ func WithTrace(ctx context.Context) (context.Context, *Trace) {
 	return context.WithValue(ctx, traceKey{}, t), t
 }
 
-// traced returns a context with a trace: the one that it has, or a new one.
-func traced(ctx context.Context) (context.Context, *Trace) {
+// ensureTrace returns a context with a trace: the one that it has, or a new one.
+func ensureTrace(ctx context.Context) (context.Context, *Trace) {
 	if t, ok := ctx.Value(traceKey{}).(*Trace); ok {
 		return ctx, t
 	}
@@ -70,4 +73,25 @@ func reported(ctx context.Context, source, text string, completed bool) {
 			Time: time.Now().UTC(), Source: source, Text: text, Completed: completed,
 		})
 	})
+}
+
+// noteLockUnknown notes that a self-encrypting drive did not say whether it is locked, and why.
+func noteLockUnknown(ctx context.Context, why error) {
+	reported(ctx, discoverySource, fmt.Sprintf("state not known: %v", why), false)
+	if t, ok := ctx.Value(traceKey{}).(*Trace); ok {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		t.lockUnknown = true
+	}
+}
+
+// lockUnknown reports whether the drive of an erase may be locked: it may then ignore writes and return zeros.
+func lockUnknown(ctx context.Context) bool {
+	t, ok := ctx.Value(traceKey{}).(*Trace)
+	if !ok {
+		return false
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.lockUnknown
 }

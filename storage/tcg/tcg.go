@@ -89,7 +89,7 @@ func Discover(receive Receive) (Discovery, error) {
 // follow them, and descriptors with a header of four bytes: the code of the feature, its version, and the number of
 // bytes that follow (Core Specification 2.01, tables "Level 0 Discovery Header" and "Level 0 Discovery Feature
 // Descriptor"). A drive without a TPer may return zeros, which are a Discovery without features. With an error, the
-// result contains the features before it.
+// result contains the features before it; of two different Locking features, it has what each of them locks.
 func Parse(data []byte) (Discovery, error) {
 	if len(data) < headerBytes {
 		return Discovery{}, fmt.Errorf("got %d bytes, want at least %d", len(data), headerBytes)
@@ -138,23 +138,26 @@ func (d *Discovery) add(code uint16, data []byte) error {
 		Encryption: data[0]&bitEncryption != 0, MBREnabled: data[0]&bitMBREnabled != 0,
 		MBRDone: data[0]&bitMBRDone != 0, NoShadowMBR: data[0]&bitNoMBR != 0,
 	}
-	if d.Locking != nil && *d.Locking != found {
+	if l := d.Locking; l != nil && *l != found {
+		l.Enabled, l.Locked = l.Enabled || found.Enabled, l.Locked || found.Locked
+		l.MBREnabled, l.MBRDone = l.MBREnabled || found.MBREnabled, l.MBRDone && found.MBRDone
+		l.NoShadowMBR = l.NoShadowMBR && found.NoShadowMBR
 		return errors.New("got two different Locking feature descriptors, want one")
 	}
 	d.Locking = &found
 	return nil
 }
 
-// Class returns the names of the Security Subsystem Classes.
-func (d Discovery) Class() string {
+// ClassNames returns the names of the Security Subsystem Classes.
+func (d Discovery) ClassNames() string {
 	if len(d.Classes) == 0 {
 		return "an unknown Security Subsystem Class"
 	}
 	return strings.Join(d.Classes, ", ")
 }
 
-// Obstacle returns why the content of the drive cannot be read or written as a whole, "" if it can.
-func (d Discovery) Obstacle() string {
+// LockedReason returns why the content of the drive cannot be read or written as a whole, "" if it can.
+func (d Discovery) LockedReason() string {
 	l := d.Locking
 	switch {
 	case l == nil || !l.Enabled:
@@ -171,9 +174,9 @@ func (d Discovery) Obstacle() string {
 func (d Discovery) String() string {
 	l := d.Locking
 	if l == nil {
-		return fmt.Sprintf("%s, no locking", d.Class())
+		return fmt.Sprintf("%s, no locking", d.ClassNames())
 	}
 	return fmt.Sprintf("%s, locking supported %t, enabled %t, locked %t, media encryption %t, "+
-		"shadow MBR enabled %t, done %t", d.Class(), l.Supported, l.Enabled, l.Locked, l.Encryption,
+		"shadow MBR enabled %t, done %t", d.ClassNames(), l.Supported, l.Enabled, l.Locked, l.Encryption,
 		l.MBREnabled, l.MBRDone)
 }

@@ -135,6 +135,17 @@ func TestParse(t *testing.T) {
 			want: Discovery{Locking: &Locking{Supported: true, Enabled: true, Locked: true}}, obstacle: "locked",
 			err: "got two different Locking feature descriptors",
 		},
+		{
+			name: "contradiction, locked last", data: reply([]byte{0, 2, 0x10, 1, 3}, []byte{0, 2, 0x10, 1, 7}),
+			want: Discovery{Locking: &Locking{Supported: true, Enabled: true, Locked: true}}, obstacle: "locked",
+			err: "got two different Locking feature descriptors",
+		},
+		{
+			name: "contradiction, shadow MBR last",
+			data: reply([]byte{0, 2, 0x10, 1, 0x63}, []byte{0, 2, 0x10, 1, 0x13}),
+			want: Discovery{Locking: &Locking{Supported: true, Enabled: true, MBREnabled: true}}, obstacle: "shadow",
+			err: "got two different Locking feature descriptors",
+		},
 	} {
 		got, err := Parse(c.data)
 		if (err != nil) != (c.err != "") || err != nil && !strings.Contains(err.Error(), c.err) {
@@ -143,7 +154,7 @@ func TestParse(t *testing.T) {
 		if diff := cmp.Diff(c.want, got); diff != "" {
 			t.Errorf("%s: -want +got:\n%s", c.name, diff)
 		}
-		if o := got.Obstacle(); (o == "") != (c.obstacle == "") || !strings.Contains(o, c.obstacle) {
+		if o := got.LockedReason(); (o == "") != (c.obstacle == "") || !strings.Contains(o, c.obstacle) {
 			t.Errorf("%s: got obstacle %q, want %q", c.name, o, c.obstacle)
 		}
 	}
@@ -159,7 +170,7 @@ func TestDiscover(t *testing.T) {
 	})
 	const text = "Opal 2, locking supported true, enabled true, locked true, media encryption true, " +
 		"shadow MBR enabled false, done false"
-	if err != nil || d.String() != text || d.Obstacle() == "" {
+	if err != nil || d.String() != text || d.LockedReason() == "" {
 		t.Errorf("got %v, %v, want %s", d, err, text)
 	}
 	failure := errors.New("rejected")
@@ -188,8 +199,8 @@ func FuzzParse(f *testing.F) {
 		if len(d.Classes) > 8 {
 			t.Errorf("got classes %q", d.Classes)
 		}
-		if d.Obstacle() != "" && (d.Locking == nil || !d.Locking.Enabled || !bytes.Contains(data, []byte{0, 2})) {
-			t.Errorf("got obstacle %q of %v", d.Obstacle(), d)
+		if d.LockedReason() != "" && (d.Locking == nil || !d.Locking.Enabled || !bytes.Contains(data, []byte{0, 2})) {
+			t.Errorf("got obstacle %q of %v", d.LockedReason(), d)
 		}
 		// What follows the announced length changes nothing.
 		if err == nil {

@@ -67,8 +67,9 @@ var companions = map[string][]string{
 
 // defaults are module parameters that precede those of the kernel command line.
 var defaults = map[string]string{
-	"bonding": "max_bonds=0",  // else a bond comes with it that nobody asked for
-	"libata":  "ignore_hpa=1", // else an erase leaves what a tenant hid in a host protected area
+	"bonding": "max_bonds=0", // else a bond comes with it that nobody asked for
+	// Else an erase leaves what a tenant hid in a host protected area, and cannot ask each drive whether it is locked.
+	"libata": "ignore_hpa=1 allow_tpm=1",
 }
 
 // Open reads the index in a directory of modules. Without an index, the loader has no modules.

@@ -416,13 +416,13 @@ func TestDefaultParams(t *testing.T) {
 	}
 }
 
-// libata shows host protected areas of disks, unless the command line says otherwise: of two values the kernel uses the
-// last one.
-func TestHostProtectedAreasAreShown(t *testing.T) {
+// libata shows host protected areas of disks and passes TRUSTED RECEIVE, unless the command line says otherwise: of two
+// values the kernel uses the last one.
+func TestLibataDefaults(t *testing.T) {
 	for cmdline, want := range map[string]string{
-		"quiet":                               "ignore_hpa=1",
-		"libata.ignore_hpa=0":                 "ignore_hpa=1 ignore_hpa=0",
-		"libata.force=noncq libata.allow_tpm": "ignore_hpa=1 force=noncq allow_tpm",
+		"quiet":                               "ignore_hpa=1 allow_tpm=1",
+		"libata.ignore_hpa=0":                 "ignore_hpa=1 allow_tpm=1 ignore_hpa=0",
+		"libata.force=noncq libata.allow_tpm": "ignore_hpa=1 allow_tpm=1 force=noncq allow_tpm",
 	} {
 		k := &kernel{}
 		l := tree(t, k, cmdline, &Module{Name: "ahci", Depends: []string{"libata"}}, &Module{Name: "libata"})

@@ -37,20 +37,40 @@ func (t technique) unreached(h *Hidden) int64 {
 	return h.Bytes()
 }
 
+// unreachedUnknown reports whether a drive may hide bytes, of a number that is not known, that a technique does not
+// reach.
+func (t technique) unreachedUnknown(h *Hidden) bool {
+	switch {
+	case h == nil || t.reach == reachesAll:
+		return false
+	case t.reach == reachesNative:
+		return h.OverlayUnknown
+	}
+	return h.NativeUnknown || h.OverlayUnknown
+}
+
+// UnreachedUnknown reports whether a drive may hide bytes, of a number that is not known, that a technique does not
+// reach according to the standard. A technique without a category reaches none.
+func UnreachedUnknown(name string, h *Hidden) bool { return techniques()[name].unreachedUnknown(h) }
+
 // Unreached returns how many of the bytes that a drive hides a technique does not reach, according to the standard. A
 // technique without a category reaches none.
 func Unreached(name string, h *Hidden) int64 { return techniques()[name].unreached(h) }
 
-// The texts of limits, reasons and techniques are part of version 1 of the format: [Parse] compares them. Never change
-// them; another wording is another version.
+// The texts of limits, reasons and techniques are part of the format: of version 1, unless marked otherwise. [Parse]
+// compares them. Never change them; another wording is another version.
 const (
 	hiddenAreas = "areas that the drive does not address were not reached: HPA, DCO, spare and retired blocks"
 	keyed       = "assumes that the drive has encrypted all data since its first use, as its maker states"
 	implemented = "assumes that the drive's firmware erases what its command says"
 
 	// Of version 2.
-	unverified = "the drive hides %d bytes, and it cannot be verified that the erase reached them"
-	beyond     = "%d bytes that the drive hides by an HPA, DCO or Accessible Max Address were not reached"
+	hiddenNotVerified = "the drive hides %d bytes, and it cannot be verified that the erase reached them"
+	hiddenNotReached  = "%d bytes that the drive hides by an HPA, DCO or Accessible Max Address were not reached"
+	unknownUnverified = "it is not known whether the drive hides bytes, and it cannot be verified that the " +
+		"erase reached them"
+	unknownUnreached = "it is not known whether the drive hides bytes by an HPA, DCO or Accessible Max Address, " +
+		"which were not reached"
 
 	vendorUnique = "IEEE 2883 leaves it to the maker whether Format NVM is a purge"
 )
@@ -112,8 +132,10 @@ func Classify(r Record) Sanitization {
 		s.Limits = append(s.Limits, fmt.Sprintf("the physical media were not reached: %s", r.Disk.Virtual))
 	case t.rotating && !r.Disk.Rotational:
 		s.Category, s.Reason = Clear, t.reason
+	case s.Category == Purge && target.Hidden.Bytes() > 0:
+		s.Category, s.Reason = Clear, fmt.Sprintf(hiddenNotVerified, target.Hidden.Bytes())
 	case s.Category == Purge && target.Hidden != nil:
-		s.Category, s.Reason = Clear, fmt.Sprintf(unverified, target.Hidden.Bytes())
+		s.Category, s.Reason = Clear, unknownUnverified
 	case s.Category == Purge && target.Detail != "":
 		s.Category, s.Reason = Clear, "the technique was restricted: "+target.Detail
 	case s.Category != Purge:
@@ -156,7 +178,10 @@ func claimable(r Record) (technique, Target, string) {
 		return no("the technique %q has no category", target.Technique)
 	}
 	if left := t.unreached(target.Hidden); left > 0 {
-		return no(beyond, left)
+		return no(hiddenNotReached, left)
+	}
+	if t.unreachedUnknown(target.Hidden) {
+		return no(unknownUnreached)
 	}
 	back := target.ReadBack
 	switch {

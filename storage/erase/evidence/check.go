@@ -57,8 +57,13 @@ func (r Record) version() int {
 }
 
 func (t Target) check() error {
-	if h := t.Hidden; h != nil && (min(h.NativeBytes, h.OverlayBytes) < 0 || h.Bytes() <= 0) {
-		return fmt.Errorf("got %d and %d hidden bytes, want positive numbers", h.NativeBytes, h.OverlayBytes)
+	if h := t.Hidden; h != nil {
+		switch known := !h.NativeUnknown && !h.OverlayUnknown; {
+		case min(h.NativeBytes, h.OverlayBytes) < 0 || known && h.Bytes() <= 0:
+			return fmt.Errorf("got %d and %d hidden bytes, want positive numbers", h.NativeBytes, h.OverlayBytes)
+		case h.NativeUnknown && h.NativeBytes > 0 || h.OverlayUnknown && h.OverlayBytes > 0:
+			return errors.New("states hidden bytes whose number is not known")
+		}
 	}
 	if s := t.Samples; s != nil {
 		seed, size := parseSeed(s.Seed), int64(0)

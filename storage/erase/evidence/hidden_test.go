@@ -11,7 +11,14 @@ import (
 // of version 2, and never change.
 func TestClassifyHidden(t *testing.T) {
 	const unverified = "the drive hides 1000 bytes, and it cannot be verified that the erase reached them"
-	hpa, overlay, both := Hidden{NativeBytes: 1000}, Hidden{OverlayBytes: 1000}, Hidden{600, 400}
+	const unknown = "it is not known whether the drive hides bytes, and it cannot be verified that the erase " +
+		"reached them"
+	const unreached = "it is not known whether the drive hides bytes by an HPA, DCO or Accessible Max Address, which " +
+		"were not reached"
+	hpa, overlay := Hidden{NativeBytes: 1000}, Hidden{OverlayBytes: 1000}
+	both := Hidden{NativeBytes: 600, OverlayBytes: 400}
+	noHPA, noOverlay := Hidden{NativeUnknown: true}, Hidden{OverlayUnknown: true}
+	half := Hidden{NativeBytes: 1000, OverlayUnknown: true}
 	for _, c := range []struct {
 		technique string
 		hidden    Hidden
@@ -35,6 +42,16 @@ func TestClassifyHidden(t *testing.T) {
 		{"ata-sanitize-block", both, Clear, unverified},
 		{"ata-sanitize-crypto", hpa, Clear, unverified},
 		{"ata-sanitize-overwrite", overlay, Clear, unverified},
+
+		// What is not known claims no more than what is known.
+		{"overwrite", noHPA, None, unreached},
+		{"overwrite", noOverlay, None, unreached},
+		{"ata-secure-erase", noHPA, Clear, "the normal erase need not reach blocks that the drive does not address"},
+		{"ata-secure-erase", noOverlay, None, unreached},
+		{"ata-secure-erase", half, None, unreached},
+		{"ata-secure-erase-enhanced", noOverlay, Clear, unknown},
+		{"ata-sanitize-block", noHPA, Clear, unknown},
+		{"ata-sanitize-crypto", half, Clear, unverified},
 	} {
 		r := full(c.technique)
 		r.Targets[0].Hidden, r.Targets[0].Detail = &c.hidden, "the drive hides bytes"
@@ -45,7 +62,8 @@ func TestClassifyHidden(t *testing.T) {
 		if c.want != None && !strings.Contains(strings.Join(got.Limits, " "), r.Targets[0].Detail) {
 			t.Errorf("%s: got limits %q, want those of the target", c.technique, got.Limits)
 		}
-		if left := Unreached(c.technique, &c.hidden); (left > 0) != (c.want == None) {
+		left := Unreached(c.technique, &c.hidden)
+		if (left > 0 || UnreachedUnknown(c.technique, &c.hidden)) != (c.want == None) {
 			t.Errorf("%s: got %d bytes not reached", c.technique, left)
 		}
 	}
@@ -69,7 +87,17 @@ func TestVersions(t *testing.T) {
 	if e, err := Parse(sealed(t, full("ata-sanitize-block"), nil)); err != nil || e.Record.Version != 1 {
 		t.Errorf("nothing hidden: got version %d, %v, want 1", e.Record.Version, err)
 	}
-	for _, wrong := range []Hidden{{}, {NativeBytes: -1, OverlayBytes: 2}, {NativeBytes: 2, OverlayBytes: -1}} {
+	r.Targets[0].Hidden = &Hidden{OverlayUnknown: true}
+	if e, err := Parse(sealed(t, r, testKey())); err != nil || e.Record.Version != 2 {
+		t.Errorf("number not known: got version %d, %v, want 2", e.Record.Version, err)
+	}
+	for _, wrong := range []Hidden{
+		{},
+		{NativeBytes: -1, OverlayBytes: 2},
+		{NativeBytes: 2, OverlayBytes: -1},
+		{NativeBytes: 1, NativeUnknown: true},
+		{OverlayBytes: 1, OverlayUnknown: true},
+	} {
 		r.Targets[0].Hidden = &wrong
 		if _, err := Seal(r, nil, "", nil); !errors.Is(err, ErrInvalid) {
 			t.Errorf("%+v: got %v, want %v", wrong, err, ErrInvalid)

@@ -90,17 +90,22 @@ type Target struct {
 	Reported []Statement `json:"reported"` // by the drive
 	Samples  *Samples    `json:"samples"`  // null if no samples were compared
 	ReadBack *ReadBack   `json:"read_back"`
-	// Hidden is what the drive hides from every user of its addresses; nil if nothing is known to be hidden.
+	// Hidden is what the drive hides from every user of its addresses, or may hide; nil if it says that it hides
+	// nothing, has no feature to hide something, or was not asked.
 	Hidden *Hidden `json:"hidden,omitempty"`
 }
 
-// Hidden is the size of what an ATA drive does not address now. At least one of the sizes is positive.
+// Hidden is the size of what an ATA drive does not address now. At least one of the sizes is positive, or not known.
 type Hidden struct {
 	// NativeBytes lie between the addressable size and the native max address: a Host Protected Area, or what an
 	// Accessible Max Address cuts off.
 	NativeBytes int64 `json:"native_bytes"`
 	// OverlayBytes lie beyond the native max address: they are cut off by a Device Configuration Overlay.
 	OverlayBytes int64 `json:"overlay_bytes"`
+	// NativeUnknown and OverlayUnknown mean that the drive has a feature that could hide such bytes, but did not say
+	// how many. The size is then 0.
+	NativeUnknown  bool `json:"native_unknown,omitempty"`
+	OverlayUnknown bool `json:"overlay_unknown,omitempty"`
 }
 
 // Bytes returns the size of both parts, 0 for nil.
