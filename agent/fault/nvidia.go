@@ -1,6 +1,7 @@
 package fault
 
-// The errors of the steps for network cards of NVIDIA. Ironic and operators' tools know them by these names.
+// The errors of the steps for network cards of NVIDIA. Ironic and operators' tools know them by these names. The steps
+// use the texts of ironic-python-agent where it has one.
 
 // InvalidFirmwareImageConfig returns the error of an argument images that is not valid.
 func InvalidFirmwareImageConfig(format string, args ...any) *Error {

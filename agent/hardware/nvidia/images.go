@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"net/url"
 	"os"
 	"slices"
@@ -107,14 +108,15 @@ type update struct {
 	image image
 }
 
-// updateResult is the result for a card.
+// updateResult is the result for a card, or for an image without a card, which has only PSID and Note.
 type updateResult struct {
-	Device   string `json:"device"`
+	Device   string `json:"device,omitempty"`
 	PSID     string `json:"psid"`
-	Previous string `json:"previous_version"`
-	Version  string `json:"version"`         // that the card has from the next start on, as mstflint reports it
-	Running  string `json:"running_version"` // that the card runs until then
+	Previous string `json:"previous_version,omitempty"`
+	Version  string `json:"version,omitempty"`         // from the next start of the card on, as mstflint reports it
+	Running  string `json:"running_version,omitempty"` // until then
 	Updated  bool   `json:"updated"`
+	Note     string `json:"note,omitempty"`
 }
 
 // updateImages is the step update_nvidia_nic_firmware_image. All images are fetched and verified before the first card
@@ -156,6 +158,12 @@ func (m *Manager) updateImages(ctx context.Context, call hardware.Call) (any, er
 		}
 		results = append(results, result)
 	}
+	for _, psid := range slices.Sorted(maps.Keys(images)) {
+		if !slices.ContainsFunc(updates, func(u update) bool { return u.psid == psid }) {
+			r.o.Log.Warn("no network card for firmware image", "psid", psid)
+			results = append(results, updateResult{PSID: psid, Note: "no network card with this componentFlavor"})
+		}
+	}
 	return results, nil
 }
 
@@ -184,7 +192,14 @@ func (r *run) updates(ctx context.Context, images map[string]image) ([]update, e
 
 // update writes an image to a card that has another version, and verifies what the card reports then. A card whose
 // latest firmware does not run yet is reset first: it has space for two images, and would lose the one that runs.
+//
+// The card is queried again first: one card can have several addresses, by one of which it was just updated.
 func (r *run) update(ctx context.Context, u update, file *os.File) (updateResult, error) {
+	before := u.firmware
+	var err error
+	if u.firmware, err = r.firmwareOf(ctx, u.function); err != nil {
+		return updateResult{}, err
+	}
 	result := updateResult{Device: u.address, PSID: u.psid, Previous: u.version, Version: u.version, Running: u.version}
 	if u.running != "" {
 		result.Running = u.running
@@ -192,6 +207,10 @@ func (r *run) update(ctx context.Context, u update, file *os.File) (updateResult
 	if u.version == u.image.Version {
 		r.o.Log.Info("network card has the firmware", "device", u.address, "psid", u.psid, "version", u.version)
 		return result, nil
+	}
+	if u.psid != before.psid || file == nil { // without a file, it had the wanted version
+		return result, fmt.Errorf("network card %s changed during the step: got firmware %s (PSID %s), want %s (%s)",
+			u.address, u.version, u.psid, before.version, before.psid)
 	}
 	if ctx.Err() != nil {
 		return result, context.Cause(ctx)

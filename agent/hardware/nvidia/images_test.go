@@ -72,7 +72,8 @@ func TestUpdateImages(t *testing.T) {
 		"{'device':'0000:5e:00.0','psid':'MT_0000000222','previous_version':'20.36.1010','version':'20.36.1010'," +
 		"'running_version':'20.36.1010','updated':false}," +
 		"{'device':'0000:86:00.0','psid':'MT_0000000359','previous_version':'22.41.1000','version':'22.39.1002'," +
-		"'running_version':'22.41.1000','updated':true}]"
+		"'running_version':'22.41.1000','updated':true}," +
+		"{'psid':'MT_0000000999','updated':false,'note':'no network card with this componentFlavor'}]"
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("result (-want +got):\n%s", diff)
 	}
@@ -89,8 +90,50 @@ func TestUpdateImages(t *testing.T) {
 		}
 	}
 	log := r.log.String()
-	if !strings.Contains(log, "no firmware image for network card") || strings.Contains(log, "sig=") {
+	if !strings.Contains(log, "no firmware image for network card") || strings.Contains(log, "sig=") ||
+		!strings.Contains(log, `level=WARN msg="no network card for firmware image" psid=MT_0000000999`) {
 		t.Errorf("got log\n%s", log)
+	}
+}
+
+// A card with two addresses is written to once, and has its latest firmware from then on.
+func TestSharedFlash(t *testing.T) {
+	testenv.Linux(t, "files in memory")
+	r := newRig(t, "0000:3b:00.0 15b3:101d 0200", "0000:5e:00.0 15b3:101d 0200")
+	r.files["http://h/f"] = content("MT_0000000359", "22.39.1002")
+	r.Cards["0000:3b:00"] = &card{PSID: "MT_0000000359", Version: "22.36.1010"}
+	r.Cards["0000:5e:00"] = r.Cards["0000:3b:00"]
+	got, err := r.run(t, imageStep, images(entry("http://h/f", "MT_0000000359", "22.39.1002", nil)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	const want = "[" +
+		"{'device':'0000:3b:00.0','psid':'MT_0000000359','previous_version':'22.36.1010','version':'22.39.1002'," +
+		"'running_version':'22.36.1010','updated':true}," +
+		"{'device':'0000:5e:00.0','psid':'MT_0000000359','previous_version':'22.39.1002','version':'22.39.1002'," +
+		"'running_version':'22.36.1010','updated':false}]"
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("result (-want +got):\n%s", diff)
+	}
+	r.checkCalls(t, "mstflint -d 0000:3b:00.0 -i /proc/self/fd/0 -y burn")
+}
+
+// A card that has another PSID, or lost the wanted firmware, since the start of the step is not written to.
+func TestCardChanged(t *testing.T) {
+	testenv.Linux(t, "files in memory")
+	for _, second := range []card{
+		{PSID: "MT_0000000359", Version: "22.36.1010"}, {PSID: "MT_0000000222", Version: "20.39.1002"},
+	} {
+		r := newRig(t, "0000:3b:00.0 15b3:101d 0200", "0000:5e:00.0 15b3:101b 0200")
+		r.files["http://h/f"] = content("MT_0000000359", "22.39.1002")
+		r.Cards["0000:3b:00"] = &card{PSID: "MT_0000000359", Version: "22.36.1010"}
+		r.Cards["0000:5e:00"] = &second
+		r.onWrite = func() { r.Cards["0000:5e:00"] = &card{PSID: "MT_0000000444", Version: "20.1.1"} }
+		_, err := r.run(t, imageStep, images(entry("http://h/f", "MT_0000000359", "22.39.1002", nil),
+			entry("http://h/g", "MT_0000000222", "20.39.1002", nil)))
+		checkFault(t, err, "CommandExecutionError", "network card 0000:5e:00.0 changed during the step: "+
+			"got firmware 20.1.1 (PSID MT_0000000444), want "+second.Version+" ("+second.PSID+")")
+		r.checkCalls(t, "mstflint -d 0000:3b:00.0 -i /proc/self/fd/0 -y burn")
 	}
 }
 

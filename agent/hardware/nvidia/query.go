@@ -104,8 +104,8 @@ func parseParameter(text string) (parameter, bool) {
 	return p, p.first <= p.last
 }
 
-// within reports whether the firmware has the parameter: value is what mstconfig shows for its name, "" for nothing.
-func (p parameter) within(value string) bool {
+// isIn reports whether the firmware has the parameter: value is what mstconfig shows for its name, "" for nothing.
+func (p parameter) isIn(value string) bool {
 	if !p.isArray {
 		return value != ""
 	}
@@ -125,7 +125,7 @@ func (p parameter) elements() []string {
 	return names
 }
 
-// index returns the number that at most four digits are.
+// index converts up to four decimal digits.
 func index(digits string) int {
 	n, err := strconv.Atoi(digits)
 	if err != nil {

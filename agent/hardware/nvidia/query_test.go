@@ -101,7 +101,7 @@ func TestParameter(t *testing.T) {
 			t.Errorf("%s: not valid", name)
 		}
 		for value, want := range within {
-			if got := p.within(value); got != want {
+			if got := p.isIn(value); got != want {
 				t.Errorf("%s of %q: got %t, want %t", name, value, got, want)
 			}
 		}
@@ -145,7 +145,7 @@ func FuzzParseParameters(f *testing.F) {
 				t.Errorf("got %q=%q", name, value)
 			}
 			if p, ok := parseParameter(name); ok {
-				p.within(value)
+				p.isIn(value)
 			}
 		}
 	})

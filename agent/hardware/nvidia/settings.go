@@ -96,11 +96,14 @@ type change struct {
 	shown  map[string]string // before
 }
 
-// changeResult is the result for a function of a card. Its lists have NAME=VALUE.
+// changeResult is the result for a function of a card, or for settings without a card, which have only DeviceID and
+// Note. Its lists have NAME=VALUE.
 type changeResult struct {
-	Device    string   `json:"device"`
+	Device    string   `json:"device,omitempty"`
+	DeviceID  string   `json:"device_id,omitempty"`
 	Set       []string `json:"set"`
 	Unchanged []string `json:"unchanged"` // had the value before
+	Note      string   `json:"note,omitempty"`
 }
 
 // updateSettings is the step update_nvidia_nic_firmware_settings. All parameters are checked before the first one is
@@ -132,6 +135,14 @@ func (m *Manager) updateSettings(ctx context.Context, call hardware.Call) (any, 
 		}
 		results = append(results, result)
 	}
+	for _, device := range slices.Sorted(maps.Keys(settings)) {
+		if !slices.ContainsFunc(r.functions, func(f function) bool { return f.device == device }) {
+			r.o.Log.Warn("no network card for settings", "device_id", device)
+			results = append(results, changeResult{
+				DeviceID: device, Set: []string{}, Unchanged: []string{}, Note: "no network card with this deviceID",
+			})
+		}
+	}
 	return results, nil
 }
 
@@ -139,14 +150,13 @@ func (m *Manager) updateSettings(ctx context.Context, call hardware.Call) (any, 
 // latest firmware does not run yet is reset, because the firmware determines the parameters. Without the reset, the
 // parameters of the firmware that runs are available.
 func (r *run) changes(ctx context.Context, settings map[string]setting) ([]change, error) {
-	seen, used := map[string]bool{}, map[string]bool{}
+	seen := map[string]bool{}
 	var list []change
 	for _, f := range r.functions {
 		s, ok := settings[f.device]
 		if !ok {
 			continue
 		}
-		used[f.device] = true
 		wanted := map[string]scalar{}
 		if !seen[f.card()] {
 			seen[f.card()] = true
@@ -162,11 +172,6 @@ func (r *run) changes(ctx context.Context, settings map[string]setting) ([]chang
 		}
 		if len(wanted) > 0 {
 			list = append(list, change{function: f, wanted: wanted})
-		}
-	}
-	for _, device := range slices.Sorted(maps.Keys(settings)) {
-		if !used[device] {
-			r.o.Log.Info("no network card for settings", "device_id", device)
 		}
 	}
 	return list, nil
@@ -202,7 +207,7 @@ func (r *run) check(ctx context.Context, c *change) error {
 			return fault.UnsupportedConfigByMstflint("network card %s: configuration %s is not supported by "+
 				"mstconfig, please update to the latest mstflint package", c.address, name)
 		}
-		if shown := c.shown[p.name]; !p.within(shown) {
+		if shown := c.shown[p.name]; !p.isIn(shown) {
 			return fault.UnsupportedConfigByFirmware("configuration %s for device %s is not supported with "+
 				"current fw: got value %q", name, c.address, shown)
 		}

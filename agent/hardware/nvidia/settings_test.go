@@ -46,13 +46,14 @@ func TestUpdateSettings(t *testing.T) {
 		"{'device':'0000:3b:00.0','set':['HAIRPIN_QUEUES[6..7]=0x20','PF_TOTAL_SF=500','SRIOV_EN=True']," +
 		"'unchanged':['NUM_OF_VFS=8']}," +
 		"{'device':'0000:3b:00.1','set':['LINK_TYPE_P1=eth'],'unchanged':[]}," +
-		"{'device':'0000:5e:00.0','set':[],'unchanged':['LINK_TYPE_P1=IB','SRIOV_EN=False']}]"
+		"{'device':'0000:5e:00.0','set':[],'unchanged':['LINK_TYPE_P1=IB','SRIOV_EN=False']}," +
+		"{'device_id':'1021','set':[],'unchanged':[],'note':'no network card with this deviceID'}]"
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("result (-want +got):\n%s", diff)
 	}
 	r.checkCalls(t, "mstconfig -d 0000:3b:00.0 -y set HAIRPIN_QUEUES[6..7]=0x20 PF_TOTAL_SF=500 SRIOV_EN=True",
 		"mstconfig -d 0000:3b:00.1 -y set LINK_TYPE_P1=eth")
-	if !strings.Contains(r.log.String(), `"no network card for settings" device_id=1021`) {
+	if !strings.Contains(r.log.String(), `level=WARN msg="no network card for settings" device_id=1021`) {
 		t.Errorf("got log\n%s", r.log.String())
 	}
 }
