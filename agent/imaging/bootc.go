@@ -103,10 +103,11 @@ type bundle interface {
 	Close(ctx context.Context) error
 }
 
-// containers is the container runtime. Tests replace its functions.
+// containers is the container runtime, and grows file systems. Tests replace its functions.
 type containers struct {
 	resolve func(ctx context.Context, o fetch.Options, text, secret string) (*container.Image, error)
 	prepare func(ctx context.Context, image *container.Image, o container.Options) (bundle, error)
+	growFS  func(ctx context.Context, device string) error
 }
 
 func containerRuntime() containers {
@@ -115,6 +116,7 @@ func containerRuntime() containers {
 		prepare: func(ctx context.Context, image *container.Image, o container.Options) (bundle, error) {
 			return container.Prepare(ctx, image, o)
 		},
+		growFS: growfs.Grow,
 	}
 }
 
@@ -174,7 +176,7 @@ func (i *Imager) InstallContainer(ctx context.Context, c BootableContainer) (str
 		}
 		if problem != nil {
 			i.o.Log.Warn("root file system not grown", "device", disk.Path, "err", problem)
-			result += fmt.Sprintf("; root file system not grown by the space of the image, %d MiB: %v",
+			result += fmt.Sprintf("; root file system not grown by %d MiB: %v",
 				toMiB(reserved), problem)
 		}
 	}
@@ -304,7 +306,12 @@ func (i *Imager) growRoot(
 	}
 	end := min(root.Start+root.Size+toMiB(reserved)*bytesPerMiB, disk.Size/bytesPerMiB*bytesPerMiB-bytesPerMiB)
 	grown, err := partition.Grow(ctx, disk.Path, root.Number, max(root.Size, end-root.Start))
-	if err != nil {
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return nil, fault.ImageWrite(disk.Path, context.Cause(ctx))
+	case errors.Is(err, partition.ErrCannotGrow):
+		return err, nil
+	case err != nil:
 		return nil, fault.ImageWrite(disk.Path, err)
 	}
 	device, problem := i.growFileSystem(ctx, disk.Path, grown.Number)
@@ -315,7 +322,8 @@ func (i *Imager) growRoot(
 		return fmt.Errorf("partition %d grew to %d bytes, its file system did not: %w",
 			grown.Number, grown.Size, problem), nil
 	}
-	i.o.Log.Info("root file system grown", "device", device, "from", root.Size, "to", grown.Size)
+	i.o.Log.Info("root file system grown", "device", device, "previous_bytes", root.Size,
+		"bytes", grown.Size)
 	return nil, nil
 }
 
@@ -325,28 +333,26 @@ func (i *Imager) growFileSystem(ctx context.Context, disk string, number int) (s
 		return "", err
 	}
 	attempts := max(1, i.o.Config.Get().DiskUtils.PartitionDetectionAttempts)
-	ctx, cancel := context.WithTimeoutCause(ctx, time.Duration(attempts)*time.Second, errNoNode)
+	waitCtx, cancel := context.WithTimeoutCause(ctx, time.Duration(attempts)*time.Second, errNoNode)
 	defer cancel()
-	device, err := block.WaitPartition(ctx, i.o.System, disk, number)
+	device, err := block.WaitPartition(waitCtx, i.o.System, disk, number)
 	if err != nil {
 		return "", err
 	}
-	_, err = growfs.Grow(ctx, device)
-	return device, err
+	return device, i.runtime.growFS(ctx, device)
 }
 
 // findRoot returns the root partition: the last one of a GPT, if it has about the size that bootc was told. Otherwise
 // bootc has partitioned the disk in its own way, which is not changed.
 func findRoot(table *partition.Table, size int64) (partition.Partition, error) {
 	if table.Scheme != partition.GPT {
-		return partition.Partition{}, fmt.Errorf("the partition table is %s, want %s", table.Scheme, partition.GPT)
+		return partition.Partition{}, fmt.Errorf("got partition table %s, want %s", table.Scheme, partition.GPT)
 	}
 	byStart := func(a, b partition.Partition) int { return cmp.Compare(a.Start, b.Start) }
 	last := slices.MaxFunc(table.Partitions, byStart)
 	const alignment = 16 << 20 // to which bootc may have rounded the size
 	if last.Size < size-alignment || last.Size > size+alignment {
-		return last, fmt.Errorf("the last partition, number %d, has %d bytes, want %d",
-			last.Number, last.Size, size)
+		return last, fmt.Errorf("last partition %d: got %d bytes, want %d ± 16 MiB", last.Number, last.Size, size)
 	}
 	return last, nil
 }

@@ -16,6 +16,7 @@ import (
 	"ironroot/internal/sysfs"
 	"ironroot/internal/testenv"
 	"ironroot/storage/block"
+	"ironroot/storage/growfs"
 	"ironroot/storage/image/fetch"
 	"ironroot/storage/partition"
 )
@@ -46,6 +47,12 @@ func (f *fakeRuntime) use(i *Imager) {
 			f.options = o
 			o.Progress("unpack", 1, 2)
 			return f, f.prepareErr
+		},
+		growFS: func(ctx context.Context, device string) error {
+			if end, ok := ctx.Deadline(); ok {
+				f.t.Errorf("growth of %s is limited until %v", device, end)
+			}
+			return growfs.Grow(ctx, device)
 		},
 	}
 }
@@ -196,12 +203,19 @@ func TestInstallContainerCannotGrow(t *testing.T) {
 		"other partition behind": {
 			func(f *fakeRuntime) {
 				f.makeRoot = []string{"sh", "-c", "sgdisk -n 3:0:+1M " + f.disk}
-			}, asked, fmt.Sprintf("the last partition, number 3, has 1048576 bytes, want %d", int64(asked)),
+			}, asked, fmt.Sprintf("last partition 3: got 1048576 bytes, want %d", int64(asked)),
+		},
+		"no space": { // until 80 MiB after the root
+			func(f *fakeRuntime) {
+				const last = (1 + 512 + 4096 - 868 + 80) << 11
+				f.makeRoot = []string{"sh", "-c", fmt.Sprintf("sfdisk -d %[1]s | "+
+					"sed 's/^last-lba:.*/last-lba: %[2]d/' | sfdisk --no-reread --force %[1]s", f.disk, last)}
+			}, asked, "grow partition 2 of ",
 		},
 		"MBR": {
 			func(f *fakeRuntime) {
 				f.makeRoot = []string{"sh", "-c", fmt.Sprintf("sgdisk -m 1:2 %s", f.disk)}
-			}, asked, "the partition table is mbr, want gpt",
+			}, asked, "got partition table mbr, want gpt",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -214,7 +228,7 @@ func TestInstallContainerCannotGrow(t *testing.T) {
 				t.Fatal(err)
 			}
 			prefix := "Container image (" + bootcSource + ") written to device " + f.disk +
-				"; root file system not grown by the space of the image, 100 MiB: "
+				"; root file system not grown by 100 MiB: "
 			if !strings.HasPrefix(got, prefix+tt.want) {
 				t.Errorf("got result %q, want %q", got, prefix+tt.want)
 			}

@@ -29,21 +29,21 @@ func ioctl(f *os.File, number uintptr, argument unsafe.Pointer) error {
 }
 
 // growExt4 enlarges ext4. The driver omits a last group that is too small for its own structures.
-func growExt4(root, device *os.File, size int64) (now, slack int64, err error) {
+func growExt4(root, device *os.File, deviceSize int64) (size, maxUnused int64, err error) {
 	_, blockSize, err := ext4Size(device)
 	if err != nil {
 		return 0, 0, err
 	}
-	blocks := uint64(size / blockSize)
+	blocks := uint64(deviceSize / blockSize)
 	if err := ioctl(root, ext4ResizeFS, unsafe.Pointer(&blocks)); err != nil {
 		return 0, 0, fmt.Errorf("resize to %d blocks: %w", blocks, err)
 	}
-	now, _, err = ext4Size(device)
-	return now, blockSize * 8 * blockSize, err // a group has as many blocks as a block has bits
+	size, _, err = ext4Size(device)
+	return size, blockSize * 8 * blockSize, err // a group has as many blocks as a block has bits
 }
 
-// ext4Size reads the size of a file system and of its blocks in bytes from the superblock, which the kernel has in the
-// same cache as the device.
+// ext4Size reads the size of a file system and of its blocks in bytes from the superblock. The mounted file system and
+// the device share the page cache, so the superblock is current.
 func ext4Size(device io.ReaderAt) (size, blockSize int64, err error) {
 	// struct ext4_super_block (fs/ext4/ext4.h)
 	const at, magic, maxLog, has64Bit = 1024, 0xef53, 6, 0x80
@@ -75,7 +75,7 @@ type geometry struct {
 }
 
 // growXFS enlarges XFS. The driver omits a last allocation group of less than 64 blocks.
-func growXFS(root, _ *os.File, size int64) (now, slack int64, err error) {
+func growXFS(root, _ *os.File, deviceSize int64) (size, maxUnused int64, err error) {
 	var g geometry
 	if err := ioctl(root, xfsGeometry, unsafe.Pointer(&g)); err != nil {
 		return 0, 0, fmt.Errorf("read the geometry: %w", err)
@@ -89,7 +89,7 @@ func growXFS(root, _ *os.File, size int64) (now, slack int64, err error) {
 		Blocks  uint64
 		Percent uint32
 		_       uint32
-	}{Blocks: uint64(size / blockSize), Percent: g.InodePercent}
+	}{Blocks: uint64(deviceSize / blockSize), Percent: g.InodePercent}
 	if request.Blocks != g.DataBlocks {
 		if err := ioctl(root, xfsGrowFSData, unsafe.Pointer(&request)); err != nil {
 			return 0, 0, fmt.Errorf("grow to %d blocks: %w", request.Blocks, err)
@@ -103,7 +103,7 @@ func growXFS(root, _ *os.File, size int64) (now, slack int64, err error) {
 }
 
 // growBtrfs enlarges Btrfs on its first device.
-func growBtrfs(root, _ *os.File, _ int64) (now, slack int64, err error) {
+func growBtrfs(root, _ *os.File, _ int64) (size, maxUnused int64, err error) {
 	var request [4096]byte // struct btrfs_ioctl_vol_args: a descriptor, and a text
 	copy(request[8:], "max")
 	if err := ioctl(root, btrfsResize, unsafe.Pointer(&request)); err != nil {

@@ -2,5 +2,5 @@
 
 package growfs
 
-// drivers is empty: only Linux has these file systems.
+// drivers is empty: growing needs the drivers of Linux.
 var drivers []driver

@@ -13,34 +13,34 @@ import (
 	"ironroot/storage/mounted"
 )
 
-// ErrKind is the cause of an error about a file system that Grow does not support.
-var ErrKind = errors.New("unsupported file system")
+// ErrUnsupported is the cause of an error about a file system that Grow does not support.
+var ErrUnsupported = errors.New("unsupported file system")
 
 // driver enlarges one kind of file system.
 type driver struct {
 	kind string
 	// grow enlarges the file system with a root directory to the size of its device in bytes. It returns the new size
 	// and the number of bytes that the file system can leave unused at the end of a device.
-	grow func(root, device *os.File, size int64) (now, slack int64, err error)
+	grow func(root, device *os.File, deviceSize int64) (size, maxUnused int64, err error)
 }
 
 // Grow enlarges the file system of a device, which must not be mounted, to the size of the device, and checks the new
 // size. After an error the file system is valid and has its former size or, if the driver stopped in between, one
 // between the two.
-func Grow(ctx context.Context, device string) (kind string, err error) {
+func Grow(ctx context.Context, device string) error {
 	found, err := block.Probe(ctx, device)
 	if err != nil {
-		return "", err
+		return err
 	}
-	kind = found.Type
+	kind := found.Type
 	i := slices.IndexFunc(drivers, func(d driver) bool { return d.kind == kind })
 	if i < 0 {
-		return kind, fmt.Errorf("grow the file system of %s: %w: %q", device, ErrKind, kind)
+		return fmt.Errorf("grow the file system of %s: %w: %q", device, ErrUnsupported, kind)
 	}
 	if err := drivers[i].run(ctx, device); err != nil {
-		return kind, fmt.Errorf("grow the %s file system of %s: %w", kind, device, err)
+		return fmt.Errorf("grow the %s file system of %s: %w", kind, device, err)
 	}
-	return kind, nil
+	return nil
 }
 
 func (d driver) run(ctx context.Context, device string) (err error) {
@@ -49,7 +49,7 @@ func (d driver) run(ctx context.Context, device string) (err error) {
 		return err
 	}
 	defer f.Close() //nolint:errcheck // only read
-	size, _, err := block.Geometry(f)
+	deviceSize, _, err := block.Geometry(f)
 	if err != nil {
 		return err
 	}
@@ -63,12 +63,12 @@ func (d driver) run(ctx context.Context, device string) (err error) {
 		return err
 	}
 	defer root.Close() //nolint:errcheck // a directory
-	now, slack, err := d.grow(root, f, size)
+	size, maxUnused, err := d.grow(root, f, deviceSize)
 	if err != nil {
 		return err
 	}
-	if now > size || now < size-slack {
-		return fmt.Errorf("it has %d bytes, want %d", now, size)
+	if size > deviceSize || size < deviceSize-maxUnused {
+		return fmt.Errorf("got file system of %d bytes, want %d", size, deviceSize)
 	}
 	return nil
 }

@@ -67,12 +67,12 @@ func TestGrow(t *testing.T) {
 			}
 			permitted := tt.kind != "ext4" || isCapable(t, unix.CAP_SYS_RESOURCE)
 			for range 2 { // it is not an error that nothing is left to do
-				kind, err := Grow(t.Context(), device)
+				err := Grow(t.Context(), device)
 				if !permitted && errors.Is(err, unix.EPERM) { // the file system stays as it is
 					err = nil
 				}
-				if err != nil || kind != tt.kind {
-					t.Fatalf("got %s and %v, want %s", kind, err, tt.kind)
+				if err != nil {
+					t.Fatal(err)
 				}
 			}
 			testenv.Run(t, tt.check[0], append(tt.check[1:], device)...)
@@ -170,12 +170,12 @@ func TestGrowFails(t *testing.T) {
 		make []string
 		want error
 	}{
-		"nothing": {[]string{"true"}, ErrKind},
-		"vfat":    {[]string{"mkfs.vfat"}, ErrKind},
+		"nothing": {[]string{"true"}, ErrUnsupported},
+		"vfat":    {[]string{"mkfs.vfat"}, ErrUnsupported},
 	} {
 		device := testenv.Loop(t, testenv.SparseFile(t, 64<<20), 512)
 		testenv.Run(t, tt.make[0], append(tt.make[1:], device)...)
-		if _, err := Grow(t.Context(), device); !errors.Is(err, tt.want) || !strings.Contains(err.Error(), device) {
+		if err := Grow(t.Context(), device); !errors.Is(err, tt.want) || !strings.Contains(err.Error(), device) {
 			t.Errorf("%s: got %v, want %v with the device", name, err, tt.want)
 		}
 	}
@@ -186,8 +186,7 @@ func TestGrowFails(t *testing.T) {
 		t.Fatal(err)
 	}
 	device := testenv.Loop(t, image, 512)
-	if kind, err := Grow(t.Context(), device); err == nil || kind != "ext4" ||
-		!strings.Contains(err.Error(), filepath.Base(device)) {
-		t.Errorf("got %s and %v, want an error", kind, err)
+	if err := Grow(t.Context(), device); err == nil || !strings.Contains(err.Error(), filepath.Base(device)) {
+		t.Errorf("got %v, want an error", err)
 	}
 }

@@ -217,7 +217,7 @@ func (d *disk) writeGPT(g *gptCopy) error {
 		if err := d.write(copy.encode(), copy.MyLBA*d.sector); err != nil {
 			return err
 		}
-		if err := d.file.Sync(); err != nil {
+		if err := d.sync(); err != nil {
 			return err
 		}
 	}
@@ -226,10 +226,17 @@ func (d *disk) writeGPT(g *gptCopy) error {
 
 func (d *disk) write(data []byte, offset int64) error {
 	_, err := d.file.WriteAt(data, offset)
+	d.writeFailed = d.writeFailed || err != nil
 	return err
 }
 
-// writable reads the primary for a change of it. A backup that is not at the end, or whose entries there would overlap
+func (d *disk) sync() error {
+	err := d.file.Sync()
+	d.writeFailed = d.writeFailed || err != nil
+	return err
+}
+
+// writable reads the primary GPT, to be changed. A backup that is not at the end, or whose entries there would overlap
 // the usable area, is moved first.
 func (d *disk) writable() (*gptCopy, error) {
 	g, err := d.primary()

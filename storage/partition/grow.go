@@ -11,13 +11,17 @@ import (
 // lastLBAOffset is the place of the last LBA in an entry of a GPT (UEFI 2.10, table 5.6).
 const lastLBAOffset = 40
 
+// ErrCannotGrow is the cause of an error of Grow after which the table is valid, and unchanged except for the place of
+// its backup.
+var ErrCannotGrow = errors.New("partition cannot grow")
+
 // Grow enlarges a partition of a GPT to size bytes, rounded down to whole sectors. Its start, and all other entries,
 // stay the same. The space must be free. A misplaced backup GPT is moved first. When Grow returns, the table is on the
 // medium, but the kernel does not know it yet (see [Sync]).
 func Grow(ctx context.Context, device string, number int, size int64) (grown Partition, err error) {
 	d, err := open(ctx, device, os.O_RDWR)
 	if err != nil {
-		return Partition{}, err
+		return Partition{}, fmt.Errorf("%w: %w", ErrCannotGrow, err)
 	}
 	grown, err = d.grow(number, size)
 	if err = errors.Join(err, d.file.Close()); err != nil {
@@ -26,7 +30,12 @@ func Grow(ctx context.Context, device string, number int, size int64) (grown Par
 	return grown, nil
 }
 
-func (d *disk) grow(number int, size int64) (Partition, error) {
+func (d *disk) grow(number int, size int64) (grown Partition, err error) {
+	defer func() {
+		if err != nil && !d.writeFailed {
+			err = fmt.Errorf("%w: %w", ErrCannotGrow, err)
+		}
+	}()
 	g, err := d.writable()
 	if err != nil {
 		return Partition{}, err
@@ -45,13 +54,13 @@ func (d *disk) grow(number int, size int64) (Partition, error) {
 	}
 	size = size / d.sector * d.sector
 	if size < p.Size || size > d.size {
-		return Partition{}, fmt.Errorf("got a size of %d bytes, want %d, its own, to %d", size, p.Size, d.size)
+		return Partition{}, fmt.Errorf("got size %d bytes, want at least %d and at most %d", size, p.Size, d.size)
 	}
 	end := p.Start + size
 	limit := (g.LastUsableLBA + 1) * d.sector
 	if end > limit || !free(append(others, g.extent(d)), p.Start+p.Size, end) {
-		return Partition{}, fmt.Errorf("no space up to byte %d: taken or outside the usable area up to byte %d",
-			end, limit)
+		return Partition{}, fmt.Errorf("partition would end at byte %d: space not free, or beyond the usable area "+
+			"(ends at byte %d)", end, limit)
 	}
 	binary.LittleEndian.PutUint64(g.entry(number - 1)[lastLBAOffset:], uint64(end/d.sector-1))
 	if err := d.writeGPT(g); err != nil {

@@ -2,6 +2,7 @@ package partition
 
 import (
 	"bytes"
+	"errors"
 	"os"
 	"strings"
 	"testing"
@@ -70,10 +71,10 @@ func TestGrowFails(t *testing.T) {
 		size   int64
 		want   string
 	}{
-		"into the next partition": {gptImage(t, 32*mib), 1, 8*mib + 512, "taken"},
-		"smaller":                 {gptImage(t, 32*mib), 3, 4*mib - 512, "got a size of 4193792 bytes"},
-		"negative":                {gptImage(t, 32*mib), 3, -1 << 62, "got a size of"},
-		"beyond the disk":         {gptImage(t, 32*mib), 3, 1<<63 - 1, "got a size of"},
+		"into the next partition": {gptImage(t, 32*mib), 1, 8*mib + 512, "space not free"},
+		"smaller":                 {gptImage(t, 32*mib), 3, 4*mib - 512, "got size 4193792 bytes"},
+		"negative":                {gptImage(t, 32*mib), 3, -1 << 62, "got size "},
+		"beyond the disk":         {gptImage(t, 32*mib), 3, 1<<63 - 1, "got size "},
 		"free entry":              {gptImage(t, 32*mib), 2, 8 * mib, "no such partition"},
 		"no entry":                {gptImage(t, 32*mib), 129, 8 * mib, "no such partition"},
 		"MBR":                     {mbr, 1, 8 * mib, "GPT"},
@@ -82,12 +83,27 @@ func TestGrowFails(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := Grow(t.Context(), tt.image, tt.number, tt.size); err == nil ||
+		if _, err := Grow(t.Context(), tt.image, tt.number, tt.size); !errors.Is(err, ErrCannotGrow) ||
 			!strings.Contains(err.Error(), tt.want) || !strings.Contains(err.Error(), tt.image) {
 			t.Errorf("%s: got %v, want %q with the disk", name, err, tt.want)
 		}
 		if after, err := os.ReadFile(tt.image); err != nil || !bytes.Equal(before, after) {
 			t.Errorf("%s: the image changed (%v)", name, err)
 		}
+	}
+}
+
+// After a failed write the table may be damaged, which is another error. Without the disk nothing was written.
+func TestGrowWriteFails(t *testing.T) {
+	d, err := open(t.Context(), gptImage(t, 32*mib), os.O_RDONLY)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.file.Close()
+	if _, err := d.grow(3, 20*mib); err == nil || errors.Is(err, ErrCannotGrow) {
+		t.Errorf("got %v, want another error than %v", err, ErrCannotGrow)
+	}
+	if _, err := Grow(t.Context(), t.TempDir()+"/absent", 3, 20*mib); !errors.Is(err, ErrCannotGrow) {
+		t.Errorf("no disk: got %v, want %v", err, ErrCannotGrow)
 	}
 }

@@ -290,7 +290,7 @@ func (d *disk) growProtective() error {
 	if err := d.write(m.sector, 0); err != nil {
 		return err
 	}
-	return d.file.Sync()
+	return d.sync()
 }
 
 func (d *disk) addMBR(table *Table, p Partition) (Partition, error) {
