@@ -1,6 +1,7 @@
 package external
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -56,21 +57,21 @@ func Child() {
 	os.Exit(exitNotRun)
 }
 
-// become makes this process the program. It returns only if that fails. If there is none, the process ends after it has
-// listed the managers or the programs of a root.
+// become makes this process the program. It returns only if that fails. Without Argv, the process lists the
+// managers or the programs of the root, and ends.
 func (p program) become() error {
 	var err error
 	if p.Root == "" {
 		err = enter()
 	} else {
-		err = enterRoot(p.Root)
+		err = enterRoot(context.Background(), p.Root) // the parent kills this process when its context ends
 	}
 	if err != nil {
 		return err
 	}
 	if len(p.Argv) == 0 {
-		if len(p.Find) > 0 {
-			err = printPrograms(os.Stdout, p.Find)
+		if len(p.Programs) > 0 {
+			err = printPrograms(os.Stdout, p.Programs)
 		} else {
 			err = printManagers(os.Stdout)
 		}

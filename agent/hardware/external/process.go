@@ -29,8 +29,8 @@ type program struct {
 	Root string `json:"root,omitempty"` // path of the manager root that is its root file system, "" for the ramdisk's
 	// Argv are its path and arguments. Without any, the managers in the root are printed, see printManagers.
 	Argv []string `json:"argv,omitempty"`
-	// Find, unless empty, are the names of programs to find in the root instead, see printPrograms.
-	Find []string `json:"find,omitempty"`
+	// Programs, unless empty, are the names of programs to find in the root instead, see printPrograms.
+	Programs []string `json:"programs,omitempty"`
 	// input is the standard input; nil is a pipe.
 	input *os.File
 }

@@ -7,10 +7,12 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"time"
 
 	"golang.org/x/sys/unix"
 
 	"ironroot/internal/confine"
+	"ironroot/internal/pause"
 	"ironroot/internal/sysfs"
 )
 
@@ -21,7 +23,7 @@ const assembly = "/tmp"
 // runs in namespaces of its own, and its mounts end with them. The loop device is detached with its last mount.
 //
 // The root is writable: an overlay in memory receives the changes, and is discarded at the end.
-func enterRoot(image string) error {
+func enterRoot(ctx context.Context, image string) error {
 	if err := confine.KeepMountsPrivate(); err != nil {
 		return err
 	}
@@ -36,7 +38,7 @@ func enterRoot(image string) error {
 			return err
 		}
 	}
-	if err := mountImage(image, below("image")); err != nil {
+	if err := mountImage(ctx, image, below("image")); err != nil {
 		return fmt.Errorf("mount %s: %w", image, err)
 	}
 	options := "lowerdir=" + below("image") + ",upperdir=" + below("changes") + ",workdir=" + below("work")
@@ -116,13 +118,13 @@ func mountInto(root string) error {
 }
 
 // mountImage mounts an image read-only through a loop device.
-func mountImage(image, at string) error {
+func mountImage(ctx context.Context, image, at string) error {
 	f, err := os.Open(image)
 	if err != nil {
 		return err
 	}
 	defer f.Close() //nolint:errcheck // only read
-	device, err := attach(f)
+	device, err := attach(ctx, f)
 	if err != nil {
 		return fmt.Errorf("attach to a loop device: %w", err)
 	}
@@ -134,33 +136,56 @@ func mountImage(image, at string) error {
 	return nil
 }
 
+// Limits of the attempts to attach an image to a loop device.
+const (
+	attachAttempts = 100
+	attachPause    = 20 * time.Millisecond
+)
+
 // attach attaches a file read-only to a free loop device. The device is detached when nothing uses it any more.
-func attach(f *os.File) (*os.File, error) {
+func attach(ctx context.Context, f *os.File) (device *os.File, err error) {
 	control, err := openLoopControl()
 	if err != nil {
 		return nil, err
 	}
 	defer control.Close() //nolint:errcheck // nothing was written
-	for {
+	err = retryBusy(ctx, func() error {
 		n, err := unix.IoctlRetInt(int(control.Fd()), unix.LOOP_CTL_GET_FREE)
 		if err != nil {
-			return nil, fmt.Errorf("find a free one: %w", err)
+			return fmt.Errorf("find a free one: %w", err)
 		}
-		device, err := os.OpenFile(fmt.Sprintf("/dev/loop%d", n), os.O_RDONLY, 0)
+		device, err = os.OpenFile(fmt.Sprintf("/dev/loop%d", n), os.O_RDONLY, 0)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		config := unix.LoopConfig{Fd: uint32(f.Fd())}
 		config.Info.Flags = unix.LO_FLAGS_READ_ONLY | unix.LO_FLAGS_AUTOCLEAR
-		err = unix.IoctlLoopConfigure(int(device.Fd()), &config)
-		if err == nil {
-			return device, nil
+		if err := unix.IoctlLoopConfigure(int(device.Fd()), &config); err != nil {
+			_ = device.Close() // nothing was attached
+			return fmt.Errorf("%s: %w", device.Name(), err)
 		}
-		_ = device.Close() // nothing was attached
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return device, nil
+}
+
+// retryBusy calls a function again while it fails with EBUSY, because another process was faster. It gives up after
+// attachAttempts attempts, or when ctx ends.
+func retryBusy(ctx context.Context, attempt func() error) error {
+	for n := 1; ; n++ {
+		err := attempt()
 		if !errors.Is(err, unix.EBUSY) {
-			return nil, fmt.Errorf("%s: %w", device.Name(), err)
+			return err
 		}
-		// Another process was faster.
+		if n == attachAttempts {
+			return fmt.Errorf("%d attempts: %w", n, err)
+		}
+		if pause.For(ctx, attachPause) != nil {
+			return fmt.Errorf("%w: %w", context.Cause(ctx), err)
+		}
 	}
 }
 

@@ -2,7 +2,9 @@ package external
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io/fs"
 	"log/slog"
@@ -12,6 +14,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -278,4 +282,43 @@ func TestIncompleteRoot(t *testing.T) {
 			t.Errorf("got %d managers, want none and %q:\n%s", len(loaded), name, log)
 		}
 	}
+}
+
+// A loop device that other processes take is tried again with pauses, until the limit or the end of the context.
+func TestRetryBusy(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cause := errors.New("step aborted")
+		for name, tt := range map[string]struct {
+			succeedAt, cancelAt int
+			want                error
+			wantAttempts        int
+		}{
+			"free":           {1, 0, nil, 1},
+			"busy once":      {2, 0, nil, 2},
+			"busy":           {0, 0, unix.EBUSY, attachAttempts},
+			"cancelled":      {0, 3, cause, 3},
+			"free, too late": {5, 3, cause, 3},
+		} {
+			ctx, cancel := context.WithCancelCause(t.Context())
+			attempts, start := 0, time.Now()
+			err := retryBusy(ctx, func() error {
+				attempts++
+				if attempts == tt.cancelAt {
+					cancel(cause)
+				}
+				if attempts == tt.succeedAt {
+					return nil
+				}
+				return fmt.Errorf("/dev/loop0: %w", unix.EBUSY)
+			})
+			cancel(nil)
+			if !errors.Is(err, tt.want) || attempts != tt.wantAttempts {
+				t.Errorf("%s: got %v after %d attempts, want %v after %d", name, err, attempts, tt.want,
+					tt.wantAttempts)
+			}
+			if least := time.Duration(attempts-1) * attachPause; tt.cancelAt == 0 && time.Since(start) < least {
+				t.Errorf("%s: %d attempts took %v, want %v", name, attempts, time.Since(start), least)
+			}
+		}
+	})
 }

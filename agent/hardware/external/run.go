@@ -24,13 +24,18 @@ func run(ctx context.Context, p program, timeout time.Duration) ([]byte, error) 
 	defer cancel()
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
-	return runUntil(ctx, p, func(out io.Reader) ([]byte, error) {
-		output, err := io.ReadAll(io.LimitReader(out, maxOutput+1))
-		if len(output) > maxOutput {
-			stop(fmt.Errorf("output longer than %d bytes", maxOutput))
-		}
-		return output, err
-	})
+	return runUntil(ctx, p, func(out io.Reader) ([]byte, error) { return readLimited(out, stop) })
+}
+
+// readLimited reads the output of a program. More than maxOutput bytes are an error, with which it calls stop. It
+// returns the error, too, because the program may have ended before it is killed.
+func readLimited(out io.Reader, stop context.CancelCauseFunc) ([]byte, error) {
+	output, err := io.ReadAll(io.LimitReader(out, maxOutput+1))
+	if len(output) > maxOutput {
+		err = fmt.Errorf("output longer than %d bytes", maxOutput)
+		stop(err)
+	}
+	return output, err
 }
 
 // runToEnd runs a program to its end, which nothing but the program itself determines: it is never killed. It returns

@@ -50,11 +50,11 @@ func FindTools(ctx context.Context, dir string, names ...string) (*Tools, error)
 			reasons = append(reasons, fmt.Errorf("%s lacks %s", path, strings.Join(missing, ", ")))
 		}
 	}
-	return nil, joined(reasons)
+	return nil, joinLine(reasons)
 }
 
-// joined returns errors as one, in one line.
-func joined(errs []error) error {
+// joinLine returns errors as one, in one line.
+func joinLine(errs []error) error {
 	all := errs[0]
 	for _, err := range errs[1:] {
 		all = fmt.Errorf("%w; %w", all, err)
@@ -67,7 +67,7 @@ func programsOf(ctx context.Context, path string, names []string) (map[string]st
 	if err := checkRoot(path); err != nil {
 		return nil, err
 	}
-	output, err := run(ctx, program{Root: path, Find: names}, rootTimeout)
+	output, err := run(ctx, program{Root: path, Programs: names}, rootTimeout)
 	if err != nil {
 		return nil, fmt.Errorf("find programs: %w", err)
 	}

@@ -76,6 +76,21 @@ func TestFindTools(t *testing.T) {
 	}
 }
 
+// Output over the limit is an error also of a program that ends before it is killed.
+func TestReadLimited(t *testing.T) {
+	for size, want := range map[int]string{maxOutput: "", maxOutput + 1: "output longer than 1048576 bytes"} {
+		var stopped, failed string
+		out := strings.NewReader(strings.Repeat("x", size))
+		output, err := readLimited(out, func(err error) { stopped = err.Error() })
+		if err != nil {
+			failed = err.Error()
+		}
+		if failed != want || stopped != want || len(output) != size {
+			t.Errorf("%d bytes: got %d, error %q, stopped by %q, want %q", size, len(output), failed, stopped, want)
+		}
+	}
+}
+
 // A program that only reads is killed when it takes too long, when the context ends, and when it floods its output. One
 // that writes is not killed. The errors have what the program has printed.
 func TestRunTools(t *testing.T) {
