@@ -56,7 +56,7 @@ test-machines: build
 test-long: prepare-test build ## tests that take long: the same bytes in chroots of other releases; RAID, BIOS, bootc
 	$(GO) test -tags long -count=1 -timeout 60m -run TestChroots ./initramfs
 	$(GO) test -tags long -count=1 -timeout 60m -run TestRAIDBoot ./lab/e2e
-	$(GO) test -tags long -count=1 -timeout 60m -run 'TestRealIronic(Array|Bootc)' ./lab/ironic
+	$(GO) test -tags long -count=1 -timeout 60m -run 'TestRealIronic(Array|BIOS|Bootc)' ./lab/ironic
 
 .PHONY: lock
 lock: prepare-build ## pin the newest versions of Debian's packages in the lock file
