@@ -138,7 +138,10 @@ func (r *rig) burnMemory(t *testing.T) {
 		Workers                            int
 		Available, Bytes, Verified, Passes int64
 		Seconds                            float64
-		Counters                           struct{ Unavailable []string }
+		Counters                           struct {
+			Unavailable []string
+			Errors      map[string]struct{ Before, After uint64 }
+		}
 	}
 	heartbeats := r.burned(t, "burnin_memory", map[string]any{
 		"driver_info": map[string]any{"agent_burnin_vm_timeout": fmt.Sprint(burnSeconds)},
@@ -146,6 +149,9 @@ func (r *rig) burnMemory(t *testing.T) {
 	if got.Workers != 2 || got.Seconds < burnSeconds || got.Available > 512*mib || got.Bytes > got.Available-64*mib ||
 		got.Bytes < (got.Available-64*mib)*15/16 || got.Verified < got.Bytes {
 		t.Errorf("got %+v, want most of the available memory without 64 MiB tested for %d s", got, burnSeconds)
+	}
+	if checks, known := got.Counters.Errors["machine check exceptions"]; !known || checks.After != 0 {
+		t.Errorf("got counters %+v, want those of machine checks, without one", got.Counters.Errors)
 	}
 	if heartbeats == 0 {
 		t.Error("got no heartbeat during the test")

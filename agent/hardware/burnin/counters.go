@@ -14,11 +14,19 @@ import (
 // Counters describes how the kernel's counters of hardware problems changed during a test.
 type Counters struct {
 	Changed map[string]Change `json:"changed,omitempty"` // by name
+	// Errors are the counters of machine checks and of EDAC by name, whether or not they changed, at most maxCounters.
+	// Only a test of the memory reports them.
+	Errors map[string]Change `json:"errors,omitempty"`
+	// Omitted is the number of counters that are not among Errors.
+	Omitted int `json:"omitted,omitempty"`
 	// Unavailable are the kinds of counters that the machine does not have or that cannot be read.
 	Unavailable []string `json:"unavailable,omitempty"`
 }
 
-// Change is the change of a counter.
+// maxCounters limits the counters of a report that did not change. A machine with 32 memory modules has about 90.
+const maxCounters = 128
+
+// Change has the values of a counter before and after a test.
 type Change struct {
 	Before uint64 `json:"before"`
 	After  uint64 `json:"after"`
@@ -145,6 +153,26 @@ func (s sample) since(before sample) Counters {
 	return c
 }
 
+// addErrors adds the counters of errors, whether or not they changed: first those of machine checks and of whole
+// memory controllers, then those of memory modules.
+func (c *Counters) addErrors(before, after sample) {
+	c.Errors = map[string]Change{}
+	isOfModule := func(name string) bool { return strings.Contains(name, "/") }
+	for _, ofModules := range []bool{false, true} {
+		for _, kind := range []string{machineChecks, memoryErrors} {
+			for _, name := range slices.Sorted(maps.Keys(after[kind])) {
+				switch {
+				case isOfModule(name) != ofModules:
+				case len(c.Errors) < maxCounters:
+					c.Errors[name] = Change{before[kind][name], after[kind][name]}
+				default:
+					c.Omitted++
+				}
+			}
+		}
+	}
+}
+
 // err returns an error if the hardware has reported errors that it could not correct.
 func (c Counters) err() error {
 	var failed []string
@@ -162,7 +190,24 @@ func (c Counters) err() error {
 
 // counterChanges compares the counters with those before a test and logs the changes.
 func (m Machine) counterChanges(before sample) Counters {
-	c := readCounters(m.System).since(before)
+	return m.compareCounters(before, readCounters(m.System))
+}
+
+// errorCounters is counterChanges with all counters of errors.
+func (m Machine) errorCounters(before sample) Counters {
+	after := readCounters(m.System)
+	c := m.compareCounters(before, after)
+	c.addErrors(before, after)
+	for _, name := range slices.Sorted(maps.Keys(c.Errors)) {
+		if values := c.Errors[name]; values.Before == values.After { // the others are logged as changes
+			m.Log.Info("hardware counter unchanged", "counter", name, "before", values.Before, "after", values.After)
+		}
+	}
+	return c
+}
+
+func (m Machine) compareCounters(before, after sample) Counters {
+	c := after.since(before)
 	for _, name := range slices.Sorted(maps.Keys(c.Changed)) {
 		m.Log.Warn("hardware counter changed", "counter", name,
 			"before", c.Changed[name].Before, "after", c.Changed[name].After)

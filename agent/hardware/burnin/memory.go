@@ -143,7 +143,7 @@ func (t *memoryTest) run(ctx context.Context, o MemoryOptions) (*MemoryReport, e
 		report.Bytes += workers[i].tested
 		report.Passes = min(report.Passes, workers[i].passes)
 	}
-	report.Counters = t.counterChanges(before)
+	report.Counters = t.errorCounters(before)
 	if ctx.Err() != nil {
 		return report, context.Cause(ctx)
 	}

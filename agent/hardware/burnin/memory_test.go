@@ -45,6 +45,57 @@ func TestMemory(t *testing.T) {
 	}
 }
 
+// The counters of machine checks and of EDAC are reported before and after the test, whether or not they changed, and
+// logged.
+func TestMemoryCounters(t *testing.T) {
+	testenv.Linux(t, "processors")
+	m, log := machine(t, counterFiles)
+	put(t, m, "proc/meminfo", fmt.Sprintf(meminfo, 256<<10))
+	written := func([]uint64) { put(t, m, "sys/devices/system/edac/mc/mc0/ce_count", "3\n") }
+	report, err := testMemory(t.Context(), m, MemoryOptions{Workers: 1, Timeout: 1, Bytes: 1 << 20}, written)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const module = "mc0/dimm1 (CPU_SrcID#0_Ha#0_Chan#1_DIMM#0) "
+	want := Counters{
+		Changed: map[string]Change{"mc0 ce_count": {1, 3}},
+		Errors: map[string]Change{
+			"mc0 ce_count": {1, 3}, "mc0 ue_count": {0, 0},
+			module + "dimm_ce_count": {1, 1}, module + "dimm_ue_count": {0, 0},
+			"machine check exceptions": {0, 0}, "threshold interrupts (corrected errors)": {7, 7},
+		},
+	}
+	if diff := cmp.Diff(want, report.Counters); diff != "" {
+		t.Errorf("counters (-want +got):\n%s", diff)
+	}
+	for name := range want.Errors {
+		if !strings.Contains(log.String(), name) {
+			t.Errorf("the log lacks %q:\n%s", name, log)
+		}
+	}
+}
+
+// The number of counters in a report is limited. Those of modules are omitted first.
+func TestMemoryCountersLimit(t *testing.T) {
+	values := map[string]uint64{"mc0 ce_count": 5, "mc9 ue_count": 0}
+	for i := range 2 * maxCounters {
+		values[fmt.Sprintf("mc0/dimm%d (slot) dimm_ce_count", i)] = 1
+	}
+	var c Counters
+	after := sample{memoryErrors: values, machineChecks: {machineCheckExceptions: 2}}
+	c.addErrors(sample{memoryErrors: {"mc0 ce_count": 4}}, after)
+	if len(c.Errors) != maxCounters || c.Omitted != maxCounters+3 {
+		t.Errorf("got %d counters and %d omitted, want %d and %d", len(c.Errors), c.Omitted, maxCounters, maxCounters+3)
+	}
+	for name, want := range map[string]Change{
+		"mc0 ce_count": {4, 5}, "mc9 ue_count": {0, 0}, machineCheckExceptions: {0, 2},
+	} {
+		if got, reported := c.Errors[name]; !reported || got != want {
+			t.Errorf("%s: got %v, reported %v, want %v", name, got, reported, want)
+		}
+	}
+}
+
 // What the agent needs stays free: the rest of a percentage is not tested, and too large a size is an error.
 func TestMemoryPlan(t *testing.T) {
 	for _, test := range []struct {
