@@ -177,5 +177,5 @@ type Container struct {
 	Runner                   string        `file:"runner" choices:"podman,docker" default:"podman" help:"program to run containers" unused:"the ramdisk runs containers without podman and docker"`
 	PullOptions              []string      `file:"pull_options" default:"" help:"options of podman pull for steps without their own: --tls-verify, --retry, --retry-delay, --quiet; any other fails the step"`
 	RunOptions               []string      `file:"run_options" default:"--rm,--network=host" help:"options of podman run for steps without their own: --privileged, --device, --volume of /dev:/dev or of a directory below /lib/modules, /lib/firmware or /run/udev with :ro, --env, --entrypoint, --workdir, --network host or none, --pid private, --rm, --pull, --quiet, --tls-verify; any other fails the step"`
-	MaxDuration              time.Duration `file:"max_duration" unit:"s" min:"0" default:"14400" help:"time limit of a program in a container, bootc included; 0 sets none"`
+	MaxDuration              time.Duration `file:"max_duration" unit:"s" min:"0" default:"0" help:"time limit of a program in a container, bootc included; 0 sets none"`
 }
