@@ -204,7 +204,7 @@ func (r *run) update(ctx context.Context, u update, file *os.File) (updateResult
 	if u.running != "" {
 		result.Running = u.running
 	}
-	if u.version == u.image.Version {
+	if u.psid == before.psid && u.version == u.image.Version {
 		r.o.Log.Info("network card has the firmware", "device", u.address, "psid", u.psid, "version", u.version)
 		return result, nil
 	}

@@ -121,18 +121,21 @@ func TestSharedFlash(t *testing.T) {
 // A card that has another PSID, or lost the wanted firmware, since the start of the step is not written to.
 func TestCardChanged(t *testing.T) {
 	testenv.Linux(t, "files in memory")
-	for _, second := range []card{
-		{PSID: "MT_0000000359", Version: "22.36.1010"}, {PSID: "MT_0000000222", Version: "20.39.1002"},
+	for _, test := range []struct{ second, changed card }{
+		{card{PSID: "MT_0000000359", Version: "22.36.1010"}, card{PSID: "MT_0000000444", Version: "20.1.1"}},
+		{card{PSID: "MT_0000000222", Version: "20.39.1002"}, card{PSID: "MT_0000000444", Version: "20.1.1"}},
+		{card{PSID: "MT_0000000222", Version: "20.39.1002"}, card{PSID: "MT_0000000444", Version: "20.39.1002"}},
 	} {
+		second, changed := test.second, test.changed
 		r := newRig(t, "0000:3b:00.0 15b3:101d 0200", "0000:5e:00.0 15b3:101b 0200")
 		r.files["http://h/f"] = content("MT_0000000359", "22.39.1002")
 		r.Cards["0000:3b:00"] = &card{PSID: "MT_0000000359", Version: "22.36.1010"}
 		r.Cards["0000:5e:00"] = &second
-		r.onWrite = func() { r.Cards["0000:5e:00"] = &card{PSID: "MT_0000000444", Version: "20.1.1"} }
+		r.onWrite = func() { r.Cards["0000:5e:00"] = &changed }
 		_, err := r.run(t, imageStep, images(entry("http://h/f", "MT_0000000359", "22.39.1002", nil),
 			entry("http://h/g", "MT_0000000222", "20.39.1002", nil)))
 		checkFault(t, err, "CommandExecutionError", "network card 0000:5e:00.0 changed during the step: "+
-			"got firmware 20.1.1 (PSID MT_0000000444), want "+second.Version+" ("+second.PSID+")")
+			"got firmware "+changed.Version+" (PSID MT_0000000444), want "+second.Version+" ("+second.PSID+")")
 		r.checkCalls(t, "mstflint -d 0000:3b:00.0 -i /proc/self/fd/0 -y burn")
 	}
 }
