@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"ironroot/internal/testenv"
 	"ironroot/lab/conductor"
 )
 
@@ -31,7 +32,7 @@ func TestAgentWithConductor(t *testing.T) {
 	node := c.AddNode(conductor.NodeSpec{MACs: macs(t)})
 	node.SetState(conductor.InspectWait)
 
-	port := freePort(t)
+	port := strconv.Itoa(testenv.FreePort(t))
 	binary, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
@@ -89,14 +90,4 @@ func macs(t *testing.T) []string {
 		}
 	}
 	return out
-}
-
-func freePort(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close() //nolint:errcheck // only the number of the port is used
-	return strconv.Itoa(l.Addr().(*net.TCPAddr).Port)
 }

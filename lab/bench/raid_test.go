@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"ironroot/initramfs"
+	"ironroot/internal/testenv"
 	"ironroot/lab/conductor"
 	"ironroot/lab/qemu"
 )
@@ -111,7 +112,7 @@ func (a *agent) step(kind string, step, fields map[string]any) (time.Duration, s
 // runSteps boots the ramdisk on a machine with its own conductor, and calls do after the first heartbeat.
 func runSteps(b *testing.B, c qemu.Config, do func(*agent) error) {
 	image := build(b, b.TempDir(), initramfs.Options{Init: "ironroot/uinit", ModuleGroups: []string{"server"}})
-	port := freePort(b)
+	port := testenv.FreePort(b)
 	ironic, err := conductor.New(conductor.Options{
 		TLS: true, Names: []string{"10.0.2.2"}, CommandTimeout: machineTimeout,
 		Dial: func(ctx context.Context, network, _ string) (net.Conn, error) {
@@ -134,14 +135,4 @@ func runSteps(b *testing.B, c qemu.Config, do func(*agent) error) {
 		}
 		return do(&agent{ctx: ctx, node: node, console: m.Console()})
 	})
-}
-
-// freePort returns a TCP port of the loopback interface that is currently free.
-func freePort(b *testing.B) int {
-	l, err := (&net.ListenConfig{}).Listen(b.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port
 }

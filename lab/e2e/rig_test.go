@@ -92,7 +92,7 @@ func start(t *testing.T, s setup) *rig {
 		c.Dir = t.TempDir()
 	}
 	r := &rig{
-		t: t, forward: freePort(t), apiPort: freePort(t), token: s.token, namespace: s.namespace,
+		t: t, forward: testenv.FreePort(t), apiPort: testenv.FreePort(t), token: s.token, namespace: s.namespace,
 		properties: s.properties, config: s.config, agentCA: s.agentCA,
 	}
 	images, err := imageserver.New(imageserver.Options{})
@@ -291,14 +291,3 @@ func says(t testing.TB, m *qemu.Machine, expression string) (console string) {
 
 // soon returns a context that ends with the test, or after operationTimeout.
 func soon(t testing.TB) context.Context { return testenv.Context(t, operationTimeout) }
-
-// freePort returns a TCP port of the loopback interface that is currently free.
-func freePort(t testing.TB) int {
-	t.Helper()
-	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port
-}

@@ -35,7 +35,7 @@ func server(t *testing.T) string {
 	testenv.Linux(t, "ZooKeeper")
 	testenv.Programs(t, "java")
 	testenv.Files(t, "Debian's packages libzookeeper-java and python3-tooz", jar, debianPython, library)
-	port := freePort(t)
+	port := strconv.Itoa(testenv.FreePort(t))
 	var log bytes.Buffer
 	c := exec.Command("java", "-Xmx64m", "-XX:TieredStopAtLevel=1", "-Dzookeeper.admin.enableServer=false",
 		"-Dzookeeper.forceSync=no", "-cp", jar, "org.apache.zookeeper.server.ZooKeeperServerMain", port, t.TempDir())
@@ -57,20 +57,6 @@ func server(t *testing.T) string {
 	}
 	s.close()
 	return "127.0.0.1:" + port
-}
-
-func freePort(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	_, port, err := net.SplitHostPort(l.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return port
 }
 
 func backend(t *testing.T, where string) *Backend {
@@ -469,7 +455,7 @@ func TestPairCancelled(t *testing.T) {
 
 // A server that does not answer is an error with its address and the reason.
 func TestPairServerDown(t *testing.T) {
-	where := "127.0.0.1:" + freePort(t)
+	where := "127.0.0.1:" + strconv.Itoa(testenv.FreePort(t))
 	_, err := pairNode(t, node(t, where+"?timeout=1", "group", "go"))
 	if err == nil || !strings.Contains(err.Error(), "connect to ZooKeeper "+where+": no session within 1s: ") ||
 		!strings.Contains(err.Error(), "connection refused") {
