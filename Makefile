@@ -50,13 +50,13 @@ test-race: prepare-race ## the tests that boot no machine, with the race detecto
 
 .PHONY: test-machines
 test-machines: build
-	$(GO) test $(TEST_FLAGS) -count=1 -p 2 -timeout 60m $(MACHINES)
+	$(GO) test $(TEST_FLAGS) -count=1 -p 2 -timeout 80m $(MACHINES)
 
 .PHONY: test-long
 test-long: prepare-test build ## tests that take long: the same bytes in chroots of other releases; RAID, BIOS, bootc
 	$(GO) test -tags long -count=1 -timeout 60m -run TestChroots ./initramfs
 	$(GO) test -tags long -count=1 -timeout 60m -run TestRAIDBoot ./lab/e2e
-	$(GO) test -tags long -count=1 -timeout 60m -run 'TestRealIronic(Array|BIOS|Bootc)' ./lab/ironic
+	$(GO) test -tags long -count=1 -timeout 150m -run 'TestRealIronic(Array|BIOS|Bootc)' ./lab/ironic
 
 .PHONY: lock
 lock: prepare-build ## pin the newest versions of Debian's packages in the lock file
