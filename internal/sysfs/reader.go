@@ -27,7 +27,8 @@ const (
 	maxSize = 4 << 20
 )
 
-// ErrHangs is the error of a file that was not read within its time limit, now or in an earlier call.
+// ErrHangs is the error of a file that was not read within its time limit, now or in an earlier call whose read has not
+// ended yet.
 var ErrHangs = errors.New("does not answer")
 
 // Reader reads files. The zero value is ready to use. A nil Reader reads files too, but remembers and logs nothing. A
@@ -39,8 +40,10 @@ type Reader struct {
 	// Limit is the time limit of a read; 0 means the constant Limit.
 	Limit time.Duration
 
-	mu     sync.Mutex
-	hung   map[string]bool // files that hung; they are not read again, because every attempt would block a thread
+	mu sync.Mutex
+	// hung has files whose reads have not ended, with the answers to come. They are not read again before that, because
+	// every attempt would block a thread.
+	hung   map[string]<-chan content
 	slow   map[string]bool // directories of these files; other files in them have the same driver and a tenth of Limit
 	warned map[string]bool // files that were logged
 }
@@ -54,11 +57,10 @@ type content struct {
 // read did not end within the time limit.
 func (r *Reader) Read(path string) ([]byte, error) {
 	if r == nil {
-		return read(path, Limit)
+		data, _, err := read(path, Limit)
+		return data, err
 	}
-	r.mu.Lock()
-	hung, slow := r.hung[path], r.slow[filepath.Dir(path)]
-	r.mu.Unlock()
+	hung, slow := r.hangs(path)
 	if hung {
 		return nil, &fs.PathError{Op: "read", Path: path, Err: ErrHangs}
 	}
@@ -66,15 +68,33 @@ func (r *Reader) Read(path string) ([]byte, error) {
 	if slow {
 		limit /= 10
 	}
-	data, err := read(path, limit)
+	data, late, err := read(path, limit)
 	if err != nil {
-		r.failed(path, err)
+		r.failed(path, late, err)
 	}
 	return data, err
 }
 
-// read reads a file within limit.
-func read(path string, limit time.Duration) ([]byte, error) {
+// hangs reports whether an earlier read of a file has not ended yet, and whether its driver is slow. A read that ended
+// late was delayed by a busy machine or by a driver that answers again, so that the file can be read again.
+func (r *Reader) hangs(path string) (hung, slow bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	dir := filepath.Dir(path)
+	if answer := r.hung[path]; answer != nil {
+		select {
+		case <-answer:
+			delete(r.hung, path)
+			delete(r.slow, dir)
+		default:
+			return true, true
+		}
+	}
+	return false, r.slow[dir]
+}
+
+// read reads a file within limit. With an error that wraps ErrHangs it returns the answer to come.
+func read(path string, limit time.Duration) ([]byte, <-chan content, error) {
 	answer := make(chan content, 1)
 	var data []byte
 	goroutine.Go(func() (err error) {
@@ -85,9 +105,9 @@ func read(path string, limit time.Duration) ([]byte, error) {
 	defer timer.Stop()
 	select {
 	case c := <-answer:
-		return c.data, c.err
+		return c.data, nil, c.err
 	case <-timer.C:
-		return nil, &fs.PathError{Op: "read", Path: path, Err: fmt.Errorf("%w within %v", ErrHangs, limit)}
+		return nil, answer, &fs.PathError{Op: "read", Path: path, Err: fmt.Errorf("%w within %v", ErrHangs, limit)}
 	}
 }
 
@@ -103,17 +123,18 @@ func IsAbsent(err error) bool {
 }
 
 // failed remembers a file that hangs, and logs the failure once.
-func (r *Reader) failed(path string, err error) {
+func (r *Reader) failed(path string, late <-chan content, err error) {
 	if IsAbsent(err) {
 		return
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.hung == nil {
-		r.hung, r.slow, r.warned = map[string]bool{}, map[string]bool{}, map[string]bool{}
+		r.hung = map[string]<-chan content{}
+		r.slow, r.warned = map[string]bool{}, map[string]bool{}
 	}
 	if errors.Is(err, ErrHangs) {
-		r.hung[path], r.slow[filepath.Dir(path)] = true, true
+		r.hung[path], r.slow[filepath.Dir(path)] = late, true
 	}
 	if r.Log != nil && !r.warned[path] {
 		r.Log.Warn("file not readable", "err", err)

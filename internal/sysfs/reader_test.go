@@ -74,6 +74,33 @@ func TestReadHangs(t *testing.T) {
 	}
 }
 
+// A file whose read has ended late is read again: a busy machine had delayed it.
+func TestReadAfterHang(t *testing.T) {
+	r := Reader{Limit: 10 * time.Millisecond}
+	path := filepath.Join(t.TempDir(), "fact")
+	if err := unix.Mkfifo(path, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.Read(path); !errors.Is(err, ErrHangs) {
+		t.Fatalf("got %v, want %v", err, ErrHangs)
+	}
+	writer, err := os.OpenFile(path, os.O_WRONLY, 0) // the read that blocks can end
+	if err == nil {
+		err = errors.Join(os.Remove(path), os.WriteFile(path, []byte("answer"), 0o600), writer.Close())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	late := make(chan content, 1)
+	late <- <-r.hung[path]
+	r.hung[path], r.Limit = late, time.Minute
+	for range 2 {
+		if got, err := r.Read(path); err != nil || string(got) != "answer" {
+			t.Errorf("got %q and %v, want the content of the file", got, err)
+		}
+	}
+}
+
 // The results are in the order of the items, and at most 64 functions run at a time.
 func TestEach(t *testing.T) {
 	items := make([]int, 200)
