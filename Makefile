@@ -72,7 +72,7 @@ lint: prepare-build
 	PATH="$(dir $(GOCMD)):$$PATH" scripts/unused $(DEADCODE)
 
 .PHONY: bench
-bench: prepare-test build ## figures: first heartbeat, image writing, RAID, each against its yardstick in one run
+bench: prepare-test build ## figures: first heartbeat, images, erasing, RAID, each against its yardstick in one run
 	$(GO) test -run '^$$' -bench . -benchtime 1x -timeout 60m ./lab/bench/...
 
 .PHONY: fuzz

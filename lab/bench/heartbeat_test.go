@@ -17,7 +17,7 @@ import (
 const (
 	nodeMAC = "52:54:00:be:9c:01"
 	// machineTimeout is the time limit for all that a benchmark does with one machine of a run.
-	machineTimeout = 10 * time.Minute
+	machineTimeout = 20 * time.Minute
 	// bothAppend are the kernel parameters for both contestants.
 	bothAppend = "console=ttyS0,115200n8 loglevel=4 " + qemu.KernelHints
 )

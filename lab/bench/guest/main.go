@@ -1,8 +1,9 @@
 //go:build linux
 
-// Command guest is the /init of a machine in which the image writer is compared with curl and dd. The kernel
-// parameters bench-url, bench-algorithm, bench-checksum and bench-rounds define the image and the number of times to
-// write it to /dev/vda; /dev/vdb contains a Debian with curl. It prints a line "BENCH NAME SECONDS" for each run.
+// Command guest is the /init of a machine in which the image writer is compared with curl and dd, and an overwrite with
+// dd. The kernel parameters bench-url, bench-algorithm and bench-checksum define an image to write to /dev/vda, or
+// bench-overwrite the disks to overwrite; bench-rounds is the number of rounds. /dev/vdb contains a Debian with curl
+// and dd. It prints a line "BENCH NAME SECONDS" for each run.
 package main
 
 import (
@@ -41,20 +42,23 @@ func main() {
 }
 
 func run(ctx context.Context, m *boot.Machine) error {
+	rounds, err := strconv.Atoi(m.Params["bench-rounds"])
+	if err != nil {
+		return fmt.Errorf("bench-rounds: %w", err)
+	}
+	<-m.Settled
+	if err := mountDebian(ctx, m); err != nil {
+		return err
+	}
+	if m.Params["bench-overwrite"] != "" {
+		return overwrite(ctx, m, rounds)
+	}
 	network, err := netboot.Start(ctx, netboot.Config{Log: m.Log})
 	if err != nil {
 		return err
 	}
 	if err := network.WaitAddress(ctx); err != nil {
 		return err
-	}
-	<-m.Settled
-	if err := mountDebian(ctx, m); err != nil {
-		return err
-	}
-	rounds, err := strconv.Atoi(m.Params["bench-rounds"])
-	if err != nil {
-		return fmt.Errorf("bench-rounds: %w", err)
 	}
 	for range rounds {
 		for name, flags := range map[string]string{"curl-dd": "", "curl-dd-fullblock": "iflag=fullblock"} {
