@@ -14,7 +14,8 @@ DEADCODE = golang.org/x/tools/cmd/deadcode@v0.52.0
 # Packages whose tests boot machines; they run after all others, two at a time: a machine mostly waits. The package that
 # takes longest is the first: go test starts them in this order.
 MACHINES = ./lab/e2e ./uinit/... ./iso/... ./lab/...
-UNIT     = $$($(GO) list ./... | grep -v -E '^ironroot/(uinit|iso|lab)(/|$$)')
+# All others. Those that take longest are the first; a package that is named twice is tested once.
+UNIT     = ./storage/raid ./storage/image ./agent/hardware/generic ./storage/erase $$($(GO) list ./... | grep -v -E '^ironroot/(uinit|iso|lab)(/|$$)')
 export CGO_ENABLED = 0
 export GOFLAGS ?= -buildvcs=false
 TEST_FLAGS ?=
