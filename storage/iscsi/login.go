@@ -61,8 +61,9 @@ const (
 	classTarget      = 3
 )
 
-// targetNotFound is the detail of a rejected login to a target that the portal does not have.
-const targetNotFound = 3
+// starting reports whether a target program that starts could have rejected the login: it listens before it has its
+// accounts (detail 1), access lists (2) and targets (3).
+func (e *LoginError) starting() bool { return e.Detail >= 1 && e.Detail <= 3 }
 
 // loginErrors are the texts of class and detail (RFC 7143, 11.13.5).
 var loginErrors = map[uint16]string{

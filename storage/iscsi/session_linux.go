@@ -290,8 +290,8 @@ func (s *Session) broken(ctx context.Context) error {
 	}
 }
 
-// recover connects again. Its error is permanent. A target that was there before is looked for again: a program that
-// starts can listen before it has its targets.
+// recover connects again. Its error is permanent. A target that rejects a login as if it were just starting is asked
+// again, since it accepted the same login before.
 func (s *Session) recover(ctx context.Context, log *slog.Logger) error {
 	began := time.Now()
 	overdue := false
@@ -306,7 +306,7 @@ func (s *Session) recover(ctx context.Context, log *slog.Logger) error {
 		case err == nil:
 			log.Info("iSCSI connection restored", "duration", time.Since(began).Round(time.Millisecond))
 			return nil
-		case ctx.Err() != nil, errors.As(err, &rejected) && rejected.Permanent() && rejected.Detail != targetNotFound,
+		case ctx.Err() != nil, errors.As(err, &rejected) && rejected.Permanent() && !rejected.starting(),
 			s.i.kernel.failure() != nil:
 			return err
 		}
