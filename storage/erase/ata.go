@@ -9,6 +9,7 @@ import (
 	"ironroot/internal/sysfs"
 	"ironroot/storage/ata"
 	"ironroot/storage/block"
+	"ironroot/storage/erase/evidence"
 	"ironroot/storage/scsi"
 )
 
@@ -77,13 +78,16 @@ func (d *ataDisk) erase(ctx context.Context) (Method, error) {
 	if ctx.Err() != nil {
 		return "", ctx.Err()
 	} else if err != nil {
+		noteHiddenUnknown(ctx, evidence.Hidden{NativeUnknown: true, OverlayUnknown: true}, err)
 		return "", fmt.Errorf("%w: %w", ErrUnsupported, err)
 	}
 	if !id.Security.Supported && !id.Sanitize.Supported {
 		d.noteHidden(ctx, id.Capacity)
 		return "", ErrUnsupported
 	}
+	features := evidence.Hidden{NativeUnknown: id.Capacity.HPA || id.Capacity.AMAC, OverlayUnknown: id.Capacity.DCO}
 	if id, _, err = d.recover(ctx, id); err != nil {
+		noteHiddenUnknown(ctx, features, err)
 		return "", err
 	}
 	d.noteHidden(ctx, id.Capacity) // drives that are locked or sanitize themselves reject the queries

@@ -950,7 +950,8 @@ func TestATAFallback(t *testing.T) {
 		{
 			name: "no pass-through", drive: fakeATA{unreachable: true}, o: Options{ATA: true, Zeroize: true},
 			method: "overwrite; secure erase failed: method not supported by the device: IDENTIFY DEVICE: host " +
-				"adapter result 0x07 (error of the adapter)",
+				"adapter result 0x07 (error of the adapter); it is not known whether the drive hides bytes by an HPA " +
+				"or Accessible Max Address or a DCO: if so, they were not all erased",
 		},
 		{
 			name: "sanitize frozen", drive: fakeATA{noSecurity: true, sanitize: sanitizeBlock, sanitizeFrozen: true},

@@ -2,6 +2,7 @@ package erase
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -13,11 +14,8 @@ import (
 // queries. A query that the drive rejects, for example because the firmware has frozen the feature, is no error.
 func (d *ataDisk) noteHidden(ctx context.Context, c ata.Capacity) {
 	if c.Sectors == 0 {
-		hidden := evidence.Hidden{NativeUnknown: c.HPA || c.AMAC, OverlayUnknown: c.DCO}
-		if hidden != (evidence.Hidden{}) {
-			reported(ctx, "IDENTIFY DEVICE", "hidden sectors not known: no number of addressable sectors", false)
-			note(ctx, func(o *Observed) { o.Hidden = &hidden })
-		}
+		noteHiddenUnknown(ctx, evidence.Hidden{NativeUnknown: c.HPA || c.AMAC, OverlayUnknown: c.DCO},
+			errors.New("no number of addressable sectors"))
 		return
 	}
 	native := c.Sectors - 1 // the largest address
@@ -63,6 +61,15 @@ func (d *ataDisk) noteHidden(ctx context.Context, c ata.Capacity) {
 	if hidden != (evidence.Hidden{}) && ctx.Err() == nil {
 		note(ctx, func(o *Observed) { o.Hidden = &hidden })
 	}
+}
+
+// noteHiddenUnknown notes that nothing was learnt of the sectors that a drive with these features may hide, and why.
+func noteHiddenUnknown(ctx context.Context, features evidence.Hidden, why error) {
+	if features == (evidence.Hidden{}) {
+		return
+	}
+	reported(ctx, "IDENTIFY DEVICE", fmt.Sprintf("hidden sectors not known: %v", why), false)
+	note(ctx, func(o *Observed) { o.Hidden = &features })
 }
 
 // hiddenText returns what follows a method because of sectors that the drive hides or may hide, "" if it says that
