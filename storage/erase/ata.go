@@ -19,12 +19,12 @@ var ErrLocked = errors.New("drive is protected by an ATA password")
 
 // ataDisk is an open ATA drive.
 type ataDisk struct {
-	drive      ata.Drive
-	file       *os.File
-	path       string
-	size       int64
-	sequential bool // a zoned disk that must be written sequentially
-	progress   func(done, total int64)
+	drive    ata.Drive
+	file     *os.File
+	path     string
+	size     int64
+	sampling sampling
+	progress func(done, total int64)
 }
 
 // openSG opens a disk exclusively: the kernel does not check whether it is mounted before it sends a command.
@@ -52,7 +52,7 @@ func isATA(d block.Device) bool {
 func eraseATA(
 	ctx context.Context, sys sysfs.Root, device block.Device, o Options, open sgOpener,
 ) (_ Method, err error) {
-	d := ataDisk{path: device.Path, sequential: device.Zoned == "host-managed", progress: o.Progress}
+	d := ataDisk{path: device.Path, sampling: o.sampling(device), progress: o.Progress}
 	if err := o.Wait.until(ctx, sys, device.Path, func() error {
 		transport, file, size, err := open(device.Path)
 		d.drive, d.file, d.size = ata.New(transport), file, size

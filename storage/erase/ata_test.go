@@ -1231,15 +1231,15 @@ func TestSamples(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer f.Close() //nolint:errcheck // only read
-	if _, err := takeSamples(t.Context(), f, 8192, false); !errors.Is(err, unix.EBADF) ||
+	if _, err := takeSamples(t.Context(), f, 8192, sampling{}); !errors.Is(err, unix.EBADF) ||
 		!strings.Contains(err.Error(), "write sample at byte 0") {
 		t.Errorf("read-only: got %v, want EBADF with the place", err)
 	}
-	if _, err := takeSamples(t.Context(), f, 16384, true); !errors.Is(err, io.EOF) ||
+	if _, err := takeSamples(t.Context(), f, 16384, sampling{sequential: true}); !errors.Is(err, io.EOF) ||
 		!strings.Contains(err.Error(), "read sample at byte 8192") {
 		t.Errorf("beyond the end: got %v, want %v with the place", err, io.EOF)
 	}
-	taken, err := takeSamples(t.Context(), f, 8192, true)
+	taken, err := takeSamples(t.Context(), f, 8192, sampling{sequential: true})
 	if err != nil {
 		t.Fatal(err)
 	}

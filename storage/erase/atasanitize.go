@@ -44,7 +44,7 @@ func (d *ataDisk) sanitizeStatus(ctx context.Context) (ata.SanitizeStatus, error
 
 // sanitize sanitizes a drive.
 func (d *ataDisk) sanitize(ctx context.Context, m ata.SanitizeMethod) error {
-	taken, err := takeSamples(ctx, d.file, d.size, d.sequential)
+	taken, err := takeSamples(ctx, d.file, d.size, d.sampling)
 	if err != nil {
 		return err
 	}

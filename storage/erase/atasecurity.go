@@ -27,7 +27,7 @@ var unlockPasswords = []ata.Password{erasePassword, {'N', 'U', 'L', 'L'}}
 // securityErase erases a drive that is neither locked nor frozen by SECURITY ERASE UNIT. It sets a user password first,
 // which replaces one that is set. If the erase fails, it removes the password.
 func (d *ataDisk) securityErase(ctx context.Context, s ata.SecurityState) (Method, error) {
-	taken, err := takeSamples(ctx, d.file, d.size, d.sequential)
+	taken, err := takeSamples(ctx, d.file, d.size, d.sampling)
 	if err != nil {
 		return "", err
 	}

@@ -131,14 +131,14 @@ func TestReportProgress(t *testing.T) {
 		},
 		"checks": func(ctx context.Context) error { return checkWiped(ctx, disk, []span{whole}, nil) },
 		"samples": func(ctx context.Context) error {
-			taken, err := takeSamples(ctx, f, mib, false)
+			taken, err := takeSamples(ctx, f, mib, sampling{})
 			if err == nil {
 				taken.free()
 			}
 			return err
 		},
 		"samples read back": func(ctx context.Context) error {
-			taken, err := takeSamples(t.Context(), f, mib, false)
+			taken, err := takeSamples(t.Context(), f, mib, sampling{})
 			if err != nil {
 				return err
 			}

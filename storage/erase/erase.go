@@ -72,6 +72,15 @@ type Options struct {
 	// Sanitizing is called when the sanitize of an NVMe drive or a SCSI disk has started, with the time that the drive
 	// says it takes, 0 if it does not say. It may be nil.
 	Sanitizing func(method Method, estimate time.Duration)
+
+	// prove means that the drive may ignore writes and return zeros, because it may be locked: the last pass of an
+	// overwrite is random data, and samples are compared before the drive erases itself.
+	prove bool
+}
+
+// sampling returns how samples of a device are taken.
+func (o Options) sampling(device block.Device) sampling {
+	return sampling{device.Zoned == "host-managed", o.prove}
 }
 
 // Full erases all data of a disk or partition, reads it back (see [evidence.NewPlan]), and returns the method. The
@@ -109,10 +118,13 @@ func full(
 		return "", err
 	}
 	ctx, trace := ensureTrace(ctx)
-	if err := checkLocked(ctx, device, open.query); err != nil {
+	unknown, err := checkLocked(ctx, device, open.query)
+	if err != nil {
 		return "", err
 	}
+	o.prove = unknown
 	method, scope, secureErr := secure(ctx, sys, device, o, open)
+	o.prove = o.prove || scope.lockUnknown
 	if errors.Is(secureErr, ErrTCGLocked) {
 		return "", errors.Join(secureErr, scope.remains("not erased"))
 	}
@@ -160,7 +172,6 @@ func express(
 	if err := awaitWritable(ctx, sys, device, wait); err != nil {
 		return "", err
 	}
-	ctx, _ = ensureTrace(ctx)
 	method, scope, err := secure(ctx, sys, device, Options{NVMe: true}, openers{nvme: open})
 	if err == nil {
 		if err := forget(ctx, sys, device, wait); err != nil {

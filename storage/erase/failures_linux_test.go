@@ -103,7 +103,7 @@ func TestSyncFails(t *testing.T) {
 			return err
 		}
 		defer f.Close() //nolint:errcheck // nothing can be written
-		_, err = takeSamples(t.Context(), f, size, false)
+		_, err = takeSamples(t.Context(), f, size, sampling{})
 		return err
 	})
 	if err == nil || !strings.Contains(err.Error(), "sync ") {
@@ -170,7 +170,7 @@ func TestSamplesReleased(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			_, err = takeSamples(t.Context(), f, mib, false)
+			_, err = takeSamples(t.Context(), f, mib, sampling{})
 			if err := f.Close(); err != nil {
 				return err
 			}

@@ -30,53 +30,73 @@ func isLockable(d block.Device) bool {
 	return isATA(d) || d.Type == "disk" && d.HCTL != "" && (d.Transport == "sas" || d.Transport == "")
 }
 
-// checkLocked returns an error that wraps ErrTCGLocked if a SATA or SCSI disk is locked. A disk whose state cannot be
-// read is not an error: the trace says why, and the erase verifies more, see [lockUnknown].
-func checkLocked(ctx context.Context, device block.Device, open sgOpener) error {
+// checkLocked returns an error that wraps ErrTCGLocked if a SATA or SCSI disk is locked. If its state cannot be read,
+// unknown is true, and the trace says why: the drive may then ignore writes and return zeros, so an erase must prove
+// its writes (see Options.prove).
+func checkLocked(ctx context.Context, device block.Device, open sgOpener) (unknown bool, err error) {
 	if !isLockable(device) {
-		return nil
+		return false, nil
 	}
 	if err := ctx.Err(); err != nil {
-		return err
+		return false, err
 	}
 	transport, file, _, err := open(device.Path)
 	if err != nil {
-		noteLockUnknown(ctx, err)
-		return nil
+		return lockNotRead(ctx, err)
 	}
 	defer file.Close() //nolint:errcheck // nothing was written
 	found, err := tcg.Discover(scsi.New(transport).SecurityReceive)
 	ReportProgress(ctx)
 	var rejected *scsi.CommandError
-	if errors.As(err, &rejected) { // most disks: they have no such feature
+	if errors.As(err, &rejected) && rejected.Unsupported() { // most disks: they have no such feature
 		if !isATA(device) {
-			return nil
+			return false, nil
 		}
 		drive := ata.New(transport)
 		id, identifyErr := drive.Identify()
 		ReportProgress(ctx)
-		if identifyErr != nil || !id.Trusted {
-			return nil
+		switch {
+		case identifyErr != nil:
+			return lockNotRead(ctx, identifyErr)
+		case !id.Trusted:
+			return false, nil
 		}
 		found, err = tcg.Discover(drive.TrustedReceive)
 		ReportProgress(ctx)
 	}
-	return lockedError(ctx, found, err)
+	return lockState(ctx, found, err)
+}
+
+// lockOf is checkLocked for any device.
+func lockOf(ctx context.Context, device block.Device, open openers) (unknown bool, err error) {
+	if !block.IsNVMeNamespace(device.Name) {
+		return checkLocked(ctx, device, open.query)
+	}
+	d, err := open.nvme(device.Path)
+	if err != nil {
+		return lockNotRead(ctx, err)
+	}
+	defer d.close() //nolint:errcheck // nothing was written
+	controller, err := identify(ctx, d, identifyController, 0)
+	if err != nil {
+		return lockNotRead(ctx, err)
+	}
+	return checkLockedNVMe(ctx, controller, d)
 }
 
 // checkLockedNVMe is checkLocked for the controller of a namespace.
-func checkLockedNVMe(ctx context.Context, controller []byte, d adminDevice) error {
+func checkLockedNVMe(ctx context.Context, controller []byte, d adminDevice) (unknown bool, err error) {
 	if binary.LittleEndian.Uint16(controller[256:])&oacsSecurity == 0 {
-		return nil
+		return false, nil
 	}
 	if err := ctx.Err(); err != nil {
-		return err
+		return false, err
 	}
 	found, err := tcg.Discover(func(protocol byte, specific uint16, buffer []byte) ([]byte, error) {
 		return buffer, securityReceive(d, protocol, specific, buffer)
 	})
 	ReportProgress(ctx)
-	return lockedError(ctx, found, err)
+	return lockState(ctx, found, err)
 }
 
 // securityReceive receives data of a security protocol: SECP in bits 31:24 and SPSP in bits 23:8 of dword 10, the
@@ -90,20 +110,25 @@ func securityReceive(d adminDevice, protocol byte, specific uint16, buffer []byt
 
 const discoverySource = "TCG Level 0 Discovery"
 
-// lockedError returns the error of a drive with a discovery, nil if it is not locked. err is why the discovery is not
-// complete. The trace gets the discovery.
-func lockedError(ctx context.Context, found tcg.Discovery, err error) error {
+// lockNotRead is lockState without a discovery.
+func lockNotRead(ctx context.Context, why error) (unknown bool, _ error) {
+	return lockState(ctx, tcg.Discovery{}, why)
+}
+
+// lockState returns the error of a drive that is locked according to a discovery. err is why the discovery is not
+// complete; unknown is true then. The trace gets the discovery.
+func lockState(ctx context.Context, found tcg.Discovery, err error) (unknown bool, _ error) {
 	reason := found.LockedReason()
 	switch {
 	case reason != "":
 		reported(ctx, discoverySource, found.String(), false)
-		return fmt.Errorf("%w, %s: %s; unlock the drive with its owner's credentials, or revert it with the PSID on "+
-			"its label (for example by sedutil-cli), which erases it; then repeat the step",
+		return false, fmt.Errorf("%w, %s: %s; unlock the drive with its owner's credentials, or revert it with the "+
+			"PSID on its label (for example by sedutil-cli), which erases it; then repeat the step",
 			ErrTCGLocked, found.ClassNames(), reason)
 	case err != nil:
-		noteLockUnknown(ctx, err)
+		reported(ctx, discoverySource, fmt.Sprintf("state not known: %v", err), false)
 	case found.Locking != nil:
 		reported(ctx, discoverySource, found.String(), false)
 	}
-	return ctx.Err()
+	return err != nil, ctx.Err()
 }

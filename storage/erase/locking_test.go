@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"ironroot/internal/sysfs"
 	"ironroot/internal/testenv"
 	"ironroot/storage/block"
@@ -223,8 +225,8 @@ func TestTCGLockedOtherSteps(t *testing.T) {
 	for state, want := range map[byte]error{tcgLocked: ErrTCGLocked, tcgUnlocked: nil} {
 		sata := fakeATA{discovery: tcgReply(state), translated: true}
 		d := block.Device{Name: "sda", Path: path, Type: "disk", Transport: "sata"}
-		if err := checkLocked(t.Context(), d, sata.open); !errors.Is(err, want) {
-			t.Errorf("SATA: got %v, want %v", err, want)
+		if unknown, err := checkLocked(t.Context(), d, sata.open); unknown || !errors.Is(err, want) {
+			t.Errorf("SATA: got %t and %v, want %v", unknown, err, want)
 		}
 	}
 }
@@ -233,32 +235,49 @@ func TestTCGLockedOtherSteps(t *testing.T) {
 // are compared before the drive erases itself. A drive that does not return them is not erased.
 func TestTCGUnknownProvesWrites(t *testing.T) {
 	nvme := func(reply []byte) *fakeNVMe { return &fakeNVMe{oacs: 3, discovery: reply} }
+	sas := func(key byte) *fakeSCSI { return &fakeSCSI{discovers: key} }
 	for _, c := range []struct {
 		name    string
 		ata     *fakeATA
+		scsi    *fakeSCSI
 		nvme    *fakeNVMe
 		pattern string
 	}{
-		{"SATA, not known", &fakeATA{discovery: tcgReply(tcgLocked), noSecurity: true}, nil, "random"},
-		{"SATA, unlocked", &fakeATA{discovery: tcgReply(tcgUnlocked), noSecurity: true, allowed: true}, nil, "zeros"},
-		{"SATA, not trusted", &fakeATA{noSecurity: true}, nil, "zeros"},
-		{"NVMe, not known", nil, nvme(nil), "random"},
-		{"NVMe, unlocked", nil, nvme(tcgReply(tcgUnlocked)), "zeros"},
+		{"SATA, not known", &fakeATA{discovery: tcgReply(tcgLocked), noSecurity: true}, nil, nil, "random"},
+		{
+			"SATA, unlocked", &fakeATA{discovery: tcgReply(tcgUnlocked), noSecurity: true, allowed: true}, nil, nil,
+			"zeros",
+		},
+		{"SATA, not trusted", &fakeATA{noSecurity: true}, nil, nil, "zeros"},
+		{"SATA, no answer to IDENTIFY", &fakeATA{unreachable: true}, nil, nil, "random"},
+		{"SAS, no such command", nil, sas(0), nil, "zeros"},
+		{"SAS, not ready", nil, sas(2), nil, "random"},
+		{"SAS, aborted", nil, sas(0xb), nil, "random"},
+		{"NVMe, not known", nil, nil, nvme(nil), "random"},
+		{"NVMe, unlocked", nil, nil, nvme(tcgReply(tcgUnlocked)), "zeros"},
+		{"NVMe, no answer to Identify", nil, nil, &fakeNVMe{controllerError: unix.EIO}, "random"},
 	} {
 		path := testenv.Loop(t, testenv.SparseFile(t, ataSize), 512)
 		d, sys, open := device(t, path), sysfs.Root{}, openers{}
 		d.Type, d.Transport = "disk", "sata"
-		if c.ata != nil {
+		switch {
+		case c.ata != nil:
 			c.ata.path, open.ata, open.query = path, c.ata.open, c.ata.open
-		} else {
+		case c.scsi != nil:
+			c.scsi.path, open.scsi, open.query = path, c.scsi.open, c.scsi.open
+			d.Transport, d.HCTL = "sas", "0:0:1:0"
+			sys = machineWithUnits(t, d.HCTL)
+		default:
 			sys = nvmeTree(t, "nvme0n1")
 			d = block.Device{Name: "nvme0n1", Path: path, Type: "part"} // a loop device plays its node
 			c.nvme.path, open.nvme = path, func(string) (adminDevice, error) { return c.nvme, nil }
 		}
 		ctx, trace := WithTrace(t.Context())
-		method, err := full(ctx, sys, d, Options{ATA: true, Iterations: 1, Zeroize: true}, open)
+		o := Options{ATA: true, Iterations: 1, Zeroize: true, ContinueOnFailure: true}
+		method, err := full(ctx, sys, d, o, open)
 		passes := trace.Observed().Passes
-		if err != nil || method != Overwrite || len(passes) != 2 || passes[1].Pattern != c.pattern {
+		name, _, _ := strings.Cut(string(method), ";")
+		if err != nil || Method(name) != Overwrite || len(passes) != 2 || passes[1].Pattern != c.pattern {
 			t.Errorf("%s: got %q, %v and passes %v, want the last one of %s", c.name, method, err, passes, c.pattern)
 		}
 	}
@@ -270,18 +289,15 @@ func TestTCGUnknownProvesWrites(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer file.Close() //nolint:errcheck // a test
-		ctx, _ := WithTrace(t.Context())
-		if unknown {
-			noteLockUnknown(ctx, errors.New("rejected"))
-		}
-		taken, err := takeSamples(ctx, file, ataSize, false)
+		ctx := t.Context()
+		taken, err := takeSamples(ctx, file, ataSize, sampling{prove: unknown})
 		if err != nil {
 			t.Fatalf("%s: got %v", name, err)
 		}
 		taken.free()
 		// The drive forgets what was written.
 		ctx = &forgetting{Context: ctx, path: path}
-		taken, err = takeSamples(ctx, file, ataSize, false)
+		taken, err = takeSamples(ctx, file, ataSize, sampling{prove: unknown})
 		if err == nil {
 			taken.free()
 		}
@@ -305,22 +321,63 @@ func (f *forgetting) Err() error {
 	return f.Context.Err()
 }
 
+// Ranges of a locked drive are not written; those of one that may be locked are proved.
+func TestTCGRanges(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		sata    *fakeATA
+		nvme    *fakeNVMe
+		pattern string // of the last pass; "" if the drive is locked
+	}{
+		{"SATA, locked", &fakeATA{discovery: tcgReply(tcgLocked), translated: true}, nil, ""},
+		{"SATA, not known", &fakeATA{discovery: tcgReply(tcgLocked)}, nil, "random"},
+		{"SATA", &fakeATA{}, nil, "zeros"},
+		{"NVMe, locked", nil, &fakeNVMe{oacs: 1, discovery: tcgReply(tcgLocked)}, ""},
+		{"NVMe, not known", nil, &fakeNVMe{oacs: 1}, "random"},
+		{"NVMe, no answer to Identify", nil, &fakeNVMe{controllerError: unix.EIO}, "random"},
+	} {
+		path := secretDisk(t, mib)
+		d, sys, open := device(t, path), sysfs.Root{}, openers{}
+		if c.sata != nil {
+			d.Type, d.Transport, open.query = "disk", "sata", c.sata.open
+			c.sata.path = path
+		} else {
+			sys = nvmeTree(t, "nvme0n1")
+			d = block.Device{Name: "nvme0n1", Path: path, Type: "part"} // a loop device plays its node
+			open.nvme = func(string) (adminDevice, error) { return c.nvme, nil }
+		}
+		ctx, trace := WithTrace(t.Context())
+		err := eraseRanges(ctx, sys, d, [][2]int64{{4096, mib}}, Options{Zeroize: true}, open)
+		if c.pattern == "" {
+			if !errors.Is(err, ErrTCGLocked) {
+				t.Errorf("%s: got %v, want %v", c.name, err, ErrTCGLocked)
+			}
+			unchanged(t, path)
+			continue
+		}
+		if passes := trace.Observed().Passes; err != nil || len(passes) != 1 || passes[0].Pattern != c.pattern {
+			t.Errorf("%s: got %v and passes %v, want one of %s", c.name, err, passes, c.pattern)
+		}
+	}
+}
+
 // A disk that cannot be opened is no locked one. If the context ends, nothing is sent.
 func TestTCGUnknown(t *testing.T) {
 	d := block.Device{Name: "sda", Path: "/dev/missing", Type: "disk", Transport: "sata"}
 	missing := func(string) (scsi.Transport, *os.File, int64, error) { return nil, nil, 0, os.ErrNotExist }
 	ctx, trace := WithTrace(t.Context())
-	if err := checkLocked(ctx, d, missing); err != nil || len(trace.Observed().Reported) != 1 {
-		t.Errorf("missing: got %v and %v, want no error and one statement", err, trace.Observed().Reported)
+	if unknown, err := checkLocked(ctx, d, missing); !unknown || err != nil || len(trace.Observed().Reported) != 1 {
+		t.Errorf("missing: got %t, %v and %v, want no error and one statement", unknown, err,
+			trace.Observed().Reported)
 	}
 	cancelled, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := checkLocked(cancelled, d, missing); !errors.Is(err, context.Canceled) {
+	if _, err := checkLocked(cancelled, d, missing); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v, want %v", err, context.Canceled)
 	}
 	controller := make([]byte, 4096)
 	controller[256] = 1
-	if err := checkLockedNVMe(cancelled, controller, nil); !errors.Is(err, context.Canceled) {
+	if _, err := checkLockedNVMe(cancelled, controller, nil); !errors.Is(err, context.Canceled) {
 		t.Errorf("NVMe: got %v, want %v", err, context.Canceled)
 	}
 }

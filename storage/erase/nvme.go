@@ -68,18 +68,22 @@ func eraseNVMe(
 ) (_ Method, scope nvmeScope, err error) {
 	d, err := open(device.Path)
 	if err != nil {
-		return "", nvmeScope{unknown: err}, err
+		return "", nvmeScope{unknown: err, lockUnknown: true}, err
 	}
 	defer func() { err = errors.Join(err, d.close()) }()
 	controller, namespace, scope := identifyAll(ctx, d)
-	if controller != nil {
-		if err := checkLockedNVMe(ctx, controller, d); err != nil {
-			return "", scope, err
-		}
+	if controller == nil {
+		scope.lockUnknown, err = lockNotRead(ctx, scope.unknown)
+	} else {
+		scope.lockUnknown, err = checkLockedNVMe(ctx, controller, d)
+	}
+	if err != nil {
+		return "", scope, err
 	}
 	if scope.unknown != nil {
 		return "", scope, scope.unknown
 	}
+	o.prove = scope.lockUnknown
 	note(ctx, func(o *Observed) { o.Unreached = scope.unreached() })
 	if !o.NVMe {
 		return "", scope, fmt.Errorf("%w: NVMe Format is disabled", ErrUnsupported)
@@ -87,13 +91,14 @@ func eraseNVMe(
 	s := sanitizer{
 		device: d, path: device.Path, size: device.Size, shared: scope.shared,
 		progress: o.Progress, started: o.Sanitizing,
+		sampling: o.sampling(device),
 	}
 	if sanitizeCapabilities(controller) != 0 {
 		if _, err := s.settle(ctx); err != nil {
 			return "", scope, fmt.Errorf("%w: %w", errSanitize, err)
 		}
 	}
-	method, err := formatNVMe(ctx, d, controller, namespace, scope, device.Zoned == "host-managed")
+	method, err := formatNVMe(ctx, d, controller, namespace, scope, s.sampling)
 	var rejected nvmeStatus
 	if o.NVMeSanitize && (errors.Is(err, ErrUnsupported) || errors.As(err, &rejected)) {
 		method, err = s.sanitizeInstead(ctx, controller, scope, device, o.Siblings, open, err)
@@ -109,7 +114,7 @@ func eraseNVMe(
 
 // formatNVMe erases a namespace by Format NVM, and reads samples of it.
 func formatNVMe(
-	ctx context.Context, d adminDevice, controller, namespace []byte, scope nvmeScope, sequential bool,
+	ctx context.Context, d adminDevice, controller, namespace []byte, scope nvmeScope, how sampling,
 ) (Method, error) {
 	method, setting, err := formatSetting(controller, scope)
 	if err != nil {
@@ -119,7 +124,7 @@ func formatNVMe(
 	if err != nil {
 		return "", err
 	}
-	taken, err := takeSamples(ctx, medium, size, sequential)
+	taken, err := takeSamples(ctx, medium, size, how)
 	if err != nil {
 		return "", err
 	}

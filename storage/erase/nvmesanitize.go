@@ -159,6 +159,7 @@ type sanitizer struct {
 	shared   bool  // other hosts may use the subsystem
 	progress func(done, total int64)
 	started  func(Method, time.Duration)
+	sampling sampling
 }
 
 // sanitizeInstead sanitizes the subsystem because of an error of Format. If that is not possible, it returns the error.
@@ -191,7 +192,7 @@ func (s *sanitizer) sanitizeInstead(
 	case err != nil:
 		return "", fmt.Errorf("%w (%v)", reason, err) //nolint:errorlint // Format failed: not ErrUnsupported
 	}
-	if err := s.sanitize(ctx, a, device.Zoned == "host-managed"); err != nil {
+	if err := s.sanitize(ctx, a); err != nil {
 		return "", fmt.Errorf("%w (%v)", err, reason) //nolint:errorlint // the sanitize failed: not ErrUnsupported
 	}
 	return a.method, nil
@@ -233,7 +234,7 @@ func holdSiblings(
 }
 
 // sanitize sanitizes the subsystem and reads samples of the namespace. All errors wrap errSanitize.
-func (s *sanitizer) sanitize(ctx context.Context, a sanitizeAction, sequential bool) (err error) {
+func (s *sanitizer) sanitize(ctx context.Context, a sanitizeAction) (err error) {
 	defer func() {
 		if err != nil {
 			err = fmt.Errorf("%w (%s): %w", errSanitize, a.method, err)
@@ -243,7 +244,7 @@ func (s *sanitizer) sanitize(ctx context.Context, a sanitizeAction, sequential b
 	if err != nil {
 		return err
 	}
-	taken, err := takeSamples(ctx, medium, size, sequential)
+	taken, err := takeSamples(ctx, medium, size, s.sampling)
 	if err != nil {
 		return err
 	}
@@ -383,7 +384,7 @@ func recoverNVMe(
 			return err
 		}
 	}
-	if err := checkLockedNVMe(ctx, controller, d); err != nil || !found {
+	if _, err := checkLockedNVMe(ctx, controller, d); err != nil || !found {
 		return err
 	}
 	return block.Rescan(ctx, device.Path) // the kernel could not read the partition table

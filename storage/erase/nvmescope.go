@@ -19,6 +19,8 @@ type nvmeScope struct {
 	listed     bool     // unattached was read; controllers without namespace management have no such list
 	others     []uint32 // all known namespaces except the one to erase
 	unattached []uint32 // those of others that are not attached to the controller
+
+	lockUnknown bool // the drive does not say whether it is locked, see checkLocked
 }
 
 const (

@@ -60,7 +60,7 @@ func (s space) overwrite(ctx context.Context, o Options) (err error) {
 	defer func() { err = errors.Join(err, buffers.free()) }()
 	var last *pattern
 	for pass := range passes {
-		if last, err = newPattern(pass < o.Iterations || pass == passes-1 && lockUnknown(ctx)); err != nil {
+		if last, err = newPattern(pass < o.Iterations || pass == passes-1 && o.prove); err != nil {
 			return err
 		}
 		progress := func(done int64) {

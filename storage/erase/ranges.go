@@ -15,22 +15,28 @@ import (
 // rest of the device stays as it is. Ranges are given by their start and end in bytes, in order and at multiples of the
 // sector size. The result is Overwrite. The kernel keeps the partitions of the device, and none of them may be in use.
 //
-// Errors wrap ErrReadOnly, ErrBusy, ErrZoned and ErrNotErased as those of Full do.
+// Errors wrap ErrReadOnly, ErrBusy, ErrZoned, ErrTCGLocked and ErrNotErased as those of Full do.
 func Ranges(
 	ctx context.Context, sys sysfs.Root, device block.Device, ranges [][2]int64, o Options,
 ) (Method, error) {
-	if err := eraseRanges(ctx, sys, device, ranges, o); err != nil {
+	open := openers{nvme: openIdentify, query: openSGReadOnly}
+	if err := eraseRanges(ctx, sys, device, ranges, o, open); err != nil {
 		return "", fmt.Errorf("erase %d ranges of %s: %w", len(ranges), device.Path, err)
 	}
 	return Overwrite, nil
 }
 
 func eraseRanges(
-	ctx context.Context, sys sysfs.Root, device block.Device, ranges [][2]int64, o Options,
+	ctx context.Context, sys sysfs.Root, device block.Device, ranges [][2]int64, o Options, open openers,
 ) error {
 	if err := awaitWritable(ctx, sys, device, o.Wait); err != nil {
 		return err
 	}
+	unknown, err := lockOf(ctx, device, open)
+	if err != nil {
+		return err
+	}
+	o.prove = unknown
 	if device.Zoned == "host-managed" {
 		return ErrZoned
 	}

@@ -23,7 +23,7 @@ func Recover(ctx context.Context, device block.Device, progress func(done, total
 		err = recoverNVMe(ctx, device, progress, openIdentify)
 	}
 	if err == nil {
-		err = checkLocked(ctx, device, openSGReadOnly)
+		_, err = checkLocked(ctx, device, openSGReadOnly)
 	}
 	if err != nil {
 		return fmt.Errorf("recover %s: %w", device.Path, err)

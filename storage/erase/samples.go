@@ -31,9 +31,15 @@ type samples struct {
 	buffer  []byte // aligned for direct I/O
 }
 
+// sampling is how samples of a device are taken.
+type sampling struct {
+	sequential bool // the device is a zoned disk that must be written sequentially
+	prove      bool // the drive may ignore writes, see Options.prove
+}
+
 // takeSamples writes random data to the samples, so that they differ from what the device holds after an erase.
 // The samples of a device that must be written sequentially are read instead.
-func takeSamples(ctx context.Context, f *os.File, size int64, sequential bool) (*samples, error) {
+func takeSamples(ctx context.Context, f *os.File, size int64, how sampling) (*samples, error) {
 	s, err := newSamples(size)
 	if err != nil {
 		return nil, err
@@ -46,8 +52,8 @@ func takeSamples(ctx context.Context, f *os.File, size int64, sequential bool) (
 		return err
 	}
 	verb := "write"
-	s.written = !sequential
-	if sequential {
+	s.written = !how.sequential
+	if how.sequential {
 		verb, transfer = "read", func(at []byte, offset int64) error { _, err := f.ReadAt(at, offset); return err }
 	}
 	for i, offset := range s.offsets {
@@ -63,7 +69,7 @@ func takeSamples(ctx context.Context, f *os.File, size int64, sequential bool) (
 	if err == nil {
 		err = f.Sync()
 	}
-	if err == nil && s.written && lockUnknown(ctx) {
+	if err == nil && s.written && how.prove {
 		err = s.compare(ctx, f)
 	}
 	if err == nil {
@@ -78,17 +84,28 @@ func takeSamples(ctx context.Context, f *os.File, size int64, sequential bool) (
 
 // compare reads the samples before the erase. A drive that ignores writes would pass the comparison after it.
 func (s *samples) compare(ctx context.Context, f *os.File) error {
-	block := s.buffer[len(s.offsets)*sampleSize:]
+	return s.read(ctx, f, func(offset int64, sample, found []byte) error {
+		if !bytes.Equal(found, sample) {
+			return fmt.Errorf("sample at byte %d is not what was written: the drive ignores writes", offset)
+		}
+		return nil
+	})
+}
+
+// read reads the device at the places of the samples, and calls do with each sample and what was found there, which is
+// valid until do returns.
+func (s *samples) read(ctx context.Context, f *os.File, do func(offset int64, sample, found []byte) error) error {
+	found := s.buffer[len(s.offsets)*sampleSize:]
 	for i, offset := range s.offsets {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		if _, err := f.ReadAt(block, offset); err != nil {
+		if _, err := f.ReadAt(found, offset); err != nil {
 			return fmt.Errorf("read sample at byte %d: %w", offset, err)
 		}
 		ReportProgress(ctx)
-		if !bytes.Equal(block, s.buffer[i*sampleSize:(i+1)*sampleSize]) {
-			return fmt.Errorf("sample at byte %d is not what was written: the drive ignores writes", offset)
+		if err := do(offset, s.buffer[i*sampleSize:(i+1)*sampleSize], found); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -118,22 +135,17 @@ func (s *samples) free() { _ = unix.Munmap(s.buffer) } // the arguments are thos
 // verify reads the samples. The error wraps ErrNotErased if a part of them is unchanged, unless all of its bytes are
 // equal: a device that was not written may hold that before and after an erase.
 func (s *samples) verify(ctx context.Context, f *os.File) error {
-	block := s.buffer[len(s.offsets)*sampleSize:]
 	kept, first := 0, int64(0)
-	for i, offset := range s.offsets {
-		if err := ctx.Err(); err != nil {
-			return err
+	err := s.read(ctx, f, func(offset int64, sample, found []byte) error {
+		if sharesData(sample, found) {
+			if kept++; kept == 1 {
+				first = offset
+			}
 		}
-		if _, err := f.ReadAt(block, offset); err != nil {
-			return fmt.Errorf("read sample at byte %d: %w", offset, err)
-		}
-		ReportProgress(ctx)
-		if !sharesData(s.buffer[i*sampleSize:(i+1)*sampleSize], block) {
-			continue
-		}
-		if kept++; kept == 1 {
-			first = offset
-		}
+		return nil
+	})
+	if err != nil {
+		return err
 	}
 	note(ctx, func(o *Observed) { o.Samples = s.evidence(int64(kept)) })
 	if kept > 0 {

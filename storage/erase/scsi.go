@@ -15,13 +15,13 @@ import (
 
 // scsiDevice is an open SCSI disk.
 type scsiDevice struct {
-	disk       scsi.Disk
-	file       *os.File
-	path       string
-	size       int64
-	sequential bool // a zoned disk that must be written sequentially
-	progress   func(done, total int64)
-	started    func(Method, time.Duration)
+	disk     scsi.Disk
+	file     *os.File
+	path     string
+	size     int64
+	sampling sampling
+	progress func(done, total int64)
+	started  func(Method, time.Duration)
 }
 
 // isSCSI reports whether a device is a SCSI disk that is sent commands of its own: a SAS disk, or one of an adapter
@@ -49,7 +49,7 @@ func eraseSCSI(
 	ctx context.Context, sys sysfs.Root, device block.Device, o Options, open sgOpener,
 ) (_ Method, err error) {
 	d := scsiDevice{
-		path: device.Path, sequential: device.Zoned == "host-managed", progress: o.Progress, started: o.Sanitizing,
+		path: device.Path, sampling: o.sampling(device), progress: o.Progress, started: o.Sanitizing,
 	}
 	if err := o.Wait.until(ctx, sys, device.Path, func() error {
 		transport, file, size, err := open(device.Path)
@@ -152,7 +152,7 @@ func otherUnits(sys sysfs.Root, device block.Device) string {
 
 // sanitize sanitizes a disk and reads samples of it.
 func (d *scsiDevice) sanitize(ctx context.Context, method Method, m scsi.SanitizeMethod) error {
-	taken, err := takeSamples(ctx, d.file, d.size, d.sequential)
+	taken, err := takeSamples(ctx, d.file, d.size, d.sampling)
 	if err != nil {
 		return err
 	}

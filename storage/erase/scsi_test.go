@@ -53,6 +53,7 @@ type fakeSCSI struct {
 	unreadable bool     // blocks cannot be read after a sanitize
 	queries    int
 	discovery  []byte // reply to TCG Level 0 Discovery; nil for a disk without it
+	discovers  byte   // sense key with which the disk rejects Level 0 Discovery; 0 is the one of a disk without it
 
 	afterward func(command string)
 }
@@ -79,6 +80,9 @@ func (f *fakeSCSI) execute(r scsi.Request) (string, scsi.Reply) {
 		copy(r.Data, []byte{0, 0xb1, 0, 0x3c, 0, 1, 0, f.after})
 		return "inquiry", scsi.Reply{}
 	case 0xa2:
+		if f.discovers != 0 {
+			return "security", senseReply(f.discovers, 0x04, 0)
+		}
 		return "security", discoveryReply(r, f.discovery, f.discovery != nil)
 	case 0xa3:
 		return "report", f.report(r)

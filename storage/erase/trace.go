@@ -2,7 +2,6 @@ package erase
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -15,8 +14,6 @@ import (
 type Trace struct {
 	mu    sync.Mutex
 	found Observed
-	// lockUnknown means that a self-encrypting drive did not say whether it is locked.
-	lockUnknown bool
 }
 
 // Observed is the content of a [Trace].
@@ -73,25 +70,4 @@ func reported(ctx context.Context, source, text string, completed bool) {
 			Time: time.Now().UTC(), Source: source, Text: text, Completed: completed,
 		})
 	})
-}
-
-// noteLockUnknown notes that a self-encrypting drive did not say whether it is locked, and why.
-func noteLockUnknown(ctx context.Context, why error) {
-	reported(ctx, discoverySource, fmt.Sprintf("state not known: %v", why), false)
-	if t, ok := ctx.Value(traceKey{}).(*Trace); ok {
-		t.mu.Lock()
-		defer t.mu.Unlock()
-		t.lockUnknown = true
-	}
-}
-
-// lockUnknown reports whether the drive of an erase may be locked: it may then ignore writes and return zeros.
-func lockUnknown(ctx context.Context) bool {
-	t, ok := ctx.Value(traceKey{}).(*Trace)
-	if !ok {
-		return false
-	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.lockUnknown
 }

@@ -79,6 +79,9 @@ func (e *CommandError) Error() string {
 		e.Command, e.Key, e.ASC, e.ASCQ)
 }
 
+// Unsupported reports whether the disk does not know the command, or a field of it (SPC-5, sense key ILLEGAL REQUEST).
+func (e *CommandError) Unsupported() bool { return e.Key == keyIllegalRequest }
+
 // Disk is a SCSI disk. Its methods must not be called concurrently.
 type Disk struct{ transport Transport }
 

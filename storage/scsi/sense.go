@@ -10,9 +10,10 @@ const (
 	KeyNoSense   = 0x0
 	KeyRecovered = 0x1
 
-	keyNotReady      = 0x2
-	keyMediumError   = 0x3
-	keyUnitAttention = 0x6
+	keyNotReady       = 0x2
+	keyMediumError    = 0x3
+	keyIllegalRequest = 0x5
+	keyUnitAttention  = 0x6
 )
 
 // Response codes and descriptor types (SPC-5, tables "Response codes" and "DESCRIPTOR TYPE field").
