@@ -138,7 +138,7 @@ type Config struct {
 // KernelHints are kernel parameters for guests that run without hardware virtualisation. On a busy host, the kernel
 // would otherwise reject the time-stamp counter and fall back to slow clocks, or panic because too few timer
 // interrupts arrived while it counted them. Its mitigations of processor defects protect nothing in an emulated
-// machine, and cost a tenth of the time of a boot.
+// machine, and cost time.
 const KernelHints = "tsc=reliable no_timer_check mitigations=off"
 
 // FirmwareARM is the path of the UEFI firmware for arm64 machines. Debian's package is qemu-efi-aarch64.

@@ -40,9 +40,10 @@ func accelArguments(c Config) []string {
 	return []string{"-accel", "tcg,thread=" + tcgThreads("qemu-system-x86_64"), "-cpu", emulatedProcessor}
 }
 
-// emulatedProcessor is the processor of machines without KVM. It lacks CMPXCHG16B, which leaves arbitrary bits in the
-// flags register before QEMU 8.0: if an interrupt arrives before the next instruction that sets the flags, the kernel
-// returns from it with these bits, for example in virtual-8086 mode, and ends with a double fault.
+// emulatedProcessor is the processor of machines without KVM. It lacks CMPXCHG16B: QEMU 7.2 computes the flags of this
+// instruction from an outdated state and can set arbitrary bits. If an interrupt arrives before the next instruction
+// that sets the flags, the kernel returns from it with these bits, for example in virtual-8086 mode, and ends with a
+// double fault.
 const emulatedProcessor = "max,-cx16"
 
 // tcgThreads returns the threading mode of QEMU's emulator: "multi" runs each processor in its own thread, "single"
