@@ -11,9 +11,10 @@ BOOT    ?= network
 LINT     = github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 MISSPELL = github.com/golangci/misspell/cmd/misspell@v0.8.0
 DEADCODE = golang.org/x/tools/cmd/deadcode@v0.52.0
-# Packages whose tests boot machines; they run after all others, two at a time: a machine mostly waits. The package that
-# takes longest is the first: go test starts them in this order.
-MACHINES = ./lab/e2e ./uinit/... ./iso/... ./lab/...
+# Packages whose tests boot machines. They run after all others, two at a time: a machine uses one processor. ./lab/e2e
+# takes longer than the rest together, so its tests of arrays are a part of their own.
+MACHINES = ./uinit/... ./iso/... $$($(GO) list ./lab/... | grep -v -E '^ironroot/lab/e2e$$')
+ARRAYS   = '^TestRAID'
 # All others. Those that take longest are the first; a package that is named twice is tested once.
 UNIT     = ./storage/raid ./storage/image ./agent/hardware/generic ./storage/erase $$($(GO) list ./... | grep -v -E '^ironroot/(uinit|iso|lab)(/|$$)')
 export CGO_ENABLED = 0
@@ -49,9 +50,16 @@ test-unit: prepare-test
 test-race: prepare-race ## the tests that boot no machine, with the race detector (cgo, with the resolver of Go)
 	CGO_ENABLED=1 $(GO) test -race -tags netgo,osusergo $(TEST_FLAGS) -timeout 60m $(UNIT)
 
-.PHONY: test-machines
+.PHONY: test-machines machines-e2e machines-arrays machines-rest
 test-machines: build
-	$(GO) test $(TEST_FLAGS) -count=1 -p 2 -timeout 80m $(MACHINES)
+	$(MAKE) --no-print-directory -k -j 2 machines-e2e machines-arrays machines-rest
+machines-e2e machines-arrays machines-rest: TEST_MACHINES = $(GO) test $(TEST_FLAGS) -count=1 -p 1 -timeout 80m
+machines-e2e:
+	$(TEST_MACHINES) -skip $(ARRAYS) ./lab/e2e
+machines-arrays:
+	$(TEST_MACHINES) -run $(ARRAYS) ./lab/e2e
+machines-rest:
+	$(TEST_MACHINES) $(MACHINES)
 
 .PHONY: test-long
 test-long: prepare-test build ## tests that take long: the same bytes in chroots of other releases; RAID, BIOS, bootc
