@@ -125,17 +125,20 @@ func mountOwn() error {
 	for _, m := range []struct {
 		kind, at string
 		flags    uintptr
+		data     string
 		required bool
 	}{
-		{"proc", "/proc", confine.DataOnly | unix.MS_RDONLY, true}, // /proc/sys names programs that the kernel starts
-		{"tmpfs", "/run", confine.DataOnly, true},
-		{"tmpfs", "/tmp", unix.MS_NOSUID | unix.MS_NODEV, true},
+		// /proc/sys names programs that the kernel starts.
+		{"proc", "/proc", confine.DataOnly | unix.MS_RDONLY, "", true},
+		// Without a size, each could take half of the memory.
+		{"tmpfs", "/run", confine.DataOnly, "size=5%", true},
+		{"tmpfs", "/tmp", unix.MS_NOSUID | unix.MS_NODEV, "size=25%", true},
 		// Files with the agent's configuration, which can contain its token.
-		{"tmpfs", "/etc/ironic-python-agent", confine.DataOnly | unix.MS_RDONLY, false},
-		{"tmpfs", "/etc/ironic-python-agent.d", confine.DataOnly | unix.MS_RDONLY, false},
-		{"tmpfs", "/etc/ironroot", confine.DataOnly | unix.MS_RDONLY, false},
+		{"tmpfs", "/etc/ironic-python-agent", confine.DataOnly | unix.MS_RDONLY, "", false},
+		{"tmpfs", "/etc/ironic-python-agent.d", confine.DataOnly | unix.MS_RDONLY, "", false},
+		{"tmpfs", "/etc/ironroot", confine.DataOnly | unix.MS_RDONLY, "", false},
 	} {
-		err := unix.Mount(m.kind, m.at, m.kind, m.flags, "")
+		err := unix.Mount(m.kind, m.at, m.kind, m.flags, m.data)
 		if err != nil && (m.required || !errors.Is(err, fs.ErrNotExist)) {
 			return fmt.Errorf("mount %s: %w", m.at, err)
 		}

@@ -57,6 +57,7 @@ const inspectSelf = `
 		try ln -s null /dev/planted
 		try sh -c 'echo > /dev/null'
 		echo "capabilities: $(grep CapEff /proc/self/status)"
+		for dir in /tmp /run; do echo "size of $dir: $(stat -f -c '%b*%S' $dir)"; done
 		echo "inherited files: $(ls -l /proc/self/fd | grep -c /etc/hostname)"
 	} >&2
 `
@@ -123,6 +124,7 @@ func TestConfined(t *testing.T) {
 	if strings.Contains(seen, "IRONROOT") || strings.Contains(seen, "hunter2") {
 		t.Errorf("the executable sees the environment:\n%s", seen)
 	}
+	checkSizes(t, seen, map[string]int64{"/tmp": 26, "/run": 6})
 	for _, name := range []string{"/var/lib/planted", "/tmp/scratch", "/dev/planted"} {
 		if _, err := os.Stat(name); !errors.Is(err, os.ErrNotExist) {
 			t.Errorf("%s: got %v, want no such file outside", name, err)
