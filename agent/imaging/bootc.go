@@ -10,6 +10,8 @@ import (
 	"slices"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"ironroot/agent/container"
 	"ironroot/agent/fault"
 	"ironroot/internal/oslo"
@@ -246,10 +248,11 @@ func (i *Imager) runBootc(
 
 // clearTable removes the partition table and the partitions of a disk whose last bytes are reserved. Otherwise a former
 // table would be taken for that of a bootc that wrote none. The reserved range is overwritten when it is released.
+// A disk in use is rejected (EBUSY).
 func (i *Imager) clearTable(ctx context.Context, disk block.Device, reserved int64) error {
-	f, err := os.OpenFile(disk.Path, os.O_RDWR, 0)
+	f, err := os.OpenFile(disk.Path, os.O_RDWR|unix.O_EXCL, 0)
 	if err != nil {
-		return err
+		return fmt.Errorf("clear partition table: %w", err)
 	}
 	if err := errors.Join(block.WipeEnds(ctx, f, [2]int64{0, disk.Size - reserved}), f.Close()); err != nil {
 		return fmt.Errorf("clear partition table of %s: %w", disk.Path, err)

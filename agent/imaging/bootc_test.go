@@ -5,11 +5,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
 
 	"ironroot/agent/config"
 	"ironroot/agent/container"
@@ -289,6 +291,15 @@ func TestInstallContainerFails(t *testing.T) {
 		"small disk": {
 			func(i *Imager, f *fakeRuntime, _ *BootableContainer) { f.reserved = diskSize - 768*mib },
 			"ImageWriteError", "disk has 4096 MiB", 0, 1,
+		},
+		"disk in use": {
+			func(_ *Imager, f *fakeRuntime, _ *BootableContainer) {
+				holder, err := os.OpenFile(f.disk, os.O_RDONLY|unix.O_EXCL, 0)
+				if err != nil {
+					f.t.Fatal(err)
+				}
+				f.t.Cleanup(func() { _ = holder.Close() })
+			}, "ImageWriteError", "busy", 0, 1,
 		},
 		"broken config drive": {
 			func(_ *Imager, _ *fakeRuntime, c *BootableContainer) { c.ConfigDrive = "!" },
