@@ -19,7 +19,9 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -27,6 +29,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/registry"
 	"golang.org/x/sys/unix"
 
+	"ironroot/internal/confine"
 	"ironroot/internal/sysfs"
 	"ironroot/internal/testenv"
 	"ironroot/storage/block"
@@ -309,6 +312,136 @@ func TestRunCancelled(t *testing.T) {
 		t.Errorf("the scratch space is in use: %v", err)
 	}
 	b.scratch.mounted = false
+}
+
+// neverEnds makes processes outlive their kill, as those do that wait for a dead disk. They end when the function that
+// it returns is called, and must end before the test.
+func neverEnds(t *testing.T) (end func()) {
+	t.Helper()
+	var ends []func() error
+	t.Cleanup(func() { await = confine.Await })
+	await = func(ctx context.Context, wait, kill func() error) error {
+		<-ctx.Done()
+		ends = append(ends, kill, wait)
+		return confine.ErrStillRunning
+	}
+	return func() {
+		for _, f := range ends {
+			if err := f(); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+}
+
+// claims returns the descriptors by which this process has claimed a disk.
+func claims(t *testing.T, disk string) []int {
+	t.Helper()
+	entries, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var found []int
+	for _, e := range entries {
+		target, _ := os.Readlink("/proc/self/fd/" + e.Name())
+		fd, err := strconv.Atoi(e.Name())
+		if target != disk || err != nil {
+			continue
+		}
+		flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFL, 0)
+		if err == nil && flags&unix.O_ACCMODE == unix.O_RDONLY {
+			found = append(found, fd)
+		}
+	}
+	return found
+}
+
+// checkClaimed checks that a disk cannot be used, and ends its claim.
+func checkClaimed(t *testing.T, disk string) {
+	t.Helper()
+	if f, err := os.OpenFile(disk, os.O_RDWR|unix.O_EXCL, 0); !errors.Is(err, unix.EBUSY) {
+		t.Errorf("%s: got %v and %v, want %v", disk, f, err, unix.EBUSY)
+	}
+	found := claims(t, disk)
+	if len(found) != 1 {
+		t.Errorf("%s: got %d claims, want 1", disk, len(found))
+	}
+	for _, fd := range found {
+		if err := unix.Close(fd); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// checkReserved checks that an image is not removed, and that the error names its scratch space.
+func checkReserved(t *testing.T, b *Bundle, place string) {
+	t.Helper()
+	err := b.Close(t.Context())
+	if want := fmt.Sprintf("scratch space (%s, %d bytes) stays reserved", place, b.scratch.size); err == nil ||
+		!errors.Is(err, confine.ErrStillRunning) || !strings.Contains(err.Error(), want) {
+		t.Errorf("got %v, want %q and %v", err, want, confine.ErrStillRunning)
+	}
+	if _, err := os.Stat(filepath.Join(b.scratch.dir, rootDir)); err != nil || !b.scratch.mounted {
+		t.Errorf("the scratch space is not mounted (%v)", err)
+	}
+}
+
+// A container that the kernel does not end is left behind, and what it uses is neither removed nor used again.
+func TestRunLeavesBehind(t *testing.T) {
+	for _, tt := range []struct{ privileged, mounted bool }{{false, false}, {true, false}, {true, true}} {
+		t.Run(fmt.Sprintf("%+v", tt), func(t *testing.T) {
+			disk := testenv.Loop(t, testenv.SparseFile(t, 16<<20), 512)
+			b := prepared(t, nil)
+			defer b.inUse.Store(false) // the container has ended
+			end := neverEnds(t)
+			holder, err := os.OpenFile(disk, os.O_RDWR|map[bool]int{true: unix.O_EXCL}[tt.mounted], 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithCancelCause(t.Context())
+			given := errors.New("given up")
+			err = b.Run(ctx, Spec{
+				Args: []string{"probe", "hang"}, Privileged: tt.privileged, Disks: []string{disk},
+				Output: func(string) { cancel(given) },
+			})
+			const want = "given up: container killed, but still running"
+			if !errors.Is(err, given) || !errors.Is(err, confine.ErrStillRunning) ||
+				!strings.Contains(err.Error(), want) {
+				t.Errorf("got %v, want %q", err, want)
+			}
+			checkReserved(t, b, "memory")
+			if !tt.mounted {
+				checkClaimed(t, disk)
+			}
+			if err := holder.Close(); err != nil {
+				t.Error(err)
+			}
+			end()
+			if tt.mounted {
+				checkClaimed(t, disk)
+			}
+		})
+	}
+}
+
+// A mounter that the kernel does not end is left behind. The program is killed, and what both use is not removed.
+func TestMounterLeftBehind(t *testing.T) {
+	b := prepared(t, nil)
+	defer b.inUse.Store(false) // both have ended
+	t.Cleanup(func() { await = confine.Await })
+	var calls atomic.Int32
+	await = func(ctx context.Context, wait, kill func() error) error {
+		err := confine.Await(ctx, wait, kill)
+		if calls.Add(1) == 1 { // the container's call returns last
+			err = errors.Join(err, confine.ErrStillRunning)
+		}
+		return err
+	}
+	_, err := run(t, b, Spec{Args: []string{"probe", "mountandhang"}, Privileged: true})
+	if !errors.Is(err, confine.ErrStillRunning) || !strings.Contains(err.Error(), "mounter of the container") {
+		t.Errorf("got %v, want %v about the mounter", err, confine.ErrStillRunning)
+	}
+	checkReserved(t, b, "memory")
 }
 
 // A program that runs for too long is ended.
@@ -682,6 +815,41 @@ func TestDiskScratch(t *testing.T) {
 	checkTail(t, disk, start, size, planted)
 }
 
+// Scratch space on a disk that a process still uses is neither zeroed nor detached, and the disk is not used again.
+func TestScratchInUse(t *testing.T) {
+	testenv.Root(t)
+	const size = 2 << 30
+	disk := testenv.Loop(t, testenv.SparseFile(t, size), 512)
+	s, err := diskScratch(t.Context(), sysfs.Root{}, disk, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := &Bundle{image: &Image{Name: "registry.example/image"}, scratch: s}
+	file, content := filepath.Join(s.dir, rootDir), bytes.Repeat([]byte("planted!"), 1<<17)
+	if err := os.WriteFile(file, content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	b.inUse.Store(true)
+	checkReserved(t, b, "end of "+disk)
+	checkMiB(t, file, 0, content)
+	if status, err := unix.IoctlLoopGetStatus64(int(s.loop.Fd())); err != nil || status.Offset != uint64(s.start) {
+		t.Errorf("got loop device %+v (%v), want it attached from byte %d", status, err, s.start)
+	}
+	r := &runner{bundle: b, log: logger(t), spec: Spec{Disks: []string{disk}}}
+	for range 2 { // claimed once
+		r.claim()
+	}
+	if _, err := diskScratch(t.Context(), sysfs.Root{}, disk, 0); !errors.Is(err, unix.EBUSY) {
+		t.Errorf("next scratch space: got %v, want %v", err, unix.EBUSY)
+	}
+	checkClaimed(t, disk)
+	b.inUse.Store(false)
+	if err := b.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+	checkMiB(t, disk, s.start, make([]byte, 1<<20))
+}
+
 // The scratch space is zeroed on the disk on which it was made, even if the path now leads to another one.
 func TestScratchPathReplaced(t *testing.T) {
 	testenv.Root(t)
@@ -775,7 +943,7 @@ func TestMounterCancelled(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	given := errors.New("given up")
 	result := make(chan error, 1)
-	go func() { result <- runMounter(ctx, mountCall{}, nil) }()
+	go func() { result <- (&supervisor{await: await}).runMounter(ctx, mountCall{}, nil) }()
 	if _, err := os.ReadFile(started); err != nil { // waits for the script
 		t.Fatal(err)
 	}

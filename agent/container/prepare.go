@@ -11,11 +11,13 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"syscall"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/types"
 
+	"ironroot/internal/confine"
 	"ironroot/internal/sysfs"
 	"ironroot/storage/image/fetch"
 	"ironroot/storage/image/unpack"
@@ -35,6 +37,8 @@ type Bundle struct {
 	system  sysfs.Root
 	log     *slog.Logger
 	kept    bool // as an OCI layout, too
+	// inUse is set if a process could not be ended. It can still read and write the scratch space.
+	inUse atomic.Bool
 }
 
 // Prepare downloads and unpacks the layers of an image. It verifies size and digest of each layer, compressed and
@@ -107,8 +111,13 @@ func fill(ctx context.Context, image *Image, o Options, s *scratch) (*Bundle, er
 // memory.
 func (b *Bundle) Reserved() int64 { return b.scratch.reserved }
 
-// Close removes the image. Scratch space on a disk is overwritten with zeros, which are read back.
+// Close removes the image. Scratch space on a disk is overwritten with zeros, which are read back. It fails and leaves
+// everything as it is if a program of the image still runs.
 func (b *Bundle) Close(ctx context.Context) error {
+	if b.inUse.Load() {
+		return fmt.Errorf("remove image %s: scratch space (%s, %d bytes) stays reserved: program %w", b.image.Name,
+			b.scratch.kind(), b.scratch.size, confine.ErrStillRunning)
+	}
 	if err := b.scratch.free(ctx); err != nil {
 		return fmt.Errorf("remove image %s: %w", b.image.Name, err)
 	}

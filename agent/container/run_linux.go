@@ -10,10 +10,13 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"sync"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 
+	"ironroot/internal/confine"
 	"ironroot/internal/goroutine"
 	"ironroot/internal/uevent"
 )
@@ -24,11 +27,15 @@ const namespaces = unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWIPC | un
 // program is this program, which must be static: it is executed in the root of a container. Tests replace it.
 var program = "/proc/self/exe"
 
+// await waits for the end of a process and kills it when a context ends. Tests replace it.
+var await = confine.Await
+
 // maxMessage limits a message of a container in bytes.
 const maxMessage = 16 << 10
 
 // Run runs a program of the image and waits for its end. When ctx ends, all processes of the container are killed. When
-// Run returns, none of them is left, and all their mounts are gone. The error of a program that has run is an
+// Run returns, none of them is left, and all their mounts are gone. The exception is a process that the kernel does not
+// end: the error wraps confine.ErrStillRunning then, and Close fails. The error of a program that has run is an
 // *ExitError. If the image lacks the program, the error wraps ErrNotFound.
 func (b *Bundle) Run(ctx context.Context, s Spec) error {
 	if s.MaxDuration > 0 {
@@ -109,7 +116,11 @@ type runner struct {
 	log      *slog.Logger
 
 	process *os.Process
-	result  *message // of the program, nil if process 1 reported none
+	stop    context.CancelCauseFunc // kills the container
+	result  *message                // of the program, nil if process 1 reported none
+
+	claiming sync.Mutex
+	claimed  []string // disks; guarded by claiming
 }
 
 // pair returns two connected sockets: one for this process and one for the container.
@@ -144,15 +155,15 @@ func planInMemory(p *plan) (*os.File, error) {
 	return f, nil
 }
 
-func (r *runner) run(ctx context.Context) (err error) {
+func (r *runner) run(ctx context.Context) error {
+	ctx, r.stop = context.WithCancelCause(ctx)
+	defer r.stop(nil)
 	control, in, err := r.start()
 	if err != nil {
 		return err
 	}
-	defer control.Close()                                                //nolint:errcheck // the container has ended
-	defer in.Close()                                                     //nolint:errcheck // only read
-	stop := goroutine.AfterContext(ctx, func() { _ = r.process.Kill() }) // fails if it has ended
-	defer stop()
+	defer control.Close() //nolint:errcheck // the container has ended
+	defer in.Close()      //nolint:errcheck // only read
 	var output string
 	group := goroutine.NewGroup()
 	group.Go(func() error {
@@ -160,15 +171,29 @@ func (r *runner) run(ctx context.Context) (err error) {
 		return nil
 	})
 	group.Go(func() error { return r.serve(ctx, control) })
-	state, waitErr := r.process.Wait() // until all its processes have ended
-	err = errors.Join(waitErr, group.Wait())
-	switch {
-	case ctx.Err() != nil:
-		return context.Cause(ctx)
-	case err != nil:
+	var state *os.ProcessState
+	waitErr := r.await(ctx, func() (err error) {
+		state, err = r.process.Wait() // until all its processes have ended
 		return err
+	}, r.process.Kill)
+	if errors.Is(waitErr, confine.ErrStillRunning) {
+		// Its processes keep the other ends open.
+		waitErr = errors.Join(fmt.Errorf("container %w", waitErr), control.SetReadDeadline(time.Now()),
+			in.SetReadDeadline(time.Now()))
 	}
-	return r.outcome(state, output)
+	superviseErr := group.Wait()
+	cause := context.Cause(ctx)
+	switch err := errors.Join(waitErr, superviseErr); {
+	case cause == nil && err == nil:
+		return r.outcome(state, output)
+	case cause == nil:
+		return err
+	case errors.Is(waitErr, confine.ErrStillRunning):
+		return fmt.Errorf("%w: %w", cause, waitErr)
+	case errors.Is(superviseErr, confine.ErrStillRunning) && !errors.Is(cause, confine.ErrStillRunning):
+		return fmt.Errorf("%w: %w", cause, superviseErr)
+	}
+	return cause
 }
 
 // start starts process 1 of the container. It returns the connection to it, and its output.
@@ -274,7 +299,7 @@ func (r *runner) serve(ctx context.Context, control *net.UnixConn) error {
 // part of the supervision that has failed.
 func (r *runner) endAfter(err error) error {
 	if err != nil {
-		_ = r.process.Kill() // fails if it has ended
+		r.stop(err)
 	}
 	return err
 }
@@ -291,7 +316,7 @@ func (r *runner) receive(ctx context.Context, control *net.UnixConn, group *goro
 		}
 		switch {
 		case listener != nil:
-			s := &supervisor{log: r.log, listener: listener}
+			s := &supervisor{log: r.log, listener: listener, await: r.await}
 			group.Go(func() error {
 				defer listener.Close() //nolint:errcheck // the container has ended
 				return r.endAfter(s.run(ctx))

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -59,14 +60,18 @@ type mountCall struct {
 type supervisor struct {
 	log      *slog.Logger
 	listener *os.File
+	await    func(ctx context.Context, wait, kill func() error) error // for the end of a mounter
 }
 
-// run serves calls until the container has ended. When ctx ends, a mount that is under way is given up.
+// run serves calls until the container or ctx has ended. When ctx ends, a mount that is under way is given up.
 func (s *supervisor) run(ctx context.Context) error {
 	conn, err := s.listener.SyscallConn()
 	if err != nil {
 		return err
 	}
+	// A process that the kernel does not end keeps the listener open.
+	stop := goroutine.AfterContext(ctx, func() { _ = s.listener.SetReadDeadline(time.Now()) })
+	defer stop()
 	for {
 		var n notification
 		var failure error
@@ -83,6 +88,8 @@ func (s *supervisor) run(ctx context.Context) error {
 			return true
 		})
 		switch {
+		case errors.Is(err, os.ErrDeadlineExceeded):
+			return nil
 		case err != nil:
 			return fmt.Errorf("supervise mounts: %w", err)
 		case errors.Is(failure, io.EOF):
@@ -124,6 +131,9 @@ func (s *supervisor) serve(ctx context.Context, n notification) error {
 		_ = errors.As(err, &errno)
 		r.Error = -int32(errno)
 		s.log.Warn("container mounts no file system", "kind", clip(call.Kind), "at", clip(call.Target), "err", err)
+	}
+	if errors.Is(err, confine.ErrStillRunning) { // it may mount the file system after all
+		return err
 	}
 	conn, err := s.listener.SyscallConn()
 	if err != nil {
@@ -180,7 +190,7 @@ func (s *supervisor) mount(ctx context.Context, n notification) (mountCall, erro
 	if err := call.restrict(); err != nil {
 		return call, err
 	}
-	return call, runMounter(ctx, call, files)
+	return call, s.runMounter(ctx, call, files)
 }
 
 // openFlags returns the flags to open a file of a process.
@@ -304,8 +314,9 @@ const (
 	mounterDir
 )
 
-// runMounter mounts in the mount namespace, root and directory of a process. When ctx ends, the mounter is killed.
-func runMounter(ctx context.Context, call mountCall, files []*os.File) error {
+// runMounter mounts in the mount namespace, root and directory of a process. When ctx ends, the mounter is killed. If
+// the kernel does not end it, the error wraps confine.ErrStillRunning.
+func (s *supervisor) runMounter(ctx context.Context, call mountCall, files []*os.File) error {
 	text, err := json.Marshal(call)
 	if err != nil {
 		return err
@@ -318,21 +329,23 @@ func runMounter(ctx context.Context, call mountCall, files []*os.File) error {
 		Dir: "/", Env: []string{}, Files: append([]*os.File{in, nil, nil}, files...),
 	})
 	err = errors.Join(err, in.Close())
-	if p != nil {
-		stop := goroutine.AfterContext(ctx, func() { _ = p.Kill() }) // fails if it has ended
-		defer stop()
+	if p == nil {
+		return errors.Join(err, out.Close())
 	}
-	if err == nil {
-		_, err = out.Write(text) // it reads all, or the write fails
-	}
-	if err = errors.Join(err, out.Close()); p == nil {
+	var state *os.ProcessState
+	err = errors.Join(err, s.await(ctx, func() error {
+		_, writeErr := out.Write(text) // it reads all, or the write fails
+		closeErr := out.Close()
+		ended, waitErr := p.Wait()
+		state = ended
+		return errors.Join(writeErr, closeErr, waitErr)
+	}, p.Kill))
+	switch {
+	case errors.Is(err, confine.ErrStillRunning):
+		return fmt.Errorf("mounter of the container %w", err)
+	case err != nil:
 		return err
-	}
-	state, waitErr := p.Wait()
-	if err = errors.Join(err, waitErr); err != nil {
-		return err
-	}
-	if ctx.Err() != nil {
+	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	}
 	if code := state.ExitCode(); code != 0 {

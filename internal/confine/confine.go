@@ -1,6 +1,7 @@
 // Package confine limits the process of a program that is not part of the ramdisk: the system calls and capabilities
-// that it can use, and what it sees of the ramdisk. storage/bootloader/chroot and agent/hardware/external combine its
-// functions. Each affects the calling thread or its mount namespace, and what the thread executes next.
+// that it can use, what it sees of the ramdisk, and how long the ramdisk waits for its end. storage/bootloader/chroot,
+// agent/hardware/external and agent/container combine its functions. Except for [Await] and [Tail], each affects the
+// calling thread or its mount namespace, and what the thread executes next.
 package confine
 
 import "io"

@@ -71,7 +71,10 @@ func runUntil(ctx context.Context, p program, read func(io.Reader) ([]byte, erro
 		errorOutput = confine.Tail(child.errors)
 		return nil
 	})
-	err = child.awaitEnd(ctx)
+	err = confine.Await(ctx, child.wait, child.kill)
+	if errors.Is(err, confine.ErrStillRunning) {
+		child.expire(0)
+	}
 	readErr := group.Wait()
 	output = bytes.TrimSpace(output)
 	switch {
@@ -87,24 +90,4 @@ func runUntil(ctx context.Context, p program, read func(io.Reader) ([]byte, erro
 		}
 	}
 	return output, err
-}
-
-// awaitEnd waits for the end of a process, and kills it when ctx ends. The kernel does not end a process that waits for
-// a device that does not respond. It is left behind then.
-func (p *process) awaitEnd(ctx context.Context) error {
-	ended := make(chan error, 1)
-	goroutine.Go(p.wait, func(err error) { ended <- err })
-	select {
-	case err := <-ended:
-		return err
-	case <-ctx.Done():
-	}
-	_ = p.kill() // fails only if it has ended
-	select {
-	case err := <-ended:
-		return err
-	case <-time.After(defaultLimits.exitTimeout):
-		p.expire(0)
-		return errors.New("killed, but still running")
-	}
 }

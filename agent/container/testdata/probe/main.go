@@ -35,6 +35,9 @@ func main() {
 		wait(os.Args[2:])
 	case "mount":
 		mounts()
+	case "mountandhang":
+		_ = syscall.Mount("tmpfs", "/mnt", "tmpfs", 0, "size=1m")
+		select {}
 	case "see":
 		see()
 	default:

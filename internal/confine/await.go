@@ -1,0 +1,37 @@
+package confine
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"ironroot/internal/goroutine"
+)
+
+// ErrStillRunning is the error about a process that was killed and is left behind.
+var ErrStillRunning = errors.New("killed, but still running")
+
+// exitTimeout is how long Await waits for the end of a process that was killed.
+const exitTimeout = 10 * time.Second
+
+// Await calls wait, which waits for the end of a process, and returns its error. When ctx ends, it calls kill. The
+// kernel does not end a process that waits for a device that does not respond: 10 seconds later Await leaves it behind
+// and returns ErrStillRunning. The call of wait goes on then, so that the process is reaped if it ends after all.
+func Await(ctx context.Context, wait, kill func() error) error {
+	ended := make(chan error, 1)
+	goroutine.Go(wait, func(err error) { ended <- err })
+	select {
+	case err := <-ended:
+		return err
+	case <-ctx.Done():
+	}
+	_ = kill() // fails only if it has ended
+	timer := time.NewTimer(exitTimeout)
+	defer timer.Stop()
+	select {
+	case err := <-ended:
+		return err
+	case <-timer.C:
+		return ErrStillRunning
+	}
+}
