@@ -85,6 +85,28 @@ func lvmLabel() []byte {
 	return label
 }
 
+// luksHeader returns a header of LUKS 2 at an offset, of which wipefs reads magic, version, label and offset (LUKS2
+// on-disk format specification, section "LUKS2 binary header").
+func luksHeader(magic string, offset int64) []byte {
+	header := make([]byte, 4096)
+	copy(header, magic+"\xba\xbe\x00\x02")
+	binary.BigEndian.PutUint64(header[8:], 4<<20) // bytes from the first header to the second
+	copy(header[168:], "12345678-1234-1234-1234-123456789abc")
+	binary.BigEndian.PutUint64(header[256:], uint64(offset))
+	return header
+}
+
+// zfsLabel returns a label of ZFS with four uberblocks, the least that wipefs recognizes (ZFS On-Disk Specification,
+// sections 1.2 and 1.3).
+func zfsLabel() []byte {
+	label := make([]byte, 256<<10)
+	for at := 128 << 10; at < 132<<10; at += 1 << 10 {
+		binary.LittleEndian.PutUint64(label[at:], 0x00bab10c)
+		binary.LittleEndian.PutUint64(label[at+8:], 5000) // version
+	}
+	return label
+}
+
 // Parity: P4
 func TestMetadata(t *testing.T) {
 	testenv.Programs(t, "sgdisk", "wipefs", "mkfs.ext4", "mkfs.xfs", "mkfs.btrfs", "mkswap", "mkfs.vfat")
@@ -100,7 +122,7 @@ func TestMetadata(t *testing.T) {
 		table := func() {
 			t.Helper()
 			testenv.Run(t, "sgdisk", "-n", "1:0:+64M", "-n", "2:0:+320M", "-n", "3:0:+320M", "-n", "4:0:+64M",
-				"-n", "5:0:+64M", "-n", "6:0:0", path)
+				"-n", "5:0:+64M", "-n", "6:0:+32M", "-n", "7:0:+32M", "-n", "8:0:0", path)
 			if err := partition.Sync(context.Background(), sysfs.Root{}, path); err != nil {
 				t.Fatal(err)
 			}
@@ -112,11 +134,25 @@ func TestMetadata(t *testing.T) {
 				t.Fatalf("%s left no signature", maker[0])
 			}
 		}
-		volume := block.PartitionPath(sysfs.Root{}, path, len(makers)+1)
-		writeAt(t, volume, 512, lvmLabel())
-		if out := wipefs(t, volume); !strings.Contains(out, "LVM2_member") {
-			t.Fatalf("physical volume: got %q, want a signature", out)
+		last := len(makers)
+		made := func(signature string, want int, contents map[int64][]byte) {
+			t.Helper()
+			last++
+			part := block.PartitionPath(sysfs.Root{}, path, last)
+			for at, content := range contents {
+				writeAt(t, part, at, content)
+			}
+			if out := wipefs(t, part); strings.Count(out, signature) < want {
+				t.Fatalf("got %q, want at least %d signatures of %s", out, want, signature)
+			}
 		}
+		made("LVM2_member", 1, map[int64][]byte{512: lvmLabel()})
+		made("crypto_LUKS", 2, map[int64][]byte{0: luksHeader("LUKS", 0), 4 << 20: luksHeader("SKUL", 4<<20)})
+		end := partitionSize(t, path, last+1) &^ (256<<10 - 1)
+		// wipefs ignores the last three uberblocks, so that 13 of 16 are in all four labels.
+		made("zfs_member", 13, map[int64][]byte{
+			0: zfsLabel(), 256 << 10: zfsLabel(), end - 512<<10: zfsLabel(), end - 256<<10: zfsLabel(),
+		})
 		if err := Metadata(context.Background(), sysfs.Root{}, path, Wait{}); err != nil {
 			t.Fatalf("sectors of %d bytes: %v", sector, err)
 		}
@@ -127,12 +163,116 @@ func TestMetadata(t *testing.T) {
 			t.Errorf("the kernel still has %d partitions, %v", len(parts), err)
 		}
 		table() // the same once more: nothing may show through
-		for i := range len(makers) + 1 {
+		for i := range last {
 			if out := wipefs(t, block.PartitionPath(sysfs.Root{}, path, i+1)); out != "" {
 				t.Errorf("partition %d, sectors of %d bytes: still there:\n%s", i+1, sector, out)
 			}
 		}
 	}
+}
+
+// partitionSize returns the size of a partition in bytes.
+func partitionSize(t *testing.T, path string, number int) int64 {
+	t.Helper()
+	d, err := block.Find(sysfs.Root{}, block.PartitionPath(sysfs.Root{}, path, number))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d.Size
+}
+
+// The copies of the labels of BlueStore are removed from a disk and from its partition, whether or not the label at the
+// start is left. Other content at their places stays.
+func TestMetadataOfBlueStore(t *testing.T) {
+	testenv.Programs(t, "sgdisk")
+	const size, start = 11 << 30, 3 * mib
+	label := make([]byte, 4096)
+	copy(label, "bluestore block device\n12345678-1234-1234-1234-123456789abc\n")
+	label[4095] = 1
+	for _, sector := range []int{512, 4096} {
+		for name, base := range map[string]int64{"disk": 0, "partition": start} {
+			path := testenv.Loop(t, testenv.SparseFile(t, size), sector)
+			if base != 0 {
+				testenv.Run(t, "sgdisk", "-n", fmt.Sprintf("1:%d:0", base/int64(sector)), path)
+				if err := partition.Sync(t.Context(), sysfs.Root{}, path); err != nil {
+					t.Fatal(err)
+				}
+			}
+			labels := []int64{base + 1<<30, base + 10<<30}
+			for _, at := range labels {
+				writeAt(t, path, at, slices.Concat(label, []byte("behind")))
+			}
+			other := []int64{base + 1<<30 + start, start - base + 1<<30, start - base + 10<<30}
+			for _, at := range other {
+				writeAt(t, path, at, []byte("bluestore, block, device"))
+			}
+			if err := Metadata(t.Context(), sysfs.Root{}, path, Wait{}); err != nil {
+				t.Fatalf("%s, sectors of %d bytes: %v", name, sector, err)
+			}
+			for _, at := range labels {
+				if got := string(readAt(t, path, at, len(label))); strings.Trim(got, "\x00") != "" {
+					t.Errorf("%s, sectors of %d bytes: the label at byte %d is left", name, sector, at)
+				}
+				if got := string(readAt(t, path, at+int64(len(label)), 6)); got != "behind" {
+					t.Errorf("%s, sectors of %d bytes: got %q behind the label at byte %d", name, sector, got, at)
+				}
+			}
+			for _, at := range other {
+				if got := string(readAt(t, path, at, 24)); got != "bluestore, block, device" {
+					t.Errorf("%s, sectors of %d bytes: got %q at byte %d, want what was there", name, sector, got, at)
+				}
+			}
+		}
+	}
+}
+
+// A label is only looked for where all of it is inside the range, and an error or the end of the context stop the
+// search.
+func TestLabels(t *testing.T) {
+	file := testenv.SparseFile(t, 10<<30+3*mib)
+	writeAt(t, file, 1<<30+mib, []byte(bluestoreText))
+	writeAt(t, file, 10<<30+mib, []byte(bluestoreText))
+	f, err := os.Open(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close() //nolint:errcheck // only read
+	for end, want := range map[int64][]span{
+		mib + 1<<30 + 4095:  nil,
+		mib + 1<<30 + 4096:  {{mib + 1<<30, mib + 1<<30 + 4096}},
+		mib + 10<<30 + 4096: {{mib + 1<<30, mib + 1<<30 + 4096}, {mib + 10<<30, mib + 10<<30 + 4096}},
+	} {
+		if got, err := (span{mib, end}).labels(t.Context(), f); err != nil || !slices.Equal(got, want) {
+			t.Errorf("up to byte %d: got %v and %v, want %v", end, got, err, want)
+		}
+	}
+	if _, err := (span{mib, 200 << 30}).labels(t.Context(), f); !errors.Is(err, io.EOF) ||
+		!strings.Contains(err.Error(), strconv.Itoa(mib+100<<30)) {
+		t.Errorf("got %v, want the place that cannot be read", err)
+	}
+	cancelled, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := (span{mib, 20 << 30}).labels(cancelled, f); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v, want %v", err, context.Canceled)
+	}
+}
+
+// readAt reads from a device, past the kernel's cache of what was written before.
+func readAt(t *testing.T, path string, offset int64, length int) []byte {
+	t.Helper()
+	if err := block.Flush(t.Context(), path); err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close() //nolint:errcheck // only read
+	data := make([]byte, length)
+	if _, err := f.ReadAt(data, offset); err != nil {
+		t.Fatal(err)
+	}
+	return data
 }
 
 // The sectors that name logical partitions are wiped, and so are the file systems in these partitions: none reappears

@@ -24,13 +24,24 @@ import (
 // RAID and DDF in the last 128 KiB.
 const margin = 8 << 20
 
+// Ceph's BlueStore has a label at the start of its device, and copies at bluestoreCopies (bdev_label_positions in its
+// BlueStore.cc). A copy of an earlier device is found again if only the first label is removed.
+const (
+	bluestoreText  = "bluestore block device" // starts each label
+	bluestoreLabel = 4 << 10                  // bytes of a label
+)
+
+// bluestoreCopies are the places of the copies, in bytes from the start of the device.
+func bluestoreCopies() []int64 { return []int64{1 << 30, 10 << 30, 100 << 30, 1000 << 30} }
+
 // Metadata erases partition tables and the signatures of file systems, RAID members and volumes on a device and its
 // partitions. The error wraps ErrBusy for a device in use.
 //
-// It overwrites both ends of the device, of each partition that its table names or the kernel knows, and of the data
-// of arrays on them. It also overwrites the sectors that name logical partitions, as far as Linux follows their chain:
-// to partition number 255, and over at most 100 of them in a row that name none. It then checks that all of these read
-// as zeros, and that the device has no signature elsewhere. Afterwards the kernel has no partitions of the device.
+// It overwrites both ends of the device, of each partition that its table names or the kernel knows, and of the data of
+// arrays on them. In each of them it overwrites the copies of a label of Ceph's BlueStore. It also overwrites the
+// sectors that name logical partitions, as far as Linux follows their chain: to partition number 255, and over at most
+// 100 of them in a row that name none. It then checks that all of these read as zeros, and that the device has no
+// signature elsewhere. Afterwards the kernel has no partitions of the device.
 //
 // All other content stays, including the signatures of file systems in partitions of an earlier table.
 func Metadata(ctx context.Context, sys sysfs.Root, device string, wait Wait) error {
@@ -131,6 +142,7 @@ type layout struct {
 	ranges   []span // the device, its partitions, and the data of arrays that they are members of
 	extended []span // partitions that contain the logical ones, also in ranges
 	tables   []span // sectors that name logical partitions, in the order of their chain
+	labels   []span // copies of the labels of BlueStore in the ranges
 }
 
 // readLayout reads the layout of a device of size bytes. known are the ranges of the partitions that the kernel knows.
@@ -175,13 +187,22 @@ func readLayout(ctx context.Context, device string, size int64, known []span) (l
 			}
 		}
 	}
+	for _, r := range l.ranges {
+		labels, err := r.labels(ctx, f)
+		if err != nil {
+			return layout{}, err
+		}
+		l.labels = append(l.labels, labels...)
+	}
 	return l, nil
 }
 
-// wipes returns the ranges to overwrite, in order: the ends of all ranges, the chain of logical partitions from its
-// end, and the ends of the device. If this is interrupted, the tables still name the partitions that are not wiped.
+// wipes returns the ranges to overwrite, in order: the ends of all ranges and the labels in them, the chain of logical
+// partitions from its end, and the ends of the device. If this is interrupted, the tables still name the partitions
+// that are not wiped.
 func (l layout) wipes() []span {
-	var inside, extended []span
+	var extended []span
+	inside := slices.Clone(l.labels)
 	for _, r := range l.ranges[1:] {
 		if slices.ContainsFunc(l.extended, func(e span) bool { return e.start == r.start }) {
 			extended = append(extended, r.ends()...)
@@ -249,6 +270,29 @@ func (s span) superblocks(ctx context.Context, r io.ReaderAt) ([]md.Superblock, 
 	found, err := md.Find(io.NewSectionReader(r, s.start, s.end-s.start), s.end-s.start)
 	ReportProgress(ctx)
 	return found, err
+}
+
+// labels returns the copies of the label of BlueStore in the range.
+func (s span) labels(ctx context.Context, r io.ReaderAt) ([]span, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	var found []span
+	text := make([]byte, len(bluestoreText))
+	for _, offset := range bluestoreCopies() {
+		label := span{s.start + offset, s.start + offset + bluestoreLabel}
+		if label.end > s.end {
+			break
+		}
+		if _, err := r.ReadAt(text, label.start); err != nil {
+			return nil, fmt.Errorf("read %d bytes at byte %d: %w", len(text), label.start, err)
+		}
+		ReportProgress(ctx)
+		if string(text) == bluestoreText {
+			found = append(found, label)
+		}
+	}
+	return found, nil
 }
 
 // dataOf returns the data of an array that the range is a member of. It is widened to blocks of 4 KiB within the
