@@ -8,7 +8,10 @@ package hardware
 import (
 	"context"
 	"encoding/json"
+	"maps"
+	"slices"
 
+	"ironroot/agent/fault"
 	"ironroot/agent/node"
 	"ironroot/storage/block"
 )
@@ -46,6 +49,17 @@ type Call struct {
 	Node  *node.Node
 	Ports []map[string]any
 	Args  map[string]json.RawMessage
+}
+
+// CheckArguments returns a fault if the step has other arguments than those named: a misspelt one must not silently
+// change what is erased or written.
+func (c Call) CheckArguments(names ...string) error {
+	for _, name := range slices.Sorted(maps.Keys(c.Args)) {
+		if !slices.Contains(names, name) {
+			return fault.InvalidCommandParams("the step has no argument '%s'", name)
+		}
+	}
+	return nil
 }
 
 // StepFunc runs a step. Its result is sent to Ironic and must be encodable as JSON.

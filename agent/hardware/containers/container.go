@@ -9,7 +9,6 @@ import (
 	"context"
 	"encoding/json"
 	"log/slog"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -160,7 +159,7 @@ func (m *Manager) runFormer(ctx context.Context, call hardware.Call) (any, error
 // runArguments runs the image that the arguments of the step name. Unless the configuration allows all images,
 // options of the step are logged and ignored.
 func (m *Manager) runArguments(ctx context.Context, call hardware.Call) (any, error) {
-	if err := onlyArguments(call, urlArgument, pullArgument, runArgument); err != nil {
+	if err := call.CheckArguments(urlArgument, pullArgument, runArgument); err != nil {
 		return nil, err
 	}
 	var image string
@@ -190,7 +189,7 @@ func (m *Manager) runArguments(ctx context.Context, call hardware.Call) (any, er
 // runFile returns the function of a step of the steps file. Its image and options are the operator's, and trusted.
 func (m *Manager) runFile(s fileStep) hardware.StepFunc {
 	return func(ctx context.Context, call hardware.Call) (any, error) {
-		if err := onlyArguments(call); err != nil {
+		if err := call.CheckArguments(); err != nil {
 			return nil, err
 		}
 		return nil, m.run(ctx, call.Node, *s.Image, s.PullOptions, s.RunOptions)
@@ -257,14 +256,4 @@ func optionsArgument(call hardware.Call, name string) ([]string, error) {
 		return nil, fault.InvalidCommandParams("'%s': %w", name, err)
 	}
 	return split, nil
-}
-
-// onlyArguments rejects all arguments of a step but those named.
-func onlyArguments(call hardware.Call, names ...string) error {
-	for _, name := range slices.Sorted(maps.Keys(call.Args)) {
-		if !slices.Contains(names, name) {
-			return fault.InvalidCommandParams("the step has no argument '%s'", name)
-		}
-	}
-	return nil
 }

@@ -15,7 +15,7 @@ import (
 
 // readKernel is the step read_kernel: its result is the version of the running kernel.
 func (m *Manager) readKernel(_ context.Context, call hardware.Call) (any, error) {
-	if err := noArguments(call); err != nil {
+	if err := call.CheckArguments(); err != nil {
 		return nil, err
 	}
 	text, err := os.ReadFile(m.o.System.Proc("sys/kernel/osrelease"))

@@ -41,7 +41,7 @@ func (m *Manager) burninNetwork(ctx context.Context, call hardware.Call) (any, e
 
 // burninGPU fails: the drivers and libraries of graphics processors are not part of the ramdisk.
 func (m *Manager) burninGPU(_ context.Context, call hardware.Call) (any, error) {
-	if err := noArguments(call); err != nil {
+	if err := call.CheckArguments(); err != nil {
 		return nil, err
 	}
 	return nil, fault.CommandExecution(errors.New("burnin_gpu: not supported: the ramdisk has no driver for GPUs"))
@@ -70,7 +70,7 @@ func burn[Options, Report any](
 func burninOptions[Options any](
 	call hardware.Call, parse func(map[string]any) (Options, error),
 ) (options Options, err error) {
-	if err := noArguments(call); err != nil {
+	if err := call.CheckArguments(); err != nil {
 		return options, err
 	}
 	info := map[string]any{}

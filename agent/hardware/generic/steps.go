@@ -3,8 +3,6 @@ package generic
 import (
 	"context"
 	"encoding/json"
-	"maps"
-	"slices"
 
 	"ironroot/agent/fault"
 	"ironroot/agent/hardware"
@@ -112,7 +110,7 @@ func (m *Manager) writeImage(ctx context.Context, call hardware.Call) (any, erro
 // executeBootcInstall implements the step execute_bootc_install. It does the same as the command of this name and
 // returns a result in the command's form.
 func (m *Manager) executeBootcInstall(ctx context.Context, call hardware.Call) (any, error) {
-	if err := onlyArguments(call, "image_source", "configdrive", "oci_pull_secret"); err != nil {
+	if err := call.CheckArguments("image_source", "configdrive", "oci_pull_secret"); err != nil {
 		return nil, err
 	}
 	var info map[string]any
@@ -149,18 +147,4 @@ func textArgument(call hardware.Call, name string) (string, error) {
 		return "", nil
 	}
 	return *text, nil
-}
-
-// noArguments rejects all arguments of a step.
-func noArguments(call hardware.Call) error { return onlyArguments(call) }
-
-// onlyArguments rejects all arguments of a step but those named: a misspelt one must not silently change what is erased
-// or written.
-func onlyArguments(call hardware.Call, names ...string) error {
-	for _, name := range slices.Sorted(maps.Keys(call.Args)) {
-		if !slices.Contains(names, name) {
-			return fault.InvalidCommandParams("the step has no argument '%s'", name)
-		}
-	}
-	return nil
 }

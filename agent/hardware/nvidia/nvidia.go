@@ -10,10 +10,8 @@ import (
 	"io"
 	"io/fs"
 	"log/slog"
-	"maps"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
@@ -235,10 +233,8 @@ func (r *run) reset(f function) error {
 func listArgument(
 	call hardware.Call, name string, invalid func(format string, args ...any) *fault.Error,
 ) ([]json.RawMessage, error) {
-	for _, key := range slices.Sorted(maps.Keys(call.Args)) {
-		if key != name {
-			return nil, fault.InvalidCommandParams("the step has no argument '%s'", key)
-		}
+	if err := call.CheckArguments(name); err != nil {
+		return nil, err
 	}
 	var list []json.RawMessage
 	if err := json.Unmarshal(call.Args[name], &list); err != nil || list == nil {
