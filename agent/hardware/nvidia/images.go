@@ -1,9 +1,7 @@
 package nvidia
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -42,27 +40,18 @@ type image struct {
 
 // parseImages parses and validates the argument images. The result is by PSID.
 func parseImages(call hardware.Call) (map[string]image, error) {
-	list, err := listArgument(call, imagesArgument, fault.InvalidFirmwareImageConfig)
-	if err != nil {
-		return nil, err
-	}
 	byPSID := map[string]image{}
-	for n, text := range list {
-		var i image
-		decoder := json.NewDecoder(bytes.NewReader(text))
-		decoder.DisallowUnknownFields()
-		if err := decoder.Decode(&i); err != nil {
-			return nil, fault.InvalidFirmwareImageConfig("images[%d]: %w", n, err)
-		}
+	err := eachOf(call, imagesArgument, fault.InvalidFirmwareImageConfig, func(i image, name string) error {
 		if err := i.check(); err != nil {
-			return nil, fmt.Errorf("images[%d]: %w", n, err)
+			return fmt.Errorf("%s: %w", name, err)
 		}
 		if _, found := byPSID[i.PSID]; found {
-			return nil, fault.DuplicateComponentFlavor("images[%d]: Duplicate componentFlavor %s", n, i.PSID)
+			return fault.DuplicateComponentFlavor("%s: Duplicate componentFlavor %s", name, i.PSID)
 		}
 		byPSID[i.PSID] = i
-	}
-	return byPSID, nil
+		return nil
+	})
+	return byPSID, err
 }
 
 // check validates the description. Its errors do not contain the URL, which can have a password.

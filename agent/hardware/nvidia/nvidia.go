@@ -3,6 +3,7 @@
 package nvidia
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -229,16 +230,30 @@ func (r *run) reset(f function) error {
 	return nil
 }
 
-// listArgument returns the elements of the only argument of a step.
-func listArgument(
+// eachOf decodes the elements of the list that is the only argument of a step, and calls f with each and its name:
+// "images[0]".
+func eachOf[T any](
 	call hardware.Call, name string, invalid func(format string, args ...any) *fault.Error,
-) ([]json.RawMessage, error) {
+	f func(element T, name string) error,
+) error {
 	if err := call.CheckArguments(name); err != nil {
-		return nil, err
+		return err
 	}
 	var list []json.RawMessage
 	if err := json.Unmarshal(call.Args[name], &list); err != nil || list == nil {
-		return nil, invalid("the argument %s must be a list", name)
+		return invalid("the argument %s must be a list", name)
 	}
-	return list, nil
+	for i, text := range list {
+		elementName := fmt.Sprintf("%s[%d]", name, i)
+		var element T
+		decoder := json.NewDecoder(bytes.NewReader(text))
+		decoder.DisallowUnknownFields()
+		if err := decoder.Decode(&element); err != nil {
+			return invalid("%s: %w", elementName, err)
+		}
+		if err := f(element, elementName); err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -1,7 +1,6 @@
 package nvidia
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -54,39 +53,29 @@ func (s *scalar) UnmarshalJSON(text []byte) error {
 // parseSettings parses and validates the argument settings. The result is by device.
 func parseSettings(call hardware.Call) (map[string]setting, error) {
 	invalid := fault.InvalidFirmwareSettingsConfig
-	list, err := listArgument(call, settingsArgument, invalid)
-	if err != nil {
-		return nil, err
-	}
 	byDevice := map[string]setting{}
-	for n, text := range list {
-		var s setting
-		decoder := json.NewDecoder(bytes.NewReader(text))
-		decoder.DisallowUnknownFields()
-		if err := decoder.Decode(&s); err != nil {
-			return nil, invalid("settings[%d]: %w", n, err)
-		}
+	err := eachOf(call, settingsArgument, invalid, func(s setting, name string) error {
 		if s.Device == "" {
-			return nil, invalid("settings[%d]: There is no deviceID provided for this settings", n)
+			return invalid("%s: There is no deviceID provided for this settings", name)
 		}
 		s.Device = strings.ToLower(s.Device)
 		if !deviceForm.MatchString(s.Device) {
-			return nil, invalid("settings[%d]: deviceID %q: want four hexadecimal digits", n, s.Device)
+			return invalid("%s: deviceID %q: want four hexadecimal digits", name, s.Device)
 		}
 		if _, found := byDevice[s.Device]; found {
-			return nil, fault.DuplicateDeviceID("settings[%d]: duplicate settings for device ID %s", n, s.Device)
+			return fault.DuplicateDeviceID("%s: duplicate settings for device ID %s", name, s.Device)
 		}
 		for _, parameters := range []map[string]scalar{s.Global, s.Function0, s.Function1} {
-			for name := range parameters {
-				if _, ok := parseParameter(name); !ok {
-					return nil, invalid("settings[%d]: parameter %q: want NAME, NAME[I] or NAME[FIRST..LAST]",
-						n, name)
+			for parameter := range parameters {
+				if _, ok := parseParameter(parameter); !ok {
+					return invalid("%s: parameter %q: want NAME, NAME[I] or NAME[FIRST..LAST]", name, parameter)
 				}
 			}
 		}
 		byDevice[s.Device] = s
-	}
-	return byDevice, nil
+		return nil
+	})
+	return byDevice, err
 }
 
 // change is what to set on a function of a card.
