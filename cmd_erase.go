@@ -148,8 +148,11 @@ func describeTarget(add func(name, format string, args ...any), t evidence.Targe
 		return
 	}
 	content := fmt.Sprintf("%d different from what was written", b.Different)
-	if b.Expected == evidence.ExpectAny {
+	switch b.Expected {
+	case evidence.ExpectAny:
 		content = "content not compared: the drive determines it"
+	case evidence.ExpectUniform:
+		content = fmt.Sprintf("%d with data between erased blocks", b.Different)
 	}
 	add("read back", "%d of %d bytes, %s", b.Read, b.Size, content)
 	for _, d := range b.Detection {

@@ -144,12 +144,16 @@ func TestEvidenceText(t *testing.T) {
 	text += evidenceText(evidence.Record{Targets: []evidence.Target{{
 		ReadBack: &evidence.ReadBack{Read: 2000, Size: 50000, Expected: evidence.ExpectAny},
 	}}})
+	text += evidenceText(evidence.Record{Targets: []evidence.Target{{
+		ReadBack: &evidence.ReadBack{Read: 3000, Size: 50000, Expected: evidence.ExpectUniform, Different: 512},
+	}}})
 	for _, want := range []string{
 		"category:   NIST SP 800-88 Rev. 2 clear; IEEE 2883 clear by overwrite\n",
 		"not higher: why\n", "limit:      not all\n",
 		"virtual:    a RAID volume\n", "samples:    3 of 256 blocks unchanged\n",
 		"read back:  1000 of 50000 bytes, 0 different from what was written\n",
 		"read back:  2000 of 50000 bytes, content not compared: the drive determines it\n",
+		"read back:  3000 of 50000 bytes, 512 with data between erased blocks\n",
 		"finds:      4096 remaining bytes in a row with probability 0.04141\n", "untouched:  /dev/sdb: kept\n",
 	} {
 		if !strings.Contains(text, want) {

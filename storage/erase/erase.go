@@ -129,7 +129,7 @@ func full(
 		return "", errors.Join(secureErr, scope.remains("not erased"))
 	}
 	if secureErr == nil {
-		secureErr = readBackDrive(ctx, sys, device, o)
+		secureErr = readBackDrive(ctx, sys, device, o, method)
 	}
 	if secureErr != nil {
 		continues := o.ContinueOnFailure && !errors.Is(secureErr, ErrLocked) && !errors.Is(secureErr, errRejects)

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -21,14 +22,20 @@ const (
 	pageSize = 4096    // bytes of the blocks that are classified
 )
 
-// readBackDrive reads a disk back that has erased itself. The content is arbitrary.
-func readBackDrive(ctx context.Context, sys sysfs.Root, device block.Device, o Options) error {
+// readBackDrive reads a disk back that has erased itself by a method. The content after a cryptographic erase is
+// arbitrary. After any other erase, blocks with data between uniform ones are an error that wraps ErrNotErased: the
+// drive has not erased them. A drive without uniform blocks is not one, because it may have written a pattern.
+func readBackDrive(ctx context.Context, sys sysfs.Root, device block.Device, o Options, method Method) error {
+	want := &pattern{uniform: true}
+	if evidence.Cryptographic(string(method)) {
+		want = nil
+	}
 	return o.Wait.until(ctx, sys, device.Path, func() error {
 		f, size, err := openExclusive(device.Path)
 		if err != nil {
 			return err
 		}
-		err = readBack(ctx, f, isDirect(f), size, nil, o.ReadingBack)
+		err = readBack(ctx, f, isDirect(f), size, want, o.ReadingBack)
 		return errors.Join(err, f.Close())
 	})
 }
@@ -87,10 +94,17 @@ func readPlan(
 	}
 	b := r.result
 	b.Ended = time.Now().UTC()
-	if want != nil || b.Other == 0 {
+	if want.isUniform() && b.Different == b.Read {
+		b.Different = 0 // no block shows what the drive has erased others to
+	}
+	if want.isWritten() || b.Other == 0 || want.isUniform() && b.Other < b.Read {
 		b.Detection = evidence.PlanDetection(size, plan)
 	}
-	if b.Different > 0 {
+	switch {
+	case b.Different > 0 && want.isUniform():
+		return &b, fmt.Errorf("%w: %d of %d bytes that were read back are in blocks with data, between erased ones, "+
+			"the first at byte %d", ErrNotErased, b.Different, b.Read, r.first)
+	case b.Different > 0:
 		return &b, fmt.Errorf("%w: %d of %d bytes that were read back are in blocks that differ from what was "+
 			"written, the first at byte %d", ErrNotErased, b.Different, b.Read, r.first)
 	}
@@ -133,10 +147,24 @@ func (r *reading) classify(data []byte, offset int64) {
 
 // isWanted reports whether a block is what was written. zeros is true for a block of zeros.
 func (r *reading) isWanted(page []byte, offset int64, zeros bool) bool {
-	if r.want.random == nil {
+	switch {
+	case r.want.uniform:
+		return isUniform(page)
+	case r.want.random == nil:
 		return zeros
 	}
 	want := r.page[:len(page)]
 	r.want.fill(want, offset)
 	return bytes.Equal(page, want)
+}
+
+// isUniform reports whether each sector of 512 bytes consists of equal bytes: the parts of a drive can be erased to
+// different values.
+func isUniform(page []byte) bool {
+	for unit := range slices.Chunk(page, unitSize) {
+		if !bytes.Equal(unit[1:], unit[:len(unit)-1]) {
+			return false
+		}
+	}
+	return true
 }

@@ -228,7 +228,7 @@ func TestReadBackDriveFails(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := readBackDrive(t.Context(), sysfs.Root{}, device(t, path), Options{}); !errors.Is(err, ErrBusy) {
+	if err := readBackDrive(t.Context(), sysfs.Root{}, device(t, path), Options{}, ATAErase); !errors.Is(err, ErrBusy) {
 		t.Errorf("in use: got %v, want %v", err, ErrBusy)
 	}
 	if err := holder.Close(); err != nil {
@@ -237,7 +237,8 @@ func TestReadBackDriveFails(t *testing.T) {
 	if err := os.Truncate(backing, 8*mib); err != nil {
 		t.Fatal(err)
 	}
-	if err := readBackDrive(t.Context(), sysfs.Root{}, device(t, path), Options{}); !errors.Is(err, unix.EIO) {
+	err = readBackDrive(t.Context(), sysfs.Root{}, device(t, path), Options{}, ATAErase)
+	if !errors.Is(err, unix.EIO) {
 		t.Errorf("unreadable: got %v, want %v", err, unix.EIO)
 	}
 	cancelled, cancel := context.WithCancel(t.Context())
@@ -305,7 +306,7 @@ func TestTraceATA(t *testing.T) {
 				t.Errorf("got samples %+v, want 256, %d unchanged", s, c.unchanged)
 			}
 			if b := o.ReadBack; (b != nil) != (err == nil) ||
-				b != nil && (b.Expected != evidence.ExpectAny || b.Read != ataSize) {
+				b != nil && (b.Expected != evidence.ExpectUniform || b.Read != ataSize) {
 				t.Errorf("got read-back %+v", b)
 			}
 		})

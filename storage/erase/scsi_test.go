@@ -534,7 +534,7 @@ func TestSCSIFallback(t *testing.T) {
 				t.Errorf("got %+v, want a completed erase %v", trace.Observed().Reported, c.statement)
 			}
 			if b := trace.Observed().ReadBack; err == nil && (b == nil || b.Read != ataSize ||
-				(b.Expected == evidence.ExpectAny) != (method == SCSISanitizeBlock)) {
+				(b.Expected == evidence.ExpectUniform) != (method == SCSISanitizeBlock)) {
 				t.Errorf("got read-back %+v", b)
 			}
 			data, err := os.ReadFile(path)

@@ -26,6 +26,9 @@ const (
 	reachesAll
 )
 
+// Cryptographic reports whether a technique deletes a key, so that the content afterwards is arbitrary.
+func Cryptographic(technique string) bool { return techniques()[technique].crypto }
+
 // unreached returns how many of the hidden bytes a technique does not reach.
 func (t technique) unreached(h *Hidden) int64 {
 	switch {
@@ -193,7 +196,7 @@ func claimable(r Record) (technique, Target, string) {
 		return no("%d bytes of the disk were considered for the read-back, not %d", back.Size, r.Disk.Bytes)
 	case back.Read <= 0 || back.Different != 0:
 		return no("the content that was read back is not the expected one")
-	case !t.drive && (len(target.Passes) == 0 || back.Expected == ExpectAny):
+	case !t.drive && (len(target.Passes) == 0 || back.byDrive()):
 		return no("the content that was read back was not compared with what was written")
 	case !t.drive:
 		return t, target, ""

@@ -48,13 +48,20 @@ func (s Sanitization) compare(want Sanitization) error {
 
 // version returns the version that has the fields of a record.
 func (r Record) version() int {
+	version := 1
 	for _, t := range r.Targets {
-		if t.Hidden != nil {
+		switch {
+		case t.ReadBack != nil && t.ReadBack.Expected == ExpectUniform:
 			return Version
+		case t.Hidden != nil:
+			version = 2
 		}
 	}
-	return 1
+	return version
 }
+
+// byDrive reports whether the drive determined the content that was read back.
+func (b ReadBack) byDrive() bool { return b.Expected == ExpectAny || b.Expected == ExpectUniform }
 
 func (t Target) check() error {
 	if h := t.Hidden; h != nil {
@@ -100,13 +107,15 @@ func (t Target) check() error {
 	}
 	want := PlanDetection(b.Size, plan)
 	switch {
-	case !slices.Contains([]string{ExpectZeros, ExpectWritten, ExpectAny}, b.Expected):
+	case !slices.Contains([]string{ExpectZeros, ExpectWritten, ExpectAny, ExpectUniform}, b.Expected):
 		return fmt.Errorf("unknown expectation %q", b.Expected)
 	case b.Expected == ExpectZeros && b.Different != b.Ones+b.Other:
 		return errors.New("number of different bytes contradicts the content")
 	case b.Expected == ExpectAny && b.Different != 0:
 		return errors.New("states different bytes, but no content was expected")
-	case b.Expected == ExpectAny && b.Other > 0:
+	case b.Expected == ExpectUniform && (b.Different > b.Other || b.Different == b.Read):
+		return errors.New("number of different bytes contradicts the content")
+	case b.Expected == ExpectAny && b.Other > 0, b.Expected == ExpectUniform && b.Other == b.Read:
 		want = nil
 	}
 	if !slices.Equal(b.Detection, want) {

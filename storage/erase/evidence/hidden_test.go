@@ -91,6 +91,11 @@ func TestVersions(t *testing.T) {
 	if e, err := Parse(sealed(t, r, testKey())); err != nil || e.Record.Version != 2 {
 		t.Errorf("number not known: got version %d, %v, want 2", e.Record.Version, err)
 	}
+	r.Targets[0].ReadBack.Expected = ExpectUniform
+	if e, err := Parse(sealed(t, r, testKey())); err != nil || e.Record.Version != 3 {
+		t.Errorf("uniform content: got version %d, %v, want 3", e.Record.Version, err)
+	}
+	r.Targets[0].ReadBack.Expected = ExpectAny
 	for _, wrong := range []Hidden{
 		{},
 		{NativeBytes: -1, OverlayBytes: 2},

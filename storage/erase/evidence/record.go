@@ -12,10 +12,11 @@ package evidence
 import "time"
 
 // Format and Version identify the form of a record. A version is never changed: a new field or another meaning of a
-// field is a new version. Version 2 adds Target.Hidden; a record without it has version 1.
+// field is a new version. Version 2 adds Target.Hidden, and version 3 ExpectUniform. A record has the lowest version
+// with all that it contains.
 const (
 	Format  = "ironroot-erase-evidence"
-	Version = 2 // the newest
+	Version = 3 // the newest
 )
 
 // Outcome is the result of an erase.
@@ -160,6 +161,10 @@ const (
 	ExpectZeros   = "zeros"   // as the last pass wrote
 	ExpectWritten = "written" // the random data of the last pass
 	ExpectAny     = "any"     // the drive determines the content; it is compared by the samples
+
+	// ExpectUniform means that the drive has erased itself to sectors of 512 bytes that are equal each, or, if no block
+	// is uniform, to a pattern of its own; the samples compare that. Of version 3.
+	ExpectUniform = "uniform"
 )
 
 // ReadBack describes what was read after the erase, at the places of [NewPlan].
@@ -177,7 +182,8 @@ type ReadBack struct {
 	Ones  int64 `json:"one_bits_bytes"`
 	Other int64 `json:"other_bytes"`
 	// Detection is the probability that a range of bytes at a random place, of which every byte differs from the
-	// expectation, is found. It is null if the expectation is ExpectAny and other content was read.
+	// expectation, is found. It is null if the expectation is ExpectAny and other content was read, and if it is
+	// ExpectUniform and only other content was read.
 	Detection []Detection `json:"detection"`
 }
 
