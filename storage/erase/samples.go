@@ -159,15 +159,21 @@ func (s *samples) evidence(kept int64) *evidence.Samples {
 	e := evidence.Samples{
 		Seed: s.seed.String(), Blocks: int64(len(s.offsets)), Bytes: sampleSize, Written: s.written, Unchanged: kept,
 	}
-	for i := range s.offsets {
-		if sample := s.buffer[i*sampleSize : (i+1)*sampleSize]; sharesData(sample, sample) {
-			e.Comparable++
-		}
-	}
+	e.Comparable = s.comparable()
 	if s.written {
 		e.Detection = evidence.SampleDetection(s.size, s.offsets)
 	}
 	return &e
+}
+
+// comparable returns the number of samples of which not all bytes are equal.
+func (s *samples) comparable() (count int64) {
+	for i := range s.offsets {
+		if sample := s.buffer[i*sampleSize : (i+1)*sampleSize]; sharesData(sample, sample) {
+			count++
+		}
+	}
+	return count
 }
 
 // sharesData reports whether two samples have a part in common whose bytes are not all equal.

@@ -157,10 +157,18 @@ func (d *scsiDevice) sanitize(ctx context.Context, method Method, m scsi.Sanitiz
 		return err
 	}
 	defer taken.free()
-	if err := d.run(ctx, method, m); err != nil {
+	seen, err := d.run(ctx, method, m)
+	if err != nil {
 		return err
 	}
 	err = taken.verify(ctx, d.file)
+	// A disk that is ready has completed its last sanitize, or never started one. It has no state that tells these
+	// apart if none was seen in progress. The samples do: they changed.
+	proven := seen || err == nil && taken.comparable() > 0
+	reportSanitize(ctx, m, seen, scsi.SanitizeState{}, proven)
+	if err == nil && !proven {
+		return fmt.Errorf("%v: %w, and no sample could have changed", m, errNotStarted)
+	}
 	if err != nil && !errors.Is(err, ErrNotErased) && ctx.Err() == nil {
 		// Disks need not be readable after a sanitize, and need not say that they are not.
 		return fmt.Errorf("%w: %v was completed, but cannot be verified: %w", ErrUnsupported, m, err)
@@ -168,13 +176,19 @@ func (d *scsiDevice) sanitize(ctx context.Context, method Method, m scsi.Sanitiz
 	return err
 }
 
-// run starts a sanitize and waits for its end.
-func (d *scsiDevice) run(ctx context.Context, method Method, m scsi.SanitizeMethod) error {
+// reportSanitize notes what the disk reported after a sanitize. completed means that one has ended without an error.
+func reportSanitize(ctx context.Context, m scsi.SanitizeMethod, seen bool, state scsi.SanitizeState, completed bool) {
+	text := fmt.Sprintf("after %v: sanitize in progress seen %t, failed %t", m, seen, state.Failed)
+	reported(ctx, "TEST UNIT READY", text, completed)
+}
+
+// run starts a sanitize and waits for its end. It returns whether one was seen in progress.
+func (d *scsiDevice) run(ctx context.Context, method Method, m scsi.SanitizeMethod) (seen bool, err error) {
 	startErr := d.disk.Sanitize(m)
 	ReportProgress(ctx)
 	var rejected *scsi.CommandError
 	if errors.As(startErr, &rejected) {
-		return startErr
+		return false, startErr
 	}
 	// If the kernel returned an error, for example because the adapter was reset, the sanitize may have started.
 	if startErr == nil && d.started != nil {
@@ -183,16 +197,14 @@ func (d *scsiDevice) run(ctx context.Context, method Method, m scsi.SanitizeMeth
 	state, seen, err := d.await(ctx)
 	switch {
 	case err != nil:
-		return fmt.Errorf("%v: %w", m, err)
+		return seen, fmt.Errorf("%v: %w", m, err)
 	case startErr != nil && !seen && !state.Failed:
-		return startErr
+		return false, startErr
+	case state.Failed:
+		reportSanitize(ctx, m, seen, state, false)
+		return seen, errors.Join(fmt.Errorf("%v: the disk reports that the sanitize failed", m), d.exitFailure())
 	}
-	reported(ctx, "TEST UNIT READY", fmt.Sprintf("after %v: sanitize in progress seen %t, failed %t",
-		m, seen, state.Failed), !state.Failed)
-	if state.Failed {
-		return errors.Join(fmt.Errorf("%v: the disk reports that the sanitize failed", m), d.exitFailure())
-	}
-	return nil
+	return seen, nil
 }
 
 func (d *scsiDevice) state(ctx context.Context) (scsi.SanitizeState, error) {

@@ -350,6 +350,51 @@ func TestSCSI(t *testing.T) {
 	}
 }
 
+// A disk that is ready has sanitized itself if that was seen in progress, or if samples have changed. The samples of a
+// zoned disk are its content, which may be nothing that could change.
+func TestSCSISanitizeShown(t *testing.T) {
+	empty := strings.Repeat("\xff", ataSize)
+	for _, c := range []struct {
+		name      string
+		content   string // "" is random data
+		zoned     string
+		disk      fakeSCSI
+		err       error
+		completed bool
+	}{
+		{name: "seen", disk: fakeSCSI{sanitizing: time.Hour}, completed: true},
+		{name: "samples changed", completed: true},
+		{name: "neither", disk: fakeSCSI{ignored: true}, err: ErrNotErased},
+		{
+			name: "zoned, seen", disk: fakeSCSI{sanitizing: time.Hour}, content: empty, zoned: "host-managed",
+			completed: true,
+		},
+		{name: "zoned, samples changed", zoned: "host-managed", completed: true},
+		{
+			name: "zoned, neither", disk: fakeSCSI{ignored: true}, content: empty, zoned: "host-managed",
+			err: errNotStarted,
+		},
+	} {
+		disk, sys := sasMedium(t)
+		disk.Zoned = c.zoned
+		if c.content != "" {
+			put(t, disk.Path, c.content)
+		}
+		synctest.Test(t, func(t *testing.T) {
+			drive := c.disk
+			drive.path, drive.actions, drive.mlu = disk.Path, []byte{2}, 1
+			ctx, trace := WithTrace(t.Context())
+			method, err := eraseSCSI(ctx, sys, disk, Options{SCSI: true}, drive.open)
+			if !errors.Is(err, c.err) || (method == SCSISanitizeBlock) != c.completed {
+				t.Errorf("%s: got %q and %v, want %v", c.name, method, err, c.err)
+			}
+			if r := trace.Observed().Reported; len(r) != 1 || r[0].Completed != c.completed {
+				t.Errorf("%s: got %+v, want one statement, completed %v", c.name, r, c.completed)
+			}
+		})
+	}
+}
+
 // A sanitize that was started continues if the context ends; before it, nothing is started.
 func TestSCSICancelled(t *testing.T) {
 	for after, want := range map[string]struct {
@@ -497,7 +542,7 @@ func TestSCSIFallback(t *testing.T) {
 		},
 		{
 			name: "still holds data", disk: fakeSCSI{actions: all, mlu: 1, ignored: true},
-			o: Options{SCSI: true, Zeroize: true}, err: ErrNotErased, queries: true, statement: true,
+			o: Options{SCSI: true, Zeroize: true}, err: ErrNotErased, queries: true,
 		},
 		{
 			name: "other units", disk: fakeSCSI{actions: []byte{2}, mlu: 3}, o: Options{SCSI: true, Zeroize: true},
