@@ -126,7 +126,7 @@ func eraseFields() map[string]any {
 	}
 }
 
-// eraseArrays erases all disks. What is not zero afterwards is the partition tables and superblocks.
+// eraseArrays erases all disks. What is not zero afterwards is the partition tables, superblocks and bitmaps.
 func (r *rig) eraseArrays(t *testing.T, names, files, uuids map[string]string, plain string) {
 	record := r.eraseStep(t, "erase_devices", eraseFields())
 	if record.Status != conductor.Succeeded {
@@ -182,7 +182,7 @@ func (r *rig) eraseArrays(t *testing.T, names, files, uuids map[string]string, p
 				t.Errorf("%s: got UUID %s on partition %d, want %s", serial, m.UUID, i+1, uuids[fmt.Sprint(serial, i)])
 			}
 			at := table.Partitions[i].Start + m.Offset
-			kept = append(kept, [2]int64{at, at + 512})
+			kept = append(kept, [2]int64{at, at + 512}, [2]int64{at + 4096, at + 8192})
 		}
 		onlyKept(t, path, kept)
 		role := map[string]int{"first": 0, "second": 1, "third": 2}[serial]

@@ -63,7 +63,7 @@ func TestCheckComplete(t *testing.T) {
 		"chunk":      {func(m []Member) []Member { m[1].Chunk = 4096; return m }, "chunks of 4096 bytes"},
 		"devices":    {func(m []Member) []Member { m[1].Devices = 4; return m }, "of 4 members"},
 		"size":       {func(m []Member) []Member { m[1].DataSize--; return m }, "bytes of data"},
-		"feature":    {func(m []Member) []Member { m[1].Features = FeatureBitmap; return m }, "got features 0x1"},
+		"feature":    {func(m []Member) []Member { m[1].Features = 0; return m }, "got features 0x0, want 0x1"},
 		"recovering": {func(m []Member) []Member { m[0].Features = 2; return m }, "got features 0x2"},
 		"all reshaped": {func(m []Member) []Member {
 			for i := range m {

@@ -9,8 +9,10 @@ import (
 	"time"
 )
 
-// New describes an array to create. Its superblocks are those that mdadm 4.2 writes with --create --force --run
-// --metadata=1 for the same members: no member counts as in sync, so that the kernel resyncs arrays with redundancy.
+// New describes an array to create. Its superblocks are those that mdadm 4.2 writes with --create --force --run for the
+// same members: no member counts as in sync, so that the kernel resyncs arrays with redundancy. Version 1.2 with
+// redundancy has a write-intent bitmap of mdadm's default size, as with --bitmap=internal. Version 1.0 has one only for
+// members for which mdadm adds one by itself.
 type New struct {
 	Version string  // "1.0" or "1.2"
 	Level   string  // "raid0", "raid1", "raid5", "raid6" or "raid10"
@@ -58,7 +60,7 @@ const (
 	sectorSize = 512
 	// badBlockLog is the size of the log of bad blocks.
 	badBlockLog = 4096
-	// bitmapMin is the size of a member's data above which mdadm adds a write-intent bitmap.
+	// bitmapMin is the size of a member's data above which mdadm adds a write-intent bitmap by itself.
 	bitmapMin     = 100 << 30
 	bitmapMagic   = 0x6d746962
 	bitmapVersion = 4 // BITMAP_MAJOR_HI
@@ -111,7 +113,7 @@ func (n New) plan() (geometry, error) {
 			g.size = usable
 		}
 	}
-	if g.size > bitmapMin {
+	if n.hasBitmap(g) {
 		g.synced = g.size
 		if n.Level == "raid10" {
 			g.synced = g.size * int64(len(n.Sizes)) / 2
@@ -122,6 +124,15 @@ func (n New) plan() (geometry, error) {
 		}
 	}
 	return g, nil
+}
+
+// hasBitmap reports whether the members have a write-intent bitmap. Without one, the kernel does not let a member that
+// was removed return to an array that has changed.
+func (n New) hasBitmap(g geometry) bool {
+	if n.Version == "1.2" {
+		return g.level > 0
+	}
+	return g.size > bitmapMin
 }
 
 // bitmapSize returns the size of a bitmap for a number of bytes.

@@ -54,7 +54,8 @@ func guest(t *testing.T, parameter string) string {
 }
 
 // TestMachine creates arrays of each level on members with random data. It compares the superblocks with those that
-// mdadm writes, the arrays with what mdadm reads, and after the resync all copies and parities.
+// mdadm writes, the arrays with what mdadm reads, and after the resync all copies and parities. A member that was
+// removed returns by mdadm --re-add, and is rebuilt.
 //
 // Parity: N2 (metadata)
 func TestMachine(t *testing.T) {
@@ -94,6 +95,10 @@ func TestMachine(t *testing.T) {
 		}
 		if level != "raid0" {
 			wants = append(wants, "MISMATCHES "+name+" 0\n")
+			if version == "1.2" {
+				wants = append(wants,
+					"READDED "+name+": mdadm: re-added /dev/loop1, in_sync, same=true, mismatches 0\n")
+			}
 			if !strings.Contains(detail, "resync") {
 				t.Errorf("%s: mdadm --detail shows no resync:\n%s", name, detail)
 			}

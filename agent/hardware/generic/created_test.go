@@ -63,6 +63,7 @@ func TestPrepareArraysMembers(t *testing.T) {
 	le := binary.LittleEndian
 	move := func(by int64) func([]byte) { // the data, by sectors
 		return func(b []byte) {
+			le.PutUint32(b[8:], 0)     // no bitmap, because that has the size of the array
 			le.PutUint64(b[80:], 2048) // of the array
 			le.PutUint64(b[128:], uint64(int64(le.Uint64(b[128:]))+by))
 			le.PutUint64(b[136:], uint64(int64(le.Uint64(b[136:]))-by))

@@ -128,7 +128,11 @@ func fillUnused(t *testing.T, d block.Device) (ranges [][2]int64) {
 		if s.Level == "raid0" {
 			end -= s.DataSize % s.Chunk
 		}
-		for _, r := range [][2]int64{{0, 4096}, {4096 + 512, s.DataOffset}, {end, part.Size}} {
+		kept := int64(8192) // where a bitmap begins
+		if s.Features&md.FeatureBitmap != 0 {
+			kept += 4096
+		}
+		for _, r := range [][2]int64{{0, 4096}, {4096 + 512, 8192}, {kept, s.DataOffset}, {end, part.Size}} {
 			if r[0] < r[1] {
 				ranges = append(ranges, [2]int64{part.Start + r[0], part.Start + r[1]})
 			}
@@ -141,7 +145,7 @@ func fillUnused(t *testing.T, d block.Device) (ranges [][2]int64) {
 }
 
 // Arrays of raid_config survive erase_devices: their devices are overwritten, and every byte of their members that is
-// neither superblock nor data.
+// neither superblock, bitmap nor data.
 func TestEraseKeepsArrays(t *testing.T) {
 	for _, scheme := range []string{"gpt", "msdos"} {
 		disks, fields, _ := createdDisks(t, scheme)

@@ -6,9 +6,11 @@ package main
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -161,6 +163,9 @@ func compareOne(ctx context.Context, n md.New) error {
 	args := []string{
 		"--create", "/dev/md7", "--force", "--run", "--homehost=any", "--metadata=" + n.Version, "--level",
 		strings.TrimPrefix(n.Level, "raid"), "--name", "data", "--raid-devices", fmt.Sprint(len(devices)),
+	}
+	if n.Version == "1.2" && n.Level != "raid0" {
+		args = append(args, "--bitmap=internal")
 	}
 	if _, err := mdadm(append(args, devices...)...); err != nil {
 		return err
@@ -316,6 +321,13 @@ func createOne(ctx context.Context, o raid.Options) error {
 		}
 		fmt.Printf("\nMISMATCHES %s %s\n", name, mismatches)
 	}
+	if o.Level != "raid0" && o.Version == "1.2" {
+		readded, err := readd(ctx, path, devices[1])
+		if err != nil {
+			return err
+		}
+		fmt.Printf("\nREADDED %s: %s\n", name, readded)
+	}
 	if err := raid.Stop(ctx, path); err != nil {
 		return err
 	}
@@ -334,7 +346,77 @@ func createOne(ctx context.Context, o raid.Options) error {
 	return raid.Stop(ctx, "/dev/md9")
 }
 
-// fill writes pseudo-random data to a member: the parity of constant data can be right by chance.
+// readd lets mdadm fail and remove a member, writes to the array, and lets mdadm return the member. It describes the
+// result: whether the data of the array are those that were written, and how many sectors of the members differ.
+func readd(ctx context.Context, path, member string) (string, error) {
+	dir := "/sys/block/" + filepath.Base(path) + "/md/"
+	if _, err := mdadm(path, "--fail", member); err != nil {
+		return "", err
+	}
+	if err := await(ctx, dir+"dev-"+filepath.Base(member)+"/slot", "none"); err != nil {
+		return "", err
+	}
+	if _, err := mdadm(path, "--remove", member); err != nil {
+		return "", err
+	}
+	const written = 8 * mib
+	if err := fill(path, 77, written); err != nil {
+		return "", err
+	}
+	want, err := digest(path)
+	if err != nil {
+		return "", err
+	}
+	out, err := mdadm(path, "--re-add", member)
+	if err != nil {
+		return "", err
+	}
+	if err := await(ctx, dir+"degraded", "0"); err != nil {
+		return "", err
+	}
+	mismatches, err := check(ctx)
+	if err != nil {
+		return "", err
+	}
+	got, err := digest(path)
+	if err != nil {
+		return "", err
+	}
+	state, err := os.ReadFile(dir + "dev-" + filepath.Base(member) + "/state")
+	return fmt.Sprintf("%s, %s, same=%v, mismatches %s", strings.TrimSpace(out), bytes.TrimSpace(state), got == want,
+		mismatches), err
+}
+
+// digest returns the checksum of a device's data, which it does not read from the kernel's cache.
+func digest(path string) (string, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return "", err
+	}
+	h := sha256.New()
+	_, err = unix.IoctlRetInt(int(f.Fd()), unix.BLKFLSBUF)
+	if err == nil {
+		_, err = io.Copy(h, f)
+	}
+	return fmt.Sprintf("%x", h.Sum(nil)), errors.Join(err, f.Close())
+}
+
+// await waits until a file of sysfs has a content.
+func await(ctx context.Context, path, want string) error {
+	for {
+		got, err := os.ReadFile(path)
+		if err != nil || string(bytes.TrimSpace(got)) == want {
+			return err
+		}
+		select {
+		case <-time.After(100 * time.Millisecond): // the kernel reports no event
+		case <-ctx.Done():
+			return fmt.Errorf("%s: got %q, want %q: %w", path, bytes.TrimSpace(got), want, ctx.Err())
+		}
+	}
+}
+
+// fill writes pseudo-random data to a device: the parity of constant data can be right by chance.
 func fill(path string, seed uint64, size int64) error {
 	f, err := os.OpenFile(path, os.O_RDWR, 0)
 	if err != nil {
