@@ -166,10 +166,6 @@ func (errs NameErrors) Of(s md.Superblock) error {
 	return nil
 }
 
-// maxEventsApart is the largest difference between the event counts of two members that were in use together: Linux
-// updates superblocks one after the other, and not those of spares when an array only becomes clean.
-const maxEventsApart = 1
-
 // CheckOneArray returns an error if the members cannot belong to one array. Members of one array have the same UUID,
 // level, number of devices and size, different numbers and roles, and were in use together. The error names at most
 // maxDescribed members, first those that contradict each other.
@@ -190,7 +186,7 @@ func CheckOneArray(members []md.Member) error {
 				problem = fmt.Sprintf("two members have number %d", m.Number)
 			case m.Role == other.Role && m.Role >= 0:
 				problem = fmt.Sprintf("two members have role %d", m.Role)
-			case eventsApart(m, other) > maxEventsApart:
+			case eventsApart(m, other) > md.MaxEventsApart:
 				problem = fmt.Sprintf("events of members differ by %d", eventsApart(m, other))
 			default:
 				continue

@@ -3,16 +3,25 @@ package md
 import "fmt"
 
 // CheckComplete returns an error that wraps [ErrIncomplete] unless the members are all those of one array, were in use
-// together until it was stopped, and the kernel needs nothing else to run it. Superblocks of version 0.90 are an error:
-// they do not contain all fields that are compared.
+// together until it was stopped or the machine lost power, and the kernel needs nothing else to run it. Superblocks of
+// version 0.90 are an error: they do not contain all fields that are compared.
 func CheckComplete(members []Member) error {
 	if len(members) == 0 {
 		return fmt.Errorf("%w: no members", ErrIncomplete)
 	}
-	first := members[0]
+	first, newest := members[0], members[0]
+	for _, m := range members {
+		if m.Problem == nil && m.Events > newest.Events {
+			newest = m
+		}
+	}
 	roles, paths, numbers := map[int]bool{}, map[string]bool{}, map[int]bool{}
 	for _, m := range members {
-		if err := m.checkWith(first); err != nil {
+		err := m.checkWith(first)
+		if err == nil {
+			err = m.checkFresh(newest)
+		}
+		if err != nil {
 			return fmt.Errorf("%w: %s: %w", ErrIncomplete, m.Device.Path, err)
 		}
 		switch {
@@ -50,10 +59,23 @@ func (s Superblock) checkWith(first Member) error {
 		return fmt.Errorf("got %d bytes of data, want %d", s.DataSize, first.DataSize)
 	case s.Features != first.Features || s.Features&^supported != 0:
 		return fmt.Errorf("got features %#x, want %#x and none but %#x", s.Features, first.Features, supported)
-	case s.Events != first.Events:
-		return fmt.Errorf("got %d events, want %d", s.Events, first.Events)
 	case s.Role < 0 || s.Role >= s.Devices:
 		return fmt.Errorf("got role %d of %d members", s.Role, s.Devices)
+	}
+	return nil
+}
+
+// checkFresh returns an error if a member lacks changes of the array that the newest one has. If the machine lost power
+// while the superblocks were updated, the event counts differ by one. They also do if that update dropped the member:
+// then it has no role on the newest one, and its data are old.
+func (s Superblock) checkFresh(newest Member) error {
+	switch {
+	case newest.Events-s.Events > MaxEventsApart:
+		return fmt.Errorf("got %d events, want %d as on %s, or %d less",
+			s.Events, newest.Events, newest.Device.Path, MaxEventsApart)
+	case s.Events != newest.Events && newest.roleOf(s.Number) != s.Role:
+		return fmt.Errorf("got role %d, want %d as on %s, which is newer: the array has dropped the member",
+			s.Role, newest.roleOf(s.Number), newest.Device.Path)
 	}
 	return nil
 }

@@ -71,7 +71,29 @@ func TestCheckComplete(t *testing.T) {
 			}
 			return m
 		}, "got features 0x4"},
-		"events":    {func(m []Member) []Member { m[1].Events++; return m }, "got 1 events, want 0"},
+		"power loss, one new": {func(m []Member) []Member { m[1].Events++; return m }, ""},
+		"power loss, one old": {func(m []Member) []Member {
+			m[0].Events, m[2].Events = 1<<64-1, 1<<64-1
+			m[1].Events = 1<<64 - 2
+			return m
+		}, ""},
+		"newer": {
+			func(m []Member) []Member { m[1].Events += 2; return m },
+			"/dev/sda1: got 0 events, want 2 as on /dev/sdb1, or 1 less",
+		},
+		"older": {func(m []Member) []Member {
+			m[0].Events, m[1].Events, m[2].Events = 9, 7, 8
+			return m
+		}, "/dev/sdb1: got 7 events, want 9 as on /dev/sda1, or 1 less"},
+		"dropped": {func(m []Member) []Member {
+			m[0].Events, m[2].Events = 1, 1
+			m[0].roles = m[0].roles[:2] + "\xfe\xff" + m[0].roles[4:] // MD_DISK_ROLE_FAULTY
+			return m
+		}, "/dev/sdb1: got role 1, want -1 as on /dev/sda1, which is newer: the array has dropped the member"},
+		"number out of range": {func(m []Member) []Member {
+			m[0].Events, m[2].Events, m[1].Number = 1, 1, 1<<31
+			return m
+		}, "got role 1, want -1"},
 		"spare":     {func(m []Member) []Member { m[1].Role = -1; return m }, "got role -1 of 3"},
 		"high role": {func(m []Member) []Member { m[1].Role = 3; return m }, "got role 3 of 3"},
 	} {

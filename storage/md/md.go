@@ -48,12 +48,18 @@ type Superblock struct {
 	Features uint32
 
 	// Number and Role are those of this member, from 0. A spare, a faulty member and a journal have the role -1.
-	// Events counts changes of the array: the counts of members that were in use together differ by at most one. All
-	// three are 0 for version 0.90.
+	// Events counts changes of the array: the counts of members that were in use together differ by at most
+	// [MaxEventsApart]. All three are 0 for version 0.90.
 	Number int
 	Role   int
 	Events uint64
+	// roles are those of all numbers as this member knows them, two bytes each in little-endian order.
+	roles string
 }
+
+// MaxEventsApart is the largest difference between the event counts of two members that were in use together: Linux
+// updates superblocks one after the other, and not those of spares when an array only becomes clean.
+const MaxEventsApart = 1
 
 // ShortName returns the name of the array without the host that created it.
 func (s Superblock) ShortName() string { return s.Name[strings.LastIndexByte(s.Name, ':')+1:] }

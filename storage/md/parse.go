@@ -122,13 +122,22 @@ func (s *Superblock) parse1(data []byte, size int64) error {
 			ErrInvalid, s.DataSize, s.DataOffset, first, end)
 	}
 	number := le.Uint32(data[160:])
-	s.Number, s.Role, s.Events = int(number), -1, le.Uint64(data[200:])
-	if number < roles {
-		if role := le.Uint16(data[header1+2*number:]); role <= maxRole {
-			s.Role = int(role)
-		}
-	}
+	s.Number, s.Events = int(number), le.Uint64(data[200:])
+	s.roles = string(data[header1 : header1+2*roles])
+	s.Role = s.roleOf(s.Number)
 	return s.setArray(int32(le.Uint32(data[72:])), le.Uint32(data[92:]), maxDevices1, le.Uint32(data[76:]))
+}
+
+// roleOf returns the role of a number as the member knows it, -1 for a number without a role.
+func (s *Superblock) roleOf(number int) int {
+	if number < 0 || number >= len(s.roles)/2 {
+		return -1
+	}
+	role := int(s.roles[2*number]) | int(s.roles[2*number+1])<<8
+	if role > maxRole {
+		return -1
+	}
+	return role
 }
 
 // setArray sets level, number of devices and size of the array.

@@ -364,12 +364,12 @@ func TestStopStuck(t *testing.T) {
 	}
 }
 
-// countEvent increments the events in the superblock of a member.
-func countEvent(t *testing.T, path string) error {
+// countEvents adds two to the events in the superblock of a member: more than a power failure can leave.
+func countEvents(t *testing.T, path string) error {
 	t.Helper()
 	b := imagetest.ReadAt(t, path, 4096, 512)
-	b[200]++
-	binary.LittleEndian.PutUint32(b[216:], binary.LittleEndian.Uint32(b[216:])+1)
+	b[200] += 2
+	binary.LittleEndian.PutUint32(b[216:], binary.LittleEndian.Uint32(b[216:])+2)
 	return writeAt(path, 4096, b)
 }
 
@@ -380,7 +380,7 @@ func TestEraseArrayLosesMember(t *testing.T) {
 	kernel.attach(t, m, disks)
 	part := block.PartitionPath(m.o.System, disks[1].Path, 1)
 	m.eraseFull = func(context.Context, sysfs.Root, block.Device, erase.Options) (erase.Method, error) {
-		return erase.Overwrite, countEvent(t, part)
+		return erase.Overwrite, countEvents(t, part)
 	}
 	j, _ := withJournal(m)
 	_, err := m.eraseDevices(t.Context(), hardware.Call{Node: nodeWith(t, fields)})
@@ -482,7 +482,7 @@ func TestEraseRunningArrays(t *testing.T) {
 	}
 }
 
-// The superblocks of an array that runs can differ by an event. Those that are there after it was stopped count.
+// The superblocks of an array that runs can differ by events. Those that are there after it was stopped count.
 func TestEraseRunningEvents(t *testing.T) {
 	for stopped, want := range map[bool]string{true: "", false: "events, want"} {
 		disks, fields, _ := createdDisks(t, "gpt")
@@ -493,13 +493,13 @@ func TestEraseRunningEvents(t *testing.T) {
 			array.Members = append(array.Members, raid.Member{Path: block.PartitionPath(m.o.System, d.Path, 1)})
 		}
 		kernel.running = []raid.Array{array}
-		if err := countEvent(t, array.Members[0].Path); err != nil {
+		if err := countEvents(t, array.Members[0].Path); err != nil {
 			t.Fatal(err)
 		}
 		stop := m.stopArray
 		m.stopArray = func(ctx context.Context, path string) error {
 			if path == array.Path && stopped {
-				return countEvent(t, array.Members[1].Path)
+				return countEvents(t, array.Members[1].Path)
 			}
 			return stop(ctx, path)
 		}

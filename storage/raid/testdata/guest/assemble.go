@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -28,11 +29,15 @@ type array struct {
 	args    string // of mdadm
 	synced  bool   // wait for the first resync
 	random  bool   // erase with random data, not with zeros
+	torn    bool   // the machine has lost power while the superblocks were updated
 }
 
 func (a array) String() string {
-	return strings.Join(strings.Fields(fmt.Sprintf("%s %d %s synced=%v random=%v", a.level, a.members, a.args, a.synced,
-		a.random)), " ")
+	name := fmt.Sprintf("%s %d %s synced=%v random=%v", a.level, a.members, a.args, a.synced, a.random)
+	if a.torn {
+		name += " torn"
+	}
+	return strings.Join(strings.Fields(name), " ")
 }
 
 // assemble creates arrays with mdadm, assembles them, and erases them.
@@ -48,6 +53,8 @@ func assemble(ctx context.Context) error {
 		{level: "raid5", members: 3, size: 24 * mib},
 		{level: "raid5", members: 3, size: 24 * mib, args: bitmap, synced: true, random: true},
 		{level: "raid6", members: 4, size: 24 * mib},
+		{level: "raid1", members: 2, size: 24 * mib, synced: true, torn: true},
+		{level: "raid5", members: 3, size: 24 * mib, args: bitmap, synced: true, torn: true},
 	} {
 		if err := assembleOne(ctx, a); err != nil {
 			return fmt.Errorf("%s: %w", a, err)
@@ -102,6 +109,11 @@ func assembleOne(ctx context.Context, a array) error {
 	if err != nil {
 		return err
 	}
+	if a.torn {
+		if err := a.tear(ctx, devices); err != nil {
+			return err
+		}
+	}
 	before, err := digests(devices)
 	if err != nil {
 		return err
@@ -130,6 +142,86 @@ func assembleOne(ctx context.Context, a array) error {
 	}
 	fmt.Printf("\nUNTOUCHED %s: %v\n", a, before == after)
 	return a.erase(ctx, devices, uuid)
+}
+
+// tear leaves what a loss of power leaves while the kernel updates the superblocks, before the first write to a clean
+// array: that of the first member is the old one. The kernel updates all bitmaps before the superblocks.
+func (a array) tear(ctx context.Context, devices []string) error {
+	old, err := metadata(0)
+	if err != nil {
+		return err
+	}
+	if _, err := mdadm(append([]string{"--assemble", "/dev/md3"}, devices...)...); err != nil {
+		return err
+	}
+	// The kernel must not mark the array as clean again.
+	if err := os.WriteFile("/sys/block/md3/md/safe_mode_delay", []byte("0"), 0o200); err != nil {
+		return err
+	}
+	if err := patch("/dev/md3", mib, []byte("written")); err != nil {
+		return err
+	}
+	var updated [][]byte
+	for i := range devices {
+		b, err := metadata(i)
+		if err != nil {
+			return err
+		}
+		updated = append(updated, b)
+	}
+	if err := raid.Stop(ctx, "/dev/md3"); err != nil {
+		return err
+	}
+	copy(updated[0][:512], old)
+	for i, device := range devices {
+		if err := patch(device, superblockAt, updated[i]); err != nil {
+			return err
+		}
+	}
+	le := binary.LittleEndian
+	fmt.Printf("\nTORN %s: %d event, resync from %#x\n", a,
+		le.Uint64(updated[1][200:])-le.Uint64(updated[0][200:]), le.Uint64(updated[1][208:]))
+	return nil
+}
+
+// superblockAt is the offset of a superblock of version 1.2.
+const superblockAt = 4096
+
+// metadata returns the superblock and the bitmap of a member from the file behind its loop device.
+func metadata(member int) ([]byte, error) {
+	f, err := os.Open(fmt.Sprintf("/work/%d", member))
+	if err != nil {
+		return nil, err
+	}
+	b := make([]byte, 8<<10)
+	_, err = f.ReadAt(b, superblockAt)
+	return b, errors.Join(err, f.Close())
+}
+
+// dropLast makes the second member one that the array has dropped in its last update of the superblocks.
+func dropLast(ctx context.Context, devices []string) error {
+	if _, err := mdadm(append([]string{"--assemble", "/dev/md3"}, devices...)...); err != nil {
+		return err
+	}
+	if _, err := mdadm("/dev/md3", "--fail", devices[1]); err != nil {
+		return err
+	}
+	if err := raid.Stop(ctx, "/dev/md3"); err != nil {
+		return err
+	}
+	newest, err := metadata(0)
+	if err != nil {
+		return err
+	}
+	b, err := metadata(1)
+	if err != nil {
+		return err
+	}
+	le := binary.LittleEndian
+	missing := le.Uint64(newest[200:]) - le.Uint64(b[200:]) - 1
+	le.PutUint64(b[200:], le.Uint64(b[200:])+missing)
+	le.PutUint32(b[216:], le.Uint32(b[216:])+uint32(missing)) // the checksum is a sum
+	return patch(devices[1], superblockAt, b)
 }
 
 // erase overwrites the array and the unused ranges of its members, and prints what is left and what mdadm says.
@@ -297,6 +389,9 @@ func rejected(ctx context.Context) error {
 			}
 			err := patch("/dev/md3", 0, []byte("newer"))
 			return devices, uuid, errors.Join(err, raid.Stop(ctx, "/dev/md3"))
+		},
+		"dropped": func(devices []string, uuid string) ([]string, string, error) {
+			return devices, uuid, dropLast(ctx, devices)
 		},
 		"held": func(devices []string, uuid string) ([]string, string, error) {
 			f, err := os.OpenFile(devices[1], os.O_RDWR|unix.O_EXCL, 0)
