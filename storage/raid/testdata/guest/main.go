@@ -290,6 +290,9 @@ func createOne(ctx context.Context, o raid.Options) error {
 		}
 	}
 	o.Number, o.Name, o.Members = 3, "any:data", devices
+	if err := limitResync("1000"); err != nil { // it must not end before mdadm shows it
+		return err
+	}
 	path, err := raid.Create(ctx, sysfs.Root{}, o)
 	if err != nil {
 		return err
@@ -311,6 +314,9 @@ func createOne(ctx context.Context, o raid.Options) error {
 		return err
 	}
 	fmt.Printf("\nDETAIL %s\n%s\nEND\n", name, detail)
+	if err := limitResync("1000000"); err != nil {
+		return err
+	}
 	if err := wait(ctx); err != nil {
 		return err
 	}
@@ -344,6 +350,11 @@ func createOne(ctx context.Context, o raid.Options) error {
 	}
 	fmt.Printf("\nASSEMBLED %s: %s\n", name, strings.TrimSpace(out))
 	return raid.Stop(ctx, "/dev/md9")
+}
+
+// limitResync sets the largest speed of a resync in KiB per second.
+func limitResync(speed string) error {
+	return os.WriteFile("/proc/sys/dev/raid/speed_limit_max", []byte(speed), 0o600)
 }
 
 // readd lets mdadm fail and remove a member, writes to the array, and lets mdadm return the member. It describes the
