@@ -34,8 +34,9 @@ func injectArguments() map[string]hardware.ArgInfo {
 }
 
 // injectFiles writes files of the operator's to file systems of the node, or removes files. The whole call is validated
-// first. Names are resolved as inside a chroot to the file system, because its content belongs to the tenant.
-func (m *Manager) injectFiles(ctx context.Context, call hardware.Call) (any, error) {
+// first. Names are resolved as inside a chroot to the file system, because its content belongs to the tenant. If a file
+// is on a named array, the arrays of raid_config are assembled, and stopped again when all files are written.
+func (m *Manager) injectFiles(ctx context.Context, call hardware.Call) (_ any, err error) {
 	files, verify, err := parseInjection(call)
 	if err != nil {
 		return nil, err
@@ -44,6 +45,19 @@ func (m *Manager) injectFiles(ctx context.Context, call hardware.Call) (any, err
 		m.o.Log.Info("no files to inject")
 		return nil, nil
 	}
+	if slices.ContainsFunc(files, injectedFile.isOnArray) {
+		volumes, failed := m.assembleAll(ctx, call.Node)
+		if failed != nil {
+			return nil, fault.DeviceNotFound("RAID arrays of raid_config: %w", failed)
+		}
+		if volumes.Release != nil {
+			defer func() {
+				if failed := volumes.Release(context.WithoutCancel(ctx), ""); failed != nil {
+					err = errors.Join(err, fault.CommandExecution(fmt.Errorf("inject files: %w", failed)))
+				}
+			}()
+		}
+	}
 	for _, f := range files {
 		if err := m.inject(ctx, call, f, verify); err != nil {
 			return nil, err
@@ -51,6 +65,9 @@ func (m *Manager) injectFiles(ctx context.Context, call hardware.Call) (any, err
 	}
 	return nil, nil
 }
+
+// isOnArray reports whether the file is on a named device that is a RAID array or a partition of one.
+func (f injectedFile) isOnArray() bool { return strings.HasPrefix(f.device, "/dev/md") }
 
 // inject writes or removes one file.
 func (m *Manager) inject(ctx context.Context, call hardware.Call, f injectedFile, verify bool) error {

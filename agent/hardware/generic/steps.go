@@ -18,7 +18,7 @@ const deployInterface = "deploy"
 // the same. The rule: a change that adds or removes a step, changes its priority, its interface, its arguments, what it
 // does, or whether it can be aborted appends -ironroot.N, where N is larger than in all versions before.
 // TestVersionNamesSteps checks all but what a step does, and lists the steps of each version.
-func (m *Manager) Version() string { return "1.2-ironroot.12" }
+func (m *Manager) Version() string { return "1.2-ironroot.13" }
 
 // Steps implements [hardware.Stepper].
 func (m *Manager) Steps(kind hardware.Kind, _ *node.Node, _ []map[string]any) []hardware.Step {

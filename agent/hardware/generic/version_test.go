@@ -69,6 +69,7 @@ deploy 0 deploy.execute_bootc_install
 service 0 deploy.execute_bootc_install
 `}, // the steps of ironic-python-agent
 	{version: "1.2-ironroot.12"}, // RAID steps leave disks of a network untouched
+	{version: "1.2-ironroot.13"}, // inject_files assembles the array of a named device
 }
 
 // stepsOf returns the steps of a version, sorted. It reports whether the version is known.
