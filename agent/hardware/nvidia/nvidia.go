@@ -185,8 +185,8 @@ type run struct {
 func (m *Manager) start(ctx context.Context, what string) (*run, error) {
 	tools, err := m.o.FindTools(ctx, mstflint, mstconfig, mstfwreset)
 	if err != nil {
-		return nil, fault.HardwareManagerConfiguration("%w: add a userland with Debian's packages mstflint and "+
-			"pciutils by ironroot image --manager-root DIR", err)
+		return nil, fault.HardwareManagerConfiguration("%w: add a userland with Debian's packages mstflint, "+
+			"pciutils and procps by ironroot image --manager-root DIR", err)
 	}
 	functions, err := m.functions()
 	if err != nil {

@@ -220,7 +220,7 @@ func TestWithoutTools(t *testing.T) {
 		_, err := r.run(t, step, argument)
 		checkFault(t, err, "HardwareManagerConfigurationError", ""+
 			"programs mstflint: not in a manager root of this image: add a userland with "+
-			"Debian's packages mstflint and pciutils by ironroot image --manager-root DIR")
+			"Debian's packages mstflint, pciutils and procps by ironroot image --manager-root DIR")
 	}
 	if len(r.opened) > 0 {
 		t.Errorf("got requests for %q, want none", r.opened)
