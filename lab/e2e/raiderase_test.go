@@ -71,6 +71,7 @@ func TestRAIDErase(t *testing.T) {
 		}
 	}
 	plain := file(t, "plain", 64*mib, old{})
+	before["plain"] = sumAll(t, plain)
 	r := start(t, setup{
 		machine: qemu.Config{
 			Memory: 768 * mib, Disks: append(disks, qemu.Disk{File: plain, Serial: "plain", NoDiscard: true}),
@@ -87,8 +88,9 @@ func TestRAIDErase(t *testing.T) {
 	r.node.SetState(conductor.DeployWait)
 	r.waitAgent(t)
 	names := r.diskNames(t, append(serials, "plain")...)
-	for serial, want := range before {
-		if got := sumAll(t, files[serial]); got != want {
+	for i, path := range []string{files["first"], files["second"], files["third"], plain} {
+		serial := append(serials, "plain")[i]
+		if got := sumAll(t, path); got != before[serial] {
 			t.Errorf("%s: inspection has changed the disk", serial)
 		}
 	}
