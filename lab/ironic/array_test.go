@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -25,12 +26,13 @@ import (
 )
 
 // TestRealIronicArray creates the mirror of target_raid_config in manual cleaning. Automated cleaning keeps it. Then
-// the test deploys a system to it, and boots the system from each of the two disks alone.
+// the test deploys a system to it with another boot of the ramdisk, which must assemble it, and boots the system from
+// each of the two disks alone. Automated cleaning after the deployment keeps the mirror, too.
 //
 // Parity: N6 (real Ironic)
 func TestRealIronicArray(t *testing.T) {
 	kernel, ramdisk := testenv.Build(t, "ipa-ironroot-amd64.kernel"), testenv.Build(t, "ipa-ironroot-amd64.initramfs")
-	ctx := testenv.Context(t, 45*time.Minute)
+	ctx := testenv.Context(t, 60*time.Minute)
 	system := osimagetest.Disk(t, func(root string) { osimagetest.AddRAID(t, root) })
 	i := start(t, Options{
 		KernelParams: "ipa-disk-wait-attempts=1 ipa-disk-wait-delay=1", Config: "[deploy]\nfast_track = true\n",
@@ -46,17 +48,23 @@ func TestRealIronicArray(t *testing.T) {
 	setTarget(t, ctx, n, raidTarget)
 	step(t, "manual cleaning", n.Clean(ctx, Step{Interface: "raid", Step: "create_configuration"}))
 	checkRAIDConfig(t, ctx, n)
-	created := checkArray(t, ctx, n)
+	created := checkArray(t, ctx, n, 1)
 	step(t, "automated cleaning", n.Provide(ctx))
-	if kept := checkArray(t, ctx, n); kept != created {
+	if kept := checkArray(t, ctx, n, 1); kept != created {
 		t.Errorf("automated cleaning: got array %+v, want it kept: %+v", kept, created)
 	}
+	powerOff(t, ctx, n) // otherwise the ramdisk that created the array, and runs it, would deploy to it
 	image := publish(t, i, system, "os.raw")
 	image.Format = "raw"
 	deploy(t, ctx, n.Deploy, n, image)
 	powerOff(t, ctx, n)
 	for d, name := range []string{"first", "second"} {
 		t.Run(name, func(t *testing.T) { bootFrom(t, ctx, n, d) })
+	}
+	step(t, "undeploy", n.Undeploy(ctx))
+	// Each disk also has a partition of the mirror with the EFI system partition, which was erased.
+	if kept := checkArray(t, ctx, n, 2); kept != created {
+		t.Errorf("automated cleaning after a deployment: got array %+v, want it kept: %+v", kept, created)
 	}
 }
 
@@ -79,12 +87,14 @@ func powerOff(t *testing.T, ctx context.Context, n *Node) {
 	}
 }
 
-// bootFrom boots the machine, which is off, with one of its disks, and checks that the system runs on one half of the
-// mirror.
+// bootFrom boots the machine, which is off, with a copy of one of its disks, and checks that the system runs on one
+// half of the mirror. The disk itself does not change, so that the array stays complete.
 func bootFrom(t *testing.T, ctx context.Context, n *Node, disk int) {
 	t.Helper()
 	alone := n.machine
-	alone.Disks = alone.Disks[disk : disk+1]
+	alone.Disks = slices.Clone(alone.Disks[disk : disk+1])
+	alone.Disks[0].File = filepath.Join(t.TempDir(), "copy")
+	testenv.Run(t, "cp", "--sparse=always", n.diskFile(disk), alone.Disks[0].File)
 	m, err := qemu.Start(ctx, alone)
 	if err != nil {
 		t.Fatal(err)
@@ -147,31 +157,38 @@ type array struct {
 	at                int64 // offset of the array's data on the disk, in bytes
 }
 
-// checkArray returns the array on the machine's disks. Each has one partition with one member.
-func checkArray(t *testing.T, ctx context.Context, n *Node) array {
+// checkArray returns the array on the machine's disks. Each has a number of partitions, and a member on one of them.
+func checkArray(t *testing.T, ctx context.Context, n *Node, partitions int) array {
 	t.Helper()
 	var found [2]array
 	for d := range found {
 		path := n.diskFile(d)
 		table, err := partition.Read(ctx, path)
-		if err != nil || len(table.Partitions) != 1 {
-			t.Fatalf("disk %d: got table %+v and %v, want one partition", d, table, err)
+		if err != nil || len(table.Partitions) != partitions {
+			t.Fatalf("disk %d: got table %+v and %v, want %d partitions", d, table, err, partitions)
 		}
 		f, err := os.Open(path)
 		if err != nil {
 			t.Fatal(err)
 		}
-		p := table.Partitions[0]
-		members, err := md.Find(io.NewSectionReader(f, p.Start, p.Size), p.Size)
+		var members []array
+		for _, p := range table.Partitions {
+			superblocks, err := md.Find(io.NewSectionReader(f, p.Start, p.Size), p.Size)
+			if err != nil {
+				t.Fatalf("disk %d: %v", d, err)
+			}
+			for _, m := range superblocks {
+				if m.Problem != nil {
+					t.Fatalf("disk %d: %v", d, m.Problem)
+				}
+				members = append(members, array{m.UUID, m.Level, m.Name, p.Start + m.DataOffset})
+			}
+		}
 		_ = f.Close() // only read
-		if err != nil || len(members) != 1 {
-			t.Fatalf("disk %d: got members %+v and %v, want one", d, members, err)
+		if len(members) != 1 {
+			t.Fatalf("disk %d: got members %+v, want one", d, members)
 		}
-		m := members[0]
-		if m.Problem != nil {
-			t.Fatalf("disk %d: %v", d, m.Problem)
-		}
-		found[d] = array{m.UUID, m.Level, m.Name, p.Start + m.DataOffset}
+		found[d] = members[0]
 	}
 	if found[0] != found[1] || found[0].Name != "any:root" {
 		t.Errorf("got members of %+v and %+v, want both of one array any:root", found[0], found[1])
