@@ -160,13 +160,7 @@ func compareOne(ctx context.Context, n md.New) error {
 	if err != nil {
 		return err
 	}
-	args := []string{
-		"--create", "/dev/md7", "--force", "--run", "--homehost=any", "--metadata=" + n.Version, "--level",
-		strings.TrimPrefix(n.Level, "raid"), "--name", "data", "--raid-devices", fmt.Sprint(len(devices)),
-	}
-	if n.Version == "1.2" && n.Level != "raid0" {
-		args = append(args, "--bitmap=internal")
-	}
+	args := createArgs("/dev/md7", n.Version, n.Level, len(devices))
 	if _, err := mdadm(append(args, devices...)...); err != nil {
 		return err
 	}
@@ -277,7 +271,7 @@ func create(ctx context.Context) error {
 func createOne(ctx context.Context, o raid.Options) error {
 	sizes := make([]int64, len(o.Members))
 	for i := range sizes {
-		sizes[i] = 40 * mib
+		sizes[i] = 24 * mib
 	}
 	devices, release, err := members(sizes)
 	defer release()
@@ -320,6 +314,10 @@ func createOne(ctx context.Context, o raid.Options) error {
 	if err := wait(ctx); err != nil {
 		return err
 	}
+	if detail, err = mdadm("--detail", path); err != nil {
+		return err
+	}
+	fmt.Printf("\nSYNCED %s\n%s\nEND\n", name, detail)
 	if o.Level != "raid0" {
 		mismatches, err := check(ctx)
 		if err != nil {
@@ -344,17 +342,59 @@ func createOne(ctx context.Context, o raid.Options) error {
 		}
 		fmt.Printf("\nEXAMINE %s %s\n%s\nEND\n", name, device, out)
 	}
-	out, err := mdadm(append([]string{"--assemble", "/dev/md9"}, devices...)...)
+	out, err := mdadm("--assemble", "--scan")
 	if err != nil {
 		return err
 	}
 	fmt.Printf("\nASSEMBLED %s: %s\n", name, strings.TrimSpace(out))
-	return raid.Stop(ctx, "/dev/md9")
+	if err := errors.Join(raid.Stop(ctx, "/dev/md/data"), os.RemoveAll("/dev/md")); err != nil {
+		return err
+	}
+	return createTheirs(ctx, o, name)
 }
 
 // limitResync sets the largest speed of a resync in KiB per second.
 func limitResync(speed string) error {
 	return os.WriteFile("/proc/sys/dev/raid/speed_limit_max", []byte(speed), 0o600)
+}
+
+// createTheirs creates the array of the same options with mdadm, and prints what it shows of it.
+func createTheirs(ctx context.Context, o raid.Options, name string) error {
+	args := createArgs("/dev/md3", o.Version, o.Level, len(o.Members))
+	if _, err := mdadm(append(args, o.Members...)...); err != nil {
+		return err
+	}
+	if err := wait(ctx); err != nil {
+		return err
+	}
+	detail, err := mdadm("--detail", "/dev/md3")
+	if err != nil {
+		return err
+	}
+	fmt.Printf("\nTHEIRS SYNCED %s\n%s\nEND\n", name, detail)
+	if err := raid.Stop(ctx, "/dev/md3"); err != nil {
+		return err
+	}
+	for _, device := range o.Members {
+		out, err := mdadm("--examine", device)
+		if err != nil {
+			return err
+		}
+		fmt.Printf("\nTHEIRS EXAMINE %s %s\n%s\nEND\n", name, device, out)
+	}
+	return nil
+}
+
+// createArgs returns the arguments of mdadm, without the members, for an array like that of package md.
+func createArgs(path, version, level string, members int) []string {
+	args := []string{
+		"--create", path, "--force", "--run", "--homehost=any", "--metadata=" + version, "--level",
+		strings.TrimPrefix(level, "raid"), "--name", "data", "--raid-devices", fmt.Sprint(members),
+	}
+	if version == "1.2" && level != "raid0" {
+		args = append(args, "--bitmap=internal")
+	}
+	return args
 }
 
 // readd lets mdadm fail and remove a member, writes to the array, and lets mdadm return the member. It describes the
