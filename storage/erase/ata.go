@@ -25,6 +25,7 @@ type ataDisk struct {
 	size     int64
 	sampling sampling
 	progress func(done, total int64)
+	erasing  erasing
 }
 
 // openSG opens a disk exclusively: the kernel does not check whether it is mounted before it sends a command.
@@ -52,7 +53,7 @@ func isATA(d block.Device) bool {
 func eraseATA(
 	ctx context.Context, sys sysfs.Root, device block.Device, o Options, open sgOpener,
 ) (_ Method, err error) {
-	d := ataDisk{path: device.Path, sampling: o.sampling(device), progress: o.Progress}
+	d := ataDisk{path: device.Path, sampling: o.sampling(device), progress: o.Progress, erasing: o.Erasing}
 	if err := o.Wait.until(ctx, sys, device.Path, func() error {
 		transport, file, size, err := open(device.Path)
 		d.drive, d.file, d.size = ata.New(transport), file, size

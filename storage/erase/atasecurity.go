@@ -47,7 +47,9 @@ func (d *ataDisk) securityErase(ctx context.Context, s ata.SecurityState) (Metho
 	}
 	timeout := eraseTimeout(estimate, d.size)
 	willTake(ctx, timeout)
-	err = d.drive.SecurityErase(erasePassword, s.Enhanced, timeout)
+	err = d.erasing.during(ctx, method, estimate, func() error {
+		return d.drive.SecurityErase(erasePassword, s.Enhanced, timeout)
+	})
 	ReportProgress(ctx)
 	if err != nil {
 		return "", errors.Join(err, d.removePassword())

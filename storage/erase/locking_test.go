@@ -209,7 +209,7 @@ func TestTCGLockedOtherSteps(t *testing.T) {
 	disk := block.Device{Name: "nvme0n1", Path: path, Type: "part"} // a loop device plays its node
 	open := func(string) (adminDevice, error) { return &drive, nil }
 	called := func(err error) { t.Errorf("got %v to continue with", err) }
-	method, err := express(t.Context(), nvmeTree(t, "nvme0n1"), disk, Wait{}, called, open)
+	method, err := express(t.Context(), nvmeTree(t, "nvme0n1"), disk, Options{NVMe: true}, called, open)
 	if method != "" || !errors.Is(err, ErrTCGLocked) || len(drive.formats) > 0 {
 		t.Errorf("got %q, %v and formats %x, want %v", method, err, drive.formats, ErrTCGLocked)
 	}

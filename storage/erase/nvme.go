@@ -98,7 +98,7 @@ func eraseNVMe(
 			return "", scope, fmt.Errorf("%w: %w", errSanitize, err)
 		}
 	}
-	method, err := formatNVMe(ctx, d, controller, namespace, scope, s.sampling)
+	method, err := formatNVMe(ctx, d, controller, namespace, scope, s.sampling, o.Erasing)
 	var rejected nvmeStatus
 	if o.NVMeSanitize && (errors.Is(err, ErrUnsupported) || errors.As(err, &rejected)) {
 		method, err = s.sanitizeInstead(ctx, controller, scope, device, o.Siblings, open, err)
@@ -115,6 +115,7 @@ func eraseNVMe(
 // formatNVMe erases a namespace by Format NVM, and reads samples of it.
 func formatNVMe(
 	ctx context.Context, d adminDevice, controller, namespace []byte, scope nvmeScope, how sampling,
+	report erasing,
 ) (Method, error) {
 	method, setting, err := formatSetting(controller, scope)
 	if err != nil {
@@ -134,7 +135,7 @@ func formatNVMe(
 		timeout: uint32(formatTimeout.Milliseconds()),
 	}
 	willTake(ctx, formatTimeout) // after that the kernel gives up
-	err = d.admin(&command, nil)
+	err = report.during(ctx, method, 0, func() error { return d.admin(&command, nil) })
 	ReportProgress(ctx)
 	if err != nil {
 		return "", fmt.Errorf("NVMe format: %w", err)

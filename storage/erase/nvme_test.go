@@ -365,7 +365,7 @@ func TestNVMeCancelled(t *testing.T) {
 			var method Method
 			var err error
 			if kind == "express" {
-				method, err = express(ctx, nvmeTree(t, "nvme0n1"), disk, Wait{}, func(error) {}, open)
+				method, err = express(ctx, nvmeTree(t, "nvme0n1"), disk, Options{NVMe: true}, func(error) {}, open)
 			} else {
 				method, err = full(ctx, nvmeTree(t, "nvme0n1"), disk, o, openers{nvme: open})
 			}
@@ -485,7 +485,7 @@ func TestExpress(t *testing.T) {
 			disk := block.Device{Name: "nvme0n1", Path: loop, Type: "part"} // a loop device plays its node
 			c.drive.path = loop
 			var reasons []string
-			method, err := express(t.Context(), nvmeTree(t, "nvme0n1"), disk, Wait{},
+			method, err := express(t.Context(), nvmeTree(t, "nvme0n1"), disk, Options{NVMe: true},
 				func(err error) { reasons = append(reasons, err.Error()) },
 				func(string) (adminDevice, error) { return &c.drive, nil })
 			if !errors.Is(err, c.err) || method != c.method || err != nil && !strings.Contains(err.Error(), c.text) {
@@ -511,7 +511,7 @@ func TestExpressFails(t *testing.T) {
 	drive := fakeNVMe{oacs: 2 | oacsNamespaceManagement, fna: 1, allocated: []uint32{2}}
 	path := filepath.Join(t.TempDir(), "missing")
 	method, err := express(t.Context(), nvmeTree(t, "nvme0n1"),
-		block.Device{Name: "nvme0n1", Path: path, Type: "part"}, Wait{},
+		block.Device{Name: "nvme0n1", Path: path, Type: "part"}, Options{NVMe: true},
 		func(error) {}, func(string) (adminDevice, error) { return &drive, nil })
 	if !errors.Is(err, os.ErrNotExist) || !errors.Is(err, ErrRemains) || method != "" ||
 		!strings.Contains(err.Error(), "(this namespace: not erased)") {

@@ -610,7 +610,7 @@ func TestExpressDoesNotSanitize(t *testing.T) {
 	loop := testenv.Loop(t, testenv.SparseFile(t, 10<<20), 512)
 	drive := fakeNVMe{fakeSanitize: fakeSanitize{sanicap: sanicapBlock, path: loop}}
 	disk := block.Device{Name: "nvme0n1", Path: loop, Type: "part"} // a loop device plays its node
-	method, err := express(t.Context(), nvmeTree(t, "nvme0n1"), disk, Wait{}, func(error) {},
+	method, err := express(t.Context(), nvmeTree(t, "nvme0n1"), disk, Options{NVMe: true}, func(error) {},
 		func(string) (adminDevice, error) { return &drive, nil })
 	if err != nil || method != MetadataOnly || len(drive.sanitizes) > 0 {
 		t.Errorf("got %q, %v and sanitize commands %x, want %q and no command",

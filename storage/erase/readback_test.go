@@ -342,7 +342,7 @@ func TestFormatKeepsData(t *testing.T) {
 			t.Errorf("keeps %v, may overwrite: got %q and %v", keeps, method, err)
 		}
 		writeAt(t, path, 1024, []byte("signature"))
-		method, err = express(t.Context(), nvmeTree(t, "nvme0n1"), disk, Wait{}, func(error) {}, open)
+		method, err = express(t.Context(), nvmeTree(t, "nvme0n1"), disk, Options{NVMe: true}, func(error) {}, open)
 		if !errors.Is(err, want) || (method == NVMeUser) != (want == nil) {
 			t.Errorf("keeps %v, express: got %q and %v, want %v", keeps, method, err, want)
 		}

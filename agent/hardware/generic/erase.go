@@ -209,28 +209,56 @@ func (r *diskRun) withProgress(
 	d block.Device, size int64, options erase.Options, do func(erase.Options) (erase.Method, error),
 ) (erase.Method, error) {
 	r.m.o.Log.Info("erasing disk", "device", d.Path, "bytes", size)
-	tracker := r.m.o.Track("erasing disk", d.Path)
+	current, tracker := "erasing disk", r.m.o.Track("erasing disk", d.Path)
 	defer func() { tracker.End() }()
-	options.Progress = func(done, total int64) { tracker.Set(done, total) }
-	reading := false
-	options.ReadingBack = func(done, total int64) {
-		if !reading {
+	track := func(what string) Tracker { // the options are called one after the other
+		if what != current {
 			tracker.End()
-			tracker, reading = r.m.o.Track("reading disk back", d.Path), true
+			current, tracker = what, r.m.o.Track(what, d.Path)
 		}
-		tracker.Set(done, total)
+		return tracker
+	}
+	options.Progress = func(done, total int64) { track("erasing disk").Set(done, total) }
+	options.ReadingBack = func(done, total int64) { track("reading disk back").Set(done, total) }
+	options.Erasing = func(method erase.Method, elapsed, estimate time.Duration) {
+		if elapsed == 0 {
+			r.m.o.Log.Info("drive started to erase itself", startAttrs(d, method, estimate)...)
+		}
+		message, percent := erasingProgress(elapsed, estimate)
+		track("drive erasing itself").SetPercent(message, percent)
 	}
 	return do(options)
+}
+
+// erasingProgress describes a drive that has been erasing itself for a time, without reporting progress, and returns
+// the percentage by the time that the drive says it takes: at most 99, nil if it does not say.
+func erasingProgress(elapsed, estimate time.Duration) (message string, percent *float64) {
+	elapsed = elapsed.Round(time.Second)
+	if estimate <= 0 {
+		return fmt.Sprintf("%v, the drive gives no estimate", elapsed), nil
+	}
+	percent = new(float64)
+	*percent = min(100*float64(elapsed)/float64(estimate), 99)
+	if elapsed > estimate {
+		return fmt.Sprintf("%v, longer than the drive's estimate of %v", elapsed, estimate), percent
+	}
+	return fmt.Sprintf("%v of about %v, the drive's estimate", elapsed, estimate), percent
+}
+
+// startAttrs returns the attributes of the log line of a drive that has started to erase itself. An estimate of 0 is
+// unknown.
+func startAttrs(d block.Device, method erase.Method, estimate time.Duration) []any {
+	attrs := []any{"device", d.Path, "method", string(method)}
+	if estimate > 0 {
+		attrs = append(attrs, "left", estimate)
+	}
+	return attrs
 }
 
 // sanitizing returns a function that logs that a disk has started to sanitize itself. An estimate of 0 is unknown.
 func (r *diskRun) sanitizing(d block.Device) func(erase.Method, time.Duration) {
 	return func(method erase.Method, estimate time.Duration) {
-		attrs := []any{"device", d.Path, "method", string(method)}
-		if estimate > 0 {
-			attrs = append(attrs, "left", estimate)
-		}
-		r.m.o.Log.Info("sanitize started", attrs...)
+		r.m.o.Log.Info("sanitize started", startAttrs(d, method, estimate)...)
 	}
 }
 
@@ -245,8 +273,10 @@ func (r *diskRun) wipe(ctx context.Context, d block.Device) (erase.Method, error
 
 // format erases an NVMe disk by its Format command. If that fails, it erases the metadata.
 func (r *diskRun) format(ctx context.Context, d block.Device) (erase.Method, error) {
-	return erase.Express(ctx, r.m.o.System, d, r.flags.wait, func(err error) {
-		r.m.o.Log.Warn("disk not formatted, erasing its metadata", "device", d.Path, "err", err)
+	return r.withProgress(d, d.Size, erase.Options{}, func(o erase.Options) (erase.Method, error) {
+		return erase.Express(ctx, r.m.o.System, d, r.flags.wait, o.Erasing, func(err error) {
+			r.m.o.Log.Warn("disk not formatted, erasing its metadata", "device", d.Path, "err", err)
+		})
 	})
 }
 

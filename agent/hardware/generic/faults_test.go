@@ -197,6 +197,13 @@ func TestEraseProgressEnds(t *testing.T) {
 // eventTracker records what it shows.
 type eventTracker struct{ events *[]string }
 
+func (e eventTracker) SetPercent(message string, percent *float64) {
+	if percent != nil {
+		message = fmt.Sprintf("%s: %.1f %%", message, *percent)
+	}
+	*e.events = append(*e.events, message)
+}
+
 func (e eventTracker) Set(done, total int64) {
 	*e.events = append(*e.events, fmt.Sprintf("%d of %d", done, total))
 }

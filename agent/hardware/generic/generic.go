@@ -57,13 +57,16 @@ type Options struct {
 // Tracker shows the progress of one operation.
 type Tracker interface {
 	Set(done, total int64) // bytes; a total of 0 is unknown
+	// SetPercent sets what the operation does and its progress, 0 to 100; nil is unknown.
+	SetPercent(message string, percent *float64)
 	End()
 }
 
 type noTracker struct{}
 
-func (noTracker) Set(int64, int64) {}
-func (noTracker) End()             {}
+func (noTracker) Set(int64, int64)            {}
+func (noTracker) SetPercent(string, *float64) {}
+func (noTracker) End()                        {}
 
 // Manager is the generic hardware manager.
 type Manager struct {
