@@ -12,6 +12,7 @@ import (
 	"io"
 	"log"
 	"log/slog"
+	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -121,6 +122,7 @@ const (
 // image describes an image that image() uploads. Layers are archives of tar.
 type testImage struct {
 	layers       [][]byte
+	large        *packedLayer // a further layer, if not nil
 	config       map[string]any
 	architecture string
 	change       func(manifest map[string]any)
@@ -138,6 +140,9 @@ func (s *store) image(i testImage) string {
 			media, data = layerType+"+zstd", pack(s.t, "zstd", l)
 		}
 		layers = append(layers, s.push(media, data))
+	}
+	if i.large != nil {
+		diffs, layers = append(diffs, i.large.diffID), append(layers, s.push(layerType+"+zstd", i.large.data))
 	}
 	if i.architecture == "" {
 		i.architecture = runtime.GOARCH
@@ -172,6 +177,29 @@ func pack(t testing.TB, program string, data []byte) []byte {
 		t.Fatal(err)
 	}
 	return []byte(testenv.Run(t, program, "-c", file))
+}
+
+// packedLayer is a compressed layer with the file "large".
+type packedLayer struct {
+	data   []byte
+	diffID string // digest of its archive
+	size   int64  // of the file
+}
+
+const largeMarker = "MARKER-OF-THE-LARGE-FILE"
+
+// largeLayer returns a layer whose file is filled with a marker, so that the layer is small.
+func largeLayer(t testing.TB, size int64) *packedLayer {
+	t.Helper()
+	testenv.Programs(t, "tar", "zstd", "sha256sum")
+	dir := t.TempDir()
+	out := testenv.Run(t, "sh", "-ec", `cd "$1"; yes "$2" | head -c "$3" >large; tar -cf archive large; rm large
+		zstd -q archive -o packed; sha256sum archive; rm archive`, "sh", dir, largeMarker, strconv.FormatInt(size, 10))
+	packed, err := os.ReadFile(filepath.Join(dir, "packed"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &packedLayer{data: packed, diffID: "sha256:" + strings.Fields(out)[0], size: size}
 }
 
 // archive returns the archive of a directory, made by Debian's tar.
@@ -586,6 +614,13 @@ func (s *store) serveWith(change func(data []byte) []byte) {
 	}
 }
 
+// random returns bytes that do not compress.
+func random(n int) []byte {
+	data := make([]byte, n)
+	rand.NewChaCha8([32]byte{}).Read(data) //nolint:errcheck // never fails
+	return data
+}
+
 // small is a layer with one file.
 func small(t *testing.T, name, content string) []byte {
 	t.Helper()
@@ -815,12 +850,142 @@ func TestDiskScratch(t *testing.T) {
 	checkTail(t, disk, start, size, planted)
 }
 
+// If memory runs full, the image is downloaded again to a disk, and if that is full, once more with more space.
+func TestScratchRunsFull(t *testing.T) {
+	testenv.Root(t)
+	large := largeLayer(t, 240<<20)
+	thin, dense := small(t, "one", "1"), small(t, "one", string(random(1<<20)))
+	for name, tt := range map[string]struct {
+		disk           int64  // MiB
+		first          []byte // layer, which the estimate is made of
+		downloads      int
+		problem, cause string // in the error
+	}{
+		"estimated":                    {disk: 3 << 10, first: thin, downloads: 2},
+		"first layer compressed worse": {disk: 3 << 10, first: dense, downloads: 3},
+		"disk has not more than memory": {
+			disk: 1200, first: thin, downloads: 1,
+			problem: "it has 1258291200 bytes, want ", cause: "(memory, 73400320 bytes)",
+		},
+		"disk runs full": {
+			disk: 1350, first: thin, downloads: 2,
+			problem: "it has 1415577600 bytes, want ", cause: "(end of ",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Setenv("TMPDIR", t.TempDir())
+			size := tt.disk << 20
+			disk := testenv.Loop(t, testenv.SparseFile(t, size), 512)
+			planted := bytes.Repeat([]byte("planted!"), 1<<17)
+			fillMiB(t, disk, 0, planted)
+			fillMiB(t, disk, size-1<<20, planted)
+			s := newStore(t)
+			reference := s.image(testImage{layers: [][]byte{tt.first}, large: large})
+			image, err := Resolve(t.Context(), s.options(), reference, "")
+			if err != nil {
+				t.Fatal(err)
+			}
+			var downloads atomic.Int32
+			s.serve = func(w http.ResponseWriter, r *http.Request) {
+				if strings.HasSuffix(r.URL.Path, image.remote.Layers[1].Digest.String()) {
+					downloads.Add(1)
+				}
+				s.files.ServeHTTP(w, r)
+			}
+			b, err := Prepare(t.Context(), image, Options{
+				System: machineWithMemory(t, memoryMargin+70<<20), Disk: disk, KeepImage: true, Log: logger(t),
+			})
+			if got := int(downloads.Load()); got != tt.downloads {
+				t.Errorf("got %d downloads, want %d", got, tt.downloads)
+			}
+			if tt.problem == "" {
+				checkLarge(t, b, err, large.size)
+			} else if !errors.Is(err, ErrNoSpace) || !errors.Is(err, unix.ENOSPC) ||
+				!strings.Contains(err.Error(), disk+": "+tt.problem) || !strings.Contains(err.Error(), tt.cause) {
+				t.Errorf("got %v, want %v with %q and %q", err, ErrNoSpace, tt.problem, tt.cause)
+			}
+			checkTail(t, disk, size-600<<20, size, planted) // more than was reserved
+			if left, _ := filepath.Glob(filepath.Join(os.TempDir(), "ironroot-*")); len(left) > 0 {
+				t.Errorf("%v are left", left)
+			}
+		})
+	}
+}
+
+// checkLarge checks that a large image is complete at the end of a disk, and removes it.
+func checkLarge(t *testing.T, b *Bundle, err error, size int64) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if b.Reserved() < size || b.Reserved() > 600<<20 {
+		t.Errorf("got %d reserved bytes, want %d to %d", b.Reserved(), size, 600<<20)
+	}
+	name := filepath.Join(b.scratch.dir, rootDir, "large")
+	if info, err := os.Stat(name); err != nil || info.Size() != size {
+		t.Errorf("got %v (%v), want a file of %d bytes", info, err, size)
+	}
+	want := []byte(strings.Repeat(largeMarker+"\n", 1<<20/len(largeMarker)))[:1<<20]
+	checkMiB(t, name, 0, want)
+	if err := b.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestNextDemand(t *testing.T) {
+	for name, tt := range map[string]struct {
+		full fullError
+		want int64
+		next demand
+	}{
+		"the rest unpacks alike": {fullError{used: 1000, arrived: 50, total: 100}, 800, demand{1001, 2500}},
+		"all has arrived":        {fullError{used: 1000, arrived: 100, total: 100}, 800, demand{1001, 2000}},
+		"most is missing":        {fullError{used: 1000, arrived: 1, total: 100}, 800, demand{1001, 4000}},
+		"nothing has arrived":    {fullError{used: 0, arrived: 0, total: 1 << 50}, 800, demand{801, 1600}},
+		"memory of others":       {fullError{used: 10, arrived: 5, total: 100}, 800, demand{801, 1600}},
+		"largest":                {fullError{used: 1 << 50, arrived: 1, total: 1 << 50}, 1, demand{1<<50 + 1, 4 << 50}},
+	} {
+		if got := tt.full.next(tt.want); got != tt.next {
+			t.Errorf("%s: got %+v, want %+v", name, got, tt.next)
+		}
+	}
+}
+
+// The tail of a disk has what is wanted, or what the disk can spare: the root file system gets as much.
+func TestTail(t *testing.T) {
+	const mib, gib = 1 << 20, 1 << 30
+	for _, tt := range []struct {
+		size  int64
+		d     demand
+		files int64 // for which there is space
+	}{
+		{20 * gib, demand{gib, gib}, gib},
+		{20 * gib, demand{gib + 1, 4 * gib}, 4 * gib},
+		{20 * gib, demand{gib + 1, 1 << 52}, (19*gib - 66*mib) / 17 * 8},
+		{4 * gib, demand{gib + 1, 1 << 52}, (3*gib - 66*mib) / 17 * 8},
+		{3 * gib, demand{gib + 1, 1 << 52}, 0},
+	} {
+		start, length, err := tail("/dev/sda", tt.size, tt.d)
+		if tt.files == 0 {
+			if !errors.Is(err, ErrNoSpace) {
+				t.Errorf("%+v: got %d bytes (%v), want %v", tt, length, err, ErrNoSpace)
+			}
+			continue
+		}
+		most := tt.files + tt.files/8 + diskOverhead + 2*mib
+		if err != nil || length < most-2*mib || length > most || start%mib != 0 || start+length != tt.size-mib ||
+			start < tt.files+gib-mib {
+			t.Errorf("%+v: got %d bytes from byte %d on (%v), want about %d", tt, length, start, err, most)
+		}
+	}
+}
+
 // Scratch space on a disk that a process still uses is neither zeroed nor detached, and the disk is not used again.
 func TestScratchInUse(t *testing.T) {
 	testenv.Root(t)
 	const size = 2 << 30
 	disk := testenv.Loop(t, testenv.SparseFile(t, size), 512)
-	s, err := diskScratch(t.Context(), sysfs.Root{}, disk, 0)
+	s, err := diskScratch(t.Context(), sysfs.Root{}, disk, demand{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -839,7 +1004,7 @@ func TestScratchInUse(t *testing.T) {
 	for range 2 { // claimed once
 		r.claim()
 	}
-	if _, err := diskScratch(t.Context(), sysfs.Root{}, disk, 0); !errors.Is(err, unix.EBUSY) {
+	if _, err := diskScratch(t.Context(), sysfs.Root{}, disk, demand{}); !errors.Is(err, unix.EBUSY) {
 		t.Errorf("next scratch space: got %v, want %v", err, unix.EBUSY)
 	}
 	checkClaimed(t, disk)
@@ -864,7 +1029,7 @@ func TestScratchPathReplaced(t *testing.T) {
 		fillMiB(t, path, 0, planted)
 		fillMiB(t, path, size-1<<20, planted)
 	}
-	s, err := diskScratch(t.Context(), sysfs.Root{}, link, 0)
+	s, err := diskScratch(t.Context(), sysfs.Root{}, link, demand{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -888,7 +1053,8 @@ func TestScratchOverlap(t *testing.T) {
 	testenv.Programs(t, "sgdisk")
 	const size = 2 << 30
 	disk := testenv.Loop(t, testenv.SparseFile(t, size), 512)
-	s, err := diskScratch(t.Context(), sysfs.Root{Path: t.TempDir()}, disk, 0) // a kernel that knows no partition
+	noPartitions := sysfs.Root{Path: t.TempDir()} // of a kernel that has not read the table
+	s, err := diskScratch(t.Context(), noPartitions, disk, demand{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -36,44 +36,65 @@ type Bundle struct {
 	scratch *scratch
 	system  sysfs.Root
 	log     *slog.Logger
-	kept    bool // as an OCI layout, too
+	kept    bool  // as an OCI layout, too
+	arrived int64 // bytes of the compressed layers
 	// inUse is set if a process could not be ended. It can still read and write the scratch space.
 	inUse atomic.Bool
 }
 
 // Prepare downloads and unpacks the layers of an image. It verifies size and digest of each layer, compressed and
-// unpacked. The scratch space is memory, if the layers probably fit. If they do not, it is the end of o.Disk. After an
+// unpacked. The scratch space is memory, if the layers probably fit. If they do not, it is the end of o.Disk. If the
+// scratch space runs full, the download starts again in a larger one on o.Disk, at most diskAttempts times. After an
 // error nothing is left. Errors about too little space wrap ErrNoSpace.
 func Prepare(ctx context.Context, image *Image, o Options) (*Bundle, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	need := spaceFor(image.remote, o.KeepImage)
-	memory, err := memoryScratch(o.System, need)
-	if err == nil {
-		var b *Bundle
-		if b, err = fill(ctx, image, o, memory); err == nil {
-			return b, nil
+	on := demand{least: need, want: need}
+	s, err := memoryScratch(o.System, need)
+	for attempt := 0; ; attempt++ {
+		var full *fullError
+		switch {
+		case err == nil:
+			var b *Bundle
+			if b, err = fill(ctx, image, o, s); err == nil {
+				return b, nil
+			}
+			if !errors.As(err, &full) {
+				return nil, fmt.Errorf("image %s: %w", image.Name, err)
+			}
+			on = full.next(on.want)
+		case !errors.Is(err, ErrNoSpace):
+			return nil, fmt.Errorf("image %s: %w", image.Name, err)
+		}
+		if o.Disk == "" {
+			return nil, fmt.Errorf("image %s: %w", image.Name, err)
+		}
+		if attempt == diskAttempts {
+			return nil, fmt.Errorf("image %s: gave up after %d attempts on %s: %w", image.Name, attempt, o.Disk, err)
+		}
+		message := "container image does not fit into memory"
+		if attempt > 0 {
+			message = "container image does not fit into the scratch space"
+		}
+		o.Log.Info(message, "image", image.Name, "disk", o.Disk, "want_bytes", on.want, "err", err)
+		cause := err
+		if s, err = diskScratch(ctx, o.System, o.Disk, on); err != nil {
+			if full != nil {
+				err = fmt.Errorf("%w (after %w)", err, cause)
+			}
+			return nil, fmt.Errorf("image %s: %w", image.Name, err)
 		}
 	}
-	if o.Disk == "" || !errors.Is(err, ErrNoSpace) {
-		return nil, fmt.Errorf("image %s: %w", image.Name, err)
-	}
-	o.Log.Info("container image does not fit into memory", "image", image.Name, "disk", o.Disk, "err", err)
-	disk, err := diskScratch(ctx, o.System, o.Disk, need)
-	if err == nil {
-		var b *Bundle
-		if b, err = fill(ctx, image, o, disk); err == nil {
-			return b, nil
-		}
-	}
-	return nil, fmt.Errorf("image %s: %w", image.Name, err)
 }
 
 // Layers are expected to unpack to unpackedFactor times their size. An ordinary file system takes less.
 const (
 	unpackedFactor = 3
 	spaceMargin    = 64 << 20
+	// diskAttempts limits how often an image is downloaded to a disk.
+	diskAttempts = 2
 )
 
 // spaceFor returns the number of bytes that an image is expected to need.
@@ -91,7 +112,8 @@ func spaceFor(c *fetch.Container, keep bool) int64 {
 	return need
 }
 
-// fill downloads an image into scratch space, which it frees after an error.
+// fill downloads an image into scratch space, which it frees after an error. The error is a *fullError if the scratch
+// space was too small and is free.
 func fill(ctx context.Context, image *Image, o Options, s *scratch) (*Bundle, error) {
 	b := &Bundle{image: image, scratch: s, system: o.System, log: o.Log, kept: o.KeepImage}
 	o.Log.Info("container image download started", "image", image.Name, "digest", image.Digest,
@@ -101,10 +123,50 @@ func fill(ctx context.Context, image *Image, o Options, s *scratch) (*Bundle, er
 		o.Log.Info("container image unpacked", "image", image.Name)
 		return b, nil
 	}
-	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.ENOMEM) || errors.Is(err, syscall.EDQUOT) {
-		err = fmt.Errorf("%w in the scratch space (%s, %d bytes): %w", ErrNoSpace, s.kind(), s.size, err)
+	var full *fullError
+	if isFull(err) {
+		full = &fullError{place: s.kind(), size: s.size, arrived: b.arrived, total: image.remote.Size(), err: err}
+		full.used, err = s.used()
 	}
-	return nil, errors.Join(err, s.free(context.WithoutCancel(ctx)))
+	if err = errors.Join(err, s.free(context.WithoutCancel(ctx))); err != nil {
+		if full != nil {
+			err = errors.Join(full.err, err)
+		}
+		return nil, err
+	}
+	return nil, full
+}
+
+// isFull reports whether an error is about scratch space that has no free space.
+func isFull(err error) bool {
+	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.ENOMEM) || errors.Is(err, syscall.EDQUOT)
+}
+
+// fullError is the error about scratch space that was too small for an image. It wraps ErrNoSpace.
+type fullError struct {
+	place          string
+	size, used     int64 // bytes of the scratch space
+	arrived, total int64 // bytes of the compressed layers
+	err            error
+}
+
+func (e *fullError) Error() string {
+	return fmt.Sprintf("%v in the scratch space (%s, %d bytes) after %d of %d bytes of the layers: %v", ErrNoSpace,
+		e.place, e.size, e.arrived, e.total, e.err)
+}
+
+func (e *fullError) Unwrap() []error { return []error{ErrNoSpace, e.err} }
+
+// demand is a number of bytes for files in scratch space.
+type demand struct{ least, want int64 }
+
+// next returns the demand after scratch space for want bytes of files was full: what the image needs if the layers that
+// have not arrived unpack as those that have, and a quarter of that, but two to four times what was full.
+func (e *fullError) next(want int64) demand {
+	full := max(want, e.used)
+	ratio := 1.25 * float64(e.total) / float64(max(1, e.arrived))
+	most := min(ratio*float64(e.used), 4*float64(full))
+	return demand{least: full + 1, want: max(2*full, int64(most))}
 }
 
 // Reserved returns the number of bytes at the end of Options.Disk that are in use until Close: 0 if the image is in
@@ -146,11 +208,11 @@ func (b *Bundle) download(ctx context.Context, o Options) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, u.Close()) }()
-	done, total := int64(0), c.Size()
+	total := c.Size()
 	for i, l := range c.Layers {
 		arrived := func(n int) {
-			if done += int64(n); o.Progress != nil {
-				o.Progress("download", done, total)
+			if b.arrived += int64(n); o.Progress != nil {
+				o.Progress("download", b.arrived, total)
 			}
 		}
 		if err := b.layer(ctx, u, l, c.Config.RootFS.DiffIDs[i], arrived); err != nil {
@@ -228,7 +290,7 @@ func (b *Bundle) layer(
 		source = io.TeeReader(packed, f)
 	}
 	if err := unpackLayer(ctx, u, source, diffID); err != nil {
-		if errors.Is(err, syscall.ENOSPC) {
+		if isFull(err) {
 			return err
 		}
 		// An error of the file explains the error of its content, and is returned instead.

@@ -27,10 +27,12 @@ type scratch struct {
 
 func (s *scratch) kind() string { return s.dir }
 
+func (s *scratch) used() (int64, error) { return 0, Available() }
+
 func (s *scratch) free(context.Context) error { return nil }
 
 func memoryScratch(sysfs.Root, int64) (*scratch, error) { return nil, Available() }
 
-func diskScratch(context.Context, sysfs.Root, string, int64) (*scratch, error) {
+func diskScratch(context.Context, sysfs.Root, string, demand) (*scratch, error) {
 	return nil, Available()
 }

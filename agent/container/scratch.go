@@ -33,15 +33,18 @@ func availableMemory(s sysfs.Root) (int64, error) {
 	return max(0, available-memoryMargin), nil
 }
 
-// tail returns the range at the end of a disk of size bytes for need bytes of files.
-func tail(disk string, size, need int64) (start, length int64, err error) {
+// tail returns the range at the end of a disk of size bytes for the files that d demands: for d.want bytes or, if the
+// disk is too small for that, as many as it can spare, but at least d.least.
+func tail(disk string, size int64, d demand) (start, length int64, err error) {
 	const mib = 1 << 20
-	length = (need+need/8+diskOverhead+mib-1)/mib*mib + mib
-	end := (size - tailGap) / mib * mib
+	lengthFor := func(files int64) int64 { return (files+files/8+diskOverhead+mib-1)/mib*mib + mib }
 	// The root file system gets at least as much as the image unpacks to.
-	if least := length + need + installMinimum; size < least {
+	if least := lengthFor(d.least) + d.least + installMinimum; size < least {
 		return 0, 0, fmt.Errorf("%w on %s: it has %d bytes, want %d for the image and its installation",
 			ErrNoSpace, disk, size, least)
 	}
+	spare := (size - installMinimum - diskOverhead - 2*mib) / 17 * 8 // the largest for which this holds, or a bit less
+	length = lengthFor(max(d.least, min(d.want, spare)))
+	end := (size - tailGap) / mib * mib
 	return end - length, length, nil
 }

@@ -53,13 +53,13 @@ func memoryScratch(system sysfs.Root, need int64) (*scratch, error) {
 	return s, s.mount("tmpfs", "tmpfs", "mode=700,size="+strconv.FormatInt(available, 10))
 }
 
-// diskScratch makes and mounts a file system for need bytes at the end of a disk.
-func diskScratch(ctx context.Context, system sysfs.Root, disk string, need int64) (s *scratch, err error) {
+// diskScratch makes and mounts a file system for the files that d demands at the end of a disk.
+func diskScratch(ctx context.Context, system sysfs.Root, disk string, d demand) (s *scratch, err error) {
 	f, size, err := openUnused(disk)
 	if err != nil {
 		return nil, err
 	}
-	start, length, err := tail(disk, size, need)
+	start, length, err := tail(disk, size, d)
 	if err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
@@ -156,6 +156,15 @@ func (s *scratch) mount(source, kind, data string) (err error) {
 	}
 	s.mounted = true
 	return nil
+}
+
+// used returns the number of bytes that are in use in the file system.
+func (s *scratch) used() (int64, error) {
+	var info unix.Statfs_t
+	if err := unix.Statfs(s.dir, &info); err != nil {
+		return 0, fmt.Errorf("statfs %s: %w", s.dir, err)
+	}
+	return int64(info.Blocks-info.Bfree) * info.Bsize, nil
 }
 
 // free unmounts the file system. A range of a disk is overwritten.
