@@ -166,7 +166,7 @@ func (r *testRegistry) pushAll() {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	backwards := []byte(registryPassword)
+	backwards := []byte(registryUser + ":" + registryPassword)
 	slices.Reverse(backwards)
 	config := v1.Config{Env: []string{"PATH=/usr/bin", "TERCES=" + string(backwards)}, Cmd: []string{"/sbin/init"}}
 	system := layerOf(r.t, map[string][]byte{"usr/bin/bootc": program, "usr/bin/udevadm": program})

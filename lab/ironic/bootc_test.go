@@ -140,8 +140,8 @@ func privateRegistry(host string) http.Handler {
 	return mux
 }
 
-// bootable returns an image whose program bootc is the stand-in. Its environment contains the password backwards, so
-// that the stand-in can search for it.
+// bootable returns an image whose program bootc is the stand-in. Its environment contains USER:PASSWORD
+// backwards, so that the stand-in can search for it.
 func bootable(t *testing.T) v1.Image {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "bootc")
@@ -164,7 +164,7 @@ func bootable(t *testing.T) v1.Image {
 	step(t, "image", err)
 	config, err := image.ConfigFile()
 	step(t, "configuration", err)
-	backwards := []byte(registryPassword)
+	backwards := []byte(registryUser + ":" + registryPassword)
 	slices.Reverse(backwards)
 	config = config.DeepCopy()
 	config.OS, config.Architecture = "linux", "amd64"
