@@ -30,6 +30,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/registry"
 	"golang.org/x/sys/unix"
 
+	"ironroot/agent/fault"
 	"ironroot/internal/confine"
 	"ironroot/internal/sysfs"
 	"ironroot/internal/testenv"
@@ -909,6 +910,69 @@ func TestScratchRunsFull(t *testing.T) {
 				t.Errorf("%v are left", left)
 			}
 		})
+	}
+}
+
+// A small layer that unpacks to more than there is space is an error, and leaves nothing. The next image is prepared as
+// if it had not been there. TestScratchRunsFull has one that needs more than the disk can spare.
+func TestPrepareBomb(t *testing.T) {
+	testenv.Root(t)
+	t.Setenv("TMPDIR", t.TempDir())
+	former := diskAttempts
+	defer func() { diskAttempts = former }()
+	diskAttempts = 1
+	const size = 3 << 30
+	disk := testenv.Loop(t, testenv.SparseFile(t, size), 512)
+	planted := bytes.Repeat([]byte("planted!"), 1<<17)
+	fillMiB(t, disk, 0, planted)
+	fillMiB(t, disk, size-1<<20, planted)
+	s := newStore(t)
+	one, large := small(t, "one", "1"), largeLayer(t, 160<<20)
+	for name, tt := range map[string]struct {
+		memory int64 // MiB
+		disk   string
+		want   string
+	}{
+		"memory": {70, "", "(memory, 73400320 bytes)"},
+		"disk": {
+			1, disk, "gave up after 1 attempts on " + disk + ": not enough space in the scratch space (end of " + disk,
+		},
+	} {
+		image, err := Resolve(t.Context(), s.options(), s.image(testImage{layers: [][]byte{one}, large: large}), "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if packed := image.remote.Size(); packed > 1<<20 {
+			t.Errorf("%s: the image has %d bytes, want less than a MiB", name, packed)
+		}
+		system := machineWithMemory(t, memoryMargin+tt.memory<<20)
+		_, err = Prepare(t.Context(), image, Options{System: system, Disk: tt.disk, Log: logger(t)})
+		if !errors.Is(err, ErrNoSpace) || !errors.Is(err, unix.ENOSPC) || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%s: got %v, want %v with %q", name, err, ErrNoSpace, tt.want)
+		}
+		var f *fault.Error
+		if !errors.As(Fault("docker://registry/bomb", err), &f) || f.Type != "ImageDownloadError" {
+			t.Errorf("%s: got %v, want an ImageDownloadError", name, f)
+		}
+		if left, _ := filepath.Glob(filepath.Join(os.TempDir(), "ironroot-*")); len(left) > 0 {
+			t.Errorf("%s: %v are left", name, left)
+		}
+	}
+	checkTail(t, disk, size-300<<20, size, planted) // more than was reserved
+	image, err := Resolve(t.Context(), s.options(), s.image(testImage{layers: [][]byte{one}}), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	system := machineWithMemory(t, memoryMargin+70<<20)
+	b, err := Prepare(t.Context(), image, Options{System: system, Disk: disk, Log: logger(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if b.Reserved() != 0 {
+		t.Errorf("got %d reserved bytes, want the next image in memory", b.Reserved())
+	}
+	if err := b.Close(t.Context()); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -93,9 +93,10 @@ func Prepare(ctx context.Context, image *Image, o Options) (*Bundle, error) {
 const (
 	unpackedFactor = 3
 	spaceMargin    = 64 << 20
-	// diskAttempts limits how often an image is downloaded to a disk.
-	diskAttempts = 2
 )
+
+// diskAttempts limits how often an image is downloaded to a disk. Tests change it.
+var diskAttempts = 2
 
 // spaceFor returns the number of bytes that an image is expected to need.
 func spaceFor(c *fetch.Container, keep bool) int64 {

@@ -8,6 +8,7 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log"
@@ -23,6 +24,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/registry"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/types"
+	"github.com/klauspost/compress/zstd"
 
 	"ironroot/internal/testenv"
 	"ironroot/lab/conductor"
@@ -183,6 +185,33 @@ func (r *testRegistry) pushAll() {
 	r.push("corrupt", config, nil, corrupt)
 	r.broken = "/v2/corrupt/blobs/" + digestOf(corrupt).String()
 	r.push("huge", config, func(m *v1.Manifest) { m.Layers[0].Size = 1 << 38 }, corrupt)
+	r.push("bomb", config, func(m *v1.Manifest) {
+		m.Layers[0] = r.blob("bomb", types.OCILayerZStd, bombLayer(r.t, 600*mib))
+	}, corrupt)
+}
+
+// bombLayer returns a compressed layer of a few KiB that unpacks to a file of size bytes.
+func bombLayer(t *testing.T, size int64) []byte {
+	t.Helper()
+	var packed bytes.Buffer
+	z, err := zstd.NewWriter(&packed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := tar.NewWriter(z)
+	if err := w.WriteHeader(&tar.Header{Name: "usr/bomb", Mode: 0o644, Size: size, Typeflag: tar.TypeReg}); err != nil {
+		t.Fatal(err)
+	}
+	piece := bytes.Repeat([]byte(scratchMarker), mib/len(scratchMarker))
+	for left := size; left > 0; left -= int64(len(piece)) {
+		if _, err := w.Write(piece[:min(left, int64(len(piece)))]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := errors.Join(w.Close(), z.Close()); err != nil {
+		t.Fatal(err)
+	}
+	return packed.Bytes()
 }
 
 // TestContainers runs containers in the ramdisk. The images are in a registry on loopback. The program bootc of the
@@ -196,10 +225,11 @@ func TestContainers(t *testing.T) {
 	registry := newRegistry(t)
 	registry.pushAll()
 	small, big := file(t, "small", 1536*mib, nil), file(t, "big", 4096*mib, nil)
+	tiny := file(t, "tiny", 1216*mib, nil) // for an image it has less space than memory
 	r := start(t, setup{
 		append: "ipa-disk-wait-attempts=1 ipa-disk-wait-delay=1 ipa-image-download-connection-retries=0",
 		machine: qemu.Config{Memory: 768 * mib, Disks: []qemu.Disk{
-			{File: small}, {File: big},
+			{File: small}, {File: big}, {File: tiny},
 		}},
 		config: map[string]any{"agent_containers": map[string]any{
 			"allow_arbitrary_containers": false, "run_options": "--rm --network=host",
@@ -252,20 +282,22 @@ func (r *rig) installContainer(t *testing.T, disk string, arguments map[string]a
 // refusedImages installs images that are not valid. Each is an error of the protocol, and the agent keeps running.
 func (r *rig) refusedImages(t *testing.T, registry *testRegistry) {
 	t.Helper()
-	for _, tt := range []struct{ repository, kind, want string }{
-		{"missing", "ImageDownloadError", "404"},
-		{"private/os", "ImageDownloadError", "401"},
-		{"corrupt", "ImageDownloadError", "digest"},
-		{"outside", "ImageDownloadError", "escaped"},
-		{"huge", "ImageDownloadError", "not enough space"},
-		{"empty", "ImageDownloadError", "does not contain the required bootc binary"},
+	const failed, small, tiny = "ImageDownloadError", "/dev/vda", "/dev/vdc"
+	for _, tt := range []struct{ repository, disk, want string }{
+		{"missing", small, "404"},
+		{"private/os", small, "401"},
+		{"corrupt", small, "digest"},
+		{"outside", small, "escaped"},
+		{"huge", small, "not enough space"},
+		{"bomb", tiny, "(after not enough space in the scratch space (memory, "},
+		{"empty", small, "does not contain the required bootc binary"},
 	} {
-		record := r.installContainer(t, "/dev/vda", map[string]any{
+		record := r.installContainer(t, tt.disk, map[string]any{
 			"image_source": "oci://" + registry.name(tt.repository), "configdrive": nil, "oci_pull_secret": nil,
 		})
-		if record.Status != conductor.Failed || record.Error.Type != tt.kind ||
+		if record.Status != conductor.Failed || record.Error.Type != failed ||
 			!strings.Contains(record.Error.Details, tt.want) {
-			t.Errorf("%s: got %s (%v), want %s with %q", tt.repository, record.Status, record.Error, tt.kind, tt.want)
+			t.Errorf("%s: got %s (%v), want %s with %q", tt.repository, record.Status, record.Error, failed, tt.want)
 		}
 	}
 }
