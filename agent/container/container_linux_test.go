@@ -514,6 +514,38 @@ func TestMounts(t *testing.T) {
 	}
 }
 
+// A mount that is optional may lack the file system or what it shows. Everything else is an error.
+func TestMountOptional(t *testing.T) {
+	testenv.Root(t)
+	dir := t.TempDir()
+	if err := unix.Mount("sysfs", dir, "sysfs", unix.MS_RDONLY, ""); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := unix.Unmount(dir, 0); err != nil {
+			t.Error(err)
+		}
+	})
+	missing := filepath.Join(t.TempDir(), "missing")
+	for name, tt := range map[string]struct {
+		kind, at string
+		flags    uintptr
+		absent   []unix.Errno
+		want     error
+	}{
+		"no such file system":       {"ironroot-none", dir, 0, nil, nil},
+		"no directory, and allowed": {"sysfs", missing, 0, []unix.Errno{unix.ENOENT}, nil},
+		"no directory":              {"sysfs", missing, 0, nil, unix.ENOENT},
+		"already mounted":           {"sysfs", dir, unix.MS_RDONLY, []unix.Errno{unix.ENOENT}, unix.EBUSY},
+		"not a directory":           {"sysfs", "/proc/self/status", 0, []unix.Errno{unix.ENOENT}, unix.ENOTDIR},
+	} {
+		if err := mountOptional(tt.kind, tt.at, tt.flags, tt.absent...); !errors.Is(err, tt.want) ||
+			err != nil && !strings.Contains(err.Error(), tt.at) {
+			t.Errorf("%s: got %v, want %v", name, err, tt.want)
+		}
+	}
+}
+
 // A container sees nothing of the ramdisk.
 func TestIsolation(t *testing.T) {
 	b := prepared(t, nil)

@@ -145,11 +145,11 @@ func (p *plan) mountOthers() error {
 			return err
 		}
 	}
-	if err := mountOptional("cgroup2", "/sys/fs/cgroup", confine.DataOnly|unix.MS_RDONLY); err != nil {
+	if err := mountOptional("cgroup2", "/sys/fs/cgroup", confine.DataOnly|unix.MS_RDONLY, unix.ENOENT); err != nil {
 		return err
 	}
-	if p.Privileged {
-		return mountOptional("efivarfs", "/sys/firmware/efi/efivars", confine.DataOnly)
+	if p.Privileged { // without the directory, the machine was not booted by UEFI
+		return mountOptional("efivarfs", "/sys/firmware/efi/efivars", confine.DataOnly, unix.ENOENT, unix.EOPNOTSUPP)
 	}
 	return nil
 }
@@ -165,16 +165,17 @@ func mountAt(kind, at string, flags uintptr, data string) error {
 	return nil
 }
 
-// mountOptional mounts a file system. It does nothing if the kernel lacks the file system or its directory.
-func mountOptional(kind, at string, flags uintptr) error {
+// mountOptional mounts a file system. It does nothing if the kernel lacks the file system (ENODEV), or if the error is
+// one of absent, which mean that the machine lacks what it shows.
+func mountOptional(kind, at string, flags uintptr, absent ...unix.Errno) error {
 	if strings.HasPrefix(at, "/dev/") {
 		if err := os.MkdirAll(at, 0o755); err != nil {
 			return err
 		}
 	}
 	err := unix.Mount(kind, at, kind, flags, "")
-	if err == nil || errors.Is(err, unix.ENODEV) || errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, fs.ErrNotExist) ||
-		errors.Is(err, unix.EBUSY) {
+	isErr := func(lacks unix.Errno) bool { return errors.Is(err, lacks) }
+	if err == nil || isErr(unix.ENODEV) || slices.ContainsFunc(absent, isErr) {
 		return nil
 	}
 	return fmt.Errorf("mount %s at %s: %w", kind, at, err)

@@ -228,7 +228,7 @@ func TestContainers(t *testing.T) {
 	tiny := file(t, "tiny", 1216*mib, nil) // for an image it has less space than memory
 	r := start(t, setup{
 		append: "ipa-disk-wait-attempts=1 ipa-disk-wait-delay=1 ipa-image-download-connection-retries=0",
-		machine: qemu.Config{Memory: 768 * mib, Disks: []qemu.Disk{
+		machine: qemu.Config{Firmware: qemu.UEFI, Memory: 768 * mib, Disks: []qemu.Disk{
 			{File: small}, {File: big}, {File: tiny},
 		}},
 		config: map[string]any{"agent_containers": map[string]any{
@@ -322,6 +322,7 @@ func (r *rig) installContainers(t *testing.T, registry *testRegistry) {
 			t.Fatalf("got %s (%v, %s), want %q", record.Status, record.Error, record.Result, want)
 		}
 	}
+	says(t, r.machine, `container output .*UEFI variable written`)
 	says(t, r.machine, `container image does not fit into memory .*disk=/dev/vdb`)
 	says(t, r.machine, `root file system grown device=/dev/vdb2 `)
 	if strings.Contains(r.machine.Console().String(), "does not fit into memory image="+registry.name("private/os")) {

@@ -86,8 +86,8 @@ func install(args []string) error {
 		return fmt.Errorf("unexpected arguments %q: %w", args, err)
 	}
 	for _, check := range []func() error{
-		checkRoot, checkNamespaces, checkDirectories, checkTemporary, checkSELinux, t.checkDisk, checkSecret,
-		checkProcesses,
+		checkRoot, checkNamespaces, checkDirectories, checkEngine, checkTemporary, checkVariables, checkSELinux,
+		t.checkDisk, checkSecret, checkProcesses,
 	} {
 		if err := check(); err != nil {
 			return err
@@ -162,15 +162,59 @@ func checkDirectories() error {
 			return fmt.Errorf("%s is another file system than that of process 1", dir)
 		}
 	}
-	for _, name := range []string{"/run/.containerenv", "/etc/containers"} {
-		if err := os.MkdirAll("/etc/containers", 0o755); err != nil {
-			return err
-		}
-		if _, err := os.Stat(name); err != nil {
-			return err
-		}
+	if err := os.MkdirAll("/etc/containers", 0o755); err != nil {
+		return err
 	}
 	return os.WriteFile("/etc/containers/policy.json", []byte("{}"), 0o600)
+}
+
+// checkEngine is what containerenv.rs and install.rs require of podman's description of the container.
+func checkEngine() error {
+	const name = "/run/.containerenv"
+	text, err := os.ReadFile(name)
+	if err != nil {
+		return err
+	}
+	fields := map[string]string{}
+	for line := range strings.Lines(string(text)) {
+		key, value, found := strings.Cut(strings.TrimSpace(line), "=")
+		if !found {
+			return fmt.Errorf("%s: got line %q, want NAME=VALUE", name, line)
+		}
+		fields[key] = strings.Trim(value, `"`)
+	}
+	id, err := hex.DecodeString(fields["imageid"])
+	if !strings.HasPrefix(fields["engine"], "podman") || err != nil || len(id) != sha256.Size ||
+		fields["image"] == "" || fields["rootless"] == "1" {
+		return fmt.Errorf("%s: got %q, want the engine podman, an image with its ID, and not rootless", name, fields)
+	}
+	return nil
+}
+
+// checkVariables is setup_sys_mount of install.rs. bootupd writes a boot entry if the machine was booted by UEFI, so
+// that there must be variables, of which one can be created.
+func checkVariables() error {
+	if _, err := os.Stat("/sys/firmware/efi"); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	const dir = "/sys/firmware/efi/efivars"
+	names, err := filepath.Glob(dir + "/Boot[0-9A-F]*-8be4df61-93ca-11d2-aa0d-00e098032b8c")
+	if err != nil || len(names) == 0 {
+		return fmt.Errorf("%s: got %d boot entries and %w, want some", dir, len(names), err)
+	}
+	// One that can be removed: the kernel makes others immutable. Attributes: non-volatile, in boot services and at
+	// run time (UEFI 2.10, 8.2). Value: entry FFFE.
+	const name = dir + "/BootNext-8be4df61-93ca-11d2-aa0d-00e098032b8c"
+	value := []byte{7, 0, 0, 0, 0xfe, 0xff}
+	if err := os.WriteFile(name, value, 0o644); err != nil {
+		return err
+	}
+	got, err := os.ReadFile(name)
+	if err != nil || !bytes.Equal(got, value) {
+		return fmt.Errorf("%s: got % x and %w, want % x", name, got, err, value)
+	}
+	fmt.Println("UEFI variable written")
+	return os.Remove(name)
 }
 
 // checkTemporary is setup_tmp_mount of install.rs.
