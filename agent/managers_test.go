@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -101,6 +103,46 @@ func TestCustomManagers(t *testing.T) {
 			}
 			if got := step("count_disks"); got.Status != "SUCCEEDED" {
 				t.Errorf("step: got %s %v, want SUCCEEDED", got.Status, got.Error)
+			}
+		})
+	}
+}
+
+// Steps that choose disks fail if an executable, or a manager root, is not usable: it could protect a disk.
+func TestExternalManagerNotUsable(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.Mkdir(filepath.Join(dir, "acme"), 0o755); err != nil { // nothing that is started
+		t.Fatal(err)
+	}
+	for name, tt := range map[string]struct {
+		change func(*Options)
+		want   string // "" is a step that succeeds
+	}{
+		"none": {func(*Options) {}, ""},
+		"executable": {
+			func(o *Options) { o.ManagersDir = dir },
+			"hardware manager " + dir + "/acme could select disks, but is not usable: not a regular file; " +
+				"no disk is used: correct the manager, or build the image without it",
+		},
+		"root": {
+			func(o *Options) { o.RootsDir = dir },
+			"hardware manager in " + dir + "/acme could select disks, but is not usable: " +
+				"want a name that ends with .squashfs; no disk is used: ",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ironic := newIronic(t)
+			r := startAgent(t, func(o *Options) {
+				o.Destructive = true
+				o.Managers = []hardware.New{func(m hardware.Machine) hardware.Manager { return siteManager{m} }}
+				tt.change(o)
+			}, "--api-url="+ironic.URL, "--disk-wait-attempts=0")
+			r.beat(ironic)
+			got := r.run("clean.execute_clean_step", `{"step":{"step":"count_disks","interface":"deploy"},`+
+				`"node":{"uuid":"`+nodeUUID+`"},"ports":[]}`)
+			details := fmt.Sprint(got.Error["details"])
+			if want := tt.want == ""; want != (got.Status == "SUCCEEDED") || !strings.Contains(details, tt.want) {
+				t.Errorf("got %s %v, want success %v and %q", got.Status, got.Error, want, tt.want)
 			}
 		})
 	}

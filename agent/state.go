@@ -264,12 +264,12 @@ func (a *agent) customManagers(ctx context.Context) []hardware.Manager {
 	}
 	if a.o.ManagersDir != "" {
 		for _, manager := range external.Load(ctx, a.o.ManagersDir, a.log, track) {
-			add(manager.Hardware())
+			add(manager)
 		}
 	}
 	if a.o.RootsDir != "" {
 		for _, manager := range external.LoadRoots(ctx, a.o.RootsDir, a.log, track) {
-			add(manager.Hardware())
+			add(manager)
 		}
 	}
 	return list

@@ -93,15 +93,40 @@ func (l *leveled) guard(f func() error) error {
 	return err
 }
 
-// ignore logs that a custom manager is not used. If it selects disks, no disks are listed: a step must not change one
-// that the manager would have omitted.
+// Unusable returns a manager in place of a custom one that could not be loaded because of err. Load ignores it, and
+// handles it as one that selects disks, because it could be one. name describes which it is: a path, or where it is.
+func Unusable(name string, err error) Manager { return &unusable{name: name, err: err} }
+
+// unusable is a custom manager that could not be loaded.
+type unusable struct {
+	name string
+	err  error
+}
+
+func (u *unusable) Class() string                 { return u.name }
+func (u *unusable) Name() string                  { return u.name }
+func (u *unusable) Version() string               { return "" }
+func (u *unusable) Support(context.Context) Level { return None }
+
+// ignore logs that a custom manager is not used. If it can select disks, no disks are listed: a step must not change
+// one that the manager would have omitted.
 func (m *Managers) ignore(l *leveled, err error) {
 	m.log.Error("custom hardware manager ignored", "manager", l.name, "err", err)
+	_, unknown := l.Manager.(*unusable)
 	_, lists := l.Manager.(DiskLister)
 	_, filters := l.Manager.(DeviceFilter)
-	if lists || filters {
-		m.noDisks = fmt.Errorf("hardware manager %s selects disks, but is not usable: %w", l.name, err)
+	selects := "selects"
+	switch {
+	case unknown:
+		selects = "could select"
+	case !lists && !filters:
+		return
 	}
+	err = fmt.Errorf("hardware manager %s %s disks, but is not usable: %w", l.name, selects, err)
+	if m.noDisks != nil {
+		err = fmt.Errorf("%w; %w", m.noDisks, err)
+	}
+	m.noDisks = err
 }
 
 // eraseStepPrefix is the prefix of the names of steps that custom managers replace only with permission: their success

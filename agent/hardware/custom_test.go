@@ -3,6 +3,7 @@ package hardware
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -210,6 +211,71 @@ func TestCustomManagerFailsAtStart(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// unrated is a manager that cannot determine its support level.
+type unrated struct {
+	*fake
+	err error
+}
+
+func (u unrated) Evaluate(context.Context) (Level, error) { return Mainline, u.err }
+
+// bareUnrated is one that neither lists nor filters disks.
+type bareUnrated struct{ unrated }
+
+func (bareUnrated) Disks()        {} // not that of DiskLister
+func (bareUnrated) FilterDevice() {} // not that of DeviceFilter
+
+// Without a manager that selects disks and cannot be evaluated, or that could not be loaded at all, no disks are
+// listed. The error names all such managers, with their reasons. The steps of the others are listed.
+func TestManagersThatCannotBeEvaluated(t *testing.T) {
+	disks := func() ([]block.Device, error) { return []block.Device{{Path: "/dev/sda"}}, nil }
+	builtIn := &fake{
+		class: "Generic", level: 1, disks: disks, keep: func(block.Device) (bool, error) { return true, nil },
+		steps: stepsBy("Generic", "erase_devices"),
+	}
+	broken := errors.New("broken adapter")
+	site := unrated{&fake{class: "Site"}, broken}
+	absent := Unusable("/managers/absent", broken)
+	const (
+		siteError = "hardware manager name_of_Site selects disks, but is not usable: evaluate support: broken adapter"
+		absentErr = "hardware manager /managers/absent could select disks, but is not usable: broken adapter"
+		advice    = "; no disk is used: correct the manager, or build the image without it"
+	)
+	for _, tt := range []struct {
+		name   string
+		custom []Manager
+		want   string
+	}{
+		{"no opinion on disks", []Manager{bareUnrated{site}}, ""},
+		{"selects disks", []Manager{site}, siteError + advice},
+		{"not loaded", []Manager{absent}, absentErr + advice},
+		{"both", []Manager{site, absent}, siteError + "; " + absentErr + advice},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			list := []Manager{builtIn}
+			for _, m := range tt.custom {
+				list = append(list, Custom{Manager: m})
+			}
+			m := load(t, list...)
+			want := map[string][]string{"Generic": {"erase_devices"}}
+			if diff := cmp.Diff(want, stepsOf(m)); diff != "" || len(m.List()) != 1 {
+				t.Errorf("got managers %v, and steps differ (-want +got):\n%s", m.List(), diff)
+			}
+			got, err := m.Disks(t.Context())
+			switch {
+			case tt.want == "" && (err != nil || len(got) != 1):
+				t.Errorf("got %v and %v, want the disk", got, err)
+			case tt.want != "" && (err == nil || err.Error() != tt.want || len(got) != 0):
+				t.Errorf("got %v and %v, want %s", got, err, tt.want)
+			}
+		})
+	}
+	m := load(t, builtIn, Custom{Manager: unrated{&fake{class: "Site", level: None}, nil}})
+	if got := m.List(); len(got) != 2 || got[0].Name != "name_of_Site" {
+		t.Errorf("got managers %v, want the level of Evaluate", got)
 	}
 }
 

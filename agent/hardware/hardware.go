@@ -87,6 +87,11 @@ type Manager interface {
 	Support(ctx context.Context) Level
 }
 
+// Evaluator is a Manager that can fail to determine its support level. Evaluate is called instead of Support.
+type Evaluator interface {
+	Evaluate(ctx context.Context) (Level, error)
+}
+
 // Initializer prepares the machine after all managers have returned their support levels.
 type Initializer interface {
 	Initialize(ctx context.Context) error
@@ -110,7 +115,7 @@ type DiskLister interface {
 }
 
 // DeviceFilter changes a device or, with keep false, removes it from every list: inventory, cleaning, root disk
-// selection. ErrIncompatible passes the device to the next manager.
+// selection. ErrIncompatible is no opinion. Every manager is asked, see [Managers.Filter].
 type DeviceFilter interface {
 	FilterDevice(ctx context.Context, d block.Device) (out block.Device, keep bool, err error)
 }

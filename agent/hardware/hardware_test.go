@@ -215,6 +215,87 @@ func TestDisksLeavesOutWhatAManagerFilters(t *testing.T) {
 	}
 }
 
+// renaming is a manager that keeps disks under another name.
+type renaming struct{ *fake }
+
+func (r renaming) FilterDevice(_ context.Context, d block.Device) (block.Device, bool, error) {
+	r.note("filter " + d.Name)
+	d.Name += " of " + r.class
+	return d, true, nil
+}
+
+// A manager protects disks whatever the others answer and whatever its level is. The answer of the best one is kept.
+func TestFilterAsksAllManagers(t *testing.T) {
+	answers := func(keep bool, err error) func(block.Device) (bool, error) {
+		return func(block.Device) (bool, error) { return keep, err }
+	}
+	broken := errors.New("broken")
+	var log []string
+	builtIn := &fake{class: "Generic", level: 1, keep: answers(true, nil)}
+	first := renaming{&fake{class: "First", level: 3, log: &log}}
+	site := func(level Level, keep func(block.Device) (bool, error)) Manager {
+		return &fake{class: "Site", level: level, keep: keep}
+	}
+	second := renaming{&fake{class: "Second", level: 2, log: &log}}
+	for _, tt := range []struct {
+		name string
+		list []Manager
+		want string // "" is no disk
+		err  error
+	}{
+		{"level of the built-in one", []Manager{site(1, answers(false, nil))}, "", nil},
+		{"below another", []Manager{first, site(2, answers(false, nil))}, "", nil},
+		{"fails below another", []Manager{first, site(1, answers(true, broken))}, "", broken},
+		{"all keep it", []Manager{second, first}, "sda of First", nil},
+		{"no opinion", []Manager{site(3, nil), second}, "sda of Second", nil},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			list := []Manager{builtIn}
+			for _, m := range tt.list {
+				list = append(list, Custom{Manager: m})
+			}
+			m := load(t, list...)
+			log = nil
+			got, err := m.Filter(t.Context(), []block.Device{{Name: "sda", Path: "/dev/sda"}})
+			name := ""
+			if len(got) == 1 {
+				name = got[0].Name
+			}
+			if name != tt.want || len(got) > 1 || !errors.Is(err, tt.err) {
+				t.Errorf("got %v and %v, want %q and %v", got, err, tt.want, tt.err)
+			}
+			for _, call := range log { // all are asked about the same device
+				if !strings.HasPrefix(call, "filter sda ") || strings.Contains(call, " of ") {
+					t.Errorf("got call %q, want the device as it was listed", call)
+				}
+			}
+		})
+	}
+	m := load(t, &fake{class: "Site", level: 1})
+	if got, err := m.Filter(t.Context(), make([]block.Device, 1)); typeOf(err) != "HardwareManagerMethodNotFound" {
+		t.Errorf("nobody has an opinion: got %v and %v, want HardwareManagerMethodNotFound", got, err)
+	}
+}
+
+// The disks of a custom manager are listed, although the built-in one has the same level.
+func TestCustomManagerOfBuiltInLevelListsDisks(t *testing.T) {
+	lists := func(names ...string) func() ([]block.Device, error) {
+		return func() ([]block.Device, error) {
+			var list []block.Device
+			for _, name := range names {
+				list = append(list, block.Device{Name: name, Path: "/dev/" + name})
+			}
+			return list, nil
+		}
+	}
+	keep := func(block.Device) (bool, error) { return true, nil }
+	m := load(t, &fake{class: "Generic", level: 1, disks: lists("sda", "sdb"), keep: keep},
+		Custom{Manager: &fake{class: "Site", level: 1, disks: lists("sdb"), keep: keep}})
+	if got, err := m.Disks(t.Context()); err != nil || len(got) != 1 || got[0].Name != "sdb" {
+		t.Errorf("got %v and %v, want sdb", got, err)
+	}
+}
+
 func stepsOf(m *Managers) map[string][]string {
 	got := map[string][]string{}
 	listed, err := m.Steps(Clean, nil, nil)

@@ -1,6 +1,7 @@
 package hardware
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -20,7 +21,7 @@ var ErrIncompatible = errors.New("method does not support this hardware")
 // Managers is the set of managers that support this machine, best first. It does not change while the agent runs.
 type Managers struct {
 	list    []leveled
-	noDisks error // why disks are not listed, nil if they are
+	noDisks error // which managers that can select disks are not usable; disks are listed only if it is nil
 	log     *slog.Logger
 }
 
@@ -41,10 +42,10 @@ func (l *leveled) Name() string { return l.name }
 // Version implements [Manager].
 func (l *leveled) Version() string { return l.version }
 
-// Load calls Support of every manager in list, drops those that return None, sorts the others by level (stable) and
-// initialises them in that order. If no manager is left, it returns a fault. The managers of the operator are marked by
-// [Custom]. Those that fail, panic, do not return within a minute, or have no name and class of their own are logged
-// and not used.
+// Load determines the support level of every manager in list, drops those that return None, sorts the others by level
+// (stable, but custom ones before built-in ones) and initialises them in that order. If no manager is left, it returns
+// a fault. The managers of the operator are marked by [Custom]. Those that fail, panic, do not return within a minute,
+// or have no name and class of their own are logged and not used. If one of them can select disks, no disks are listed.
 func Load(ctx context.Context, list []Manager, log *slog.Logger) (*Managers, error) {
 	m := &Managers{log: log}
 	for _, manager := range list {
@@ -67,7 +68,10 @@ func Load(ctx context.Context, list []Manager, log *slog.Logger) (*Managers, err
 	if len(m.list) == 0 {
 		return nil, fault.HardwareManagerNotFound("none of %d hardware managers supports this machine", len(list))
 	}
-	slices.SortStableFunc(m.list, func(a, b leveled) int { return int(b.level) - int(a.level) })
+	rank := map[bool]int{true: 1} // of custom managers
+	slices.SortStableFunc(m.list, func(a, b leveled) int {
+		return cmp.Or(cmp.Compare(b.level, a.level), cmp.Compare(rank[b.custom], rank[a.custom]))
+	})
 	if err := m.initialize(ctx); err != nil {
 		return nil, err
 	}
@@ -76,6 +80,10 @@ func Load(ctx context.Context, list []Manager, log *slog.Logger) (*Managers, err
 
 // evaluate sets the identity and the support level of a manager. Only custom managers can fail.
 func (m *Managers) evaluate(ctx context.Context, l *leveled) error {
+	if u, ok := l.Manager.(*unusable); ok {
+		l.name = u.name
+		return u.err
+	}
 	l.name = fmt.Sprintf("%T", l.Manager) // until it has returned its name
 	var class, name, version string
 	err := l.start(ctx, func(context.Context) error {
@@ -90,7 +98,11 @@ func (m *Managers) evaluate(ctx context.Context, l *leveled) error {
 		return err
 	}
 	var level Level
-	err = l.start(ctx, func(ctx context.Context) error {
+	err = l.start(ctx, func(ctx context.Context) (err error) {
+		if e, ok := l.Manager.(Evaluator); ok {
+			level, err = e.Evaluate(ctx)
+			return err
+		}
 		level = l.Support(ctx)
 		return nil
 	})
@@ -187,31 +199,57 @@ func (m *Managers) Disks(ctx context.Context) ([]block.Device, error) {
 }
 
 // Filter passes every device to the managers' filters and returns the devices that they keep. It fails if a custom
-// manager that selects disks is not usable.
+// manager that can select disks is not usable.
+//
+// As in ironic-python-agent, the answer of the best manager that has an opinion is the device that is kept. But the
+// others are asked as well, with the device as it was given: a device that one of them removes is not kept.
 func (m *Managers) Filter(ctx context.Context, devices []block.Device) ([]block.Device, error) {
 	if m.noDisks != nil {
-		return nil, m.noDisks
+		return nil, fmt.Errorf("%w; no disk is used: correct the manager, or build the image without it", m.noDisks)
 	}
 	kept := make([]block.Device, 0, len(devices))
 	for _, d := range devices {
-		type result struct {
-			device block.Device
-			keep   bool
-		}
-		r, err := Dispatch(m, "filter_device", func(f DeviceFilter) (result, error) {
-			out, keep, err := f.FilterDevice(ctx, d)
-			return result{out, keep}, err
-		})
+		out, keep, err := m.filter(ctx, d)
 		if err != nil {
 			return nil, fmt.Errorf("filter %s: %w", d.Path, err)
 		}
-		if !r.keep {
-			m.log.Info("device omitted by hardware manager's filter", "device", d.Path)
-			continue
+		if keep {
+			kept = append(kept, out)
 		}
-		kept = append(kept, r.device)
 	}
 	return kept, nil
+}
+
+// filter passes a device to the managers' filters, best first, until one removes it.
+func (m *Managers) filter(ctx context.Context, d block.Device) (kept block.Device, keep bool, err error) {
+	answered := false
+	for _, manager := range m.list {
+		f, ok := manager.Manager.(DeviceFilter)
+		if !ok {
+			continue
+		}
+		var out block.Device
+		err := manager.guard(func() (err error) {
+			out, keep, err = f.FilterDevice(ctx, d)
+			return err
+		})
+		switch {
+		case errors.Is(err, ErrIncompatible):
+			m.log.Debug("method not supported by hardware manager",
+				"manager", manager.Name(), "method", "filter_device", "err", err)
+		case err != nil:
+			return block.Device{}, false, err
+		case !keep:
+			m.log.Info("device omitted by hardware manager's filter", "device", d.Path, "manager", manager.Name())
+			return block.Device{}, false, nil
+		case !answered:
+			kept, answered = out, true
+		}
+	}
+	if !answered {
+		return block.Device{}, false, fault.MethodNotFound("filter_device")
+	}
+	return kept, true, nil
 }
 
 // WaitDisks waits for the disks that a node needs. n may be nil.

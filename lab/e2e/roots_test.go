@@ -20,7 +20,8 @@ import (
 
 // TestManagerRoot builds an image with the userland of docs/managers.md and boots it: a manager there runs Debian's
 // lspci, which is dynamically linked, and the adapter runs a plug-in of ironic-python-agent. Another manager in the
-// root violates the protocol, and reports what it sees of the ramdisk. A damaged root is named in the log.
+// root violates the protocol, and reports what it sees of the ramdisk. A damaged root is named in the log, and no disk
+// is erased: it could contain a manager that protects one.
 //
 // Parity: F5
 func TestManagerRoot(t *testing.T) {
@@ -56,6 +57,11 @@ func TestManagerRoot(t *testing.T) {
 		"links": "[/dev/disk/by-id/virtio-ironroot0] <nil>",
 		"udev":  "1 <nil>",
 	})
+	record := r.cleanStep(t, "erase_devices_metadata", nil)
+	const refused = "hardware manager in /usr/lib/ironroot/roots/damaged.squashfs could select disks, but is not usable"
+	if record.Status != conductor.Failed || !strings.Contains(record.Error.Details, refused) {
+		t.Errorf("got %s (%v), want %s with %q", record.Status, record.Error, conductor.Failed, refused)
+	}
 	console := r.machine.Console().String()
 	for _, want := range []string{
 		`manager root ignored.*root=/usr/lib/ironroot/roots/damaged.squashfs.*squashfs: `,

@@ -55,7 +55,7 @@ func Check(ctx context.Context, path string, o CheckOptions) error {
 	c.report("refuse unknown step", c.refuse(ctx, request{
 		Method: methodRun, Protocol: c.Protocol, Kind: hardware.Clean, Step: "no_such_step",
 	}), nil)
-	level, err := c.evaluate(ctx)
+	level, err := c.Evaluate(ctx)
 	c.report("evaluate", err, func() string { return fmt.Sprintf("level %d", level) })
 	if o.Step != "" {
 		result, err := c.runNamed(ctx, o.Step, o.Args)

@@ -78,7 +78,7 @@ func TestConfined(t *testing.T) {
 	}
 	defer unix.Close(inherited) //nolint:errcheck // only read
 	var log bytes.Buffer
-	loaded := Load(t.Context(), dir, slog.New(slog.NewTextHandler(&log, nil)), nil)
+	loaded := usable(Load(t.Context(), dir, slog.New(slog.NewTextHandler(&log, nil)), nil))
 	if len(loaded) != 1 {
 		t.Fatalf("got %d managers, want 1:\n%s", len(loaded), log.String())
 	}
@@ -176,7 +176,8 @@ func TestLoadRefuses(t *testing.T) {
 	}
 	opened := watchPipe(t, filepath.Join(dir, "pipe"))
 	var log bytes.Buffer
-	if got := Load(t.Context(), dir, slog.New(slog.NewTextHandler(&log, nil)), nil); len(got) != 1 {
+	loaded := Load(t.Context(), dir, slog.New(slog.NewTextHandler(&log, nil)), nil)
+	if got := usable(loaded); len(got) != 1 {
 		t.Errorf("got %d managers, want 1", len(got))
 	}
 	if opened() {
@@ -191,6 +192,15 @@ func TestLoadRefuses(t *testing.T) {
 			t.Errorf("log lacks %q:\n%s", line, log.String())
 		}
 	}
+	for _, m := range custom(loaded) {
+		want := ""
+		if len(usable([]hardware.Manager{m.(hardware.Custom).Manager})) == 0 {
+			want = "hardware manager " + m.Name() + " could select disks, but is not usable: "
+		}
+		checkFilter(t, want, m)
+	}
+	checkFilter(t, "hardware manager in "+valid+" could select disks, but is not usable: ",
+		custom(Load(t.Context(), valid, slog.New(slog.DiscardHandler), nil))...) // no directory
 	mounted := onRoot(t)
 	if err := unix.Mount("tmpfs", mounted, "tmpfs", 0, "size=1m"); err != nil {
 		t.Fatal(err)

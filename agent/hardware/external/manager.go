@@ -44,51 +44,47 @@ type Tracker interface {
 type Track func(manager string) Tracker
 
 // Load describes the executables in a directory, which must be on the root file system, and logs their SHA-256. Those
-// that cannot be used are logged and omitted. A directory that does not exist has none. If track is not nil, it is
-// called for each step that runs.
-func Load(ctx context.Context, dir string, log *slog.Logger, track Track) []*Manager {
+// that cannot be used are logged, and a manager of [hardware.Unusable] is in place of each. A directory that does not
+// exist has none. If track is not nil, it is called for each step that runs.
+func Load(ctx context.Context, dir string, log *slog.Logger, track Track) []hardware.Manager {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	if err != nil {
 		log.Error("external hardware managers not read", "err", err)
-		return nil
+		return []hardware.Manager{hardware.Unusable("in "+dir, err)}
 	}
 	paths := make([]string, len(entries))
 	for i, entry := range entries {
 		paths[i] = filepath.Join(dir, entry.Name())
 	}
-	return loadAll(paths, log, track, func(path string) (*Manager, error) { return load(ctx, path, log) })
+	return loadAll(paths, "", log, track, func(path string) (*Manager, error) { return load(ctx, path, log) })
 }
 
-// loadAll calls load for each path, concurrently. Errors are logged.
+// loadAll calls load for each path, concurrently. Errors are logged. where describes where the paths are.
 func loadAll(
-	paths []string, log *slog.Logger, track Track, load func(path string) (*Manager, error),
-) []*Manager {
-	loaded := make([]*Manager, len(paths))
-	group := goroutine.NewGroup()
+	paths []string, where string, log *slog.Logger, track Track, load func(path string) (*Manager, error),
+) []hardware.Manager {
+	list := make([]hardware.Manager, len(paths))
+	loads := make([]func(), len(paths))
 	for i, path := range paths {
-		group.Go(func() error {
-			m, err := load(path)
+		loads[i] = func() {
+			var m *Manager
+			err := goroutine.Catch(func() (err error) {
+				m, err = load(path)
+				return err
+			})
 			if err != nil {
 				log.Error("external hardware manager ignored", "path", path, "err", err)
-				return nil
+				list[i] = hardware.Unusable(path+where, err)
+				return
 			}
 			m.track = track
-			loaded[i] = m
-			return nil
-		})
-	}
-	if err := group.Wait(); err != nil {
-		log.Error("external hardware manager ignored", "err", err) // a panic
-	}
-	var list []*Manager
-	for _, m := range loaded {
-		if m != nil {
-			list = append(list, m)
+			list[i] = m.Hardware()
 		}
 	}
+	goroutine.Do(loads...)
 	return list
 }
 
@@ -145,8 +141,8 @@ func (m *Manager) describe(ctx context.Context) error {
 	return nil
 }
 
-// evaluate asks for the support level.
-func (m *Manager) evaluate(ctx context.Context) (hardware.Level, error) {
+// Evaluate implements [hardware.Evaluator]: it asks for the support level.
+func (m *Manager) Evaluate(ctx context.Context) (hardware.Level, error) {
 	result, err := m.ask(ctx, request{Method: methodEvaluate, Protocol: m.Protocol})
 	if err != nil {
 		return hardware.None, fmt.Errorf("evaluate: %w", err)
@@ -184,11 +180,11 @@ func (m *Manager) Name() string { return m.description.Name }
 // Version implements [hardware.Manager].
 func (m *Manager) Version() string { return m.description.Version }
 
-// Support implements [hardware.Manager]. An executable that fails does not support the machine.
+// Support implements [hardware.Manager]. An executable that fails does not support the machine; see Evaluate.
 func (m *Manager) Support(ctx context.Context) hardware.Level {
-	level, err := m.evaluate(ctx)
+	level, err := m.Evaluate(ctx)
 	if err != nil {
-		m.log.Error("external hardware manager ignored", "err", err)
+		m.log.Error("external hardware manager does not return its support level", "err", err)
 	}
 	return level
 }

@@ -12,11 +12,13 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
 	"ironroot/agent/hardware"
@@ -94,7 +96,7 @@ func writeRoot(t *testing.T, managers map[string]string) string {
 }
 
 // loadRoots loads the managers of a directory with roots and returns them with the log.
-func loadRoots(t *testing.T, dir string) ([]*Manager, string) {
+func loadRoots(t *testing.T, dir string) ([]hardware.Manager, string) {
 	t.Helper()
 	var log bytes.Buffer
 	loaded := LoadRoots(t.Context(), dir, slog.New(slog.NewTextHandler(&log, nil)), nil)
@@ -131,8 +133,9 @@ func TestRoot(t *testing.T) {
 		t.Fatal(err)
 	}
 	dir := writeRoot(t, map[string]string{"site": string(text)})
-	loaded, log := loadRoots(t, dir)
-	if len(loaded) != 1 {
+	list, log := loadRoots(t, dir)
+	loaded := usable(list)
+	if len(list) != 1 || len(loaded) != 1 {
 		t.Fatalf("got %d managers, want 1:\n%s", len(loaded), log)
 	}
 	image := filepath.Join(dir, "vendor.squashfs")
@@ -154,9 +157,9 @@ func TestRoot(t *testing.T) {
 		}
 		checkInRoot(t, output.String())
 	}
-	list := testenv.Run(t, "losetup", "--list", "--noheadings", "--output", "BACK-FILE")
-	if strings.Contains(list, dir) {
-		t.Errorf("still attached:\n%s", list)
+	attached := testenv.Run(t, "losetup", "--list", "--noheadings", "--output", "BACK-FILE")
+	if strings.Contains(attached, dir) {
+		t.Errorf("still attached:\n%s", attached)
 	}
 }
 
@@ -244,9 +247,28 @@ func TestBadRoots(t *testing.T) {
 	if err := os.Chmod(filepath.Join(dir, "open.squashfs"), 0o666); err != nil {
 		t.Fatal(err)
 	}
-	loaded, log := loadRoots(t, dir)
-	if len(loaded) != 1 || loaded[0].Name() != "site" {
+	list, log := loadRoots(t, dir)
+	if loaded := usable(list); len(loaded) != 1 || loaded[0].Name() != "site" {
 		t.Errorf("got managers %v, want one", loaded)
+	}
+	// Each of the others could select disks.
+	var unusable []string
+	for _, m := range custom(list) {
+		if m.Name() == "site" {
+			checkFilter(t, "", m)
+			continue
+		}
+		unusable = append(unusable, strings.ReplaceAll(m.Name(), dir, ""))
+		checkFilter(t, "hardware manager "+m.Name()+" could select disks, but is not usable: ", m)
+	}
+	slices.Sort(unusable)
+	want := []string{
+		Dir + "/crash in /vendor.squashfs", Dir + "/garbage in /vendor.squashfs",
+		Dir + "/interpreter in /vendor.squashfs", "in /cut.squashfs", "in /damaged.squashfs", "in /empty.squashfs",
+		"in /open.squashfs", "in /other.img", "in /text.squashfs",
+	}
+	if diff := cmp.Diff(want, unusable); diff != "" {
+		t.Errorf("managers that are not usable differ (-want +got):\n%s", diff)
 	}
 	for _, want := range []string{
 		`manager root ignored.*/text.squashfs.*mount .*/text.squashfs: squashfs: invalid argument`,
@@ -279,8 +301,8 @@ func TestIncompleteRoot(t *testing.T) {
 		if err := os.WriteFile(filepath.Join(dir, "a.squashfs"), image, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if loaded, log := loadRoots(t, dir); len(loaded) != 0 || !strings.Contains(log, name) {
-			t.Errorf("got %d managers, want none and %q:\n%s", len(loaded), name, log)
+		if list, log := loadRoots(t, dir); len(usable(list)) != 0 || !strings.Contains(log, name) {
+			t.Errorf("got %d managers, want none and %q:\n%s", len(usable(list)), name, log)
 		}
 	}
 }

@@ -11,6 +11,8 @@ import (
 	"os"
 	"path/filepath"
 	"time"
+
+	"ironroot/agent/hardware"
 )
 
 // RootsDir is the directory of the ramdisk with the manager roots: images of file systems, in which executables find
@@ -32,24 +34,26 @@ type root struct {
 }
 
 // LoadRoots describes the managers in all manager roots of a directory, which must be on the root file system, and logs
-// the SHA-256 of the roots and of the managers. Roots and managers that cannot be used are logged and omitted. A
-// directory that does not exist has none. If track is not nil, it is called for each step that runs.
-func LoadRoots(ctx context.Context, dir string, log *slog.Logger, track Track) []*Manager {
+// the SHA-256 of the roots and of the managers. Roots and managers that cannot be used are logged, and a manager of
+// [hardware.Unusable] is in place of each: such a root could have a manager. A directory that does not exist has none.
+// If track is not nil, it is called for each step that runs.
+func LoadRoots(ctx context.Context, dir string, log *slog.Logger, track Track) []hardware.Manager {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	if err != nil {
 		log.Error("manager roots not read", "err", err)
-		return nil
+		return []hardware.Manager{hardware.Unusable("in "+dir, err)}
 	}
-	var loaded []*Manager
+	var loaded []hardware.Manager
 	for _, entry := range entries {
 		r := root{path: filepath.Join(dir, entry.Name())}
 		r.log = log.With("root", r.path)
 		managers, err := r.load(ctx, track)
 		if err != nil {
 			r.log.Error("manager root ignored", "err", err)
+			managers = []hardware.Manager{hardware.Unusable("in "+r.path, err)}
 		}
 		loaded = append(loaded, managers...)
 	}
@@ -65,7 +69,7 @@ func checkRoot(path string) error {
 }
 
 // load describes the managers in the root.
-func (r root) load(ctx context.Context, track Track) ([]*Manager, error) {
+func (r root) load(ctx context.Context, track Track) ([]hardware.Manager, error) {
 	if err := checkRoot(r.path); err != nil {
 		return nil, err
 	}
@@ -79,20 +83,24 @@ func (r root) load(ctx context.Context, track Track) ([]*Manager, error) {
 		return nil, fmt.Errorf("list managers: %w", err)
 	}
 	var paths []string
+	var unusable []hardware.Manager
+	where := " in " + r.path
 	for _, f := range found {
 		if f.Reason != "" {
 			r.log.Error("external hardware manager ignored", "path", f.Path, "err", f.Reason)
+			unusable = append(unusable, hardware.Unusable(f.Path+where, errors.New(f.Reason)))
 			continue
 		}
 		r.log.Info("external hardware manager found", "path", f.Path, "sha256", f.SHA256)
 		paths = append(paths, f.Path)
 	}
-	return loadAll(paths, r.log, track, func(path string) (*Manager, error) {
+	loaded := loadAll(paths, where, r.log, track, func(path string) (*Manager, error) {
 		p := program{Root: r.path, Argv: []string{path}}
 		m := newManager(path, r.log, func() (*process, error) { return startConfined(p) })
 		m.describeTimeout = rootTimeout
 		return m, m.describe(ctx)
-	}), nil
+	})
+	return append(loaded, unusable...), nil
 }
 
 // rootManager is an executable in a root.
