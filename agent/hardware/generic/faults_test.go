@@ -323,7 +323,13 @@ func TestWriteImageErrors(t *testing.T) {
 			map[string]json.RawMessage{"image_info": image, "configdrive": json.RawMessage(`5`)},
 			"InvalidCommandParamsError",
 		},
-		"no disk": {map[string]json.RawMessage{"image_info": image}, "DeviceNotFound"},
+		"config_drive": {
+			map[string]json.RawMessage{"image_info": image, "config_drive": json.RawMessage(`"text"`)},
+			"InvalidCommandParamsError",
+		},
+		"no disk": {
+			map[string]json.RawMessage{"image_info": image, "configdrive": json.RawMessage("null")}, "DeviceNotFound",
+		},
 	} {
 		result, err := m.writeImage(t.Context(), hardware.Call{Args: c.args})
 		if typeOf(err) != c.want || result != nil {

@@ -92,6 +92,9 @@ func (m *Manager) Steps(kind hardware.Kind, _ *node.Node, _ []map[string]any) []
 // writeImage implements the step write_image. It does the same as the command prepare_image and returns a result in
 // the command's form.
 func (m *Manager) writeImage(ctx context.Context, call hardware.Call) (any, error) {
+	if err := call.CheckArguments("image_info", "configdrive"); err != nil {
+		return nil, err
+	}
 	info, err := imaging.ParseImageInfo(call.Args["image_info"], m.o.Config.Get().MD5Enabled)
 	if err != nil {
 		return nil, err
