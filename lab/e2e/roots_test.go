@@ -37,7 +37,7 @@ func TestManagerRoot(t *testing.T) {
 	}
 	report, err := initramfs.Build(t.Context(), initramfs.Options{
 		Out: t.TempDir(), Dir: testenv.Top(t), ManagerRoots: []string{userland}, NoFirmware: true,
-		ModuleGroups: []string{"virtual", "network", "platform"},
+		ModuleGroups: []string{"virtual", "network", "platform", "storage"},
 		Files:        []string{damaged + ":" + external.RootsDir + "/damaged.squashfs"},
 	})
 	if err != nil {
@@ -48,6 +48,7 @@ func TestManagerRoot(t *testing.T) {
 		machine: qemu.Config{
 			Kernel: report.Kernel, Initrd: report.Initramfs, Memory: 512 * mib,
 			Disks: []qemu.Disk{{File: file(t, "disk", diskSize, nil), Serial: "ironroot0"}},
+			Extra: []string{"-device", "megasas"},
 		},
 	})
 	r.waitAgent(t)
@@ -56,6 +57,8 @@ func TestManagerRoot(t *testing.T) {
 	r.probeConfinement(t, map[string]string{
 		"links": "[/dev/disk/by-id/virtio-ironroot0] <nil>",
 		"udev":  "1 <nil>",
+		// QEMU's MegaRAID controller, whose driver opens this node only for a privileged program.
+		"control nodes": "[/dev/megaraid_sas_ioctl_node] <nil> <nil>",
 	})
 	record := r.cleanStep(t, "erase_devices_metadata", nil)
 	const refused = "hardware manager in /usr/lib/ironroot/roots/damaged.squashfs could select disks, but is not usable"

@@ -87,8 +87,8 @@ func (p program) become() error {
 }
 
 // removedCapabilities are the capabilities(7) with which a program could leave its namespaces: load a module, replace
-// the kernel, read its log or memory, create a device node for either, or open a covered file by its handle
-// (CAP_DAC_READ_SEARCH, see open_by_handle_at(2)).
+// the kernel, read its log or memory, create a device node for either (controlNodes are made before), or open a covered
+// file by its handle (CAP_DAC_READ_SEARCH, see open_by_handle_at(2)).
 var removedCapabilities = []int{
 	unix.CAP_SYS_MODULE, unix.CAP_SYS_BOOT, unix.CAP_SYSLOG, unix.CAP_MKNOD, unix.CAP_SYS_PTRACE, unix.CAP_BPF,
 	unix.CAP_PERFMON, unix.CAP_CHECKPOINT_RESTORE, unix.CAP_MAC_ADMIN, unix.CAP_MAC_OVERRIDE,
@@ -101,7 +101,7 @@ func enter() error {
 	if err := confine.KeepMountsPrivate(); err != nil {
 		return err
 	}
-	for _, f := range []func() error{mountOwn, coverKernel, protectFiles, confine.DenyCalls} {
+	for _, f := range []func() error{mountOwn, coverKernel, makeControlNodes, protectFiles, confine.DenyCalls} {
 		if err := f(); err != nil {
 			return err
 		}

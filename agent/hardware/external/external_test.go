@@ -3,6 +3,7 @@ package external
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -25,7 +26,30 @@ import (
 // TestMain becomes the executable in processes that startConfined has started.
 func TestMain(m *testing.M) {
 	Child()
-	os.Exit(m.Run())
+	code := m.Run()
+	if err := removeTestNodes(); err != nil {
+		_, _ = fmt.Fprintln(os.Stderr, err)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+// testNode is the name in /dev of nodes that the processes of this test program make. No other run has the same name.
+var testNode = func() string {
+	program, err := os.Executable()
+	if err != nil {
+		panic(err)
+	}
+	return fmt.Sprintf("ironroot-test-%x-", sha256.Sum256([]byte(program)))
+}()
+
+// removeTestNodes removes these nodes.
+func removeTestNodes() error {
+	nodes, err := filepath.Glob("/dev/" + testNode + "*")
+	for _, node := range nodes {
+		err = errors.Join(err, os.Remove(node))
+	}
+	return err
 }
 
 // site is a description with a step that can be aborted, one that cannot, and their version.

@@ -89,6 +89,13 @@ func probe() map[string]string {
 	if data, err := filepath.Glob("/run/udev/data/b*"); err != nil || len(data) > 0 {
 		found["udev"] = fmt.Sprint(len(data), err)
 	}
+	if nodes, err := filepath.Glob("/dev/megaraid*"); err != nil || len(nodes) > 0 {
+		f, openErr := os.OpenFile("/dev/megaraid_sas_ioctl_node", os.O_RDWR, 0)
+		found["control nodes"] = fmt.Sprint(nodes, err, openErr)
+		if openErr == nil {
+			_ = f.Close() // nothing was written
+		}
+	}
 	processes, err := filepath.Glob("/proc/[0-9]*")
 	found["processes"] = fmt.Sprint(processes, err)
 	cmdline, err := os.ReadFile("/proc/cmdline")
