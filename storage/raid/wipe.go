@@ -16,8 +16,8 @@ import (
 // Positions on a member with a superblock of version 1.2.
 const (
 	superblockEnd = 8 << 10 // a bitmap follows
-	// maxBitmap limits the bitmaps of arrays that can be wiped: the second header of LUKS 2 can follow, at 16 KiB.
-	maxBitmap = 8 << 10
+	// maxBitmap limits the bitmaps of arrays that can be wiped. mdadm reserves no more space for a bitmap.
+	maxBitmap = 128 << 10
 	// minData is where mdadm lets the data begin at the earliest. Before it are only superblock, bitmap, and the log of
 	// bad blocks.
 	minData = 1 << 20
@@ -35,8 +35,8 @@ func Wipe(ctx context.Context, member md.Member) error {
 }
 
 // CheckWipe returns an error if a member has a superblock of another version than 1.2, state beside it that Wipe does
-// not keep (a log of bad blocks, a change of the array's shape, or a large bitmap), or copies in the middle of the
-// data.
+// not keep (a log of bad blocks, a change of the array's shape, or a bitmap above 128 KiB), or copies in the middle of
+// the data.
 func CheckWipe(member md.Member) error {
 	_, err := readBitmapEnd(member)
 	return err
@@ -92,7 +92,27 @@ func bitmapEnd(member md.Member, f *os.File) (int64, error) {
 	if err == nil && bitmap > maxBitmap {
 		err = fmt.Errorf("got a bitmap of %d bytes, want at most %d", bitmap, maxBitmap)
 	}
+	if err == nil {
+		err = checkNoLUKS(f, superblockEnd+bitmap)
+	}
 	return superblockEnd + bitmap, err
+}
+
+// checkNoLUKS returns an error if the second header of LUKS 2 is where the bitmap is kept, which ends at end. Programs
+// would find the former encrypted volume by it. The header is at 16 KiB times a power of two (LUKS2 On-Disk Format
+// Specification, "Possible LUKS2 secondary header offsets").
+func checkNoLUKS(f *os.File, end int64) error {
+	const magic = "SKUL\xba\xbe"
+	for at := int64(16 << 10); at < end; at *= 2 {
+		found := make([]byte, len(magic))
+		if _, err := f.ReadAt(found, at); err != nil {
+			return fmt.Errorf("bitmap: %w", err)
+		}
+		if string(found) == magic {
+			return fmt.Errorf("the bitmap contains the second header of LUKS 2 at byte %d", at)
+		}
+	}
+	return nil
 }
 
 func wipe(ctx context.Context, member md.Member) (err error) {

@@ -3,6 +3,7 @@ package raid
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -18,9 +19,11 @@ import (
 )
 
 // member makes the second member of an array with a bitmap, as a sparse file.
-func member(t *testing.T) md.Member {
+func member(t *testing.T) md.Member { return memberOf(t, 150<<30) }
+
+// memberOf is member for members of a size.
+func memberOf(t *testing.T, size int64) md.Member {
 	t.Helper()
-	const size = 150 << 30
 	n := md.New{Version: "1.2", Level: "raid10", Name: "any:data", Sizes: []int64{size, size, size}}
 	members, err := n.Encode(time.Unix(1700000000, 0))
 	if err != nil {
@@ -74,6 +77,32 @@ func TestWipe(t *testing.T) {
 	}
 	if !bytes.Equal(imagetest.ReadAt(t, m.Device.Path, 4096, 8<<10), before) {
 		t.Error("the superblock or the bitmap has changed")
+	}
+}
+
+// The bitmap of a large member stays as a whole, unless it contains a header of an encrypted volume.
+func TestWipeLarge(t *testing.T) {
+	const bitmapEnd = 48 << 10 // a bit for each 64 MiB of 18 TiB
+	m := memberOf(t, 12<<40)
+	before := imagetest.ReadAt(t, m.Device.Path, 4096, bitmapEnd-4096)
+	put(t, m.Device.Path, bitmapEnd, []byte("tenant!"))
+	if err := Wipe(t.Context(), m); err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(imagetest.ReadAt(t, m.Device.Path, 4096, bitmapEnd-4096), before) {
+		t.Error("the superblock or the bitmap has changed")
+	}
+	if !bytes.Equal(imagetest.ReadAt(t, m.Device.Path, bitmapEnd, 8), make([]byte, 8)) {
+		t.Error("data are left behind the bitmap")
+	}
+	for _, at := range []int64{16 << 10, 32 << 10, 64 << 10} {
+		m := memberOf(t, 12<<40)
+		put(t, m.Device.Path, at, []byte("SKUL\xba\xbe"))
+		err := CheckWipe(m)
+		if want := fmt.Sprintf("second header of LUKS 2 at byte %d", at); at < bitmapEnd &&
+			(err == nil || !strings.Contains(err.Error(), want)) || at >= bitmapEnd && err != nil {
+			t.Errorf("header at byte %d: got %v, want an error below %d only", at, err, bitmapEnd)
+		}
 	}
 }
 
