@@ -299,7 +299,7 @@ func (i *Imager) checkInstalled(ctx context.Context, disk string) (*partition.Ta
 // by now, so that they have the size that bootc would have given them without the reserve.
 //
 // The problem is what prevented that: the system that bootc installed is complete, and can grow its file system itself.
-// The error is a fault: the partition table may be damaged, or the command was cancelled.
+// The error is a fault: the disk or its partition table cannot be read or written, or the command was cancelled.
 func (i *Imager) growRoot(
 	ctx context.Context, disk block.Device, table *partition.Table, reserved int64,
 ) (problem, err error) {

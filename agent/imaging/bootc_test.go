@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -243,6 +244,40 @@ func TestInstallContainerCannotGrow(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A disk that is lost before its root grows, or a broken table, fails the step.
+func TestInstallContainerGrowthFails(t *testing.T) {
+	testenv.Programs(t, "mkfs.xfs", "sgdisk")
+	t.Run("broken primary GPT", func(t *testing.T) {
+		i, f := bootcRig(t)
+		f.reserved = 100 * mib
+		f.makeRoot = []string{"sh", "-c", "dd if=/dev/zero bs=512 seek=1 count=1 conv=notrunc,fsync of=" + f.disk}
+		_, err := i.InstallContainer(t.Context(), BootableContainer{Source: bootcSource})
+		if typeOf(err) != "ImageWriteError" || !strings.Contains(err.Error(), "the primary GPT is broken") {
+			t.Errorf("got %v, want an ImageWriteError", err)
+		}
+	})
+	t.Run("lost disk", func(t *testing.T) {
+		path, i := loopDisk(t)
+		testenv.Run(t, "sgdisk", "-n", fmt.Sprintf("1:2048:+%dM", 4096-868), path)
+		table, err := partition.Read(t.Context(), path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		backing, err := os.ReadFile("/sys/class/block/" + filepath.Base(path) + "/loop/backing_file")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Truncate(strings.TrimSpace(string(backing)), 0); err != nil { // reads of the device fail
+			t.Fatal(err)
+		}
+		disk := block.Device{Name: filepath.Base(path), Path: path, Type: "disk", Size: diskSize}
+		problem, err := i.growRoot(t.Context(), disk, table, 100*mib)
+		if problem != nil || typeOf(err) != "ImageWriteError" || !errors.Is(err, unix.EIO) {
+			t.Errorf("got problem %v and %v, want an ImageWriteError with %v", problem, err, unix.EIO)
+		}
+	})
 }
 
 // Without keys, encryption and scratch space on the disk the program gets none of their arguments.

@@ -184,18 +184,22 @@ func (d *disk) arraySectors(g *gptCopy) int64 { return (int64(len(g.array)) + d.
 // lastUsable returns the last LBA before a backup at the end of the disk.
 func (d *disk) lastUsable(g *gptCopy) int64 { return d.lastLBA() - d.arraySectors(g) - 1 }
 
+// errNoBackupSpace is the cause of an error of relocate after which nothing was written: the disk is too small.
+var errNoBackupSpace = errors.New("backup GPT does not fit")
+
 // relocate moves the backup to the end of the disk. It writes the new backup to the medium before the primary that
-// points to it, so that the disk has a valid table at any time.
+// points to it, so that the disk has a valid table at any time. The error wraps errNoBackupSpace if the end of the disk
+// is in use.
 func (d *disk) relocate(g *gptCopy) error {
 	last, usable := d.lastLBA(), d.lastUsable(g)
 	if behind := g.PartitionEntryLBA + d.arraySectors(g); usable < g.FirstUsableLBA || behind > usable+1 {
-		return fmt.Errorf("usable sectors from %d on and entries up to sector %d leave no space in %d bytes",
-			g.FirstUsableLBA, behind-1, d.size)
+		return fmt.Errorf("%w: usable sectors from %d on and entries up to sector %d leave no space in %d bytes",
+			errNoBackupSpace, g.FirstUsableLBA, behind-1, d.size)
 	}
 	for _, p := range g.partitions {
 		if p.Start+p.Size > (usable+1)*d.sector {
-			return fmt.Errorf("partition %d ends at byte %d, which leaves no space in %d bytes",
-				p.Number, p.Start+p.Size, d.size)
+			return fmt.Errorf("%w: partition %d ends at byte %d, which leaves no space in %d bytes",
+				errNoBackupSpace, p.Number, p.Start+p.Size, d.size)
 		}
 	}
 	g.AlternateLBA, g.LastUsableLBA = last, usable
@@ -217,7 +221,7 @@ func (d *disk) writeGPT(g *gptCopy) error {
 		if err := d.write(copy.encode(), copy.MyLBA*d.sector); err != nil {
 			return err
 		}
-		if err := d.sync(); err != nil {
+		if err := d.file.Sync(); err != nil {
 			return err
 		}
 	}
@@ -226,13 +230,6 @@ func (d *disk) writeGPT(g *gptCopy) error {
 
 func (d *disk) write(data []byte, offset int64) error {
 	_, err := d.file.WriteAt(data, offset)
-	d.writeFailed = d.writeFailed || err != nil
-	return err
-}
-
-func (d *disk) sync() error {
-	err := d.file.Sync()
-	d.writeFailed = d.writeFailed || err != nil
 	return err
 }
 

@@ -11,8 +11,9 @@ import (
 // lastLBAOffset is the place of the last LBA in an entry of a GPT (UEFI 2.10, table 5.6).
 const lastLBAOffset = 40
 
-// ErrCannotGrow is the cause of an error of Grow after which the table is valid, and unchanged except for the place of
-// its backup.
+// ErrCannotGrow is the cause of an error of Grow if the table does not permit the growth: there is no such partition,
+// the size is out of range, the space is not free, or the disk has no space for the backup GPT. The table is valid, and
+// unchanged except for the place of its backup. Errors of reading and writing do not wrap it.
 var ErrCannotGrow = errors.New("partition cannot grow")
 
 // Grow enlarges a partition of a GPT to size bytes, rounded down to whole sectors. Its start, and all other entries,
@@ -21,7 +22,7 @@ var ErrCannotGrow = errors.New("partition cannot grow")
 func Grow(ctx context.Context, device string, number int, size int64) (grown Partition, err error) {
 	d, err := open(ctx, device, os.O_RDWR)
 	if err != nil {
-		return Partition{}, fmt.Errorf("%w: %w", ErrCannotGrow, err)
+		return Partition{}, fmt.Errorf("grow partition %d: %w", number, err)
 	}
 	grown, err = d.grow(number, size)
 	if err = errors.Join(err, d.file.Close()); err != nil {
@@ -31,12 +32,10 @@ func Grow(ctx context.Context, device string, number int, size int64) (grown Par
 }
 
 func (d *disk) grow(number int, size int64) (grown Partition, err error) {
-	defer func() {
-		if err != nil && !d.writeFailed {
-			err = fmt.Errorf("%w: %w", ErrCannotGrow, err)
-		}
-	}()
 	g, err := d.writable()
+	if errors.Is(err, errNoBackupSpace) {
+		return Partition{}, fmt.Errorf("%w: %w", ErrCannotGrow, err)
+	}
 	if err != nil {
 		return Partition{}, err
 	}
@@ -50,17 +49,18 @@ func (d *disk) grow(number int, size int64) (grown Partition, err error) {
 		}
 	}
 	if p == nil {
-		return Partition{}, errors.New("no such partition")
+		return Partition{}, fmt.Errorf("%w: no such partition", ErrCannotGrow)
 	}
 	size = size / d.sector * d.sector
 	if size < p.Size || size > d.size {
-		return Partition{}, fmt.Errorf("got size %d bytes, want at least %d and at most %d", size, p.Size, d.size)
+		return Partition{}, fmt.Errorf("%w: got size %d bytes, want at least %d and at most %d",
+			ErrCannotGrow, size, p.Size, d.size)
 	}
 	end := p.Start + size
 	limit := (g.LastUsableLBA + 1) * d.sector
 	if end > limit || !free(append(others, g.extent(d)), p.Start+p.Size, end) {
-		return Partition{}, fmt.Errorf("partition would end at byte %d: space not free, or beyond the usable area "+
-			"(ends at byte %d)", end, limit)
+		return Partition{}, fmt.Errorf("%w: partition would end at byte %d: space not free, or beyond the usable area "+
+			"(ends at byte %d)", ErrCannotGrow, end, limit)
 	}
 	binary.LittleEndian.PutUint64(g.entry(number - 1)[lastLBAOffset:], uint64(end/d.sector-1))
 	if err := d.writeGPT(g); err != nil {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -62,30 +63,33 @@ func TestGrowMisplacedBackup(t *testing.T) {
 	}
 }
 
-// An impossible growth changes nothing.
+// An impossible growth changes nothing, nor does one of a disk without a GPT, which is another error.
 func TestGrowFails(t *testing.T) {
 	mbr := mbrImage(t, 32*mib, "label: dos\n1: start=2048, size=4MiB\n")
 	for name, tt := range map[string]struct {
 		image  string
 		number int
 		size   int64
+		cannot bool
 		want   string
 	}{
-		"into the next partition": {gptImage(t, 32*mib), 1, 8*mib + 512, "space not free"},
-		"smaller":                 {gptImage(t, 32*mib), 3, 4*mib - 512, "got size 4193792 bytes"},
-		"negative":                {gptImage(t, 32*mib), 3, -1 << 62, "got size "},
-		"beyond the disk":         {gptImage(t, 32*mib), 3, 1<<63 - 1, "got size "},
-		"free entry":              {gptImage(t, 32*mib), 2, 8 * mib, "no such partition"},
-		"no entry":                {gptImage(t, 32*mib), 129, 8 * mib, "no such partition"},
-		"MBR":                     {mbr, 1, 8 * mib, "GPT"},
+		"into the next partition": {gptImage(t, 32*mib), 1, 8*mib + 512, true, "space not free"},
+		"smaller":                 {gptImage(t, 32*mib), 3, 4*mib - 512, true, "got size 4193792 bytes"},
+		"negative":                {gptImage(t, 32*mib), 3, -1 << 62, true, "got size "},
+		"beyond the disk":         {gptImage(t, 32*mib), 3, 1<<63 - 1, true, "got size "},
+		"free entry":              {gptImage(t, 32*mib), 2, 8 * mib, true, "no such partition"},
+		"no entry":                {gptImage(t, 32*mib), 129, 8 * mib, true, "no such partition"},
+		"no space for the backup": {cutImage(t), 3, 8 * mib, true, "leaves no space in 8388608 bytes"},
+		"MBR":                     {mbr, 1, 8 * mib, false, "GPT"},
 	} {
 		before, err := os.ReadFile(tt.image)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := Grow(t.Context(), tt.image, tt.number, tt.size); !errors.Is(err, ErrCannotGrow) ||
-			!strings.Contains(err.Error(), tt.want) || !strings.Contains(err.Error(), tt.image) {
-			t.Errorf("%s: got %v, want %q with the disk", name, err, tt.want)
+		if _, err := Grow(t.Context(), tt.image, tt.number, tt.size); err == nil ||
+			errors.Is(err, ErrCannotGrow) != tt.cannot || !strings.Contains(err.Error(), tt.want) ||
+			!strings.Contains(err.Error(), tt.image) {
+			t.Errorf("%s: got %v, want %q with the disk (%v: %v)", name, err, tt.want, ErrCannotGrow, tt.cannot)
 		}
 		if after, err := os.ReadFile(tt.image); err != nil || !bytes.Equal(before, after) {
 			t.Errorf("%s: the image changed (%v)", name, err)
@@ -93,17 +97,30 @@ func TestGrowFails(t *testing.T) {
 	}
 }
 
-// After a failed write the table may be damaged, which is another error. Without the disk nothing was written.
-func TestGrowWriteFails(t *testing.T) {
-	d, err := open(t.Context(), gptImage(t, 32*mib), os.O_RDONLY)
-	if err != nil {
+// cutImage returns an image whose GPT has a partition that ends beyond the image, and whose backup is missing.
+func cutImage(t *testing.T) string {
+	t.Helper()
+	image := gptImage(t, 32*mib)
+	if err := os.Truncate(image, 8*mib); err != nil {
 		t.Fatal(err)
 	}
-	defer d.file.Close()
-	if _, err := d.grow(3, 20*mib); err == nil || errors.Is(err, ErrCannotGrow) {
-		t.Errorf("got %v, want another error than %v", err, ErrCannotGrow)
+	return image
+}
+
+// A disk that is lost, or fails to read or write, is another error than a partition that cannot grow.
+func TestGrowDiskFails(t *testing.T) {
+	for name, flag := range map[string]int{"read": os.O_WRONLY, "write": os.O_RDONLY} {
+		d, err := open(t.Context(), gptImage(t, 32*mib), flag)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer d.file.Close()
+		if _, err := d.grow(3, 20*mib); !errors.Is(err, syscall.EBADF) || errors.Is(err, ErrCannotGrow) {
+			t.Errorf("%s: got %v, want %v without %v", name, err, syscall.EBADF, ErrCannotGrow)
+		}
 	}
-	if _, err := Grow(t.Context(), t.TempDir()+"/absent", 3, 20*mib); !errors.Is(err, ErrCannotGrow) {
-		t.Errorf("no disk: got %v, want %v", err, ErrCannotGrow)
+	_, err := Grow(t.Context(), t.TempDir()+"/absent", 3, 20*mib)
+	if !errors.Is(err, os.ErrNotExist) || errors.Is(err, ErrCannotGrow) {
+		t.Errorf("no disk: got %v, want %v without %v", err, os.ErrNotExist, ErrCannotGrow)
 	}
 }

@@ -290,7 +290,7 @@ func (d *disk) growProtective() error {
 	if err := d.write(m.sector, 0); err != nil {
 		return err
 	}
-	return d.sync()
+	return d.file.Sync()
 }
 
 func (d *disk) addMBR(table *Table, p Partition) (Partition, error) {

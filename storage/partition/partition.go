@@ -172,8 +172,6 @@ type disk struct {
 	size     int64 // bytes
 	sector   int64 // bytes
 	isDevice bool
-
-	writeFailed bool // the table may be damaged
 }
 
 func open(ctx context.Context, device string, flag int) (*disk, error) {
