@@ -15,7 +15,7 @@ import (
 type Limits struct {
 	Entries    int   // files, directories and everything else in the archives
 	Bytes      int64 // content of all files, with the holes of sparse files
-	Attributes int64 // names and values of all extended attributes, which file systems can have in memory
+	Attributes int64 // memory for all extended attributes, where file systems can have them, see attributeCost
 	Names      int64 // memory for the names of one layer, see nameCost
 }
 
@@ -24,6 +24,9 @@ var DefaultLimits = Limits{Entries: 4 << 20, Bytes: 512 << 30, Attributes: 64 <<
 
 // nameCost is what the unpacker's memory for a name needs besides its bytes.
 const nameCost = 64
+
+// attributeCost is what a file system in memory needs for an extended attribute besides the bytes of name and value.
+const attributeCost = 64
 
 // Limits of the kernel for extended attributes (XATTR_NAME_MAX and XATTR_SIZE_MAX of include/uapi/linux/limits.h).
 const (
@@ -82,7 +85,7 @@ func owner(h *tar.Header) error {
 	return nil
 }
 
-// xattrs returns the extended attributes of an entry and the number of their bytes. Those of overlayfs are omitted:
+// xattrs returns the extended attributes of an entry and the memory for them in bytes. Those of overlayfs are omitted:
 // they would change how the directory is shown as part of an overlay.
 func xattrs(h *tar.Header) (found map[string]string, size int64, err error) {
 	const prefix = "SCHILY.xattr."
@@ -98,7 +101,7 @@ func xattrs(h *tar.Header) (found map[string]string, size int64, err error) {
 				"want at most %d and %d", name, len(name), len(value), maxAttributeName, maxAttributeValue)
 		}
 		found[name] = value
-		size += int64(len(name) + len(value))
+		size += int64(len(name)+len(value)) + attributeCost
 	}
 	return found, size, nil
 }

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -159,6 +160,15 @@ func attribute(name, key, value string) entry {
 	return entry{name: name, header: tar.Header{PAXRecords: map[string]string{"SCHILY.xattr." + key: value}}}
 }
 
+// tinyAttributes are so many files with a small attribute each.
+func tinyAttributes(count int) []entry {
+	var list []entry
+	for i := range count {
+		list = append(list, attribute(strconv.Itoa(i), "user.a", "1"))
+	}
+	return list
+}
+
 // Nothing leaves the root, and a bad archive is an error.
 func TestUnpackRefuses(t *testing.T) {
 	testenv.Root(t)
@@ -224,6 +234,8 @@ func TestUnpackRefuses(t *testing.T) {
 			},
 			"more than 1000 bytes of extended attributes",
 		},
+		"many tiny attributes": {tinyAttributes(15), "more than 1000 bytes of extended attributes"},
+		"few tiny attributes":  {tinyAttributes(14), ""},
 		"too many names": { // by directories that have no entry
 			[]entry{{name: strings.Repeat("a/", 200) + "x"}, {name: strings.Repeat("b/", 200) + "x"}},
 			"more than 50000 bytes of memory",

@@ -385,7 +385,8 @@ func (u *Unpacker) describe(dir int, base string, h *tar.Header) error {
 		return err
 	}
 	if u.attributes += size; u.attributes > u.limits.Attributes {
-		return fmt.Errorf("the layers have more than %d bytes of extended attributes", u.limits.Attributes)
+		return fmt.Errorf("the layers have more than %d bytes of extended attributes, %d added for each",
+			u.limits.Attributes, attributeCost)
 	}
 	for key, value := range attributes {
 		err := unix.Lsetxattr(name, key, []byte(value), 0)
