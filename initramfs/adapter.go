@@ -44,20 +44,17 @@ main(%q)
 // adapterEntries returns the files that run the plug-ins in a root as managers: the adapter, and one executable for
 // each plug-in. There are none if the root has no plug-ins.
 func adapterEntries(entries []squashfs.Entry) ([]squashfs.Entry, error) {
+	byPath := make(map[string]squashfs.Entry, len(entries))
+	for _, e := range entries {
+		byPath[e.Path] = e
+	}
 	var plugins []string
 	for _, e := range entries {
 		m := metadataFile.FindStringSubmatch(e.Path)
 		if m == nil || m[1] == "ironic_python_agent" {
 			continue // the managers of ironic-python-agent itself are not for this agent
 		}
-		isTarget := func(f squashfs.Entry) bool { return e.Link != "" && f.Path == e.Link }
-		if i := slices.IndexFunc(entries, isTarget); i >= 0 {
-			e = entries[i] // the entry is a further name of this file
-		}
-		if !e.Mode.IsRegular() || e.Open == nil {
-			continue
-		}
-		text, err := contentOf(e)
+		text, err := linkedContent(byPath, e.Path)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", e.Path, err)
 		}
@@ -105,6 +102,40 @@ func textEntry(name string, mode fs.FileMode, data []byte) squashfs.Entry {
 	return squashfs.Entry{Path: name, Mode: mode, Size: int64(len(data)), Open: func() (squashfs.File, error) {
 		return memoryFile{bytes.NewReader(data)}, nil
 	}}
+}
+
+// maxLinks limits the links from a name to a content. It is that of Linux for symbolic links (MAXSYMLINKS).
+const maxLinks = 40
+
+// linkedContent returns the content of a file. The file, and the directories of its path, can be links, or links to
+// links.
+func linkedContent(entries map[string]squashfs.Entry, name string) (string, error) {
+	at, rest := ".", name
+	for links := 0; links <= maxLinks; {
+		var first string
+		first, rest, _ = strings.Cut(rest, "/")
+		parent := at
+		at = insidePath(path.Join(at, first))
+		e, found := entries[at]
+		switch {
+		case found && e.Mode.Type() == fs.ModeSymlink:
+			links++
+			if at, rest = parent, e.Target+"/"+rest; path.IsAbs(e.Target) {
+				at = "."
+			}
+		case rest != "": // a directory, which need not have an entry
+		case !found:
+			return "", fmt.Errorf("%s does not exist", at)
+		case e.Mode.IsRegular() && e.Open != nil:
+			return contentOf(e)
+		case e.Mode.IsRegular() && e.Link != "":
+			links++
+			at, rest = ".", e.Link
+		default:
+			return "", fmt.Errorf("%s has type %v and no content", at, e.Mode.Type())
+		}
+	}
+	return "", fmt.Errorf("more than %d links", maxLinks)
 }
 
 func contentOf(e squashfs.Entry) (string, error) {

@@ -3,6 +3,7 @@ package initramfs
 import (
 	"bytes"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"os"
 	"os/exec"
@@ -163,18 +164,48 @@ func TestAdapterHandles(t *testing.T) {
 	}
 }
 
-// A list of entry points that is a hard link in a layer is a list like others.
-func TestAdapterHardLink(t *testing.T) {
-	const dir = "usr/lib/python3/dist-packages/"
-	list, err := adapterEntries([]squashfs.Entry{
-		textEntry("usr/bin/python3", 0o755, nil),
-		{Path: dir + "vendor-1.dist-info/entry_points.txt", Mode: 0o644, Link: "usr/share/same"},
-		textEntry("usr/share/same", 0o644, []byte("["+pluginGroup+"]\nvendor = vendor:Manager\n")),
-	})
-	if err != nil {
-		t.Fatal(err)
+// A list of entry points that is a link, or a link to a link, is a list like others. One that cannot be read is an
+// error: its plug-ins would be missing.
+func TestAdapterLinks(t *testing.T) {
+	const dir = "usr/lib/python3/dist-packages/vendor-1.dist-info/"
+	const list = dir + "entry_points.txt"
+	hard := func(name, target string) squashfs.Entry {
+		return squashfs.Entry{Path: name, Mode: 0o644, Link: target}
 	}
-	if !slices.ContainsFunc(list, func(e squashfs.Entry) bool { return e.Path == managersDir+"/ipa-vendor" }) {
-		t.Errorf("got %d files, none of them the manager of the plug-in", len(list))
+	symbolic := func(name, target string) squashfs.Entry {
+		return squashfs.Entry{Path: name, Mode: fs.ModeSymlink | 0o777, Target: target}
+	}
+	content := textEntry("usr/share/same", 0o644, []byte("["+pluginGroup+"]\nvendor = vendor:Manager\n"))
+	unreadable := textEntry(list, 0o644, nil)
+	unreadable.Open = func() (squashfs.File, error) { return nil, fs.ErrPermission }
+	for name, tt := range map[string]struct {
+		entries []squashfs.Entry
+		want    string // error, "" for none
+	}{
+		"hard link":              {[]squashfs.Entry{hard(list, content.Path)}, ""},
+		"hard link to hard link": {[]squashfs.Entry{hard(list, "b"), hard("b", "c"), hard("c", content.Path)}, ""},
+		"symbolic link":          {[]squashfs.Entry{symbolic(list, "../../../../share/same")}, ""},
+		"absolute symbolic link": {[]squashfs.Entry{symbolic(list, "/b"), hard("b", content.Path)}, ""},
+		"linked directory":       {[]squashfs.Entry{symbolic(list, "/b/same"), symbolic("b", "usr/share")}, ""},
+		"parent of a linked directory": {
+			[]squashfs.Entry{symbolic(list, "/a/../same"), symbolic("a", "usr/share/deep/")}, "",
+		},
+		"hard link to nothing":     {[]squashfs.Entry{hard(list, "b"), hard("b", "c")}, list + ": c does not exist"},
+		"symbolic link to nothing": {[]squashfs.Entry{symbolic(list, "b")}, list + ": " + dir + "b does not exist"},
+		"loop":                     {[]squashfs.Entry{hard(list, "b"), symbolic("b", list)}, "more than 40 links"},
+		"directory": {
+			[]squashfs.Entry{{Path: list, Mode: fs.ModeDir | 0o755}}, "has type d--------- and no content",
+		},
+		"no content": {[]squashfs.Entry{{Path: list, Mode: 0o644}}, "has type ---------- and no content"},
+		"unreadable": {[]squashfs.Entry{unreadable}, list + ": permission denied"},
+	} {
+		added, err := adapterEntries(append(tt.entries, textEntry("usr/bin/python3", 0o755, nil), content))
+		if (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%s: got %v, want %q", name, err, tt.want)
+		}
+		isManager := func(e squashfs.Entry) bool { return e.Path == managersDir+"/ipa-vendor" }
+		if err == nil && !slices.ContainsFunc(added, isManager) {
+			t.Errorf("%s: got %d files, none of them the manager of the plug-in", name, len(added))
+		}
 	}
 }
