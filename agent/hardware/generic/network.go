@@ -2,63 +2,74 @@ package generic
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
 	"ironroot/storage/block"
 )
 
-// withoutNetwork returns the disks of a list that the step may overwrite: those of this machine, and with the option
-// erase_network_disks also those that are reached over a network. It records the others as untouched. A disk fails if
-// it is not known whether it is reached over a network.
-func (r *diskRun) withoutNetwork(disks []block.Device) []block.Device {
-	if r.m.o.Config.Get().EraseNetworkDisks {
-		return disks
+// overNetwork divides a list of disks by how they are reached. A step may overwrite the allowed ones: those of this
+// machine, and with the option erase_network_disks all others, too. It leaves the remote ones as they are. It is not
+// known how the unknown ones are reached.
+func (m *Manager) overNetwork(
+	disks []block.Device,
+) (allowed []block.Device, remote networkDisks, unknown []unknownDisk) {
+	if m.o.Config.Get().EraseNetworkDisks {
+		return disks, nil, nil
 	}
-	kept := make([]block.Device, 0, len(disks))
 	for _, d := range disks {
 		local, err := d.IsLocal()
 		switch {
 		case err != nil:
-			r.fail(d, err)
-			continue
+			unknown = append(unknown, unknownDisk{d, err})
 		case local:
-			kept = append(kept, d)
-			continue
-		}
-		r.record(d, untouched(d, fmt.Sprintf(
-			"reached over a network (%s), and erase_network_disks is not set", d.Network)))
-	}
-	return kept
-}
-
-// networkDisks are the disks that a RAID step leaves as they are because they are reached over a network, and how, by
-// path.
-type networkDisks map[string]string
-
-// localDisks returns the disks of a list that a RAID step may change: those of this machine, and with the option
-// erase_network_disks also those that are reached over a network. The others are returned, too.
-func (m *Manager) localDisks(disks []block.Device) (local []block.Device, others networkDisks, err error) {
-	if m.o.Config.Get().EraseNetworkDisks {
-		return disks, nil, nil
-	}
-	others = networkDisks{}
-	for _, d := range disks {
-		isLocal, err := d.IsLocal()
-		switch {
-		case err != nil:
-			return nil, nil, err
-		case isLocal:
-			local = append(local, d)
+			allowed = append(allowed, d)
 		default:
-			m.o.Log.Warn("disk left as it is", "device", d.Path, "reason",
-				fmt.Sprintf("reached over a network (%s), and erase_network_disks is not set", d.Network))
-			others[d.Path] = d.Network
+			remote = append(remote, d)
 		}
 	}
-	return local, others, nil
+	return allowed, remote, unknown
 }
+
+// unknownDisk is a disk of which it is not known whether it is reached over a network, and the reason.
+type unknownDisk struct {
+	block.Device
+	err error
+}
+
+// networkReason returns why a step leaves a disk as it is.
+func networkReason(d block.Device) string {
+	return fmt.Sprintf("reached over a network (%s), and erase_network_disks is not set", d.Network)
+}
+
+// withoutNetwork returns the disks of a list that the step may overwrite, see overNetwork. It records the others as
+// untouched. A disk fails if it is not known whether it is reached over a network.
+func (r *diskRun) withoutNetwork(disks []block.Device) []block.Device {
+	allowed, remote, unknown := r.m.overNetwork(disks)
+	for _, d := range unknown {
+		r.fail(d.Device, d.err)
+	}
+	for _, d := range remote {
+		r.record(d, untouched(d, networkReason(d)))
+	}
+	return allowed
+}
+
+// localDisks returns the disks of a list that a RAID step may change, see overNetwork, and logs the others, which it
+// returns, too. It fails if it is not known of a disk whether it is reached over a network.
+func (m *Manager) localDisks(disks []block.Device) (allowed []block.Device, remote networkDisks, err error) {
+	allowed, remote, unknown := m.overNetwork(disks)
+	for _, d := range remote {
+		m.o.Log.Warn("disk left as it is", "device", d.Path, "reason", networkReason(d))
+	}
+	if len(unknown) > 0 {
+		return nil, nil, unknown[0].err
+	}
+	return allowed, remote, nil
+}
+
+// networkDisks are disks that are reached over a network.
+type networkDisks []block.Device
 
 // note returns a text for the end of an error that may be due to these disks, "" if there are none.
 func (n networkDisks) note() string {
@@ -66,8 +77,9 @@ func (n networkDisks) note() string {
 		return ""
 	}
 	var list []string
-	for _, path := range slices.Sorted(maps.Keys(n)) {
-		list = append(list, fmt.Sprintf("%s (%s)", path, n[path]))
+	for _, d := range n {
+		list = append(list, fmt.Sprintf("%s (%s)", d.Path, d.Network))
 	}
+	slices.Sort(list)
 	return "; reached over a network, and erase_network_disks is not set: " + strings.Join(list, ", ")
 }
