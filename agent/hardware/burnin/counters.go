@@ -23,7 +23,7 @@ type Counters struct {
 	Unavailable []string `json:"unavailable,omitempty"`
 }
 
-// maxCounters limits the counters of a report that did not change. A machine with 32 memory modules has about 90.
+// maxCounters limits Counters.Errors. A machine with 32 memory modules has about 90 of them.
 const maxCounters = 128
 
 // Change has the values of a counter before and after a test.
