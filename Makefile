@@ -16,7 +16,8 @@ DEADCODE = golang.org/x/tools/cmd/deadcode@v0.52.0
 MACHINES = ./uinit/... ./iso/... $$($(GO) list ./lab/... | grep -v -E '^ironroot/lab/e2e$$')
 ARRAYS   = '^TestRAID'
 # All others. Those that take longest are the first; a package that is named twice is tested once.
-UNIT     = ./storage/raid ./storage/image ./agent/hardware/generic ./storage/erase $$($(GO) list ./... | grep -v -E '^ironroot/(uinit|iso|lab)(/|$$)')
+UNIT     = ./storage/raid ./storage/image ./agent/hardware/generic ./storage/erase \
+	$$($(GO) list ./... | grep -v -E '^ironroot/(uinit|iso|lab)(/|$$)')
 export CGO_ENABLED = 0
 export GOFLAGS ?= -buildvcs=false
 TEST_FLAGS ?=
@@ -81,7 +82,7 @@ lint: prepare-build
 	PATH="$(dir $(GOCMD)):$$PATH" scripts/unused $(DEADCODE)
 
 .PHONY: bench
-bench: prepare-test build ## figures: first heartbeat, images, erasing, RAID, each against its yardstick in one run
+bench: prepare-test build ## figures: first heartbeat, images, erasing, RAID, each compared with an alternative or a limit
 	$(GO) test -run '^$$' -bench . -benchtime 1x -timeout 60m ./lab/bench/...
 
 .PHONY: fuzz
