@@ -29,8 +29,12 @@ const (
 	library      = "/usr/lib/python3/dist-packages/tooz/__init__.py"
 )
 
-// server starts Debian's ZooKeeper on the loopback interface and returns its address.
-func server(t *testing.T) string {
+// testLimit ends what waits forever after a failure.
+const testLimit = 5 * time.Minute
+
+// server starts Debian's ZooKeeper on the loopback interface and returns its address. The context ends when the server
+// ends, and after testLimit.
+func server(t *testing.T) (ctx context.Context, address string) {
 	t.Helper()
 	testenv.Linux(t, "ZooKeeper")
 	testenv.Programs(t, "java")
@@ -38,25 +42,49 @@ func server(t *testing.T) string {
 	port := strconv.Itoa(testenv.FreePort(t))
 	var log bytes.Buffer
 	c := exec.Command("java", "-Xmx64m", "-XX:TieredStopAtLevel=1", "-Dzookeeper.admin.enableServer=false",
-		"-Dzookeeper.forceSync=no", "-cp", jar, "org.apache.zookeeper.server.ZooKeeperServerMain", port, t.TempDir())
+		"-Dzookeeper.forceSync=no", "-Dzookeeper.preAllocSize=64", // KiB; 64 MiB are the default
+		"-cp", jar, "org.apache.zookeeper.server.ZooKeeperServerMain", port, t.TempDir())
 	c.Stdout, c.Stderr = &log, &log
 	if err := c.Start(); err != nil {
 		t.Fatal(err)
 	}
+	limited, stop := context.WithTimeout(t.Context(), testLimit)
+	ctx, cancel := context.WithCancelCause(limited)
+	var wait sync.WaitGroup
+	wait.Go(func() { cancel(errors.Join(errors.New("ZooKeeper has ended"), c.Wait())) })
 	t.Cleanup(func() {
-		_ = c.Process.Kill()
-		_ = c.Wait() // killed
+		_ = c.Process.Kill() // it may have ended
+		wait.Wait()
+		stop()
 		if t.Failed() {
 			t.Logf("ZooKeeper: %s", log.String())
 		}
 	})
-	// A session is there as soon as the server is ready.
-	s, err := connect(t.Context(), slog.New(slog.DiscardHandler), backend(t, "127.0.0.1:"+port+"?timeout=300"))
-	if err != nil {
+	// A session is there as soon as the server is ready. One that is starting may never answer to a connection.
+	address = "127.0.0.1:" + port
+	for ready := false; !ready; {
+		s, err := connect(ctx, slog.New(slog.DiscardHandler), backend(t, address+"?timeout=30"))
+		if ctx.Err() != nil {
+			t.Fatal(err)
+		}
+		if ready = err == nil; ready {
+			s.close()
+		}
+	}
+	return ctx, address
+}
+
+// together calls functions concurrently. The first error ends the context of all, and fails the test when they have
+// returned.
+func together(ctx context.Context, t *testing.T, functions ...func(context.Context) error) {
+	t.Helper()
+	group, ctx := goroutine.WithContext(ctx)
+	for _, f := range functions {
+		group.Go(func() error { return f(ctx) })
+	}
+	if err := group.Wait(); err != nil {
 		t.Fatal(err)
 	}
-	s.close()
-	return "127.0.0.1:" + port
 }
 
 func backend(t *testing.T, where string) *Backend {
@@ -68,15 +96,26 @@ func backend(t *testing.T, where string) *Backend {
 	return b
 }
 
-// node is one that pairs.
+// node is one that pairs. On a busy machine, its session must not expire.
 func node(t *testing.T, where, group, member string) Options {
 	t.Helper()
+	if !strings.Contains(where, "?") {
+		where += "?timeout=60"
+	}
 	return Options{Backend: backend(t, where), Group: group, Member: member, Timeout: 5 * time.Minute}
 }
 
-func pairNode(t *testing.T, o Options) (Partner, error) {
-	t.Helper()
-	return Pair(t.Context(), slog.New(slog.DiscardHandler), o)
+func pairNode(ctx context.Context, o Options) (Partner, error) {
+	return Pair(ctx, slog.New(slog.DiscardHandler), o)
+}
+
+// pairWith pairs a node and returns an error unless the partner is as wanted.
+func pairWith(ctx context.Context, o Options, want Partner) error {
+	got, err := pairNode(ctx, o)
+	if err == nil && got != want {
+		err = fmt.Errorf("%s: got partner %+v, want %+v", o.Member, got, want)
+	}
+	return err
 }
 
 // python is a node with tooz.
@@ -87,40 +126,44 @@ type python struct {
 }
 
 // startPython starts one. It waits for a session as long as the server needs.
-func startPython(t *testing.T, where, group, member string) *python {
+func startPython(ctx context.Context, t *testing.T, where, group, member string) (*python, error) {
 	t.Helper()
-	p := &python{cmd: exec.CommandContext(t.Context(), debianPython, "testdata/partner.py",
+	p := &python{cmd: exec.CommandContext(ctx, debianPython, "testdata/partner.py",
 		"zookeeper://"+where+"?timeout=60", group, member, "300")}
 	out, err := p.cmd.StdoutPipe()
 	if err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
 	p.cmd.Stderr = &p.err
 	p.out = bufio.NewScanner(out)
 	if err := p.cmd.Start(); err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
 	t.Cleanup(func() {
 		_ = p.cmd.Process.Kill() // it may have ended
 		_ = p.cmd.Wait()
 	})
-	return p
+	return p, nil
 }
 
-// line returns the next line that it prints.
-func (p *python) line(t *testing.T) string {
-	t.Helper()
+// wantLine returns an error unless a line is the next that it prints. The partner ends with the context.
+func (p *python) wantLine(ctx context.Context, want string) error {
+	stop := context.AfterFunc(ctx, func() { _ = p.cmd.Process.Kill() })
+	defer stop()
 	if !p.out.Scan() {
-		_ = p.cmd.Wait()
-		t.Fatalf("partner has ended: %s", p.err.String())
+		err := p.cmd.Wait()
+		return errors.Join(errors.New("partner has ended: "+p.err.String()), err)
 	}
-	return p.out.Text()
+	if got := p.out.Text(); got != want {
+		return fmt.Errorf("partner has printed %q, want %q", got, want)
+	}
+	return nil
 }
 
 // watcher is a client that looks at the server's nodes.
-func watcher(t *testing.T, where string) *session {
+func watcher(ctx context.Context, t *testing.T, where string) *session {
 	t.Helper()
-	s, err := connect(t.Context(), slog.New(slog.DiscardHandler), backend(t, where+"?timeout=60"))
+	s, err := connect(ctx, slog.New(slog.DiscardHandler), backend(t, where+"?timeout=60"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -129,9 +172,8 @@ func watcher(t *testing.T, where string) *session {
 }
 
 // waitChildren waits until a node has so many children.
-func waitChildren(t *testing.T, s *session, path string, count int) {
-	t.Helper()
-	err := s.watch(t.Context(), func() (bool, <-chan zk.Event, error) {
+func waitChildren(ctx context.Context, s *session, path string, count int) error {
+	err := s.watch(ctx, func() (bool, <-chan zk.Event, error) {
 		exists, _, events, err := s.conn.ExistsW(path)
 		if err != nil || !exists {
 			return false, events, err
@@ -140,7 +182,16 @@ func waitChildren(t *testing.T, s *session, path string, count int) {
 		return len(children) == count, events, err
 	})
 	if err != nil {
-		t.Fatalf("wait for %d children of %s: %v", count, path, err)
+		return fmt.Errorf("wait for %d children of %s: %w", count, path, err)
+	}
+	return nil
+}
+
+// mustHaveChildren is waitChildren, and fails the test.
+func mustHaveChildren(ctx context.Context, t *testing.T, s *session, path string, count int) {
+	t.Helper()
+	if err := waitChildren(ctx, s, path, count); err != nil {
+		t.Fatal(err)
 	}
 }
 
@@ -149,49 +200,56 @@ func waitChildren(t *testing.T, s *session, path string, count int) {
 //
 // Parity: P9 (pairing with tooz)
 func TestPairWithTooz(t *testing.T) {
-	where := server(t)
-	look := watcher(t, where)
-	first := startPython(t, where, "group", "python")
-	first.line(t)
-	got, err := pairNode(t, node(t, where, "group", "go"))
-	if line := first.line(t); err != nil || got != (Partner{Name: "python"}) || line != "writer go" {
-		t.Errorf("Python first: got %+v and %v, and Python's %q", got, err, line)
+	ctx, where := server(t)
+	look := watcher(ctx, t, where)
+	first, err := startPython(ctx, t, where, "group", "python")
+	if err != nil {
+		t.Fatal(err)
 	}
-	waitChildren(t, look, root+"/group", 0)
-	goroutine.Do(
-		func() { got, err = pairNode(t, node(t, where, "group", "go")) },
-		func() {
-			waitChildren(t, look, root+"/group", 1)
-			second := startPython(t, where, "group", "python")
-			second.line(t)
-			if line := second.line(t); line != "reader go" {
-				t.Errorf("Python second: got %q", line)
+	if err := first.wantLine(ctx, "joined"); err != nil {
+		t.Fatal(err)
+	}
+	together(ctx, t,
+		func(ctx context.Context) error {
+			return pairWith(ctx, node(t, where, "group", "go"), Partner{Name: "python"})
+		},
+		func(ctx context.Context) error { return first.wantLine(ctx, "writer go") },
+	)
+	mustHaveChildren(ctx, t, look, root+"/group", 0)
+	together(ctx, t,
+		func(ctx context.Context) error {
+			return pairWith(ctx, node(t, where, "group", "go"), Partner{Name: "python", First: true})
+		},
+		func(ctx context.Context) error {
+			if err := waitChildren(ctx, look, root+"/group", 1); err != nil {
+				return err
 			}
+			second, err := startPython(ctx, t, where, "group", "python")
+			if err != nil {
+				return err
+			}
+			return errors.Join(second.wantLine(ctx, "joined"), second.wantLine(ctx, "reader go"))
 		},
 	)
-	if err != nil || got != (Partner{Name: "python", First: true}) {
-		t.Errorf("Python second: got %+v and %v", got, err)
-	}
-	waitChildren(t, look, root+"/group", 0)
-	waitChildren(t, look, groupLock, 0)
+	mustHaveChildren(ctx, t, look, root+"/group", 0)
+	mustHaveChildren(ctx, t, look, groupLock, 0)
 }
 
 // Several nodes that come at the same time make pairs. Their names are their addresses unless they are set.
 func TestPairs(t *testing.T) {
-	where := server(t)
+	ctx, where := server(t)
 	const count = 6
 	var partners [count]Partner
-	var errs [count]error
-	var calls []func()
+	var calls []func(context.Context) error
 	for i := range count {
-		calls = append(calls, func() { partners[i], errs[i] = pairNode(t, node(t, where, "group", fmt.Sprint(i))) })
+		calls = append(calls, func(ctx context.Context) (err error) {
+			partners[i], err = pairNode(ctx, node(t, where, "group", fmt.Sprint(i)))
+			return err
+		})
 	}
-	goroutine.Do(calls...)
+	together(ctx, t, calls...)
 	firsts := 0
 	for i, p := range partners {
-		if errs[i] != nil {
-			t.Fatal(errs[i])
-		}
 		partner, err := strconv.Atoi(p.Name)
 		if err != nil || partner == i || partners[partner].Name != fmt.Sprint(i) || partners[partner].First == p.First {
 			t.Errorf("got %+v, want three pairs", partners)
@@ -205,9 +263,12 @@ func TestPairs(t *testing.T) {
 	}
 	o := node(t, where, "group", "")
 	var other, self Partner
-	goroutine.Do(
-		func() { self, _ = pairNode(t, o) },
-		func() { other, _ = pairNode(t, node(t, where, "group", "other")) },
+	together(ctx, t,
+		func(ctx context.Context) (err error) { self, err = pairNode(ctx, o); return err },
+		func(ctx context.Context) (err error) {
+			other, err = pairNode(ctx, node(t, where, "group", "other"))
+			return err
+		},
 	)
 	if other.Name != "127.0.0.1" || self.Name != "other" {
 		t.Errorf("got %+v and %+v, want a node that is called 127.0.0.1", self, other)
@@ -217,49 +278,49 @@ func TestPairs(t *testing.T) {
 // A node waits no longer than the timeout for a partner, for members that were left behind, and for the lock. It
 // leaves nothing.
 func TestPairTimeout(t *testing.T) {
-	where := server(t)
-	look := watcher(t, where)
+	ctx, where := server(t)
+	look := watcher(ctx, t, where)
 	alone := node(t, where, "group", "alone")
 	alone.Timeout = 3 * time.Second
-	if _, err := pairNode(t, alone); err == nil ||
+	if _, err := pairNode(ctx, alone); err == nil ||
 		err.Error() != "group group: no other node has joined within 3s: members are alone" {
-		t.Errorf("alone: got %v", err)
+		t.Fatalf("alone: got %v", err)
 	}
-	waitChildren(t, look, root+"/group", 0)
-	waitChildren(t, look, groupLock, 0)
+	mustHaveChildren(ctx, t, look, root+"/group", 0)
+	mustHaveChildren(ctx, t, look, groupLock, 0)
 	// Another node with the name of this one never leaves.
 	left := root + "/group/alone"
 	if _, err := look.conn.Create(left, nil, 0, look.acl); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := pairNode(t, alone); err == nil ||
+	if _, err := pairNode(ctx, alone); err == nil ||
 		err.Error() != "group group: members left behind within 3s: members are alone" {
-		t.Errorf("same name: got %v", err)
+		t.Fatalf("same name: got %v", err)
 	}
 	// A partner never leaves.
 	other := alone
 	other.Member = "other"
-	if _, err := pairNode(t, other); err == nil || !strings.HasPrefix(err.Error(),
+	if _, err := pairNode(ctx, other); err == nil || !strings.HasPrefix(err.Error(),
 		"group group: partner has not left within 3s: members are ") {
-		t.Errorf("partner: got %v", err)
+		t.Fatalf("partner: got %v", err)
 	}
-	waitChildren(t, look, root+"/group", 1)
+	mustHaveChildren(ctx, t, look, root+"/group", 1)
 	// Another contender has the lock.
 	if _, err := look.conn.Create(groupLock+"/x"+lockName, []byte("holder"), zk.FlagSequence, look.acl); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := pairNode(t, other); err == nil ||
+	if _, err := pairNode(ctx, other); err == nil ||
 		err.Error() != `lock `+groupLock+`: not acquired within 3s: "holder" is before this node` {
-		t.Errorf("lock: got %v", err)
+		t.Fatalf("lock: got %v", err)
 	}
-	waitChildren(t, look, groupLock, 1)
+	mustHaveChildren(ctx, t, look, groupLock, 1)
 }
 
 // A node that crashes while it waits for a partner or has the lock blocks others until its session expires. What this
 // node has left behind itself expires, too.
 func TestPairAfterCrash(t *testing.T) {
-	where := server(t)
-	look := watcher(t, where)
+	ctx, where := server(t)
+	look := watcher(ctx, t, where)
 	create := func(s *session, path, data string, flags int32) {
 		t.Helper()
 		if _, err := s.conn.Create(path, []byte(data), flags, s.acl); err != nil && !errors.Is(err, zk.ErrNodeExists) {
@@ -269,33 +330,34 @@ func TestPairAfterCrash(t *testing.T) {
 	for _, path := range []string{root, root + "/" + locks, groupLock, root + "/group"} {
 		create(look, path, "", 0)
 	}
-	dead, err := connect(t.Context(), slog.New(slog.DiscardHandler), backend(t, where))
+	dead, err := connect(ctx, slog.New(slog.DiscardHandler), backend(t, where))
 	if err != nil {
 		t.Fatal(err)
 	}
 	create(dead, root+"/group/go", "", zk.FlagEphemeral)
 	create(dead, groupLock+"/y"+lockName, "go", zk.FlagEphemeral|zk.FlagSequence)
-	var got, partner Partner
-	var errs [2]error
-	goroutine.Do(
-		func() { got, errs[0] = pairNode(t, node(t, where, "group", "go")) },
-		func() {
-			waitChildren(t, look, groupLock, 2)
+	together(ctx, t,
+		func(ctx context.Context) error {
+			return pairWith(ctx, node(t, where, "group", "go"), Partner{Name: "other", First: true})
+		},
+		func(ctx context.Context) error {
+			if err := waitChildren(ctx, look, groupLock, 2); err != nil {
+				return err
+			}
 			dead.close()
-			waitChildren(t, look, groupLock, 0)
-			partner, errs[1] = pairNode(t, node(t, where, "group", "other"))
+			if err := waitChildren(ctx, look, groupLock, 0); err != nil {
+				return err
+			}
+			return pairWith(ctx, node(t, where, "group", "other"), Partner{Name: "go"})
 		},
 	)
-	if errs != [2]error{} || got.Name != "other" || !got.First || partner.Name != "go" {
-		t.Errorf("got %+v, %+v and %v, want a pair", got, partner, errs)
-	}
 }
 
 // A node whose session expires while it waits for a partner ends with an error: its nodes are gone, so that no partner
 // can find it.
 func TestPairSessionExpires(t *testing.T) {
-	where := server(t)
-	look := watcher(t, where)
+	ctx, where := server(t)
+	look := watcher(ctx, t, where)
 	cut := newRelay(t, where)
 	waiting := make(chan struct{}, 1)
 	log := slog.New(slog.NewTextHandler(lines(func(line string) {
@@ -303,27 +365,34 @@ func TestPairSessionExpires(t *testing.T) {
 			waiting <- struct{}{}
 		}
 	}), nil))
-	var err error
-	goroutine.Do(
-		func() { _, err = Pair(t.Context(), log, node(t, cut.address+"?timeout=10", "group", "go")) },
-		func() {
-			<-waiting
+	together(ctx, t,
+		func(ctx context.Context) error {
+			_, err := Pair(ctx, log, node(t, cut.address+"?timeout=10", "group", "go"))
+			if !errors.Is(err, errExpired) && !errors.Is(err, zk.ErrSessionExpired) {
+				return fmt.Errorf("got %w, want %w", err, errExpired)
+			}
+			return nil
+		},
+		func(ctx context.Context) error {
+			select {
+			case <-waiting:
+			case <-ctx.Done():
+				return context.Cause(ctx)
+			}
 			cut.set(true)
-			waitChildren(t, look, root+"/group", 0) // the server has ended the session
-			cut.set(false)                          // the node learns it from the server
+			err := waitChildren(ctx, look, root+"/group", 0) // the server has ended the session
+			cut.set(false)                                   // the node learns it from the server
+			return err
 		},
 	)
-	if !errors.Is(err, errExpired) && !errors.Is(err, zk.ErrSessionExpired) {
-		t.Errorf("got %v, want %v", err, errExpired)
-	}
 }
 
 // A server that does not answer to the credentials is an error that names it, after the session's time.
 func TestPairSilentAuthentication(t *testing.T) {
-	where := server(t)
+	ctx, where := server(t)
 	cut := newRelay(t, where)
 	cut.silence = []byte("digest") // of the packet with the credentials
-	_, err := pairNode(t, node(t, "me:pass@"+cut.address+"?timeout=10", "group", "go"))
+	_, err := pairNode(ctx, node(t, "me:pass@"+cut.address+"?timeout=10", "group", "go"))
 	want := "authenticate to ZooKeeper " + cut.address + ": no answer within 10s"
 	if err == nil || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
@@ -433,35 +502,41 @@ func (r *relay) set(cut bool) {
 
 // A cancelled node leaves at once.
 func TestPairCancelled(t *testing.T) {
-	where := server(t)
-	look := watcher(t, where)
-	ctx, cancel := context.WithCancelCause(t.Context())
+	ctx, where := server(t)
+	look := watcher(ctx, t, where)
 	stop := errors.New("stopped")
-	goroutine.Do(
-		func() {
+	stoppable, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	together(ctx, t,
+		func(context.Context) error {
 			o := node(t, where, "group", "go")
-			if _, err := Pair(ctx, slog.New(slog.DiscardHandler), o); !errors.Is(err, stop) {
-				t.Errorf("got %v, want %v", err, stop)
+			if _, err := Pair(stoppable, slog.New(slog.DiscardHandler), o); !errors.Is(err, stop) {
+				return fmt.Errorf("got %w, want %w", err, stop)
 			}
+			return nil
 		},
-		func() {
-			waitChildren(t, look, root, 2)
-			waitChildren(t, look, root+"/group", 1)
+		func(ctx context.Context) error {
+			err := waitChildren(ctx, look, root, 2)
+			if err == nil {
+				err = waitChildren(ctx, look, root+"/group", 1)
+			}
 			cancel(stop)
+			return err
 		},
 	)
-	waitChildren(t, look, root+"/group", 0)
+	mustHaveChildren(ctx, t, look, root+"/group", 0)
 }
 
 // A server that does not answer is an error with its address and the reason.
 func TestPairServerDown(t *testing.T) {
 	where := "127.0.0.1:" + strconv.Itoa(testenv.FreePort(t))
-	_, err := pairNode(t, node(t, where+"?timeout=1", "group", "go"))
+	ctx := t.Context()
+	_, err := pairNode(ctx, node(t, where+"?timeout=1", "group", "go"))
 	if err == nil || !strings.Contains(err.Error(), "connect to ZooKeeper "+where+": no session within 1s: ") ||
 		!strings.Contains(err.Error(), "connection refused") {
 		t.Errorf("got %v", err)
 	}
-	if _, err := pairNode(t, node(t, "no-such-host.invalid", "group", "go")); err == nil ||
+	if _, err := pairNode(ctx, node(t, "no-such-host.invalid", "group", "go")); err == nil ||
 		!strings.Contains(err.Error(), "no-such-host.invalid") {
 		t.Errorf("got %v, want an error that names the host", err)
 	}
@@ -470,7 +545,7 @@ func TestPairServerDown(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	if _, err = pairNode(t, node(t, l.Addr().String()+"?timeout=1", "group", "go")); err == nil ||
+	if _, err = pairNode(ctx, node(t, l.Addr().String()+"?timeout=1", "group", "go")); err == nil ||
 		!strings.Contains(err.Error(), "no session within 1s: no answer") {
 		t.Errorf("got %v", err)
 	}
@@ -478,17 +553,16 @@ func TestPairServerDown(t *testing.T) {
 
 // Nodes that a user has created cannot be read by others.
 func TestPairWithUser(t *testing.T) {
-	where := server(t)
-	var errs [2]error
-	goroutine.Do(
-		func() { _, errs[0] = pairNode(t, node(t, "me:pass%40word@"+where, "group", "a")) },
-		func() { _, errs[1] = pairNode(t, node(t, "me:pass%40word@"+where, "group", "b")) },
-	)
-	if errs != [2]error{} {
-		t.Fatalf("got %v, want a pair", errs)
+	ctx, where := server(t)
+	pair := func(name string) func(context.Context) error {
+		return func(ctx context.Context) error {
+			_, err := pairNode(ctx, node(t, "me:pass%40word@"+where, "group", name))
+			return err
+		}
 	}
+	together(ctx, t, pair("a"), pair("b"))
 	for _, user := range []string{"", "me:wrong@"} {
-		if _, err := pairNode(t, node(t, user+where, "group", "c")); !errors.Is(err, zk.ErrNoAuth) {
+		if _, err := pairNode(ctx, node(t, user+where, "group", "c")); !errors.Is(err, zk.ErrNoAuth) {
 			t.Errorf("user %q: got %v, want %v", user, err, zk.ErrNoAuth)
 		}
 	}
