@@ -19,26 +19,13 @@ const (
 	sequenceDigits = 10
 )
 
-// lock waits for the lock of pairings and returns the path of this contender.
+// lock waits for the lock of pairings and returns the path of this contender. The context ends after p.o.Timeout.
 func (p *pairing) lock(ctx context.Context) (own string, err error) {
-	ctx, cancel := context.WithTimeout(ctx, p.o.Timeout)
-	defer cancel()
-	var random [16]byte
-	if _, err := rand.Read(random[:]); err != nil {
+	if own, err = p.contend(ctx); err != nil {
 		return "", err
 	}
-	prefix := groupLock + "/" + hex.EncodeToString(random[:]) + lockName
-	own, err = call(ctx, p.session, func() (string, error) {
-		return p.conn.Create(prefix, []byte(p.member), zk.FlagEphemeral|zk.FlagSequence, p.acl)
-	})
-	if err != nil {
-		return "", fmt.Errorf("create %s: %w", prefix, err)
-	}
 	for {
-		children, err := call(ctx, p.session, func() ([]string, error) {
-			children, _, err := p.conn.Children(groupLock)
-			return children, err
-		})
+		children, err := retry(ctx, p.session, p.contenders)
 		if err != nil {
 			return "", fmt.Errorf("list contenders of %s: %w", groupLock, err)
 		}
@@ -62,6 +49,41 @@ func (p *pairing) lock(ctx context.Context) (own string, err error) {
 			return "", fmt.Errorf("lock %s: %w", groupLock, err)
 		}
 	}
+}
+
+// contend creates the node of this contender and returns its path.
+func (p *pairing) contend(ctx context.Context) (own string, err error) {
+	var random [16]byte
+	if _, err := rand.Read(random[:]); err != nil {
+		return "", err
+	}
+	name := hex.EncodeToString(random[:]) + lockName
+	attempted := false
+	own, err = retry(ctx, p.session, func() (string, error) {
+		if attempted { // a second node would wait forever for one whose name this node does not know
+			children, err := p.contenders()
+			if err != nil {
+				return "", err
+			}
+			for _, child := range children {
+				if strings.HasPrefix(child, name) {
+					return groupLock + "/" + child, nil
+				}
+			}
+		}
+		attempted = true
+		return p.conn.Create(groupLock+"/"+name, []byte(p.member), zk.FlagEphemeral|zk.FlagSequence, p.acl)
+	})
+	if err != nil {
+		return "", fmt.Errorf("create %s: %w", groupLock+"/"+name, err)
+	}
+	return own, nil
+}
+
+// contenders returns the names of all contenders.
+func (p *pairing) contenders() ([]string, error) {
+	names, _, err := p.conn.Children(groupLock)
+	return names, err
 }
 
 // predecessor returns the contender before own, "" if own has the lock.

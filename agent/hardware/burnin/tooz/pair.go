@@ -16,7 +16,8 @@ import (
 type Options struct {
 	Backend *Backend
 	Group   string
-	// Timeout limits the wait for the nodes that pair at the same time, and then that for a partner.
+	// Timeout limits the wait for the nodes that pair at the same time, and then that for a partner. A lost connection
+	// does not extend it.
 	Timeout time.Duration
 	// Member is the name of this node in the group, by which the partner connects to it. "" means the address from
 	// which it is connected to the backend.
@@ -60,14 +61,7 @@ func Pair(ctx context.Context, log *slog.Logger, o Options) (Partner, error) {
 	if p.member == "" {
 		p.member = s.localAddress()
 	}
-	for _, path := range []string{root, root + "/" + locks, groupLock, p.group} {
-		_, err := call(ctx, s, func() (string, error) { return s.conn.Create(path, nil, 0, s.acl) })
-		if err != nil && !errors.Is(err, zk.ErrNodeExists) {
-			return Partner{}, fmt.Errorf("create %s: %w", path, err)
-		}
-	}
-	log.Info("waiting for the lock of network pairing", "group", o.Group, "member", p.member)
-	lock, err := p.lock(ctx)
+	lock, err := p.begin(ctx)
 	if err != nil {
 		return Partner{}, err
 	}
@@ -78,6 +72,20 @@ func Pair(ctx context.Context, log *slog.Logger, o Options) (Partner, error) {
 	log.Info("network partner found", "group", o.Group, "member", p.member, "partner", partner.Name,
 		"first", partner.First)
 	return partner, nil
+}
+
+// begin creates the group if there is none, waits for the lock and returns the path of this contender.
+func (p *pairing) begin(ctx context.Context) (lock string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, p.o.Timeout)
+	defer cancel()
+	for _, path := range []string{root, root + "/" + locks, groupLock, p.group} {
+		_, err := retry(ctx, p.session, func() (string, error) { return p.conn.Create(path, nil, 0, p.acl) })
+		if err != nil && !errors.Is(err, zk.ErrNodeExists) {
+			return "", fmt.Errorf("create %s: %w", path, err)
+		}
+	}
+	p.log.Info("waiting for the lock of network pairing", "group", p.o.Group, "member", p.member)
+	return p.lock(ctx)
 }
 
 // find joins the group, finds the partner and leaves. It releases the lock.
@@ -92,11 +100,7 @@ func (p *pairing) find(ctx context.Context, lock string) (Partner, error) {
 		return Partner{}, err
 	}
 	own := p.group + "/" + p.member
-	noCapabilities := []byte{0xc0} // nil in MessagePack
-	_, err = call(ctx, p.session, func() (string, error) {
-		return p.conn.Create(own, noCapabilities, zk.FlagEphemeral, p.acl)
-	})
-	if err != nil {
+	if err := p.join(ctx, own); err != nil {
 		return Partner{}, fmt.Errorf("join: create %s: %w", own, err)
 	}
 	if len(before) == 0 {
@@ -123,9 +127,39 @@ func (p *pairing) find(ctx context.Context, lock string) (Partner, error) {
 	return Partner{Name: before[0]}, errors.Join(p.remove(ctx, own), p.remove(ctx, lock))
 }
 
-// remove deletes a node of this session.
+// join creates the node of this member. One that this session has created already, in an attempt whose answer was
+// lost, is no error.
+func (p *pairing) join(ctx context.Context, own string) error {
+	noCapabilities := []byte{0xc0} // nil in MessagePack
+	_, err := retry(ctx, p.session, func() (struct{}, error) {
+		_, err := p.conn.Create(own, noCapabilities, zk.FlagEphemeral, p.acl)
+		if !errors.Is(err, zk.ErrNodeExists) {
+			return struct{}{}, err
+		}
+		exists, stat, readErr := p.conn.Exists(own)
+		if readErr != nil {
+			return struct{}{}, readErr
+		}
+		if exists && stat.EphemeralOwner == p.conn.SessionID() {
+			return struct{}{}, nil
+		}
+		return struct{}{}, err
+	})
+	return err
+}
+
+// remove deletes a node of this session. In a further attempt, a node that does not exist is no error: the answer to an
+// earlier one was lost.
 func (p *pairing) remove(ctx context.Context, path string) error {
-	_, err := call(ctx, p.session, func() (struct{}, error) { return struct{}{}, p.conn.Delete(path, -1) })
+	attempted := false
+	_, err := retry(ctx, p.session, func() (struct{}, error) {
+		err := p.conn.Delete(path, -1)
+		if attempted && errors.Is(err, zk.ErrNoNode) {
+			err = nil
+		}
+		attempted = true
+		return struct{}{}, err
+	})
 	if err != nil {
 		return fmt.Errorf("delete %s: %w", path, err)
 	}

@@ -4,15 +4,18 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"net"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -387,11 +390,124 @@ func TestPairSessionExpires(t *testing.T) {
 	)
 }
 
+// A node whose connection is lost goes on within its session, whichever request is lost: before or after the server has
+// carried it out, or after its answer.
+func TestPairLostConnection(t *testing.T) {
+	const user = "me:password@"
+	ctx, where := server(t)
+	look := watcher(ctx, t, user+where)
+	for _, path := range []string{root, root + "/" + locks, groupLock} {
+		if _, err := look.conn.Create(path, nil, 0, look.acl); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cut := newRelay(t, where)
+	for name, loss := range map[string]fate{
+		"request": requestLost, "answer": answerLost, "connection": lostAfter,
+	} {
+		count := 0 // of requests in a pairing without a loss
+		for lose, lost := 1, true; lost; lose++ {
+			count, lost = 0, false
+			cut.onRequest(func(code int32) fate {
+				if slices.Contains([]int32{closeRequest, pingRequest, setWatchesRequest}, code) {
+					return passed
+				}
+				if count++; count != lose {
+					return passed
+				}
+				lost = true
+				return loss
+			})
+			group := fmt.Sprintf("%s-%d", name, lose)
+			// With a second server, the client connects again without a pause.
+			first := node(t, user+cut.address+","+cut.address, group, "go")
+			pairBehind(ctx, t, look, first, node(t, user+where, group, "other"))
+			cut.onRequest(nil)
+		}
+		if count < 12 {
+			t.Errorf("%s: got %d requests, want at least 12", name, count)
+		}
+	}
+}
+
+// pairBehind pairs a node, which waits for the lock of another contender first, with a second node.
+func pairBehind(ctx context.Context, t *testing.T, look *session, first, second Options) {
+	t.Helper()
+	first.Timeout, second.Timeout = time.Minute, time.Minute
+	holder, err := look.conn.Create(groupLock+"/x"+lockName, nil, zk.FlagSequence, look.acl)
+	if err != nil {
+		t.Fatal(err)
+	}
+	together(ctx, t,
+		func(ctx context.Context) error {
+			return pairWith(ctx, first, Partner{Name: second.Member, First: true})
+		},
+		func(ctx context.Context) error {
+			if err := waitChildren(ctx, look, groupLock, 2); err != nil {
+				return err
+			}
+			if err := look.conn.Delete(holder, -1); err != nil {
+				return err
+			}
+			if err := waitChildren(ctx, look, root+"/"+first.Group, 1); err != nil {
+				return err
+			}
+			return pairWith(ctx, second, Partner{Name: first.Member})
+		},
+	)
+	mustHaveChildren(ctx, t, look, root+"/"+first.Group, 0)
+	mustHaveChildren(ctx, t, look, groupLock, 0)
+}
+
+// A connection that is lost for good ends the wait after the timeout.
+func TestPairServerLost(t *testing.T) {
+	ctx, where := server(t)
+	cut := newRelay(t, where)
+	cut.onRequest(func(int32) fate { cut.cut = true; return requestLost })
+	o := node(t, cut.address, "group", "go")
+	o.Timeout = time.Second
+	_, err := pairNode(ctx, o)
+	if !errors.Is(err, context.DeadlineExceeded) || !strings.HasPrefix(err.Error(), "create "+root+": ") ||
+		!errors.Is(err, zk.ErrConnectionClosed) && !errors.Is(err, zk.ErrNoServer) {
+		t.Errorf("got %v, want %v with the reason", err, context.DeadlineExceeded)
+	}
+}
+
+// Errors of a connection, those of writing included, mean that it was lost. Others do not.
+func TestIsLost(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	c, err := net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = c.Close()
+	_, closed := c.Write([]byte{0})
+	for _, lost := range []error{closed, zk.ErrConnectionClosed, zk.ErrNoServer} {
+		if !isLost(lost) {
+			t.Errorf("%v: is not lost", lost)
+		}
+	}
+	for _, other := range []error{nil, zk.ErrNoNode, zk.ErrNoAuth, zk.ErrSessionExpired, context.Canceled} {
+		if isLost(other) {
+			t.Errorf("%v: is lost", other)
+		}
+	}
+}
+
 // A server that does not answer to the credentials is an error that names it, after the session's time.
 func TestPairSilentAuthentication(t *testing.T) {
 	ctx, where := server(t)
 	cut := newRelay(t, where)
-	cut.silence = []byte("digest") // of the packet with the credentials
+	cut.onRequest(func(code int32) fate {
+		if code == setAuthRequest {
+			return dropped
+		}
+		return passed
+	})
 	_, err := pairNode(ctx, node(t, "me:pass@"+cut.address+"?timeout=10", "group", "go"))
 	want := "authenticate to ZooKeeper " + cut.address + ": no answer within 10s"
 	if err == nil || err.Error() != want {
@@ -407,13 +523,32 @@ func (l lines) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
+// fate is what a relay does with a request.
+type fate int
+
+const (
+	passed      fate = iota
+	dropped          // it does not reach the server
+	requestLost      // it does not reach the server, and the connection is closed
+	answerLost       // the connection is closed instead of the answer
+	lostAfter        // the connection is closed after the answer
+)
+
+// Codes of requests.
+const (
+	closeRequest      = -11
+	pingRequest       = 11
+	setAuthRequest    = 100
+	setWatchesRequest = 101
+)
+
 // relay is a TCP port that passes connections on to a server.
 type relay struct {
 	address string
-	silence []byte // packets to the server with these bytes are dropped
 
 	mu    sync.Mutex
-	cut   bool // connections are closed
+	fate  func(code int32) fate // of a request; nil means passed
+	cut   bool                  // connections are closed
 	conns map[net.Conn]bool
 }
 
@@ -444,25 +579,94 @@ func newRelay(t *testing.T, where string) *relay {
 			if !r.add(client, server) {
 				continue
 			}
-			wait.Go(func() { _, _ = io.Copy(client, server); r.close(client, server) })
-			wait.Go(func() { r.pass(server, client); r.close(client, server) })
+			lost := &lostAnswer{}
+			wait.Go(func() { r.requests(server, client, lost); r.close(client, server) })
+			wait.Go(func() { lost.answers(client, server); r.close(client, server) })
 		}
 	})
 	return r
 }
 
-// pass copies what a client sends.
-func (r *relay) pass(server io.Writer, client io.Reader) {
-	buffer := make([]byte, 64<<10)
-	for {
-		n, err := client.Read(buffer)
-		if len(r.silence) == 0 || !bytes.Contains(buffer[:n], r.silence) {
-			_, _ = server.Write(buffer[:n])
-		}
+// onRequest sets the function that decides what happens to each request.
+func (r *relay) onRequest(f func(code int32) fate) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.fate = f
+}
+
+// fateOf calls the function of onRequest, one call at a time.
+func (r *relay) fateOf(code int32) fate {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.fate == nil {
+		return passed
+	}
+	return r.fate(code)
+}
+
+// lostAnswer is the answer at which a connection is closed.
+type lostAnswer struct {
+	number atomic.Uint32 // of the request, 0 for none
+	pass   atomic.Bool   // whether the answer is passed on before
+}
+
+// requests passes on what a client sends: a request for a session, and then others, each with number and code.
+func (r *relay) requests(server io.Writer, client io.Reader, lost *lostAnswer) {
+	for first := true; ; first = false {
+		packet, err := readPacket(client)
 		if err != nil {
 			return
 		}
+		next := passed
+		if !first {
+			next = r.fateOf(int32(binary.BigEndian.Uint32(packet[8:])))
+		}
+		switch next {
+		case dropped:
+			continue
+		case requestLost:
+			return
+		case answerLost, lostAfter:
+			lost.pass.Store(next == lostAfter)
+			lost.number.Store(binary.BigEndian.Uint32(packet[4:]))
+		}
+		if _, err := server.Write(packet); err != nil {
+			return
+		}
 	}
+}
+
+// answers passes on what a server sends, up to the lost answer.
+func (l *lostAnswer) answers(client io.Writer, server io.Reader) {
+	for {
+		packet, err := readPacket(server)
+		if err != nil {
+			return
+		}
+		number := l.number.Load()
+		isLast := number != 0 && binary.BigEndian.Uint32(packet[4:]) == number
+		if isLast && !l.pass.Load() {
+			return
+		}
+		if _, err := client.Write(packet); err != nil || isLast {
+			return
+		}
+	}
+}
+
+// readPacket reads a packet of ZooKeeper's protocol, which begins with the number of the bytes that follow.
+func readPacket(from io.Reader) ([]byte, error) {
+	var size [4]byte
+	if _, err := io.ReadFull(from, size[:]); err != nil {
+		return nil, err
+	}
+	n := binary.BigEndian.Uint32(size[:])
+	if n < 8 || n > maxReply {
+		return nil, fmt.Errorf("got a packet of %d bytes, want 8 to %d", n, maxReply)
+	}
+	packet := append(size[:], make([]byte, n)...)
+	_, err := io.ReadFull(from, packet[len(size):])
+	return packet, err
 }
 
 // add keeps connections, unless they are cut.

@@ -71,7 +71,7 @@ func connect(ctx context.Context, log *slog.Logger, b *Backend) (*session, error
 		credentials := []byte(b.user + ":" + b.password)
 		limited, cancel := context.WithTimeoutCause(ctx, b.session, fmt.Errorf("no answer within %v", b.session))
 		defer cancel()
-		_, err := call(limited, s, func() (any, error) { return nil, s.conn.AddAuth("digest", credentials) })
+		_, err := retry(limited, s, func() (any, error) { return nil, s.conn.AddAuth("digest", credentials) })
 		if err != nil {
 			s.close()
 			return nil, fmt.Errorf("authenticate to ZooKeeper %s: %w", where, err)
@@ -131,22 +131,40 @@ func call[T any](ctx context.Context, s *session, f func() (T, error)) (T, error
 	return result, err
 }
 
+// retry calls f, which calls the server, and again after the connection was lost: the client connects again within the
+// session. The server may have carried out a request whose answer was lost, so f must be able to repeat it. A session
+// that has expired is an error, although the client starts a new one: the nodes of this one are gone.
+func retry[T any](ctx context.Context, s *session, f func() (T, error)) (T, error) {
+	for lost := error(nil); ; {
+		result, err := call(ctx, s, f)
+		switch {
+		case pause.Closed(s.expired):
+			return result, errExpired
+		case ctx.Err() != nil && lost != nil:
+			return result, fmt.Errorf("%w (%w)", err, lost)
+		case ctx.Err() != nil || !isLost(err):
+			return result, err
+		}
+		lost = err // the next call waits for an attempt to connect
+	}
+}
+
+// isLost reports whether an error of a request means that the connection was lost before the answer.
+func isLost(err error) bool {
+	var write *net.OpError // the request could not be sent
+	return errors.Is(err, zk.ErrConnectionClosed) || errors.Is(err, zk.ErrNoServer) || errors.As(err, &write)
+}
+
 // watch calls f until it returns true or an error: first at once, then after each event of the channel that it returns,
-// and again after a connection was lost. f only reads. A session that has expired is an error, although the client
-// starts a new one: the nodes of this one are gone.
+// see retry. f only reads.
 func (s *session) watch(ctx context.Context, f func() (bool, <-chan zk.Event, error)) error {
 	for {
 		var events <-chan zk.Event
-		done, err := call(ctx, s, func() (done bool, err error) {
+		done, err := retry(ctx, s, func() (done bool, err error) {
 			done, events, err = f()
 			return done, err
 		})
-		switch {
-		case pause.Closed(s.expired):
-			return errExpired
-		case (errors.Is(err, zk.ErrConnectionClosed) || errors.Is(err, zk.ErrNoServer)) && ctx.Err() == nil:
-			continue // the next call waits for an attempt to connect
-		case done || err != nil:
+		if done || err != nil {
 			return err
 		}
 		select {
