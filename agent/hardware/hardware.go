@@ -73,7 +73,10 @@ type Step struct {
 	RebootRequested bool               `json:"reboot_requested"`
 	Abortable       *bool              `json:"abortable,omitempty"`
 	ArgsInfo        map[string]ArgInfo `json:"argsinfo,omitempty"`
-	Run             StepFunc           `json:"-"`
+	// Passed are the arguments that Ironic passes by itself and that are not listed to it.
+	Passed map[string]ArgInfo `json:"-"`
+	Help   string             `json:"-"` // what the step does, for docs/steps.md; "" in managers of a site
+	Run    StepFunc           `json:"-"`
 }
 
 // Manager is a hardware manager. It supports further operations by implementing the small interfaces below.

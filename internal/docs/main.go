@@ -84,6 +84,7 @@ type block func(root string, arguments []string, old string) (string, error)
 func blocks() map[string]block {
 	return map[string]block{
 		"collectors": collectors, "source": source, "lines": lines, "parity": parity,
+		"steps": steps, "arguments": arguments, "burnin": burninSettings,
 	}
 }
 

@@ -140,3 +140,27 @@ func TestBadOptions(t *testing.T) {
 		}
 	}
 }
+
+// Each setting of the table is read, and an invalid value of it is an error that names it.
+func TestSettingsAreRead(t *testing.T) {
+	for _, setting := range Settings() {
+		values := map[string]any{NetworkBackend: "zookeeper://x"}
+		values[setting.Name] = []any{1}
+		_, cpu := CPUOptionsOf(values)
+		_, memory := MemoryOptionsOf(values)
+		_, disk := DiskOptionsOf(values)
+		_, network := NetworkOptionsOf(values)
+		for step, err := range map[string]error{
+			"burnin_cpu": cpu, "burnin_memory": memory, "burnin_disk": disk, "burnin_network": network,
+		} {
+			if named := err != nil && strings.Contains(err.Error(), "driver_info "+setting.Name+": "); named !=
+				(step == setting.Step) {
+				t.Errorf("%s: got error %v of %s, want one of %s only", setting.Name, err, step, setting.Step)
+			}
+		}
+	}
+	s := settings{values: map[string]any{"agent_burnin_other": 1}}
+	if v := s.value("agent_burnin_other"); v != nil || s.err() == nil {
+		t.Errorf("setting that the table lacks: got %v and no error", v)
+	}
+}

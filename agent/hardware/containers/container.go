@@ -101,8 +101,14 @@ func (m *Manager) ListSteps(kind hardware.Kind, n *node.Node, ports []map[string
 			"container. The default is the configuration's."},
 	}
 	steps := []hardware.Step{
-		{Name: genericStep, Interface: "deploy", Abortable: &yes, ArgsInfo: arguments, Run: m.runArguments},
-		{Name: formerStep, Interface: "deploy", Abortable: &yes, ArgsInfo: arguments, Run: m.runFormer},
+		{
+			Name: genericStep, Interface: "deploy", Abortable: &yes, ArgsInfo: arguments, Run: m.runArguments,
+			Help: "Runs a program of a container image that the configuration allows.",
+		},
+		{
+			Name: formerStep, Interface: "deploy", Abortable: &yes, ArgsInfo: arguments, Run: m.runFormer,
+			Help: "Former name of `" + genericStep + "`.",
+		},
 	}
 	file, err := m.fileSteps(n, ports)
 	if err != nil {

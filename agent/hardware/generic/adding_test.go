@@ -25,9 +25,15 @@ func (m *Manager) readKernel(_ context.Context, call hardware.Call) (any, error)
 	return map[string]string{"kernel": strings.TrimSpace(string(text))}, nil
 }
 
-// readKernelStep returns the entry for Steps.
-func (m *Manager) readKernelStep() hardware.Step {
-	return hardware.Step{Name: "read_kernel", Interface: deployInterface, Run: m.readKernel}
+// readKernelRow returns the row for table.
+func (m *Manager) readKernelRow() row {
+	return row{
+		step: hardware.Step{
+			Name: "read_kernel", Interface: deployInterface, Run: m.readKernel,
+			Help: "Returns the version of the running kernel.",
+		},
+		offers: map[hardware.Kind]offer{hardware.Clean: {abortable: true}, hardware.Service: {}},
+	}
 }
 
 func TestAddedStep(t *testing.T) {
@@ -39,7 +45,7 @@ func TestAddedStep(t *testing.T) {
 	if err := os.WriteFile(path, []byte("6.12.41\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	got, err := m.readKernelStep().Run(t.Context(), hardware.Call{})
+	got, err := m.readKernelRow().step.Run(t.Context(), hardware.Call{})
 	if err != nil || fmt.Sprint(got) != "map[kernel:6.12.41]" {
 		t.Errorf("got %v and %v, want the version", got, err)
 	}

@@ -13,6 +13,14 @@ import (
 // matchPatterns is the argument of clean_uefi_nvram.
 const matchPatterns = "match_patterns"
 
+// nvramArguments are the arguments of clean_uefi_nvram.
+func nvramArguments() map[string]hardware.ArgInfo {
+	return map[string]hardware.ArgInfo{matchPatterns: {Description: "" +
+		"List of regular expressions in RE2 syntax. Boot entries of the UEFI firmware whose device path matches any " +
+		"of them, ignoring case, are removed. The default matches entries for disk partitions and for the loaders " +
+		"shim and grub."}}
+}
+
 // cleanUEFINVRAM removes boot entries of the previous owner's systems from the firmware. If the machine was not booted
 // by UEFI, it returns an error, because the firmware may contain entries nevertheless.
 func (m *Manager) cleanUEFINVRAM(ctx context.Context, call hardware.Call) (any, error) {

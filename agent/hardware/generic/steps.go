@@ -3,6 +3,8 @@ package generic
 import (
 	"context"
 	"encoding/json"
+	"maps"
+	"slices"
 
 	"ironroot/agent/fault"
 	"ironroot/agent/hardware"
@@ -20,86 +22,200 @@ const deployInterface = "deploy"
 // TestVersionNamesSteps checks all but what a step does, and lists the steps of each version.
 func (m *Manager) Version() string { return "1.2-ironroot.13" }
 
+// row is a row of the table of steps.
+type row struct {
+	step   hardware.Step // without what differs between the kinds
+	offers map[hardware.Kind]offer
+}
+
+// offer is how a step is offered in one kind.
+type offer struct {
+	priority  int
+	abortable bool // false omits the field
+}
+
+// table returns all steps. docs/steps.md is generated from it.
+func (m *Manager) table() []row {
+	var (
+		abortable = offer{abortable: true}
+		plain     = offer{}
+		injected  = offer{priority: m.o.Config.Get().InjectFilesPriority}
+	)
+	return []row{
+		{
+			step: hardware.Step{
+				Name: "erase_devices", Interface: deployInterface, Run: m.eraseDevices,
+				Help: "Erases all disks by the drives' own commands or by overwriting, and reads them back.",
+			},
+			offers: map[hardware.Kind]offer{hardware.Clean: {priority: 10, abortable: true}},
+		},
+		{
+			step: hardware.Step{
+				Name: "erase_devices_metadata", Interface: deployInterface, Run: m.eraseMetadata,
+				Help: "Erases partition tables, signatures of file systems and of arrays, and both ends of all disks.",
+			},
+			offers: map[hardware.Kind]offer{
+				hardware.Clean: {priority: 99, abortable: true}, hardware.Deploy: plain,
+			},
+		},
+		{
+			step: hardware.Step{
+				Name: "erase_devices_express", Interface: deployInterface, Run: m.eraseExpress,
+				Help: "Erases NVMe drives by their own commands, and the metadata of all other disks.",
+			},
+			offers: map[hardware.Kind]offer{hardware.Clean: abortable},
+		},
+		{
+			step: hardware.Step{
+				Name: "erase_pstore", Interface: deployInterface, Run: m.erasePstore,
+				Help: "Removes the logs of crashed kernels from the firmware's memory.",
+			},
+			offers: map[hardware.Kind]offer{hardware.Clean: abortable},
+		},
+		{
+			step: hardware.Step{
+				Name: "clean_uefi_nvram", Interface: deployInterface, ArgsInfo: nvramArguments(), Run: m.cleanUEFINVRAM,
+				Help: "Removes boot entries of former systems from the UEFI firmware.",
+			},
+			offers: map[hardware.Kind]offer{hardware.Clean: abortable, hardware.Deploy: plain},
+		},
+		{
+			step: hardware.Step{
+				Name: "delete_configuration", Interface: raidInterface, Run: m.deleteConfiguration,
+				Help: "Deletes all software RAID arrays, except those that `skip_block_devices` names.",
+			},
+			offers: map[hardware.Kind]offer{hardware.Clean: abortable, hardware.Service: abortable},
+		},
+		{
+			step: hardware.Step{
+				Name: "create_configuration", Interface: raidInterface, Run: m.createConfiguration,
+				Help: "Creates the software RAID arrays of the node's `target_raid_config`.",
+			},
+			offers: map[hardware.Kind]offer{hardware.Clean: abortable, hardware.Service: abortable},
+		},
+		{
+			step: hardware.Step{
+				Name: "apply_configuration", Interface: raidInterface, ArgsInfo: raidArguments(),
+				Run:  m.applyConfiguration,
+				Help: "Creates the software RAID arrays of its argument.",
+			},
+			offers: map[hardware.Kind]offer{hardware.Deploy: plain, hardware.Service: plain},
+		},
+		{
+			step: hardware.Step{
+				Name: "write_image", Interface: deployInterface, Passed: imageArguments(), Run: m.writeImage,
+				Help: "Writes the image of the instance to the root disk.",
+			},
+			offers: map[hardware.Kind]offer{hardware.Deploy: plain, hardware.Service: plain},
+		},
+		{
+			step: hardware.Step{
+				Name: "inject_files", Interface: deployInterface, ArgsInfo: injectArguments(), Run: m.injectFiles,
+				Help: "Writes or removes files on partitions. Its priority is the option `inject_files_priority`.",
+			},
+			offers: map[hardware.Kind]offer{hardware.Deploy: injected, hardware.Service: injected},
+		},
+		{
+			step: hardware.Step{
+				Name: "execute_bootc_install", Interface: deployInterface, Passed: bootcArguments(),
+				Run:  m.executeBootcInstall,
+				Help: "Installs a bootable container on the root disk.",
+			},
+			offers: map[hardware.Kind]offer{hardware.Deploy: plain, hardware.Service: plain},
+		},
+		{
+			step: hardware.Step{
+				Name: "burnin_cpu", Interface: deployInterface, Run: m.burninCPU,
+				Help: "Tests the processors under load and verifies what they compute.",
+			},
+			offers: map[hardware.Kind]offer{hardware.Clean: abortable, hardware.Service: abortable},
+		},
+		{
+			step: hardware.Step{
+				Name: "burnin_gpu", Interface: deployInterface, Run: m.burninGPU,
+				Help: "Fails: the test of graphics processors is not supported.",
+			},
+			offers: map[hardware.Kind]offer{hardware.Clean: abortable, hardware.Service: abortable},
+		},
+		{
+			step: hardware.Step{
+				Name: "burnin_memory", Interface: deployInterface, Run: m.burninMemory,
+				Help: "Tests the memory and verifies its content.",
+			},
+			offers: map[hardware.Kind]offer{hardware.Clean: abortable, hardware.Service: abortable},
+		},
+		{
+			step: hardware.Step{
+				Name: "burnin_network", Interface: deployInterface, Run: m.burninNetwork,
+				Help: "Sends data to a partner, receives data from it, and verifies them.",
+			},
+			offers: map[hardware.Kind]offer{hardware.Clean: abortable, hardware.Service: abortable},
+		},
+		{
+			step: hardware.Step{
+				Name: "burnin_disk", Interface: deployInterface, Run: m.burninDisk,
+				Help: "Overwrites and verifies all disks that `erase_devices` would erase.",
+			},
+			offers: map[hardware.Kind]offer{hardware.Clean: abortable},
+		},
+	}
+}
+
 // Steps implements [hardware.Stepper].
 func (m *Manager) Steps(kind hardware.Kind, _ *node.Node, _ []map[string]any) []hardware.Step {
 	yes := true
-	// Clean steps and burn-in steps of any kind can be aborted. Other steps have no abortable field.
-	abortable := func(name string, priority int, run hardware.StepFunc) hardware.Step {
-		return hardware.Step{Name: name, Priority: priority, Interface: deployInterface, Abortable: &yes, Run: run}
-	}
-	step := func(name string, run hardware.StepFunc) hardware.Step {
-		return hardware.Step{Name: name, Interface: deployInterface, Run: run}
-	}
-	nvram := step("clean_uefi_nvram", m.cleanUEFINVRAM)
-	nvram.ArgsInfo = map[string]hardware.ArgInfo{matchPatterns: {Description: "" +
-		"List of regular expressions in RE2 syntax. Boot entries of the UEFI firmware whose device path matches " +
-		"any of them, ignoring case, are removed. The default matches entries for disk partitions and for the " +
-		"loaders shim and grub."}}
-	inject := step("inject_files", m.injectFiles)
-	inject.Priority, inject.ArgsInfo = m.o.Config.Get().InjectFilesPriority, injectArguments()
-	deleteRAID := hardware.Step{
-		Name: "delete_configuration", Interface: raidInterface, Abortable: &yes, Run: m.deleteConfiguration,
-	}
-	createRAID := hardware.Step{
-		Name: "create_configuration", Interface: raidInterface, Abortable: &yes, Run: m.createConfiguration,
-	}
-	applyRAID := hardware.Step{
-		Name: "apply_configuration", Interface: raidInterface, ArgsInfo: raidArguments(), Run: m.applyConfiguration,
-	}
-	switch kind {
-	case hardware.Clean:
-		nvram.Abortable = &yes
-		return []hardware.Step{
-			abortable("erase_devices", 10, m.eraseDevices),
-			abortable("erase_devices_metadata", 99, m.eraseMetadata),
-			abortable("erase_devices_express", 0, m.eraseExpress),
-			abortable("erase_pstore", 0, m.erasePstore),
-			nvram,
-			deleteRAID,
-			createRAID,
-			abortable("burnin_cpu", 0, m.burninCPU),
-			abortable("burnin_gpu", 0, m.burninGPU),
-			abortable("burnin_memory", 0, m.burninMemory),
-			abortable("burnin_network", 0, m.burninNetwork),
-			abortable("burnin_disk", 0, m.burninDisk),
+	var steps []hardware.Step
+	for _, r := range m.table() {
+		o, offered := r.offers[kind]
+		if !offered {
+			continue
 		}
-	case hardware.Deploy:
-		return []hardware.Step{
-			step("erase_devices_metadata", m.eraseMetadata),
-			nvram,
-			applyRAID,
-			step("write_image", m.writeImage),
-			inject,
-			step("execute_bootc_install", m.executeBootcInstall),
+		step := r.step
+		step.Priority = o.priority
+		if o.abortable {
+			step.Abortable = &yes
 		}
-	case hardware.Service:
-		return []hardware.Step{
-			deleteRAID,
-			createRAID,
-			applyRAID,
-			step("write_image", m.writeImage),
-			inject,
-			step("execute_bootc_install", m.executeBootcInstall),
-			abortable("burnin_cpu", 0, m.burninCPU),
-			abortable("burnin_gpu", 0, m.burninGPU),
-			abortable("burnin_memory", 0, m.burninMemory),
-			abortable("burnin_network", 0, m.burninNetwork),
-		}
+		steps = append(steps, step)
 	}
-	return nil
+	return steps
 }
+
+// imageArguments are the arguments of write_image. It has no others.
+func imageArguments() map[string]hardware.ArgInfo {
+	return map[string]hardware.ArgInfo{
+		imageInfo:   {Required: true, Description: "Image to write, as for the command `standby.prepare_image`."},
+		configDrive: {Description: "Config drive of the instance."},
+	}
+}
+
+// bootcArguments are the arguments of execute_bootc_install. It has no others.
+func bootcArguments() map[string]hardware.ArgInfo {
+	return map[string]hardware.ArgInfo{
+		imageSource: {Required: true, Description: "Reference of the image."},
+		configDrive: {Description: "Config drive of the instance."},
+		pullSecret:  {Description: "Credentials for the registry."},
+	}
+}
+
+// Arguments that Ironic passes by itself.
+const (
+	imageInfo   = "image_info"
+	imageSource = "image_source"
+	configDrive = "configdrive"
+	pullSecret  = "oci_pull_secret"
+)
 
 // writeImage implements the step write_image. It does the same as the command prepare_image and returns a result in
 // the command's form.
 func (m *Manager) writeImage(ctx context.Context, call hardware.Call) (any, error) {
-	if err := call.CheckArguments("image_info", "configdrive"); err != nil {
+	if err := call.CheckArguments(slices.Collect(maps.Keys(imageArguments()))...); err != nil {
 		return nil, err
 	}
-	info, err := imaging.ParseImageInfo(call.Args["image_info"], m.o.Config.Get().MD5Enabled)
+	info, err := imaging.ParseImageInfo(call.Args[imageInfo], m.o.Config.Get().MD5Enabled)
 	if err != nil {
 		return nil, err
 	}
-	drive, err := textArgument(call, "configdrive")
+	drive, err := textArgument(call, configDrive)
 	if err != nil {
 		return nil, err
 	}
@@ -113,7 +229,7 @@ func (m *Manager) writeImage(ctx context.Context, call hardware.Call) (any, erro
 // executeBootcInstall implements the step execute_bootc_install. It does the same as the command of this name and
 // returns a result in the command's form.
 func (m *Manager) executeBootcInstall(ctx context.Context, call hardware.Call) (any, error) {
-	if err := call.CheckArguments("image_source", "configdrive", "oci_pull_secret"); err != nil {
+	if err := call.CheckArguments(slices.Collect(maps.Keys(bootcArguments()))...); err != nil {
 		return nil, err
 	}
 	var info map[string]any
@@ -125,7 +241,7 @@ func (m *Manager) executeBootcInstall(ctx context.Context, call hardware.Call) (
 		return nil, err
 	}
 	c, err := imaging.ParseBootableContainer(
-		call.Args["image_source"], instanceInfo, call.Args["oci_pull_secret"], call.Args["configdrive"])
+		call.Args[imageSource], instanceInfo, call.Args[pullSecret], call.Args[configDrive])
 	if err != nil {
 		return nil, err
 	}

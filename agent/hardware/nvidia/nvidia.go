@@ -113,7 +113,8 @@ func (m *Manager) Steps(hardware.Kind, *node.Node, []map[string]any) []hardware.
 			ArgsInfo: map[string]hardware.ArgInfo{imagesArgument: {Required: true, Description: "" +
 				"List of firmware images. Each is an object with url (file, http or https), checksum, checksumType " +
 				"(md5, sha256 or sha512), componentFlavor (PSID of the cards) and version of the firmware."}},
-			Run: m.updateImages,
+			Help: "Updates the firmware of NVIDIA's network cards.",
+			Run:  m.updateImages,
 		},
 		{
 			Name: "update_nvidia_nic_firmware_settings", Interface: "deploy", RebootRequested: true, Abortable: &no,
@@ -121,7 +122,8 @@ func (m *Manager) Steps(hardware.Kind, *node.Node, []map[string]any) []hardware.
 				"List of settings. Each is an object with deviceID (PCI device ID of the cards, such as 101b) and " +
 				"globalConfig, function0Config and function1Config: objects with parameters of mstconfig and their " +
 				"values, for a whole card, its first function and its other functions."}},
-			Run: m.updateSettings,
+			Help: "Changes settings of NVIDIA's network cards.",
+			Run:  m.updateSettings,
 		},
 	}
 }
