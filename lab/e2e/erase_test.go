@@ -5,6 +5,8 @@ package e2e
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -24,8 +26,10 @@ var crashGUID = []byte{0x79, 0xfc, 0xc8, 0xcf, 0x2e, 0xbe, 0xdc, 0x4d, 0x97, 0xf
 
 const crashVariable = "dump-type0-1-1-1700000000-C"
 
-// TestErase erases a machine with special disks: read-only disks, virtual media, members of RAID arrays, a SATA disk
-// without an erase of its own, a disk that fails. Its firmware stores the log of a crashed kernel.
+// TestErase erases a machine with special disks: read-only disks, virtual media, members of RAID arrays, SATA and SCSI
+// disks without an erase of their own, an NVMe controller with two attached namespaces, a disk that fails. Its firmware
+// stores the log of a crashed kernel. QEMU ignores what the machine discards: only zeros that were written are read
+// back.
 func TestErase(t *testing.T) {
 	dir := t.TempDir()
 	plain := file(t, "plain", diskSize, marker{})
@@ -35,6 +39,8 @@ func TestErase(t *testing.T) {
 	patch(t, unknown, 4096, testenv.RAID{Name: "tenant:data", Level: 1, Size: diskSize}.Superblock(4096))
 	patch(t, created, 4096, testenv.RAID{Name: "host:root", Level: 1, Size: diskSize}.Superblock(4096))
 	nvme, sata := file(t, "nvme", diskSize, marker{}), file(t, "sata", diskSize, marker{})
+	scsi := file(t, "scsi", diskSize, marker{})
+	pair := []string{file(t, "pair1", diskSize, marker{}), file(t, "pair2", diskSize, marker{})}
 	floppy := fatImage(t, 4*mib, "ir-vfd-dev", "")
 	variables := flash(filepath.Join(dir, "vars.fd"))
 	template, err := qemu.Variables(qemu.UEFI)
@@ -54,18 +60,22 @@ func TestErase(t *testing.T) {
 			{File: floppy, Serial: "floppy", Bus: qemu.USB},
 			{File: nvme, Serial: "nvme", Bus: qemu.NVMe, NoDiscard: true},
 			{File: sata, Serial: "sata", Bus: qemu.SATA, NoDiscard: true},
-		}},
+			{File: scsi, Serial: "scsi", Bus: qemu.SCSI, NoDiscard: true},
+		}, Extra: namespaces("pair", pair...)},
 	})
 	r.waitAgent(t)
 	before := map[string]string{}
 	for _, path := range []string{created, readOnly, floppy} {
 		before[path] = sumAll(t, path)
 	}
-	names := r.diskNames(t, "plain", "unknown", "created", "readonly", "failing", "floppy", "nvme", "sata")
-	t.Run("some fail", func(t *testing.T) { r.eraseSome(t, names, plain, unknown, nvme, sata) })
-	t.Run("skipped", func(t *testing.T) {
-		r.eraseSkips(t, names, map[string]string{"plain": plain, "unknown": unknown, "nvme": nvme, "sata": sata})
-	})
+	files := map[string]string{
+		"plain": plain, "unknown": unknown, "nvme": nvme, "sata": sata, "scsi": scsi,
+		"pair": pair[0], "pair-2": pair[1],
+	}
+	names := r.diskNames(t,
+		slices.Concat([]string{"created", "readonly", "failing", "floppy"}, slices.Collect(maps.Keys(files)))...)
+	t.Run("some fail", func(t *testing.T) { r.eraseSome(t, names, files) })
+	t.Run("skipped", func(t *testing.T) { r.eraseSkips(t, names, files) })
 	t.Run("evidence", func(t *testing.T) { r.checkEvidence(t) })
 	t.Run("crash logs", func(t *testing.T) { r.erasePstore(t, variables) })
 	for path, want := range before {
@@ -75,8 +85,19 @@ func TestErase(t *testing.T) {
 	}
 }
 
+// namespaces returns the arguments of an NVMe controller with a namespace for each file. QEMU ignores discards.
+func namespaces(serial string, files ...string) []string {
+	args := []string{"-device", "nvme,id=" + serial + ",serial=" + serial}
+	for i, path := range files {
+		args = append(args,
+			"-drive", fmt.Sprintf("if=none,id=%s%d,format=raw,discard=ignore,file=%s", serial, i+1, path),
+			"-device", fmt.Sprintf("nvme-ns,drive=%[1]s%[2]d,bus=%[1]s,nsid=%[2]d", serial, i+1))
+	}
+	return args
+}
+
 // diskNames waits for all disks and returns their paths by serial number, because the kernel names disks in any
-// order.
+// order. Of several namespaces with the same one, the second is SERIAL-2.
 func (r *rig) diskNames(t *testing.T, serials ...string) map[string]string {
 	t.Helper()
 	for ctx := soon(t); ctx.Err() == nil; {
@@ -88,7 +109,11 @@ func (r *rig) diskNames(t *testing.T, serials ...string) map[string]string {
 		}
 		names := map[string]string{}
 		for _, d := range inventory.Disks {
-			names[d.Serial] = d.Name
+			key := d.Serial
+			for n := 2; names[key] != ""; n++ {
+				key = fmt.Sprintf("%s-%d", d.Serial, n)
+			}
+			names[key] = d.Name
 		}
 		if !slices.ContainsFunc(serials, func(s string) bool { return names[s] == "" }) {
 			return names
@@ -115,7 +140,8 @@ var createdArray = map[string]any{"logical_disks": []any{
 }}
 
 // eraseSome checks that the error names the disks that must not or cannot be erased, and that all others are erased.
-func (r *rig) eraseSome(t *testing.T, names map[string]string, erased ...string) {
+// files contains their files by serial number.
+func (r *rig) eraseSome(t *testing.T, names, files map[string]string) {
 	record := r.eraseStep(t, "erase_devices", map[string]any{"raid_config": createdArray})
 	if record.Status != conductor.Failed || record.Error.Type != "BlockDeviceEraseError" {
 		t.Fatalf("got %s (%v), want a BlockDeviceEraseError", record.Status, record.Error)
@@ -128,7 +154,7 @@ func (r *rig) eraseSome(t *testing.T, names map[string]string, erased ...string)
 			t.Errorf("got error %s, want one with %q", record.Error.Details, want)
 		}
 	}
-	for _, path := range erased {
+	for _, path := range files {
 		data, err := os.ReadFile(path)
 		if err != nil {
 			t.Fatal(err)
@@ -151,15 +177,21 @@ func (r *rig) eraseSkips(t *testing.T, names, files map[string]string) {
 		}},
 	}
 	for _, step := range []string{"erase_devices", "erase_devices_express", "erase_devices_metadata"} {
-		method := map[string]string{"plain": "metadata", "unknown": "metadata", "nvme": "metadata", "sata": "metadata"}
+		method := map[string]string{}
+		for serial := range files {
+			method[serial] = "metadata"
+		}
 		switch step {
 		case "erase_devices":
 			method = map[string]string{
 				"plain": "overwrite", "unknown": "overwrite", "nvme": "nvme-format-user",
 				"sata": "overwrite", // with a reason if it had not answered IDENTIFY DEVICE
+				"scsi": "overwrite", "pair": "nvme-format-user", "pair-2": "nvme-format-user",
 			}
 		case "erase_devices_express":
-			method["nvme"] = "nvme-format-user"
+			for _, serial := range []string{"nvme", "pair", "pair-2"} {
+				method[serial] = "nvme-format-user"
+			}
 		case "erase_devices_metadata": // skips read-only disks regardless of the node
 			skip["driver_internal_info"] = map[string]any{}
 		}
@@ -224,6 +256,9 @@ func (r *rig) checkEvidence(t *testing.T) {
 		"unknown":   {evidence.Erased, evidence.Clear, "overwrite"},
 		"nvme":      {evidence.Erased, evidence.Clear, "nvme-format-user"},
 		"sata":      {evidence.Erased, evidence.Clear, "overwrite"},
+		"scsi":      {evidence.Erased, evidence.Clear, "overwrite"},
+		"pair":      {evidence.Erased, evidence.Clear, "nvme-format-user"},
+		"pair-2":    {evidence.Erased, evidence.Clear, "nvme-format-user"},
 		"created":   {evidence.NotErased, evidence.None, ""},
 		"readonly":  {evidence.NotErased, evidence.None, ""},
 		"failing":   {evidence.Failed, evidence.None, ""},

@@ -37,7 +37,9 @@ func guest(t *testing.T, dir string) string {
 		if err := os.WriteFile(file, bytes.Repeat([]byte("secret  "), 1<<20), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		return qemu.Disk{Bus: bus, File: file, Serial: "serial-" + string(bus), Sector: sector, WWN: wwn}
+		return qemu.Disk{
+			Bus: bus, File: file, Serial: "serial-" + string(bus), Sector: sector, WWN: wwn, NoDiscard: true,
+		}
 	}
 	stick := filepath.Join(dir, "usb")
 	if err := os.WriteFile(stick, bytes.Repeat([]byte("secret  "), 1<<20), 0o600); err != nil {
