@@ -5,7 +5,13 @@ import (
 	"bytes"
 	"compress/gzip"
 	"context"
+	"crypto/ecdsa"
+	"crypto/ed25519"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
 	"debug/elf"
+	"encoding/pem"
 	"errors"
 	"io"
 	"os"
@@ -344,6 +350,53 @@ func TestExtraFiles(t *testing.T) {
 		}
 	}
 	t.Error("the extra file is not in the archive")
+}
+
+// A file with a private key for evidence is refused wherever it would be in the image. Keys of other types are not.
+func TestEvidenceKeyIsRefused(t *testing.T) {
+	_, evidence, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	encoded := func(key any) string {
+		der, err := x509.MarshalPKCS8PrivateKey(key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}))
+	}
+	const certificate = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"
+	for name, c := range map[string]struct {
+		text    string
+		refused bool
+	}{
+		"evidence key":           {encoded(evidence), true},
+		"after other blocks":     {"text\n" + certificate + encoded(client) + encoded(evidence), true},
+		"TLS client":             {certificate + encoded(client), false},
+		"public key of evidence": {strings.ReplaceAll(certificate, "CERTIFICATE", "PUBLIC KEY"), false},
+		"damaged":                {strings.ReplaceAll(certificate, "CERTIFICATE", "PRIVATE KEY"), false},
+		"empty":                  {"", false},
+	} {
+		dir := t.TempDir()
+		if err := os.WriteFile(filepath.Join(dir, "file.pem"), []byte(c.text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		for _, host := range []string{dir, filepath.Join(dir, "file.pem")} {
+			records, err := extraFiles(host + ":/etc/ironic-python-agent.d/evidence")
+			refused := err != nil && strings.Contains(err.Error(), "file.pem contains an Ed25519 private key") &&
+				strings.Contains(err.Error(), "docs/erase-evidence.md")
+			if refused != c.refused || (err == nil) == c.refused || (len(records) == 0) != c.refused {
+				t.Errorf("%s: got %d records and error %v, want it refused: %v", name, len(records), err, c.refused)
+			}
+			if err != nil && strings.Contains(err.Error(), "BEGIN") {
+				t.Errorf("%s: error %q contains the key", name, err)
+			}
+		}
+	}
 }
 
 func TestBadOptions(t *testing.T) {
