@@ -54,8 +54,8 @@ func Settings() []Setting {
 		},
 		{
 			"burnin_disk", "agent_burnin_fio_disk_runtime", "",
-			"duration of the test of each disk, which replaces the number of times; half of it is for writing, and " +
-				"everything that was written is verified",
+			"duration of the test of each disk, used instead of `agent_burnin_fio_disk_loops`; half of it is for " +
+				"writing, and everything that was written is verified",
 		},
 		{"burnin_disk", "agent_burnin_fio_disk_smart_test", "false", "SMART self-test: true is refused"},
 		{"burnin_disk", "agent_burnin_fio_disk_outputfile", "", "path of a file of the ramdisk for the report"},
