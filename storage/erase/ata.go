@@ -25,7 +25,7 @@ type ataDisk struct {
 	size     int64
 	sampling sampling
 	progress func(done, total int64)
-	erasing  erasing
+	erasing  Erasing
 }
 
 // openSG opens a disk exclusively: the kernel does not check whether it is mounted before it sends a command.
@@ -79,7 +79,7 @@ func (d *ataDisk) erase(ctx context.Context) (Method, error) {
 	if ctx.Err() != nil {
 		return "", ctx.Err()
 	} else if err != nil {
-		noteHiddenUnknown(ctx, evidence.Hidden{NativeUnknown: true, OverlayUnknown: true}, err)
+		noteHiddenUnknown(ctx, evidence.Hidden{NativeUnknown: true, OverlayUnknown: true}, identifyCommand, err)
 		return "", fmt.Errorf("%w: %w", ErrUnsupported, err)
 	}
 	if !id.Security.Supported && !id.Sanitize.Supported {
@@ -87,8 +87,9 @@ func (d *ataDisk) erase(ctx context.Context) (Method, error) {
 		return "", ErrUnsupported
 	}
 	features := evidence.Hidden{NativeUnknown: id.Capacity.HPA || id.Capacity.AMAC, OverlayUnknown: id.Capacity.DCO}
+	before := id.Security
 	if id, _, err = d.recover(ctx, id); err != nil {
-		noteHiddenUnknown(ctx, features, err)
+		noteHiddenUnknown(ctx, features, recoverCommand(before, err), err)
 		return "", err
 	}
 	d.noteHidden(ctx, id.Capacity) // drives that are locked or sanitize themselves reject the queries

@@ -73,11 +73,7 @@ type Options struct {
 	// says it takes, 0 if it does not say. It may be nil.
 	Sanitizing func(method Method, estimate time.Duration)
 
-	// Erasing is called while the drive carries out a command that reports no progress: at its start, and then about
-	// once for each percent of the time that the drive says it takes, or each minute if it does not say, which is an
-	// estimate of 0. It may be nil. The calls come one after the other, from another goroutine, until the command or
-	// its context has ended.
-	Erasing func(method Method, elapsed, estimate time.Duration)
+	Erasing Erasing // may be nil
 
 	// prove means that the drive may ignore writes and return zeros, because it may be locked: the last pass of an
 	// overwrite is random data, and samples are compared before the drive erases itself.
@@ -156,15 +152,15 @@ func full(
 	return scope.finish(method + hiddenText(method, trace.Observed().Hidden))
 }
 
-// Express formats an NVMe namespace, which takes seconds on most drives, and calls erasing as Options.Erasing says. If
-// the device cannot be formatted, Express calls notFormatted with the reason and erases the metadata. The method is
-// followed by what was not erased, as with [Full].
+// Express formats an NVMe namespace, which takes seconds on most drives. erasing may be nil. If the device cannot be
+// formatted, Express calls notFormatted with the reason and erases the metadata. The method is followed by what was not
+// erased, as with [Full].
 // Express asks NVMe drives whether they are locked; of other drives, only [Recover] and Full do.
 // Errors wrap ErrReadOnly, ErrBusy, ErrRemains, ErrTCGLocked and ErrNotErased as those of Full do. With ErrRemains the
 // device was formatted or its metadata were erased, unless the error also contains a failure to erase them.
 func Express(
 	ctx context.Context, sys sysfs.Root, device block.Device, wait Wait,
-	erasing func(method Method, elapsed, estimate time.Duration), notFormatted func(error),
+	erasing Erasing, notFormatted func(error),
 ) (Method, error) {
 	o := Options{NVMe: true, Wait: wait, Erasing: erasing}
 	method, err := express(ctx, sys, device, o, notFormatted, openNVMe)

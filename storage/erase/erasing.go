@@ -2,39 +2,42 @@ package erase
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"ironroot/internal/goroutine"
 	"ironroot/internal/pause"
 )
 
-// erasing is the type of Options.Erasing.
-type erasing func(method Method, elapsed, estimate time.Duration)
+// Erasing is called while a drive carries out a command that reports no progress: at its start, and then about once for
+// each percent of the time that the drive says it takes, or each minute if it does not say, which is an estimate of 0.
+// The first call is on the goroutine of the erase, the others on another one. They do not overlap, and end with the
+// command or its context.
+type Erasing func(method Method, elapsed, estimate time.Duration)
 
-// Limits of the interval between two calls of an erasing.
+// Limits of the interval between two calls of an Erasing.
 const (
 	minErasingInterval = time.Second
 	maxErasingInterval = time.Minute
 )
 
 // interval returns the time between two calls: a percent of the estimate, within the limits.
-func (e erasing) interval(estimate time.Duration) time.Duration {
+func (e Erasing) interval(estimate time.Duration) time.Duration {
 	if estimate <= 0 {
 		return maxErasingInterval
 	}
 	return min(max(estimate/100, minErasingInterval), maxErasingInterval)
 }
 
-// during calls command, which returns when the drive has erased itself, and e until then. It does not report progress
-// to [Bounded]: that time passes says nothing about the drive.
-func (e erasing) during(ctx context.Context, method Method, estimate time.Duration, command func() error) error {
+// during calls command, which returns when the drive has erased itself, and e until then. A panic of e during the
+// command ends the calls; it is logged, and does not change the result. The calls are no progress for [Bounded]: that
+// time passes says nothing about the drive.
+func (e Erasing) during(ctx context.Context, method Method, estimate time.Duration, command func() error) error {
 	if e == nil {
 		return command()
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	ended := make(chan error, 1)
+	ended := make(chan struct{})
 	began := time.Now()
 	e(method, 0, estimate)
 	goroutine.Go(func() error {
@@ -42,8 +45,9 @@ func (e erasing) during(ctx context.Context, method Method, estimate time.Durati
 			e(method, time.Since(began), estimate)
 		}
 		return nil
-	}, func(err error) { ended <- err })
+	}, func(error) { close(ended) }) // a panic was logged
 	err := command()
 	cancel()
-	return errors.Join(err, <-ended)
+	<-ended
+	return err
 }

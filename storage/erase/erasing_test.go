@@ -91,13 +91,13 @@ func TestErasing(t *testing.T) {
 }
 
 // The calls end with the context, although the kernel does not return from the command, and do not count as progress. A
-// panic of a call is an error.
+// panic of a call ends the calls, not the erase.
 func TestErasingEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		calls, ended := 0, make(chan struct{})
 		_, err := Bounded(t.Context(), Limits{time.Hour, time.Minute}, func(ctx context.Context) (any, error) {
 			defer close(ended)
-			report := erasing(func(Method, time.Duration, time.Duration) { calls++ })
+			report := Erasing(func(Method, time.Duration, time.Duration) { calls++ })
 			return nil, report.during(ctx, ATAErase, 0, func() error {
 				time.Sleep(24 * time.Hour) // by the clock of the test
 				return nil
@@ -112,21 +112,24 @@ func TestErasingEnds(t *testing.T) {
 		}
 	})
 	failure := errors.New("broken")
-	synctest.Test(t, func(t *testing.T) {
-		report := erasing(func(_ Method, elapsed, _ time.Duration) {
-			if elapsed > 0 {
-				panic(failure)
+	for _, want := range []error{nil, failure} {
+		synctest.Test(t, func(t *testing.T) {
+			calls := 0
+			report := Erasing(func(_ Method, elapsed, _ time.Duration) {
+				if calls++; elapsed > 0 {
+					panic("boom")
+				}
+			})
+			err := report.during(t.Context(), ATAErase, 0, func() error {
+				time.Sleep(time.Hour) // by the clock of the test
+				return want
+			})
+			if err != want || calls != 2 { //nolint:errorlint // exactly the error of the command
+				t.Errorf("panic: got %v after %d calls, want %v after 2", err, calls, want)
 			}
 		})
-		err := report.during(t.Context(), ATAErase, 0, func() error {
-			time.Sleep(time.Hour) // by the clock of the test
-			return nil
-		})
-		if !errors.Is(err, failure) {
-			t.Errorf("panic: got %v, want %v", err, failure)
-		}
-	})
-	var none erasing
+	}
+	var none Erasing
 	if err := none.during(t.Context(), ATAErase, 0, func() error { return failure }); !errors.Is(err, failure) {
 		t.Errorf("got %v, want the error of the command", err)
 	}

@@ -10,12 +10,15 @@ import (
 	"ironroot/storage/erase/evidence"
 )
 
+// identifyCommand is the source of statements that follow from the identity of a drive.
+const identifyCommand = "IDENTIFY DEVICE"
+
 // noteHidden notes in the trace how many sectors a drive hides, or that it does not say, and what it said to the
 // queries. A query that the drive rejects, for example because the firmware has frozen the feature, is no error.
 func (d *ataDisk) noteHidden(ctx context.Context, c ata.Capacity) {
 	if c.Sectors == 0 {
 		noteHiddenUnknown(ctx, evidence.Hidden{NativeUnknown: c.HPA || c.AMAC, OverlayUnknown: c.DCO},
-			errors.New("no number of addressable sectors"))
+			identifyCommand, errors.New("no number of addressable sectors"))
 		return
 	}
 	native := c.Sectors - 1 // the largest address
@@ -63,12 +66,13 @@ func (d *ataDisk) noteHidden(ctx context.Context, c ata.Capacity) {
 	}
 }
 
-// noteHiddenUnknown notes that nothing was learnt of the sectors that a drive with these features may hide, and why.
-func noteHiddenUnknown(ctx context.Context, features evidence.Hidden, why error) {
+// noteHiddenUnknown records that it is not known what a drive with these features hides, and why. source is the command
+// that failed or that did not return it.
+func noteHiddenUnknown(ctx context.Context, features evidence.Hidden, source string, why error) {
 	if features == (evidence.Hidden{}) {
 		return
 	}
-	reported(ctx, "IDENTIFY DEVICE", fmt.Sprintf("hidden sectors not known: %v", why), false)
+	reported(ctx, source, fmt.Sprintf("hidden sectors not known: %v", why), false)
 	note(ctx, func(o *Observed) { o.Hidden = &features })
 }
 

@@ -152,8 +152,9 @@ func TestHidden(t *testing.T) {
 	}
 }
 
-// A drive that does not say how many sectors it has is not asked, and may hide some. After the context has
-// ended, nothing is asked.
+// A drive that does not say how many sectors it has is not asked, and may hide some. So may one that cannot be unlocked
+// or whose failed sanitize cannot be cleared: the statement names the command. After the context has ended, nothing is
+// asked.
 func TestHiddenNotAsked(t *testing.T) {
 	asked := 0
 	drive := fakeATA{afterward: func(string) { asked++ }}
@@ -174,6 +175,22 @@ func TestHiddenNotAsked(t *testing.T) {
 	d.noteHidden(ctx, ata.Capacity{Sectors: 8, SectorBytes: 512, HPA: true, AMAC: true, DCO: true})
 	if asked > 0 {
 		t.Errorf("got %d commands, want none", asked)
+	}
+	tenant := ata.Password{'t'}
+	for source, drive := range map[string]fakeATA{
+		"SANITIZE STATUS EXT": {native: ataSize, sanitize: sanitizeBlock, failed: true, clearFails: true},
+		"IDENTIFY DEVICE":     {native: ataSize, locked: true, frozen: true, password: &tenant},
+		"SECURITY UNLOCK":     {native: ataSize, locked: true, password: &tenant},
+	} {
+		disk := ataMedium(t)
+		drive.path = disk.Path
+		traced, trace = WithTrace(t.Context())
+		_, err := eraseATA(traced, sysfs.Root{}, disk, Options{ATA: true}, drive.open)
+		o := trace.Observed()
+		if err == nil || o.Hidden == nil || !o.Hidden.NativeUnknown || len(o.Reported) != 1 ||
+			o.Reported[0].Source != source || o.Reported[0].Text != "hidden sectors not known: "+err.Error() {
+			t.Errorf("%s: got %v, %+v and statements %+v", source, err, o.Hidden, o.Reported)
+		}
 	}
 	drive = fakeATA{native: ataSize / 512}
 	disk := ataMedium(t)

@@ -67,8 +67,8 @@ func checkLocked(ctx context.Context, device block.Device, open sgOpener) (unkno
 	return lockState(ctx, found, err)
 }
 
-// lockOf is checkLocked for any device.
-func lockOf(ctx context.Context, device block.Device, open openers) (unknown bool, err error) {
+// checkLockedDevice is checkLocked for any device.
+func checkLockedDevice(ctx context.Context, device block.Device, open openers) (unknown bool, err error) {
 	if !block.IsNVMeNamespace(device.Name) {
 		return checkLocked(ctx, device, open.query)
 	}

@@ -115,7 +115,7 @@ func eraseNVMe(
 // formatNVMe erases a namespace by Format NVM, and reads samples of it.
 func formatNVMe(
 	ctx context.Context, d adminDevice, controller, namespace []byte, scope nvmeScope, how sampling,
-	report erasing,
+	report Erasing,
 ) (Method, error) {
 	method, setting, err := formatSetting(controller, scope)
 	if err != nil {

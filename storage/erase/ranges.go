@@ -32,7 +32,7 @@ func eraseRanges(
 	if err := awaitWritable(ctx, sys, device, o.Wait); err != nil {
 		return err
 	}
-	unknown, err := lockOf(ctx, device, open)
+	unknown, err := checkLockedDevice(ctx, device, open)
 	if err != nil {
 		return err
 	}

@@ -145,7 +145,7 @@ func (r *reading) classify(data []byte, offset int64) {
 	}
 }
 
-// isWanted reports whether a block is what was written. zeros is true for a block of zeros.
+// isWanted reports whether a block has the expected content. zeros is true for a block of zeros.
 func (r *reading) isWanted(page []byte, offset int64, zeros bool) bool {
 	switch {
 	case r.want.uniform:

@@ -165,7 +165,7 @@ func (d *scsiDevice) sanitize(ctx context.Context, method Method, m scsi.Sanitiz
 	// A disk that is ready has completed its last sanitize, or never started one. It has no state that tells these
 	// apart if none was seen in progress. The samples do: they changed.
 	proven := seen || err == nil && taken.comparable() > 0
-	reportSanitize(ctx, m, seen, scsi.SanitizeState{}, proven)
+	reportSanitize(ctx, m, seen, false, proven)
 	if err == nil && !proven {
 		return fmt.Errorf("%v: %w, and no sample could have changed", m, errNotStarted)
 	}
@@ -177,8 +177,8 @@ func (d *scsiDevice) sanitize(ctx context.Context, method Method, m scsi.Sanitiz
 }
 
 // reportSanitize notes what the disk reported after a sanitize. completed means that one has ended without an error.
-func reportSanitize(ctx context.Context, m scsi.SanitizeMethod, seen bool, state scsi.SanitizeState, completed bool) {
-	text := fmt.Sprintf("after %v: sanitize in progress seen %t, failed %t", m, seen, state.Failed)
+func reportSanitize(ctx context.Context, m scsi.SanitizeMethod, seen, failed, completed bool) {
+	text := fmt.Sprintf("after %v: sanitize in progress seen %t, failed %t", m, seen, failed)
 	reported(ctx, "TEST UNIT READY", text, completed)
 }
 
@@ -201,7 +201,7 @@ func (d *scsiDevice) run(ctx context.Context, method Method, m scsi.SanitizeMeth
 	case startErr != nil && !seen && !state.Failed:
 		return false, startErr
 	case state.Failed:
-		reportSanitize(ctx, m, seen, state, false)
+		reportSanitize(ctx, m, seen, state.Failed, false)
 		return seen, errors.Join(fmt.Errorf("%v: the disk reports that the sanitize failed", m), d.exitFailure())
 	}
 	return seen, nil

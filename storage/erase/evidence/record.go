@@ -13,7 +13,7 @@ import "time"
 
 // Format and Version identify the form of a record. A version is never changed: a new field or another meaning of a
 // field is a new version. Version 2 adds Target.Hidden, and version 3 ExpectUniform. A record has the lowest version
-// with all that it contains.
+// that defines its fields and values.
 const (
 	Format  = "ironroot-erase-evidence"
 	Version = 3 // the newest
@@ -162,8 +162,8 @@ const (
 	ExpectWritten = "written" // the random data of the last pass
 	ExpectAny     = "any"     // the drive determines the content; it is compared by the samples
 
-	// ExpectUniform means that the drive has erased itself to sectors of 512 bytes that are equal each, or, if no block
-	// is uniform, to a pattern of its own; the samples compare that. Of version 3.
+	// ExpectUniform means that each sector of 512 bytes must consist of equal bytes. If no block is uniform, the drive
+	// may have written a pattern, and only the samples are compared. Since version 3.
 	ExpectUniform = "uniform"
 )
 
