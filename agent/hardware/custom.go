@@ -94,7 +94,8 @@ func (l *leveled) guard(f func() error) error {
 }
 
 // Unusable returns a manager in place of a custom one that could not be loaded because of err. Load ignores it, and
-// handles it as one that selects disks, because it could be one. name describes which it is: a path, or where it is.
+// handles it as one that selects disks, because it could be one. name identifies the manager in logs and errors: its
+// path, or "in DIRECTORY".
 func Unusable(name string, err error) Manager { return &unusable{name: name, err: err} }
 
 // unusable is a custom manager that could not be loaded.

@@ -75,7 +75,7 @@ type Step struct {
 	ArgsInfo        map[string]ArgInfo `json:"argsinfo,omitempty"`
 	// Passed are the arguments that Ironic passes by itself and that are not listed to it.
 	Passed map[string]ArgInfo `json:"-"`
-	Help   string             `json:"-"` // what the step does, for docs/steps.md; "" in managers of a site
+	Help   string             `json:"-"` // what the step does, for docs/steps.md; "" in custom managers
 	Run    StepFunc           `json:"-"`
 }
 
@@ -118,7 +118,8 @@ type DiskLister interface {
 }
 
 // DeviceFilter changes a device or, with keep false, removes it from every list: inventory, cleaning, root disk
-// selection. ErrIncompatible is no opinion. Every manager is asked, see [Managers.Filter].
+// selection. ErrIncompatible means no opinion. The filters of all managers are called until one removes the device, see
+// [Managers.Filter].
 type DeviceFilter interface {
 	FilterDevice(ctx context.Context, d block.Device) (out block.Device, keep bool, err error)
 }

@@ -68,14 +68,24 @@ func Load(ctx context.Context, list []Manager, log *slog.Logger) (*Managers, err
 	if len(m.list) == 0 {
 		return nil, fault.HardwareManagerNotFound("none of %d hardware managers supports this machine", len(list))
 	}
-	rank := map[bool]int{true: 1} // of custom managers
-	slices.SortStableFunc(m.list, func(a, b leveled) int {
-		return cmp.Or(cmp.Compare(b.level, a.level), cmp.Compare(rank[b.custom], rank[a.custom]))
-	})
+	slices.SortStableFunc(m.list, compareRanks)
 	if err := m.initialize(ctx); err != nil {
 		return nil, err
 	}
 	return m, nil
+}
+
+// compareRanks sorts by level, best first, and custom managers before built-in ones of the same level.
+func compareRanks(a, b leveled) int {
+	switch {
+	case a.level != b.level:
+		return cmp.Compare(b.level, a.level)
+	case a.custom == b.custom:
+		return 0
+	case a.custom:
+		return -1
+	}
+	return 1
 }
 
 // evaluate sets the identity and the support level of a manager. Only custom managers can fail.

@@ -16,7 +16,7 @@ const exitTimeout = 10 * time.Second
 
 // Await calls wait, which waits for the end of a process, and returns its error. When ctx ends, it calls kill. The
 // kernel does not end a process that waits for a device that does not respond: 10 seconds later Await leaves it behind
-// and returns ErrStillRunning. The call of wait goes on then, so that the process is reaped if it ends after all.
+// and returns ErrStillRunning. The call of wait continues, so that the process is reaped if it ends after all.
 func Await(ctx context.Context, wait, kill func() error) error {
 	ended := make(chan error, 1)
 	goroutine.Go(wait, func(err error) { ended <- err })

@@ -183,13 +183,17 @@ func TestLoadRefuses(t *testing.T) {
 	if opened() {
 		t.Error("the named pipe was opened, want it refused before")
 	}
+	if strings.Contains(log.String(), "ERROR") {
+		t.Errorf("got an error, want them logged when the managers are used:\n%s", log.String())
+	}
+	ignored := loadLog(t, custom(loaded)...)
 	for name, want := range map[string]string{
 		"data": `"not executable"`, "writable": `"owner 0, mode 722: others than root can write to it"`,
 		"link": `"not a regular file"`, "directory": `"not a regular file"`, "pipe": `"not a regular file"`,
 	} {
-		line := `msg="external hardware manager ignored" path=` + filepath.Join(dir, name) + " err=" + want + "\n"
-		if !strings.Contains(log.String(), line) {
-			t.Errorf("log lacks %q:\n%s", line, log.String())
+		line := `msg="custom hardware manager ignored" manager=` + filepath.Join(dir, name) + " err=" + want + "\n"
+		if !strings.Contains(ignored, line) {
+			t.Errorf("log lacks %q:\n%s", line, ignored)
 		}
 	}
 	for _, m := range custom(loaded) {

@@ -43,9 +43,9 @@ type Tracker interface {
 // Track starts a Tracker for a step of a manager.
 type Track func(manager string) Tracker
 
-// Load describes the executables in a directory, which must be on the root file system, and logs their SHA-256. Those
-// that cannot be used are logged, and a manager of [hardware.Unusable] is in place of each. A directory that does not
-// exist has none. If track is not nil, it is called for each step that runs.
+// Load describes the executables in a directory, which must be on the root file system, and logs their SHA-256. A
+// manager of [hardware.Unusable] is in place of each that cannot be used. A directory that does not exist has none. If
+// track is not nil, it is called for each step that runs.
 func Load(ctx context.Context, dir string, log *slog.Logger, track Track) []hardware.Manager {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -59,12 +59,13 @@ func Load(ctx context.Context, dir string, log *slog.Logger, track Track) []hard
 	for i, entry := range entries {
 		paths[i] = filepath.Join(dir, entry.Name())
 	}
-	return loadAll(paths, "", log, track, func(path string) (*Manager, error) { return load(ctx, path, log) })
+	return loadAll(paths, "", track, func(path string) (*Manager, error) { return load(ctx, path, log) })
 }
 
-// loadAll calls load for each path, concurrently. Errors are logged. where describes where the paths are.
+// loadAll calls load for each path, concurrently. A manager of [hardware.Unusable] is in place of each that fails.
+// suffix follows each path in errors, such as " in ROOT".
 func loadAll(
-	paths []string, where string, log *slog.Logger, track Track, load func(path string) (*Manager, error),
+	paths []string, suffix string, track Track, load func(path string) (*Manager, error),
 ) []hardware.Manager {
 	list := make([]hardware.Manager, len(paths))
 	loads := make([]func(), len(paths))
@@ -76,8 +77,7 @@ func loadAll(
 				return err
 			})
 			if err != nil {
-				log.Error("external hardware manager ignored", "path", path, "err", err)
-				list[i] = hardware.Unusable(path+where, err)
+				list[i] = hardware.Unusable(path+suffix, err)
 				return
 			}
 			m.track = track

@@ -12,20 +12,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// controlNode describes the device nodes of a driver through which tools control its adapters. The driver has a
+// controlNodeSet describes the device nodes of a driver through which tools control its adapters. The driver has a
 // character device number, but the kernel makes no node for it in /dev: the tools make it themselves, which they cannot
 // do here.
-type controlNode struct {
+type controlNodeSet struct {
 	driver string // as in /proc/devices
 	name   string // of the node in /dev; with a count, the minor number follows
 	count  int    // of minor numbers; without it there is one, 0
 }
 
 // controlNodes are the nodes as smartmontools makes them (os_linux.cpp).
-var controlNodes = []controlNode{
+var controlNodes = []controlNodeSet{
 	{driver: "megaraid_sas_ioctl", name: "megaraid_sas_ioctl_node"}, // MegaRAID and PERC: storcli, perccli, MegaCli
 	{driver: "aac", name: "aac", count: 16},                         // Adaptec: arcconf
-	{driver: "twe", name: "twe", count: 16},                         // 3ware: tw_cli. smartctl wants all 16
+	{driver: "twe", name: "twe", count: 16},                         // 3ware: tw_cli. smartctl requires all 16
 	{driver: "twa", name: "twa", count: 16},
 	{driver: "twl", name: "twl", count: 16},
 }

@@ -18,7 +18,7 @@ import (
 
 // No machine of the tests has a driver of controlNodes. This one makes /dev/zero, minor number 5 of the driver mem.
 var _ = func() bool {
-	controlNodes = append(controlNodes, controlNode{driver: "mem", name: testNode, count: 6})
+	controlNodes = append(controlNodes, controlNodeSet{driver: "mem", name: testNode, count: 6})
 	return true
 }()
 

@@ -251,6 +251,7 @@ func TestBadRoots(t *testing.T) {
 	if loaded := usable(list); len(loaded) != 1 || loaded[0].Name() != "site" {
 		t.Errorf("got managers %v, want one", loaded)
 	}
+	log += loadLog(t, custom(list)...)
 	// Each of the others could select disks.
 	var unusable []string
 	for _, m := range custom(list) {
@@ -277,9 +278,9 @@ func TestBadRoots(t *testing.T) {
 		`manager root ignored.*/empty.squashfs.*mount .*/empty.squashfs: `,
 		`manager root ignored.*/other.img.*want a name that ends with .squashfs`,
 		`manager root ignored.*/open.squashfs.*others than root can write to it`,
-		`external hardware manager ignored.*managers/crash.*exit status 7`,
-		`external hardware manager ignored.*managers/garbage.*protocol error`,
-		`external hardware manager ignored.*run /usr/lib/ironroot/managers/interpreter: no such file or directory`,
+		`custom hardware manager ignored.*managers/crash.*exit status 7`,
+		`custom hardware manager ignored.*managers/garbage.*protocol error`,
+		`custom hardware manager ignored.*run /usr/lib/ironroot/managers/interpreter: no such file or directory`,
 	} {
 		if !regexp.MustCompile(want).MatchString(log) {
 			t.Errorf("log lacks %q:\n%s", want, log)

@@ -34,9 +34,9 @@ type root struct {
 }
 
 // LoadRoots describes the managers in all manager roots of a directory, which must be on the root file system, and logs
-// the SHA-256 of the roots and of the managers. Roots and managers that cannot be used are logged, and a manager of
-// [hardware.Unusable] is in place of each: such a root could have a manager. A directory that does not exist has none.
-// If track is not nil, it is called for each step that runs.
+// the SHA-256 of the roots and of the managers. Roots that cannot be used are logged. A manager of [hardware.Unusable]
+// is in place of each root and manager that cannot be used: such a root could have a manager. A directory that does not
+// exist has none. If track is not nil, it is called for each step that runs.
 func LoadRoots(ctx context.Context, dir string, log *slog.Logger, track Track) []hardware.Manager {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -84,17 +84,16 @@ func (r root) load(ctx context.Context, track Track) ([]hardware.Manager, error)
 	}
 	var paths []string
 	var unusable []hardware.Manager
-	where := " in " + r.path
+	suffix := " in " + r.path
 	for _, f := range found {
 		if f.Reason != "" {
-			r.log.Error("external hardware manager ignored", "path", f.Path, "err", f.Reason)
-			unusable = append(unusable, hardware.Unusable(f.Path+where, errors.New(f.Reason)))
+			unusable = append(unusable, hardware.Unusable(f.Path+suffix, errors.New(f.Reason)))
 			continue
 		}
 		r.log.Info("external hardware manager found", "path", f.Path, "sha256", f.SHA256)
 		paths = append(paths, f.Path)
 	}
-	loaded := loadAll(paths, where, r.log, track, func(path string) (*Manager, error) {
+	loaded := loadAll(paths, suffix, track, func(path string) (*Manager, error) {
 		p := program{Root: r.path, Argv: []string{path}}
 		m := newManager(path, r.log, func() (*process, error) { return startConfined(p) })
 		m.describeTimeout = rootTimeout

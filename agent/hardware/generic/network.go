@@ -8,10 +8,9 @@ import (
 	"ironroot/storage/block"
 )
 
-// overNetwork divides a list of disks by how they are reached. A step may overwrite the allowed ones: those of this
-// machine, and with the option erase_network_disks all others, too. It leaves the remote ones as they are. It is not
-// known how the unknown ones are reached.
-func (m *Manager) overNetwork(
+// divideByReach divides disks into those that a step may change, those reached over a network, and those of which that
+// is not known. With the option erase_network_disks, a step may change all of them.
+func (m *Manager) divideByReach(
 	disks []block.Device,
 ) (allowed []block.Device, remote networkDisks, unknown []unknownDisk) {
 	if m.o.Config.Get().EraseNetworkDisks {
@@ -42,10 +41,10 @@ func networkReason(d block.Device) string {
 	return fmt.Sprintf("reached over a network (%s), and erase_network_disks is not set", d.Network)
 }
 
-// withoutNetwork returns the disks of a list that the step may overwrite, see overNetwork. It records the others as
+// withoutNetwork returns the disks of a list that the step may overwrite, see divideByReach. It records the others as
 // untouched. A disk fails if it is not known whether it is reached over a network.
 func (r *diskRun) withoutNetwork(disks []block.Device) []block.Device {
-	allowed, remote, unknown := r.m.overNetwork(disks)
+	allowed, remote, unknown := r.m.divideByReach(disks)
 	for _, d := range unknown {
 		r.fail(d.Device, d.err)
 	}
@@ -55,10 +54,10 @@ func (r *diskRun) withoutNetwork(disks []block.Device) []block.Device {
 	return allowed
 }
 
-// localDisks returns the disks of a list that a RAID step may change, see overNetwork, and logs the others, which it
+// localDisks returns the disks of a list that a RAID step may change, see divideByReach, and logs the others, which it
 // returns, too. It fails if it is not known of a disk whether it is reached over a network.
 func (m *Manager) localDisks(disks []block.Device) (allowed []block.Device, remote networkDisks, err error) {
-	allowed, remote, unknown := m.overNetwork(disks)
+	allowed, remote, unknown := m.divideByReach(disks)
 	for _, d := range remote {
 		m.o.Log.Warn("disk left as it is", "device", d.Path, "reason", networkReason(d))
 	}

@@ -15,10 +15,9 @@ import (
 // deployInterface is the Ironic interface of all steps but those for RAID.
 const deployInterface = "deploy"
 
-// Version implements [hardware.Manager]. Ironic lists the steps of a node again only if the version of a manager has
-// changed. It is the version of the manager of the same name in ironic-python-agent, because TestStepTable proves that
-// the steps are the same: both change together, when ironic-python-agent changes them. A step that it does not have
-// belongs to another manager, with a version of its own. See docs/rationale.md.
+// Version implements [hardware.Manager]. The version is that of ironic-python-agent's manager. TestStepTable compares
+// version and steps; change them only together: Ironic lists the steps of a node again only if a version has changed. A
+// step that ironic-python-agent does not have belongs to another manager. See docs/rationale.md.
 func (m *Manager) Version() string { return "1.2" }
 
 // row is a row of the table of steps.
