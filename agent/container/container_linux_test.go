@@ -348,8 +348,8 @@ func TestRunCancelled(t *testing.T) {
 func neverEnds(t *testing.T) (end func()) {
 	t.Helper()
 	var ends []func() error
-	t.Cleanup(func() { await = confine.Await })
-	await = func(ctx context.Context, wait, kill func() error) error {
+	t.Cleanup(func() { awaitProcess = confine.Await })
+	awaitProcess = func(ctx context.Context, wait, kill func() error) error {
 		<-ctx.Done()
 		ends = append(ends, kill, wait)
 		return confine.ErrStillRunning
@@ -423,7 +423,11 @@ func TestRunLeavesBehind(t *testing.T) {
 			b := prepared(t, nil)
 			defer b.inUse.Store(false) // the container has ended
 			end := neverEnds(t)
-			holder, err := os.OpenFile(disk, os.O_RDWR|map[bool]int{true: unix.O_EXCL}[tt.mounted], 0)
+			flags := os.O_RDWR
+			if tt.mounted {
+				flags |= unix.O_EXCL
+			}
+			holder, err := os.OpenFile(disk, flags, 0)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -457,9 +461,9 @@ func TestRunLeavesBehind(t *testing.T) {
 func TestMounterLeftBehind(t *testing.T) {
 	b := prepared(t, nil)
 	defer b.inUse.Store(false) // both have ended
-	t.Cleanup(func() { await = confine.Await })
+	t.Cleanup(func() { awaitProcess = confine.Await })
 	var calls atomic.Int32
-	await = func(ctx context.Context, wait, kill func() error) error {
+	awaitProcess = func(ctx context.Context, wait, kill func() error) error {
 		err := confine.Await(ctx, wait, kill)
 		if calls.Add(1) == 1 { // the container's call returns last
 			err = errors.Join(err, confine.ErrStillRunning)
@@ -1205,7 +1209,7 @@ func TestMounterCancelled(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	given := errors.New("given up")
 	result := make(chan error, 1)
-	go func() { result <- (&supervisor{await: await}).runMounter(ctx, mountCall{}, nil) }()
+	go func() { result <- (&supervisor{await: awaitProcess}).runMounter(ctx, mountCall{}, nil) }()
 	if _, err := os.ReadFile(started); err != nil { // waits for the script
 		t.Fatal(err)
 	}

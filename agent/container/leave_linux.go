@@ -21,7 +21,7 @@ const claimTimeout = 5 * time.Second
 // await waits for the end of a process of the container, as confine.Await does. A process that is left behind can still
 // use the image and write to the disks of the container: the image is not removed then, and the disks are claimed.
 func (r *runner) await(ctx context.Context, wait, kill func() error) error {
-	err := await(ctx, func() error {
+	err := awaitProcess(ctx, func() error {
 		err := wait()
 		if r.bundle.inUse.Load() { // it was left behind
 			r.claim()
@@ -56,9 +56,9 @@ func (r *runner) disks() []string {
 	return disks
 }
 
-// claim opens the disks of the container exclusively and never closes them: until the ramdisk ends, no disk can be
-// erased, partitioned or written to. A disk that is mounted in the container cannot be claimed, but is protected by the
-// mount. The next call claims it.
+// claim opens the disks of the container exclusively and never closes them: until the ramdisk ends, the kernel rejects
+// every other exclusive open of them, so that they are not erased, partitioned or written to. A disk that is mounted in
+// the container cannot be claimed, but is protected by the mount. The next call claims it.
 func (r *runner) claim() {
 	r.claiming.Lock()
 	defer r.claiming.Unlock()

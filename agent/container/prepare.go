@@ -50,43 +50,60 @@ func Prepare(ctx context.Context, image *Image, o Options) (*Bundle, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
+	b, err := prepare(ctx, image, o)
+	if err != nil {
+		return nil, fmt.Errorf("image %s: %w", image.Name, err)
+	}
+	return b, nil
+}
+
+func prepare(ctx context.Context, image *Image, o Options) (*Bundle, error) {
 	need := spaceFor(image.remote, o.KeepImage)
-	on := demand{least: need, want: need}
+	space := demand{least: need, want: need}
 	s, err := memoryScratch(o.System, need)
+	if err != nil && !errors.Is(err, ErrNoSpace) {
+		return nil, err
+	}
 	for attempt := 0; ; attempt++ {
-		var full *fullError
-		switch {
-		case err == nil:
+		if err == nil {
 			var b *Bundle
 			if b, err = fill(ctx, image, o, s); err == nil {
 				return b, nil
 			}
+			var full *fullError
 			if !errors.As(err, &full) {
-				return nil, fmt.Errorf("image %s: %w", image.Name, err)
+				return nil, err
 			}
-			on = full.next(on.want)
-		case !errors.Is(err, ErrNoSpace):
-			return nil, fmt.Errorf("image %s: %w", image.Name, err)
+			space = full.next(space.want)
 		}
-		if o.Disk == "" {
-			return nil, fmt.Errorf("image %s: %w", image.Name, err)
-		}
-		if attempt == diskAttempts {
-			return nil, fmt.Errorf("image %s: gave up after %d attempts on %s: %w", image.Name, attempt, o.Disk, err)
-		}
-		message := "container image does not fit into memory"
-		if attempt > 0 {
-			message = "container image does not fit into the scratch space"
-		}
-		o.Log.Info(message, "image", image.Name, "disk", o.Disk, "want_bytes", on.want, "err", err)
-		cause := err
-		if s, err = diskScratch(ctx, o.System, o.Disk, on); err != nil {
-			if full != nil {
-				err = fmt.Errorf("%w (after %w)", err, cause)
-			}
-			return nil, fmt.Errorf("image %s: %w", image.Name, err)
+		if s, err = nextScratch(ctx, image.Name, o, space, attempt, err); err != nil {
+			return nil, err
 		}
 	}
+}
+
+// nextScratch reserves scratch space at the end of o.Disk after memory, or smaller space on the disk, did not suffice.
+// attempt is the number of downloads to the disk so far, and cause says what did not suffice.
+func nextScratch(
+	ctx context.Context, image string, o Options, space demand, attempt int, cause error,
+) (*scratch, error) {
+	switch {
+	case o.Disk == "":
+		return nil, cause
+	case attempt == diskAttempts:
+		return nil, fmt.Errorf("gave up after %d attempts on %s: %w", attempt, o.Disk, cause)
+	}
+	message := "container image does not fit into memory"
+	if attempt > 0 {
+		message = "container image does not fit into the scratch space"
+	}
+	o.Log.Info(message, "image", image, "disk", o.Disk, "want_bytes", space.want, "err", cause)
+	s, err := diskScratch(ctx, o.System, o.Disk, space)
+	var full *fullError
+	if err != nil && errors.As(cause, &full) {
+		err = fmt.Errorf("%w (after %w)", err, cause)
+	}
+	return s, err
 }
 
 // Layers are expected to unpack to unpackedFactor times their size. An ordinary file system takes less.
@@ -166,8 +183,8 @@ type demand struct{ least, want int64 }
 func (e *fullError) next(want int64) demand {
 	full := max(want, e.used)
 	ratio := 1.25 * float64(e.total) / float64(max(1, e.arrived))
-	most := min(ratio*float64(e.used), 4*float64(full))
-	return demand{least: full + 1, want: max(2*full, int64(most))}
+	estimate := min(ratio*float64(e.used), 4*float64(full))
+	return demand{least: full + 1, want: max(2*full, int64(estimate))}
 }
 
 // Reserved returns the number of bytes at the end of Options.Disk that are in use until Close: 0 if the image is in

@@ -43,7 +43,8 @@ func tail(disk string, size int64, d demand) (start, length int64, err error) {
 		return 0, 0, fmt.Errorf("%w on %s: it has %d bytes, want %d for the image and its installation",
 			ErrNoSpace, disk, size, least)
 	}
-	spare := (size - installMinimum - diskOverhead - 2*mib) / 17 * 8 // the largest for which this holds, or a bit less
+	// The largest for which this holds, or a bit less (length + files = 17/8 files).
+	spare := (size - installMinimum - diskOverhead - 2*mib) / 17 * 8
 	length = lengthFor(max(d.least, min(d.want, spare)))
 	end := (size - tailGap) / mib * mib
 	return end - length, length, nil
