@@ -2,9 +2,6 @@ package initramfs
 
 import (
 	"bytes"
-	"crypto/ed25519"
-	"crypto/x509"
-	"encoding/pem"
 	"fmt"
 	"io/fs"
 	"os"
@@ -103,19 +100,6 @@ func extraFiles(pair string) ([]cpio.Record, error) {
 	return records, nil
 }
 
-// hasEvidenceKey reports whether a file contains a private key for evidence: a PEM block with an Ed25519 key in PKCS
-// #8, wherever in the file it is. Keys of other types, such as those of TLS client certificates, are not for evidence.
-func hasEvidenceKey(data []byte) bool {
-	for block, rest := pem.Decode(data); block != nil; block, rest = pem.Decode(rest) {
-		if key, err := x509.ParsePKCS8PrivateKey(block.Bytes); err == nil {
-			if _, ok := key.(ed25519.PrivateKey); ok {
-				return true
-			}
-		}
-	}
-	return false
-}
-
 func fileRecord(name, guest string, d fs.DirEntry) (cpio.Record, error) {
 	info, err := d.Info()
 	if err != nil {
@@ -129,12 +113,13 @@ func fileRecord(name, guest string, d fs.DirEntry) (cpio.Record, error) {
 		return cpio.Symlink(guest, target), err
 	case d.Type().IsRegular():
 		data, err := os.ReadFile(name)
-		if hasEvidenceKey(data) {
-			return cpio.Record{}, fmt.Errorf("%s contains an Ed25519 private key, want none in the image of all "+
-				"nodes: a key for erase evidence is passed by virtual media or by an archive for one node, see "+
-				"docs/erase-evidence.md", name)
+		if err != nil {
+			return cpio.Record{}, err
 		}
-		return cpio.StaticFile(guest, string(data), uint64(info.Mode().Perm())), err
+		if err := checkNoEvidenceKey(name, data); err != nil {
+			return cpio.Record{}, err
+		}
+		return cpio.StaticFile(guest, string(data), uint64(info.Mode().Perm())), nil
 	default:
 		return cpio.Record{}, fmt.Errorf("%s is neither a file nor a directory nor a link", name)
 	}

@@ -14,6 +14,7 @@ import (
 	"encoding/pem"
 	"errors"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path"
@@ -396,6 +397,25 @@ func TestEvidenceKeyIsRefused(t *testing.T) {
 				t.Errorf("%s: error %q contains the key", name, err)
 			}
 		}
+	}
+}
+
+// A file that cannot be read gives no record.
+func TestExtraFileNotRead(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(name, []byte("text"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	info, err := os.Stat(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(name); err != nil {
+		t.Fatal(err)
+	}
+	record, err := fileRecord(name, "guest", fs.FileInfoToDirEntry(info))
+	if !errors.Is(err, fs.ErrNotExist) || record.Name != "" {
+		t.Errorf("got a record of %q and %v, want none and %v", record.Name, err, fs.ErrNotExist)
 	}
 }
 
