@@ -11,9 +11,9 @@ BOOT    ?= network
 LINT     = github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 MISSPELL = github.com/golangci/misspell/cmd/misspell@v0.8.0
 DEADCODE = golang.org/x/tools/cmd/deadcode@v0.52.0
-# Packages whose tests boot machines. They run after all others, two at a time: a machine uses one processor. ./lab/e2e
-# takes longer than the rest together, so its tests of arrays are a part of their own.
-MACHINES = ./uinit/... ./iso/... $$($(GO) list ./lab/... | grep -v -E '^ironroot/lab/e2e$$')
+# Tests that boot machines run after all others, two at a time: a machine uses one processor. ./lab/e2e takes longer
+# than the other packages, REST, together, so its tests of arrays are a part of their own.
+REST     = ./uinit/... ./iso/... $$($(GO) list ./lab/... | grep -v -E '^ironroot/lab/e2e$$')
 ARRAYS   = '^TestRAID'
 # All others. Those that take longest are the first; a package that is named twice is tested once.
 UNIT     = ./storage/raid ./storage/image ./agent/hardware/generic ./storage/erase \
@@ -60,7 +60,7 @@ machines-e2e:
 machines-arrays:
 	$(TEST_MACHINES) -run $(ARRAYS) ./lab/e2e
 machines-rest:
-	$(TEST_MACHINES) $(MACHINES)
+	$(TEST_MACHINES) $(REST)
 
 .PHONY: test-long
 test-long: prepare-test build ## tests that take long: the same bytes in chroots of other releases; RAID, BIOS, bootc

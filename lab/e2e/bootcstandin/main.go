@@ -82,8 +82,11 @@ func install(args []string) error {
 	t.layout = layout
 	t.rootMiB, err = strconv.ParseInt(number, 10, 64)
 	t.disk = set.Arg(0)
-	if err != nil || !isMiB || !isLayout || !*wipe || !*skip || !*noSELinux || set.NArg() != 1 || t.name == "" {
+	if err != nil {
 		return fmt.Errorf("unexpected arguments %q: %w", args, err)
+	}
+	if !isMiB || !isLayout || !*wipe || !*skip || !*noSELinux || set.NArg() != 1 || t.name == "" {
+		return fmt.Errorf("unexpected arguments %q", args)
 	}
 	for _, check := range []func() error{
 		checkRoot, checkNamespaces, checkDirectories, checkEngine, checkTemporary, checkVariables, checkSELinux,
@@ -117,8 +120,12 @@ func checkNamespaces() error {
 	if err != nil {
 		return err
 	}
-	if own, err := os.Readlink("/proc/self/ns/ipc"); err != nil || own != one {
-		return fmt.Errorf("IPC namespace: got %s and %w, want %s", own, err, one)
+	own, err := os.Readlink("/proc/self/ns/ipc")
+	if err != nil {
+		return err
+	}
+	if own != one {
+		return fmt.Errorf("IPC namespace: got %s, want %s", own, one)
 	}
 	// udevadm settle must succeed in the mount namespace of process 1.
 	done := make(chan error, 1)
@@ -199,8 +206,11 @@ func checkVariables() error {
 	}
 	const dir = "/sys/firmware/efi/efivars"
 	names, err := filepath.Glob(dir + "/Boot[0-9A-F]*-8be4df61-93ca-11d2-aa0d-00e098032b8c")
-	if err != nil || len(names) == 0 {
-		return fmt.Errorf("%s: got %d boot entries and %w, want some", dir, len(names), err)
+	if err != nil {
+		return err
+	}
+	if len(names) == 0 {
+		return fmt.Errorf("%s: got no boot entries, want some", dir)
 	}
 	// One that can be removed: the kernel makes others immutable. Attributes: non-volatile, in boot services and at
 	// run time (UEFI 2.10, 8.2). Value: entry FFFE.
@@ -210,8 +220,11 @@ func checkVariables() error {
 		return err
 	}
 	got, err := os.ReadFile(name)
-	if err != nil || !bytes.Equal(got, value) {
-		return fmt.Errorf("%s: got % x and %w, want % x", name, got, err, value)
+	if err != nil {
+		return err
+	}
+	if !bytes.Equal(got, value) {
+		return fmt.Errorf("%s: got % x, want % x", name, got, value)
 	}
 	fmt.Println("UEFI variable written")
 	return os.Remove(name)
@@ -231,10 +244,15 @@ func checkTemporary() error {
 
 // checkSELinux is selinux_enabled of lsm.rs: with a policy, the labels would be missing.
 func checkSELinux() error {
-	if _, err := os.Stat("/proc/1/root/sys/fs/selinux/enforce"); !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("SELinux: got %w, want none", err)
+	const policy = "/proc/1/root/sys/fs/selinux/enforce"
+	_, err := os.Stat(policy)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err != nil:
+		return err
 	}
-	return nil
+	return fmt.Errorf("got %s, want no SELinux", policy)
 }
 
 // checkDisk is the check of the target in install.rs and baseline.rs: a block device that is not mounted. There must be
@@ -362,8 +380,11 @@ func (t target) checkLayout() (string, error) {
 		return "", err
 	}
 	var index struct{ Manifests []struct{ Digest string } }
-	if err := json.Unmarshal(text, &index); err != nil || len(index.Manifests) != 1 {
-		return "", fmt.Errorf("index.json: got %d manifests and %w, want one", len(index.Manifests), err)
+	if err := json.Unmarshal(text, &index); err != nil {
+		return "", fmt.Errorf("index.json: %w", err)
+	}
+	if len(index.Manifests) != 1 {
+		return "", fmt.Errorf("index.json: got %d manifests, want one", len(index.Manifests))
 	}
 	blobs := filepath.Join(t.layout, "blobs/sha256")
 	entries, err := os.ReadDir(blobs)
