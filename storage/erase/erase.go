@@ -98,7 +98,7 @@ func (o Options) sampling(device block.Device) sampling {
 // left with a password, ErrTCGLocked for a locked self-encrypting drive, which is not written, and ErrNotErased for a
 // device that reported success and still holds data, or other data than was written.
 func Full(ctx context.Context, sys sysfs.Root, device block.Device, o Options) (Method, error) {
-	method, err := full(ctx, sys, device, o, openers{openNVMe, openSG, openSG, openSGReadOnly})
+	method, err := full(ctx, sys, device, o, openers{openNVMe, openSG, openSG, openSGReadOnly, openIdentify})
 	if err != nil {
 		return "", fmt.Errorf("erase %s: %w", device.Path, err)
 	}
@@ -107,10 +107,12 @@ func Full(ctx context.Context, sys sysfs.Root, device block.Device, o Options) (
 
 // openers open devices for commands of their own.
 type openers struct {
-	nvme  func(path string) (adminDevice, error)
-	ata   sgOpener
-	scsi  sgOpener
-	query sgOpener // for commands that change nothing
+	nvme func(path string) (adminDevice, error)
+	ata  sgOpener
+	scsi sgOpener
+	// For commands that change nothing.
+	query    sgOpener
+	identify func(path string) (adminDevice, error)
 }
 
 func full(
@@ -120,11 +122,12 @@ func full(
 		return "", err
 	}
 	ctx, trace := ensureTrace(ctx)
-	unknown, err := checkLocked(ctx, device, open.query)
-	if err != nil {
-		return "", err
+	if !block.IsNVMeNamespace(device.Name) { // eraseNVMe asks it
+		var err error
+		if o.prove, err = checkLockedDevice(ctx, sys, device, open); err != nil {
+			return "", err
+		}
 	}
-	o.prove = unknown
 	method, scope, secureErr := secure(ctx, sys, device, o, open)
 	o.prove = o.prove || scope.lockUnknown
 	if errors.Is(secureErr, ErrTCGLocked) {

@@ -226,8 +226,21 @@ func TestMetadataOfBlueStore(t *testing.T) {
 	}
 }
 
-// A label is only looked for where all of it is inside the range, and an error or the end of the context stop the
-// search.
+// unreadable is a device with a place that cannot be read.
+type unreadable struct {
+	io.ReaderAt
+	at int64
+}
+
+func (u unreadable) ReadAt(p []byte, offset int64) (int, error) {
+	if offset == u.at {
+		return 0, unix.EIO
+	}
+	return u.ReaderAt.ReadAt(p, offset)
+}
+
+// A label is only looked for where all of it is inside the range. A block that cannot be read may be one. The
+// search ends with the device and with the context.
 func TestLabels(t *testing.T) {
 	file := testenv.SparseFile(t, 10<<30+3*mib)
 	writeAt(t, file, 1<<30+mib, []byte(bluestoreText))
@@ -245,6 +258,12 @@ func TestLabels(t *testing.T) {
 		if got, err := (span{mib, end}).labels(t.Context(), f); err != nil || !slices.Equal(got, want) {
 			t.Errorf("up to byte %d: got %v and %v, want %v", end, got, err, want)
 		}
+	}
+	bad := unreadable{f, mib + 10<<30}
+	want := []span{{mib + 1<<30, mib + 1<<30 + 4096}, {mib + 10<<30, mib + 10<<30 + 4096}}
+	writeAt(t, file, bad.at, make([]byte, len(bluestoreText)))
+	if got, err := (span{mib, 10<<30 + 3*mib}).labels(t.Context(), bad); err != nil || !slices.Equal(got, want) {
+		t.Errorf("unreadable block: got %v and %v, want %v", got, err, want)
 	}
 	if _, err := (span{mib, 200 << 30}).labels(t.Context(), f); !errors.Is(err, io.EOF) ||
 		!strings.Contains(err.Error(), strconv.Itoa(mib+100<<30)) {

@@ -167,6 +167,7 @@ func TestCancelledBeforeFlush(t *testing.T) {
 	writeAt(t, path, 0, []byte("secret"))
 	d := device(t, path)
 	d.Type = "part"
+	sys = partitionTree(t, "md127", d.Name)
 	if method, err := Full(whenZero(t, path, cancelled), sys, d,
 		Options{Zeroize: true}); !errors.Is(err, context.Canceled) {
 		t.Errorf("Full: got %q and %v, want %v", method, err, context.Canceled)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 
+	"ironroot/internal/sysfs"
 	"ironroot/storage/ata"
 	"ironroot/storage/block"
 	"ironroot/storage/scsi"
@@ -67,12 +68,23 @@ func checkLocked(ctx context.Context, device block.Device, open sgOpener) (unkno
 	return lockState(ctx, found, err)
 }
 
-// checkLockedDevice is checkLocked for any device.
-func checkLockedDevice(ctx context.Context, device block.Device, open openers) (unknown bool, err error) {
+// checkLockedDevice is checkLocked for any device. For a partition, it asks the disk.
+func checkLockedDevice(
+	ctx context.Context, sys sysfs.Root, device block.Device, open openers,
+) (unknown bool, err error) {
+	if device.Type == "part" && !block.IsNVMeNamespace(device.Name) {
+		path, err := block.DiskOf(sys, device.Name)
+		if err != nil {
+			return lockNotRead(ctx, err)
+		}
+		if device, err = block.Find(sys, path); err != nil {
+			return lockNotRead(ctx, err)
+		}
+	}
 	if !block.IsNVMeNamespace(device.Name) {
 		return checkLocked(ctx, device, open.query)
 	}
-	d, err := open.nvme(device.Path)
+	d, err := open.identify(device.Path)
 	if err != nil {
 		return lockNotRead(ctx, err)
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -344,7 +345,7 @@ func TestTCGRanges(t *testing.T) {
 		} else {
 			sys = nvmeTree(t, "nvme0n1")
 			d = block.Device{Name: "nvme0n1", Path: path, Type: "part"} // a loop device plays its node
-			open.nvme = func(string) (adminDevice, error) { return c.nvme, nil }
+			open.identify = func(string) (adminDevice, error) { return c.nvme, nil }
 		}
 		ctx, trace := WithTrace(t.Context())
 		err := eraseRanges(ctx, sys, d, [][2]int64{{4096, mib}}, Options{Zeroize: true}, open)
@@ -357,6 +358,98 @@ func TestTCGRanges(t *testing.T) {
 		}
 		if passes := trace.Observed().Passes; err != nil || len(passes) != 1 || passes[0].Pattern != c.pattern {
 			t.Errorf("%s: got %v and passes %v, want one of %s", c.name, err, passes, c.pattern)
+		}
+	}
+}
+
+// partitionTree is the sysfs of a disk with a partition. The device of the disk is that of a SCSI disk.
+func partitionTree(t *testing.T, disk, partition string) sysfs.Root {
+	t.Helper()
+	root := t.TempDir()
+	write := func(name, text string) {
+		t.Helper()
+		path := filepath.Join(root, "sys", name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	link := func(target, name string) {
+		t.Helper()
+		if err := os.Symlink(target, filepath.Join(root, "sys", name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const unit = "devices/0:0:1:0"
+	top := filepath.Join(unit, "block", disk)
+	for _, dir := range []string{top, filepath.Join(top, partition)} {
+		write(filepath.Join(dir, "size"), "20480\n")
+		write(filepath.Join(dir, "ro"), "0\n")
+	}
+	write(filepath.Join(top, partition, "partition"), "2\n")
+	write("class/block/x", "")
+	link("../..", filepath.Join(top, "device"))
+	link(filepath.Join("../..", top), "class/block/"+disk)
+	link(filepath.Join("../..", top, partition), "class/block/"+partition)
+	return sysfs.Root{Path: root}
+}
+
+// Ranges of a partition, and a partition as a whole, are not written if its disk is locked, and proved if it may be.
+func TestTCGPartition(t *testing.T) {
+	locked, unknown := tcgReply(tcgLocked), []byte(nil)
+	for _, c := range []struct {
+		disk, partition string
+		discovery       []byte
+		pattern         string // of the last pass; "" if the drive is locked
+	}{
+		{"sda", "sda2", locked, ""},
+		{"sda", "sda2", unknown, "random"},
+		{"nvme0n1", "nvme0n1p2", locked, ""},
+		{"nvme0n1", "nvme0n1p2", unknown, "random"},
+	} {
+		sys := partitionTree(t, c.disk, c.partition)
+		for name, act := range map[string]func(context.Context, block.Device, openers) error{
+			"ranges": func(ctx context.Context, d block.Device, open openers) error {
+				return eraseRanges(ctx, sys, d, [][2]int64{{4096, mib}}, Options{Zeroize: true}, open)
+			},
+			"whole": func(ctx context.Context, d block.Device, open openers) error {
+				_, err := full(ctx, sys, d, Options{Zeroize: true}, open)
+				return err
+			},
+		} {
+			path := secretDisk(t, mib) // plays the partition
+			d := block.Device{Name: c.partition, Path: path, Type: "part"}
+			asked := ""
+			scsiDisk, nvmeDisk := &fakeSCSI{path: path, discovery: c.discovery, discovers: 2}, &fakeNVMe{oacs: 1}
+			if c.discovery != nil {
+				scsiDisk.discovers, nvmeDisk.discovery = 0, c.discovery
+			}
+			open := openers{
+				query: func(disk string) (scsi.Transport, *os.File, int64, error) {
+					asked = disk
+					return scsiDisk.open(path)
+				},
+				identify: func(disk string) (adminDevice, error) {
+					asked = disk
+					return nvmeDisk, nil
+				},
+			}
+			ctx, trace := WithTrace(t.Context())
+			err := act(ctx, d, open)
+			if asked != "/dev/"+c.disk {
+				t.Errorf("%s, %s: asked %q, want /dev/%s", c.partition, name, asked, c.disk)
+			}
+			passes := trace.Observed().Passes
+			switch {
+			case c.pattern == "" && !errors.Is(err, ErrTCGLocked):
+				t.Errorf("%s, %s: got %v, want %v", c.partition, name, err, ErrTCGLocked)
+			case c.pattern == "":
+				unchanged(t, path)
+			case err != nil || len(passes) != 1 || passes[0].Pattern != c.pattern:
+				t.Errorf("%s, %s: got %v and passes %v, want one of %s", c.partition, name, err, passes, c.pattern)
+			}
 		}
 	}
 }

@@ -272,7 +272,7 @@ func (s span) superblocks(ctx context.Context, r io.ReaderAt) ([]md.Superblock, 
 	return found, err
 }
 
-// labels returns the copies of the label of BlueStore in the range.
+// labels returns the copies of the label of BlueStore in the range, and the blocks for them that cannot be read.
 func (s span) labels(ctx context.Context, r io.ReaderAt) ([]span, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -284,11 +284,12 @@ func (s span) labels(ctx context.Context, r io.ReaderAt) ([]span, error) {
 		if label.end > s.end {
 			break
 		}
-		if _, err := r.ReadAt(text, label.start); err != nil {
+		_, err := r.ReadAt(text, label.start)
+		if errors.Is(err, io.EOF) {
 			return nil, fmt.Errorf("read %d bytes at byte %d: %w", len(text), label.start, err)
 		}
 		ReportProgress(ctx)
-		if string(text) == bluestoreText {
+		if err != nil || string(text) == bluestoreText {
 			found = append(found, label)
 		}
 	}

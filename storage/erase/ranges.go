@@ -19,7 +19,7 @@ import (
 func Ranges(
 	ctx context.Context, sys sysfs.Root, device block.Device, ranges [][2]int64, o Options,
 ) (Method, error) {
-	open := openers{nvme: openIdentify, query: openSGReadOnly}
+	open := openers{identify: openIdentify, query: openSGReadOnly}
 	if err := eraseRanges(ctx, sys, device, ranges, o, open); err != nil {
 		return "", fmt.Errorf("erase %d ranges of %s: %w", len(ranges), device.Path, err)
 	}
@@ -32,7 +32,7 @@ func eraseRanges(
 	if err := awaitWritable(ctx, sys, device, o.Wait); err != nil {
 		return err
 	}
-	unknown, err := checkLockedDevice(ctx, device, open)
+	unknown, err := checkLockedDevice(ctx, sys, device, open)
 	if err != nil {
 		return err
 	}
