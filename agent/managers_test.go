@@ -43,13 +43,11 @@ func (m siteManager) Steps(kind hardware.Kind, _ *node.Node, _ []map[string]any)
 
 func explode(context.Context, hardware.Call) (any, error) { panic("boom") }
 
-// The steps of custom managers are listed and executed. Their erase steps need the option erase_managers. The agent
-// works without a manager that cannot be created, and a step that panics fails.
+// The steps of custom managers are listed and executed. Their erase steps need the option erase_managers. A step that
+// panics fails.
 //
 // Parity: F5
 func TestCustomManagers(t *testing.T) {
-	nothing := func(hardware.Machine) hardware.Manager { return nil }
-	panicking := func(hardware.Machine) hardware.Manager { panic("no manager") }
 	site := func(m hardware.Machine) hardware.Manager {
 		if disks, err := m.Disks(t.Context()); err == nil {
 			t.Errorf("got disks %v before all managers are loaded, want an error", disks)
@@ -68,7 +66,7 @@ func TestCustomManagers(t *testing.T) {
 				args = append(args, option)
 			}
 			r := startAgent(t, func(o *Options) {
-				o.Destructive, o.Managers = true, []hardware.New{nothing, panicking, site}
+				o.Destructive, o.Managers = true, []hardware.New{site}
 			}, args...)
 			r.beat(ironic)
 			var listed struct {
@@ -108,8 +106,9 @@ func TestCustomManagers(t *testing.T) {
 	}
 }
 
-// Steps that choose disks fail if an executable, or a manager root, is not usable: it could protect a disk.
-func TestExternalManagerNotUsable(t *testing.T) {
+// Steps that choose disks fail if a Go package cannot create its manager, or an executable or a manager root is not
+// usable: it could protect a disk.
+func TestManagerNotUsable(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.Mkdir(filepath.Join(dir, "acme"), 0o755); err != nil { // nothing that is started
 		t.Fatal(err)
@@ -123,6 +122,12 @@ func TestExternalManagerNotUsable(t *testing.T) {
 			func(o *Options) { o.ManagersDir = dir },
 			"hardware manager " + dir + "/acme could select disks, but is not usable: not a regular file; " +
 				"no disk is used: correct the manager, or build the image without it",
+		},
+		"Go package": {
+			func(o *Options) {
+				o.Managers = append(o.Managers, func(hardware.Machine) hardware.Manager { panic("no manager") })
+			},
+			"could select disks, but is not usable: internal error: panic: no manager; no disk is used: ",
 		},
 		"root": {
 			func(o *Options) { o.RootsDir = dir },

@@ -252,12 +252,7 @@ func (a *agent) customManagers(ctx context.Context) []hardware.Manager {
 		list = append(list, hardware.Custom{Manager: manager, EraseManagers: a.config.Get().EraseManagers})
 	}
 	for _, create := range a.o.Managers {
-		manager, err := create.Create(ctx, hardware.Machine{System: a.o.System, Disks: a.customDisks, Log: a.log})
-		if err != nil {
-			a.log.Error("custom hardware manager ignored", "err", err)
-			continue
-		}
-		add(manager)
+		add(create.Create(ctx, hardware.Machine{System: a.o.System, Disks: a.customDisks, Log: a.log}))
 	}
 	track := func(manager string) external.Tracker {
 		return a.o.Board.Track(slog.New(slog.DiscardHandler), "hardware manager", manager)

@@ -30,8 +30,8 @@ type Machine struct {
 // New creates a custom manager. It must not fail, and changes nothing: see [Manager] and [Initializer].
 type New func(Machine) Manager
 
-// Create calls New. Its errors, also for a panic, name the function.
-func (create New) Create(ctx context.Context, machine Machine) (Manager, error) {
+// Create calls New and returns its manager, or an [Unusable] one if it panics, returns nil or does not return in time.
+func (create New) Create(ctx context.Context, machine Machine) Manager {
 	var manager Manager
 	err := try(ctx, func(context.Context) error {
 		manager = create(machine)
@@ -41,9 +41,9 @@ func (create New) Create(ctx context.Context, machine Machine) (Manager, error) 
 		err = errors.New("got nil, want a manager")
 	}
 	if err != nil {
-		return nil, fmt.Errorf("call %s: %w", runtime.FuncForPC(reflect.ValueOf(create).Pointer()).Name(), err)
+		return Unusable("of "+runtime.FuncForPC(reflect.ValueOf(create).Pointer()).Name(), err)
 	}
-	return manager, nil
+	return manager
 }
 
 // Custom marks a manager of the operator in the list for Load. Managers without the mark are built in.

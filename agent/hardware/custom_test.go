@@ -306,18 +306,22 @@ func TestCustomManagerPanics(t *testing.T) {
 
 func panicking(Machine) Manager { panic("broken New") }
 
-// The error of a function New names the function.
+// In place of a manager that cannot be created there is one that says why, and names the function.
 func TestCreate(t *testing.T) {
-	const function = "ironroot/agent/hardware."
+	const function = "of ironroot/agent/hardware."
 	for _, tt := range []struct {
 		create New
-		want   string
+		want   unusable
 	}{
-		{panicking, "call " + function + "panicking: internal error: panic: broken New"},
-		{func(Machine) Manager { return nil }, "call " + function + "TestCreate.func1: got nil, want a manager"},
+		{panicking, unusable{function + "panicking", errors.New("internal error: panic: broken New")}},
+		{
+			func(Machine) Manager { return nil },
+			unusable{function + "TestCreate.func1", errors.New("got nil, want a manager")},
+		},
 	} {
-		if got, err := tt.create.Create(t.Context(), Machine{}); err == nil || err.Error() != tt.want || got != nil {
-			t.Errorf("got %v and %v, want %q", got, err, tt.want)
+		got, isUnusable := tt.create.Create(t.Context(), Machine{}).(*unusable)
+		if !isUnusable || got.name != tt.want.name || got.err.Error() != tt.want.err.Error() {
+			t.Errorf("got %+v, want %+v", got, tt.want)
 		}
 	}
 }
