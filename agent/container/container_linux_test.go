@@ -348,7 +348,7 @@ func TestRunCancelled(t *testing.T) {
 func neverEnds(t *testing.T) (end func()) {
 	t.Helper()
 	var ends []func() error
-	t.Cleanup(func() { awaitProcess = confine.Await })
+	t.Cleanup(func() { awaitProcess = awaitEnd })
 	awaitProcess = func(ctx context.Context, wait, kill func() error) error {
 		<-ctx.Done()
 		ends = append(ends, kill, wait)
@@ -461,10 +461,10 @@ func TestRunLeavesBehind(t *testing.T) {
 func TestMounterLeftBehind(t *testing.T) {
 	b := prepared(t, nil)
 	defer b.inUse.Store(false) // both have ended
-	t.Cleanup(func() { awaitProcess = confine.Await })
+	t.Cleanup(func() { awaitProcess = awaitEnd })
 	var calls atomic.Int32
 	awaitProcess = func(ctx context.Context, wait, kill func() error) error {
-		err := confine.Await(ctx, wait, kill)
+		err := awaitEnd(ctx, wait, kill)
 		if calls.Add(1) == 1 { // the container's call returns last
 			err = errors.Join(err, confine.ErrStillRunning)
 		}

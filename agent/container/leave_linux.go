@@ -18,6 +18,14 @@ import (
 // claimTimeout limits the time to wait until disks are claimed. A disk that does not answer can take longer.
 const claimTimeout = 5 * time.Second
 
+// exitTimeout limits the wait for the end of a process that was killed. Before it ends, the kernel writes what is in
+// its memory to the disks: with the kernel's defaults up to a fifth of the machine's memory.
+const exitTimeout = 15 * time.Minute
+
+func awaitEnd(ctx context.Context, wait, kill func() error) error {
+	return confine.Await(ctx, exitTimeout, wait, kill)
+}
+
 // await waits for the end of a process of the container, as confine.Await does. A process that is left behind can still
 // use the image and write to the disks of the container: the image is not removed then, and the disks are claimed.
 func (r *runner) await(ctx context.Context, wait, kill func() error) error {

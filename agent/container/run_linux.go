@@ -27,8 +27,8 @@ const namespaces = unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWIPC | un
 // program is this program, which must be static: it is executed in the root of a container. Tests replace it.
 var program = "/proc/self/exe"
 
-// awaitProcess waits for the end of a process and kills it when a context ends. Tests replace it.
-var awaitProcess = confine.Await
+// awaitProcess is awaitEnd. Tests replace it.
+var awaitProcess = awaitEnd
 
 // maxMessage limits a message of a container in bytes.
 const maxMessage = 16 << 10

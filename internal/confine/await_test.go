@@ -10,6 +10,7 @@ import (
 
 // A process is killed when the context ends, and not earlier. One that does not end then is left behind.
 func TestAwait(t *testing.T) {
+	const limit = 10 * time.Second
 	failed := errors.New("exit status 1")
 	for name, tt := range map[string]struct {
 		runs   time.Duration // until it ends, 0 for a process that only its kill ends, negative for one that never ends
@@ -19,8 +20,8 @@ func TestAwait(t *testing.T) {
 	}{
 		"ends":         {time.Minute, failed, false, time.Minute},
 		"ends by kill": {0, failed, true, time.Hour},
-		"ends late":    {time.Hour + exitTimeout - 1, failed, true, time.Hour + exitTimeout - 1},
-		"never ends":   {-1, ErrStillRunning, true, time.Hour + exitTimeout},
+		"ends late":    {time.Hour + limit - 1, failed, true, time.Hour + limit - 1},
+		"never ends":   {-1, ErrStillRunning, true, time.Hour + limit},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -30,7 +31,7 @@ func TestAwait(t *testing.T) {
 				if tt.runs > 0 {
 					time.AfterFunc(tt.runs, func() { close(end) })
 				}
-				err := Await(ctx, func() error {
+				err := Await(ctx, limit, func() error {
 					<-end
 					return failed
 				}, func() error {

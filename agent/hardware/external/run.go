@@ -71,7 +71,7 @@ func runUntil(ctx context.Context, p program, read func(io.Reader) ([]byte, erro
 		errorOutput = confine.Tail(child.errors)
 		return nil
 	})
-	err = confine.Await(ctx, child.wait, child.kill)
+	err = confine.Await(ctx, defaultLimits.exitTimeout, child.wait, child.kill)
 	if errors.Is(err, confine.ErrStillRunning) {
 		child.expire(0)
 	}
