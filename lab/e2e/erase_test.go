@@ -9,6 +9,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -41,6 +42,7 @@ func TestErase(t *testing.T) {
 	nvme, sata := file(t, "nvme", diskSize, marker{}), file(t, "sata", diskSize, marker{})
 	scsi := file(t, "scsi", diskSize, marker{})
 	pair := []string{file(t, "pair1", diskSize, marker{}), file(t, "pair2", diskSize, marker{})}
+	lost := file(t, "lost", diskSize, marker{})
 	floppy := fatImage(t, 4*mib, "ir-vfd-dev", "")
 	variables := flash(filepath.Join(dir, "vars.fd"))
 	template, err := qemu.Variables(qemu.UEFI)
@@ -61,7 +63,8 @@ func TestErase(t *testing.T) {
 			{File: nvme, Serial: "nvme", Bus: qemu.NVMe, NoDiscard: true},
 			{File: sata, Serial: "sata", Bus: qemu.SATA, NoDiscard: true},
 			{File: scsi, Serial: "scsi", Bus: qemu.SCSI, NoDiscard: true},
-		}, Extra: namespaces("pair", pair...)},
+		}, Extra: append(namespaces("pair", pair...), "-drive",
+			fmt.Sprintf("if=none,id=lost,format=raw,discard=ignore,throttling.bps-total=%d,file=%s", 4*mib, lost))},
 	})
 	r.waitAgent(t)
 	before := map[string]string{}
@@ -78,6 +81,7 @@ func TestErase(t *testing.T) {
 	t.Run("skipped", func(t *testing.T) { r.eraseSkips(t, names, files) })
 	t.Run("evidence", func(t *testing.T) { r.checkEvidence(t) })
 	t.Run("crash logs", func(t *testing.T) { r.erasePstore(t, variables) })
+	t.Run("disk disappears", func(t *testing.T) { r.eraseLost(t, slices.Sorted(maps.Keys(names))) })
 	for path, want := range before {
 		if got := sumAll(t, path); got != want {
 			t.Errorf("%s: got SHA-256 %s, want %s as before", filepath.Base(path), got, want)
@@ -286,6 +290,49 @@ func (r *rig) checkEvidence(t *testing.T) {
 		if want.category == evidence.Clear && got.Targets[0].ReadBack.Read != diskSize {
 			t.Errorf("%s: got %+v, want the whole disk", name, got.Targets[0].ReadBack)
 		}
+	}
+}
+
+// eraseLost plugs in the slow disk "lost" and pulls it out while it is overwritten. The step must fail and name it, and
+// the agent must go on.
+func (r *rig) eraseLost(t *testing.T, others []string) {
+	if _, err := r.machine.QMP(t.Context(), "device_add", map[string]any{
+		"driver": "scsi-hd", "id": "lost", "bus": "scsi.0", "drive": "lost", "serial": "lost",
+	}); err != nil {
+		t.Fatal(err)
+	}
+	name := r.diskNames(t, "lost")["lost"]
+	var skipped []any
+	for _, serial := range others {
+		skipped = append(skipped, map[string]any{"serial": strings.TrimSuffix(serial, "-2")})
+	}
+	from := r.machine.Console().Mark()
+	pull := func() error {
+		begun := regexp.MustCompile(`erasing disk .*device=` + regexp.QuoteMeta(name) + ` `)
+		if _, err := r.machine.Console().FollowFrom(soon(t), from, begun); err != nil {
+			return err
+		}
+		if _, err := r.machine.QMP(t.Context(), "device_del", map[string]any{"id": "lost"}); err != nil {
+			return err
+		}
+		_, err := r.machine.WaitEvent(soon(t), "DEVICE_DELETED", 1)
+		return err
+	}
+	pulled := make(chan error, 1)
+	go func() { pulled <- pull() }()
+	record := r.eraseStep(t, "erase_devices", map[string]any{
+		"driver_internal_info": map[string]any{"agent_erase_skip_read_only": true},
+		"properties":           map[string]any{"skip_block_devices": skipped},
+	})
+	if err := <-pulled; err != nil {
+		t.Fatal(err)
+	}
+	if record.Status != conductor.Failed || record.Error.Type != "BlockDeviceEraseError" ||
+		!strings.Contains(record.Error.Details, "erase "+name+": ") {
+		t.Errorf("got %s (%v), want a BlockDeviceEraseError of %s", record.Status, record.Error, name)
+	}
+	if inventory := r.succeed(t, "poll.get_hardware_info", nil); strings.Contains(inventory, `"serial":"lost"`) {
+		t.Error("the inventory has the disk that is gone")
 	}
 }
 
