@@ -41,8 +41,7 @@ func Root(t testing.TB, change func(root, esp string)) string {
 	testenv.Run(t, "resize2fs", image)
 	files := t.TempDir()
 	testenv.Run(t, "mcopy", "-s", "-i", fmt.Sprintf("%s@@%d", system.Raw, esp.Start), "::EFI", files)
-	mounted(t, image, func(root string) { change(root, files) })
-	return image
+	return changed(t, image, func(root string) { change(root, files) })
 }
 
 // Disk returns the path of a raw image of the whole disk. It calls change with the mounted root file system.
@@ -59,8 +58,7 @@ func Disk(t testing.TB, change func(root string)) string {
 		t.Fatal(err)
 	}
 	root := table.Partitions[2]
-	file := extract(t, system.Raw, root)
-	mounted(t, file, change)
+	file := changed(t, extract(t, system.Raw, root), change)
 	testenv.Run(t, "e2fsck", "-fp", file)
 	image := filepath.Join(t.TempDir(), "disk.raw")
 	testenv.Run(t, "cp", "--sparse=always", "--reflink=auto", system.Raw, image)
@@ -80,8 +78,10 @@ func extract(t testing.TB, disk string, p partition.Partition) string {
 	return file
 }
 
-// mounted calls change with the mounted file system of a file.
-func mounted(t testing.TB, file string, change func(root string)) {
+// changed calls change with the mounted file system of a file, and returns the path of a copy of the result. The file
+// itself can change later: a process that is started in a mount namespace of its own now, by another test, keeps the
+// file system mounted.
+func changed(t testing.TB, file string, change func(root string)) string {
 	t.Helper()
 	mount := t.TempDir()
 	testenv.Mount(t, testenv.Loop(t, file, 512), mount, "ext4", "")
@@ -91,6 +91,29 @@ func mounted(t testing.TB, file string, change func(root string)) {
 		}
 	}()
 	change(mount)
+	image := filepath.Join(t.TempDir(), filepath.Base(file))
+	whileFrozen(t, mount, func() { testenv.Run(t, "cp", "--sparse=always", "--reflink=auto", file, image) })
+	return image
+}
+
+// whileFrozen calls f while a mounted file system is frozen: all of it is on its device, as after unmounting.
+func whileFrozen(t testing.TB, mount string, f func()) {
+	t.Helper()
+	const freeze, thaw = 0xc0045877, 0xc0045878 // FIFREEZE and FITHAW of linux/fs.h
+	dir, err := os.Open(mount)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer dir.Close() //nolint:errcheck // only opened
+	if err := unix.IoctlSetInt(int(dir.Fd()), freeze, 0); err != nil {
+		t.Fatalf("freeze %s: %v", mount, err)
+	}
+	defer func() {
+		if err := unix.IoctlSetInt(int(dir.Fd()), thaw, 0); err != nil {
+			t.Errorf("thaw %s: %v", mount, err)
+		}
+	}()
+	f()
 }
 
 // AddLoaders copies the loaders of the EFI system partition to /boot/efi, where partition images keep them and boot
