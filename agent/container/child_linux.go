@@ -47,7 +47,7 @@ type plan struct {
 	User       string // USER[:GROUP], numbers or names in the image
 	Host       string // host name
 	Privileged bool
-	Devices    []deviceNode
+	Devices    []confine.DeviceNode
 	Files      map[string]File
 	Mounts     []Mount
 }

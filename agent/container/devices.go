@@ -12,19 +12,13 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"ironroot/internal/confine"
 	"ironroot/internal/sysfs"
 )
 
-// deviceNode is a device node below /dev.
-type deviceNode struct {
-	Name   string
-	Mode   uint32
-	Number uint64
-}
-
 // diskNodes returns the device nodes of disks and their partitions, as sysfs lists them now.
-func diskNodes(s sysfs.Root, disks []string) ([]deviceNode, error) {
-	var nodes []deviceNode
+func diskNodes(s sysfs.Root, disks []string) ([]confine.DeviceNode, error) {
+	var nodes []confine.DeviceNode
 	for _, disk := range disks {
 		resolved, err := filepath.EvalSymlinks(disk)
 		if err != nil {
@@ -57,9 +51,9 @@ func diskNodes(s sysfs.Root, disks []string) ([]deviceNode, error) {
 	return nodes, nil
 }
 
-func blockNode(name string, number uint64) deviceNode {
+func blockNode(name string, number uint64) confine.DeviceNode {
 	const blockDevice = 0o060000 // S_IFBLK, which other systems than Linux define with another type
-	return deviceNode{Name: name, Mode: blockDevice | 0o600, Number: number}
+	return confine.DeviceNode{Name: name, Mode: blockDevice | 0o600, Number: number}
 }
 
 // deviceNumber reads a file with a device number in the form MAJOR:MINOR.

@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"ironroot/internal/confine"
 	"ironroot/internal/sysfs"
 	"ironroot/internal/uevent"
 )
@@ -17,8 +18,8 @@ import (
 type deviceDirectory struct {
 	system sysfs.Root
 	disks  []string
-	nodes  []deviceNode // that exist
-	dir    int          // /dev of the container
+	nodes  []confine.DeviceNode // that exist
+	dir    int                  // /dev of the container
 }
 
 // watch changes the nodes with each message about a block device, until ctx ends.

@@ -84,40 +84,16 @@ func writeFile(name string, f File) error {
 	return os.WriteFile(name, f.Content, fs.FileMode(f.Mode))
 }
 
-// standardDevices lists the device nodes of every container.
-var standardDevices = []deviceNode{
-	{"null", unix.S_IFCHR | 0o666, unix.Mkdev(1, 3)},
-	{"zero", unix.S_IFCHR | 0o666, unix.Mkdev(1, 5)},
-	{"full", unix.S_IFCHR | 0o666, unix.Mkdev(1, 7)},
-	{"random", unix.S_IFCHR | 0o666, unix.Mkdev(1, 8)},
-	{"urandom", unix.S_IFCHR | 0o666, unix.Mkdev(1, 9)},
-	{"tty", unix.S_IFCHR | 0o666, unix.Mkdev(5, 0)},
-}
-
 // mountDev mounts /dev with its nodes.
 func (p *plan) mountDev() error {
 	if err := mountAt("tmpfs", "/dev", unix.MS_NOSUID|unix.MS_NOEXEC, "mode=755,size=4m"); err != nil {
 		return err
 	}
-	for _, n := range slices.Concat(standardDevices, p.Devices) {
-		name := path.Join("/dev", n.Name)
-		if err := os.MkdirAll(path.Dir(name), 0o755); err != nil {
-			return err
-		}
-		if err := unix.Mknod(name, n.Mode, int(n.Number)); err != nil {
-			return fmt.Errorf("make device node %s: %w", name, err)
-		}
-		if err := os.Chmod(name, fs.FileMode(n.Mode&0o777)); err != nil { // regardless of the umask
-			return err
-		}
+	if err := confine.FillDev(p.Devices); err != nil {
+		return err
 	}
-	for name, target := range map[string]string{
-		"fd": "/proc/self/fd", "stdin": "/proc/self/fd/0", "stdout": "/proc/self/fd/1", "stderr": "/proc/self/fd/2",
-		"ptmx": "pts/ptmx",
-	} {
-		if err := os.Symlink(target, "/dev/"+name); err != nil {
-			return err
-		}
+	if err := os.Symlink("pts/ptmx", "/dev/ptmx"); err != nil {
+		return err
 	}
 	const ptys = unix.MS_NOSUID | unix.MS_NOEXEC
 	if err := mountAt("devpts", "/dev/pts", ptys, "newinstance,ptmxmode=0666,mode=0620,gid=5"); err != nil {

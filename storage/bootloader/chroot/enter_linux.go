@@ -80,27 +80,9 @@ func (e entry) enter() error {
 	return capabilities(e.privileged())
 }
 
-// node is a device node.
-type node struct {
-	name   string // below /dev
-	mode   uint32
-	number uint64
-}
-
-// standard lists the device nodes that programs expect.
-var standard = []node{
-	{"null", unix.S_IFCHR | 0o666, unix.Mkdev(1, 3)},
-	{"zero", unix.S_IFCHR | 0o666, unix.Mkdev(1, 5)},
-	{"full", unix.S_IFCHR | 0o666, unix.Mkdev(1, 7)},
-	{"random", unix.S_IFCHR | 0o666, unix.Mkdev(1, 8)},
-	{"urandom", unix.S_IFCHR | 0o666, unix.Mkdev(1, 9)},
-	{"tty", unix.S_IFCHR | 0o666, unix.Mkdev(5, 0)},
-}
-
-// nodes returns the device nodes that the program sees. They include the device mapper's, which GRUB queries for the
-// components of a map.
-func (e entry) nodes() ([]node, error) {
-	list := standard
+// nodes returns the device nodes that the program sees besides the standard ones. They include the device mapper's,
+// which GRUB queries for the components of a map.
+func (e entry) nodes() (list []confine.DeviceNode, _ error) {
 	paths := append([]string{e.Root}, e.Devices...)
 	if e.ESP != "" {
 		paths = append(paths, e.ESP)
@@ -119,7 +101,9 @@ func (e entry) nodes() ([]node, error) {
 		} else if err != nil {
 			return nil, fmt.Errorf("device node %s: %w", p, err)
 		}
-		list = append(list, node{name, info.Mode&unix.S_IFMT | 0o600, info.Rdev})
+		list = append(list, confine.DeviceNode{
+			Name: name, Mode: info.Mode&unix.S_IFMT | 0o600, Number: info.Rdev,
+		})
 	}
 	return list, nil
 }
@@ -132,28 +116,11 @@ func (e entry) mapped() bool { return strings.HasPrefix(path.Base(e.Root), "dm-"
 func (e entry) privileged() bool { return e.Kind == "btrfs" || e.mapped() }
 
 // makeDev mounts /dev and creates its nodes.
-func makeDev(nodes []node) error {
+func makeDev(nodes []confine.DeviceNode) error {
 	if err := unix.Mount("tmpfs", "/dev", "tmpfs", unix.MS_NOSUID|unix.MS_NOEXEC, "mode=755"); err != nil {
 		return err
 	}
-	for _, n := range nodes {
-		name := path.Join("/dev", n.name)
-		if err := os.MkdirAll(path.Dir(name), 0o755); err != nil {
-			return err
-		}
-		if err := unix.Mknod(name, n.mode, int(n.number)); err != nil && !errors.Is(err, fs.ErrExist) {
-			return fmt.Errorf("make device node %s: %w", name, err)
-		}
-		if err := os.Chmod(name, fs.FileMode(n.mode&0o777)); err != nil { // regardless of the umask
-			return err
-		}
-	}
-	for name, target := range map[string]string{"fd": "", "stdin": "/0", "stdout": "/1", "stderr": "/2"} {
-		if err := os.Symlink("/proc/self/fd"+target, "/dev/"+name); err != nil {
-			return err
-		}
-	}
-	return nil
+	return confine.FillDev(nodes)
 }
 
 // mask replaces the ramdisk's command line by one for the system, and hides its other sources.

@@ -169,7 +169,7 @@ func TestPrivileged(t *testing.T) {
 		}
 	}
 	nodes, err := entry{System: System{Root: "/dev/null", Devices: []string{"/dev/./null"}}}.nodes()
-	if err != nil || nodes[len(nodes)-1].number != unix.Mkdev(1, 3) {
+	if err != nil || nodes[len(nodes)-1].Number != unix.Mkdev(1, 3) {
 		t.Errorf("got %v, %v", nodes, err)
 	}
 	if _, err := (entry{System: System{Root: "/tmp/null"}}).nodes(); err == nil ||
