@@ -101,7 +101,8 @@ func enter() error {
 	if err := confine.KeepMountsPrivate(); err != nil {
 		return err
 	}
-	for _, f := range []func() error{mountOwn, coverKernel, makeControlNodes, protectFiles, confine.DenyCalls} {
+	makeControlNodes() // before /dev is read-only
+	for _, f := range []func() error{mountOwn, coverKernel, protectFiles, confine.DenyCalls} {
 		if err := f(); err != nil {
 			return err
 		}

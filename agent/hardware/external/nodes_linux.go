@@ -32,11 +32,11 @@ var controlNodes = []controlNodeSet{
 
 // makeControlNodes makes the nodes of the drivers that are loaded. /dev is that of the machine, so that they are still
 // there for the next request. Most programs need no such node: a failure is reported on the standard error only.
-func makeControlNodes() error {
+func makeControlNodes() {
 	devices, err := os.ReadFile("/proc/devices")
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "no device nodes of RAID controllers:", err)
-		return nil
+		return
 	}
 	majors := characterMajors(string(devices))
 	for _, n := range controlNodes {
@@ -54,7 +54,6 @@ func makeControlNodes() error {
 			}
 		}
 	}
-	return nil
 }
 
 // characterMajors returns the major numbers of character devices in the text of /proc/devices, by name. A name can have
