@@ -9,7 +9,6 @@ import (
 	"ironroot/internal/sysfs"
 	"ironroot/storage/ata"
 	"ironroot/storage/block"
-	"ironroot/storage/erase/evidence"
 	"ironroot/storage/scsi"
 )
 
@@ -79,20 +78,19 @@ func (d *ataDisk) erase(ctx context.Context) (Method, error) {
 	if ctx.Err() != nil {
 		return "", ctx.Err()
 	} else if err != nil {
-		noteHiddenUnknown(ctx, evidence.Hidden{NativeUnknown: true, OverlayUnknown: true}, identifyCommand, err)
+		d.noteHidden(ctx, ata.Capacity{HPA: true, DCO: true}, err) // it may have both
 		return "", fmt.Errorf("%w: %w", ErrUnsupported, err)
 	}
 	if !id.Security.Supported && !id.Sanitize.Supported {
-		d.noteHidden(ctx, id.Capacity)
+		d.noteHidden(ctx, id.Capacity, nil)
 		return "", ErrUnsupported
 	}
-	features := evidence.Hidden{NativeUnknown: id.Capacity.HPA || id.Capacity.AMAC, OverlayUnknown: id.Capacity.DCO}
-	before := id.Security
+	capacity := id.Capacity
 	if id, _, err = d.recover(ctx, id); err != nil {
-		noteHiddenUnknown(ctx, features, recoverCommand(before, err), err)
+		d.noteHidden(ctx, capacity, err)
 		return "", err
 	}
-	d.noteHidden(ctx, id.Capacity) // drives that are locked or sanitize themselves reject the queries
+	d.noteHidden(ctx, id.Capacity, nil) // drives that are locked or sanitize themselves reject the queries
 	if ctx.Err() != nil {
 		return "", ctx.Err()
 	}

@@ -65,17 +65,6 @@ func (d *ataDisk) recover(ctx context.Context, id ata.Identity) (_ ata.Identity,
 	return id, true, err
 }
 
-// recoverCommand returns the command of an error of recover. s is the state of security before.
-func recoverCommand(s ata.SecurityState, err error) string {
-	switch {
-	case !errors.Is(err, ErrLocked):
-		return "SANITIZE STATUS EXT"
-	case s.Expired || s.Frozen: // not unlocked
-		return identifyCommand
-	}
-	return "SECURITY UNLOCK"
-}
-
 // settle waits for a sanitize in progress, and clears the failure of the last one. It reports whether there was one. A
 // drive that does not report its state, as it may while it is locked, is not waited for.
 func (d *ataDisk) settle(ctx context.Context) (found bool, err error) {

@@ -10,50 +10,51 @@ import (
 	"ironroot/storage/erase/evidence"
 )
 
-// identifyCommand is the source of statements that follow from the identity of a drive.
-const identifyCommand = "IDENTIFY DEVICE"
-
-// noteHidden notes in the trace how many sectors a drive hides, or that it does not say, and what it said to the
-// queries. A query that the drive rejects, for example because the firmware has frozen the feature, is no error.
-func (d *ataDisk) noteHidden(ctx context.Context, c ata.Capacity) {
-	if c.Sectors == 0 {
-		noteHiddenUnknown(ctx, evidence.Hidden{NativeUnknown: c.HPA || c.AMAC, OverlayUnknown: c.DCO},
-			identifyCommand, errors.New("no number of addressable sectors"))
-		return
+// noteHidden notes in the trace how many sectors a drive with these features hides, or that it does not say, and what
+// it said to the queries. A query that the drive rejects, for example because the firmware has frozen the feature, is
+// no error. If unable is not nil, it is the reason why the drive is not asked.
+func (d *ataDisk) noteHidden(ctx context.Context, c ata.Capacity, unable error) {
+	if c.Sectors == 0 && unable == nil {
+		unable = errors.New("no number of addressable sectors")
 	}
 	native := c.Sectors - 1 // the largest address
-	query := func(name string, read func() (uint64, error)) (largest uint64) {
-		if ctx.Err() != nil {
-			return 0
+	query := func(name string, read func() (uint64, error)) (largest uint64, known bool) {
+		err := unable
+		switch {
+		case ctx.Err() != nil:
+			return 0, false
+		case err != nil:
+			err = fmt.Errorf("not asked: %w", err)
+		default:
+			largest, err = read()
+			ReportProgress(ctx)
 		}
-		largest, err := read()
-		ReportProgress(ctx)
 		switch {
 		case err != nil:
 			reported(ctx, name, fmt.Sprintf("hidden sectors not known: %v", err), false)
-			return 0
+			return 0, false
 		case largest < c.Sectors-1:
 			reported(ctx, name, fmt.Sprintf("hidden sectors not known: got largest address %d, want at least %d",
 				largest, c.Sectors-1), false)
-			return 0
+			return 0, false
 		}
 		reported(ctx, name, fmt.Sprintf("largest address %d, addressable now %d", largest, c.Sectors-1), false)
-		return largest
+		return largest, true
 	}
 	var hidden evidence.Hidden
-	failed := func(largest uint64) bool { return largest < c.Sectors-1 }
 	if c.HPA {
-		largest := query("READ NATIVE MAX ADDRESS", func() (uint64, error) { return d.drive.ReadNativeMax(c.Extended) })
-		native, hidden.NativeUnknown = max(native, largest), failed(largest)
+		largest, known := query("READ NATIVE MAX ADDRESS",
+			func() (uint64, error) { return d.drive.ReadNativeMax(c.Extended) })
+		native, hidden.NativeUnknown = max(native, largest), !known
 	}
 	if c.AMAC {
-		largest := query("GET NATIVE MAX ADDRESS EXT", d.drive.GetNativeMax)
-		native, hidden.NativeUnknown = max(native, largest), hidden.NativeUnknown || failed(largest)
+		largest, known := query("GET NATIVE MAX ADDRESS EXT", d.drive.GetNativeMax)
+		native, hidden.NativeUnknown = max(native, largest), hidden.NativeUnknown || !known
 	}
 	configured := native
 	if c.DCO {
-		largest := query("DEVICE CONFIGURATION IDENTIFY", d.drive.ConfiguredMax)
-		configured, hidden.OverlayUnknown = max(native, largest), failed(largest)
+		largest, known := query("DEVICE CONFIGURATION IDENTIFY", d.drive.ConfiguredMax)
+		configured, hidden.OverlayUnknown = max(native, largest), !known
 		// The address without an overlay includes what other features hide.
 		hidden.NativeUnknown = hidden.NativeUnknown && hidden.OverlayUnknown
 	}
@@ -64,16 +65,6 @@ func (d *ataDisk) noteHidden(ctx context.Context, c ata.Capacity) {
 	if hidden != (evidence.Hidden{}) && ctx.Err() == nil {
 		note(ctx, func(o *Observed) { o.Hidden = &hidden })
 	}
-}
-
-// noteHiddenUnknown records that it is not known what a drive with these features hides, and why. source is the command
-// that failed or that did not return it.
-func noteHiddenUnknown(ctx context.Context, features evidence.Hidden, source string, why error) {
-	if features == (evidence.Hidden{}) {
-		return
-	}
-	reported(ctx, source, fmt.Sprintf("hidden sectors not known: %v", why), false)
-	note(ctx, func(o *Observed) { o.Hidden = &features })
 }
 
 // hiddenText returns what follows a method because of sectors that the drive hides or may hide, "" if it says that

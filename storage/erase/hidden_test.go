@@ -153,34 +153,34 @@ func TestHidden(t *testing.T) {
 }
 
 // A drive that does not say how many sectors it has is not asked, and may hide some. So may one that cannot be unlocked
-// or whose failed sanitize cannot be cleared: the statement names the command. After the context has ended, nothing is
-// asked.
+// or whose failed sanitize cannot be cleared: each statement names the query that was not sent, and why. After the
+// context has ended, nothing is asked.
 func TestHiddenNotAsked(t *testing.T) {
 	asked := 0
 	drive := fakeATA{afterward: func(string) { asked++ }}
 	d := ataDisk{drive: ata.New(&drive)}
 	traced, trace := WithTrace(t.Context())
-	d.noteHidden(traced, ata.Capacity{HPA: true, AMAC: true, DCO: true})
+	d.noteHidden(traced, ata.Capacity{HPA: true, AMAC: true, DCO: true}, nil)
 	want := &evidence.Hidden{NativeUnknown: true, OverlayUnknown: true}
 	if diff := cmp.Diff(want, trace.Observed().Hidden); diff != "" {
 		t.Errorf("number of sectors not known: -want +got:\n%s", diff)
 	}
 	traced, trace = WithTrace(t.Context())
-	d.noteHidden(traced, ata.Capacity{})
+	d.noteHidden(traced, ata.Capacity{}, nil)
 	if got := trace.Observed().Hidden; got != nil {
 		t.Errorf("no feature: got %+v, want nothing", got)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	d.noteHidden(ctx, ata.Capacity{Sectors: 8, SectorBytes: 512, HPA: true, AMAC: true, DCO: true})
+	d.noteHidden(ctx, ata.Capacity{Sectors: 8, SectorBytes: 512, HPA: true, AMAC: true, DCO: true}, nil)
 	if asked > 0 {
 		t.Errorf("got %d commands, want none", asked)
 	}
 	tenant := ata.Password{'t'}
-	for source, drive := range map[string]fakeATA{
-		"SANITIZE STATUS EXT": {native: ataSize, sanitize: sanitizeBlock, failed: true, clearFails: true},
-		"IDENTIFY DEVICE":     {native: ataSize, locked: true, frozen: true, password: &tenant},
-		"SECURITY UNLOCK":     {native: ataSize, locked: true, password: &tenant},
+	for name, drive := range map[string]fakeATA{
+		"failed sanitize": {native: ataSize, sanitize: sanitizeBlock, failed: true, clearFails: true},
+		"frozen":          {native: ataSize, locked: true, frozen: true, password: &tenant},
+		"password":        {native: ataSize, locked: true, password: &tenant},
 	} {
 		disk := ataMedium(t)
 		drive.path = disk.Path
@@ -188,8 +188,9 @@ func TestHiddenNotAsked(t *testing.T) {
 		_, err := eraseATA(traced, sysfs.Root{}, disk, Options{ATA: true}, drive.open)
 		o := trace.Observed()
 		if err == nil || o.Hidden == nil || !o.Hidden.NativeUnknown || len(o.Reported) != 1 ||
-			o.Reported[0].Source != source || o.Reported[0].Text != "hidden sectors not known: "+err.Error() {
-			t.Errorf("%s: got %v, %+v and statements %+v", source, err, o.Hidden, o.Reported)
+			o.Reported[0].Source != "READ NATIVE MAX ADDRESS" ||
+			o.Reported[0].Text != "hidden sectors not known: not asked: "+err.Error() {
+			t.Errorf("%s: got %v, %+v and statements %+v", name, err, o.Hidden, o.Reported)
 		}
 	}
 	drive = fakeATA{native: ataSize / 512}
