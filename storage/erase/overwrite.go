@@ -83,19 +83,11 @@ func (s space) overwrite(ctx context.Context, o Options) (err error) {
 	if err := block.Flush(ctx, s.file.Name()); err != nil {
 		return err
 	}
-	return readBack(ctx, s, isDirect(s.file), size, last, o.ReadingBack)
+	return readBack(ctx, s, isDirect(s.file), size, last.expected(), o.ReadingBack)
 }
 
-// pattern is the content of a pass: zeros, or random data that can be generated again at any place. It is also what a
-// drive leaves that has erased itself: nil is any content.
-type pattern struct {
-	random  cipher.Block // nil for zeros
-	uniform bool         // sectors of equal bytes each, whatever their value
-}
-
-// isUniform and isWritten report whether the pattern is what a drive leaves, and what a pass has written.
-func (p *pattern) isUniform() bool { return p != nil && p.uniform }
-func (p *pattern) isWritten() bool { return p != nil && !p.uniform }
+// pattern is the content of a pass: zeros, or random data that can be generated again at any place.
+type pattern struct{ random cipher.Block } // nil for zeros
 
 func newPattern(random bool) (*pattern, error) {
 	if !random {
@@ -106,7 +98,7 @@ func newPattern(random bool) (*pattern, error) {
 		return nil, err
 	}
 	engine, err := aes.NewCipher(key)
-	return &pattern{random: engine}, err
+	return &pattern{engine}, err
 }
 
 // fill fills a buffer with the content at an offset, which is a multiple of 16.
@@ -127,17 +119,12 @@ func (p *pattern) name() string {
 	return evidence.PatternRandom
 }
 
-// expectation returns what a read-back expects.
-func (p *pattern) expectation() string {
-	switch {
-	case p == nil:
-		return evidence.ExpectAny
-	case p.uniform:
-		return evidence.ExpectUniform
-	case p.random == nil:
-		return evidence.ExpectZeros
+// expected returns what a read-back expects after the pass.
+func (p *pattern) expected() expected {
+	if p.random == nil {
+		return expected{evidence.ExpectZeros, p}
 	}
-	return evidence.ExpectWritten
+	return expected{evidence.ExpectWritten, p}
 }
 
 // buffers are two buffers at addresses that direct I/O accepts: one is filled while the other is written.

@@ -56,7 +56,7 @@ func TestWritePassGeneratesAhead(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := make([]byte, size)
-	(&pattern{random: engine}).fill(want, 0)
+	(&pattern{engine}).fill(want, 0)
 	for _, fails := range []int64{-1, 0, blockSize} {
 		second := make(chan struct{})
 		disk := &slowDisk{t: t, second: second, content: make([]byte, size), fails: fails}
@@ -65,7 +65,7 @@ func TestWritePassGeneratesAhead(t *testing.T) {
 			t.Fatal(err)
 		}
 		var done []int64
-		err = writePass(t.Context(), disk, size, b, &pattern{random: generator{engine, second}}, func(n int64) {
+		err = writePass(t.Context(), disk, size, b, &pattern{generator{engine, second}}, func(n int64) {
 			done = append(done, n)
 		})
 		if freeErr := b.free(); freeErr != nil {

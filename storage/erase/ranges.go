@@ -48,7 +48,7 @@ func eraseRanges(
 func CheckZeros(ctx context.Context, sys sysfs.Root, device block.Device, ranges [][2]int64, o Options) error {
 	untraced := context.WithValue(ctx, traceKey{}, nil) // the read-back of a trace is that of what was written
 	err := withRanges(ctx, sys, device, ranges, o.Wait, func(s space) error {
-		return readBack(untraced, s, isDirect(s.file), s.size(), &pattern{}, o.ReadingBack)
+		return readBack(untraced, s, isDirect(s.file), s.size(), (&pattern{}).expected(), o.ReadingBack)
 	})
 	if err != nil {
 		return fmt.Errorf("read %d ranges of %s: %w", len(ranges), device.Path, err)

@@ -22,13 +22,24 @@ const (
 	pageSize = 4096    // bytes of the blocks that are classified
 )
 
+// expected is what a read-back expects: one of evidence.ExpectZeros and so on.
+type expected struct {
+	name    string
+	written *pattern // of the pass; nil if the drive determines the content
+}
+
+var (
+	expectedAny     = expected{name: evidence.ExpectAny}
+	expectedUniform = expected{name: evidence.ExpectUniform}
+)
+
 // readBackDrive reads a disk back that has erased itself by a method. The content after a cryptographic erase is
 // arbitrary. After any other erase, blocks with data between uniform ones are an error that wraps ErrNotErased: the
 // drive has not erased them. A drive without uniform blocks is not one, because it may have written a pattern.
 func readBackDrive(ctx context.Context, sys sysfs.Root, device block.Device, o Options, method Method) error {
-	want := &pattern{uniform: true}
+	want := expectedUniform
 	if evidence.Cryptographic(string(method)) {
-		want = nil
+		want = expectedAny
 	}
 	return o.Wait.until(ctx, sys, device.Path, func() error {
 		f, size, err := openExclusive(device.Path)
@@ -40,10 +51,10 @@ func readBackDrive(ctx context.Context, sys sysfs.Root, device block.Device, o O
 	})
 }
 
-// readBack reads the extents of a plan and notes what it has read. direct means that f is open for direct I/O. If want
-// is not nil, the error wraps ErrNotErased unless the content is that of the pattern.
+// readBack reads the extents of a plan and notes what it has read. direct means that f is open for direct I/O. The
+// error wraps ErrNotErased if the content is not the expected one.
 func readBack(
-	ctx context.Context, f io.ReaderAt, direct bool, size int64, want *pattern, progress func(done, total int64),
+	ctx context.Context, f io.ReaderAt, direct bool, size int64, want expected, progress func(done, total int64),
 ) error {
 	var seed evidence.Seed
 	if _, err := rand.Read(seed[:]); err != nil {
@@ -60,7 +71,7 @@ func readBack(
 
 // readPlan reads the extents of the plan of a seed. If they were all read, it returns the result, also with an error.
 func readPlan(
-	ctx context.Context, f io.ReaderAt, size int64, seed evidence.Seed, want *pattern, progress func(done, total int64),
+	ctx context.Context, f io.ReaderAt, size int64, seed evidence.Seed, want expected, progress func(done, total int64),
 ) (*evidence.ReadBack, error) {
 	if size > evidence.MaxDiskBytes {
 		return nil, fmt.Errorf("read back: got a disk of %d bytes, want at most %d", size, int64(evidence.MaxDiskBytes))
@@ -71,7 +82,7 @@ func readPlan(
 	}
 	defer func() { _ = unix.Munmap(buffer) }() // the arguments are those of Mmap
 	r := reading{want: want, first: -1, result: evidence.ReadBack{
-		Seed: seed.String(), Size: size, Started: time.Now().UTC(), Expected: want.expectation(),
+		Seed: seed.String(), Size: size, Started: time.Now().UTC(), Expected: want.name,
 	}}
 	plan := evidence.NewPlan(size, seed)
 	total := evidence.PlanBytes(plan)
@@ -94,14 +105,14 @@ func readPlan(
 	}
 	b := r.result
 	b.Ended = time.Now().UTC()
-	if want.isUniform() && b.Different == b.Read {
+	if want == expectedUniform && b.Different == b.Read {
 		b.Different = 0 // no block shows what the drive has erased others to
 	}
-	if want.isWritten() || b.Other == 0 || want.isUniform() && b.Other < b.Read {
+	if want.written != nil || b.Other == 0 || want == expectedUniform && b.Other < b.Read {
 		b.Detection = evidence.PlanDetection(size, plan)
 	}
 	switch {
-	case b.Different > 0 && want.isUniform():
+	case b.Different > 0 && want == expectedUniform:
 		return &b, fmt.Errorf("%w: %d of %d bytes that were read back are in blocks with data, between erased ones, "+
 			"the first at byte %d", ErrNotErased, b.Different, b.Read, r.first)
 	case b.Different > 0:
@@ -113,7 +124,7 @@ func readPlan(
 
 // reading collects what is read.
 type reading struct {
-	want   *pattern
+	want   expected
 	result evidence.ReadBack
 	first  int64 // place of the first block that differs, -1 without one
 	page   [pageSize]byte
@@ -136,7 +147,7 @@ func (r *reading) classify(data []byte, offset int64) {
 		default:
 			r.result.Other += size
 		}
-		if r.want != nil && !r.isWanted(page, offset, zeros) {
+		if !r.isWanted(page, offset, zeros) {
 			if r.result.Different += size; r.first < 0 {
 				r.first = offset
 			}
@@ -147,14 +158,16 @@ func (r *reading) classify(data []byte, offset int64) {
 
 // isWanted reports whether a block has the expected content. zeros is true for a block of zeros.
 func (r *reading) isWanted(page []byte, offset int64, zeros bool) bool {
-	switch {
-	case r.want.uniform:
+	switch r.want.name {
+	case evidence.ExpectAny:
+		return true
+	case evidence.ExpectUniform:
 		return isUniform(page)
-	case r.want.random == nil:
+	case evidence.ExpectZeros:
 		return zeros
 	}
 	want := r.page[:len(page)]
-	r.want.fill(want, offset)
+	r.want.written.fill(want, offset)
 	return bytes.Equal(page, want)
 }
 

@@ -184,7 +184,7 @@ func TestReadBackUniform(t *testing.T) {
 		},
 	} {
 		size := int64(len(c.content))
-		got, err := readPlan(t.Context(), bytes.NewReader(c.content), size, seedOf(1), &pattern{uniform: true}, nil)
+		got, err := readPlan(t.Context(), bytes.NewReader(c.content), size, seedOf(1), expectedUniform, nil)
 		if got == nil || errors.Is(err, ErrNotErased) != (c.different > 0) ||
 			err != nil && !strings.HasSuffix(err.Error(), c.first) || err == nil && c.different > 0 {
 			t.Errorf("%s: got %+v and %v, want an error %q", c.name, got, err, c.first)
@@ -194,12 +194,12 @@ func TestReadBackUniform(t *testing.T) {
 			got.Expected != evidence.ExpectUniform || got.Zeros+got.Ones+got.Other != size {
 			t.Errorf("%s: got %+v, want %d different bytes, probabilities %v", c.name, got, c.different, c.detected)
 		}
-		if got, err := readPlan(t.Context(), bytes.NewReader(c.content), size, seedOf(1), nil, nil); err != nil ||
-			got.Different != 0 || got.Expected != evidence.ExpectAny {
+		got, err = readPlan(t.Context(), bytes.NewReader(c.content), size, seedOf(1), expectedAny, nil)
+		if err != nil || got.Different != 0 || got.Expected != evidence.ExpectAny {
 			t.Errorf("%s, after a cryptographic erase: got %+v and %v, want no error", c.name, got, err)
 		}
 	}
-	_, err := readPlan(t.Context(), bytes.NewReader(nil), 512, seedOf(1), &pattern{uniform: true}, nil)
+	_, err := readPlan(t.Context(), bytes.NewReader(nil), 512, seedOf(1), expectedUniform, nil)
 	if errors.Is(err, ErrNotErased) || !errors.Is(err, io.EOF) {
 		t.Errorf("unreadable: got %v, want the error of the read", err)
 	}
