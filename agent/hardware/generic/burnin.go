@@ -41,9 +41,6 @@ func (m *Manager) burninNetwork(ctx context.Context, call hardware.Call) (any, e
 
 // burninGPU fails: the drivers and libraries of graphics processors are not part of the ramdisk.
 func (m *Manager) burninGPU(_ context.Context, call hardware.Call) (any, error) {
-	if err := call.CheckArguments(); err != nil {
-		return nil, err
-	}
 	return nil, fault.CommandExecution(errors.New("burnin_gpu: not supported: the ramdisk has no driver for GPUs"))
 }
 
@@ -66,13 +63,10 @@ func burn[Options, Report any](
 	return report, nil
 }
 
-// burninOptions reads the options of a burn-in step, which has no arguments.
+// burninOptions reads the options of a burn-in step.
 func burninOptions[Options any](
 	call hardware.Call, parse func(map[string]any) (Options, error),
 ) (options Options, err error) {
-	if err := call.CheckArguments(); err != nil {
-		return options, err
-	}
 	info := map[string]any{}
 	if call.Node != nil {
 		info = call.Node.DriverInfo()

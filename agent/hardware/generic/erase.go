@@ -17,12 +17,8 @@ import (
 	"ironroot/storage/erase"
 )
 
-// startErase starts a step that erases disks and has no arguments. If a disk is protected, it stores the evidence that
-// nothing was erased.
+// startErase starts a step that erases disks. If a disk is protected, it stores the evidence that nothing was erased.
 func (m *Manager) startErase(ctx context.Context, call hardware.Call, step string) (*diskRun, error) {
-	if err := call.CheckArguments(); err != nil {
-		return nil, err
-	}
 	return m.startDiskRun(ctx, call, "disk not erased", step)
 }
 
@@ -145,9 +141,6 @@ const variablesNotSearched = "UEFI variables not searched for crash logs: the ma
 
 // erasePstore removes the crash logs of earlier kernels from the firmware.
 func (m *Manager) erasePstore(ctx context.Context, call hardware.Call) (any, error) {
-	if err := call.CheckArguments(); err != nil {
-		return nil, err
-	}
 	searched, err := erase.Pstore(ctx, m.o.System)
 	if err != nil || searched || m.lacksUEFI() {
 		return nil, err

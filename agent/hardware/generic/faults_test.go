@@ -331,7 +331,7 @@ func TestWriteImageErrors(t *testing.T) {
 			map[string]json.RawMessage{"image_info": image, "configdrive": json.RawMessage("null")}, "DeviceNotFound",
 		},
 	} {
-		result, err := m.writeImage(t.Context(), hardware.Call{Args: c.args})
+		result, err := stepOf(t, m, hardware.Deploy, "write_image")(t.Context(), hardware.Call{Args: c.args})
 		if typeOf(err) != c.want || result != nil {
 			t.Errorf("%s: got %v and %v, want %s", name, result, err, c.want)
 		}

@@ -45,7 +45,7 @@ func typeOf(err error) string {
 	return ""
 }
 
-// Every listed step can be run, and every destructive one rejects unknown arguments.
+// Every listed step can be run, and rejects unknown arguments.
 func TestStepsRun(t *testing.T) {
 	m := newManager(t)
 	m.o.Imager = imaging.New(imaging.Options{

@@ -43,9 +43,6 @@ func (f injectedFile) content() io.Reader { return bytes.NewReader(f.data) }
 // parseInjection returns the files of a call, first those of the node's property. Its error names all that is wrong
 // with them.
 func parseInjection(call hardware.Call) (files []injectedFile, verify bool, err error) {
-	if err := call.CheckArguments(injectedFiles, verifyCA); err != nil {
-		return nil, false, err
-	}
 	verify = true
 	if raw, given := call.Args[verifyCA]; given {
 		if err := json.Unmarshal(raw, &verify); err != nil {

@@ -31,9 +31,6 @@ func raidArguments() map[string]hardware.ArgInfo {
 // createConfiguration implements the step create_configuration: it creates the arrays of the node's
 // target_raid_config. Its result is the configuration, which Ironic stores as raid_config.
 func (m *Manager) createConfiguration(ctx context.Context, call hardware.Call) (any, error) {
-	if err := call.CheckArguments(); err != nil {
-		return nil, err
-	}
 	config, err := targetConfig(call.Node)
 	if err != nil {
 		return nil, err
@@ -44,9 +41,6 @@ func (m *Manager) createConfiguration(ctx context.Context, call hardware.Call) (
 // applyConfiguration implements the step apply_configuration: it creates the arrays of its argument raid_config, and
 // first deletes the existing ones unless delete_existing is false.
 func (m *Manager) applyConfiguration(ctx context.Context, call hardware.Call) (any, error) {
-	if err := call.CheckArguments(raidConfig, deleteExisting); err != nil {
-		return nil, err
-	}
 	var config map[string]any
 	decoder := json.NewDecoder(strings.NewReader(string(call.Args[raidConfig])))
 	decoder.UseNumber()
@@ -132,9 +126,6 @@ func (m *Manager) replaceRAID(ctx context.Context, n *node.Node, volumes []volum
 // protect, and the partition tables of their disks. Arrays that share a disk with a protected one are wiped and kept,
 // with the partition table.
 func (m *Manager) deleteConfiguration(ctx context.Context, call hardware.Call) (any, error) {
-	if err := call.CheckArguments(); err != nil {
-		return nil, err
-	}
 	if err := m.deleteAll(ctx, call.Node); err != nil {
 		return nil, raidFault(ctx, err)
 	}

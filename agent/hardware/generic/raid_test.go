@@ -689,7 +689,8 @@ func TestApplyConfiguration(t *testing.T) {
 	m, kernel := onThisMachine(t, disks...), &fakeKernel{}
 	kernel.attach(m)
 	apply := func(args map[string]json.RawMessage) (any, error) {
-		return m.applyConfiguration(t.Context(), hardware.Call{Node: nodeWith(t, `"properties": {}`), Args: args})
+		run := stepOf(t, m, hardware.Deploy, "apply_configuration")
+		return run(t.Context(), hardware.Call{Node: nodeWith(t, `"properties": {}`), Args: args})
 	}
 	for want, args := range map[string]map[string]json.RawMessage{
 		"is a member of":                  {"raid_config": config("1"), "delete_existing": json.RawMessage("false")},

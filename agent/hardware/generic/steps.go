@@ -32,7 +32,8 @@ type offer struct {
 	abortable bool // false omits the field
 }
 
-// table returns all steps. docs/steps.md is generated from it.
+// table returns all steps. A step has no other arguments than those in ArgsInfo and Passed. docs/steps.md is generated
+// from the table.
 func (m *Manager) table() []row {
 	var (
 		abortable = offer{abortable: true}
@@ -169,7 +170,7 @@ func (m *Manager) Steps(kind hardware.Kind, _ *node.Node, _ []map[string]any) []
 			continue
 		}
 		step := r.step
-		step.Priority = o.priority
+		step.Priority, step.Run = o.priority, checked(step)
 		if o.abortable {
 			step.Abortable = &yes
 		}
@@ -178,7 +179,18 @@ func (m *Manager) Steps(kind hardware.Kind, _ *node.Node, _ []map[string]any) []
 	return steps
 }
 
-// imageArguments are the arguments of write_image. It has no others.
+// checked returns the function of a step, which rejects all arguments that the table does not have.
+func checked(s hardware.Step) hardware.StepFunc {
+	names := slices.Concat(slices.Collect(maps.Keys(s.ArgsInfo)), slices.Collect(maps.Keys(s.Passed)))
+	return func(ctx context.Context, call hardware.Call) (any, error) {
+		if err := call.CheckArguments(names...); err != nil {
+			return nil, err
+		}
+		return s.Run(ctx, call)
+	}
+}
+
+// imageArguments are the arguments of write_image.
 func imageArguments() map[string]hardware.ArgInfo {
 	return map[string]hardware.ArgInfo{
 		imageInfo:   {Required: true, Description: "Image to write, as for the command `standby.prepare_image`."},
@@ -186,7 +198,7 @@ func imageArguments() map[string]hardware.ArgInfo {
 	}
 }
 
-// bootcArguments are the arguments of execute_bootc_install. It has no others.
+// bootcArguments are the arguments of execute_bootc_install.
 func bootcArguments() map[string]hardware.ArgInfo {
 	return map[string]hardware.ArgInfo{
 		imageSource: {Required: true, Description: "Reference of the image."},
@@ -206,9 +218,6 @@ const (
 // writeImage implements the step write_image. It does the same as the command prepare_image and returns a result in
 // the command's form.
 func (m *Manager) writeImage(ctx context.Context, call hardware.Call) (any, error) {
-	if err := call.CheckArguments(slices.Collect(maps.Keys(imageArguments()))...); err != nil {
-		return nil, err
-	}
 	info, err := imaging.ParseImageInfo(call.Args[imageInfo], m.o.Config.Get().MD5Enabled)
 	if err != nil {
 		return nil, err
@@ -227,9 +236,6 @@ func (m *Manager) writeImage(ctx context.Context, call hardware.Call) (any, erro
 // executeBootcInstall implements the step execute_bootc_install. It does the same as the command of this name and
 // returns a result in the command's form.
 func (m *Manager) executeBootcInstall(ctx context.Context, call hardware.Call) (any, error) {
-	if err := call.CheckArguments(slices.Collect(maps.Keys(bootcArguments()))...); err != nil {
-		return nil, err
-	}
 	var info map[string]any
 	if call.Node != nil {
 		info = call.Node.InstanceInfo()

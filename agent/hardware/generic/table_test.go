@@ -2,6 +2,7 @@ package generic
 
 import (
 	"encoding/json"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -103,4 +104,15 @@ func TestStepTable(t *testing.T) {
 			t.Errorf("%s steps (-want +got):\n%s", kind, diff)
 		}
 	}
+}
+
+// stepOf returns the function of a step, which checks the names of its arguments.
+func stepOf(t *testing.T, m *Manager, kind hardware.Kind, name string) hardware.StepFunc {
+	t.Helper()
+	steps := m.Steps(kind, nil, nil)
+	at := slices.IndexFunc(steps, func(s hardware.Step) bool { return s.Name == name })
+	if at < 0 {
+		t.Fatalf("%s: no such step", name)
+	}
+	return steps[at].Run
 }
