@@ -82,7 +82,7 @@ lint: prepare-build
 	PATH="$(dir $(GOCMD)):$$PATH" scripts/unused $(DEADCODE)
 
 .PHONY: bench
-bench: prepare-test build ## figures: first heartbeat, images, erasing, RAID, each compared with an alternative or a limit
+bench: prepare-test build ## figures: first heartbeat, images, erasing, RAID, each with an alternative or a limit
 	$(GO) test -run '^$$' -bench . -benchtime 1x -timeout 60m ./lab/bench/...
 
 .PHONY: fuzz
