@@ -25,7 +25,8 @@ var DefaultLimits = Limits{Entries: 4 << 20, Bytes: 512 << 30, Attributes: 64 <<
 // nameCost is what the unpacker's memory for a name needs besides its bytes.
 const nameCost = 64
 
-// attributeCost is what a file system in memory needs for an extended attribute besides the bytes of name and value.
+// attributeCost is what a file system in memory needs for an extended attribute besides the bytes of name and value:
+// 40 bytes (struct simple_xattr of Linux's xattr.h) and what its two allocations are rounded up by.
 const attributeCost = 64
 
 // Limits of the kernel for extended attributes (XATTR_NAME_MAX and XATTR_SIZE_MAX of include/uapi/linux/limits.h).
