@@ -37,7 +37,7 @@ import (
 // Limits of the size of the initramfs, in bytes.
 const (
 	serverBudget = 31 << 20 // with the server set of modules, firmware and the shell
-	bareBudget   = 27 << 18 // 6.75 MiB: without modules, with the shell
+	bareBudget   = 13 << 19 // 6.5 MiB: without modules, with the shell
 )
 
 func build(t *testing.T, change func(*Options)) Report {
