@@ -7,10 +7,8 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"crypto/sha256"
-	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
@@ -20,8 +18,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
-	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -103,158 +99,6 @@ func install(args []string) error {
 	return t.write(digest)
 }
 
-// checkRoot is require_root of cli.rs.
-func checkRoot() error {
-	if os.Getuid() != 0 {
-		return errors.New("not root")
-	}
-	if err := unix.Prctl(unix.PR_CAPBSET_READ, unix.CAP_SYS_ADMIN, 0, 0, 0); err != nil {
-		return fmt.Errorf("CAP_SYS_ADMIN: %w", err)
-	}
-	return nil
-}
-
-// checkNamespaces is join_host_ipc_namespace of cli.rs, and what setns of run_in_host_mountns needs (install.rs).
-func checkNamespaces() error {
-	one, err := os.Readlink("/proc/1/ns/ipc")
-	if err != nil {
-		return err
-	}
-	own, err := os.Readlink("/proc/self/ns/ipc")
-	if err != nil {
-		return err
-	}
-	if own != one {
-		return fmt.Errorf("IPC namespace: got %s, want %s", own, one)
-	}
-	// udevadm settle must succeed in the mount namespace of process 1.
-	done := make(chan error, 1)
-	go func() {
-		runtime.LockOSThread() // and ends with the goroutine
-		done <- func() error {
-			namespace, err := os.Open("/proc/1/ns/mnt")
-			if err != nil {
-				return err
-			}
-			defer namespace.Close() //nolint:errcheck // only read
-			if err := unix.Unshare(unix.CLONE_FS); err != nil {
-				return err
-			}
-			if err := unix.Setns(int(namespace.Fd()), unix.CLONE_NEWNS); err != nil {
-				return fmt.Errorf("setns: %w", err)
-			}
-			if err := os.Chdir("/"); err != nil {
-				return err
-			}
-			return exec.CommandContext(context.Background(), "/usr/bin/udevadm", "settle").Run()
-		}()
-	}()
-	if err := <-done; err != nil {
-		return fmt.Errorf("udevadm in the mount namespace of process 1: %w", err)
-	}
-	return nil
-}
-
-// checkDirectories is ensure_mirrored_host_mount of mount.rs.
-func checkDirectories() error {
-	for _, dir := range []string{"/dev", "/var/lib/containers", "/var/tmp", "/run/udev"} {
-		if err := os.MkdirAll(dir, 0o755); err != nil {
-			return err
-		}
-		var here, there unix.Statfs_t
-		if err := errors.Join(unix.Statfs(dir, &here), unix.Statfs("/proc/1/root"+dir, &there)); err != nil {
-			return fmt.Errorf("%s: %w", dir, err)
-		}
-		if here.Fsid != there.Fsid {
-			return fmt.Errorf("%s is another file system than that of process 1", dir)
-		}
-	}
-	if err := os.MkdirAll("/etc/containers", 0o755); err != nil {
-		return err
-	}
-	return os.WriteFile("/etc/containers/policy.json", []byte("{}"), 0o600)
-}
-
-// checkEngine is what containerenv.rs and install.rs require of podman's description of the container.
-func checkEngine() error {
-	const name = "/run/.containerenv"
-	text, err := os.ReadFile(name)
-	if err != nil {
-		return err
-	}
-	fields := map[string]string{}
-	for line := range strings.Lines(string(text)) {
-		key, value, found := strings.Cut(strings.TrimSpace(line), "=")
-		if !found {
-			return fmt.Errorf("%s: got line %q, want NAME=VALUE", name, line)
-		}
-		fields[key] = strings.Trim(value, `"`)
-	}
-	id, err := hex.DecodeString(fields["imageid"])
-	if !strings.HasPrefix(fields["engine"], "podman") || err != nil || len(id) != sha256.Size ||
-		fields["image"] == "" || fields["rootless"] == "1" {
-		return fmt.Errorf("%s: got %q, want the engine podman, an image with its ID, and not rootless", name, fields)
-	}
-	return nil
-}
-
-// checkVariables is setup_sys_mount of install.rs. bootupd writes a boot entry if the machine was booted by UEFI, so
-// that there must be variables, of which one can be created.
-func checkVariables() error {
-	if _, err := os.Stat("/sys/firmware/efi"); errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	const dir = "/sys/firmware/efi/efivars"
-	names, err := filepath.Glob(dir + "/Boot[0-9A-F]*-8be4df61-93ca-11d2-aa0d-00e098032b8c")
-	if err != nil {
-		return err
-	}
-	if len(names) == 0 {
-		return fmt.Errorf("%s: got no boot entries, want some", dir)
-	}
-	// One that can be removed: the kernel makes others immutable. Attributes: non-volatile, in boot services and at
-	// run time (UEFI 2.10, 8.2). Value: entry FFFE.
-	const name = dir + "/BootNext-8be4df61-93ca-11d2-aa0d-00e098032b8c"
-	value := []byte{7, 0, 0, 0, 0xfe, 0xff}
-	if err := os.WriteFile(name, value, 0o644); err != nil {
-		return err
-	}
-	got, err := os.ReadFile(name)
-	if err != nil {
-		return err
-	}
-	if !bytes.Equal(got, value) {
-		return fmt.Errorf("%s: got % x, want % x", name, got, value)
-	}
-	fmt.Println("UEFI variable written")
-	return os.Remove(name)
-}
-
-// checkTemporary is setup_tmp_mount of install.rs.
-func checkTemporary() error {
-	var s unix.Statfs_t
-	if err := unix.Statfs("/tmp", &s); err != nil {
-		return err
-	}
-	if s.Type == unix.TMPFS_MAGIC {
-		return nil
-	}
-	return unix.Mount("tmpfs", "/tmp", "tmpfs", 0, "")
-}
-
-// checkSELinux is selinux_enabled of lsm.rs: with a policy, the labels would be missing.
-func checkSELinux() error {
-	const policy = "/proc/1/root/sys/fs/selinux/enforce"
-	_, err := os.Stat(policy)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return nil
-	case err != nil:
-		return err
-	}
-	return fmt.Errorf("got %s, want no SELinux", policy)
-}
-
 // checkDisk is the check of the target in install.rs and baseline.rs: a block device that is not mounted. There must be
 // no other disk.
 func (t target) checkDisk() error {
@@ -281,96 +125,6 @@ func (t target) checkDisk() error {
 		}
 		return nil
 	})
-}
-
-// checkSecret fails if a file, a process's environment or its arguments contain the password of the pull secret. The
-// image knows USER:PASSWORD of the secret backwards.
-func checkSecret() error {
-	pair := []byte(os.Getenv("TERCES"))
-	slices.Reverse(pair)
-	forms, err := secretForms(string(pair))
-	if err != nil {
-		return err
-	}
-	for _, pattern := range []string{"/proc/[0-9]*/environ", "/proc/[0-9]*/cmdline"} {
-		names, err := filepath.Glob(pattern)
-		if err != nil {
-			return err
-		}
-		for _, name := range names {
-			if err := searchFile(name, forms); err != nil {
-				return err
-			}
-		}
-	}
-	return searchFiles("/", forms)
-}
-
-// secretForms returns the forms of a secret that programs store: the password, which podman's auth.json has as the
-// base64 form of USER:PASSWORD, and Ironic's form, which is encoded twice. Without padding they are found with it, too.
-func secretForms(pair string) ([]string, error) {
-	_, password, found := strings.Cut(pair, ":")
-	if !found || password == "" {
-		return nil, errors.New("no secret to search for")
-	}
-	forms := []string{password, base64.RawStdEncoding.EncodeToString(
-		[]byte(base64.StdEncoding.EncodeToString([]byte(pair))))}
-	for _, text := range []string{pair, password} {
-		for _, encoding := range []*base64.Encoding{base64.RawStdEncoding, base64.RawURLEncoding} {
-			forms = append(forms, encoding.EncodeToString([]byte(text)))
-		}
-	}
-	return forms, nil
-}
-
-// searchFiles fails if a file below a directory contains one of the texts.
-func searchFiles(root string, texts []string) error {
-	return filepath.WalkDir(root, func(name string, entry fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		if entry.IsDir() && (name == "/proc" || name == "/sys" || name == "/dev") {
-			return fs.SkipDir
-		}
-		return searchFile(name, texts)
-	})
-}
-
-// searchFile fails if a file contains one of the texts, which the error does not quote.
-func searchFile(name string, texts []string) error {
-	info, err := os.Stat(name)
-	if errors.Is(err, fs.ErrNotExist) || err == nil && (!info.Mode().IsRegular() || info.Size() > 1<<20) {
-		return nil // is gone, or holds no text
-	}
-	if err != nil {
-		return err
-	}
-	content, err := os.ReadFile(name)
-	if err != nil && strings.HasPrefix(name, "/proc/") {
-		return nil // the process has ended, or nobody in the container can read it
-	}
-	if err != nil {
-		return err
-	}
-	for i, text := range texts {
-		if bytes.Contains(content, []byte(text)) {
-			return fmt.Errorf("%s contains form %d of the pull secret", name, i)
-		}
-	}
-	return nil
-}
-
-// checkProcesses fails if the container sees processes of the ramdisk.
-func checkProcesses() error {
-	names, err := filepath.Glob("/proc/[0-9]*")
-	if err != nil {
-		return err
-	}
-	const most = 4 // process 1, this one, and what they may have started
-	if len(names) > most {
-		return fmt.Errorf("the container sees %d processes, want at most %d", len(names), most)
-	}
-	return nil
 }
 
 // checkLayout verifies the files of the OCI layout, and returns the digest of the manifest.
