@@ -209,23 +209,31 @@ func (e eventTracker) Set(done, total int64) {
 }
 func (e eventTracker) End() { *e.events = append(*e.events, "end") }
 
-// The status shows how much of a disk is erased, and then how much is read back.
-func TestEraseShowsProgress(t *testing.T) {
+// eraseEvents erases a disk by a function that only calls the options, and returns what is shown.
+func eraseEvents(t *testing.T, report func(erase.Options)) (events []string) {
+	t.Helper()
 	m := newManager(t)
-	var events []string
 	m.o.Track = func(what, device string) Tracker {
 		events = append(events, what+" "+device)
 		return eventTracker{&events}
 	}
 	m.eraseFull = func(_ context.Context, _ sysfs.Root, _ block.Device, o erase.Options) (erase.Method, error) {
-		o.Progress(3, 4)
-		o.ReadingBack(1, 4)
-		o.ReadingBack(2, 4)
+		report(o)
 		return erase.Overwrite, nil
 	}
 	if _, err := startErase(t, m).eraseFully(t.Context(), block.Device{Path: "/dev/sda"}, nil); err != nil {
 		t.Error(err)
 	}
+	return events
+}
+
+// The status shows how much of a disk is erased, and then how much is read back.
+func TestEraseShowsProgress(t *testing.T) {
+	events := eraseEvents(t, func(o erase.Options) {
+		o.Progress(3, 4)
+		o.ReadingBack(1, 4)
+		o.ReadingBack(2, 4)
+	})
 	want := []string{
 		"erasing disk /dev/sda", "3 of 4", "end", "reading disk back /dev/sda", "1 of 4", "2 of 4", "end",
 	}
