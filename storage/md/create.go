@@ -65,8 +65,11 @@ const (
 	bitmapMagic   = 0x6d746962
 	bitmapVersion = 4 // BITMAP_MAJOR_HI
 	bitmapHeader  = 256
-	bitmapChunk   = 64 << 20
 	bitmapDelay   = 5 // seconds between two flushes
+	// minBitmapChunk is the number of bytes that each bit of a bitmap describes, unless the bitmap would be too large.
+	minBitmapChunk = 64 << 20
+	// maxBitmapChunk is the largest power of two that the field of 32 bits for it holds.
+	maxBitmapChunk = 2 << 30
 )
 
 // geometry is the layout of the members of a new array, in bytes.
@@ -77,6 +80,7 @@ type geometry struct {
 	size       int64 // of each member's data; 0 for RAID 0, which uses all of each member
 	bitmap     int64 // size of the bitmap, 0 for none
 	synced     int64 // bytes that the bitmap describes
+	perBit     int64 // bytes that each bit of the bitmap describes
 }
 
 // plan computes the layout as mdadm does. Its error names the number of the member that is too small, from 1.
@@ -118,10 +122,12 @@ func (n New) plan() (geometry, error) {
 		if n.Level == "raid10" {
 			g.synced = g.size * int64(len(n.Sizes)) / 2
 		}
-		g.bitmap = bitmapSize(g.synced)
-		if g.bitmap > bitmapSpace(g.size) {
-			return geometry{}, fmt.Errorf("a bitmap of %d bytes does not fit", g.bitmap)
+		g.perBit = bitmapChunk(g.synced, bitmapSpace(g.size))
+		if g.perBit > maxBitmapChunk {
+			return geometry{}, fmt.Errorf("array of %d bytes is too large for a bitmap of %d bytes",
+				g.synced, bitmapSpace(g.size))
 		}
+		g.bitmap = bitmapSize(g.synced, g.perBit)
 	}
 	return g, nil
 }
@@ -135,9 +141,21 @@ func (n New) hasBitmap(g geometry) bool {
 	return g.size > bitmapMin
 }
 
-// bitmapSize returns the size of a bitmap for a number of bytes.
-func bitmapSize(synced int64) int64 {
-	bits := (synced + bitmapChunk - 1) / bitmapChunk
+// bitmapChunk returns the number of bytes that each bit of a bitmap for synced bytes describes: the smallest power of
+// two from 64 MiB on with which the bitmap fits into space bytes. As mdadm does, it starts with a bit for each 4 KiB
+// and one more, and halves their number until they fit.
+func bitmapChunk(synced, space int64) int64 {
+	maxBits := (space - bitmapHeader) * 8
+	chunk, bits := int64(4<<10), synced/(4<<10)+1
+	for ; bits > maxBits && maxBits > 0; bits = (bits + 1) / 2 {
+		chunk *= 2
+	}
+	return max(chunk, minBitmapChunk)
+}
+
+// bitmapSize returns the size of a bitmap for synced bytes, if each bit describes chunk bytes.
+func bitmapSize(synced, chunk int64) int64 {
+	bits := (synced + chunk - 1) / chunk
 	return ((bits+7)/8 + bitmapHeader + 4095) &^ 4095
 }
 
@@ -162,12 +180,13 @@ func (s Superblock) Bitmap(member io.ReaderAt) (int64, error) {
 	if _, err := member.ReadAt(header, s.Offset+newBitmap); err != nil {
 		return 0, fmt.Errorf("bitmap: %w", err)
 	}
+	chunk := bitmapChunk(synced, bitmapSpace(s.DataSize))
 	if le.Uint32(header) != bitmapMagic || le.Uint32(header[4:]) != bitmapVersion ||
-		le.Uint32(header[52:]) != bitmapChunk || le.Uint64(header[40:]) != uint64(synced/sectorSize) ||
+		int64(le.Uint32(header[52:])) != chunk || le.Uint64(header[40:]) != uint64(synced/sectorSize) ||
 		uuidText(header[8:24]) != s.UUID {
 		return 0, fmt.Errorf("%w: the bitmap is not that of a new array", ErrInvalid)
 	}
-	return bitmapSize(synced), nil
+	return bitmapSize(synced, chunk), nil
 }
 
 // maxCreated is the largest number of members. The table of roles then fits into the sectors that mdadm writes for
@@ -313,7 +332,7 @@ func (g geometry) encodeBitmap(uuid [16]byte) []byte {
 	le.PutUint32(b[4:], bitmapVersion)
 	copy(b[8:24], uuid[:])
 	le.PutUint64(b[40:], uint64(g.synced/sectorSize))
-	le.PutUint32(b[52:], bitmapChunk)
+	le.PutUint32(b[52:], uint32(g.perBit))
 	le.PutUint32(b[56:], bitmapDelay)
 	for i := bitmapHeader; i < len(b); i++ {
 		b[i] = 0xff

@@ -3,11 +3,15 @@ package md
 import (
 	"bytes"
 	"encoding/binary"
+	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"ironroot/internal/testenv"
 )
 
 const gib = 1 << 30
@@ -62,6 +66,120 @@ func TestEncodeGoldens(t *testing.T) {
 		for at := 0; at < 512; at += 4 {
 			if !bytes.Equal(got[at:at+4], want[at:at+4]) {
 				t.Errorf("%+v: byte %d: got %x, want %x", n, at, got[at:at+4], want[at:at+4])
+			}
+		}
+	}
+}
+
+// bitmaps lists arrays around the size from which mdadm raises the number of bytes that each bit of a bitmap describes:
+// 128 KiB, less 256 bytes of header, have bits for 63.875 TiB at 64 MiB each.
+var bitmaps = []struct {
+	level   string
+	members int
+	data    int64 // of each member
+	chunk   int64 // that each bit describes, 0 for an array that is too large
+	bits    int64
+	sectors int64 // of the bitmap
+}{
+	{"raid1", 2, 1 << 40, 64 * mib, 16384, 8},
+	{"raid1", 2, 1046528*64*mib - 64<<10, 64 * mib, 1046528, 256},
+	{"raid1", 2, 1046528 * 64 * mib, 128 * mib, 523264, 136},
+	{"raid1", 2, 1046528*128*mib - 64<<10, 128 * mib, 1046528, 256},
+	{"raid1", 2, 1046528 * 128 * mib, 256 * mib, 523264, 136},
+	{"raid5", 3, 20 << 40, 64 * mib, 327680, 88}, // the bits describe the members
+	{"raid5", 3, 70 << 40, 128 * mib, 573440, 144},
+	{"raid6", 8, 70 << 40, 128 * mib, 573440, 144},
+	{"raid10", 4, 1046528*32*mib - 512<<10, 64 * mib, 1046528, 256},
+	{"raid10", 4, 1046528 * 32 * mib, 128 * mib, 523264, 136},
+	{"raid10", 10, 15 << 40, 128 * mib, 614400, 152},
+	{"raid10", 128, 20 << 40, 2048 * mib, 655360, 168},
+	{"raid10", 128, 40 << 40, 0, 0, 0},
+}
+
+// The bitmap of a large array is as large as that of a smaller one, and each of its bits describes more.
+func TestEncodeLarge(t *testing.T) {
+	for _, tt := range bitmaps {
+		const before = 129 * mib // superblock, bitmap, and space for a later change of the layout
+		n := New{Version: "1.2", Level: tt.level, Name: "any:data"}
+		for range tt.members {
+			n.Sizes = append(n.Sizes, before+tt.data)
+		}
+		members, err := n.Encode(creation)
+		if tt.chunk == 0 {
+			if err == nil || !strings.Contains(err.Error(), "too large for a bitmap of 131072 bytes") {
+				t.Errorf("%+v: got %v, want an error of the bitmap's size", tt, err)
+			}
+			continue
+		}
+		if err != nil {
+			t.Errorf("%+v: %v", tt, err)
+			continue
+		}
+		synced := tt.data
+		if tt.level == "raid10" {
+			synced *= int64(tt.members) / 2
+		}
+		le, last := binary.LittleEndian, len(members)-1
+		superblock, bitmap := members[last][0].Data, members[last][1]
+		for name, values := range map[string][2]int64{
+			"sector of the data":                   {int64(le.Uint64(superblock[128:])), before / 512},
+			"sector of the bitmap":                 {bitmap.Offset / 512, 16},
+			"sector of the bitmap, as written":     {8 + int64(le.Uint32(superblock[96:])), 16},
+			"sectors of the bitmap":                {int64(len(bitmap.Data)) / 512, tt.sectors},
+			"sector of the log of bad blocks":      {8 + int64(le.Uint32(superblock[188:])), 16 + tt.sectors},
+			"bytes that each bit describes":        {int64(le.Uint32(bitmap.Data[52:])), tt.chunk},
+			"sectors that the bitmap describes":    {int64(le.Uint64(bitmap.Data[40:])), synced / 512},
+			"bits that these sectors need":         {(synced + tt.chunk - 1) / tt.chunk, tt.bits},
+			"bits without a place in the bitmap":   {max(0, tt.bits-int64(len(bitmap.Data)-256)*8), 0},
+			"bytes of the bitmap that are not set": {int64(bytes.Count(bitmap.Data[256:], []byte{0})), 0},
+		} {
+			if values[0] != values[1] {
+				t.Errorf("%+v: %s: got %d, want %d", tt, name, values[0], values[1])
+			}
+		}
+		data := make([]byte, superblockSize)
+		copy(data, superblock)
+		s, ok := parse("1.2", data, members[last][0].Offset, n.Sizes[last])
+		if !ok || s.Problem != nil {
+			t.Errorf("%+v: got %+v, want a valid superblock", tt, s)
+		}
+		size, err := s.Bitmap(bytes.NewReader(slices.Concat(make([]byte, bitmap.Offset), bitmap.Data)))
+		if err != nil || size != tt.sectors*512 {
+			t.Errorf("%+v: got a bitmap of %d bytes and %v, want %d", tt, size, err, tt.sectors*512)
+		}
+	}
+}
+
+// mdadm reads the bitmaps of large arrays as they are meant.
+func TestExamineBitmap(t *testing.T) {
+	testenv.Programs(t, "mdadm")
+	for _, tt := range bitmaps {
+		if tt.chunk == 0 {
+			continue
+		}
+		n := New{
+			Version: "1.2", Level: tt.level, Name: "any:data",
+			Sizes: slices.Repeat([]int64{129*mib + tt.data}, tt.members),
+		}
+		members, err := n.Encode(creation)
+		if err != nil {
+			t.Fatal(err)
+		}
+		path := filepath.Join(t.TempDir(), "bitmap")
+		if err := os.WriteFile(path, members[1][1].Data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		out := testenv.Run(t, "mdadm", "--examine-bitmap", path)
+		chunk := fmt.Sprintf("%d MB", tt.chunk/mib)
+		if tt.chunk > gib {
+			chunk = fmt.Sprintf("%d GB", tt.chunk/gib)
+		}
+		for _, want := range []string{
+			"Chunksize : " + chunk,
+			fmt.Sprintf("Bitmap : %d bits (chunks), %[1]d dirty (100.0%%)", tt.bits),
+		} {
+			if !strings.Contains(out, want) {
+				t.Errorf("%+v: mdadm --examine-bitmap lacks %q:\n%s", tt, want, out)
 			}
 		}
 	}
