@@ -1166,6 +1166,51 @@ func TestScratchOverlap(t *testing.T) {
 	checkMiB(t, disk, s.start, make([]byte, 1<<20))
 }
 
+// A partition of the disk's former content is no error until a program has run: neither after a failed download, nor
+// before the next one in larger scratch space.
+func TestScratchFormerPartitions(t *testing.T) {
+	testenv.Root(t)
+	testenv.Programs(t, "sgdisk")
+	t.Setenv("TMPDIR", t.TempDir())
+	const size = 3 << 30
+	file := testenv.SparseFile(t, size)
+	testenv.Run(t, "sgdisk", "-n", "3:2048:0", file)
+	disk := testenv.Loop(t, file, 512)
+	s := newStore(t)
+	probe, large := probeLayer(t), largeLayer(t, 240<<20)
+	prepare := func(ctx context.Context, large *packedLayer, progress func(string, int64, int64)) (*Bundle, error) {
+		image, err := Resolve(t.Context(), s.options(),
+			s.image(testImage{layers: [][]byte{probe}, large: large}), "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return Prepare(ctx, image, Options{
+			System: machineWithMemory(t, memoryMargin+1<<20), Disk: disk, Log: logger(t), Progress: progress,
+		})
+	}
+	ctx, cancel := context.WithCancelCause(t.Context())
+	given := errors.New("given up")
+	_, err := prepare(ctx, large, func(string, int64, int64) { cancel(given) })
+	if !errors.Is(err, given) || strings.Contains(err.Error(), "partition") {
+		t.Errorf("got %v, want %v and no partition", err, given)
+	}
+	b, err := prepare(t.Context(), large, nil) // the second attempt on the disk has enough space
+	checkLarge(t, b, err, large.size)
+
+	// After a program has run, the partition is the program's.
+	if b, err = prepare(t.Context(), nil, nil); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := run(t, b, Spec{Args: []string{"probe", "fail"}, Disks: []string{disk}}); err == nil {
+		t.Error("the program did not fail")
+	}
+	start, want := b.scratch.start, fmt.Sprintf("partition 3 of %s ends at byte", disk)
+	if err := b.Close(t.Context()); err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("got %v, want %q", err, want)
+	}
+	checkMiB(t, disk, start, make([]byte, 1<<20))
+}
+
 // fillMiB writes a MiB to a disk.
 func fillMiB(t *testing.T, disk string, at int64, content []byte) {
 	t.Helper()
