@@ -457,6 +457,116 @@ func TestRunLeavesBehind(t *testing.T) {
 	}
 }
 
+// A container whose program has ended is left behind like one that was killed, if the kernel does not end another one
+// of its processes. The error contains the result of the program.
+func TestRunEndsButIsLeftBehind(t *testing.T) {
+	for command, want := range map[string]string{
+		"environment": "the program ended with success, but a process of the ended container killed, but still running",
+		"fail": "probe of the image: exit status 3: on fire; a process of the ended container killed, but still " +
+			"running",
+		"missing": "program not found in the image: missing; a process of the ended container killed, but still " +
+			"running",
+	} {
+		b := prepared(t, nil)
+		end := neverEnds(t)
+		args := []string{"probe", command}
+		if command == "missing" {
+			args = []string{command}
+		}
+		err := b.Run(testenv.Context(t, time.Minute), Spec{Args: args})
+		var exit *ExitError
+		if !errors.Is(err, confine.ErrStillRunning) || !strings.HasSuffix(err.Error(), want) ||
+			errors.As(err, &exit) != (command == "fail") || errors.Is(err, ErrNotFound) != (command == "missing") {
+			t.Errorf("%s: got %v, want %q", command, err, want)
+		}
+		checkReserved(t, b, "memory")
+		end()
+		b.inUse.Store(false)
+	}
+}
+
+// The kernel keeps a container until all of its processes have been reaped. One of them is a child of the test, which
+// does not reap it.
+func TestRunKeptByKernel(t *testing.T) {
+	b := prepared(t, nil)
+	reaped := make(chan error, 1)
+	t.Cleanup(func() { awaitProcess = awaitEnd })
+	awaitProcess = func(ctx context.Context, wait, kill func() error) error {
+		return confine.Await(ctx, time.Millisecond, func() error {
+			err := wait()
+			reaped <- err
+			return err
+		}, kill)
+	}
+	var process *exec.Cmd
+	dir := t.TempDir()
+	err := b.Run(testenv.Context(t, time.Minute), Spec{
+		Args: []string{"probe", "wait", "/test/end"}, Mounts: []Mount{{Source: dir, Target: "/test", ReadOnly: true}},
+		Output: func(string) {
+			process = joinContainer(t)
+			if err := os.WriteFile(filepath.Join(dir, "end"), nil, 0o600); err != nil {
+				t.Error(err)
+			}
+		},
+	})
+	const want = "the program ended with success, but a process of the ended container killed, but still running"
+	if !errors.Is(err, confine.ErrStillRunning) || !strings.HasSuffix(err.Error(), want) {
+		t.Errorf("got %v, want %q", err, want)
+	}
+	checkReserved(t, b, "memory")
+	if process == nil {
+		t.Fatal("no process has joined the container")
+	}
+	if err := process.Wait(); err == nil || err.Error() != "signal: killed" {
+		t.Errorf("process of the container: got %v, want it killed", err)
+	}
+	if err := <-reaped; err != nil {
+		t.Error(err)
+	}
+	b.inUse.Store(false)
+}
+
+// joinContainer starts a process in the only container that runs.
+func joinContainer(t *testing.T) *exec.Cmd {
+	t.Helper()
+	own, err := os.Readlink("/proc/self/ns/pid")
+	stats, globErr := filepath.Glob("/proc/[0-9]*/stat")
+	if err := errors.Join(err, globErr); err != nil {
+		t.Error(err)
+		return nil
+	}
+	for _, stat := range stats {
+		text, _ := os.ReadFile(stat) // it may have ended
+		_, fields, _ := strings.Cut(string(text), ") ")
+		name := filepath.Join(filepath.Dir(stat), "ns/pid")
+		if parts := strings.Fields(fields); len(parts) < 2 || parts[1] != strconv.Itoa(os.Getpid()) {
+			continue
+		}
+		if other, err := os.Readlink(name); err != nil || other == own {
+			continue
+		}
+		process, started := exec.Command("sleep", "infinity"), make(chan error)
+		go func() {
+			runtime.LockOSThread() // the thread ends with the function
+			namespace, err := os.Open(name)
+			if err == nil {
+				err = errors.Join(unix.Setns(int(namespace.Fd()), unix.CLONE_NEWPID), namespace.Close())
+			}
+			if err == nil {
+				err = process.Start()
+			}
+			started <- err
+		}()
+		if err := <-started; err != nil {
+			t.Error(err)
+			return nil
+		}
+		return process
+	}
+	t.Error("no container runs")
+	return nil
+}
+
 // A mounter that the kernel does not end is left behind. The program is killed, and what both use is not removed.
 func TestMounterLeftBehind(t *testing.T) {
 	b := prepared(t, nil)

@@ -33,10 +33,10 @@ var awaitProcess = awaitEnd
 // maxMessage limits a message of a container in bytes.
 const maxMessage = 16 << 10
 
-// Run runs a program of the image and waits for its end. When ctx ends, all processes of the container are killed. When
-// Run returns, none of them is left, and all their mounts are gone. The exception is a process that the kernel does not
-// end: the error wraps confine.ErrStillRunning then, and Close fails. The error of a program that has run is an
-// *ExitError. If the image lacks the program, the error wraps ErrNotFound.
+// Run runs a program of the image and waits for its end. When ctx or the program ends, all processes of the container
+// are killed. When Run returns, none of them is left, and all their mounts are gone. The exception is a process that
+// the kernel does not end within exitTimeout: the error wraps confine.ErrStillRunning then, and Close fails. The error
+// of a program that has run and failed is an *ExitError. If the image lacks the program, the error wraps ErrNotFound.
 func (b *Bundle) Run(ctx context.Context, s Spec) error {
 	if s.MaxDuration > 0 {
 		var cancel context.CancelFunc
@@ -118,6 +118,7 @@ type runner struct {
 
 	process *os.Process
 	stop    context.CancelCauseFunc // kills the container
+	ended   context.CancelFunc      // called when process 1 ends: limits the wait for the other processes
 	result  *message                // of the program, nil if process 1 reported none
 
 	claiming sync.Mutex
@@ -159,6 +160,9 @@ func planInMemory(p *plan) (*os.File, error) {
 func (r *runner) run(ctx context.Context) error {
 	ctx, r.stop = context.WithCancelCause(ctx)
 	defer r.stop(nil)
+	running, ended := context.WithCancel(ctx)
+	defer ended()
+	r.ended = ended
 	control, in, err := r.start()
 	if err != nil {
 		return err
@@ -173,7 +177,7 @@ func (r *runner) run(ctx context.Context) error {
 	})
 	group.Go(func() error { return r.serve(ctx, control) })
 	var state *os.ProcessState
-	waitErr := r.await(ctx, func() (err error) {
+	waitErr := r.await(running, func() (err error) {
 		state, err = r.process.Wait() // until all its processes have ended
 		return err
 	}, r.process.Kill)
@@ -187,6 +191,8 @@ func (r *runner) run(ctx context.Context) error {
 	switch err := errors.Join(waitErr, superviseErr); {
 	case cause == nil && err == nil:
 		return r.outcome(state, output)
+	case cause == nil && errors.Is(waitErr, confine.ErrStillRunning):
+		return r.leftBehind(waitErr, output)
 	case cause == nil:
 		return err
 	case errors.Is(waitErr, confine.ErrStillRunning):
@@ -286,12 +292,22 @@ func (r *runner) outcome(state *os.ProcessState, output string) error {
 	return exit
 }
 
+// leftBehind returns the error of a container whose process 1 has ended by itself, but one of whose other processes the
+// kernel does not end.
+func (r *runner) leftBehind(err error, output string) error {
+	if failed := r.outcome(nil, output); failed != nil {
+		return fmt.Errorf("%w; a process of the ended %w", failed, err)
+	}
+	return fmt.Errorf("the program ended with success, but a process of the ended %w", err)
+}
+
 // serve answers the messages of process 1, keeps the device nodes up to date and mounts file systems, until the
 // container has ended.
 func (r *runner) serve(ctx context.Context, control *net.UnixConn) error {
 	ctx, cancel := context.WithCancel(ctx)
 	group := goroutine.NewGroup()
 	err := r.endAfter(r.receive(ctx, control, group))
+	r.ended() // process 1 has closed the connection
 	cancel()
 	return errors.Join(err, group.Wait())
 }
