@@ -1,10 +1,12 @@
 package hardware
 
 import (
+	"context"
 	"fmt"
 	"slices"
 
 	"ironroot/agent/node"
+	"ironroot/internal/sysfs"
 	"ironroot/storage/block"
 	"ironroot/storage/hint"
 )
@@ -104,4 +106,24 @@ func (l *SkipList) Unmatched() []string {
 		}
 	}
 	return unmatched
+}
+
+// Unprotected returns the devices that the node's skip list does not protect, neither by an entry nor by the name of a
+// RAID array. A device that the list may protect is an error, see [SkipList.CheckRead] and [WithoutProtectedArrays].
+func Unprotected(
+	ctx context.Context, sys sysfs.Root, n *node.Node, devices []block.Device,
+) ([]block.Device, error) {
+	skips, err := NewSkipList(n)
+	if err != nil {
+		return nil, err
+	}
+	if devices, err = skips.Without(devices); err != nil {
+		return nil, err
+	}
+	for _, d := range devices {
+		if err := skips.CheckRead(d); err != nil {
+			return nil, fmt.Errorf("disk %s: %w", d.Path, err)
+		}
+	}
+	return WithoutProtectedArrays(ctx, sys, n, devices)
 }

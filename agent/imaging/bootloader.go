@@ -96,8 +96,8 @@ func (i *Imager) installGRUB(
 	uefi bool,
 ) error {
 	grub := bootloader.GRUB{
-		Disk: disk.Path, System: i.o.System, RootUUID: b.RootUUID, ESPUUID: b.EFISystemPartUUID,
-		PRePUUID: b.PRePBootPartUUID, UEFI: uefi, Log: i.o.Log,
+		Disk: disk.Path, System: i.o.System, Disks: i.unprotectedDisks, RootUUID: b.RootUUID,
+		ESPUUID: b.EFISystemPartUUID, PRePUUID: b.PRePBootPartUUID, UEFI: uefi, Log: i.o.Log,
 	}
 	array, err := i.bootArray(ctx, disk)
 	if err != nil {
@@ -131,8 +131,9 @@ func (i *Imager) installEFI(ctx context.Context, disk block.Device, b Bootloader
 	}
 	if b.isPartitionImage() && b.EFISystemPartUUID != "" && !i.hasMovedESP(disk.Path) {
 		if _, err := bootloader.KeepEFI(ctx, bootloader.Keep{
-			Disk: disk.Path, System: i.o.System, RootUUID: b.RootUUID, ESPUUID: b.EFISystemPartUUID,
-			Configure: i.o.Config.Get().EnableBIOSBootloaderInstall, Array: describeArray(array), Log: i.o.Log,
+			Disk: disk.Path, System: i.o.System, Disks: i.unprotectedDisks, RootUUID: b.RootUUID,
+			ESPUUID: b.EFISystemPartUUID, Configure: i.o.Config.Get().EnableBIOSBootloaderInstall,
+			Array: describeArray(array), Log: i.o.Log,
 		}); err != nil {
 			return false, bootFault(disk, err)
 		}

@@ -3,6 +3,7 @@ package imaging
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -281,6 +282,48 @@ func TestInstallBootloaderGRUB(t *testing.T) {
 				t.Errorf("no such root: got %s (%v), want a DeviceNotFound that names it", typeOf(err), err)
 			}
 		})
+	}
+}
+
+// The root is searched on other disks, too, but neither on those that the hardware managers hide nor on those that the
+// node's skip list protects: the programs of the root would run, and its files would be changed.
+func TestInstallBootloaderSearchesUnprotected(t *testing.T) {
+	t.Parallel() // sgdisk sleeps
+	testenv.Programs(t, "tune2fs", "sgdisk")
+	const uuid = "9c1f6a52-7a0e-4e8e-9b6e-3f3c1f6d2b11"
+	image := grubImage(t)
+	testenv.Run(t, "tune2fs", "-U", uuid, image)
+	path := testenv.Loop(t, image, 512)
+	other := block.Device{Name: filepath.Base(path), Path: path, Type: "disk", Size: 32 * mib}
+	for name, tt := range map[string]struct {
+		hidden bool
+		skip   string
+		want   string
+	}{
+		"shown":     {},
+		"hidden":    {hidden: true, want: "DeviceNotFound"},
+		"protected": {skip: fmt.Sprintf(`{"name": %q}`, path), want: "DeviceNotFound"},
+		"another":   {skip: `{"name": "/dev/sdz"}`},
+	} {
+		deployed, i := layoutDisk(t, 512, "boot_mode:bios")
+		testenv.Run(t, "sgdisk", "-n", "1:2048:+8M", deployed)
+		i.o.Config.Update(func(c *config.Config) { c.EnableBIOSBootloaderInstall = true })
+		i.o.Node.Set(testNode(t, fmt.Sprintf(
+			`{"uuid": "b77a8c26", "properties": {"root_device": {"name": %q}, "skip_block_devices": [%s]}}`,
+			deployed, tt.skip)))
+		list := i.o.Disks
+		i.o.Disks = func(ctx context.Context) ([]block.Device, error) {
+			disks, err := list(ctx)
+			if !tt.hidden {
+				disks = append(disks, other)
+			}
+			return disks, err
+		}
+		err := i.InstallBootloader(t.Context(), Bootloader{RootUUID: uuid, TargetBootMode: "bios"})
+		if tt.want == "" && err != nil || tt.want != "" && (typeOf(err) != tt.want ||
+			!strings.Contains(err.Error(), "no other device, has the UUID "+uuid)) {
+			t.Errorf("%s: got %v, want %q", name, err, tt.want)
+		}
 	}
 }
 

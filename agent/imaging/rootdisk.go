@@ -83,6 +83,20 @@ func (i *Imager) rootDisk(ctx context.Context, n *node.Node, volumes []Volume) (
 	return disk, nil
 }
 
+// unprotectedDisks lists the disks that the hardware managers report, without those that the node's skip list protects.
+// If an error wraps [block.ErrUnreadable], the list has the others.
+func (i *Imager) unprotectedDisks(ctx context.Context) ([]block.Device, error) {
+	disks, unread := i.o.Disks(ctx)
+	if unread != nil && !errors.Is(unread, block.ErrUnreadable) {
+		return nil, fmt.Errorf("list disks: %w", unread)
+	}
+	disks, err := hardware.Unprotected(ctx, i.o.System, i.o.Node.Get(), disks)
+	if err != nil {
+		return nil, err
+	}
+	return disks, unread
+}
+
 // currentNode returns the cached node. With refresh, it first looks up a node that has no root device hints.
 func (i *Imager) currentNode(ctx context.Context, refresh bool) (*node.Node, error) {
 	n := i.o.Node.Get()

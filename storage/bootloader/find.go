@@ -11,20 +11,30 @@ import (
 	"ironroot/storage/partition"
 )
 
+// Lister lists the disks, maps and arrays that are searched for a UUID if the deployed disk has no device with it. The
+// programs of a root that is found there run, and its files are changed. With an error that wraps
+// [block.ErrUnreadable], the others are searched.
+type Lister func(ctx context.Context) ([]block.Device, error)
+
 // findRoot returns the device of the disk's partition with the UUID, otherwise the one with that label. If the disk
-// has neither, it returns the device with the UUID on another disk, on a map or on an array.
-func findRoot(ctx context.Context, sys sysfs.Root, disk string, table *partition.Table, uuid string) (string, error) {
+// has neither, it returns the device with the UUID among those of list; a nil list has none.
+func findRoot(
+	ctx context.Context, sys sysfs.Root, list Lister, disk string, table *partition.Table, uuid string,
+) (string, error) {
 	device, unread, err := findPartition(ctx, sys, disk, table, uuid)
 	if err != nil || device != "" {
 		return device, err
 	}
-	disks, err := block.Disks(ctx, sys)
-	if err != nil && !errors.Is(err, block.ErrUnreadable) {
-		return "", fmt.Errorf("find UUID %s: %w", uuid, err)
-	}
-	device, err = findAnywhere(ctx, sys, disks, disk, uuid)
-	if err != nil || device != "" {
-		return device, err
+	if list != nil {
+		disks, err := list(ctx)
+		if err != nil && !errors.Is(err, block.ErrUnreadable) {
+			return "", fmt.Errorf("find UUID %s: %w", uuid, err)
+		}
+		unread = errors.Join(unread, err)
+		device, err = findAnywhere(ctx, sys, disks, disk, uuid)
+		if err != nil || device != "" {
+			return device, err
+		}
 	}
 	return "", errors.Join(fmt.Errorf("%w: none of %d partitions on %s, and no other device, has the UUID %s",
 		ErrNoRoot, len(table.Partitions), disk, uuid), unread)
@@ -56,7 +66,7 @@ func findPartition(
 	return labelled, unread, nil
 }
 
-// findAnywhere searches all disks for a file system with the UUID and then for a partition with it, as findfs(8) does.
+// findAnywhere searches disks for a file system with the UUID and then for a partition with it, as findfs(8) does.
 // It omits the partitions of disk. It returns "" if there is none. Two devices with the same UUID are an error.
 // Devices that cannot be read are skipped.
 func findAnywhere(ctx context.Context, sys sysfs.Root, disks []block.Device, disk, uuid string) (string, error) {

@@ -123,7 +123,7 @@ func TestFindAnywhere(t *testing.T) {
 	}
 }
 
-// The root is searched first on the deployed disk, and then on the others that the kernel lists.
+// The root is searched first on the deployed disk, and then on the others that are listed.
 //
 // Parity: M6 (findfs)
 func TestFindRoot(t *testing.T) {
@@ -141,9 +141,25 @@ func TestFindRoot(t *testing.T) {
 		write(t, sys.Sys(dir), name+"/size", "16384\n")
 	}
 	for uuid, want := range map[string]string{rootFS: disk + "p2", elsewhere: "/dev/.." + other, newUUID(t): ""} {
-		got, err := findRoot(t.Context(), sys, disk, table, uuid)
+		list := func(ctx context.Context) ([]block.Device, error) { return block.Disks(ctx, sys) }
+		got, err := findRoot(t.Context(), sys, list, disk, table, uuid)
 		if got != want || errors.Is(err, ErrNoRoot) != (want == "") || want != "" && err != nil {
 			t.Errorf("%s: got %q and %v, want %q", uuid, got, err, want)
+		}
+	}
+	refused := errors.New("no list of disks")
+	for name, tt := range map[string]struct {
+		list Lister
+		want error
+	}{
+		"none":       {nil, ErrNoRoot},
+		"not listed": {func(context.Context) ([]block.Device, error) { return nil, nil }, ErrNoRoot},
+		"unreadable": {func(context.Context) ([]block.Device, error) { return nil, block.ErrUnreadable }, ErrNoRoot},
+		"refused":    {func(context.Context) ([]block.Device, error) { return nil, refused }, refused},
+	} {
+		got, err := findRoot(t.Context(), sys, tt.list, disk, table, elsewhere)
+		if got != "" || !errors.Is(err, tt.want) {
+			t.Errorf("%s: got %q and %v, want %v", name, got, err, tt.want)
 		}
 	}
 }

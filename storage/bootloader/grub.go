@@ -19,6 +19,7 @@ import (
 type GRUB struct {
 	Disk     string
 	System   sysfs.Root
+	Disks    Lister // searched for what is not on Disk; nil for none
 	RootUUID string // of the root's file system or partition
 	ESPUUID  string // of the ESP's file system or partition, "" for none
 	PRePUUID string // of the PReP boot partition on POWER, "" for none
@@ -53,7 +54,7 @@ func (g GRUB) install(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrNoRoot, err)
 	}
-	root, err := findRoot(ctx, g.System, g.Disk, table, g.RootUUID)
+	root, err := findRoot(ctx, g.System, g.Disks, g.Disk, table, g.RootUUID)
 	if errors.Is(err, ErrNoRoot) && g.Array != nil && len(table.Partitions) > 0 && ctx.Err() == nil {
 		// The UUID of a whole-disk image is often that of the disk.
 		root, err = block.PartitionPath(g.System, g.Disk, 1), nil
@@ -140,7 +141,7 @@ func (g GRUB) installOnDisk(ctx context.Context, table *partition.Table, system 
 	targets := []string{g.Disk}
 	switch {
 	case g.PRePUUID != "":
-		target, err := findRoot(ctx, g.System, g.Disk, table, g.PRePUUID)
+		target, err := findRoot(ctx, g.System, g.Disks, g.Disk, table, g.PRePUUID)
 		if err != nil {
 			return fmt.Errorf("PReP partition: %w", err)
 		}

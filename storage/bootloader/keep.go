@@ -37,6 +37,7 @@ type Kept struct {
 type Keep struct {
 	Disk      string
 	System    sysfs.Root
+	Disks     Lister // searched for the root if it is not on Disk; nil for none
 	RootUUID  string // of the root's file system or partition
 	ESPUUID   string
 	Configure bool // first run the image's GRUB, if any, to write its menu
@@ -67,7 +68,7 @@ func (k Keep) keep(ctx context.Context) (Kept, error) {
 	if err != nil {
 		return Kept{}, fmt.Errorf("%w: %w", ErrNoRoot, err)
 	}
-	rootPath, err := findRoot(ctx, k.System, k.Disk, table, k.RootUUID)
+	rootPath, err := findRoot(ctx, k.System, k.Disks, k.Disk, table, k.RootUUID)
 	if err != nil {
 		return Kept{}, err
 	}

@@ -126,19 +126,8 @@ func (r *Runner) disks(ctx context.Context, job Job) ([]string, error) {
 
 // unprotected returns the disks that a program may write to.
 func (r *Runner) unprotected(ctx context.Context, n *node.Node, disks []block.Device) ([]block.Device, error) {
-	skips, err := hardware.NewSkipList(n)
+	disks, err := hardware.Unprotected(ctx, r.System, n, disks)
 	if err != nil {
-		return nil, err
-	}
-	if disks, err = skips.Without(disks); err != nil {
-		return nil, err
-	}
-	for _, d := range disks {
-		if err := skips.CheckRead(d); err != nil {
-			return nil, fmt.Errorf("disk %s: %w", d.Path, err)
-		}
-	}
-	if disks, err = hardware.WithoutProtectedArrays(ctx, r.System, n, disks); err != nil {
 		return nil, err
 	}
 	var usable []block.Device
