@@ -28,8 +28,8 @@ func (b Bootloader) isPartitionImage() bool { return b.RootUUID != "" && b.RootU
 //
 // If the ramdisk was booted by UEFI, it writes boot entries for the loaders on the EFI system partition. The loaders
 // of a partition image are copied there first. If that writes no boot entry, or under BIOS, it installs nothing for a
-// whole-disk image, which contains its boot loader. For a partition image it then runs programs of the image, which
-// requires the option enable_bios_bootloader_install.
+// whole-disk image, which contains its boot loader; see checkKernel for a kernel without support for UEFI. For a
+// partition image it then runs programs of the image, which requires the option enable_bios_bootloader_install.
 func (i *Imager) InstallBootloader(ctx context.Context, b Bootloader) error {
 	c := i.o.Config.Get()
 	ignore := c.IgnoreBootloaderFailure
@@ -62,6 +62,12 @@ func (i *Imager) InstallBootloader(ctx context.Context, b Bootloader) error {
 				"needs an EFI system partition with a loader, or the UUID of a root with GRUB (image property "+
 				"rootfs_uuid)", err))
 		}
+		if err := i.checkKernel(ctx, disk, b); err != nil {
+			if !ignore || ctx.Err() != nil {
+				return bootFault(disk, err)
+			}
+			i.o.Log.Error("UEFI boot entry not written, failure ignored", "device", disk.Path, "err", err)
+		}
 		i.o.Log.Info("whole-disk image: no boot loader to install", "device", disk.Path)
 		return nil
 	}
@@ -75,6 +81,21 @@ func (i *Imager) InstallBootloader(ctx context.Context, b Bootloader) error {
 		return nil
 	}
 	return err
+}
+
+// checkKernel returns an error if the machine was booted by UEFI, but its kernel cannot write a boot entry, and the
+// disk has no loader that firmware finds without one. For an instance that boots by BIOS, it logs a warning only.
+func (i *Imager) checkKernel(ctx context.Context, disk block.Device, b Bootloader) error {
+	problem := bootloader.CheckKernel(i.o.System)
+	if problem == nil {
+		return nil
+	}
+	loader, err := bootloader.Fallback(ctx, disk.Path, b.EFISystemPartUUID)
+	if err != nil && b.TargetBootMode != "bios" {
+		return fmt.Errorf("%w: %w", problem, err)
+	}
+	i.o.Log.Warn("UEFI boot entry not written", "device", disk.Path, "err", problem, "fallback", loader)
+	return nil
 }
 
 // errDisabled returns the protocol's error for a boot loader that only programs of the image could install. If the

@@ -69,3 +69,58 @@ func TestInstallBootloaderUEFI(t *testing.T) {
 		t.Errorf("got the log\n%s\nwant no warnings", log.String())
 	}
 }
+
+// On a machine that was booted by UEFI, but whose kernel does not support it, a whole-disk image must have a loader
+// that firmware finds without a boot entry. The log says that no entry is written.
+func TestInstallBootloaderKernelWithoutUEFI(t *testing.T) {
+	t.Parallel() // sgdisk sleeps
+	testenv.Programs(t, "sgdisk", "mkfs.vfat", "mmd", "mcopy")
+	loader := filepath.Join(t.TempDir(), "BOOTX64.EFI")
+	if err := os.WriteFile(loader, []byte("MZ"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	yes := true
+	for name, tt := range map[string]struct {
+		dir string // of the loader
+		b   Bootloader
+		err string
+	}{
+		"fallback":          {dir: "BOOT"},
+		"no fallback":       {dir: "debian", err: "CommandExecutionError"},
+		"failure ignored":   {dir: "debian", b: Bootloader{IgnoreFailure: &yes}},
+		"instance by BIOS":  {dir: "debian", b: Bootloader{TargetBootMode: "bios"}},
+		"no ESP":            {err: "DeviceNotFound"},
+		"BIOS, with no ESP": {b: Bootloader{TargetBootMode: "bios"}},
+	} {
+		file := testenv.SparseFile(t, 64*mib)
+		kind := "8300"
+		if tt.dir != "" {
+			kind = "ef00"
+		}
+		testenv.Run(t, "sgdisk", "-n", "1:2048:+40M", "-t", "1:"+kind, file)
+		if tt.dir != "" {
+			testenv.Run(t, "mkfs.vfat", "--offset", "2048", file, "40960")
+			testenv.Run(t, "mmd", "-i", file+"@@1M", "::EFI", "::EFI/"+tt.dir)
+			testenv.Run(t, "mcopy", "-i", file+"@@1M", loader, "::EFI/"+tt.dir+"/BOOTX64.EFI")
+		}
+		path := testenv.Loop(t, file, 512)
+		i := newImager(t, nil, block.Device{Name: filepath.Base(path), Path: path, Size: 8 * gib})
+		params := i.o.System.Sys("kernel/boot_params/data")
+		if err := os.MkdirAll(filepath.Dir(params), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(params, []byte(strings.Repeat("\x00", 0x1c0)+"EL64"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		var log strings.Builder
+		i.o.Log = slog.New(slog.NewTextHandler(&log, nil))
+		err := i.InstallBootloader(t.Context(), tt.b)
+		if (err == nil) != (tt.err == "") || err != nil && (typeOf(err) != tt.err ||
+			!strings.Contains(err.Error(), "the kernel does not support UEFI")) {
+			t.Errorf("%s: got %v, want %q", name, err, tt.err)
+		}
+		if err == nil && !strings.Contains(log.String(), `msg="UEFI boot entry not written`) {
+			t.Errorf("%s: got the log\n%s\nwant that no entry was written", name, log.String())
+		}
+	}
+}

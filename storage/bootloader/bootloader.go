@@ -12,12 +12,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"os"
 	"strings"
 
 	"ironroot/internal/sysfs"
 	"ironroot/storage/block"
+	"ironroot/storage/efivarfs"
 	"ironroot/storage/fat"
 	"ironroot/storage/partition"
 )
@@ -27,6 +29,8 @@ var (
 	ErrNoESP    = errors.New("no EFI system partition")
 	ErrNoLoader = errors.New("no boot loader on the EFI system partition")
 	ErrFirmware = errors.New("the firmware refused the boot entry")
+	// ErrNoVariables is returned if the machine was booted by UEFI, but the kernel has no access to its variables.
+	ErrNoVariables = errors.New("no UEFI boot entry can be written")
 )
 
 // Options are the options of InstallEFI.
@@ -39,8 +43,8 @@ type Options struct {
 }
 
 // InstallEFI writes a boot entry for every loader on the disk's EFI system partition. Each new entry becomes the first
-// in BootOrder; older entries with the same label are removed. Errors wrap ErrNoESP, ErrNoLoader, or ErrFirmware if a
-// variable could not be written.
+// in BootOrder; older entries with the same label are removed. Errors wrap ErrNoESP, ErrNoLoader, ErrNoVariables, or
+// ErrFirmware if a variable could not be written.
 func InstallEFI(ctx context.Context, sys sysfs.Root, disk string, o Options) error {
 	if err := installEFI(ctx, sys, disk, o); err != nil {
 		return fmt.Errorf("UEFI boot entry for %s: %w", disk, err)
@@ -64,6 +68,9 @@ func installEFI(ctx context.Context, sys sysfs.Root, disk string, o Options) err
 	if err != nil {
 		return err
 	}
+	if err := efivarfs.CheckMounted(o.Efivars); err != nil {
+		return withFallback(fmt.Errorf("%w: %w", ErrNoVariables, err), fallback)
+	}
 	vars := variables{dir: o.Efivars, log: log}
 	for _, loader := range loaders {
 		if err := ctx.Err(); err != nil {
@@ -75,16 +82,35 @@ func installEFI(ctx context.Context, sys sysfs.Root, disk string, o Options) err
 		}
 		number, err := vars.install(option)
 		if err != nil {
-			err = fmt.Errorf("%w: entry %q for %s: %w", ErrFirmware, option.Description, loader.path, err)
-			if fallback != "" {
-				err = fmt.Errorf("%w (without an entry the firmware may still start %s)", err, fallback)
-			}
-			return err
+			return withFallback(
+				fmt.Errorf("%w: entry %q for %s: %w", ErrFirmware, option.Description, loader.path, err), fallback)
 		}
 		log.Info("UEFI boot entry written", "device", block.PartitionPath(sys, disk, esp.Number),
 			"entry", bootName(number), "label", option.Description, "loader", loader.path)
 	}
 	return nil
+}
+
+// withFallback adds the loader that firmware may start without a boot entry, "" for none, to an error.
+func withFallback(err error, loader string) error {
+	if loader == "" {
+		return err
+	}
+	return fmt.Errorf("%w (without an entry the firmware may still start %s)", err, loader)
+}
+
+// Fallback returns the loader of a disk that firmware starts without a boot entry. The ESP is found as by FindESP. The
+// errors wrap ErrNoESP and ErrNoLoader.
+func Fallback(ctx context.Context, disk, espUUID string) (string, error) {
+	esp, err := FindESP(ctx, disk, espUUID)
+	if err != nil {
+		return "", err
+	}
+	_, fallback, err := readLoaders(disk, esp)
+	if err == nil && fallback == "" {
+		err = fmt.Errorf(`%w at \EFI\BOOT, where firmware finds it without a boot entry`, ErrNoLoader)
+	}
+	return fallback, err
 }
 
 // FindESP finds the EFI system partition of a disk by its type, otherwise by the UUID of a partition or of its FAT file
@@ -152,4 +178,25 @@ func findESP(disk string, table *partition.Table, uuid string) (partition.Partit
 func FirmwareIsUEFI(sys sysfs.Root) bool {
 	info, err := os.Stat(sys.Sys("firmware/efi"))
 	return err == nil && info.IsDir()
+}
+
+// CheckKernel returns an error that wraps ErrNoVariables if the machine was booted by UEFI, but its kernel does not
+// know it: a kernel for x86 without support for UEFI. The boot loader has left its signature in struct efi_info of
+// struct boot_params (Documentation/arch/x86/zero-page.rst of Linux).
+func CheckKernel(sys sysfs.Root) error {
+	const offset = 0x1c0
+	data, err := os.ReadFile(sys.Sys("kernel/boot_params/data"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil // another architecture
+	}
+	if err != nil {
+		return err
+	}
+	if len(data) < offset+4 || FirmwareIsUEFI(sys) {
+		return nil
+	}
+	if signature := string(data[offset : offset+4]); signature == "EL32" || signature == "EL64" {
+		return fmt.Errorf("%w: booted by UEFI (%s), but the kernel does not support UEFI", ErrNoVariables, signature)
+	}
+	return nil
 }

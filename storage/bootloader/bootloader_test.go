@@ -19,6 +19,7 @@ import (
 
 	"ironroot/internal/sysfs"
 	"ironroot/internal/testenv"
+	"ironroot/storage/efivarfs"
 	"ironroot/storage/fat"
 	"ironroot/storage/partition"
 )
@@ -352,6 +353,75 @@ func TestFirmwareRefuses(t *testing.T) {
 	if !errors.Is(err, ErrFirmware) || !strings.Contains(err.Error(), "BootOrder") ||
 		!strings.Contains(err.Error(), `may still start \EFI\BOOT\BOOTX64.EFI`) {
 		t.Errorf("got %v, want ErrFirmware naming BootOrder and the loader that needs no entry", err)
+	}
+}
+
+// Without efivarfs no entry can be written or removed, which is an error. It names the loader that firmware may start
+// nevertheless.
+func TestNoVariables(t *testing.T) {
+	for name, tt := range map[string]struct {
+		files    map[string]string
+		fallback bool
+	}{
+		"fallback": {map[string]string{"EFI/BOOT/BOOTX64.EFI": "x"}, true},
+		"fallback behind the directory of a CSV file": {map[string]string{
+			"EFI/alma/BOOTX64.CSV": utf16CSV("shimx64.efi,Alma"), "EFI/alma/shimx64.efi": "x",
+			"EFI/boot/bootx64.efi": "x",
+		}, true},
+		"none": {map[string]string{"EFI/debian/GRUBAA64.EFI": "x", "BOOTX64.EFI": "x"}, false},
+	} {
+		image := disk(t, tt.files, 16, gptTable(t, "ef00"))
+		for _, dir := range []string{"/sys/kernel", filepath.Join(t.TempDir(), "missing")} { // sysfs, and none
+			err := InstallEFI(t.Context(), sysfs.Root{}, image, Options{Efivars: dir})
+			if !errors.Is(err, ErrNoVariables) || !errors.Is(err, efivarfs.ErrNotMounted) ||
+				strings.Contains(strings.ToLower(err.Error()), `may still start \efi\boot\bootx64.efi`) != tt.fallback {
+				t.Errorf("%s: %s: got %v, want %v, fallback %t", name, dir, err, ErrNoVariables, tt.fallback)
+			}
+		}
+		loader, err := Fallback(t.Context(), image, "")
+		if (loader != "") != tt.fallback || errors.Is(err, ErrNoLoader) == tt.fallback {
+			t.Errorf("%s: got %q and %v, want a loader %t", name, loader, err, tt.fallback)
+		}
+	}
+	sys := sysfs.Root{Path: t.TempDir()}
+	if err := os.MkdirAll(sys.Sys("firmware/efi"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink("/sys/kernel", sys.Sys("firmware/efi/efivars")); err != nil {
+		t.Fatal(err)
+	}
+	if err := RemoveEntries(t.Context(), sys, nil, quiet); !errors.Is(err, efivarfs.ErrNotMounted) {
+		t.Errorf("remove: got %v, want %v", err, efivarfs.ErrNotMounted)
+	}
+}
+
+// A kernel that does not know that the machine was booted by UEFI is recognized by what the boot loader has left.
+func TestCheckKernel(t *testing.T) {
+	params := func(signature string) string {
+		return strings.Repeat("\x00", 0x1c0) + signature + strings.Repeat("\x00", 99)
+	}
+	for name, tt := range map[string]struct {
+		data string
+		uefi bool
+		want error
+	}{
+		"BIOS":                {data: params("\x00\x00\x00\x00")},
+		"UEFI":                {data: params("EL64"), uefi: true},
+		"UEFI, not supported": {data: params("EL64"), want: ErrNoVariables},
+		"32 bits":             {data: params("EL32"), want: ErrNoVariables},
+		"short":               {data: "EL64"},
+		"no parameters":       {},
+	} {
+		sys := sysfs.Root{Path: t.TempDir()}
+		if tt.data != "" {
+			write(t, sys.Sys("kernel"), "boot_params/data", tt.data)
+		}
+		if tt.uefi {
+			write(t, sys.Sys("firmware"), "efi/fw_vendor", "")
+		}
+		if err := CheckKernel(sys); !errors.Is(err, tt.want) {
+			t.Errorf("%s: got %v, want %v", name, err, tt.want)
+		}
 	}
 }
 

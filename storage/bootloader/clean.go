@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"ironroot/internal/sysfs"
+	"ironroot/storage/efivarfs"
 )
 
 // ErrNotUEFI is returned if the machine was booted by BIOS. Its kernel has no access to UEFI variables then.
@@ -17,12 +18,16 @@ var ErrNotUEFI = errors.New("no access to UEFI boot entries: not booted by UEFI"
 // RemoveEntries removes every boot entry whose device path as text matches one of the patterns, and removes its number
 // from BootOrder. The text is that of UEFI 2.10, section 10.6, as efibootmgr 17 prints it:
 // `HD(1,GPT,<guid>,0x800,0x14000)/File(\EFI\debian\shimx64.efi)`. Entries that cannot be parsed are kept. Errors wrap
-// ErrNotUEFI, or ErrFirmware if a variable could not be changed; matching entries may remain then.
+// ErrNotUEFI, efivarfs.ErrNotMounted, or ErrFirmware if a variable could not be changed; matching entries may remain
+// then.
 func RemoveEntries(ctx context.Context, sys sysfs.Root, patterns []*regexp.Regexp, log *slog.Logger) error {
 	if !FirmwareIsUEFI(sys) {
 		return ErrNotUEFI
 	}
 	vars := variables{dir: sys.Sys("firmware/efi/efivars"), log: log}
+	if err := efivarfs.CheckMounted(vars.dir); err != nil {
+		return fmt.Errorf("UEFI boot entries: %w", err)
+	}
 	entries, err := vars.bootEntries()
 	if err != nil {
 		return fmt.Errorf("UEFI boot entries: %w", err)

@@ -34,11 +34,8 @@ const (
 	maxLabel = 128     // characters in a boot entry's label
 )
 
-// fallbackDir is the directory in which firmware finds a loader without a boot entry (UEFI 2.10, 3.5.1.1).
-const fallbackDir = `\efi\boot\`
-
 // readLoaders finds the loaders on the ESP, a partition of the disk. fallback is the one that firmware finds without a
-// boot entry, "" if there is none or if the search stopped before.
+// boot entry, "" if there is none.
 func readLoaders(disk string, esp partition.Partition) (loaders []loader, fallback string, err error) {
 	f, err := os.Open(disk)
 	if err != nil {
@@ -49,7 +46,9 @@ func readLoaders(disk string, esp partition.Partition) (loaders []loader, fallba
 	if err == nil {
 		s := searcher{tree: tree}
 		if loaders, err = s.search(); err == nil {
-			return loaders, s.fallback(), nil
+			if fallback, err = findFallback(tree); err == nil {
+				return loaders, fallback, nil
+			}
 		}
 	}
 	return nil, "", fmt.Errorf("read the ESP, partition %d: %w", esp.Number, err)
@@ -80,14 +79,32 @@ type searcher struct {
 	fromCSV *loader
 }
 
-// fallback returns the loader that firmware finds without a boot entry, "" if there is none.
-func (s *searcher) fallback() string {
-	for _, l := range s.found {
-		if strings.HasPrefix(strings.ToLower(l.path), fallbackDir) {
-			return l.path
+// findFallback returns the loader that firmware finds without a boot entry (UEFI 2.10, 3.5.1.1), "" if there is none.
+func findFallback(tree *fat.FS) (string, error) {
+	directory, path := tree.Root(), `\`
+	for _, name := range []string{"efi", "boot", ""} {
+		files, err := tree.List(directory)
+		if err != nil {
+			return "", err
+		}
+		next := slices.IndexFunc(files, func(f fat.File) bool {
+			if name != "" {
+				return f.IsDir && strings.EqualFold(f.Name, name)
+			}
+			lower := strings.ToLower(f.Name)
+			return !f.IsDir && slices.Contains(loaderNames, lower) && strings.HasPrefix(lower, "boot") &&
+				strings.HasSuffix(lower, ".efi")
+		})
+		if next < 0 {
+			return "", nil
+		}
+		directory = files[next]
+		path += directory.Name
+		if name != "" {
+			path += `\`
 		}
 	}
-	return ""
+	return path, nil
 }
 
 // walk searches a directory; prefix is its path with a final backslash.

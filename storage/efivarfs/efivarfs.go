@@ -13,6 +13,22 @@ import (
 
 const immutable = 0x10 // FS_IMMUTABLE_FL
 
+// ErrNotMounted is returned if the kernel shows no UEFI variables.
+var ErrNotMounted = errors.New("efivarfs is not mounted: kernel has none, or firmware has no variables at run time")
+
+// CheckMounted returns an error that wraps ErrNotMounted if dir, the directory of efivarfs, does not exist or is the
+// empty directory that the kernel creates for it.
+func CheckMounted(dir string) error {
+	empty, err := isMountPoint(dir)
+	if err == nil && !empty {
+		return nil
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return fmt.Errorf("%s: %w", dir, ErrNotMounted)
+}
+
 // MakeMutable clears the immutable flag of a file, which efivarfs sets to prevent accidental deletion. A missing file
 // and a file system without flags are not errors.
 func MakeMutable(path string) error {

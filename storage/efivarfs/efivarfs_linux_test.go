@@ -1,8 +1,10 @@
 package efivarfs
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -69,5 +71,17 @@ func TestMakeMutableWithoutFlags(t *testing.T) {
 	}
 	if err := MakeMutable(filepath.Join("/proc/version", "below")); err == nil {
 		t.Error("file that cannot be opened: got no error")
+	}
+}
+
+// The empty directory of sysfs, on which efivarfs is mounted, is not taken for efivarfs without variables.
+func TestCheckMounted(t *testing.T) {
+	dir := t.TempDir()
+	for path, want := range map[string]error{
+		dir: nil, "/sys/kernel": ErrNotMounted, filepath.Join(dir, "missing"): ErrNotMounted,
+	} {
+		if err := CheckMounted(path); !errors.Is(err, want) || err != nil && !strings.Contains(err.Error(), path) {
+			t.Errorf("%s: got %v, want %v", path, err, want)
+		}
 	}
 }

@@ -12,3 +12,5 @@ import (
 func flagsOf(*os.File) (int, error) { return 0, unix.EOPNOTSUPP }
 
 func setFlags(*os.File, int) error { return unix.EOPNOTSUPP }
+
+func isMountPoint(string) (bool, error) { return false, nil }
