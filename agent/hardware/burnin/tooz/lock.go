@@ -43,7 +43,7 @@ func (p *pairing) lock(ctx context.Context) (own string, err error) {
 			return false, events, err
 		})
 		if errors.Is(err, context.DeadlineExceeded) {
-			err = fmt.Errorf("not acquired within %v: %q is before this node", p.o.Timeout, holder)
+			err = p.timedOut(p.o.Timeout, "not acquired", fmt.Sprintf("%q is before this node", holder))
 		}
 		if err != nil {
 			return "", fmt.Errorf("lock %s: %w", groupLock, err)

@@ -177,7 +177,7 @@ func (p *pairing) waitMembers(
 		return err == nil && wanted(members), events, err
 	})
 	if errors.Is(err, context.DeadlineExceeded) {
-		err = fmt.Errorf("%s within %v: members are %s", reason, p.o.Timeout, strings.Join(members, ", "))
+		err = p.timedOut(p.o.Timeout, reason, "members are "+strings.Join(members, ", "))
 	}
 	return members, err
 }

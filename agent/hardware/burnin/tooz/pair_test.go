@@ -471,6 +471,70 @@ func TestPairServerLost(t *testing.T) {
 		!errors.Is(err, zk.ErrConnectionClosed) && !errors.Is(err, zk.ErrNoServer) {
 		t.Errorf("got %v, want %v with the reason", err, context.DeadlineExceeded)
 	}
+	var lost *loss
+	if !errors.As(err, &lost) || lost.server != cut.address {
+		t.Errorf("got %v, want the loss of %s", err, cut.address)
+	}
+}
+
+// A node that waits for a partner when its time limit is reached, without a connection, says that the connection was
+// lost, to which server, and since when: nobody knows whether another node has joined. The same holds for the lock.
+func TestPairServerLostWhileWaiting(t *testing.T) {
+	ctx, where := server(t)
+	look := watcher(ctx, t, where)
+	for _, tt := range []struct {
+		name, waiting, want string
+		request             int32 // after whose answer the connection is lost
+	}{
+		{
+			"partner", "waiting for a network partner",
+			"; before: no other node has joined: members are go", getChildrenRequest,
+		},
+		{
+			"lock", "waiting for the lock of network pairing",
+			`; before: not acquired: "holder" is before this node`, getDataRequest,
+		},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			cut := newRelay(t, where)
+			if tt.name == "lock" {
+				path := groupLock + "/x" + lockName
+				if _, err := look.conn.Create(path, []byte("holder"), zk.FlagSequence, look.acl); err != nil {
+					t.Fatal(err)
+				}
+			}
+			var waits atomic.Bool
+			cut.onRequest(func(code int32) fate {
+				if code != tt.request || !waits.Load() {
+					return passed
+				}
+				cut.cut = true
+				return lostAfter
+			})
+			limited, reach := context.WithCancelCause(ctx)
+			defer reach(nil)
+			started := time.Now()
+			log := slog.New(slog.NewTextHandler(lines(func(line string) {
+				switch {
+				case strings.Contains(line, tt.waiting):
+					waits.Store(true)
+				case strings.Contains(line, `msg="connection to ZooKeeper lost" server=`+cut.address):
+					reach(context.DeadlineExceeded)
+				}
+			}), nil))
+			_, err := Pair(limited, log, node(t, cut.address+"?timeout=60", "group", "go"))
+			var lost *loss
+			if !errors.As(err, &lost) || lost.server != cut.address || lost.since.Before(started) ||
+				lost.since.After(time.Now()) {
+				t.Fatalf("got %v, want the loss of %s", err, cut.address)
+			}
+			text := fmt.Sprintf("connection to ZooKeeper %s was lost at %s, ", cut.address,
+				lost.since.UTC().Format(time.RFC3339))
+			if !strings.Contains(err.Error(), text) || !strings.HasSuffix(err.Error(), tt.want) {
+				t.Errorf("got %v, want %q and %q", err, text, tt.want)
+			}
+		})
+	}
 }
 
 // Errors of a connection, those of writing included, mean that it was lost. Others do not.
@@ -536,10 +600,12 @@ const (
 
 // Codes of requests.
 const (
-	closeRequest      = -11
-	pingRequest       = 11
-	setAuthRequest    = 100
-	setWatchesRequest = 101
+	closeRequest       = -11
+	getDataRequest     = 4
+	pingRequest        = 11
+	getChildrenRequest = 12
+	setAuthRequest     = 100
+	setWatchesRequest  = 101
 )
 
 // relay is a TCP port that passes connections on to a server.

@@ -36,6 +36,20 @@ type session struct {
 	mu      sync.Mutex
 	local   string // address of this machine
 	lastErr error  // of an attempt to connect
+	lost    *loss  // of the connection, nil while there is one
+	closed  bool   // by this node
+}
+
+// loss is the loss of a connection.
+type loss struct {
+	server string // HOST:PORT
+	since  time.Time
+}
+
+// Error implements error. The clock of the machine can be wrong, so that the text contains the time since then, too.
+func (l *loss) Error() string {
+	return fmt.Sprintf("connection to ZooKeeper %s was lost at %s, %v ago", l.server,
+		l.since.UTC().Format(time.RFC3339), time.Since(l.since).Round(time.Second))
 }
 
 // connect waits for a session, and for the answer to the credentials if there are any, each for the session's time at
@@ -82,7 +96,12 @@ func connect(ctx context.Context, log *slog.Logger, b *Backend) (*session, error
 }
 
 // close ends the session: the server deletes its nodes.
-func (s *session) close() { s.conn.Close() }
+func (s *session) close() {
+	s.mu.Lock()
+	s.closed = true
+	s.mu.Unlock()
+	s.conn.Close()
+}
 
 // Printf implements [zk.Logger].
 func (s *session) Printf(format string, args ...any) {
@@ -93,10 +112,46 @@ func (s *session) Printf(format string, args ...any) {
 func (s *session) event(e zk.Event) {
 	switch e.State {
 	case zk.StateHasSession:
+		s.connected(e.Server)
 		s.once.ready.Do(func() { close(s.ready) })
+	case zk.StateDisconnected:
+		s.disconnected(e.Server)
 	case zk.StateExpired:
 		s.once.expired.Do(func() { close(s.expired) })
 	}
+}
+
+// connected notes that there is a connection again. The loss that has ended the session is kept.
+func (s *session) connected(server string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.lost == nil || pause.Closed(s.expired) {
+		return
+	}
+	s.log.Info("connected to ZooKeeper again", "server", server, "lost", s.lost.server,
+		"duration", time.Since(s.lost.since).Round(time.Millisecond))
+	s.lost = nil
+}
+
+// disconnected notes that the connection of the session was lost. Failures to connect again do not change that.
+func (s *session) disconnected(server string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.lost != nil || s.closed || !pause.Closed(s.ready) || pause.Closed(s.expired) {
+		return
+	}
+	s.lost = &loss{server, time.Now()}
+	s.log.Warn("connection to ZooKeeper lost", "server", server)
+}
+
+// withLoss adds the loss of the connection to an error, if there is no connection.
+func (s *session) withLoss(err error) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.lost == nil {
+		return err
+	}
+	return fmt.Errorf("%w: %w", err, s.lost)
 }
 
 // dial connects to a server and remembers this machine's address.
@@ -139,10 +194,12 @@ func retry[T any](ctx context.Context, s *session, f func() (T, error)) (T, erro
 		result, err := call(ctx, s, f)
 		switch {
 		case pause.Closed(s.expired):
-			return result, errExpired
+			return result, s.withLoss(errExpired)
 		case ctx.Err() != nil && lost != nil:
-			return result, fmt.Errorf("%w (%w)", err, lost)
-		case ctx.Err() != nil || !isLost(err):
+			return result, s.withLoss(fmt.Errorf("%w (%w)", err, lost))
+		case ctx.Err() != nil:
+			return result, s.withLoss(err)
+		case !isLost(err):
 			return result, err
 		}
 		lost = err // the next call waits for an attempt to connect
@@ -170,12 +227,24 @@ func (s *session) watch(ctx context.Context, f func() (bool, <-chan zk.Event, er
 		select {
 		case e := <-events:
 			if e.Err != nil {
-				return e.Err
+				return s.withLoss(e.Err)
 			}
 		case <-s.expired:
-			return errExpired
+			return s.withLoss(errExpired)
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
 	}
+}
+
+// timedOut returns the error of a wait of a limited duration. reason and state say what was waited for, and what the
+// server has answered. Without a connection, they are those from before its loss.
+func (s *session) timedOut(limit time.Duration, reason, state string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.lost == nil {
+		return fmt.Errorf("%s within %v: %s", reason, limit, state)
+	}
+	return fmt.Errorf("%w, and there was no other within the time limit of %v; before: %s: %s",
+		s.lost, limit, reason, state)
 }
