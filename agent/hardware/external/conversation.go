@@ -49,6 +49,9 @@ func protocolError(format string, args ...any) error {
 	return fmt.Errorf("%w: %w", errProtocol, fmt.Errorf(format, args...))
 }
 
+// errNotDone is wrapped by the errors of time limits.
+var errNotDone = errors.New("not done")
+
 // conversation is one run of the executable.
 type conversation struct {
 	limits
@@ -89,7 +92,7 @@ func (c *conversation) run(ctx context.Context, start func() (*process, error)) 
 	c.input <- append(text, '\n')
 	defer close(c.input)
 	from := c.connect()
-	c.limit(c.timeout, func() { c.stop(fmt.Errorf("not done within %v", c.timeout)) })
+	c.limit(c.timeout, func() { c.stop(fmt.Errorf("%w within %v", errNotDone, c.timeout)) })
 	exit := c.handleAll(ctx, from)
 	return c.outcome(exit, <-from.errorOutput)
 }
@@ -208,7 +211,7 @@ func (c *conversation) kill() {
 	}
 	c.limit(c.exitTimeout, func() {
 		c.abandoned = true
-		c.failure = fmt.Errorf("%w; killed, but still running after %v", c.failure, c.exitTimeout)
+		c.failure = fmt.Errorf("%w; %w after %v", c.failure, confine.ErrStillRunning, c.exitTimeout)
 	})
 }
 

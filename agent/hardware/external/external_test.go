@@ -21,6 +21,7 @@ import (
 
 	"ironroot/agent/hardware"
 	"ironroot/agent/node"
+	"ironroot/internal/confine"
 )
 
 // TestMain becomes the executable in processes that startConfined has started.
@@ -344,6 +345,72 @@ func TestDescribeIsKilled(t *testing.T) {
 	m.describeTimeout = short
 	if err := m.describe(t.Context()); err == nil || err.Error() != "describe: not done within 200ms" {
 		t.Errorf("got %v, want an executable that is killed", err)
+	}
+}
+
+// An executable that was slow once, because the machine was busy, is asked again. One that is slow again is not used,
+// and the error and the log say what the operator can do.
+func TestDescribeIsRepeated(t *testing.T) {
+	const twice = "describe: not done within 200ms; this was the result of both of two attempts; " +
+		"if the machine was busy, boot the ramdisk again: it asks its managers only at the start of the agent"
+	for _, tt := range []struct {
+		name, first, second, want string
+		starts                    int
+	}{
+		{"slow once", "exec sleep 3600", answer(site), "", 2},
+		{"slow", "exec sleep 3600", "exec sleep 3600", twice, 2},
+		{"slow, then broken", "exec sleep 3600", "exit 3", "describe: executable failed: exit status 3", 2},
+		{"broken", "exit 3", answer(site), "describe: executable failed: exit status 3", 1},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			var log bytes.Buffer
+			paths := []string{script(t, tt.first, ""), script(t, tt.second, "")}
+			starts := 0
+			load := func(path string) (*Manager, error) {
+				m := newManager(path, slog.New(slog.NewTextHandler(&log, nil)), nil)
+				m.limits = small
+				if strings.Contains(tt.first, "sleep") {
+					m.describeTimeout = short
+				}
+				m.start = func() (*process, error) {
+					starts++
+					if !strings.Contains(tt.second, "sleep") {
+						m.describeTimeout = never // of the next request
+					}
+					return startPlain(paths[starts-1])
+				}
+				return m, m.describeForLoad(t.Context())
+			}
+			list := loadAll([]string{"/m/site"}, "", nil, load)
+			if warned := strings.Contains(log.String(), "level=WARN"); starts != tt.starts || warned != (starts == 2) {
+				t.Errorf("got %d starts, warned: %v, want %d:\n%s", starts, warned, tt.starts, log.String())
+			}
+			if tt.want == "" {
+				if loaded := usable(list); len(loaded) != 1 || loaded[0].Name() != "site" {
+					t.Errorf("got %v, want the manager", list)
+				}
+				checkFilter(t, "", custom(list)...)
+				return
+			}
+			checkFilter(t, "hardware manager /m/site could select disks, but is not usable: "+tt.want+
+				"; no disk is used", custom(list)...)
+			if log := loadLog(t, custom(list)...); !strings.Contains(log, fmt.Sprintf("err=%q", tt.want)) {
+				t.Errorf("log lacks %s:\n%s", tt.want, log)
+			}
+		})
+	}
+}
+
+// An executable that could not be ended is not started again.
+func TestNotRepeated(t *testing.T) {
+	calls := 0
+	err := repeated(slog.New(slog.DiscardHandler), func() error {
+		calls++
+		return fmt.Errorf("%w within 10s; %w", errNotDone, confine.ErrStillRunning)
+	})
+	if calls != 1 || !errors.Is(err, confine.ErrStillRunning) ||
+		!strings.Contains(err.Error(), "the result of one attempt, whose process could not be ended; if") {
+		t.Errorf("got %v after %d calls, want one", err, calls)
 	}
 }
 

@@ -16,6 +16,7 @@ import (
 
 	"ironroot/agent/hardware"
 	"ironroot/agent/node"
+	"ironroot/internal/confine"
 	"ironroot/internal/goroutine"
 	"ironroot/storage/block"
 )
@@ -102,7 +103,29 @@ func load(ctx context.Context, path string, log *slog.Logger) (*Manager, error) 
 	}
 	log.Info("external hardware manager found", "path", path, "sha256", sum)
 	m := newManager(path, log, func() (*process, error) { return startConfined(program{Argv: []string{path}}) })
-	return m, m.describe(ctx)
+	return m, m.describeForLoad(ctx)
+}
+
+// repeated calls f, and calls it again, once, if it was not done within its time limit: the machine may have been busy.
+// A process that could not be ended may still use a device, and is not started again. The error of a time limit says
+// what the operator can do.
+func repeated(log *slog.Logger, f func() error) error {
+	err := f()
+	attempts := "one attempt, whose process could not be ended"
+	if errors.Is(err, errNotDone) && !errors.Is(err, confine.ErrStillRunning) {
+		log.Warn("hardware manager not done within its time limit, repeating", "err", err)
+		attempts, err = "both of two attempts", f()
+	}
+	if !errors.Is(err, errNotDone) {
+		return err
+	}
+	return fmt.Errorf("%w; this was the result of %s; if the machine was busy, boot the ramdisk again: it asks its "+
+		"managers only at the start of the agent", err, attempts)
+}
+
+// describeForLoad is describe, see repeated.
+func (m *Manager) describeForLoad(ctx context.Context) error {
+	return repeated(m.log, func() error { return m.describe(ctx) })
 }
 
 // checksum returns the SHA-256 of a file.

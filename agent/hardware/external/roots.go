@@ -78,7 +78,11 @@ func (r root) load(ctx context.Context, track Track) ([]hardware.Manager, error)
 		return nil, err
 	}
 	r.log.Info("manager root found", "sha256", sum)
-	found, err := r.managers(ctx)
+	var found []rootManager
+	err = repeated(r.log, func() (err error) {
+		found, err = r.managers(ctx)
+		return err
+	})
 	if err != nil {
 		return nil, fmt.Errorf("list managers: %w", err)
 	}
@@ -97,7 +101,7 @@ func (r root) load(ctx context.Context, track Track) ([]hardware.Manager, error)
 		p := program{Root: r.path, Argv: []string{path}}
 		m := newManager(path, r.log, func() (*process, error) { return startConfined(p) })
 		m.describeTimeout = rootTimeout
-		return m, m.describe(ctx)
+		return m, m.describeForLoad(ctx)
 	})
 	return append(loaded, unusable...), nil
 }

@@ -20,7 +20,7 @@ const maxOutput = 1 << 20
 // run runs a program to its end and returns its standard output, without space at its ends. After the timeout, when ctx
 // ends, or after more than maxOutput bytes, the program is killed. A program that does not end then is left behind.
 func run(ctx context.Context, p program, timeout time.Duration) ([]byte, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("not done within %v", timeout))
+	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("%w within %v", errNotDone, timeout))
 	defer cancel()
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
