@@ -122,6 +122,9 @@ func (b *builder) programs(ctx context.Context) ([]cpio.Record, error) {
 		records = append(records, extra...)
 		b.count("extra files", len(extra), sizeOf(extra))
 	}
+	if err := checkManagers(recordFiles(records), b.Arch); err != nil {
+		return nil, fmt.Errorf("extra file: %w", err)
+	}
 	return records, nil
 }
 
