@@ -353,7 +353,8 @@ func TestExtraFiles(t *testing.T) {
 	t.Error("the extra file is not in the archive")
 }
 
-// A file with a private key for evidence is refused wherever it would be in the image. Keys of other types are not.
+// A file with a private key for evidence is refused wherever it would be in the image, manager roots included. Keys of
+// other types are not.
 func TestEvidenceKeyIsRefused(t *testing.T) {
 	_, evidence, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {
@@ -371,6 +372,8 @@ func TestEvidenceKeyIsRefused(t *testing.T) {
 		return string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}))
 	}
 	const certificate = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"
+	// Files of a manager root are searched in parts.
+	after := func(size int, text string) string { return strings.Repeat("x", size-1) + "\n" + text }
 	for name, c := range map[string]struct {
 		text    string
 		refused bool
@@ -381,6 +384,10 @@ func TestEvidenceKeyIsRefused(t *testing.T) {
 		"public key of evidence": {strings.ReplaceAll(certificate, "CERTIFICATE", "PUBLIC KEY"), false},
 		"damaged":                {strings.ReplaceAll(certificate, "CERTIFICATE", "PRIVATE KEY"), false},
 		"empty":                  {"", false},
+		"first part ends in key": {after(searchBytes-40, encoded(evidence)), true},
+		"second part":            {after(searchBytes+maxKeyBytes, encoded(evidence)), true},
+		"at the end":             {after(3*searchBytes, encoded(evidence)), true},
+		"no key in parts":        {after(3*searchBytes, encoded(client)), false},
 	} {
 		dir := t.TempDir()
 		if err := os.WriteFile(filepath.Join(dir, "file.pem"), []byte(c.text), 0o600); err != nil {
@@ -395,6 +402,17 @@ func TestEvidenceKeyIsRefused(t *testing.T) {
 			}
 			if err != nil && strings.Contains(err.Error(), "BEGIN") {
 				t.Errorf("%s: error %q contains the key", name, err)
+			}
+		}
+		root := tar.Header{Name: "usr/share/file.pem", Mode: 0o600, Size: int64(len(c.text))}
+		for _, source := range []string{dir, saved(t, c.text, []tar.Header{root})} {
+			b := &builder{Options: Options{Arch: "amd64", Progress: io.Discard}}
+			image, err := b.packRoot(t.Context(), source)
+			refused := err != nil && strings.Contains(err.Error(), "file.pem contains an Ed25519 private key") &&
+				!strings.Contains(err.Error(), "BEGIN")
+			if refused != c.refused || (err == nil) == c.refused || (len(image) == 0) != c.refused {
+				t.Errorf("%s in %s: got %d bytes and error %v, want it refused: %v", name, source, len(image), err,
+					c.refused)
 			}
 		}
 	}

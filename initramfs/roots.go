@@ -78,6 +78,9 @@ func (b *builder) packRoot(ctx context.Context, source string) ([]byte, error) {
 	if err := checkManagers(entryFiles(entries), b.Arch); err != nil {
 		return nil, err
 	}
+	if err := checkNoEvidenceKeys(ctx, entries); err != nil {
+		return nil, err
+	}
 	image, err := squashfs.Image(entries)
 	if err == nil && len(image) > math.MaxUint32 {
 		err = errors.New("packed root larger than 4 GiB, the limit of an initramfs")
