@@ -60,7 +60,8 @@ func (s space) overwrite(ctx context.Context, o Options) (err error) {
 	defer func() { err = errors.Join(err, buffers.free()) }()
 	var last *pattern
 	for pass := range passes {
-		if last, err = newPattern(pass < o.Iterations || pass == passes-1 && o.prove); err != nil {
+		instead := pass >= o.Iterations && pass == passes-1 && o.prove
+		if last, err = newPattern(pass < o.Iterations || instead); err != nil {
 			return err
 		}
 		progress := func(done int64) {
@@ -77,6 +78,7 @@ func (s space) overwrite(ctx context.Context, o Options) (err error) {
 		}
 		ReportProgress(ctx)
 		note(ctx, func(o *Observed) {
+			o.InsteadOfZeros = instead
 			o.Passes = append(o.Passes, evidence.Pass{Pattern: last.name(), Bytes: size, Ended: time.Now().UTC()})
 		})
 	}

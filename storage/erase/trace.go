@@ -2,6 +2,7 @@ package erase
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -21,10 +22,33 @@ type Observed struct {
 	Firmware  string // revision that the drive reported to the erase, "" if it was not asked
 	Unreached string // what else the drive holds that an erase of the device does not reach, "" if nothing is known
 	Passes    []evidence.Pass
-	Reported  []evidence.Statement
-	Samples   *evidence.Samples
-	Hidden    *evidence.Hidden // sectors of an ATA drive; nil if none are known to be hidden
-	ReadBack  *evidence.ReadBack
+	// InsteadOfZeros means that the last pass was random data although zeros were requested: it is not known whether
+	// the drive is locked.
+	InsteadOfZeros bool
+	Reported       []evidence.Statement
+	Samples        *evidence.Samples
+	Hidden         *evidence.Hidden // sectors of an ATA drive; nil if none are known to be hidden
+	ReadBack       *evidence.ReadBack
+}
+
+// Overwritten describes the passes of an overwrite, and what the read-back of the last one shows. It is "" if no pass
+// was read back.
+func (o Observed) Overwritten() string {
+	if len(o.Passes) == 0 || o.ReadBack == nil {
+		return ""
+	}
+	last, shown := "zeros", "all zeros, which a device that ignores writes can return, too"
+	if o.Passes[len(o.Passes)-1].Pattern == evidence.PatternRandom {
+		last, shown = "random data", "all as written, which proves that the device stores what is written"
+	}
+	if o.InsteadOfZeros {
+		last += " instead of zeros, because it is not known whether the drive is locked"
+	}
+	if !o.ReadBack.Direct {
+		shown = "through the kernel's cache, which does not show what the device stores"
+	}
+	return fmt.Sprintf("passes: %d, the last of %s; read back: %d of %d bytes, %s", len(o.Passes), last,
+		o.ReadBack.Read, o.ReadBack.Size, shown)
 }
 
 type traceKey struct{}

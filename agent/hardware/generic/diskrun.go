@@ -18,11 +18,28 @@ import (
 
 // diskReport describes what a step did to a disk.
 type diskReport struct {
-	Erased    map[string]erase.Method `json:"erased,omitempty"`    // methods by device path
-	Untouched map[string]string       `json:"untouched,omitempty"` // reasons by device path
-	Evidence  *diskResult             `json:"evidence,omitempty"`  // of steps that erase
+	Erased map[string]erase.Method `json:"erased,omitempty"` // methods by device path
+	// Overwritten has the passes of overwrites, and what was read back of the last one, by device path.
+	Overwritten map[string]string `json:"overwritten,omitempty"`
+	Untouched   map[string]string `json:"untouched,omitempty"` // reasons by device path
+	Evidence    *diskResult       `json:"evidence,omitempty"`  // of steps that erase
 
 	tested *burnin.DiskReport // of burnin_disk; it is the result of the disk
+}
+
+// addErased adds the method of a device, and what its overwrite did, "" without one.
+func (r *diskReport) addErased(path string, method erase.Method, overwritten string) {
+	if r.Erased == nil {
+		r.Erased = map[string]erase.Method{}
+	}
+	r.Erased[path] = method
+	if overwritten == "" {
+		return
+	}
+	if r.Overwritten == nil {
+		r.Overwritten = map[string]string{}
+	}
+	r.Overwritten[path] = overwritten
 }
 
 func untouched(d block.Device, reason string) diskReport {

@@ -318,7 +318,7 @@ func (r *diskRun) eraseUnprotected(
 			kept[d.Path] = "partition table of a disk with a protected array, and the space outside of its partitions"
 		}
 	}
-	report := diskReport{Erased: map[string]erase.Method{}, Untouched: kept}
+	report := diskReport{Untouched: kept}
 	var problems []error
 	for _, target := range targets {
 		started := time.Now()
@@ -330,14 +330,13 @@ func (r *diskRun) eraseUnprotected(
 			}
 			return ctx.Err() // the step may have stopped waiting for this disk
 		})
-		ended(method, err)
+		overwritten := ended(method, err)
 		if err != nil {
 			problems = append(problems, err)
 			continue
 		}
-		report.Erased[target.Path] = method
-		r.m.o.Log.Info("device erased", "device", target.Path, "method", string(method),
-			"duration", time.Since(started).Round(time.Millisecond))
+		report.addErased(target.Path, method, overwritten)
+		r.logErased(target, method, overwritten, started)
 	}
 	switch {
 	case hasCreated && r.erasesFully(d):
@@ -346,6 +345,17 @@ func (r *diskRun) eraseUnprotected(
 		problems = append(problems, r.wipeGaps(ctx, d))
 	}
 	return report, errors.Join(problems...)
+}
+
+// logErased logs the method of a device, and what its overwrite did, if there was one.
+func (r *diskRun) logErased(d block.Device, method erase.Method, overwritten string, started time.Time) {
+	attributes := []any{
+		"device", d.Path, "method", string(method), "duration", time.Since(started).Round(time.Millisecond),
+	}
+	if overwritten != "" {
+		attributes = append(attributes, "overwritten", overwritten)
+	}
+	r.m.o.Log.Info("device erased", attributes...)
 }
 
 // eraseTarget erases a disk, or one of its partitions if the disk stays partitioned: a member of an array that Ironic

@@ -89,6 +89,7 @@ func sameResult(t *testing.T, got any, want map[string]diskReport) {
 	}
 	for _, report := range texts[1].(map[string]any) {
 		delete(report.(map[string]any), "evidence")
+		delete(report.(map[string]any), "overwritten") // see TestEraseNamesPasses
 	}
 	if diff := cmp.Diff(texts[0], texts[1]); diff != "" {
 		t.Errorf("result differs (-want +got):\n%s", diff)
@@ -173,6 +174,56 @@ func TestEraseDevices(t *testing.T) {
 	for _, d := range disks {
 		if !bytes.Equal(content(t, d), make([]byte, diskSize)) {
 			t.Errorf("%s still holds data", d.Path)
+		}
+	}
+}
+
+// The result and the log say of which passes an overwrite consisted, and what was read back of the last one. They do
+// not after an erase of another kind, or one that failed.
+func TestEraseNamesPasses(t *testing.T) {
+	for fields, want := range map[string]string{
+		`"agent_erase_devices_iterations": 0`: "passes: 1, the last of zeros; read back: ",
+		`"agent_erase_devices_iterations": 2, "agent_erase_devices_zeroize": false`: "passes: 2, " +
+			"the last of random data; read back: ",
+	} {
+		disk := loopDisk(t, partition.TypeLinux)
+		m := onThisMachine(t, disk)
+		var log testenv.Log
+		m.o.Log = slog.New(slog.NewTextHandler(&log, nil))
+		call := hardware.Call{Node: nodeWith(t, `"driver_internal_info": {`+fields+`}`)}
+		result, err := m.eraseDevices(t.Context(), call)
+		if err != nil {
+			t.Fatal(err)
+		}
+		report := reports(t, result)[disk.Path]
+		want += fmt.Sprintf("%d of %d bytes, ", diskSize, diskSize)
+		got := report.Overwritten[disk.Path]
+		if !strings.HasPrefix(got, want) || report.Erased[disk.Path] != erase.Overwrite ||
+			!strings.Contains(log.String(), "method=overwrite duration=") ||
+			!strings.Contains(log.String(), fmt.Sprintf("overwritten=%q", got)) {
+			t.Errorf("%s: got %+v, want %q in result and log:\n%s", fields, report, want, log.String())
+		}
+
+		result, err = m.eraseMetadata(t.Context(), call)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if report := reports(t, result)[disk.Path]; len(report.Erased) != 1 || len(report.Overwritten) > 0 {
+			t.Errorf("metadata: got %+v, want no overwrite", report)
+		}
+		failed := errors.New("failed")
+		full := m.eraseFull
+		m.eraseFull = func(
+			ctx context.Context, s sysfs.Root, d block.Device, o erase.Options,
+		) (erase.Method, error) {
+			_, err := full(ctx, s, d, o)
+			return "", errors.Join(err, failed)
+		}
+		var failures testenv.Log
+		m.o.Log = slog.New(slog.NewTextHandler(&failures, nil))
+		if _, err := m.eraseDevices(t.Context(), call); !errors.Is(err, failed) ||
+			strings.Contains(failures.String(), "overwritten=") {
+			t.Errorf("got %v, want %v and no overwrite in the log:\n%s", err, failed, failures.String())
 		}
 	}
 }

@@ -115,13 +115,14 @@ func (r *diskRun) eraseContent(ctx context.Context, a *createdArray, d block.Dev
 		method += erase.Method(fmt.Sprintf("; content of %s on %s", a, a.describe()))
 		return ctx.Err() // the step may have stopped waiting for this array
 	})
-	ended(method, err)
+	overwritten := ended(method, err)
 	if err != nil {
 		return diskReport{}, err
 	}
-	r.m.o.Log.Info("device erased", "device", d.Path, "method", string(method),
-		"duration", time.Since(started).Round(time.Millisecond))
-	return diskReport{Erased: map[string]erase.Method{d.Path: method}}, nil
+	r.logErased(d, method, overwritten, started)
+	var report diskReport
+	report.addErased(d.Path, method, overwritten)
+	return report, nil
 }
 
 // eraseMember overwrites the ranges of a member that its array does not use. After zeros, it reads the data back on the
@@ -166,11 +167,11 @@ func (r *diskRun) eraseGaps(ctx context.Context, d block.Device, report *diskRep
 		traced, ended := r.evidence.begin(ctx, d, d)
 		method, err := r.eraseRanges(traced, d, ranges)
 		method += "; outside of the partitions"
-		ended(method, err)
+		overwritten := ended(method, err)
 		if err != nil {
 			return err
 		}
-		report.Erased[d.Path] = method
+		report.addErased(d.Path, method, overwritten)
 	}
 	return r.wipeGaps(ctx, d)
 }

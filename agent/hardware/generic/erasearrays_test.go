@@ -193,6 +193,17 @@ func TestEraseKeepsArrays(t *testing.T) {
 			}
 		}
 		sameResult(t, result, want)
+		for path, report := range reports(t, result) {
+			for device, text := range report.Overwritten {
+				if !strings.HasPrefix(text, "passes: ") || report.Erased[device] == "" {
+					t.Errorf("%s: got %q for %s", path, text, device)
+				}
+			}
+			if len(report.Untouched) > 0 && len(report.Overwritten) != 3 {
+				t.Errorf("%s: got %v, want the passes of two members and the space around them", path,
+					report.Overwritten)
+			}
+		}
 		if diff := cmp.Diff([]string{
 			"assemble md0 root of 2", "check root raid1 of 2", "stop root",
 			"assemble md1 md1 of 2", "check md1 raid0 of 2", "stop md1",

@@ -111,12 +111,13 @@ func (l *evidenceLog) record(d block.Device, report diskReport) {
 	}
 }
 
-// begin adds a target of a disk. The context is the one for its erase; the target ends with the call of end.
+// begin adds a target of a disk. The context is the one for its erase; the target ends with the call of end, which
+// returns what an overwrite without an error did, see [erase.Observed.Overwritten].
 func (l *evidenceLog) begin(
 	ctx context.Context, d, target block.Device,
-) (_ context.Context, end func(erase.Method, error)) {
+) (_ context.Context, end func(erase.Method, error) (overwritten string)) {
 	if l == nil {
-		return ctx, func(erase.Method, error) {}
+		return ctx, func(erase.Method, error) string { return "" }
 	}
 	t := &targetEvidence{path: target.Path, started: time.Now()}
 	ctx, trace := erase.WithTrace(ctx)
@@ -125,10 +126,13 @@ func (l *evidenceLog) begin(
 	defer l.mu.Unlock()
 	entry := l.of(d)
 	entry.targets = append(entry.targets, t)
-	return ctx, func(method erase.Method, err error) {
+	return ctx, func(method erase.Method, err error) string {
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		t.ended, t.method, t.err = time.Now(), method, err
+		if t.ended, t.method, t.err = time.Now(), method, err; err != nil {
+			return ""
+		}
+		return trace.Observed().Overwritten()
 	}
 }
 
