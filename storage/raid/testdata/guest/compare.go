@@ -26,6 +26,7 @@ func compare(ctx context.Context) error {
 		{Version: "1.2", Level: "raid6", Sizes: []int64{30 * mib, 30 * mib, 30 * mib, 30*mib + 512}},
 		{Version: "1.2", Level: "raid10", Sizes: []int64{150 * gib, 150 * gib, 150 * gib, 150 * gib}},
 		{Version: "1.2", Level: "raid10", Sizes: []int64{24 * mib, 24 * mib, 24 * mib}},
+		{Version: "1.2", Level: "raid10", Sizes: []int64{40 << 40, 40 << 40, 40 << 40, 40 << 40}},
 		{Version: "1.0", Level: "raid1", Sizes: []int64{24 * mib, 24 * mib}},
 		{Version: "1.0", Level: "raid1", Sizes: []int64{550 * mib, 550*mib + 3*512}},
 		{Version: "1.0", Level: "raid1", Sizes: []int64{240 * gib, 240 * gib}},
