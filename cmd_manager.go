@@ -19,6 +19,7 @@ type managerCheckCmd struct {
 	File string `arg:"" type:"existingfile" help:"Executable to check. It runs on this machine, with your permissions and outside of manager roots."`
 	Step string `name:"run" placeholder:"KIND.STEP" help:"Step to run as well, for example clean.update_firmware."`
 	Args string `placeholder:"JSON" help:"Arguments of that step, a JSON object."`
+	Root bool   `help:"Limit describe and evaluate to 50 s instead of 10 s, as for a manager in a manager root."`
 }
 
 // Run checks the executable.
@@ -26,6 +27,6 @@ func (c *managerCheckCmd) Run() error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
 	return external.Check(ctx, c.File, external.CheckOptions{
-		Out: os.Stdout, Log: slog.New(slog.NewTextHandler(os.Stderr, nil)), Step: c.Step, Args: c.Args,
+		Out: os.Stdout, Log: slog.New(slog.NewTextHandler(os.Stderr, nil)), Step: c.Step, Args: c.Args, Root: c.Root,
 	})
 }

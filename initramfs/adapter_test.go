@@ -63,7 +63,8 @@ func TestAdapterConforms(t *testing.T) {
 	testenv.Programs(t, "python3")
 	path := adapted(t, filepath.Join(testenv.Top(t), "docs/examples/plugin"), "example_lifecycle")
 	var report bytes.Buffer
-	err := external.Check(t.Context(), path, external.CheckOptions{Out: &report, Log: slog.New(slog.DiscardHandler)})
+	err := external.Check(t.Context(), path,
+		external.CheckOptions{Out: &report, Log: slog.New(slog.DiscardHandler), Root: true})
 	if err != nil || !strings.Contains(report.String(), "LifecycleHardwareManager 1.2, protocol 1, 2 steps") {
 		t.Errorf("got %v:\n%s", err, report.String())
 	}

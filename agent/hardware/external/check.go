@@ -22,6 +22,8 @@ type CheckOptions struct {
 	// Step, if not "", is a step to run: KIND.NAME, for example clean.update_firmware. Args are its arguments, a JSON
 	// object.
 	Step, Args string
+	// Root gives describe and evaluate the time that a manager in a root has: its program may be interpreted.
+	Root bool
 }
 
 // check is the state of Check.
@@ -38,6 +40,9 @@ func Check(ctx context.Context, path string, o CheckOptions) error {
 		return err
 	}
 	c := &check{out: o.Out, Manager: newManager(path, o.Log, func() (*process, error) { return startPlain(path) })}
+	if o.Root {
+		c.describeTimeout = rootTimeout
+	}
 	c.report("describe", c.describe(ctx), func() string {
 		return fmt.Sprintf("%s %s, protocol %d, %d steps", c.Name(), c.Version(), c.Protocol, len(c.description.Steps))
 	})
