@@ -68,7 +68,7 @@ func TestManagersAreExecutable(t *testing.T) {
 
 		{name: "not executable", text: static, mode: 0o644, want: "mode -rw-r--r--: not executable"},
 		{name: "writable", text: static, mode: 0o775, want: "mode -rwxrwxr-x: others than the owner can write to it"},
-		{name: "text", text: "A note.\n", mode: 0o755, want: "neither an ELF program nor a script (no #! at its start)"},
+		{name: "text", text: "A note.\n", mode: 0o755, want: "neither an ELF program nor a script (no #! at"},
 		{name: "empty", mode: 0o755, want: "neither an ELF program nor"},
 		{name: "no interpreter", text: "#! \nx", mode: 0o755, want: "script without the path of an interpreter"},
 		{name: "interpreter missing", text: "#!/bin/sh\n", mode: 0o755, want: `needs "/bin/sh", which is not there`},
