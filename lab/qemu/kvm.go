@@ -44,7 +44,11 @@ func accelArguments(c Config) []string {
 // instruction from an outdated state and can set arbitrary bits. If an interrupt arrives before the next instruction
 // that sets the flags, the kernel returns from it with these bits, for example in virtual-8086 mode, and ends with a
 // double fault.
-const emulatedProcessor = "max,-cx16"
+//
+// It also lacks fast string operations (ERMS, FSRM). With them, Linux clears and copies pages with REP STOSB and REP
+// MOVSB, which QEMU emulates byte by byte; without, eight bytes at a time. Each write to a page that once contained
+// code searches all its translated blocks, so that clearing one such page took QEMU 7.2 up to a minute.
+const emulatedProcessor = "max,-cx16,-erms,-fsrm"
 
 // tcgThreads returns the threading mode of QEMU's emulator: "multi" runs each processor in its own thread, "single"
 // runs all in one. It returns "single" if QEMU is older than 8.1 or its version is unknown: these versions can
