@@ -38,7 +38,6 @@ type Bundle struct {
 	log     *slog.Logger
 	kept    bool  // as an OCI layout, too
 	arrived int64 // bytes of the compressed layers
-	ran     bool  // a program was started
 	// inUse is set if a process could not be ended. It can still read and write the scratch space.
 	inUse atomic.Bool
 }
@@ -147,7 +146,7 @@ func fill(ctx context.Context, image *Image, o Options, s *scratch) (*Bundle, er
 		full = &fullError{place: s.kind(), size: s.size, arrived: b.arrived, total: image.remote.Size(), err: err}
 		full.used, err = s.used()
 	}
-	if err = errors.Join(err, s.discard(context.WithoutCancel(ctx))); err != nil {
+	if err = errors.Join(err, s.free(context.WithoutCancel(ctx))); err != nil {
 		if full != nil {
 			err = errors.Join(full.err, err)
 		}
@@ -199,11 +198,7 @@ func (b *Bundle) Close(ctx context.Context) error {
 		return fmt.Errorf("remove image %s: scratch space (%s, %d bytes) stays reserved: program %w", b.image.Name,
 			b.scratch.kind(), b.scratch.size, confine.ErrStillRunning)
 	}
-	free := b.scratch.discard
-	if b.ran {
-		free = b.scratch.free
-	}
-	if err := free(ctx); err != nil {
+	if err := b.scratch.free(ctx); err != nil {
 		return fmt.Errorf("remove image %s: %w", b.image.Name, err)
 	}
 	return nil

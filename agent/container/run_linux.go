@@ -52,7 +52,7 @@ func (b *Bundle) Run(ctx context.Context, s Spec) error {
 		return err
 	}
 	defer messages.Close() //nolint:errcheck // only received
-	b.ran = true
+	b.scratch.ran = true
 	r := &runner{bundle: b, spec: s, plan: p, messages: messages, log: b.log}
 	if err := r.run(ctx); err != nil {
 		var exit *ExitError

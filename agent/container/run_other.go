@@ -31,8 +31,6 @@ func (s *scratch) used() (int64, error) { return 0, Available() }
 
 func (s *scratch) free(context.Context) error { return nil }
 
-func (s *scratch) discard(context.Context) error { return nil }
-
 func memoryScratch(sysfs.Root, int64) (*scratch, error) { return nil, Available() }
 
 func diskScratch(context.Context, sysfs.Root, string, demand) (*scratch, error) {

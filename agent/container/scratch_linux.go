@@ -31,7 +31,7 @@ type scratch struct {
 	loop     *os.File
 	system   sysfs.Root
 	mounted  bool
-	former   bool // the partitions of the disk are those of its former content, which is to be replaced
+	ran      bool // a program has run, which may have made the partitions of the disk
 }
 
 func (s *scratch) kind() string {
@@ -67,7 +67,7 @@ func diskScratch(ctx context.Context, system sysfs.Root, disk string, d demand) 
 	s = &scratch{disk: disk, device: f, start: start, size: length, system: system}
 	defer func() {
 		if err != nil {
-			err = fmt.Errorf("scratch space on %s: %w", disk, errors.Join(err, s.discard(context.WithoutCancel(ctx))))
+			err = fmt.Errorf("scratch space on %s: %w", disk, errors.Join(err, s.free(context.WithoutCancel(ctx))))
 			s = nil
 		}
 	}()
@@ -168,14 +168,8 @@ func (s *scratch) used() (int64, error) {
 	return int64(info.Blocks-info.Bfree) * info.Bsize, nil
 }
 
-// discard frees scratch space of which no program has run. Partitions that contain a part of it are no error then: they
-// were on the disk before.
-func (s *scratch) discard(ctx context.Context) error {
-	s.former = true
-	return s.free(ctx)
-}
-
-// free unmounts the file system. A range of a disk is overwritten.
+// free unmounts the file system. A range of a disk is overwritten. A partition that contains a part of it is an error
+// if a program has run; before, it is one of the disk's former content.
 func (s *scratch) free(ctx context.Context) error {
 	var errs []error
 	if s.mounted {
@@ -198,7 +192,7 @@ func (s *scratch) free(ctx context.Context) error {
 		s.loop = nil
 	}
 	if s.reserved > 0 {
-		if !s.former {
+		if s.ran {
 			errs = append(errs, s.overlap(ctx))
 		}
 		errs = append(errs, s.zero(ctx))
@@ -210,9 +204,8 @@ func (s *scratch) free(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// overlap returns an error if a partition of the disk contains a part of the range, whose content is lost. The
-// programs that ran have made the partitions. It checks the table on the disk, which the kernel may not have read yet,
-// and the partitions that the kernel knows.
+// overlap returns an error if a partition of the disk contains a part of the range, whose content is lost. It checks
+// the table on the disk, which the kernel may not have read yet, and the partitions that the kernel knows.
 func (s *scratch) overlap(ctx context.Context) error {
 	table, err := partition.ReadAll(ctx, fmt.Sprintf("/proc/self/fd/%d", s.device.Fd()))
 	if errors.Is(err, partition.ErrNoTable) {
