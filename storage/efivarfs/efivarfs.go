@@ -19,14 +19,14 @@ var ErrNotMounted = errors.New("efivarfs is not mounted: kernel has none, or fir
 // CheckMounted returns an error that wraps ErrNotMounted if dir, the directory of efivarfs, does not exist or is the
 // empty directory that the kernel creates for it.
 func CheckMounted(dir string) error {
-	empty, err := isMountPoint(dir)
-	if err == nil && !empty {
-		return nil
-	}
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	empty, err := onSysfs(dir)
+	switch {
+	case empty || errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("%s: %w", dir, ErrNotMounted)
+	case err != nil:
 		return err
 	}
-	return fmt.Errorf("%s: %w", dir, ErrNotMounted)
+	return nil
 }
 
 // MakeMutable clears the immutable flag of a file, which efivarfs sets to prevent accidental deletion. A missing file

@@ -14,8 +14,8 @@ func setFlags(f *os.File, flags int) error {
 	return unix.IoctlSetPointerInt(int(f.Fd()), unix.FS_IOC_SETFLAGS, flags)
 }
 
-// isMountPoint reports whether a directory is one of sysfs.
-func isMountPoint(dir string) (bool, error) {
+// onSysfs reports whether a directory is one of sysfs, with nothing mounted on it.
+func onSysfs(dir string) (bool, error) {
 	var info unix.Statfs_t
 	if err := unix.Statfs(dir, &info); err != nil {
 		return false, &os.PathError{Op: "statfs", Path: dir, Err: err}

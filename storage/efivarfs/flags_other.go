@@ -13,4 +13,4 @@ func flagsOf(*os.File) (int, error) { return 0, unix.EOPNOTSUPP }
 
 func setFlags(*os.File, int) error { return unix.EOPNOTSUPP }
 
-func isMountPoint(string) (bool, error) { return false, nil }
+func onSysfs(string) (bool, error) { return false, nil }
