@@ -11,11 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-containerregistry/pkg/name"
-	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/empty"
-	"github.com/google/go-containerregistry/pkg/v1/mutate"
-	"github.com/google/go-containerregistry/pkg/v1/tarball"
 
 	"ironroot/internal/testenv"
 )
@@ -178,23 +174,5 @@ func saved(t *testing.T, text string, headers []tar.Header) string {
 	if err := w.Close(); err != nil {
 		t.Fatal(err)
 	}
-	layer, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) {
-		return io.NopCloser(bytes.NewReader(data.Bytes())), nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	var image v1.Image
-	if image, err = mutate.AppendLayers(empty.Image, layer); err != nil {
-		t.Fatal(err)
-	}
-	tag, err := name.NewTag("root")
-	if err != nil {
-		t.Fatal(err)
-	}
-	file := filepath.Join(t.TempDir(), "root.tar")
-	if err := tarball.WriteToFile(file, tag, image); err != nil {
-		t.Fatal(err)
-	}
-	return file
+	return save(t, withLayer(t, empty.Image, data.Bytes()))
 }

@@ -97,7 +97,7 @@ func TestRootOfDirectory(t *testing.T) {
 	}
 }
 
-// layerOf returns an image with a layer for each map of files. A directory ends with a slash.
+// imageOf returns an image with a layer for each map of files. A directory ends with a slash.
 func imageOf(t *testing.T, layers ...map[string]string) v1.Image {
 	t.Helper()
 	image := empty.Image
@@ -126,17 +126,38 @@ func imageOf(t *testing.T, layers ...map[string]string) v1.Image {
 		if err := w.Close(); err != nil {
 			t.Fatal(err)
 		}
-		layer, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) {
-			return io.NopCloser(bytes.NewReader(data.Bytes())), nil
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if image, err = mutate.AppendLayers(image, layer); err != nil {
-			t.Fatal(err)
-		}
+		image = withLayer(t, image, data.Bytes())
 	}
 	return image
+}
+
+// withLayer returns an image with one more layer, a tar archive.
+func withLayer(t *testing.T, image v1.Image, data []byte) v1.Image {
+	t.Helper()
+	layer, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) {
+		return io.NopCloser(bytes.NewReader(data)), nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if image, err = mutate.AppendLayers(image, layer); err != nil {
+		t.Fatal(err)
+	}
+	return image
+}
+
+// save writes an image to a file, as docker save does, and returns its path.
+func save(t *testing.T, image v1.Image) string {
+	t.Helper()
+	tag, err := name.NewTag("root")
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "root.tar")
+	if err := tarball.WriteToFile(file, tag, image); err != nil {
+		t.Fatal(err)
+	}
+	return file
 }
 
 // A container image is packed from an OCI layout, from a tarball and from a registry: its layers are applied, with
@@ -189,10 +210,7 @@ func TestRootOfContainerImage(t *testing.T) {
 			t.Errorf("%s: files differ (-want +got):\n%s", source, diff)
 		}
 	}
-	outside := filepath.Join(dir, "outside.tar")
-	if err := tarball.WriteToFile(outside, tag, imageOf(t, map[string]string{"a": "b", "../../x": "y"})); err != nil {
-		t.Fatal(err)
-	}
+	outside := save(t, imageOf(t, map[string]string{"a": "b", "../../x": "y"}))
 	if got, err := unpackRoot(t, outside); err == nil || !strings.Contains(err.Error(), `unsafe tar path "../../x"`) {
 		t.Errorf("got %v, %v, want an error for a path", got, err)
 	}
