@@ -17,7 +17,7 @@ import (
 )
 
 // TestRAIDBootBIOS deploys a partition image to a mirror. Its GRUB installs itself on each disk, and the system boots
-// from each disk alone. GRUB's search for the array takes minutes without hardware virtualisation.
+// from each disk alone.
 //
 // Parity: N5 (boot by BIOS)
 func TestRAIDBootBIOS(t *testing.T) {
