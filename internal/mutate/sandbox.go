@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"syscall"
@@ -58,6 +59,7 @@ var errShared = errors.New("process is not alone in new namespaces")
 // such as one that thaws a file system. The arguments are those of sandboxed. It returns an error and changes nothing
 // if the process is not the first one of a PID namespace, or is in the mount namespace of its caller.
 func sandbox(ctx context.Context, arguments []string) error {
+	runtime.LockOSThread() // a thread drops capabilities for itself, and this one must start the program
 	caller, base, dir, program, arguments := arguments[0], arguments[1], arguments[2], arguments[3], arguments[4:]
 	own := mountNamespace()
 	if pid := os.Getpid(); pid != 1 || own == "" || !strings.HasPrefix(caller, "mnt:") || own == caller {
