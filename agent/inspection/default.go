@@ -56,19 +56,28 @@ func collectDefault(ctx context.Context, i *inspection) error {
 	return nil
 }
 
+// logsKey is the key of the log archive.
+const logsKey = "logs"
+
 // collectLogs adds the log archive. Its failure must not fail the inspection.
 func collectLogs(ctx context.Context, i *inspection) error {
-	var extra []journal.Member
-	if i.found != nil { // under the name of the program that would print it
-		if data, err := json.MarshalIndent(i.found, "", "  "); err == nil {
-			extra = append(extra, journal.Member{Name: "lshw", Data: data})
-		}
-	}
-	archive, err := i.Journal.Archive(ctx, i.System, extra...)
+	archive, err := i.Journal.Archive(ctx, i.System, i.logMembers()...)
 	if err != nil {
 		i.Log.Warn("inspection without logs", "err", err)
 		return nil
 	}
-	i.set("logs", base64.StdEncoding.EncodeToString(archive))
+	i.set(logsKey, base64.StdEncoding.EncodeToString(archive))
 	return nil
+}
+
+// logMembers returns the inventory as a member of the log archive, under the name of the program that would print it.
+func (i *inspection) logMembers() []journal.Member {
+	if i.found == nil {
+		return nil
+	}
+	data, err := json.MarshalIndent(i.found, "", "  ")
+	if err != nil {
+		return nil // the inventory was encoded before
+	}
+	return []journal.Member{{Name: "lshw", Data: data}}
 }

@@ -43,8 +43,8 @@ type Options struct {
 	Network Network
 	// Neighbours receives LLDP frames.
 	Neighbours inventory.Neighbours
-	// Post sends the data and returns the UUID of the node that Ironic found.
-	Post func(ctx context.Context, data any) (nodeUUID string, err error)
+	// Post sends the data, as JSON, and returns the UUID of the node that Ironic found.
+	Post func(ctx context.Context, body []byte) (nodeUUID string, err error)
 	// Track shows the progress of benchmarks; nil shows nothing.
 	Track func(what, device string) Tracker
 	Log   *slog.Logger
@@ -109,7 +109,7 @@ func Collectors() []Collector {
 		{"lldp", []string{"lldp_raw"}, "the newest LLDP frame of every interface", first, collectLLDP},
 		{"usb-devices", []string{"usb_devices"}, "", first, collectUSBDevices},
 		{"extra-hardware", []string{"data"}, facts, second, collectExtraHardware},
-		{"logs", []string{"logs"}, "the archive of logs", last, collectLogs},
+		{"logs", []string{logsKey}, "the archive of logs", last, collectLogs},
 	}
 }
 
@@ -162,7 +162,10 @@ func Run(ctx context.Context, o Options) (nodeUUID string, err error) {
 		i.data["error"] = errorText(failures)
 	}
 	collected := time.Now()
-	nodeUUID, err = o.Post(ctx, i.data)
+	body, err := i.body(ctx, maxBodyBytes)
+	if err == nil {
+		nodeUUID, err = o.Post(ctx, body)
+	}
 	if err != nil {
 		failures = append(failures, fmt.Errorf("post inspection data: %w", err))
 	}

@@ -73,13 +73,9 @@ func newMachine(t *testing.T, c *config.Config) *machine {
 			}
 			return *m.disk, nil
 		},
-		Post: func(_ context.Context, data any) (string, error) {
-			text, err := json.Marshal(data)
-			if err != nil {
-				t.Fatal(err)
-			}
+		Post: func(_ context.Context, body []byte) (string, error) {
 			m.posted = nil
-			if err := json.Unmarshal(text, &m.posted); err != nil {
+			if err := json.Unmarshal(body, &m.posted); err != nil {
 				t.Fatal(err)
 			}
 			return "b77a8c26", m.postErr

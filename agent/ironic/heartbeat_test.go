@@ -273,7 +273,7 @@ func TestRequestIDHeader(t *testing.T) {
 			t.Fatal(err)
 		}
 		run(t, beats(c, ""), time.Second)
-		if _, err := c.PostInspection(t.Context(), map[string]any{}); err != nil {
+		if _, err := c.PostInspection(t.Context(), []byte("{}")); err != nil {
 			t.Fatal(err)
 		}
 		if len(ironic.calls) != 4 {

@@ -14,15 +14,11 @@ func inspectionRetryDelays() []time.Duration {
 	return []time.Duration{5 * time.Second, 5 * time.Second, 6 * time.Second, 12 * time.Second}
 }
 
-// PostInspection posts the inspection's data to inspection_callback_url, otherwise to Ironic's own callback, and
-// returns the UUID of the node that Ironic found, "" without one. It sends no version header: with one, Ironic
+// PostInspection posts the inspection's data, as JSON, to inspection_callback_url, otherwise to Ironic's own callback,
+// and returns the UUID of the node that Ironic found, "" without one. It sends no version header: with one, Ironic
 // responds in another form and issues the token there. It makes five attempts if Ironic is unreachable, fails with
 // status 500 or above, or has locked the node.
-func (c *Client) PostInspection(ctx context.Context, data any) (nodeUUID string, err error) {
-	body, err := json.Marshal(data)
-	if err != nil {
-		return "", fmt.Errorf("encode inspection data: %w", err)
-	}
+func (c *Client) PostInspection(ctx context.Context, body []byte) (nodeUUID string, err error) {
 	waits := inspectionRetryDelays()
 	for try := 0; ; try++ {
 		change := c.changed()

@@ -32,7 +32,7 @@ func TestPostInspection(t *testing.T) {
 				net.serve("ironic", ironic)
 				c, _ := newClient(t, net, tt.args...)
 				uuid, err := c.PostInspection(t.Context(),
-					map[string]any{"inventory": map[string]any{"a": "<b>"}, "error": nil})
+					[]byte(`{"error":null,"inventory":{"a":"\u003cb\u003e"}}`))
 				if err != nil || uuid != nodeUUID {
 					t.Fatalf("got %q, %v, want %s", uuid, err, nodeUUID)
 				}
@@ -140,9 +140,6 @@ func TestPostInspectionEndsWithItsContext(t *testing.T) {
 		defer cancel()
 		if uuid, err := c.PostInspection(ctx, nil); uuid != "" || !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("got %q, %v, want the context's error", uuid, err)
-		}
-		if uuid, err := c.PostInspection(t.Context(), make(chan int)); uuid != "" || err == nil {
-			t.Errorf("data that cannot be encoded: got %q, %v, want an error", uuid, err)
 		}
 	})
 }

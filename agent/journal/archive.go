@@ -18,7 +18,7 @@ import (
 )
 
 const (
-	maxMemberBytes  = 16 << 20 // of one member; the rest is truncated
+	maxMemberBytes  = 16 << 20 // of one member; more is truncated
 	maxArchiveBytes = 64 << 20 // of all members together
 	archiveTimeout  = 10 * time.Second
 )
@@ -87,9 +87,38 @@ func (j *Journal) keptMembers() []Member {
 }
 
 // Archive packs the journal, the members that Keep has stored, data of the kernel about the machine, and the extra
-// members into a gzipped tar. Sources that cannot be read are omitted and listed in the member "errors". It takes at
-// most about ten seconds.
+// members into a gzipped tar. Sources that cannot be read are omitted and listed in the member "errors", members that
+// are too large are truncated and listed in the member "truncated". It takes at most about ten seconds.
 func (j *Journal) Archive(ctx context.Context, sys sysfs.Root, extra ...Member) ([]byte, error) {
+	archive, _, err := j.pack(j.members(ctx, sys, extra), maxMemberBytes)
+	return archive, err
+}
+
+// minMemberBytes is the smallest limit to which ArchiveWithin truncates members.
+const minMemberBytes = 4 << 10
+
+// ArchiveWithin is like Archive, for an archive of at most limit bytes: it truncates members until they fit, and
+// returns what it has truncated. It fails if the archive is larger even with members of 4 KiB.
+func (j *Journal) ArchiveWithin(
+	ctx context.Context, limit int64, sys sysfs.Root, extra ...Member,
+) (archive []byte, truncated []string, err error) {
+	members := j.members(ctx, sys, extra)
+	for memberLimit := maxMemberBytes; ; {
+		if archive, truncated, err = j.pack(members, memberLimit); err != nil || int64(len(archive)) <= limit {
+			return archive, truncated, err
+		}
+		if memberLimit == minMemberBytes {
+			return nil, nil, fmt.Errorf("pack log archive: got %d bytes with members of at most %d, want at most %d",
+				len(archive), memberLimit, limit)
+		}
+		// The largest members determine the size, so a few rounds suffice.
+		share := float64(limit) / float64(len(archive))
+		memberLimit = max(minMemberBytes, int(float64(memberLimit)*min(share, 0.75)))
+	}
+}
+
+// members returns the members of an archive.
+func (j *Journal) members(ctx context.Context, sys sysfs.Root, extra []Member) []Member {
 	ctx, cancel := context.WithTimeout(ctx, archiveTimeout)
 	defer cancel()
 	members := append([]Member{{"journal", j.Bytes()}}, j.keptMembers()...)
@@ -108,34 +137,51 @@ func (j *Journal) Archive(ctx context.Context, sys sysfs.Root, extra ...Member) 
 	if missing.Len() > 0 {
 		members = append(members, Member{"errors", missing.Bytes()})
 	}
-	return j.pack(members)
+	return members
 }
 
-func (j *Journal) pack(members []Member) ([]byte, error) {
+// pack returns an archive of members, each truncated to memberLimit bytes, and describes what it has truncated. Of the
+// journal and the kernel's log it keeps the end, of all others the beginning.
+func (j *Journal) pack(members []Member, memberLimit int) (archive []byte, truncated []string, err error) {
 	var out bytes.Buffer
 	zipped := gzip.NewWriter(&out)
 	packed := tar.NewWriter(zipped)
 	now := time.Now()
+	add := func(m Member) error {
+		header := &tar.Header{Name: m.Name, Mode: 0o600, Size: int64(len(m.Data)), ModTime: now, Typeflag: tar.TypeReg}
+		if err := packed.WriteHeader(header); err != nil {
+			return fmt.Errorf("pack log archive: member %s: %w", m.Name, err)
+		}
+		if _, err := packed.Write(m.Data); err != nil {
+			return fmt.Errorf("pack log archive: member %s: %w", m.Name, err)
+		}
+		return nil
+	}
 	left := maxArchiveBytes
 	for _, m := range members {
 		data := j.cleanBytes(m.Data) // before truncation, which could leave a part of a secret
-		data = data[:min(len(data), maxMemberBytes, left)]
-		left -= len(data)
-		header := &tar.Header{Name: m.Name, Mode: 0o600, Size: int64(len(data)), ModTime: now, Typeflag: tar.TypeReg}
-		if err := packed.WriteHeader(header); err != nil {
-			return nil, fmt.Errorf("pack log archive: member %s: %w", m.Name, err)
+		size, kept := len(data), min(len(data), memberLimit, left)
+		part := "first"
+		if m.Name == "journal" || m.Name == "dmesg" {
+			part, data = "last", data[size-kept:]
 		}
-		if _, err := packed.Write(data); err != nil {
-			return nil, fmt.Errorf("pack log archive: member %s: %w", m.Name, err)
+		left -= kept
+		if kept < size {
+			truncated = append(truncated, fmt.Sprintf("%s: %s %d of %d bytes", m.Name, part, kept, size))
+		}
+		if err := add(Member{m.Name, data[:kept]}); err != nil {
+			return nil, nil, err
 		}
 	}
-	if err := packed.Close(); err != nil {
-		return nil, fmt.Errorf("pack log archive: %w", err)
+	if len(truncated) > 0 {
+		if err := add(Member{"truncated", []byte(strings.Join(truncated, "\n") + "\n")}); err != nil {
+			return nil, nil, err
+		}
 	}
-	if err := zipped.Close(); err != nil {
-		return nil, fmt.Errorf("pack log archive: %w", err)
+	if err := errors.Join(packed.Close(), zipped.Close()); err != nil {
+		return nil, nil, fmt.Errorf("pack log archive: %w", err)
 	}
-	return out.Bytes(), nil
+	return out.Bytes(), truncated, nil
 }
 
 // cleanBytes redacts secrets in data that did not pass through the journal, mainly the kernel's command line in dmesg.

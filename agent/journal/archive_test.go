@@ -3,6 +3,7 @@ package journal
 import (
 	"bytes"
 	"io"
+	"math/rand/v2"
 	"strings"
 	"testing"
 
@@ -140,5 +141,33 @@ func TestKeep(t *testing.T) {
 			files["erase/S1-3.json"] != "later" {
 			t.Errorf("got %q", files)
 		}
+	}
+}
+
+// An archive that is too large is packed with less of its largest members, until it fits. Small members are complete.
+func TestArchiveWithin(t *testing.T) {
+	j := New(io.Discard, nil, 1<<20)
+	noise := make([]byte, 4<<20)
+	_, _ = rand.NewChaCha8([32]byte{}).Read(noise) // never fails
+	sys := sysfs.Root{Path: t.TempDir()}
+	members := []Member{{"large", noise}, {"zeros", make([]byte, 4<<20)}, {"small", noise[:3000]}}
+	for _, limit := range []int64{1 << 20, 100 << 10, 20 << 10} {
+		archive, truncated, err := j.ArchiveWithin(t.Context(), limit, sys, members...)
+		if err != nil || int64(len(archive)) > limit || int64(len(archive)) < limit/4 {
+			t.Fatalf("limit %d: got %d bytes and %v", limit, len(archive), err)
+		}
+		files := testenv.Untar(t, archive)
+		if files["small"] != string(noise[:3000]) || !strings.HasPrefix(string(noise), files["large"]) {
+			t.Errorf("limit %d: got %d bytes of small, want all, and a large that starts as the original",
+				limit, len(files["small"]))
+		}
+		if strings.Join(truncated, "\n")+"\n" != files["truncated"] ||
+			!strings.Contains(files["truncated"], "large: first ") {
+			t.Errorf("limit %d: got truncated %q and %q", limit, truncated, files["truncated"])
+		}
+	}
+	if _, _, err := j.ArchiveWithin(t.Context(), 1000, sys, members...); err == nil ||
+		!strings.Contains(err.Error(), "want at most 1000") {
+		t.Errorf("limit 1000: got %v, want an error", err)
 	}
 }

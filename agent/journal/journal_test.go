@@ -13,6 +13,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -265,6 +266,10 @@ func TestArchiveIsBounded(t *testing.T) {
 	large := bytes.Repeat([]byte("0123456789abcdef"), maxMemberBytes/16+1)
 	got := unpack(t, New(io.Discard, nil, 1<<20), sysfs.Root{Path: t.TempDir()},
 		Member{"a", large}, Member{"b", large}, Member{"c", large}, Member{"d", large}, Member{"e", large})
+	if !strings.Contains(got["truncated"], "a: first 16777216 of 16777232 bytes\n") {
+		t.Errorf("got truncated %q, want a among them", got["truncated"])
+	}
+	delete(got, "truncated")
 	total := 0
 	for name, text := range got {
 		if len(text) > maxMemberBytes {
@@ -281,14 +286,20 @@ func TestArchiveIsBounded(t *testing.T) {
 func TestArchiveCutsNoSecrets(t *testing.T) {
 	j := New(io.Discard, nil, 1<<20)
 	j.Redact("secret-token-0123456789")
-	packed, err := j.pack([]Member{
-		{"dmesg", append(bytes.Repeat([]byte("x"), maxMemberBytes-10), "secret-token-0123456789"...)},
-	})
+	secret, text := []byte("secret-token-0123456789"), bytes.Repeat([]byte("x"), maxMemberBytes-10)
+	packed, _, err := j.pack([]Member{
+		{"lsblk", slices.Concat(text, secret)},
+		{"dmesg", slices.Concat(secret, text)},
+	}, maxMemberBytes)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if text := testenv.Untar(t, packed)["dmesg"]; strings.Contains(text, "secret") || !strings.HasSuffix(text, "x***") {
-		t.Errorf("got an end of %q, want the secret masked", text[len(text)-30:])
+	got := testenv.Untar(t, packed)
+	if end := got["lsblk"][maxMemberBytes-30:]; !strings.HasSuffix(end, "x***") {
+		t.Errorf("got an end of %q, want the secret masked", end)
+	}
+	if start := got["dmesg"][:30]; !strings.HasPrefix(start, "***x") {
+		t.Errorf("got a start of %q, want the secret masked", start)
 	}
 }
 

@@ -3,6 +3,7 @@
 package ironic
 
 import (
+	"encoding/json"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -70,9 +71,8 @@ func TestRealIronicTalksToTheClient(t *testing.T) {
 	if err != nil || answer.Node.UUID() != n.UUID {
 		t.Fatalf("Lookup: got %+v, %v, want node %s", answer, err, n.UUID)
 	}
-	broken := inspectionData(n)
-	broken["error"] = "The following errors were encountered:\n* no collector is called \"colour\""
-	if uuid, err := c.PostInspection(ctx, broken); err != nil || uuid != n.UUID {
+	broken := "The following errors were encountered:\n* no collector is called \"colour\""
+	if uuid, err := c.PostInspection(ctx, inspectionData(t, n, broken)); err != nil || uuid != n.UUID {
 		t.Fatalf("PostInspection with an error: got %q, %v, want %s", uuid, err, n.UUID)
 	}
 	if err := n.WaitState(ctx, "manageable"); err == nil ||
@@ -85,7 +85,7 @@ func TestRealIronicTalksToTheClient(t *testing.T) {
 	if err := n.WaitState(ctx, "inspect wait"); err != nil {
 		t.Fatal(err)
 	}
-	uuid, err := c.PostInspection(ctx, inspectionData(n))
+	uuid, err := c.PostInspection(ctx, inspectionData(t, n, nil))
 	if err != nil || uuid != n.UUID {
 		t.Fatalf("PostInspection: got %q, %v, want %s", uuid, err, n.UUID)
 	}
@@ -114,8 +114,10 @@ func newClient(t *testing.T, i *Ironic) *agent.Client {
 	return c
 }
 
-func inspectionData(n *Node) map[string]any {
-	return map[string]any{
+// inspectionData returns the data of an inspection of a node, as JSON. problem is its error.
+func inspectionData(t *testing.T, n *Node, problem any) []byte {
+	t.Helper()
+	body, err := json.Marshal(map[string]any{
 		"inventory": map[string]any{
 			"interfaces": []map[string]any{
 				{"name": "eth0", "mac_address": n.MAC, "ipv4_address": "172.30.0.100", "has_carrier": true},
@@ -126,6 +128,10 @@ func inspectionData(n *Node) map[string]any {
 			"boot":          map[string]any{"current_boot_mode": "uefi", "pxe_interface": n.MAC},
 			"system_vendor": map[string]any{},
 		},
-		"error": nil,
+		"error": problem,
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
+	return body
 }

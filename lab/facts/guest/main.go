@@ -141,7 +141,7 @@ func describe(ctx context.Context, m *boot.Machine, results *archive) error {
 	source := inventory.New(inventory.Options{
 		Disks: managers.Disks, Params: func() config.Params { return m.Params }, Log: m.Log,
 	})
-	var data any
+	var data []byte
 	start := time.Now()
 	_, err = inspection.Run(ctx, inspection.Options{
 		Config: live, Inventory: source, Journal: m.Journal, Managers: managers, Log: m.Log,
@@ -152,17 +152,13 @@ func describe(ctx context.Context, m *boot.Machine, results *archive) error {
 			}
 			return hint.RootDisk(nil, disks)
 		},
-		Post: func(_ context.Context, d any) (string, error) { data = d; return "", nil },
+		Post: func(_ context.Context, body []byte) (string, error) { data = body; return "", nil },
 	})
 	if err != nil {
 		return err
 	}
 	took := time.Since(start).Seconds()
-	text, err := json.Marshal(data)
-	if err != nil {
-		return err
-	}
-	if err := results.add("ours.json", text); err != nil {
+	if err := results.add("ours.json", data); err != nil {
 		return err
 	}
 	if err := results.add("took.json", []byte(strconv.FormatFloat(took, 'f', 3, 64))); err != nil {
@@ -172,7 +168,8 @@ func describe(ctx context.Context, m *boot.Machine, results *archive) error {
 	if err != nil {
 		return err
 	}
-	if text, err = json.Marshal(disks); err != nil {
+	text, err := json.Marshal(disks)
+	if err != nil {
 		return err
 	}
 	return results.add("disks.json", text)
