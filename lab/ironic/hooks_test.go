@@ -15,6 +15,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+	"github.com/gophercloud/gophercloud/v2/openstack/baremetal/v1/nodes"
 	"github.com/mdlayher/lldp"
 	"github.com/mdlayher/packet"
 
@@ -26,7 +27,8 @@ import (
 var everyHook = `
 [inspector]
 hooks = ramdisk-error,validate-interfaces,ports,architecture,memory,pci-devices,parse-lldp,boot-mode,` +
-	`cpu-capabilities,root-device,local-link-connection,extra-hardware,physical-network
+	`cpu-capabilities,root-device,local-link-connection,extra-hardware,physical-network,accelerators
+known_accelerators = ` + inside + `/accelerators.yaml
 add_ports = all
 pci_device_alias = {"vendor_id": "8086", "product_id": "29c0", "name": "mch_q35"}
 pci_device_alias = {"vendor_id": "1af4", "product_id": "1000", "name": "virtio_net"}
@@ -34,6 +36,12 @@ pci_device_alias = {"vendor_id": "1af4", "product_id": "ffff", "name": "not_ther
 physical_network_cidr_map = 172.30.0.0/24:lab
 extra_kernel_params = ipa-lldp-timeout=10 ` +
 	`ipa-inspection-collectors=` + strings.Join(inspection.CollectorNames(), ",") + "\n"
+
+// accelerators describes the machine's network cards as accelerators, for Ironic's hook.
+const accelerators = `pci_devices:
+- {vendor_id: "1af4", device_id: "1000", type: NIC, device_info: virtio}
+- {vendor_id: "10de", device_id: "1eb8", type: GPU, device_info: not there}
+`
 
 // leaf returns the LLDP frame of a switch port: chassis ID (MAC address), port ID (interface name), system name,
 // untagged VLAN 54.
@@ -94,6 +102,8 @@ func checkHooks(t *testing.T, ctx context.Context, n *Node) {
 	}
 	capabilities, _ := node.Properties["capabilities"].(string)
 	delete(node.Properties, "capabilities")
+	checkAccelerators(t, node.Properties["accelerators"])
+	delete(node.Properties, "accelerators")
 	want := map[string]any{
 		"cpu_arch":    "x86_64",
 		"memory_mb":   float64(memory >> 20),
@@ -113,6 +123,7 @@ func checkHooks(t *testing.T, ctx context.Context, n *Node) {
 	}
 	checkPorts(t, ctx, n)
 	checkPluginData(t, ctx, n)
+	checkGophercloud(t, ctx, n)
 	logs, err := filepath.Glob(n.ironic.path("deploylogs/" + n.UUID + "_*_inspect_*.tar.gz"))
 	if err != nil || len(logs) != 1 {
 		t.Errorf("stored logs of the inspection: got %v, %v, want one archive", logs, err)
@@ -182,5 +193,48 @@ func checkPluginData(t *testing.T, ctx context.Context, n *Node) {
 	}
 	if plugin["error"] != nil {
 		t.Errorf("error: got %v, want none", plugin["error"])
+	}
+}
+
+// checkAccelerators checks that Ironic's hook has found both network cards by their ids, at their PCI addresses.
+func checkAccelerators(t *testing.T, got any) {
+	t.Helper()
+	var want []any
+	for _, address := range []string{"0000:00:05.0", "0000:00:06.0"} { // QEMU's, after the host bridge and the disks
+		want = append(want, map[string]any{
+			"vendor_id": "1af4", "device_id": "1000", "type": "NIC", "device_info": "virtio", "pci_address": address,
+		})
+	}
+	if diff := cmp.Diff(any(want), got); diff != "" {
+		t.Errorf("accelerators of two cards differ (-want +got):\n%s", diff)
+	}
+}
+
+// checkGophercloud checks that gophercloud, which Metal3 uses, decodes what Ironic stored: the parsed LLDP data, and
+// the interface that the machine was booted from.
+func checkGophercloud(t *testing.T, ctx context.Context, n *Node) {
+	t.Helper()
+	var stored nodes.InventoryData
+	if err := n.ironic.call(ctx, http.MethodGet, "/v1/nodes/"+n.UUID+"/inventory", nil, &stored); err != nil {
+		t.Fatal(err)
+	}
+	plugin, err := stored.PluginData.AsStandardData()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, card := range stored.Inventory.Interfaces {
+		port := map[string]string{n.MACs[0]: "Eth1/1", n.MACs[1]: "Eth1/2"}[card.MACAddress]
+		if port == "" {
+			continue
+		}
+		parsed, found := plugin.ParsedLLDP[card.Name], plugin.AllInterfaces[card.Name]
+		if parsed["switch_port_id"] != port || parsed["switch_system_name"] != "leaf1" ||
+			found.PXEEnabled != (card.MACAddress == n.MACs[0]) || card.PCIAddress == "" {
+			t.Errorf("card %s: got LLDP %v, PXE %t and address %q, want port %s", card.Name, parsed, found.PXEEnabled,
+				card.PCIAddress, port)
+		}
+	}
+	if len(plugin.ParsedLLDP) != 2 {
+		t.Errorf("parsed LLDP: got %v, want that of two cards", plugin.ParsedLLDP)
 	}
 }

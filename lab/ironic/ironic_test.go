@@ -3,6 +3,7 @@
 package ironic
 
 import (
+	"cmp"
 	"encoding/json"
 	"log/slog"
 	"os"
@@ -23,7 +24,7 @@ func start(t *testing.T, o Options) *Ironic {
 	testenv.Root(t)
 	testenv.Programs(t, "mmdebstrap", "qemu-system-x86_64")
 	testenv.Files(t, "load the module tun", "/dev/net/tun")
-	o.Dir = t.TempDir()
+	o.Dir = cmp.Or(o.Dir, t.TempDir())
 	o.Log = slog.New(slog.NewTextHandler(t.Output(), nil))
 	o.Progress = t.Output()
 	i, err := Start(testenv.Context(t, 30*time.Minute), o)

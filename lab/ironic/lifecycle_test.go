@@ -29,7 +29,7 @@ import (
 // that Ironic writes to the medium. The machine has 384 MiB of memory. The qcow2 image has a disk of 4 GiB, and more
 // content than the machine has memory.
 //
-// Parity: S1, S2, S3 (automated cleaning), S4, H11, R12 (ISO, iPXE)
+// Parity: S1, S2, S3 (automated cleaning), S4, H11, R12 (ISO, iPXE), T7 (parsed LLDP), T9
 func TestRealIronicLifecycle(t *testing.T) {
 	testenv.Programs(t, "qemu-img")
 	kernel, ramdisk := testenv.Build(t, "ipa-ironroot-amd64.kernel"), testenv.Build(t, "ipa-ironroot-amd64.initramfs")
@@ -38,7 +38,11 @@ func TestRealIronicLifecycle(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	i := start(t, Options{Config: everyHook})
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "accelerators.yaml"), []byte(accelerators), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	i := start(t, Options{Config: everyHook, Dir: dir})
 	raw := publish(t, i, image.Raw, "os.raw")
 	qcow2 := publish(t, i, largeImage(t, image.Raw), "os.qcow2")
 	root := publish(t, i,
