@@ -2,6 +2,8 @@ package testenv
 
 import (
 	"bytes"
+	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/u-root/mkuimage/cpio"
@@ -31,4 +33,32 @@ func Archive(t testing.TB, files ...cpio.Record) []byte {
 		t.Fatal(err)
 	}
 	return out.Bytes()
+}
+
+// CABundle returns an archive that makes an agent trust a certificate authority, in PEM form. Its files, its options
+// and the program that creates it are those of Metal3's ironic-image. It is not compressed, and begins with an entry
+// for the root directory.
+func CABundle(t testing.TB, authority []byte) []byte {
+	t.Helper()
+	Programs(t, "cpio", "find", "sort")
+	dir, archive := t.TempDir(), filepath.Join(t.TempDir(), "bundle")
+	for name, content := range map[string]string{
+		"ironic-python-agent/ironic.crt":        string(authority),
+		"ironic-python-agent.d/ironic-tls.conf": "[DEFAULT]\ncafile = /etc/ironic-python-agent/ironic.crt\n",
+	} {
+		path := filepath.Join(dir, "etc", name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(content), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	Run(t, "sh", "-ec", `cd "$1" && find . -print0 | sort -z |
+		cpio --null --create --format=newc --owner=+0:+0 --reproducible --quiet >"$2"`, "sh", dir, archive)
+	data, err := os.ReadFile(archive)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
 }

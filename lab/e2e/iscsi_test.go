@@ -38,7 +38,13 @@ func sanhook(target *testenv.ISCSITarget, command string) string {
 		target.TargetSecret, command, host, target.Address.Port(), target.Name)
 }
 
-// startISCSI boots the ramdisk by iPXE from a machine without disks, which has attached a target with mutual CHAP.
+// metal3Parameters are kernel parameters of Metal3's iPXE scripts, several of which mean nothing to the ramdisk.
+const metal3Parameters = `ipa-insecure=0 systemd.journald.forward_to_console=yes BOOTIF=${mac} ` +
+	`ipa-enable-vlan-interfaces=all sshkey="ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAI admin of metal3"`
+
+// startISCSI boots the ramdisk by iPXE from a machine without disks, which has attached a target with mutual CHAP. The
+// parameters and the two archives are those of Metal3: the second one contains the certificate authority of Ironic's
+// API.
 func startISCSI(t *testing.T) (*rig, *testenv.ISCSITarget) {
 	t.Helper()
 	disk := file(t, "san", sanSize, nil)
@@ -48,12 +54,15 @@ func startISCSI(t *testing.T) (*rig, *testenv.ISCSITarget) {
 		TargetSecret: "chap-of-the-disk",
 	})
 	return start(t, setup{
+		append:  metal3Parameters,
 		machine: qemu.Config{Memory: 512 * mib, Firmware: qemu.BIOS},
 		prepare: func(r *rig, c *qemu.Config) {
 			r.images.File("kernel", c.Kernel)
 			r.images.File("initramfs", c.Initrd)
+			r.images.Bytes("ipa-cacert-bundle", testenv.CABundle(t, r.conductor.CertificatePEM()))
 			script, err := server.Script{
-				Kernel: r.images.URLFrom(host, "kernel"), Initrds: []string{r.images.URLFrom(host, "initramfs")},
+				Kernel:  r.images.URLFrom(host, "kernel"),
+				Initrds: []string{r.images.URLFrom(host, "initramfs"), r.images.URLFrom(host, "ipa-cacert-bundle")},
 				Cmdline: c.Append,
 			}.Render()
 			if err != nil {
@@ -71,9 +80,10 @@ func startISCSI(t *testing.T) (*rig, *testenv.ISCSITarget) {
 
 // TestISCSI boots the ramdisk by iPXE, which attaches an iSCSI target with mutual CHAP and describes it in the iBFT.
 // The machine has no other disk. The disk is listed, left alone by erase steps, deployed to, also after the target has
-// closed the connection, and boots.
+// closed the connection, and boots. The API is reachable only with the certificate authority of the second archive that
+// iPXE has loaded.
 //
-// Parity: F10 (iBFT), P6 (disks of a network)
+// Parity: F10 (iBFT), P6 (disks of a network), T2
 func TestISCSI(t *testing.T) {
 	r, target := startISCSI(t)
 	disk := target.Disk
