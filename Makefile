@@ -36,6 +36,19 @@ build: prepare-build ## kernel, initramfs, tarball and checksums into build/
 iso: build ## build/ipa-ironroot-amd64.iso, for CD, virtual media and USB stick
 	$(GO) run . iso $(ARCHIVE_FLAGS) -k $(IMAGE).kernel -i $(IMAGE).initramfs -o $(IMAGE).iso
 
+# A key of minisign that signs the release, and a file with its password: otherwise the terminal asks for it.
+SIGN_KEY ?=
+SIGN_PASSWORD ?=
+SIGN     = $(if $(SIGN_KEY),--sign-key $(SIGN_KEY)) $(if $(SIGN_PASSWORD),--sign-password $(SIGN_PASSWORD))
+RELEASE  = $(BUILD)/release
+RELEASED = $(RELEASE)/ipa-ironroot-amd64
+
+.PHONY: release
+release: prepare-build ## build/release: both architectures, ISO, OCI layout; SIGN_KEY=FILE signs (docs/release.md)
+	rm -rf $(RELEASE)
+	$(GO) run . image $(ARCHIVE_FLAGS) $(SIGN) --oci -o $(RELEASE)
+	$(GO) run . iso $(ARCHIVE_FLAGS) $(SIGN) -k $(RELEASED).kernel -i $(RELEASED).initramfs -o $(RELEASED).iso
+
 .PHONY: demo
 demo: prepare-demo ## boot a node in QEMU: inspect, clean, deploy a real image, boot it (BOOT=iso: by ISO)
 	$(GO) run . demo --boot $(BOOT) -o $(BUILD)

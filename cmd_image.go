@@ -1,19 +1,27 @@
 package main
 
 import (
+	"cmp"
 	"context"
+	"fmt"
 	"os"
 	"os/signal"
+	"path/filepath"
+	"slices"
 	"strings"
 
+	"ironroot/agent"
 	"ironroot/initramfs"
+	"ironroot/release"
+	"ironroot/release/oci"
 )
 
-// imageCmd builds a kernel and an initramfs.
+// imageCmd builds a kernel and an initramfs for each architecture.
 type imageCmd struct {
 	Out      string   `short:"o" default:"build" help:"Directory of the results."`
 	Name     string   `help:"Stem of the files' names; ipa-ironroot-ARCH when not given."`
-	Arch     string   `default:"amd64" enum:"amd64,arm64" help:"Architecture of the image: ${enum}."`
+	Arch     []string `enum:"amd64,arm64" placeholder:"ARCH" help:"Architectures of the images, joined by commas: ${enum} (default: amd64, with --oci both)."`
+	OCI      bool     `name:"oci" help:"Write an OCI image layout with the images of all architectures, too."`
 	Kernel   string   `type:"existingfile" help:"A kernel of your own instead of the package's."`
 	Modules  string   `type:"existingdir" help:"Directory with the modules of --kernel."`
 	Config   string   `name:"kernel-config" type:"existingfile" help:"Configuration file of --kernel, which determines how firmware may be compressed."`
@@ -27,17 +35,96 @@ type imageCmd struct {
 	File     []string `sep:"none" placeholder:"HOST:GUEST" help:"Extra file or directory to add. May be repeated."`
 	Cache    string   `help:"Directory for downloads and build results; ironroot in the user's cache directory when not given."`
 	archiveFlags
+	signFlags
 }
 
-// Run builds the image.
+// imageName is the stem of the names of all files, without the architecture.
+const imageName = "ipa-ironroot"
+
+// Run builds the images.
 func (c *imageCmd) Run() error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	_, err := initramfs.Build(ctx, initramfs.Options{
-		Arch: c.Arch, Out: c.Out, Name: c.Name, Kernel: c.Kernel, Modules: c.Modules, Package: c.Package,
+	if err := c.complete(); err != nil {
+		return err
+	}
+	sign, err := c.signer()
+	if err != nil {
+		return err
+	}
+	layout := oci.Options{}
+	for _, arch := range c.Arch {
+		report, err := c.build(ctx, arch)
+		if err != nil {
+			return err
+		}
+		if err := sign(report.Kernel, report.Initramfs, report.Tarball); err != nil {
+			return err
+		}
+		layout.Images = append(layout.Images, oci.Image{Arch: arch, Files: []string{report.Kernel, report.Initramfs}})
+	}
+	if !c.OCI {
+		return nil
+	}
+	path, err := c.writeLayout(ctx, layout)
+	if err != nil {
+		return err
+	}
+	return sign(path)
+}
+
+// complete sets defaults and returns an error for flags that contradict each other.
+func (c *imageCmd) complete() error {
+	if len(c.Arch) == 0 {
+		c.Arch = []string{"amd64"}
+		if c.OCI {
+			c.Arch = []string{"amd64", "arm64"}
+		}
+	}
+	slices.Sort(c.Arch)
+	c.Arch = slices.Compact(c.Arch)
+	if len(c.Arch) == 1 {
+		return nil
+	}
+	for flag, value := range map[string]string{"name": c.Name, "kernel": c.Kernel, "package": c.Package} {
+		if value != "" {
+			return fmt.Errorf("--%s %s with architectures %s: want one --arch", flag, value, strings.Join(c.Arch, ", "))
+		}
+	}
+	return nil
+}
+
+// writeLayout writes the images of all architectures as an OCI layout and returns its path.
+func (c *imageCmd) writeLayout(ctx context.Context, o oci.Options) (string, error) {
+	source, err := release.FindSource(ctx, ".")
+	if err != nil {
+		return "", err
+	}
+	if source.Err != nil {
+		_, _ = fmt.Fprintln(os.Stderr, "warning:", source.Err)
+	}
+	name := cmp.Or(c.Name, imageName)
+	o.Tag, o.Created = agent.Version, source.Date
+	o.Annotations = map[string]string{
+		"org.opencontainers.image.title": name, "org.opencontainers.image.version": agent.Version,
+	}
+	if source.Commit != "" && !source.Modified {
+		o.Annotations["org.opencontainers.image.revision"] = source.Commit
+	}
+	path := filepath.Join(c.Out, name+".oci")
+	if err := oci.Write(path, o); err != nil {
+		return "", err
+	}
+	_, err = fmt.Fprintln(os.Stderr, path)
+	return path, err
+}
+
+// build builds the image of one architecture.
+func (c *imageCmd) build(ctx context.Context, arch string) (initramfs.Report, error) {
+	return initramfs.Build(ctx, initramfs.Options{
+		Arch: arch, Out: c.Out, Name: c.Name, Kernel: c.Kernel, Modules: c.Modules, Package: c.Package,
 		ModuleGroups: strings.Split(c.Groups, ","), Shell: c.Shell, Firmware: c.Firmware,
 		NoFirmware: c.NoFW, KernelConfig: c.Config, Debian: c.options(),
 		Files: c.File, Managers: c.Manager, ManagerRoots: c.Root, CacheDir: c.Cache, Progress: os.Stderr,
 	})
-	return err
 }

@@ -18,15 +18,23 @@ type isoCmd struct {
 	Label    string `placeholder:"TEXT" help:"Volume label (default: INSTALL_IMAGE)."`
 	CacheDir string `placeholder:"DIR" help:"Directory for the boot loaders' packages (default: ironroot in the user's cache directory)."`
 	archiveFlags
+	signFlags
 }
 
 // Run builds the image and prints the size of each part.
 func (c *isoCmd) Run() error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	_, err := iso.Build(ctx, iso.Options{
+	sign, err := c.signer()
+	if err != nil {
+		return err
+	}
+	report, err := iso.Build(ctx, iso.Options{
 		Kernel: c.Kernel, Initrd: c.Initrd, Out: c.Out, Cmdline: c.Cmdline, Label: c.Label, CacheDir: c.CacheDir,
 		Debian: c.options(), Log: os.Stdout,
 	})
-	return err
+	if err != nil {
+		return err
+	}
+	return sign(report.Path)
 }

@@ -1,0 +1,52 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+
+	"golang.org/x/term"
+
+	"ironroot/release"
+	"ironroot/release/signature"
+)
+
+// signFlags are the flags of commands that sign what they build.
+type signFlags struct {
+	SignKey      string `placeholder:"FILE" help:"Secret key of minisign that signs the results."`
+	SignPassword string `placeholder:"FILE" help:"File whose first line is the password of --sign-key. Without it the terminal asks for the password."`
+}
+
+// signer returns a function that signs artefacts. It reads the key at once, so that a wrong password is noticed before
+// a long build. Without a key the function does nothing.
+func (f signFlags) signer() (func(artefacts ...string) error, error) {
+	if f.SignKey == "" {
+		if f.SignPassword != "" {
+			return nil, errors.New("--sign-password without --sign-key")
+		}
+		return func(...string) error { return nil }, nil
+	}
+	signer, err := signature.LoadSigner(f.SignKey, f.password)
+	if err != nil {
+		return nil, err
+	}
+	return func(artefacts ...string) error { return release.Sign(signer, artefacts) }, nil
+}
+
+// password returns the password of the secret key.
+func (f signFlags) password() (string, error) {
+	if f.SignPassword != "" {
+		return signature.ReadPassword(f.SignPassword)
+	}
+	terminal, err := os.OpenFile("/dev/tty", os.O_RDWR, 0)
+	if err != nil {
+		return "", fmt.Errorf("%w; --sign-password names a file with the password", err)
+	}
+	defer terminal.Close() //nolint:errcheck // nothing is buffered
+	if _, err := fmt.Fprintf(terminal, "Password of %s: ", f.SignKey); err != nil {
+		return "", err
+	}
+	password, err := term.ReadPassword(int(terminal.Fd()))
+	_, _ = fmt.Fprintln(terminal) // the line break was not echoed
+	return string(password), err
+}

@@ -1,0 +1,203 @@
+package release
+
+import (
+	"bytes"
+	"context"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"ironroot/internal/testenv"
+	"ironroot/release/oci"
+	"ironroot/release/signature"
+)
+
+// keys returns a signer and its public key, both made by minisign.
+func keys(t *testing.T) (signature.Signer, signature.PublicKey) {
+	t.Helper()
+	testenv.Programs(t, "minisign")
+	dir := t.TempDir()
+	testenv.Run(t, "minisign", "-G", "-W", "-p", filepath.Join(dir, "pub"), "-s", filepath.Join(dir, "key"))
+	signer, err := signature.LoadSigner(filepath.Join(dir, "key"), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	key, err := signature.LoadPublicKey(filepath.Join(dir, "pub"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return signer, key
+}
+
+func write(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// example writes signed artefacts into a new directory and returns it.
+func example(t *testing.T, signer signature.Signer) string {
+	t.Helper()
+	dir := t.TempDir()
+	kernel, layout := filepath.Join(dir, "a.kernel"), filepath.Join(dir, "a.oci")
+	write(t, kernel, "kernel")
+	write(t, kernel+ChecksumSuffix, testenv.Run(t, "sh", "-c", `cd "$0" && sha256sum a.kernel`, dir))
+	err := oci.Write(layout, oci.Options{Images: []oci.Image{{Arch: "amd64", Files: []string{kernel}}}, Tag: "1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := Sign(signer, []string{kernel, layout}); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+func TestVerify(t *testing.T) {
+	signer, key := keys(t)
+	dir := example(t, signer)
+	for _, paths := range [][]string{{dir}, {filepath.Join(dir, "a.kernel"), filepath.Join(dir, "a.oci")}} {
+		var log bytes.Buffer
+		if err := Verify(key, paths, &log); err != nil {
+			t.Error(err)
+		}
+		if got := strings.Count(log.String(), "verified "); got != 2 {
+			t.Errorf("got %d verified artefacts, want 2:\n%s", got, &log)
+		}
+	}
+	_, other := keys(t)
+	if err := Verify(other, []string{dir}, &bytes.Buffer{}); err == nil ||
+		strings.Count(err.Error(), "made with key") != 2 {
+		t.Errorf("another key: got error %v", err)
+	}
+}
+
+// A changed byte in any file, and a missing or an additional file is an error that names the file.
+func TestVerifyChanges(t *testing.T) {
+	signer, key := keys(t)
+	whole := example(t, signer)
+	var names []string
+	err := fs.WalkDir(os.DirFS(whole), ".", func(path string, d fs.DirEntry, err error) error {
+		if err == nil && !d.IsDir() {
+			names = append(names, path)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(names) < 8 {
+		t.Fatalf("got files %v, want more", names)
+	}
+	for _, name := range names {
+		for change, apply := range map[string]func(path string, data []byte) error{
+			"changed": func(path string, data []byte) error {
+				i := len(data) - 4 // not in the untrusted comment of a signature
+				data[i]++
+				return os.WriteFile(path, data, 0o600)
+			},
+			"missing": func(path string, _ []byte) error { return os.Remove(path) },
+		} {
+			if change == "missing" && strings.HasSuffix(name, ChecksumSuffix) {
+				continue // the signature suffices
+			}
+			dir := t.TempDir()
+			if err := os.CopyFS(dir, os.DirFS(whole)); err != nil {
+				t.Fatal(err)
+			}
+			path := filepath.Join(dir, name)
+			data, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := apply(path, data); err != nil {
+				t.Fatal(err)
+			}
+			want := strings.TrimPrefix(strings.TrimSuffix(name, signature.Suffix), "a.oci/")
+			if filepath.Base(name) == "oci-layout" && change == "missing" {
+				want = "a.oci"
+			}
+			if err := Verify(key, []string{dir}, &bytes.Buffer{}); err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("%s %s: got error %v, want one that names it", change, name, err)
+			}
+		}
+	}
+}
+
+func TestVerifyDirectory(t *testing.T) {
+	signer, key := keys(t)
+	for want, add := range map[string]func(dir string){
+		"b.kernel.minisig": func(dir string) { write(t, filepath.Join(dir, "b.kernel"), "not signed") },
+		"there is no b":    func(dir string) { write(t, filepath.Join(dir, "b.minisig"), "") },
+		"there is no c":    func(dir string) { write(t, filepath.Join(dir, "c.sha256"), "") },
+		"not an OCI layout": func(dir string) {
+			if err := os.Mkdir(filepath.Join(dir, "more"), 0o755); err != nil {
+				t.Fatal(err)
+			}
+		},
+	} {
+		dir := example(t, signer)
+		add(dir)
+		if err := Verify(key, []string{dir}, &bytes.Buffer{}); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got error %v, want one with %q", err, want)
+		}
+	}
+	empty := t.TempDir()
+	if err := Verify(key, []string{empty}, &bytes.Buffer{}); err == nil || !strings.Contains(err.Error(), "no files") {
+		t.Errorf("empty directory: got error %v", err)
+	}
+	if err := Verify(key, []string{filepath.Join(empty, "none")}, &bytes.Buffer{}); err == nil {
+		t.Error("missing directory: got no error")
+	}
+}
+
+func TestFindSource(t *testing.T) {
+	testenv.Programs(t, "git")
+	dir := t.TempDir()
+	find := func() Source {
+		t.Helper()
+		s, err := FindSource(context.Background(), dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	if got, want := find(), (Source{Date: time.Unix(0, 0).UTC()}); got != want {
+		t.Errorf("no checkout: got %v, want %v", got, want)
+	}
+	git := func(args ...string) string {
+		t.Helper()
+		return strings.TrimSpace(testenv.Run(t, "git", append([]string{
+			"-C", dir, "-c", "user.name=x", "-c", "user.email=x@example.com", "-c", "commit.gpgsign=false",
+		}, args...)...))
+	}
+	git("init", "-q")
+	if got := find(); got.Err == nil || got.Commit != "" {
+		t.Errorf("no commit: got %v, want an error", got)
+	}
+	t.Setenv("GIT_COMMITTER_DATE", "1700000000 +0200")
+	git("commit", "-q", "--allow-empty", "-m", "first")
+	want := Source{Commit: git("rev-parse", "HEAD"), Date: time.Unix(1700000000, 0).UTC()}
+	if got := find(); got != want {
+		t.Errorf("commit: got %v, want %v", got, want)
+	}
+	write(t, filepath.Join(dir, "new"), "text")
+	want.Modified = true
+	if got := find(); got != want {
+		t.Errorf("new file: got %v, want %v", got, want)
+	}
+	t.Setenv("SOURCE_DATE_EPOCH", "1234567890")
+	want.Date = time.Unix(1234567890, 0).UTC()
+	if got := find(); got != want {
+		t.Errorf("SOURCE_DATE_EPOCH: got %v, want %v", got, want)
+	}
+	for _, text := range []string{"", "today", "-1"} {
+		t.Setenv("SOURCE_DATE_EPOCH", text)
+		if _, err := FindSource(context.Background(), dir); err == nil {
+			t.Errorf("SOURCE_DATE_EPOCH=%q: got no error", text)
+		}
+	}
+}
