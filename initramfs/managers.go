@@ -18,7 +18,8 @@ const (
 )
 
 // customMain is /init with custom hardware managers. The data is the import paths of their packages.
-var customMain = template.Must(template.New("main.go").Parse(`package main
+var customMain = template.Must(template.New("main.go").Parse(`//go:debug fips140=off
+package main
 
 import (
 	"ironroot/agent"

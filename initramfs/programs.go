@@ -30,6 +30,10 @@ var inlined = []string{
 	"github.com/klauspost/...", "github.com/ulikunitz/...", "ironroot/storage/image/...",
 }
 
+// fipsModule is the version of Go's cryptographic module in the agent: the newest one that Go lists as certified. With
+// it, FIPS 140-3 mode is the default of a program, except with a directive //go:debug fips140=off.
+const fipsModule = "v1.0.0"
+
 // goBuild builds a static program and returns it. The package is in the module in b.Dir or, if work is the path of a
 // go.work file, in that workspace.
 func (b *builder) goBuild(ctx context.Context, pkg, work string, flags ...string) ([]byte, error) {
@@ -65,7 +69,7 @@ func (b *builder) goToolIn(ctx context.Context, work string, args ...string) ([]
 	cmd := exec.CommandContext(ctx, "go", args...)
 	var stderr bytes.Buffer
 	cmd.Dir, cmd.Stderr = b.Dir, &stderr
-	cmd.Env = append(append(os.Environ(), env...), "GOWORK="+work)
+	cmd.Env = append(append(os.Environ(), env...), "GOWORK="+work, "GOFIPS140="+fipsModule)
 	out, err := cmd.Output()
 	if err != nil {
 		return nil, fmt.Errorf("go %s %s: %w\n%s", args[0], args[len(args)-1], err, bytes.TrimSpace(stderr.Bytes()))

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"crypto/fips140"
 	"crypto/tls"
 	"slices"
 	"strings"
@@ -15,8 +16,17 @@ type suite struct {
 	groups   string
 }
 
-// suites returns all suites in the order of OpenSSL's default list.
+// suites returns all suites in the order of OpenSSL's default list. In FIPS 140-3 mode, these are the ones that
+// crypto/tls uses in this mode.
 func suites() []suite {
+	all := allSuites()
+	if fips140.Enabled() {
+		return slices.DeleteFunc(all, func(s suite) bool { return !s.in("ECDHE") || !s.in("AESGCM") })
+	}
+	return all
+}
+
+func allSuites() []suite {
 	const (
 		ecdsa  = "kECDHE kEECDH ECDHE EECDH aECDSA ECDSA HIGH "
 		ecrsa  = "kECDHE kEECDH ECDHE EECDH aRSA HIGH "

@@ -99,6 +99,28 @@ func TestCipherSuites(t *testing.T) {
 	}
 }
 
+// In FIPS 140-3 mode only suites with ECDHE and AES-GCM are used, and others are named.
+//
+// Parity: T10 (TLS)
+func TestCiphersFIPS(t *testing.T) {
+	if !testenv.FIPS(t) {
+		return
+	}
+	c := &Config{TLSCipherSuites: "ALL"}
+	for _, id := range c.CipherSuites() {
+		if name := tls.CipherSuiteName(id); !strings.Contains(name, "ECDHE") || !strings.Contains(name, "GCM") {
+			t.Errorf("got suite %s, want only ECDHE with AES-GCM", name)
+		}
+	}
+	var log strings.Builder
+	c.TLSCipherSuites = "ECDHE-RSA-AES128-GCM-SHA256:ECDHE-RSA-CHACHA20-POLY1305"
+	c.WarnCiphers(slog.New(slog.NewTextHandler(&log, nil)))
+	want := []uint16{tls.TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256}
+	if got := c.CipherSuites(); !slices.Equal(got, want) || !strings.Contains(log.String(), "CHACHA20") {
+		t.Errorf("got suites %v and log %q, want %v and CHACHA20 as ignored", got, log.String(), want)
+	}
+}
+
 func FuzzCipherList(f *testing.F) {
 	for _, list := range cipherLists() {
 		f.Add(list)

@@ -294,12 +294,12 @@ func (i *Imager) checksum(ctx context.Context, options fetch.Options, info Image
 	var sum checksum.Sum
 	var err error
 	switch {
-	case checksum.Known(info.OSHashAlgo):
+	case checksum.Available(info.OSHashAlgo):
 		sum, err = fetch.ResolveChecksum(ctx, options, info.OSHashValue, info.OSHashAlgo, info.URLs[0], md5)
 	case info.Checksum != "":
 		sum, err = fetch.ResolveChecksum(ctx, options, info.Checksum, "", info.URLs[0], md5)
 	default:
-		return sum, fault.REST("checksum of image %s cannot be verified: os_hash_algo is %q, known are %s",
+		return sum, fault.REST("checksum of image %s cannot be verified: os_hash_algo is %q, want one of %s",
 			info.ID, info.OSHashAlgo, strings.Join(checksum.Algorithms(), ", "))
 	}
 	if err == nil && sum.File != "" {

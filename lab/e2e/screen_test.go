@@ -19,10 +19,11 @@ import (
 var picture = flag.String("picture", "", "file to save the picture of the status screen in, as PNG")
 
 // TestScreen boots a machine with a screen and a serial line as consoles, one network card without a carrier, and no
-// Ironic at first. The screen's content is read from the memory of its graphics card.
+// Ironic at first. The screen's content is read from the memory of its graphics card. Kernel and agent are in FIPS
+// 140-3 mode.
 func TestScreen(t *testing.T) {
 	r := start(t, setup{
-		append: "console=tty0", lateIronic: true,
+		append: "console=tty0 fips=1", lateIronic: true,
 		machine: qemu.Config{
 			Memory: 512 * mib, Disks: []qemu.Disk{{File: file(t, "disk", 5<<30, nil)}},
 			NICs: []qemu.NIC{{MAC: "52:54:00:e2:e0:02", Restrict: true}},
@@ -44,6 +45,7 @@ func TestScreen(t *testing.T) {
 			t.Errorf("the screen has not one title:\n%s", text)
 		}
 	})
+	t.Run("FIPS 140-3", r.fips)
 	t.Run("writing an image", r.progress)
 	console := r.machine.Console().String()
 	_, lines, found := strings.Cut(console, "ironroot starts")

@@ -2,6 +2,7 @@ package iscsi
 
 import (
 	"bytes"
+	"crypto/fips140"
 	"crypto/md5"
 	"crypto/rand"
 	"crypto/sha256"
@@ -37,12 +38,21 @@ func (c CHAP) String() string {
 
 func (c CHAP) mutual() bool { return c.TargetSecret != "" }
 
-// chapAlgorithms are the hash functions by their numbers in PPP's registry, the preferred one first. MD5 precedes
-// SHA-256 because Debian's target means SHA-1 by 7. Without MD5, a target uses SHA-256.
-var chapAlgorithms = []struct {
+// chapAlgorithm is a hash function with its number in PPP's registry.
+type chapAlgorithm struct {
 	number string
 	hash   func() hash.Hash
-}{{"5", md5.New}, {"7", sha256.New}}
+}
+
+// chapAlgorithms returns the hash functions, the preferred one first. MD5 precedes SHA-256 because Debian's target
+// means SHA-1 by 7. Without MD5, which FIPS 140-3 does not approve, a target uses SHA-256.
+func chapAlgorithms() []chapAlgorithm {
+	approved := chapAlgorithm{"7", sha256.New}
+	if fips140.Enabled() {
+		return []chapAlgorithm{approved}
+	}
+	return []chapAlgorithm{{"5", md5.New}, approved}
+}
 
 // maxChallenge limits a challenge or response, in bytes (RFC 7143, 12.1.3).
 const maxChallenge = 1024
@@ -65,7 +75,7 @@ type chap struct {
 // offer returns the algorithms.
 func (c *chap) offer() pair {
 	var numbers []string
-	for _, a := range chapAlgorithms {
+	for _, a := range chapAlgorithms() {
 		numbers = append(numbers, a.number)
 	}
 	return pair{"CHAP_A", strings.Join(numbers, ",")}
@@ -73,12 +83,16 @@ func (c *chap) offer() pair {
 
 // answer returns the response to the challenge of a target, and a challenge to it if it must authenticate itself.
 func (c *chap) answer(got map[string]string) ([]pair, error) {
-	for _, a := range chapAlgorithms {
+	for _, a := range chapAlgorithms() {
 		if a.number == got["CHAP_A"] {
 			c.newHash = a.hash
 		}
 	}
-	if c.newHash == nil {
+	switch {
+	case c.newHash == nil && fips140.Enabled():
+		return nil, fmt.Errorf("got CHAP_A=%.40q, want %s (MD5 is not available in FIPS 140-3 mode)",
+			got["CHAP_A"], c.offer().value)
+	case c.newHash == nil:
 		return nil, fmt.Errorf("got CHAP_A=%.40q, want one of %s", got["CHAP_A"], c.offer().value)
 	}
 	id, err := strconv.ParseUint(got["CHAP_I"], 0, 8)

@@ -7,6 +7,8 @@ import (
 	"io"
 	"strings"
 	"testing"
+
+	"ironroot/internal/testenv"
 )
 
 const (
@@ -51,6 +53,28 @@ const (
 	security    = flagTransit | stageSecurity<<2 | stageOperational
 	operational = flagTransit | stageOperational<<2 | stageFullFeature
 )
+
+// In FIPS 140-3 mode, CHAP uses SHA-256 only.
+//
+// Parity: T10 (CHAP)
+func TestLoginFIPS(t *testing.T) {
+	if !testenv.FIPS(t) {
+		return
+	}
+	target := &script{replies: []reply{
+		{flags: stageSecurity << 2, text: "AuthMethod=CHAP|TargetPortalGroupTag=1|"},
+		{flags: stageSecurity << 2, text: "CHAP_A=5|CHAP_I=7|CHAP_C=0x0102|"},
+	}}
+	_, err := logIn(t.Context(), target,
+		Target{Name: diskName, Initiator: nodeName, CHAP: CHAP{Name: "n", Secret: "s"}})
+	const want = `got CHAP_A="5", want 7 (MD5 is not available in FIPS 140-3 mode)`
+	if err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("got %v, want %s", err, want)
+	}
+	if len(target.requests) != 2 || !strings.Contains(target.requests[1], "CHAP_A=7|") {
+		t.Errorf("got requests %q, want an offer of 7 alone", target.requests)
+	}
+}
 
 // The answers of targets are checked.
 func TestLoginAnswers(t *testing.T) {

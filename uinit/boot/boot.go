@@ -100,6 +100,9 @@ func Run(f Func, o Options) {
 	}
 	// Arguments are ignored: some boot loaders pass the kernel's name to init.
 	b := &boot{options: o}
+	if err := enterFIPS(); err != nil {
+		f = func(context.Context, *Machine) error { return err }
+	}
 	b.up()
 	ctx := b.signals(context.Background())
 	b.start(ctx, f)

@@ -3,6 +3,7 @@
 package boot
 
 import (
+	"crypto/fips140"
 	"fmt"
 	"io"
 	"log/slog"
@@ -160,6 +161,9 @@ func (b *boot) welcome() {
 	_ = unix.Sysinfo(&info)
 	b.log.Info("ironroot starts", "kernel", unix.ByteSliceToString(uts.Release[:]), "memory_mib", memory(&info)>>20,
 		slog.Any("consoles", b.console.Paths()), "uptime", clock.Uptime().Round(uptimePrecision))
+	if fips140.Enabled() {
+		b.log.Info("FIPS 140-3 mode", "module", fips140.Version())
+	}
 }
 
 func memory(info *unix.Sysinfo_t) int64 { return int64(info.Totalram) * int64(info.Unit) }

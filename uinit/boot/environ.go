@@ -4,6 +4,7 @@ package boot
 
 import (
 	"bytes"
+	"crypto/fips140"
 	"errors"
 	"fmt"
 	"os"
@@ -17,9 +18,13 @@ const environStart, environEnd = 50 - 3, 51 - 3
 // know to init as a variable, the agent token included. /proc/1/environ shows the memory that contained them at the
 // start, even after the process has changed its variables.
 func cleanEnvironment() error {
+	variables := map[string]string{"PATH": "/bbin:/bin:/sbin", "HOME": "/root", "TERM": "linux"}
+	if fips140.Enabled() {
+		variables[godebug] = fipsOn // for the program's own child processes
+	}
 	os.Clearenv()
 	failed := wipeEnvironment()
-	for key, value := range map[string]string{"PATH": "/bbin:/bin:/sbin", "HOME": "/root", "TERM": "linux"} {
+	for key, value := range variables {
 		failed = errors.Join(failed, os.Setenv(key, value))
 	}
 	return failed

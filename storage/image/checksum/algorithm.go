@@ -2,6 +2,7 @@
 package checksum
 
 import (
+	"crypto/fips140"
 	"crypto/md5"  //nolint:gosec // Ironic still allows it
 	"crypto/sha1" //nolint:gosec // Ironic still allows it
 	"crypto/sha256"
@@ -27,24 +28,26 @@ type algorithm struct {
 	listed bool
 	// named reports whether the algorithm is used only if the caller names it.
 	named bool
+	// notApproved reports whether FIPS 140-3 does not approve the algorithm, or only for a time.
+	notApproved bool
 }
 
 // algorithms are all known hashes, the strongest first.
 var algorithms = []algorithm{
 	{name: "sha512", digits: 128, open: sha512.New, bare: true, listed: true},
 	{name: "sha3_512", digits: 128, open: func() hash.Hash { return sha3.New512() }},
-	{name: "blake2b", digits: 128, open: func() hash.Hash { return must(blake2b.New512(nil)) }},
+	{name: "blake2b", digits: 128, open: func() hash.Hash { return must(blake2b.New512(nil)) }, notApproved: true},
 	{name: "sha384", digits: 96, open: sha512.New384, listed: true},
 	{name: "sha3_384", digits: 96, open: func() hash.Hash { return sha3.New384() }},
 	{name: "sha256", digits: 64, open: sha256.New, bare: true, listed: true},
 	{name: "sha512_256", digits: 64, open: sha512.New512_256},
 	{name: "sha3_256", digits: 64, open: func() hash.Hash { return sha3.New256() }},
-	{name: "blake2s", digits: 64, open: func() hash.Hash { return must(blake2s.New256(nil)) }},
+	{name: "blake2s", digits: 64, open: func() hash.Hash { return must(blake2s.New256(nil)) }, notApproved: true},
 	{name: "sha224", digits: 56, open: sha256.New224, listed: true},
 	{name: "sha512_224", digits: 56, open: sha512.New512_224},
 	{name: "sha3_224", digits: 56, open: func() hash.Hash { return sha3.New224() }},
-	{name: "sha1", digits: 40, open: sha1.New, named: true},
-	{name: "md5", digits: 32, open: md5.New, bare: true, listed: true},
+	{name: "sha1", digits: 40, open: sha1.New, named: true, notApproved: true},
+	{name: "md5", digits: 32, open: md5.New, bare: true, listed: true, notApproved: true},
 }
 
 // must returns the hash of a constructor. It panics on an error, which only an invalid key causes.
@@ -61,6 +64,9 @@ func canonicalName(name string) string {
 	return strings.NewReplacer("-", "_", "/", "_").Replace(strings.ToLower(strings.TrimSpace(name)))
 }
 
+// available reports whether the algorithm may be used: in FIPS 140-3 mode, only approved ones.
+func (a *algorithm) available() bool { return !a.notApproved || !fips140.Enabled() }
+
 // findAlgorithm returns the algorithm with that name in any spelling, or nil if it is unknown.
 func findAlgorithm(name string) *algorithm {
 	name = canonicalName(name)
@@ -72,14 +78,20 @@ func findAlgorithm(name string) *algorithm {
 	return nil
 }
 
-// Known reports whether the algorithm of that name is known.
-func Known(name string) bool { return findAlgorithm(name) != nil }
+// Available reports whether the algorithm of that name can be used: in FIPS 140-3 mode, only those of the SHA-2 and
+// SHA-3 families.
+func Available(name string) bool {
+	a := findAlgorithm(name)
+	return a != nil && a.available()
+}
 
-// Algorithms returns the names of all known algorithms, the strongest first.
+// Algorithms returns the names of all algorithms that can be used, the strongest first.
 func Algorithms() []string {
 	names := make([]string, 0, len(algorithms))
 	for _, a := range algorithms {
-		names = append(names, a.name)
+		if a.available() {
+			names = append(names, a.name)
+		}
 	}
 	return names
 }
@@ -110,6 +122,10 @@ func (c Sum) Hash() (hash.Hash, error) {
 	if a == nil {
 		return nil, fmt.Errorf("checksum algorithm %q is not supported, want one of %s",
 			c.Algorithm, strings.Join(Algorithms(), ", "))
+	}
+	if !a.available() {
+		return nil, fmt.Errorf("checksum algorithm %q is not available in FIPS 140-3 mode (fips=1), want one of %s",
+			a.name, strings.Join(Algorithms(), ", "))
 	}
 	if !isHex(c.Value, a.digits) {
 		return nil, fmt.Errorf("checksum: got %d characters, want %d hexadecimal digits for %s",

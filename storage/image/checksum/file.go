@@ -66,6 +66,9 @@ func Find(text []byte, name, algorithmName string) (Sum, error) {
 
 // stronger reports whether a digest of algorithm a is preferred to one of b.
 func stronger(a, b, named *algorithm) bool {
+	if a.available() != b.available() {
+		return a.available()
+	}
 	if a.digits != b.digits {
 		return a.digits > b.digits
 	}

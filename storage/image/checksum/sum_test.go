@@ -3,10 +3,13 @@ package checksum
 import (
 	"bytes"
 	"encoding/hex"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"ironroot/internal/testenv"
 )
 
 // The digests of "abc" are those of Python's hashlib and of coreutils.
@@ -43,6 +46,36 @@ func TestAlgorithmsAgreeWithHashlib(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("digests (-want +got):\n%s", diff)
+	}
+}
+
+// In FIPS 140-3 mode only SHA-2 and SHA-3 verify images. Of several digests, an approved one is found.
+//
+// Parity: T10 (MD5)
+func TestFIPS(t *testing.T) {
+	if !testenv.FIPS(t) {
+		return
+	}
+	for _, a := range algorithms {
+		approved := strings.HasPrefix(a.name, "sha") && a.name != "sha1"
+		_, err := Sum{Algorithm: a.name, Value: strings.Repeat("a", a.digits)}.Hash()
+		if approved != (err == nil) || approved != Available(a.name) ||
+			approved != slices.Contains(Algorithms(), a.name) {
+			t.Errorf("%s: got %v, want it to be available: %t", a.name, err, approved)
+		}
+		const want = "not available in FIPS 140-3 mode (fips=1), want one of sha512"
+		if !approved && !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: got %v, want %q", a.name, err, want)
+		}
+	}
+	sha256, blake2b, md5 := strings.Repeat("ab", 32), strings.Repeat("cd", 64), strings.Repeat("ef", 16)
+	lines := "BLAKE2b (image.raw) = " + blake2b + "\n" + sha256 + "  image.raw\n" + md5 + "  image.raw\n"
+	if sum, err := Find([]byte(lines), "image.raw", ""); err != nil || sum.Value != sha256 {
+		t.Errorf("got %+v (%v), want the SHA-256 digest", sum, err)
+	}
+	sum, err := Find([]byte(md5+"  image.raw\n"), "image.raw", "")
+	if err != nil || sum.Algorithm != "md5" {
+		t.Errorf("got %+v (%v), want the MD5 digest, which Hash rejects", sum, err)
 	}
 }
 

@@ -1,0 +1,42 @@
+//go:build linux
+
+package e2e
+
+import (
+	"fmt"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"ironroot/internal/testenv"
+	"ironroot/lab/conductor"
+)
+
+// fips checks that the agent is in FIPS 140-3 mode: it uses Go's certified module, refuses an image that has only an
+// MD5 sum, and offers no TLS suite with ChaCha20.
+//
+// Parity: T10
+func (r *rig) fips(t *testing.T) {
+	testenv.Programs(t, "openssl")
+	says(t, r.machine, `FIPS 140-3 mode.*module=v1\.0\.0`)
+	info := r.rawInfo("any.raw", "")
+	delete(info, "os_hash_algo")
+	delete(info, "os_hash_value")
+	info["checksum"] = strings.Repeat("0", 32)
+	record := r.command(t, "standby.prepare_image", map[string]any{"image_info": info})
+	const want = `checksum algorithm "md5" is not available in FIPS 140-3 mode (fips=1), want one of sha512`
+	if record.Status != conductor.Failed || !strings.Contains(record.Error.Details, want) {
+		t.Errorf("got %s (%v), want %q", record.Status, record.Error, want)
+	}
+	for _, tt := range []struct {
+		suite  string
+		agreed bool
+	}{{"TLS_AES_256_GCM_SHA384", true}, {"TLS_CHACHA20_POLY1305_SHA256", false}} {
+		cmd := exec.CommandContext(soon(t), "openssl", "s_client", "-brief", "-tls1_3", "-ciphersuites", tt.suite,
+			"-connect", fmt.Sprintf("127.0.0.1:%d", r.forward))
+		out, err := cmd.CombinedOutput()
+		if agreed := strings.Contains(string(out), "Ciphersuite: "+tt.suite); agreed != tt.agreed {
+			t.Errorf("%s: got %v\n%s\nwant a connection: %t", tt.suite, err, out, tt.agreed)
+		}
+	}
+}
