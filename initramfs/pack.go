@@ -5,7 +5,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -13,6 +12,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 	"golang.org/x/sync/errgroup"
 
+	"ironroot/internal/newfile"
 	"ironroot/uinit/kmod"
 )
 
@@ -69,7 +69,7 @@ func packCached(cache string, image []byte) ([]byte, error) {
 		return data, nil
 	}
 	data := pack(image)
-	return data, writeFile(name, data)
+	return data, newfile.Write(name, data)
 }
 
 // unpacksTo reports whether packed decompresses to image. A power cut can leave a file without content in the cache.
@@ -81,20 +81,4 @@ func unpacksTo(packed, image []byte) bool {
 	defer decoder.Close()
 	got, err := decoder.DecodeAll(packed, make([]byte, 0, len(image)))
 	return err == nil && bytes.Equal(got, image)
-}
-
-// writeFile writes a temporary file and renames it, so that a file with the final name is always complete.
-func writeFile(name string, data []byte) error {
-	f, err := os.CreateTemp(filepath.Dir(name), ".new-")
-	if err != nil {
-		return err
-	}
-	defer os.Remove(f.Name()) //nolint:errcheck // renamed on success
-	if _, err := f.Write(data); err != nil {
-		return errors.Join(err, f.Close())
-	}
-	if err := errors.Join(f.Chmod(0o644), f.Close()); err != nil {
-		return err
-	}
-	return os.Rename(f.Name(), name)
 }

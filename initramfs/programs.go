@@ -18,6 +18,8 @@ import (
 	"github.com/u-root/gobusybox/src/pkg/golang"
 	"github.com/u-root/mkuimage/cpio"
 	"golang.org/x/mod/modfile"
+
+	"ironroot/internal/newfile"
 )
 
 // inlined are the packages in which the compiler inlines calls: the runtime, and the packages that process the bytes
@@ -143,7 +145,7 @@ func (b *builder) shell(ctx context.Context) ([]cpio.Record, error) {
 		if program, err = b.buildShell(ctx, commands); err != nil {
 			return nil, fmt.Errorf("u-root's shell: %w", err)
 		}
-		if err := writeFile(cached, program); err != nil {
+		if err := newfile.Write(cached, program); err != nil {
 			return nil, err
 		}
 	}

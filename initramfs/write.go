@@ -12,6 +12,8 @@ import (
 	"strings"
 
 	"github.com/klauspost/compress/gzip"
+
+	"ironroot/internal/newfile"
 )
 
 // write writes the kernel, the initramfs, a tarball of both, and a checksum file for each.
@@ -30,13 +32,13 @@ func (b *builder) write(kernel, archive []byte) error {
 		path string
 		data []byte
 	}{{b.report.Kernel, kernel}, {b.report.Initramfs, archive}, {b.report.Tarball, tarball}} {
-		if err := writeFile(file.path, file.data); err != nil {
+		if err := newfile.Write(file.path, file.data); err != nil {
 			return err
 		}
 		// The format of sha256sum.
 		sum := sha256.Sum256(file.data)
 		line := fmt.Sprintf("%s  %s\n", hex.EncodeToString(sum[:]), filepath.Base(file.path))
-		if err := writeFile(file.path+".sha256", []byte(line)); err != nil {
+		if err := newfile.Write(file.path+".sha256", []byte(line)); err != nil {
 			return err
 		}
 	}

@@ -15,6 +15,8 @@ import (
 	"unicode"
 
 	"aead.dev/minisign"
+
+	"ironroot/internal/newfile"
 )
 
 // Suffix is the end of the name of a signature. The rest is the name of the signed file.
@@ -95,7 +97,7 @@ func (s Signer) sign(path string) error {
 	}
 	// The comments are those that minisign writes.
 	comment := fmt.Sprintf("timestamp:%d\tfile:%s\thashed", time.Now().Unix(), name)
-	return writeFile(path+Suffix, reader.SignWithComments(s.key, comment, "signature from minisign secret key"))
+	return newfile.Write(path+Suffix, reader.SignWithComments(s.key, comment, "signature from minisign secret key"))
 }
 
 // PublicKey verifies signatures.
@@ -194,20 +196,4 @@ func readFile(path string, limit int64) ([]byte, error) {
 		return nil, fmt.Errorf("%s: more than %d bytes", path, limit)
 	}
 	return data, nil
-}
-
-// writeFile writes a temporary file and renames it, so that a file with the final name is always complete.
-func writeFile(name string, data []byte) error {
-	f, err := os.CreateTemp(filepath.Dir(name), ".new-")
-	if err != nil {
-		return err
-	}
-	defer os.Remove(f.Name()) //nolint:errcheck // renamed on success
-	if _, err := f.Write(data); err != nil {
-		return errors.Join(err, f.Close())
-	}
-	if err := errors.Join(f.Chmod(0o644), f.Close()); err != nil {
-		return err
-	}
-	return os.Rename(f.Name(), name)
 }
