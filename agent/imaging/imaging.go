@@ -14,7 +14,6 @@ import (
 	"log/slog"
 	"net/http"
 	"reflect"
-	"strings"
 	"sync"
 
 	"ironroot/agent/config"
@@ -299,8 +298,8 @@ func (i *Imager) checksum(ctx context.Context, options fetch.Options, info Image
 	case info.Checksum != "":
 		sum, err = fetch.ResolveChecksum(ctx, options, info.Checksum, "", info.URLs[0], md5)
 	default:
-		return sum, fault.REST("checksum of image %s cannot be verified: os_hash_algo is %q, want one of %s",
-			info.ID, info.OSHashAlgo, strings.Join(checksum.Algorithms(), ", "))
+		_, err := checksum.Sum{Algorithm: info.OSHashAlgo, Value: info.OSHashValue}.Hash()
+		return sum, fault.REST("checksum of image %s cannot be verified: %w", info.ID, err)
 	}
 	if err == nil && sum.File != "" {
 		i.o.Log.Info("checksum found", "image", info.ID, "url", sum.File,

@@ -19,14 +19,19 @@ import (
 func (r *rig) fips(t *testing.T) {
 	testenv.Programs(t, "openssl")
 	says(t, r.machine, `FIPS 140-3 mode.*module=v1\.0\.0`)
-	info := r.rawInfo("any.raw", "")
-	delete(info, "os_hash_algo")
-	delete(info, "os_hash_value")
-	info["checksum"] = strings.Repeat("0", 32)
-	record := r.command(t, "standby.prepare_image", map[string]any{"image_info": info})
-	const want = `checksum algorithm "md5" is not available in FIPS 140-3 mode (fips=1), want one of sha512`
-	if record.Status != conductor.Failed || !strings.Contains(record.Error.Details, want) {
-		t.Errorf("got %s (%v), want %q", record.Status, record.Error, want)
+	for _, named := range []bool{true, false} {
+		info := r.rawInfo("any.raw", strings.Repeat("0", 32))
+		info["os_hash_algo"] = "md5"
+		if !named {
+			info["checksum"] = info["os_hash_value"]
+			delete(info, "os_hash_algo")
+			delete(info, "os_hash_value")
+		}
+		record := r.command(t, "standby.prepare_image", map[string]any{"image_info": info})
+		const want = `checksum algorithm "md5" is not available in FIPS 140-3 mode (fips=1), want one of sha512`
+		if record.Status != conductor.Failed || !strings.Contains(record.Error.Details, want) {
+			t.Errorf("algorithm named %t: got %s (%v), want %q", named, record.Status, record.Error, want)
+		}
 	}
 	for _, tt := range []struct {
 		suite  string
