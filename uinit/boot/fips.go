@@ -26,7 +26,7 @@ func enterFIPS() error {
 		return nil
 	}
 	// /proc stays mounted for mountAll.
-	for _, c := range root()[:2] {
+	for _, c := range procfs() {
 		if err := c.Create(); err != nil && !errors.Is(err, unix.EBUSY) {
 			return fmt.Errorf("%s: %w", c, err)
 		}

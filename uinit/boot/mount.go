@@ -13,13 +13,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// root lists the parts of the root file system, in order. Unlike u-root's list it has no cgroups and no directories for
-// compilers. efivarfs needs a module: see mountLate.
-func root() []libinit.Creator {
-	const safe = unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC
+// safe are the flags of file systems without files of users.
+const safe = unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC
+
+// procfs lists the parts of the root file system that show the kernel's command line.
+func procfs() []libinit.Creator {
 	return []libinit.Creator{
 		libinit.Dir{Name: "/proc", Mode: 0o555},
 		libinit.Mount{Source: "proc", Target: "/proc", FSType: "proc", Flags: safe},
+	}
+}
+
+// root lists the parts of the root file system, in order. Unlike u-root's list it has no cgroups and no directories for
+// compilers. efivarfs needs a module: see mountLate.
+func root() []libinit.Creator {
+	return append(procfs(), []libinit.Creator{
 		libinit.Dir{Name: "/sys", Mode: 0o555},
 		libinit.Mount{Source: "sysfs", Target: "/sys", FSType: "sysfs", Flags: safe},
 		libinit.Dir{Name: "/dev", Mode: 0o755},
@@ -47,7 +55,7 @@ func root() []libinit.Creator {
 		// The archive does not contain this link: the kernel requests modules before this program is process 1, and
 		// each request would start it and wait for it. No request can be served without /proc.
 		libinit.Symlink{Target: "/init", NewPath: "/sbin/modprobe"},
-	}
+	}...)
 }
 
 // mountAll sets up the root file system and returns the errors. The machine continues with the parts that succeeded.
@@ -74,7 +82,7 @@ func mountLate(log *slog.Logger) {
 		if _, err := os.Stat(m.Target); errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
-		m.Flags = unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC
+		m.Flags = safe
 		if err := m.Create(); err != nil && !errors.Is(err, unix.EBUSY) {
 			log.Warn("not mounted", "file_system", m.FSType, "err", err)
 		}
