@@ -115,6 +115,14 @@ func depth(t *testing.T, text []byte) (deepest int) {
 	}
 }
 
+func TestBodyError(t *testing.T) {
+	i := &inspection{data: map[string]any{"inventory": 1, "dmi": make(chan int)}}
+	body, err := i.body(t.Context(), maxBodyBytes)
+	if err == nil || !strings.HasPrefix(err.Error(), "encode inspection data: dmi: ") || body != nil {
+		t.Errorf("got %q and %v, want an error that names dmi", body, err)
+	}
+}
+
 // Data of optional collectors are left out, the largest first, and named. The inventory never is.
 func TestReduce(t *testing.T) {
 	for _, c := range []struct {
