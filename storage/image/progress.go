@@ -22,19 +22,23 @@ const (
 
 // Progress counts what a Write does. It is safe for concurrent use. The zero value is ready for use.
 type Progress struct {
-	read, total, written atomic.Int64
-	attempt              atomic.Int64
-	started              atomic.Int64 // Unix nanoseconds
-	phase                atomic.Pointer[Phase]
+	read, total     atomic.Int64
+	written, placed atomic.Int64
+	attempt         atomic.Int64
+	started         atomic.Int64 // Unix nanoseconds
+	phase           atomic.Pointer[Phase]
 }
 
 // Snapshot is Progress at one moment.
 type Snapshot struct {
 	Phase   Phase
-	Attempt int           // 1 for the first transfer
-	Read    int64         // bytes of the source that have arrived in this attempt
-	Total   int64         // bytes of the source, 0 if unknown
-	Written int64         // bytes that were written to the device in this attempt
+	Attempt int   // 1 for the first transfer
+	Read    int64 // bytes of the source that have arrived in this attempt
+	Total   int64 // bytes of the source, 0 if unknown
+	Written int64 // bytes that were written to the device in this attempt
+	// Placed is the number of bytes of the source whose content is on the device, give or take a few MiB. It is less
+	// than Total until the write has succeeded.
+	Placed  int64
 	Elapsed time.Duration // since Write began
 }
 
@@ -68,10 +72,29 @@ func (p *Progress) Snapshot() Snapshot {
 	if phase := p.phase.Load(); phase != nil {
 		s.Phase = *phase
 	}
+	switch s.Placed = p.placed.Load(); {
+	case s.Phase == PhaseDone:
+		s.Placed = s.Read
+	case s.Total > 0:
+		s.Placed = min(s.Placed, s.Total-1)
+	}
 	if started := p.started.Load(); started != 0 {
 		s.Elapsed = time.Since(time.Unix(0, started))
 	}
 	return s
+}
+
+// filled returns a function that counts the bytes that have arrived so far as placed.
+func (p *Progress) filled() func() {
+	arrived := p.read.Load()
+	return func() {
+		for {
+			placed := p.placed.Load()
+			if placed >= arrived || p.placed.CompareAndSwap(placed, arrived) {
+				return
+			}
+		}
+	}
 }
 
 func (p *Progress) begin() {
@@ -85,6 +108,7 @@ func (p *Progress) restart(phase Phase) {
 	p.attempt.Add(1)
 	p.read.Store(0)
 	p.written.Store(0)
+	p.placed.Store(0)
 	p.enter(phase)
 }
 

@@ -69,7 +69,9 @@ func (c *qcow2Content) write(ctx context.Context, t *transfer) (report Report, e
 	place := func(c *pipeline.Chunk, submit func(func() error) error) error {
 		return qcow2Refusal(placer.Place(c.Off, c.Data, submit))
 	}
-	end, err := (&pipeline.Pipeline{Source: t.stream, Sum: t.sum, Place: place, Memory: t.memory}).Run(ctx)
+	end, err := (&pipeline.Pipeline{
+		Source: t.stream, Sum: t.sum, Place: place, Filled: t.progress.filled, Memory: t.memory,
+	}).Run(ctx)
 	if err != nil {
 		return Report{}, fetch.Interrupted(err)
 	}

@@ -84,7 +84,9 @@ func (c *rawContent) write(ctx context.Context, t *transfer) (Report, error) {
 // copyRest copies from, a raw image from its second MiB on, and returns the end of the image. sum may be nil.
 func (t *transfer) copyRest(ctx context.Context, from pipeline.Source, sum hash.Hash) (int64, error) {
 	r := &rawPlacer{ctx: ctx, target: t.target, end: &t.end}
-	p := &pipeline.Pipeline{Source: from, Start: device.HeadSize, Sum: sum, Place: r.place, Memory: t.memory}
+	p := &pipeline.Pipeline{
+		Source: from, Start: device.HeadSize, Sum: sum, Place: r.place, Filled: t.progress.filled, Memory: t.memory,
+	}
 	end, err := p.Run(ctx)
 	if err == nil {
 		err = r.zero(r.pending)

@@ -31,6 +31,9 @@ type Chunk struct {
 	Off    int64  // in the source
 	refs   atomic.Int32
 	pool   chan *Chunk
+
+	jobs   atomic.Int32 // that have not run yet, and one for Place
+	placed func()       // called after the last of them; nil for none
 }
 
 func (c *Chunk) hold() { c.refs.Add(1) }
@@ -38,6 +41,13 @@ func (c *Chunk) hold() { c.refs.Add(1) }
 func (c *Chunk) release() {
 	if c.refs.Add(-1) == 0 {
 		c.pool <- c // never blocks: the pool has space for all
+	}
+}
+
+// ran counts a job that has run.
+func (c *Chunk) ran() {
+	if c.jobs.Add(-1) == 0 && c.placed != nil {
+		c.placed()
 	}
 }
 
@@ -64,6 +74,9 @@ type Pipeline struct {
 	Sum    hash.Hash // nil: not hashed
 	// Place is called for one chunk after another, and submits the jobs that write it.
 	Place func(c *Chunk, submit func(run func() error) error) error
+	// Filled, if not nil, is called when a chunk is filled. The function that it returns is called when all jobs of the
+	// chunk have run.
+	Filled func() (placed func())
 	// Memory is from NewMemory. It can be used again when Run has returned.
 	Memory []*Chunk
 }
@@ -119,6 +132,7 @@ func (p *Pipeline) Run(ctx context.Context) (int64, error) {
 				if err := j.run(); err != nil {
 					return err
 				}
+				j.chunk.ran()
 				j.chunk.release()
 			}
 			return nil
@@ -180,8 +194,13 @@ func (p *Pipeline) handOut(ctx context.Context, c *Chunk, hashed chan *Chunk, jo
 	c.refs.Store(2) // of this function and of the hash
 	defer c.release()
 	hashed <- c // has space for all chunks
-	return p.Place(c, func(run func() error) error {
+	if c.placed = nil; p.Filled != nil {
+		c.placed = p.Filled()
+	}
+	c.jobs.Store(1)
+	err := p.Place(c, func(run func() error) error {
 		c.hold()
+		c.jobs.Add(1)
 		select {
 		case jobs <- job{c, run}:
 			return nil
@@ -189,4 +208,8 @@ func (p *Pipeline) handOut(ctx context.Context, c *Chunk, hashed chan *Chunk, jo
 			return context.Cause(ctx)
 		}
 	})
+	if err == nil {
+		c.ran()
+	}
+	return err
 }

@@ -1,11 +1,16 @@
 package pipeline
 
 import (
+	"errors"
+	"io"
 	"os"
 	"runtime"
+	"slices"
+	"sync"
 	"testing"
 	"unsafe"
 
+	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
 	"ironroot/storage/image/device"
@@ -42,5 +47,47 @@ func TestChunksAreAligned(t *testing.T) {
 			t.Errorf("chunk %d: got %d bytes of %d at %p, want %d at a multiple of %d",
 				i, len(c.buffer), cap(c.buffer), c.buffer, chunkSize, device.Align)
 		}
+	}
+}
+
+// A chunk is placed when all of its jobs have run, and one that needs no job when Place has returned.
+func TestPlaced(t *testing.T) {
+	var mu sync.Mutex
+	filled, placed := 0, []int{}
+	leave, first := make(chan struct{}), make(chan struct{})
+	p := &Pipeline{
+		Source: brokenSource{io.LimitReader(zeros{}, 3*chunkSize)}, Memory: NewMemory(),
+		Filled: func() func() {
+			filled++
+			n := filled
+			return func() {
+				mu.Lock()
+				defer mu.Unlock()
+				placed = append(placed, n)
+			}
+		},
+		Place: func(c *Chunk, submit func(func() error) error) error {
+			switch c.Off / chunkSize {
+			case 0:
+				wait := func() error { <-leave; return nil }
+				return errors.Join(submit(wait), submit(func() error { close(first); return nil }))
+			case 2:
+				<-first // one of the jobs of the first chunk
+				mu.Lock()
+				defer mu.Unlock()
+				if diff := cmp.Diff([]int{2}, placed); diff != "" {
+					t.Errorf("while the first chunk is written (-want +got):\n%s", diff)
+				}
+				close(leave)
+			}
+			return nil
+		},
+	}
+	if _, err := p.Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	slices.Sort(placed)
+	if diff := cmp.Diff([]int{1, 2, 3}, placed); diff != "" {
+		t.Errorf("at the end (-want +got):\n%s", diff)
 	}
 }
