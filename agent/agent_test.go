@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"ironroot/agent/status"
 )
 
 // Ironic finds the node, receives a heartbeat, and calls the agent back over TLS with the token.
@@ -41,18 +43,23 @@ func TestConversation(t *testing.T) {
 	}
 }
 
-// The agent sends a heartbeat as soon as an asynchronous command ends.
+// The agent sends a heartbeat as soon as an asynchronous command ends, with its result.
 //
-// Parity: B7
+// Parity: B7, T12 (result)
 func TestCommandForcesHeartbeat(t *testing.T) {
 	ironic := newIronic(t)
-	r := startAgent(t, func(o *Options) { o.Destructive = true }, "--api-url="+ironic.URL)
-	r.beat(ironic)
+	board := status.NewBoard("", nil)
+	r := startAgent(t, func(o *Options) { o.Destructive, o.Board = true, board }, "--api-url="+ironic.URL)
+	if first := r.beat(ironic); first.Progress != "" {
+		t.Errorf("first heartbeat: got progress %q, want none", first.Progress)
+	}
 	if got := r.run("clean.execute_clean_step", `{"step":{"step":"none","interface":"deploy"},"node":{"uuid":"`+
 		nodeUUID+`"},"ports":[]}`); got.Status != "FAILED" {
 		t.Errorf("unknown step: got %s, want FAILED", got.Status)
 	}
-	r.beat(ironic)
+	if got := r.beat(ironic).Progress; !strings.HasPrefix(got, "none: failed: ") {
+		t.Errorf("got progress %q, want the failure of the step none", got)
+	}
 }
 
 // Parity: B21

@@ -53,6 +53,7 @@ type beat struct {
 	Token       string `json:"agent_token"`
 	Version     string `json:"agent_version"`
 	CA          string `json:"agent_verify_ca"`
+	Progress    string `json:"agent_status_message"`
 	called      error
 }
 

@@ -78,6 +78,8 @@ func (a *agent) sendHeartbeats(ctx context.Context) error {
 	heartbeater := a.ironic.NewHeartbeater(ironic.HeartbeatOptions{
 		NodeUUID: a.answer.Node.UUID(), Interval: a.answer.HeartbeatInterval, CallbackURL: a.callbackURL,
 		CertificatePEM: a.certificatePEM, Sent: a.o.Board.HeartbeatDone,
+		Progress: a.o.Board.Summary, Changed: a.o.Board.Changed,
+		ProgressInterval: func() time.Duration { return a.config.Get().ProgressInterval },
 	})
 	a.heartbeater.Store(heartbeater)
 	return heartbeater.Run(ctx)

@@ -196,7 +196,9 @@ func (a *agent) loadHardware(ctx context.Context) error {
 	builtin = generic.New(generic.Options{
 		Config: a.config, System: a.o.System, Disks: a.disks, Imager: a.imager, Log: a.log, Settled: a.o.Settled,
 		Join: join, Journal: a.o.Journal, Version: a.o.Version, Dial: a.o.Dial,
-		Track: func(what, device string) generic.Tracker { return a.o.Board.Track(a.log, what, device) },
+		Track:      func(what, device string) generic.Tracker { return a.o.Board.Track(a.log, what, device) },
+		TrackAside: func(what, device string) generic.Tracker { return a.o.Board.TrackAside(a.log, what, device) },
+		Plan:       a.o.Board.Plan,
 	})
 	list := []hardware.Manager{builtin, a.containerManager(), a.nvidiaManager()}
 	if custom := a.customManagers(ctx); len(custom) > 0 {

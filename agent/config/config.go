@@ -105,6 +105,7 @@ type Config struct {
 	EraseEvidenceURL            string        `file:"erase_evidence_url" kernel:"ipa-erase-evidence-url" help:"URL to which the evidence of each erased disk is posted; not set, it is not posted"`
 	MD5Enabled                  bool          `file:"md5_enabled" default:"true" help:"accept MD5 checksums"`
 	HTTPRequestTimeout          time.Duration `file:"http_request_timeout" kernel:"ipa-http-request-timeout" unit:"s" min:"1" default:"30" help:"time limit of a request to Ironic"`
+	ProgressInterval            time.Duration `file:"progress_interval" kernel:"ipa-progress-interval" unit:"s" min:"0" default:"60" help:"shortest time between two heartbeats while only the progress of a command changes; 0 sends progress only with the heartbeats that Ironic requires"`
 	ConfigDriveRebuild          bool          `file:"config_drive_rebuild" default:"false" help:"always rewrite the config drive as a new FAT file system"`
 	DisableDeepImageInspection  bool          `file:"disable_deep_image_inspection" default:"false" help:"do not inspect images before they are used"`
 	PermittedImageFormats       []string      `file:"permitted_image_formats" default:"raw,gpt,qcow2" help:"image formats that may be deployed; an empty list permits none"`

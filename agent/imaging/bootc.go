@@ -204,7 +204,13 @@ func (i *Imager) runBootc(
 		return 0, fault.ImageWrite(disk.Path, err)
 	}
 	progress := i.o.Track("installing container image", disk.Path)
-	defer progress.End()
+	defer func() {
+		result := ""
+		if err == nil {
+			result = fmt.Sprintf("container image %s installed on %s", image.Name, disk.Path)
+		}
+		progress.EndWith(result)
+	}()
 	b, err := i.runtime.prepare(ctx, image, container.Options{
 		Log: i.o.Log, System: i.o.System, KeepImage: true, Disk: disk.Path,
 		Progress: func(phase string, done, total int64) { progress.SetPhase(phase, 0, done, total) },

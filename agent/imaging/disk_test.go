@@ -407,7 +407,7 @@ func TestPrepareReleasesTheDisk(t *testing.T) {
 	}
 }
 
-// The status shows the progress of the write, and no longer after its end.
+// The status shows the progress of the write, and no longer after its end, which has a result.
 func TestPrepareShowsProgress(t *testing.T) {
 	t.Parallel() // sgdisk sleeps
 	testenv.Programs(t, "sgdisk")
@@ -418,6 +418,7 @@ func TestPrepareShowsProgress(t *testing.T) {
 	}
 	disk, i := loopDisk(t)
 	board := status.NewBoard("1", func(text string) string { return text })
+	board.Begin("deploy.execute_deploy_step", "write_image")
 	i.o.Track = func(what, device string) Tracker { return board.Track(slog.New(slog.DiscardHandler), what, device) }
 	shown := make(chan struct{})
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -442,6 +443,9 @@ func TestPrepareShowsProgress(t *testing.T) {
 			if work[0].Device != disk || work[0].Total != imageSize {
 				t.Errorf("got %+v, want %d bytes for %s", work[0], imageSize, disk)
 			}
+			if work[0].Ahead < mib || work[0].Ahead > work[0].Done {
+				t.Errorf("got %d bytes that are not on the disk, want at least the first MiB", work[0].Ahead)
+			}
 			break
 		}
 		select {
@@ -458,9 +462,14 @@ func TestPrepareShowsProgress(t *testing.T) {
 	if work := board.State().Work; len(work) > 0 {
 		t.Errorf("got %+v on the board, want nothing", work)
 	}
+	board.End(nil)
+	want := "write_image: done, image of 24.0 MiB written to " + disk + " in "
+	if got := board.Summary(); !strings.HasPrefix(got, want) || !strings.HasSuffix(got, " MiB/s)") {
+		t.Errorf("got the result %q, want %q with time and rate", got, want)
+	}
 	// Work after the write has no progress of the write.
 	for range 100 {
-		i.showProgress(t.Context(), disk, nil)()
+		i.showProgress(t.Context(), disk, nil)("")
 		if work := board.State().Work; len(work) > 0 {
 			t.Fatalf("got %+v on the board, want nothing", work)
 		}

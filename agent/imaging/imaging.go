@@ -177,12 +177,13 @@ func (i *Imager) stream(ctx context.Context, device string, info ImageInfo, src 
 	o := i.imageOptions()
 	o.Progress = progress
 	i.o.Log.Info("writing image", "image", info.ID, "device", device, "format", info.DiskFormat)
-	stop := i.showProgress(ctx, device, progress)
+	stop, result := i.showProgress(ctx, device, progress), ""
+	defer func() { stop(result) }()
 	report, err := image.Write(ctx, device, src, o)
-	stop()
 	if err != nil {
 		return err
 	}
+	result = resultText(report, device)
 	i.o.Log.Info("image is on the disk", "image", info.ID, "device", device,
 		"duration", report.Duration.Round(durationStep), "rate", rate(report.Bytes, report.Duration))
 	return nil

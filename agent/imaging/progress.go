@@ -11,29 +11,32 @@ import (
 
 const (
 	// progressInterval is the time between two snapshots of the write's progress. The tracker limits how often it is
-	// logged.
-	progressInterval = time.Second
+	// logged and displayed.
+	progressInterval = time.Second / 4
 	durationStep     = 100 * time.Millisecond
 )
 
 // Tracker shows the progress of one operation.
 type Tracker interface {
+	// SetAhead sets how many bytes of the next SetPhase are not on the device yet.
+	SetAhead(bytes int64)
 	SetPhase(phase string, attempt int, done, total int64) // bytes; a total of 0 is unknown
-	End()
+	// EndWith ends the operation. The result says what it has done, "" if it failed.
+	EndWith(result string)
 }
 
 type noTracker struct{}
 
 func (noTracker) SetPhase(string, int, int64, int64) {}
-func (noTracker) End()                               {}
+func (noTracker) SetAhead(int64)                     {}
+func (noTracker) EndWith(string)                     {}
 
-// showProgress shows the progress of the write until stop is called.
-func (i *Imager) showProgress(ctx context.Context, disk string, progress *image.Progress) (stop func()) {
+// showProgress shows the progress of the write until stop is called with the result, "" for a write that failed.
+func (i *Imager) showProgress(ctx context.Context, disk string, progress *image.Progress) (stop func(result string)) {
 	ctx, cancel := context.WithCancel(ctx)
 	done := make(chan struct{})
 	tracker := i.o.Track("writing image", disk)
 	goroutine.Go(func() error {
-		defer tracker.End()
 		ticker := time.NewTicker(progressInterval)
 		defer ticker.Stop()
 		for {
@@ -42,14 +45,30 @@ func (i *Imager) showProgress(ctx context.Context, disk string, progress *image.
 				return nil
 			case <-ticker.C:
 				s := progress.Snapshot()
+				tracker.SetAhead(s.Read - s.Placed)
 				tracker.SetPhase(string(s.Phase), s.Attempt, s.Read, s.Total)
 			}
 		}
 	}, func(error) { close(done) }) // the write does not depend on its display
-	return func() {
+	return func(result string) {
 		cancel()
 		<-done
+		tracker.EndWith(result)
 	}
+}
+
+// resultText describes an image that was written to a device.
+func resultText(report image.Report, device string) string {
+	return fmt.Sprintf("image of %s written to %s in %v (%s)", sizeText(report.Size), device,
+		report.Duration.Round(durationStep), rate(report.Size, report.Duration))
+}
+
+// sizeText formats bytes in MiB or GiB.
+func sizeText(bytes int64) string {
+	if bytes < 1<<30 {
+		return fmt.Sprintf("%.1f MiB", float64(bytes)/(1<<20))
+	}
+	return fmt.Sprintf("%.1f GiB", float64(bytes)/(1<<30))
 }
 
 // rate formats bytes per d in MiB/s.

@@ -29,10 +29,19 @@ type HeartbeatOptions struct {
 	Interval time.Duration
 	// CallbackURL returns the URL at which Ironic reaches the agent. Ironic rejects a URL that changes.
 	CallbackURL func() string
-	// Sent, if not nil, is called with the result of each heartbeat.
+	// Sent, if not nil, is called with the result of each heartbeat, except of one for progress that failed.
 	Sent func(err error)
 	// CertificatePEM returns the generated certificate of the agent's API, "" without one; nil is the same.
 	CertificatePEM func() string
+
+	// Progress returns one line about the running command or the result of the last one, "" for none. From API version
+	// 1.72 on, Ironic stores it in the node's driver_internal_info. Nil sends none.
+	Progress func() string
+	// Changed returns a channel that is closed when Progress may have changed.
+	Changed func() <-chan struct{}
+	// ProgressInterval returns the shortest time between a heartbeat and one that is sent because Progress has changed.
+	// It is longer while Ironic is busy. 0 sends no such heartbeats.
+	ProgressInterval func() time.Duration
 }
 
 // Heartbeater sends one node's heartbeats.
@@ -40,11 +49,34 @@ type Heartbeater struct {
 	client *Client
 	HeartbeatOptions
 	force chan struct{} // has one element if a heartbeat was forced
+
+	progress progress // of Run
+}
+
+// progress is what is known about reports of progress.
+type progress struct {
+	pace     pace
+	accepted string // the latest text that Ironic accepted
+	refused  bool   // Ironic rejected a heartbeat with a text
+	off      bool   // Ironic accepts heartbeats only without a text
 }
 
 // NewHeartbeater returns a Heartbeater. Run sends the heartbeats.
 func (c *Client) NewHeartbeater(o HeartbeatOptions) *Heartbeater {
-	return &Heartbeater{client: c, HeartbeatOptions: o, force: make(chan struct{}, 1)}
+	h := &Heartbeater{client: c, HeartbeatOptions: o, force: make(chan struct{}, 1)}
+	if h.Progress == nil {
+		h.Progress = func() string { return "" }
+	}
+	if h.Changed == nil {
+		h.Changed = func() <-chan struct{} { return nil }
+	}
+	if h.ProgressInterval == nil {
+		h.ProgressInterval = func() time.Duration { return 0 }
+	}
+	if h.Sent == nil {
+		h.Sent = func(error) {}
+	}
+	return h
 }
 
 // Force requests a heartbeat as soon as five seconds have passed since the previous one. Calls before it share one
@@ -56,15 +88,26 @@ func (h *Heartbeater) Force() {
 	}
 }
 
+// reason is why a heartbeat is sent.
+type reason int
+
+const (
+	regular     reason = iota // its time has come
+	forced                    // Force was called
+	forProgress               // only Progress has changed
+)
+
 // Run sends heartbeats until ctx ends, the first one at once, and returns ctx's error. The agent's API must be
 // listening before, because Ironic can call back immediately.
 func (h *Heartbeater) Run(ctx context.Context) error {
 	log := h.client.log.With("node", h.NodeUUID)
-	forced := false // until a heartbeat succeeds
+	isForced := false // until a heartbeat succeeds
+	why := regular
+	var due time.Time // of the next regular heartbeat
 	for {
 		select {
 		case <-h.force: // this heartbeat is the forced one
-			forced = true
+			isForced, why = true, forced
 		default:
 		}
 		wait := max(minInterval, h.client.between(scale(h.Interval, intervalLow), scale(h.Interval, intervalHigh)))
@@ -72,11 +115,13 @@ func (h *Heartbeater) Run(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		if h.Sent != nil {
+		ended := time.Now()
+		switch {
+		case err != nil && why == forProgress: // the next regular heartbeat shows whether Ironic can be reached
+			log.Warn("progress not sent", "err", err)
+		case err != nil:
 			h.Sent(err)
-		}
-		if err != nil {
-			if wait = minForcedInterval; !forced {
+			if wait = minForcedInterval; !isForced {
 				wait = h.client.between(retryLow, retryHigh)
 			}
 			message := "heartbeat failed"
@@ -84,43 +129,109 @@ func (h *Heartbeater) Run(ctx context.Context) error {
 				message = "heartbeat failed, conflict"
 			}
 			log.Error(message, "err", err, "next", wait)
-		} else {
-			forced = false
+			due = ended.Add(wait)
+		default:
+			h.Sent(nil)
+			isForced = false
 			log.Info("heartbeat sent", "next", wait)
+			due = ended.Add(wait)
 		}
-		woken, err := h.pause(ctx, time.Now(), wait)
-		if err != nil {
+		if why, err = h.pause(ctx, ended, due); err != nil {
 			return err
 		}
-		forced = forced || woken
+		isForced = isForced || why == forced
 	}
 }
 
-// pause waits until the next heartbeat is due, and reports whether it is a forced one.
-func (h *Heartbeater) pause(ctx context.Context, previous time.Time, wait time.Duration) (forced bool, err error) {
-	timer := time.NewTimer(wait)
+// pause waits until the next heartbeat is due, at the latest at a time, and returns why.
+func (h *Heartbeater) pause(ctx context.Context, previous, due time.Time) (reason, error) {
+	timer := time.NewTimer(time.Until(due))
 	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return false, nil
-	case <-h.force:
-		return true, pause.For(ctx, min(minForcedInterval-time.Since(previous), wait-time.Since(previous)))
-	case <-ctx.Done():
-		return false, ctx.Err()
+	var ready <-chan time.Time // for progress
+	if configured := h.ProgressInterval(); configured > 0 {
+		earliest := time.NewTimer(time.Until(previous.Add(h.progress.pace.interval(configured, h.slowest()))))
+		defer earliest.Stop()
+		ready = earliest.C
 	}
+	var changed <-chan struct{}
+	for {
+		select {
+		case <-timer.C:
+			return regular, nil
+		case <-h.force:
+			return forced, pause.For(ctx, min(minForcedInterval-time.Since(previous), time.Until(due)))
+		case <-ctx.Done():
+			return regular, ctx.Err()
+		case <-ready:
+			ready = nil
+		case <-changed:
+		}
+		changed = h.Changed() // before the text is compared
+		if h.hasProgress() {
+			return forProgress, nil
+		}
+	}
+}
+
+// slowest returns the longest interval of heartbeats for progress while Ironic is busy.
+func (h *Heartbeater) slowest() time.Duration { return scale(h.Interval, intervalHigh) }
+
+// hasProgress reports whether there is a text that Ironic does not have and would store.
+func (h *Heartbeater) hasProgress() bool {
+	version := h.client.knownVersion()
+	if version == nil || !version.AtLeast(progressVersion) || h.progress.off || h.progress.refused {
+		return false
+	}
+	text := h.Progress()
+	return text != "" && text != h.progress.accepted
 }
 
 func scale(d time.Duration, factor float64) time.Duration { return time.Duration(float64(d) * factor) }
 
-// send sends one heartbeat.
+// send sends one heartbeat, with the progress if Ironic stores it.
 func (h *Heartbeater) send(ctx context.Context) error {
-	version := h.client.APIVersion(ctx).older(heartbeatVersion)
-	body, err := json.Marshal(h.body(version))
+	newest := h.client.APIVersion(ctx)
+	text := ""
+	if newest.AtLeast(progressVersion) && !h.progress.off && !h.progress.refused {
+		text = h.Progress()
+	}
+	began := time.Now()
+	err := h.post(ctx, newest, text)
+	h.progress.pace.ended(time.Since(began), err, h.ProgressInterval(), h.slowest())
+	h.sentProgress(text, err)
+	return err
+}
+
+// sentProgress notes the result of a heartbeat with a text, "" for none. If Ironic or a proxy rejects a heartbeat with
+// a text and accepts the next one without it, no more are sent: heartbeats matter more than progress.
+func (h *Heartbeater) sentProgress(text string, err error) {
+	p := &h.progress
+	var status *StatusError
+	switch rejected := errors.As(err, &status) && !isBusy(err); {
+	case err == nil && text != "":
+		p.accepted = text
+	case err == nil && p.refused:
+		p.off, p.refused = true, false
+		h.client.log.Warn("Ironic rejects heartbeats with progress, sending none", "node", h.NodeUUID)
+	case rejected:
+		p.refused = text != ""
+	}
+}
+
+// post sends a heartbeat with a text, "" for none.
+func (h *Heartbeater) post(ctx context.Context, newest Version, text string) error {
+	version := newest.older(heartbeatVersion)
+	body := h.body(version)
+	if text != "" {
+		version = newest.older(progressVersion)
+		body["agent_status_message"] = text
+	}
+	data, err := json.Marshal(body)
 	if err != nil {
 		return err
 	}
 	a, err := h.client.call(ctx, request{
-		method: http.MethodPost, path: "/v1/heartbeat/" + url.PathEscape(h.NodeUUID), version: &version, body: body,
+		method: http.MethodPost, path: "/v1/heartbeat/" + url.PathEscape(h.NodeUUID), version: &version, body: data,
 	})
 	if err != nil {
 		return err

@@ -17,6 +17,8 @@ type Progress struct {
 	Total   int64  // bytes, 0 = unknown
 	Rate    int64  // recent bytes per second, 0 = unknown
 	Parts   bool   // Done, Total and Rate count parts of the work, not bytes
+	Ahead   int64  // bytes of Done that were received and are not on the device yet
+	Aside   bool   // does not count for the progress of the command: waiting for a disk, reading it back
 }
 
 // Percent returns 0 to 100, and false while the total is unknown.
@@ -25,6 +27,14 @@ func (p *Progress) Percent() (int, bool) {
 		return 0, false
 	}
 	return int(float64(min(p.Done, p.Total)) / float64(p.Total) * 100), true
+}
+
+// written returns the part of the work whose bytes are on the device, 0 to 1, and false while the total is unknown.
+func (p *Progress) written() (float64, bool) {
+	if p.Total <= 0 {
+		return 0, false
+	}
+	return float64(min(max(p.Done-p.Ahead, 0), p.Total)) / float64(p.Total), true
 }
 
 // Left returns the estimated remaining time, and false if it is unknown.
@@ -81,8 +91,9 @@ const (
 // Tracker receives the progress of work at any rate, and updates the board and the log at a limited rate. It is safe
 // for concurrent use.
 type Tracker struct {
-	board *Board
-	log   *slog.Logger
+	board   *Board
+	log     *slog.Logger
+	command int // the command that the work belongs to, see Board; 0 for none
 
 	mu        sync.Mutex
 	p         Progress
@@ -94,8 +105,17 @@ type Tracker struct {
 
 // Track starts a Tracker for work on a device. The board can be nil.
 func (b *Board) Track(log *slog.Logger, what, device string) *Tracker {
-	t := &Tracker{board: b, log: log, p: Progress{What: what, Device: device}}
-	t.shown, t.logged = time.Now(), time.Now()
+	return b.track(log, Progress{What: what, Device: device})
+}
+
+// TrackAside is Track for work that does not count for the progress of the command.
+func (b *Board) TrackAside(log *slog.Logger, what, device string) *Tracker {
+	return b.track(log, Progress{What: what, Device: device, Aside: true})
+}
+
+func (b *Board) track(log *slog.Logger, p Progress) *Tracker {
+	now := time.Now()
+	t := &Tracker{board: b, log: log, command: b.beginWork(), p: p, shown: now, logged: now}
 	t.show()
 	return t
 }
@@ -147,21 +167,52 @@ func (t *Tracker) SetPercent(message string, percent *float64) {
 	t.SetPhase(message, 0, done, total)
 }
 
+// SetAhead sets how many of the bytes of the next Set or SetPhase are not on the device yet.
+func (t *Tracker) SetAhead(bytes int64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.p.Ahead = bytes
+}
+
 // End ends the work, whether it succeeded or not.
-func (t *Tracker) End() {
+func (t *Tracker) End() { t.EndWith("") }
+
+// EndWith is End, and adds what the work has done to the result of the command, unless that is "".
+func (t *Tracker) EndWith(result string) {
 	if t.board == nil {
 		return
 	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	t.board.change()
 	defer t.board.commit()
+	t.board.count(t)
+	t.board.addResult(t.command, result)
 	delete(t.board.work, t.p.Device)
 }
 
+// show updates the board. The caller holds the lock of a tracker that others know.
 func (t *Tracker) show() {
 	if t.board == nil {
 		return
 	}
 	t.board.change()
 	defer t.board.commit()
-	t.board.work[t.p.Device] = t.p
+	t.board.count(t)
+	t.board.work[t.p.Device] = work{t.p, t}
+}
+
+// refresh stores the latest progress on the board, which is up to boardInterval old, and notifies nobody. If the
+// tracker is busy, for example because its log cannot be written, the board keeps what it has.
+func (t *Tracker) refresh() {
+	if !t.mu.TryLock() {
+		return
+	}
+	defer t.mu.Unlock()
+	t.board.mu.Lock()
+	defer t.board.mu.Unlock()
+	if t.board.work[t.p.Device].tracker == t {
+		t.board.count(t)
+		t.board.work[t.p.Device] = work{t.p, t}
+	}
 }

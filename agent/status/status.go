@@ -47,6 +47,7 @@ type State struct {
 	APIs     []API     // in the order they are tried
 	Beat     Beat
 	Command  Command // the running one, otherwise the last one; Name is "" before the first
+	Job      Job     // the latest command that does long work; Name is "" before the first
 	Work     []Progress
 	Problems []Problem // current problems, the latest last
 
@@ -102,8 +103,17 @@ type Board struct {
 	clean   func(string) string
 	mu      sync.Mutex
 	state   State
-	work    map[string]Progress // by device
-	changed chan struct{}       // closed and replaced at every change
+	command int             // number of the latest command; 0 before the first
+	job     *job            // of the latest command that does long work; nil before the first
+	work    map[string]work // by device
+	changed chan struct{}   // closed and replaced at every change
+}
+
+// work is the progress of a Tracker.
+type work struct {
+	Progress
+
+	tracker *Tracker
 }
 
 // NewBoard returns a board. clean, if not nil, redacts secrets in foreign text.
@@ -112,7 +122,7 @@ func NewBoard(version string, clean func(string) string) *Board {
 		clean = func(text string) string { return text }
 	}
 	return &Board{
-		clean: clean, state: State{Version: version}, work: map[string]Progress{}, changed: make(chan struct{}),
+		clean: clean, state: State{Version: version}, work: map[string]work{}, changed: make(chan struct{}),
 	}
 }
 
@@ -127,8 +137,9 @@ func (b *Board) State() *State {
 	s.Links, s.APIs, s.Problems = slices.Clone(s.Links), slices.Clone(s.APIs), slices.Clone(s.Problems)
 	s.Adapters = slices.Clone(s.Adapters)
 	for _, device := range slices.Sorted(maps.Keys(b.work)) {
-		s.Work = append(s.Work, b.work[device])
+		s.Work = append(s.Work, b.attempted(b.work[device]))
 	}
+	s.Job = b.describeJob()
 	return &s
 }
 
@@ -255,6 +266,10 @@ func (b *Board) Begin(name, step string) {
 	s := b.change()
 	defer b.commit()
 	s.Command = Command{Name: b.line(name), Step: b.line(step), Started: time.Now()}
+	b.command++
+	if step != "" {
+		b.newJob(s.Command.Step)
+	}
 	b.problem("command", nil)
 }
 
@@ -266,6 +281,7 @@ func (b *Board) End(err error) {
 	s := b.change()
 	defer b.commit()
 	s.Command.Ended, s.Command.Failed = time.Now(), err != nil
+	b.endJob(err)
 	b.problem("command", err)
 }
 
@@ -289,10 +305,7 @@ func (b *Board) line(text string) string {
 		}
 		return r
 	}, b.clean(text))
-	if runes := []rune(text); len(runes) > maxText {
-		text = string(runes[:maxText-3]) + "..."
-	}
-	return strings.TrimSpace(text)
+	return strings.TrimSpace(cut(text, maxText))
 }
 
 // Doing returns a short description of the agent's state.

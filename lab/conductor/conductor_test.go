@@ -160,6 +160,37 @@ func TestHeartbeatRefusals(t *testing.T) {
 	}
 }
 
+// Progress is stored from version 1.72 on. A message with the token, with more than one line, or with an agent_status
+// is refused.
+func TestProgress(t *testing.T) {
+	l, _ := booted(t)
+	for _, c := range []struct {
+		version string
+		body    map[string]any
+		want    int
+	}{
+		{"1.72", map[string]any{"agent_status_message": "write_image: 1%"}, http.StatusAccepted},
+		{"1.72", map[string]any{"agent_status_message": "write_image: 1%"}, http.StatusAccepted},
+		{"1.72", nil, http.StatusAccepted},
+		{"1.72", map[string]any{"agent_status_message": "write_image: done"}, http.StatusAccepted},
+		{"1.71", map[string]any{"agent_status_message": "write_image: 2%"}, http.StatusBadRequest},
+		{"1.72", map[string]any{"agent_status": "start", "agent_status_message": "x"}, http.StatusBadRequest},
+		{"1.72", map[string]any{"agent_status_message": "token " + l.node.Token()}, http.StatusBadRequest},
+		{"1.72", map[string]any{"agent_status_message": "two\nlines"}, http.StatusBadRequest},
+		{"1.72", map[string]any{"agent_status_message": strings.Repeat("x", 251)}, http.StatusBadRequest},
+	} {
+		if got := l.agent.heartbeatAt(c.version, c.body); got != c.want {
+			t.Errorf("%s, %.40v: got %d, want %d", c.version, c.body, got, c.want)
+		}
+	}
+	if diff := cmp.Diff([]string{"write_image: 1%", "write_image: done"}, l.node.Progress()); diff != "" {
+		t.Errorf("progress (-want +got):\n%s", diff)
+	}
+	if strings.Contains(l.log.String(), l.agent.token) {
+		t.Error("the token is in the log")
+	}
+}
+
 func TestInspection(t *testing.T) {
 	l := newLab(t, conductor.Options{})
 	l.node.SetState(conductor.InspectWait)

@@ -172,13 +172,16 @@ func (a *fakeAgent) lookup(mac string) (int, map[string]any) {
 }
 
 // heartbeat sends a heartbeat with some fields changed.
-func (a *fakeAgent) heartbeat(change map[string]any) int {
+func (a *fakeAgent) heartbeat(change map[string]any) int { return a.heartbeatAt("1.68", change) }
+
+// heartbeatAt sends a heartbeat with an API version.
+func (a *fakeAgent) heartbeatAt(version string, change map[string]any) int {
 	body := map[string]any{
 		"callback_url": a.url, "agent_token": a.token, "agent_version": "1.0", "agent_verify_ca": a.pem,
 	}
 	for k, v := range change {
 		body[k] = v
 	}
-	status, _ := a.request(http.MethodPost, "/v1/heartbeat/"+a.uuid, "1.68", body)
+	status, _ := a.request(http.MethodPost, "/v1/heartbeat/"+a.uuid, version, body)
 	return status
 }

@@ -73,6 +73,7 @@ type Node struct {
 	agentVersion string
 	heartbeats   int
 	events       []Event
+	progress     []string // status messages of heartbeats, without repetitions
 	inventory    json.RawMessage
 	inspectError string
 	logs         []byte
@@ -147,6 +148,14 @@ func (n *Node) Logs() []byte {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.logs
+}
+
+// Progress returns the status messages of heartbeats, without repetitions, the latest last. Ironic stores the latest
+// one in driver_internal_info.
+func (n *Node) Progress() []string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return slices.Clone(n.progress)
 }
 
 // Events returns the node's events so far.
@@ -252,6 +261,9 @@ func (n *Node) document() map[string]any {
 		},
 		"clean_step": map[string]any{}, "deploy_step": map[string]any{}, "raid_config": map[string]any{},
 		"target_raid_config": map[string]any{}, "extra": map[string]any{}, "network_data": map[string]any{},
+	}
+	if len(n.progress) > 0 {
+		doc["driver_internal_info"].(map[string]any)["agent_status_message"] = n.progress[len(n.progress)-1]
 	}
 	for _, key := range []string{
 		"instance_uuid", "chassis_id", "power_state", "target_power_state", "target_provision_state",

@@ -18,6 +18,7 @@ const (
 var (
 	tokenVersion  = version{1, 62} // lookups return tokens, heartbeats contain them
 	verifyVersion = version{1, 68} // heartbeats contain a certificate
+	statusVersion = version{1, 72} // heartbeats may carry a status message
 	lookupVersion = version{1, 22} // lookup exists
 )
 
@@ -215,12 +216,15 @@ func (c *Conductor) heartbeat(w http.ResponseWriter, r *http.Request) {
 	n.update(func() {
 		n.callback, n.ca, n.agentVersion = body.CallbackURL, body.AgentVerifyCA, body.AgentVersion
 		first = n.heartbeats == 0
+		if text := body.AgentStatusMessage; text != "" {
+			n.progress = slices.Compact(append(n.progress, text))
+		}
 	})
 	w.WriteHeader(http.StatusAccepted)
 	if first {
 		n.event(EventFirstHeartbeat, "agent %s at %s", body.AgentVersion, body.CallbackURL)
 	} else {
-		n.event(EventHeartbeat, "")
+		n.event(EventHeartbeat, "%s", body.AgentStatusMessage)
 	}
 	n.update(func() { n.heartbeats++ })
 }
@@ -242,8 +246,14 @@ func (n *Node) checkHeartbeat(v version, body heartbeatBody) string {
 		return fmt.Sprintf("callback_url changed from %q to %q", n.callback, body.CallbackURL)
 	case body.AgentVerifyCA != "" && v.less(verifyVersion):
 		return fmt.Sprintf("version 1.%d knows no agent_verify_ca", v.minor)
-	case body.AgentStatus != "" || body.AgentStatusMessage != "":
+	case body.AgentStatus != "":
 		return "agent_status is for kickstart deployments only"
+	case body.AgentStatusMessage != "" && v.less(statusVersion):
+		return fmt.Sprintf("version 1.%d knows no agent_status_message", v.minor)
+	case strings.Contains(body.AgentStatusMessage, n.token):
+		return "the agent token is in agent_status_message"
+	case len([]rune(body.AgentStatusMessage)) > 250 || strings.ContainsAny(body.AgentStatusMessage, "\r\n\x1b"):
+		return fmt.Sprintf("agent_status_message is not one short line: %q", body.AgentStatusMessage)
 	}
 	return ""
 }

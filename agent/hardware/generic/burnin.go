@@ -14,6 +14,7 @@ import (
 	"ironroot/agent/hardware"
 	"ironroot/agent/hardware/burnin"
 	"ironroot/internal/goroutine"
+	"ironroot/internal/pause"
 	"ironroot/storage/block"
 	"ironroot/storage/erase"
 )
@@ -54,6 +55,7 @@ func burn[Options, Report any](
 	if err != nil {
 		return nil, err
 	}
+	defer m.trackTest(ctx, step, time.Now(), durationOf(options))()
 	report, err := test(ctx, burnin.Machine{System: m.o.System, Log: m.o.Log}, options)
 	if errors.Is(err, burnin.ErrPairing) {
 		return nil, fault.Cleaning("%s: %w", step, err)
@@ -61,6 +63,40 @@ func burn[Options, Report any](
 		return nil, fault.CommandExecution(fmt.Errorf("%s: %w", step, err))
 	}
 	return report, nil
+}
+
+// durationOf returns how long a test takes by its options, 0 if that depends on another node.
+func durationOf(options any) time.Duration {
+	switch o := options.(type) {
+	case burnin.CPUOptions:
+		return o.Timeout
+	case burnin.MemoryOptions:
+		return o.Timeout
+	}
+	return 0
+}
+
+// tested names what burn-in steps without disks test.
+var tested = map[string]string{"burnin_cpu": "processors", "burnin_memory": "memory", "burnin_network": "network"}
+
+// trackTest shows the progress of a test that takes a known time, 0 for an unknown one, until stop is called.
+func (m *Manager) trackTest(ctx context.Context, step string, started time.Time, takes time.Duration) (stop func()) {
+	tracker := m.o.Track("testing", tested[step])
+	ctx, cancel := context.WithCancel(ctx)
+	ended := make(chan struct{})
+	goroutine.Go(func() error {
+		interval := min(max(takes/200, time.Second), time.Minute)
+		for takes > 0 && pause.For(ctx, interval) == nil {
+			percent := min(100*time.Since(started).Seconds()/takes.Seconds(), 99) // a test ends after its last check
+			tracker.SetPercent("", &percent)
+		}
+		return nil
+	}, func(error) { close(ended) }) // the test does not depend on its display
+	return func() {
+		cancel()
+		<-ended
+		tracker.End()
+	}
 }
 
 // burninOptions reads the options of a burn-in step.
@@ -96,6 +132,7 @@ func (m *Manager) burninDisk(ctx context.Context, call hardware.Call) (any, erro
 		return nil, fault.CommandExecution(fmt.Errorf("burnin_disk: %w", err))
 	}
 	b := &diskBurnin{diskRun: run, options: options, results: results}
+	run.announce()
 	group := goroutine.NewGroup()
 	for _, d := range run.disks {
 		group.Go(func() error {

@@ -11,6 +11,7 @@ import (
 	"ironroot/agent/fault"
 	"ironroot/agent/hardware"
 	"ironroot/agent/hardware/burnin"
+	"ironroot/agent/status"
 	"ironroot/storage/block"
 	"ironroot/storage/erase"
 	"ironroot/storage/md"
@@ -58,6 +59,7 @@ type diskRun struct {
 	disks    []block.Device  // those to erase or overwrite
 	known    map[string]bool // paths of all disks that were there at the start, whether or not they can be erased
 	evidence *evidenceLog    // of a step that erases; nil for others
+	plan     *status.Plan    // that the progress of the step counts; nil before announce
 	// members are the members of arrays on all disks, including the disks that skip_block_devices names. They are read
 	// only if skip_block_devices names an array.
 	members  []md.Member
@@ -174,6 +176,7 @@ func (r *diskRun) do(
 	if err != nil {
 		r.fail(d, err)
 	}
+	r.plan.Finish(d.Path, report.outcome(err))
 	r.record(d, report)
 }
 

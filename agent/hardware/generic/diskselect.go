@@ -52,7 +52,7 @@ func (r *diskRun) recoverDisk(ctx context.Context, d block.Device) error {
 	}()
 	return r.m.recoverDisk(ctx, d, func(done, total int64) {
 		if tracker == nil {
-			tracker = r.m.o.Track("waiting for disk to sanitize itself", d.Path)
+			tracker = r.m.trackAside("waiting for disk to sanitize itself", d.Path)
 		}
 		tracker.Set(done, total)
 	})

@@ -30,6 +30,7 @@ func (m *Manager) eraseDevices(ctx context.Context, call hardware.Call) (any, er
 		return nil, err
 	}
 	run.prepareArrays(ctx, call.Node)
+	run.announce()
 	run.eraseArrays(ctx)
 	run.eraseAll(ctx)
 	run.restartArrays(ctx)
@@ -63,6 +64,7 @@ func (m *Manager) eraseMetadata(ctx context.Context, call hardware.Call) (any, e
 		return nil, err
 	}
 	run.prepareArrays(ctx, call.Node)
+	run.announce()
 	for _, d := range run.lastFirst() {
 		run.do(ctx, d, run.wipeDisk)
 	}
@@ -79,6 +81,7 @@ func (m *Manager) eraseExpress(ctx context.Context, call hardware.Call) (any, er
 		return nil, err
 	}
 	run.prepareArrays(ctx, call.Node)
+	run.announce()
 	run.eraseArrays(ctx)
 	for _, d := range run.lastFirst() {
 		run.do(ctx, d, run.expressDisk)
@@ -204,21 +207,21 @@ func (r *diskRun) withProgress(
 	r.m.o.Log.Info("erasing disk", "device", d.Path, "bytes", size)
 	current, tracker := "erasing disk", r.m.o.Track("erasing disk", d.Path)
 	defer func() { tracker.End() }()
-	track := func(what string) Tracker { // the options are called one after the other
+	track := func(what string, start func(what, device string) Tracker) Tracker { // the options are called one by one
 		if what != current {
 			tracker.End()
-			current, tracker = what, r.m.o.Track(what, d.Path)
+			current, tracker = what, start(what, d.Path)
 		}
 		return tracker
 	}
-	options.Progress = func(done, total int64) { track("erasing disk").Set(done, total) }
-	options.ReadingBack = func(done, total int64) { track("reading disk back").Set(done, total) }
+	options.Progress = func(done, total int64) { track("erasing disk", r.m.o.Track).Set(done, total) }
+	options.ReadingBack = func(done, total int64) { track("reading disk back", r.m.trackAside).Set(done, total) }
 	options.Erasing = func(method erase.Method, elapsed, estimate time.Duration) {
 		if elapsed == 0 {
 			r.m.o.Log.Info("drive started to erase itself", startAttrs(d, method, estimate)...)
 		}
 		message, percent := erasingProgress(elapsed, estimate)
-		track("drive erasing itself").SetPercent(message, percent)
+		track("drive erasing itself", r.m.o.Track).SetPercent(message, percent)
 	}
 	return do(options)
 }
@@ -317,6 +320,9 @@ func (r *diskRun) eraseUnprotected(
 		} else if kept[d.Path] == "" {
 			kept[d.Path] = "partition table of a disk with a protected array, and the space outside of its partitions"
 		}
+	}
+	if len(targets) != 1 || targets[0].Path != d.Path {
+		r.splitPlan(d, targets)
 	}
 	report := diskReport{Untouched: kept}
 	var problems []error

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"ironroot/agent/status"
 	"ironroot/internal/goroutine"
 	"ironroot/storage/block"
 	"ironroot/storage/erase"
@@ -24,6 +25,7 @@ func (r *diskRun) eraseArrays(ctx context.Context) {
 			continue
 		}
 		if err := r.eraseArray(ctx, a); err != nil {
+			r.plan.Finish(a.String(), status.Failed)
 			r.drop(a, err)
 		}
 	}
@@ -60,6 +62,7 @@ func (r *diskRun) eraseArray(ctx context.Context, a *createdArray) error {
 		return errors.Join(err, stop())
 	}
 	a.device = d
+	r.plan.Split(a.String(), []status.Item{{Device: path, Size: r.arrayItem(a).Size}})
 	r.evidence.add([]block.Device{d})
 	report, err := bounded(ctx, r, d, func(ctx context.Context, d block.Device) (diskReport, error) {
 		return r.eraseContent(ctx, a, d)
@@ -73,6 +76,7 @@ func (r *diskRun) eraseArray(ctx context.Context, a *createdArray) error {
 		r.record(d, diskReport{})
 		return fmt.Errorf("the content of %s was not erased", path)
 	}
+	r.plan.Finish(a.String(), status.Erased)
 	r.record(d, report)
 	return nil
 }

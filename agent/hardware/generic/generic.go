@@ -23,6 +23,7 @@ import (
 	"ironroot/agent/imaging"
 	"ironroot/agent/journal"
 	"ironroot/agent/node"
+	"ironroot/agent/status"
 	"ironroot/internal/goroutine"
 	"ironroot/internal/pause"
 	"ironroot/internal/sysfs"
@@ -47,6 +48,10 @@ type Options struct {
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 	// Track shows the progress of work on a device; nil shows nothing.
 	Track func(what, device string) Tracker
+	// TrackAside is Track for work that is no part of the progress of the step, such as reading back; nil is Track.
+	TrackAside func(what, device string) Tracker
+	// Plan announces the disks of a step before the first is written; nil announces nothing.
+	Plan func([]status.Item) *status.Plan
 	// Join joins several paths to one disk into a multipath map, and reports whether the list of disks has changed;
 	// nil joins none.
 	Join func(ctx context.Context, disks []block.Device) (changed bool)
@@ -67,6 +72,13 @@ type noTracker struct{}
 func (noTracker) Set(int64, int64)            {}
 func (noTracker) SetPercent(string, *float64) {}
 func (noTracker) End()                        {}
+
+func (m *Manager) trackAside(what, device string) Tracker {
+	if m.o.TrackAside == nil {
+		return m.o.Track(what, device)
+	}
+	return m.o.TrackAside(what, device)
+}
 
 // Manager is the generic hardware manager.
 type Manager struct {
@@ -106,6 +118,9 @@ func New(o Options) *Manager {
 	}
 	if o.Track == nil {
 		o.Track = func(string, string) Tracker { return noTracker{} }
+	}
+	if o.Plan == nil {
+		o.Plan = func([]status.Item) *status.Plan { return nil }
 	}
 	if o.Disks == nil {
 		o.Disks = func(ctx context.Context) ([]block.Device, error) { return block.Disks(ctx, o.System) }

@@ -1,0 +1,277 @@
+package generic
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"regexp"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"ironroot/agent/hardware"
+	"ironroot/agent/hardware/burnin"
+	"ironroot/agent/status"
+	"ironroot/internal/sysfs"
+	"ironroot/storage/block"
+	"ironroot/storage/erase"
+	"ironroot/storage/md"
+)
+
+// onBoard lets a manager show its progress on a board, during a step.
+func onBoard(m *Manager, step string) *status.Board {
+	board := status.NewBoard("1", nil)
+	log := slog.New(slog.DiscardHandler)
+	m.o.Track = func(what, device string) Tracker { return board.Track(log, what, device) }
+	m.o.TrackAside = func(what, device string) Tracker { return board.TrackAside(log, what, device) }
+	m.o.Plan = board.Plan
+	board.Begin("clean.execute_clean_step", step)
+	return board
+}
+
+// The percentage of an erase is that of all disks by their size, also of those that wait. A disk that is left untouched
+// does not count.
+//
+// Parity: T12 (percentage of an erase)
+func TestErasePercentage(t *testing.T) {
+	disks := []block.Device{blankDisk(t, mib), blankDisk(t, 2*mib), blankDisk(t, mib), blankDisk(t, mib)}
+	var got []string
+	synctest.Test(t, func(t *testing.T) {
+		m := onThisMachine(t, disks...)
+		board := onBoard(m, "erase_devices")
+		show := func() {
+			text, _, _ := strings.Cut(board.Summary(), ",")
+			got = append(got, text)
+		}
+		at := func(done, total int64, report func(done, total int64)) {
+			time.Sleep(2 * time.Second) // longer than the interval of the board
+			report(done, total)
+			show()
+		}
+		m.eraseFull = func(_ context.Context, _ sysfs.Root, d block.Device, o erase.Options) (erase.Method, error) {
+			switch d.Path {
+			case disks[0].Path: // two passes
+				at(0, 2*mib, o.Progress)
+				at(2*mib, 2*mib, o.Progress)
+				at(50, 100, o.ReadingBack)
+			case disks[1].Path: // erases itself, without an estimate
+				o.Erasing(erase.ATAErase, 0, 0)
+				show()
+			case disks[2].Path:
+				return "", fmt.Errorf("%s: %w", d.Path, errors.New("broken"))
+			case disks[3].Path:
+				show()
+			}
+			return erase.Overwrite, nil
+		}
+		_, err := m.eraseDevices(t.Context(), hardware.Call{})
+		board.End(err)
+		show()
+	})
+	last := len(got) - 1
+	// The first disk; the second one; the last one, while the third one has failed.
+	const want = "erase_devices: 0% erase_devices: 20% erase_devices: 20% erase_devices: 20% erase_devices: 60%"
+	if strings.Join(got[:last], " ") != want {
+		t.Errorf("got %q, want %q", got[:last], want)
+	}
+	if !strings.HasPrefix(got[last], "erase_devices: failed: ") {
+		t.Errorf("got the result %q, want a failure", got[last])
+	}
+}
+
+// A step that erases the metadata counts disks, and its result says what it has erased.
+func TestMetadataResult(t *testing.T) {
+	disks := []block.Device{blankDisk(t, mib), blankDisk(t, 2*mib)}
+	n := nodeWith(t, `"properties": {"skip_block_devices": [{"name": "`+disks[0].Path+`"}]}`)
+	for _, c := range []struct {
+		node *hardware.Call
+		want string
+	}{
+		{&hardware.Call{}, "erase_devices_metadata: done, 2 disks with metadata erased in "},
+		{&hardware.Call{Node: n}, "erase_devices_metadata: done, 1 disk with metadata erased in "},
+	} {
+		m := onThisMachine(t, disks...)
+		board := onBoard(m, "erase_devices_metadata")
+		_, err := m.eraseMetadata(t.Context(), *c.node)
+		board.End(err)
+		if got := board.Summary(); err != nil || !strings.HasPrefix(got, c.want) {
+			t.Errorf("got %q and %v, want %q", got, err, c.want)
+		}
+	}
+}
+
+// A read-only disk fails the erase, or is left untouched if the node allows it. The result says so.
+func TestReadOnlyResult(t *testing.T) {
+	for skip, want := range map[bool]string{
+		true:  `^erase_devices: done, 1 disk left untouched in \S+$`,
+		false: `^erase_devices: failed: erased: none; not erased: \S+: device is read-only$`,
+	} {
+		m, _ := readOnlyNVMe(t)
+		board := onBoard(m, "erase_devices")
+		fields := fmt.Sprintf(`"driver_internal_info": {"agent_erase_skip_read_only": %t}`, skip)
+		_, err := m.eraseDevices(t.Context(), hardware.Call{Node: nodeWith(t, fields)})
+		board.End(err)
+		if got := board.Summary(); !regexp.MustCompile(want).MatchString(got) {
+			t.Errorf("%s: got %q, want %s", fields, got, want)
+		}
+	}
+}
+
+// The summary of a burn-in has the percentage of all disks, and its result their number.
+//
+// Parity: T12 (percentage of a burn-in)
+func TestBurninPercentage(t *testing.T) {
+	disk := blankDisk(t, mib)
+	synctest.Test(t, func(t *testing.T) {
+		m := onThisMachine(t, disk)
+		board := onBoard(m, "burnin_disk")
+		during := ""
+		m.testDisk = func(
+			_ context.Context, _ burnin.Medium, size int64, _ burnin.DiskOptions, progress func(done, total int64),
+		) (burnin.DiskReport, error) {
+			time.Sleep(3 * time.Second)
+			progress(3*size, 4*size)
+			during = board.Summary()
+			return burnin.DiskReport{}, nil
+		}
+		_, err := m.burninDisk(t.Context(), burninNode(t, ""))
+		board.End(err)
+		const result = "burnin_disk: done, 1 disk tested in 3s"
+		if got := board.Summary(); err != nil || got != result {
+			t.Errorf("got %q and %v, want %q", got, err, result)
+		}
+		want := "burnin_disk: 75%, testing disk " + disk.Path + ", 1.0 MiB/s, 1s left"
+		if during != want {
+			t.Errorf("got %q, want %q", during, want)
+		}
+	})
+}
+
+// A test of processors or memory has a percentage by its time.
+func TestBurninTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newManager(t)
+		board := onBoard(m, "burnin_cpu")
+		test := func(context.Context, burnin.Machine, burnin.CPUOptions) (any, error) {
+			time.Sleep(30*time.Minute + time.Second)
+			if got, want := board.Summary(), "burnin_cpu: 50%, testing processors, 30m0s left"; got != want {
+				t.Errorf("got %q, want %q", got, want)
+			}
+			time.Sleep(time.Hour)
+			if got, want := board.Summary(), "burnin_cpu: 99%, testing processors"; !strings.HasPrefix(got, want) {
+				t.Errorf("after the time: got %q, want %q", got, want)
+			}
+			return nil, nil
+		}
+		call := burninNode(t, `"agent_burnin_cpu_timeout": 3600`)
+		if _, err := burn(t.Context(), m, call, "burnin_cpu", burnin.CPUOptionsOf, test); err != nil {
+			t.Error(err)
+		}
+		if work := board.State().Work; len(work) > 0 {
+			t.Errorf("afterwards: got work %+v, want none", work)
+		}
+	})
+}
+
+// arrayOf is an array that Ironic created, with members of so many bytes on disks, from their beginning. The first 10
+// bytes of a member are its superblock.
+func arrayOf(name string, size int64, disks ...block.Device) *createdArray {
+	a := &createdArray{disks: disks}
+	for role, d := range disks {
+		m := md.Member{Device: block.Device{Path: d.Path + "1", Size: size}}
+		m.Name, m.Level, m.Role, m.DataOffset = name, "raid1", role, 10
+		a.members = append(a.members, m)
+	}
+	return a
+}
+
+// The plan of a step has its disks and the arrays whose content it erases, by their bytes or each as one.
+func TestPlanItems(t *testing.T) {
+	sda := block.Device{Path: "/dev/sda", Size: 1000}
+	sdb := block.Device{Path: "/dev/sdb", Size: 500}
+	nvme := block.Device{Path: "/dev/nvme0n1", Size: 300, Transport: "nvme"}
+	onDisks, onNVMe := arrayOf("host:disks", 400, sda, sdb), arrayOf("host:nvme", 100, nvme)
+	for step, want := range map[string]map[string]int64{
+		fullErase: {
+			onDisks.String(): 780, onNVMe.String(): 90, "/dev/sda": 600, "/dev/sdb": 100, "/dev/nvme0n1": 200,
+		},
+		expressErase:             {onNVMe.String(): 1, "/dev/sda": 1, "/dev/sdb": 1, "/dev/nvme0n1": 1},
+		"erase_devices_metadata": {"/dev/sda": 1, "/dev/sdb": 1, "/dev/nvme0n1": 1},
+	} {
+		m := newManager(t)
+		got := map[string]int64{}
+		m.o.Plan = func(items []status.Item) *status.Plan {
+			for _, i := range items {
+				got[i.Device] = i.Size
+			}
+			return nil
+		}
+		r := &diskRun{
+			m: m, step: step, disks: []block.Device{sda, sdb, nvme}, createdArrays: []*createdArray{onDisks, onNVMe},
+		}
+		r.announce()
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", step, diff)
+		}
+	}
+}
+
+// The partitions of a disk count by their bytes, without members of arrays, and so does the space outside of them.
+func TestPlanOfPartitions(t *testing.T) {
+	for step, want := range map[string][]string{
+		fullErase: {"30%", "30%", "100%"}, expressErase: {"0%", "0%", "0%"},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			disk := block.Device{Path: "/dev/sda", Size: 1000}
+			a := arrayOf("host:a", 500, disk)
+			m := newManager(t)
+			board := onBoard(m, step)
+			r := &diskRun{
+				m: m, step: step, disks: []block.Device{disk}, createdArrays: []*createdArray{a},
+				createdMembers: map[string]md.Member{"/dev/sda1": a.members[0]},
+			}
+			r.plan = board.Plan([]status.Item{{Device: "/dev/sda", Size: 500}})
+			r.splitPlan(disk, []block.Device{a.members[0].Device, {Path: "/dev/sda2", Size: 150}})
+			var got []string
+			for _, path := range []string{"/dev/sda2", "/dev/sda1", "/dev/sda"} {
+				tracker := m.o.Track("erasing disk", path)
+				tracker.Set(7, 7)
+				percent, _, _ := strings.Cut(strings.TrimPrefix(board.Summary(), step+": "), ",")
+				got = append(got, percent)
+				tracker.End()
+			}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("%s (-want +got):\n%s", step, diff)
+			}
+		})
+	}
+}
+
+// A disk was erased as soon as one of its parts was.
+func TestOutcome(t *testing.T) {
+	erased := func(methods ...erase.Method) diskReport {
+		r := diskReport{Erased: map[string]erase.Method{}}
+		for i, m := range methods {
+			r.Erased[fmt.Sprint(i)] = m
+		}
+		return r
+	}
+	for want, c := range map[status.Outcome]struct {
+		report diskReport
+		err    error
+	}{
+		status.Failed:         {erased(erase.Overwrite), errors.New("broken")},
+		status.Tested:         {diskReport{tested: &burnin.DiskReport{}}, nil},
+		status.Untouched:      {untouched(block.Device{Path: "/dev/sda"}, "read-only"), nil},
+		status.MetadataErased: {erased(erase.MetadataOnly, erase.MetadataOnly+"; not erased: namespaces"), nil},
+		status.Erased:         {erased(erase.MetadataOnly, erase.Overwrite), nil},
+	} {
+		if got := c.report.outcome(c.err); got != want {
+			t.Errorf("%+v: got %q, want %q", c.report, got, want)
+		}
+	}
+}
