@@ -31,6 +31,7 @@ type cli struct {
 	Demo    demoCmd    `cmd:"" help:"Boot a node in QEMU, inspect, clean and deploy it, and boot what was deployed."`
 	Agent   agentCmd   `cmd:"" passthrough:"" help:"Run the deploy agent as an ordinary process."`
 	Collect collectCmd `cmd:"" passthrough:"" help:"Post the machine's inspection data once, or again and again."`
+	Watch   watchCmd   `cmd:"" help:"Show the progress of nodes as Ironic knows it."`
 	Version versionCmd `cmd:"" help:"Print the version."`
 }
 

@@ -1,0 +1,154 @@
+// Package watch shows the progress of nodes, as Ironic has stored it in their driver_internal_info.
+package watch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"ironroot/internal/pause"
+)
+
+// Node is a node at one moment.
+type Node struct {
+	UUID      string
+	Name      string // "" if it has none
+	State     string // provision state
+	Target    string // provision state that it will reach, "" if it rests
+	Step      string // that Ironic is executing, "" for none
+	Progress  string // line of the ramdisk about its latest step, "" for none
+	LastError string
+}
+
+// Label returns the name, or the UUID of a node without one.
+func (n *Node) Label() string {
+	if n.Name != "" {
+		return n.Name
+	}
+	return n.UUID
+}
+
+// Failed reports whether the node has failed to reach a state.
+func (n *Node) Failed() bool { return strings.HasSuffix(n.State, "failed") || n.State == "error" }
+
+// Rests reports whether Ironic is not changing the state of the node. A failed node keeps its target.
+func (n *Node) Rests() bool { return n.Target == "" || n.Failed() }
+
+// Line returns the line of the ramdisk, if it is about the step that Ironic is executing or Ironic is executing none.
+// A line stays in Ironic when another step or another ramdisk follows.
+func (n *Node) Line() string {
+	step, _, _ := strings.Cut(n.Progress, ":")
+	if n.Step != "" && n.Step != step {
+		return ""
+	}
+	return n.Progress
+}
+
+var (
+	percentage = regexp.MustCompile(`^[^:]*: (\d{1,3})%`)
+	finished   = regexp.MustCompile(`^[^:]*: done\b`)
+)
+
+// Percent returns the percentage of the running step, and false if it is unknown.
+func (n *Node) Percent() (int, bool) {
+	line := n.Line()
+	if finished.MatchString(line) {
+		return 100, true
+	}
+	m := percentage.FindStringSubmatch(line)
+	if m == nil || n.Rests() {
+		return 0, false
+	}
+	percent, err := strconv.Atoi(m[1])
+	return min(percent, 100), err == nil
+}
+
+// Source reads nodes.
+type Source interface {
+	// Node returns a node by its name or UUID. The error wraps ErrNotFound if there is none.
+	Node(ctx context.Context, name string) (Node, error)
+	// Nodes returns all nodes.
+	Nodes(ctx context.Context) ([]Node, error)
+}
+
+// ErrNotFound is returned for a node that does not exist.
+var ErrNotFound = errors.New("node not found")
+
+// Display shows nodes.
+type Display interface {
+	Show(nodes []Node)
+	Note(text string) // shows a line that is not about a node
+	Close()           // ends the display
+}
+
+// Options are the options of Run.
+type Options struct {
+	Source  Source
+	Display Display
+	// Names are names and UUIDs of nodes. Without one, all nodes that Ironic is changing are shown, forever.
+	Names    []string
+	Interval time.Duration // between two requests for a node
+}
+
+// Run shows nodes until all of them rest, and returns an error if one has failed. It returns the error of ctx if that
+// ends before. The first request must succeed; later ones that fail are repeated.
+func Run(ctx context.Context, o Options) error {
+	defer o.Display.Close()
+	noted := ""
+	for first := true; ; first = false {
+		nodes, err := read(ctx, o)
+		switch {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case err != nil && (first || errors.Is(err, ErrNotFound)):
+			return err
+		case err != nil:
+			if text := fmt.Sprintf("Ironic cannot be reached, still trying: %v", err); text != noted {
+				o.Display.Note(text)
+				noted = text
+			}
+		default:
+			noted = ""
+			o.Display.Show(nodes)
+			if len(o.Names) > 0 && !slices.ContainsFunc(nodes, func(n Node) bool { return !n.Rests() }) {
+				return failures(nodes)
+			}
+		}
+		if err := pause.For(ctx, o.Interval); err != nil {
+			return err
+		}
+	}
+}
+
+// read returns the nodes to show.
+func read(ctx context.Context, o Options) ([]Node, error) {
+	if len(o.Names) == 0 {
+		nodes, err := o.Source.Nodes(ctx)
+		return slices.DeleteFunc(nodes, func(n Node) bool { return n.Rests() }), err
+	}
+	var nodes []Node
+	for _, name := range o.Names {
+		n, err := o.Source.Node(ctx, name)
+		if err != nil {
+			return nil, fmt.Errorf("node %s: %w", name, err)
+		}
+		nodes = append(nodes, n)
+	}
+	return nodes, nil
+}
+
+// failures returns an error with the nodes that have failed.
+func failures(nodes []Node) error {
+	var failed []error
+	for _, n := range nodes {
+		if n.Failed() {
+			failed = append(failed, fmt.Errorf("node %s: %s: %s", n.Label(), n.State, n.LastError))
+		}
+	}
+	return errors.Join(failed...)
+}
