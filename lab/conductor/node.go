@@ -158,6 +158,18 @@ func (n *Node) Progress() []string {
 	return slices.Clone(n.progress)
 }
 
+// WaitProgress waits until the status messages since one of Progress contain a message for which match returns true.
+// It returns them, starting with that at index from.
+func (n *Node) WaitProgress(ctx context.Context, from int, what string, match func(string) bool) ([]string, error) {
+	err := n.wait(ctx, "progress "+what, func() bool {
+		return len(n.progress) > from && slices.ContainsFunc(n.progress[from:], match)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("%w; got %q", err, n.Progress())
+	}
+	return n.Progress()[from:], nil
+}
+
 // Events returns the node's events so far.
 func (n *Node) Events() []Event {
 	n.mu.Lock()

@@ -42,7 +42,8 @@ func TestDeploy(t *testing.T) {
 	failing := file(t, "failing", 64*mib, old{})
 	r := start(t, setup{
 		append: "ipa-image-download-connection-retries=1 ipa-image-download-connection-retry-interval=1 " +
-			"ipa-disk-wait-attempts=1 ipa-disk-wait-delay=1 ironroot.shell=1" + plantedParameters(),
+			"ipa-disk-wait-attempts=1 ipa-disk-wait-delay=1 ipa-progress-interval=3 ironroot.shell=1" +
+			plantedParameters(),
 		machine: qemu.Config{Memory: memory, Disks: []qemu.Disk{
 			{File: large, Serial: "large"},
 			{File: small, Serial: "small"},
@@ -59,6 +60,7 @@ func TestDeploy(t *testing.T) {
 	t.Run("qcow2", func(t *testing.T) { r.qcow2(t, image, small) })
 	t.Run("checksums", func(t *testing.T) { r.checksums(t, small) })
 	t.Run("larger than memory", func(t *testing.T) { r.big(t, large) })
+	t.Run("progress", func(t *testing.T) { r.writeProgress(t, small) })
 	t.Run("bad input", func(t *testing.T) { r.badInput(t, image, small, failing) })
 	t.Run("secrets", r.checkSecrets)
 	t.Run("run_image", r.runImage)

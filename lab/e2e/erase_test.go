@@ -52,7 +52,7 @@ func TestErase(t *testing.T) {
 	testenv.Run(t, "cp", template, string(variables))
 	variables.addOf(t, crashGUID, crashVariable, []byte("Kernel panic of a tenant"))
 	r := start(t, setup{
-		append: "ipa-disk-wait-attempts=1 ipa-disk-wait-delay=1",
+		append: "ipa-disk-wait-attempts=1 ipa-disk-wait-delay=1 ipa-progress-interval=3",
 		machine: qemu.Config{Dir: dir, Firmware: qemu.UEFI, Memory: 512 * mib, Disks: []qemu.Disk{
 			{File: plain, Serial: "plain", NoDiscard: true},
 			{File: unknown, Serial: "unknown", NoDiscard: true},
@@ -146,7 +146,9 @@ var createdArray = map[string]any{"logical_disks": []any{
 // eraseSome checks that the error names the disks that must not or cannot be erased, and that all others are erased.
 // files contains their files by serial number.
 func (r *rig) eraseSome(t *testing.T, names, files map[string]string) {
+	from := len(r.node.Progress())
 	record := r.eraseStep(t, "erase_devices", map[string]any{"raid_config": createdArray})
+	r.checkProgress(t, from, "erase_devices: failed: erased: ")
 	if record.Status != conductor.Failed || record.Error.Type != "BlockDeviceEraseError" {
 		t.Fatalf("got %s (%v), want a BlockDeviceEraseError", record.Status, record.Error)
 	}
@@ -203,7 +205,11 @@ func (r *rig) eraseSkips(t *testing.T, names, files map[string]string) {
 			patch(t, path, 0, secret)
 			patch(t, path, diskSize/2, secret)
 		}
+		from := len(r.node.Progress())
 		record := r.eraseStep(t, step, skip)
+		if step == "erase_devices" {
+			r.checkProgress(t, from, fmt.Sprintf("erase_devices: done, %d disks erased, ", len(files)))
+		}
 		if record.Status != conductor.Succeeded {
 			t.Fatalf("%s: got %s (%v), want %s", step, record.Status, record.Error, conductor.Succeeded)
 		}
