@@ -187,8 +187,7 @@ func TestBars(t *testing.T) {
 	b.Show(nodes)
 	b.Note("a note")
 	b.Close()
-	const clear = "\x1b[J" // ends the sequence that goes back to the first line
-	frame := out.String()[max(0, strings.LastIndex(out.String(), clear)+len(clear)):]
+	frame := lastFrame(out.String())
 	want := "first?      [==========>-----------] clean wait, erase_devices: 50%, disk\n" +
 		"second-node [======================] deploying, write_image: done, xxxxxxxxxx...\n"
 	if diff := cmp.Diff(want, frame); diff != "" || !strings.Contains(out.String(), "a note\n") {
