@@ -16,7 +16,10 @@ import (
 
 // Boot describes what a machine boots from.
 type Boot struct {
-	Target string // Redfish's BootSource: "None", "Pxe", "Cd", "UsbCd" or "Hdd"; "None" means the firmware's order
+	// Target is Redfish's BootSource: "None", "Pxe", "Cd", "UsbCd", "Hdd" or "UefiHttp". "None" means the firmware's
+	// order.
+	Target string
+	URL    string // what UefiHttp boots
 	CD     string // path of the ISO in the CD drive, "" means none
 	USB    string // path of the image of the USB stick, "" means none
 }
@@ -62,6 +65,7 @@ type System struct {
 	target  string
 	enabled string // Disabled, Once or Continuous
 	mode    string // UEFI or Legacy
+	url     string // HttpBootUri
 	media   map[string]medium
 	closed  bool
 }
@@ -131,6 +135,9 @@ func (s *System) start(ctx context.Context) error {
 	boot := Boot{Target: "None", CD: s.media["Cd"].file, USB: s.media["UsbStick"].file}
 	if s.enabled != "Disabled" {
 		boot.Target = s.target
+		if s.target == "UefiHttp" {
+			boot.URL = s.url
+		}
 	}
 	session, err := s.Machine.Start(ctx, boot)
 	if err != nil {

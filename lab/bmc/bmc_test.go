@@ -181,6 +181,20 @@ func TestGuestRestartsByTheBootOverride(t *testing.T) {
 	l.do("PATCH", "/redfish/v1/Systems/"+id, object{"Boot": object{"BootSourceOverrideTarget": "Floppy"}}, 400)
 }
 
+func TestHTTPBoot(t *testing.T) {
+	l := newLab(t)
+	const url = "http://192.0.2.1/boot.iso"
+	patch := func(boot object) { l.do("PATCH", "/redfish/v1/Systems/"+id, object{"Boot": boot}, 204) }
+	patch(object{
+		"BootSourceOverrideTarget": "UefiHttp", "BootSourceOverrideEnabled": "Once", "HttpBootUri": url,
+	})
+	l.reset("On")
+	l.reset("ForceRestart")
+	if diff := cmp.Diff([]Boot{{Target: "UefiHttp", URL: url}, {Target: "None"}}, l.machine.boots); diff != "" {
+		t.Errorf("boots (-want +got):\n%s", diff)
+	}
+}
+
 func TestVirtualMedia(t *testing.T) {
 	l := newLab(t)
 	images := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -56,6 +56,7 @@ func (q *QEMU) Start(_ context.Context, boot Boot) (Session, error) {
 			c.Kernel, c.Initrd, c.Append = kernel, initrd, cmdline
 		}
 	}
+	c.HTTPBoot = boot.URL
 	// Restarts must go through the BMC, because the boot device may have changed.
 	c.OnReboot, c.OnPowerOff = qemu.Shutdown, qemu.Shutdown
 	// The machine must outlive the request that starts it.

@@ -11,7 +11,7 @@ import (
 
 func healthy() object { return object{"State": "Enabled", "Health": "OK"} }
 
-func targets() []string        { return []string{"None", "Pxe", "Cd", "Hdd", "UsbCd"} }
+func targets() []string        { return []string{"None", "Pxe", "Cd", "Hdd", "UsbCd", "UefiHttp"} }
 func overrideStates() []string { return []string{"Disabled", "Once", "Continuous"} }
 func modes() []string          { return []string{"UEFI", "Legacy"} }
 
@@ -29,7 +29,8 @@ func system(s *System, _ *http.Request) (any, error) {
 		"SystemType": "Physical", "BiosVersion": "1.0", "PowerState": power, "Status": healthy(),
 		"Boot": object{
 			"BootSourceOverrideEnabled": s.enabled, "BootSourceOverrideTarget": s.target,
-			"BootSourceOverrideMode":                           s.mode,
+			"BootSourceOverrideMode": s.mode,
+			"HttpBootUri":            s.url,
 			"BootSourceOverrideTarget@Redfish.AllowableValues": targets(),
 			"BootSourceOverrideMode@Redfish.AllowableValues":   modes(),
 		},
@@ -54,9 +55,10 @@ func system(s *System, _ *http.Request) (any, error) {
 func patchSystem(s *System, r *http.Request) (any, error) {
 	var change struct {
 		Boot struct {
-			Enabled string `json:"BootSourceOverrideEnabled"`
-			Target  string `json:"BootSourceOverrideTarget"`
-			Mode    string `json:"BootSourceOverrideMode"`
+			Enabled string  `json:"BootSourceOverrideEnabled"`
+			Target  string  `json:"BootSourceOverrideTarget"`
+			Mode    string  `json:"BootSourceOverrideMode"`
+			URL     *string `json:"HttpBootUri"`
 		}
 	}
 	if err := decode(r, &change); err != nil {
@@ -82,7 +84,10 @@ func patchSystem(s *System, r *http.Request) (any, error) {
 		}
 		*field.at = field.value
 	}
-	s.Log.Info("boot override", "node", s.Name, "target", s.target, "enabled", s.enabled, "mode", s.mode)
+	if change.Boot.URL != nil {
+		s.url = *change.Boot.URL
+	}
+	s.Log.Info("boot override", "node", s.Name, "target", s.target, "enabled", s.enabled, "mode", s.mode, "url", s.url)
 	return nil, nil
 }
 

@@ -347,11 +347,9 @@ func (r *rig) eraseLost(t *testing.T, others []string) {
 // Parity: P8 (erase_pstore)
 func (r *rig) erasePstore(t *testing.T, f flash) {
 	logs := func() (names []string) {
-		f.walk(t, func(name string, state byte, guid, _ []byte) {
-			if state == flashAdded && bytes.Equal(guid, crashGUID) {
-				names = append(names, name)
-			}
-		})
+		for name := range f.of(t, crashGUID) {
+			names = append(names, name)
+		}
 		return names
 	}
 	if got := logs(); !slices.Equal(got, []string{crashVariable}) {

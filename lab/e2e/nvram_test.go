@@ -13,86 +13,51 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"unicode/utf16"
 
 	"ironroot/internal/testenv"
 	"ironroot/lab/conductor"
 	"ironroot/lab/qemu"
 )
 
-// flash is the path of the file with OVMF's variables. The variables follow the headers of the firmware volume and of
-// the variable store, aligned to four bytes, in the form of edk2's AUTHENTICATED_VARIABLE_HEADER, up to the first
-// free byte.
+// flash is a machine's variables.
 type flash string
 
-const (
-	flashStart  = 0x48 + 28 // offset of the first variable
-	flashHeader = 60        // bytes of a variable's header
-	flashMagic  = 0x55aa
-	flashAdded  = 0x3f // state of a valid variable; others were replaced or deleted
-	globalGUID  = "8be4df61-93ca-11d2-aa0d-00e098032b8c"
-)
-
-// globalVariable is globalGUID in binary form.
-var globalVariable = []byte{
-	0x61, 0xdf, 0xe4, 0x8b, 0xca, 0x93, 0xd2, 0x11, 0xaa, 0x0d, 0x00, 0xe0, 0x98, 0x03, 0x2b, 0x8c,
-}
-
-// walk calls each for every variable and returns the offset of the free space.
-func (f flash) walk(t *testing.T, each func(name string, state byte, guid, data []byte)) (free int) {
-	t.Helper()
-	raw, err := os.ReadFile(string(f))
-	if err != nil {
-		t.Fatal(err)
-	}
-	le := binary.LittleEndian
-	at := flashStart
-	for le.Uint16(raw[at:]) == flashMagic {
-		header := raw[at : at+flashHeader]
-		name, size := int(le.Uint32(header[36:])), int(le.Uint32(header[40:]))
-		var units []uint16
-		for i := 0; i+2 < name; i += 2 { // without the null at the end
-			units = append(units, le.Uint16(raw[at+flashHeader+i:]))
-		}
-		data := raw[at+flashHeader+name:][:size]
-		each(string(utf16.Decode(units)), header[2], header[44:60], data)
-		at = (at + flashHeader + name + size + 3) &^ 3
-	}
-	return at
-}
+const globalGUID = "8be4df61-93ca-11d2-aa0d-00e098032b8c"
 
 // global returns the variables of the UEFI specification's own GUID.
 func (f flash) global(t *testing.T) map[string][]byte {
 	t.Helper()
+	return f.of(t, qemu.GlobalVariable)
+}
+
+// of returns the variables of a GUID.
+func (f flash) of(t *testing.T, guid []byte) map[string][]byte {
+	t.Helper()
+	variables, err := qemu.Flash(f).Variables()
+	if err != nil {
+		t.Fatal(err)
+	}
 	found := map[string][]byte{}
-	f.walk(t, func(name string, state byte, guid, data []byte) {
-		if state == flashAdded && bytes.Equal(guid, globalVariable) {
-			found[name] = data
+	for _, v := range variables {
+		if bytes.Equal(v.GUID, guid) {
+			found[v.Name] = v.Data
 		}
-	})
+	}
 	return found
 }
 
-// add appends a variable of that GUID. No machine may be running.
+// add sets a variable of that GUID. No machine may be running.
 func (f flash) add(t *testing.T, name string, data []byte) {
 	t.Helper()
-	f.addOf(t, globalVariable, name, data)
+	f.addOf(t, qemu.GlobalVariable, name, data)
 }
 
-// addOf appends a variable of any GUID. No machine may be running.
+// addOf sets a variable of any GUID. No machine may be running.
 func (f flash) addOf(t *testing.T, guid []byte, name string, data []byte) {
 	t.Helper()
-	le := binary.LittleEndian
-	units := wide(name)
-	header := make([]byte, flashHeader)
-	le.PutUint16(header, flashMagic)
-	header[2] = flashAdded
-	header[4] = 7 // non-volatile, for boot services, at run time
-	le.PutUint32(header[36:], uint32(len(units)))
-	le.PutUint32(header[40:], uint32(len(data)))
-	copy(header[44:], guid)
-	free := f.walk(t, func(string, byte, []byte, []byte) {})
-	patch(t, string(f), int64(free), slices.Concat(header, units, data))
+	if err := qemu.Flash(f).Set(guid, name, data); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // entries returns the boot entries by number, in the form that efibootmgr prints, and the boot order.
@@ -117,41 +82,23 @@ func (f flash) entries(t *testing.T) (entries map[string]string, order []string)
 	return entries, order
 }
 
-func wide(text string) []byte {
-	var out []byte
-	for _, unit := range append(utf16.Encode([]rune(text)), 0) {
-		out = binary.LittleEndian.AppendUint16(out, unit)
-	}
-	return out
-}
-
-// pathNode returns a node of a device path (UEFI 2.10, 10.3).
-func pathNode(kind, subkind byte, data []byte) []byte {
-	return append(binary.LittleEndian.AppendUint16([]byte{kind, subkind}, uint16(4+len(data))), data...)
-}
-
-func bootOption(label string, nodes ...[]byte) []byte {
-	path := append(slices.Concat(nodes...), 0x7f, 0xff, 4, 0)
-	option := binary.LittleEndian.AppendUint16([]byte{1, 0, 0, 0}, uint16(len(path)))
-	return slices.Concat(option, wide(label), path)
-}
-
 // formerEntries returns boot entries of earlier tenants' systems, which are removed, and of network boots, which are
 // kept.
 func formerEntries() (removed, kept map[string][]byte) {
-	pci := slices.Concat(pathNode(2, 1, []byte{0xd0, 0x41, 3, 0x0a, 0, 0, 0, 0}), pathNode(1, 1, []byte{0, 3}))
-	drive := pathNode(4, 1, append(append([]byte{1, 0, 0, 0}, bytes.Repeat([]byte{0x11}, 32)...), 2, 2))
-	mac := pathNode(3, 11, append([]byte{0x52, 0x54, 0, 0xe2, 0xe0, 1}, append(make([]byte, 26), 1)...))
-	file := func(name string) []byte { return pathNode(4, 4, wide(name)) }
+	root, device := qemu.PathNode(2, 1, []byte{0xd0, 0x41, 3, 0x0a, 0, 0, 0, 0}), qemu.PathNode(1, 1, []byte{0, 3})
+	pci := slices.Concat(root, device)
+	drive := qemu.PathNode(4, 1, append(append([]byte{1, 0, 0, 0}, bytes.Repeat([]byte{0x11}, 32)...), 2, 2))
+	mac := qemu.PathNode(3, 11, append([]byte{0x52, 0x54, 0, 0xe2, 0xe0, 1}, append(make([]byte, 26), 1)...))
+	file := func(name string) []byte { return qemu.PathNode(4, 4, qemu.WideText(name)) }
 	removed = map[string][]byte{
-		"Boot0051": bootOption("Windows Boot Manager", drive, file(`\EFI\Microsoft\Boot\bootmgfw.efi`)),
-		"Boot0052": bootOption("behind a controller", pci, drive, file(`\EFI\OLD\SHIMX64.EFI`)),
-		"Boot0053": bootOption("network grub", pci, mac, pathNode(3, 24, []byte("http://b/grubx64.efi"))),
+		"Boot0051": qemu.BootOption("Windows Boot Manager", drive, file(`\EFI\Microsoft\Boot\bootmgfw.efi`)),
+		"Boot0052": qemu.BootOption("behind a controller", pci, drive, file(`\EFI\OLD\SHIMX64.EFI`)),
+		"Boot0053": qemu.BootOption("network grub", pci, mac, qemu.PathNode(3, 24, []byte("http://b/grubx64.efi"))),
 	}
 	kept = map[string][]byte{
-		"Boot0061": bootOption("PXE on the first card", pci, mac),
-		"Boot0062": bootOption("HTTP", pci, mac, pathNode(3, 24, []byte("http://b/ipxe.efi"))),
-		"Boot0063": bootOption("grub in the label only", pci, file(`\EFI\diagnostics.efi`)),
+		"Boot0061": qemu.BootOption("PXE on the first card", pci, mac),
+		"Boot0062": qemu.BootOption("HTTP", pci, mac, qemu.PathNode(3, 24, []byte("http://b/ipxe.efi"))),
+		"Boot0063": qemu.BootOption("grub in the label only", pci, file(`\EFI\diagnostics.efi`)),
 	}
 	return removed, kept
 }

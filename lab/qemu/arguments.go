@@ -131,14 +131,22 @@ func prepareFiles(c Config) error {
 			}
 		}
 	}
-	if c.Firmware == BIOS || exists(varsFile(c)) {
+	if c.Firmware == BIOS {
 		return nil
 	}
-	_, vars, err := firmwareFiles(c.Firmware)
-	if err != nil {
-		return err
+	if !exists(varsFile(c)) {
+		_, vars, err := firmwareFiles(c.Firmware)
+		if err != nil {
+			return err
+		}
+		if err := copyFile(vars, varsFile(c)); err != nil {
+			return err
+		}
 	}
-	return copyFile(vars, varsFile(c))
+	if c.HTTPBoot == "" {
+		return nil
+	}
+	return Flash(varsFile(c)).bootByHTTP(c.HTTPBoot)
 }
 
 func makeDisk(d Disk) error {

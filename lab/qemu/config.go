@@ -120,6 +120,8 @@ type Config struct {
 	NICs             []NIC
 	CDROM            string // path of an ISO, "" means no CD-ROM drive
 	CDBoot           int    // boot order of the CD-ROM
+	// HTTPBoot is the URL that UEFI boots first, once; "" means none. The network cards need NoROM.
+	HTTPBoot string
 
 	// Kernel, Initrd and Append boot Linux directly, without a boot loader.
 	Kernel, Initrd, Append string
