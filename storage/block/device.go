@@ -9,7 +9,7 @@ import (
 type Device struct {
 	Name string // kernel name, "sda"
 	Path string // device node, "/dev/sda"
-	Type string // as lsblk names it: "disk", "part", "raid1", "mpath", "lvm", "crypt", "rom", "loop"
+	Type string // as lsblk names it: "disk", "part", "raid1", "mpath", "lvm", "crypt", "rom", "loop"; or RAMDisk
 	Size int64  // bytes
 	// Number is the number of a partition in its table; 0 for others. Only Partitions sets it.
 	Number int

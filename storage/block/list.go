@@ -21,8 +21,9 @@ import (
 var ErrUnreadable = errors.New("disk cannot be described")
 
 // Disks lists the machine's disks sorted by kernel name: devices of type disk, RAID arrays and multipath maps that
-// have a size. It omits floppies, RAM disks, optical drives, loop devices, partitions, logical volumes, encrypted
-// mappings, the paths of a multipath map, and the boot and RPMB areas of an eMMC, which hold firmware of the board.
+// have a size. It omits floppies, RAM disks of the kernel and of the firmware, optical drives, loop devices,
+// partitions, logical volumes, encrypted mappings, the paths of a multipath map, and the boot and RPMB areas of an
+// eMMC, which hold firmware of the board.
 // With an error that wraps [ErrUnreadable], the list contains the disks that could be read.
 func Disks(ctx context.Context, s sysfs.Root) ([]Device, error) {
 	devices, err := describe(ctx, s, func(name string) bool { return isDisk(s, name) })
@@ -114,7 +115,7 @@ func isDisk(s sysfs.Root, name string) bool {
 	return kind == "disk" || kind == "mpath" || isArray(kind)
 }
 
-// kindOf returns lsblk's name for the type of a block device.
+// kindOf returns lsblk's name for the type of a block device, or RAMDisk.
 func kindOf(s sysfs.Root, name string) string {
 	dir := s.Sys("class/block", name)
 	if exists(filepath.Join(dir, "partition")) {
@@ -138,6 +139,9 @@ func kindOf(s sysfs.Root, name string) string {
 			return strings.ToLower(level)
 		}
 		return "md"
+	}
+	if isFirmwareRAMDisk(s, name) {
+		return RAMDisk
 	}
 	if kind, ok := scsiKinds[readText(s, filepath.Join(dir, "device/type"))]; ok {
 		return kind

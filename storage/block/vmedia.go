@@ -37,10 +37,11 @@ func All(ctx context.Context, s sysfs.Root) ([]Device, error) {
 	return devices, nil
 }
 
-// IsVirtualMedia reports whether a device may be attached by a BMC: an optical drive, or a whole USB disk below 4 GiB
-// that is removable or write-protected. The content of a disk cannot change these two attributes. QEMU presents such a
-// disk with removable=on. Other BMCs (iDRAC, iLO, AMI's, OpenBMC) were not measured. Built-in disks have neither
-// attribute, but USB sticks and cards in built-in SD card readers are removable too.
+// IsVirtualMedia reports whether a device may be attached by a BMC or the firmware: an optical drive, a whole USB disk
+// below 4 GiB that is removable or write-protected, or a RAM disk that the firmware's table describes as one. The
+// content of a disk cannot change these two attributes. QEMU presents such a disk with removable=on. Other BMCs (iDRAC,
+// iLO, AMI's, OpenBMC) were not measured. Built-in disks have neither attribute, but USB sticks and cards in built-in
+// SD card readers are removable too.
 //
 // A partition, or a device made of others, never is virtual media, because a previous owner of the disk could have
 // labelled it.
@@ -52,5 +53,6 @@ func IsVirtualMedia(s sysfs.Root, name string) (bool, error) {
 	if lower := names(s.Sys("class/block", device.Name, "slaves")); len(lower) > 0 {
 		return false, nil // a map or an array
 	}
-	return device.Type == "rom" || device.IsSmallUSBDisk() && (device.Removable || device.ReadOnly), nil
+	return device.Type == "rom" || device.Type == RAMDisk ||
+		device.IsSmallUSBDisk() && (device.Removable || device.ReadOnly), nil
 }

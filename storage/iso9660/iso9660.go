@@ -31,6 +31,7 @@ var ErrNoISO = errors.New("no ISO 9660 file system")
 type FS struct {
 	r         io.ReaderAt
 	block     int64 // bytes
+	size      int64 // bytes
 	root      File
 	label     string
 	publisher string
@@ -61,6 +62,7 @@ func Open(r io.ReaderAt) (*FS, error) {
 	if f.block < 512 || f.block > sectorSize || f.block&(f.block-1) != 0 {
 		return nil, fmt.Errorf("ISO 9660 volume: got blocks of %d bytes, want 512, 1024 or 2048", f.block)
 	}
+	f.size = int64(binary.LittleEndian.Uint32(descriptor[80:])) * f.block
 	record, _, err := parseRecord(descriptor[156:190])
 	if err != nil {
 		return nil, fmt.Errorf("ISO 9660 root directory: %w", err)
@@ -101,6 +103,9 @@ func (f *FS) Root() File { return f.root }
 
 // Label returns the volume identifier, "" if there is none.
 func (f *FS) Label() string { return f.label }
+
+// Size returns the size of the volume in bytes. A medium with fewer bytes is truncated.
+func (f *FS) Size() int64 { return f.size }
 
 // RockRidge reports whether files have Rock Ridge names, which are not shortened.
 func (f *FS) RockRidge() bool { return f.rockRidge }

@@ -1,6 +1,6 @@
 // Package removable reads files from virtual CDs and floppies that a BMC attached, without mounting them: ISO 9660
-// (with Rock Ridge) and FAT file systems on whole optical drives, and on whole USB disks below 4 GiB that are
-// removable or write-protected.
+// (with Rock Ridge) and FAT file systems on whole optical drives, on whole USB disks below 4 GiB that are removable or
+// write-protected, and on RAM disks to which the firmware has loaded a medium.
 //
 // Partitions and devices made of other devices are never read: a previous owner of a disk could have labelled it, and
 // would then configure the machine. Absolute paths and paths with ".." are rejected, and links are not followed.
@@ -134,6 +134,10 @@ func (v *Volume) probe() error {
 	}
 	if err != nil {
 		return err
+	}
+	// A drive can report too few bytes for a complete disc, but a RAM disk is exactly as large as what was loaded.
+	if v.Device.Type == block.RAMDisk && t.Size > v.Device.Size {
+		return fmt.Errorf("ISO 9660 volume of %d bytes is truncated: the RAM disk has %d", t.Size, v.Device.Size)
 	}
 	v.Label, v.Publisher, v.root, v.foldCase = t.Label, t.Publisher, t.Root, t.Kind == tree.FAT
 	return nil

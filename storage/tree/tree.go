@@ -36,6 +36,7 @@ type Tree struct {
 	Kind      Kind
 	Label     string // "" if there is none
 	Publisher string // publisher identifier of ISO 9660
+	Size      int64  // bytes of an ISO 9660 volume
 	RockRidge bool   // ISO 9660 has complete file names
 	Root      Node
 }
@@ -46,8 +47,8 @@ func Open(r io.ReaderAt) (*Tree, error) {
 	iso, err := iso9660.Open(r)
 	if err == nil {
 		return &Tree{
-			Kind: ISO9660, Label: iso.Label(), Publisher: iso.Publisher(), RockRidge: iso.RockRidge(),
-			Root: isoNode(iso, iso.Root()),
+			Kind: ISO9660, Label: iso.Label(), Publisher: iso.Publisher(), Size: iso.Size(),
+			RockRidge: iso.RockRidge(), Root: isoNode(iso, iso.Root()),
 		}, nil
 	}
 	if !errors.Is(err, iso9660.ErrNoISO) {

@@ -119,6 +119,9 @@ func TestOpen(t *testing.T) {
 			}
 			root := got.Root
 			got.Root = Node{}
+			if tt.want.Kind == ISO9660 {
+				tt.want.Size = int64(len(tt.image)) // genisoimage counts its padding
+			}
 			if diff := cmp.Diff(tt.want, *got); diff != "" {
 				t.Errorf("file system differs (-want +got):\n%s", diff)
 			}
