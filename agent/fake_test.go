@@ -41,7 +41,8 @@ type fakeIronic struct {
 	properties []map[string]any
 
 	mu       sync.Mutex
-	status   int // of the lookup's answer; 0 is 200
+	status   int    // of the lookup's answer; 0 is 200
+	forgot   string // a token that heartbeats are refused for
 	requests []string
 	lookups  []url.Values // the queries
 	beats    chan beat
@@ -97,7 +98,15 @@ func (f *fakeIronic) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		var b beat
 		err := json.NewDecoder(r.Body).Decode(&b)
 		b.called = errors.Join(err, callBack(b))
-		w.WriteHeader(http.StatusAccepted)
+		f.mu.Lock()
+		refused := b.Token == f.forgot
+		f.mu.Unlock()
+		if refused {
+			w.WriteHeader(http.StatusBadRequest)
+			_, _ = io.WriteString(w, `{"error_message":{"faultstring":"Invalid or missing agent token received."}}`)
+		} else {
+			w.WriteHeader(http.StatusAccepted)
+		}
 		f.beats <- b
 	default:
 		w.WriteHeader(http.StatusNotFound)
@@ -109,6 +118,13 @@ func (f *fakeIronic) answer(status int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.status = status
+}
+
+// forget makes heartbeats with a token be refused.
+func (f *fakeIronic) forget(token string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.forgot = token
 }
 
 // addresses returns the MAC addresses of each lookup.

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"log/slog"
 	"net"
@@ -56,6 +57,85 @@ func TestLookupAfterDrivers(t *testing.T) {
 	sent := ironic.addresses()
 	if len(sent) != 2 || strings.Contains(sent[0], secondMAC) || !strings.Contains(sent[1], secondMAC) {
 		t.Errorf("got lookups with %q, want two, only the second with %s", sent, secondMAC)
+	}
+}
+
+// A heartbeat whose token Ironic has forgotten is followed by a lookup. The agent uses the token of its response from
+// then on, and keeps its old one if the response is about another node.
+func TestForgottenToken(t *testing.T) {
+	const second = "zX9Zr0vYc1mK4tXw8sBn2dHf6gJp3aQe5uTi7oRyVzB"
+	for name, tt := range map[string]struct{ node, want string }{
+		"new token":    {nodeUUID, second},
+		"other's node": {"8f3b1a3e-2a4d-4f0e-9a57-2c3d1f9b7a12", testToken},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel() // it waits for the pause after a failed heartbeat
+			ironic := newIronic(t)
+			ironic.forgot = testToken
+			ironic.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if r.URL.Path == "/v1/lookup" && r.URL.Query().Has("node_uuid") {
+					_ = json.NewEncoder(w).Encode(map[string]any{
+						"node":   map[string]any{"uuid": tt.node},
+						"config": map[string]any{"heartbeat_timeout": 300, "agent_token": second},
+					})
+					return
+				}
+				ironic.ServeHTTP(w, r)
+			})
+			r := startAgent(t, nil, "--api-url="+ironic.URL)
+			if first := r.beat(ironic); first.Token != testToken {
+				t.Fatalf("first heartbeat: got token %q, want that of the lookup", first.Token)
+			}
+			if got := r.beat(ironic).Token; got != tt.want {
+				t.Errorf("second heartbeat: got token %q, want %q; log:\n%s", got, tt.want, r.console)
+			}
+			for _, token := range []string{testToken, second} {
+				want := map[bool]int{true: http.StatusOK, false: http.StatusUnauthorized}[token == tt.want]
+				if code, body := r.do("GET", "/v1/commands/?agent_token="+token, ""); code != want {
+					t.Errorf("API with token %q: got %d %s, want %d", token, code, body, want)
+				}
+			}
+			if strings.Contains(r.console.String(), second) {
+				t.Error("the log shows the token")
+			}
+		})
+	}
+}
+
+// While a command is running, a forgotten token is kept: Ironic would send another command, which the agent refuses.
+func TestForgottenTokenWhileBusy(t *testing.T) {
+	t.Parallel() // the command takes seconds
+	ironic := newIronic(t)
+	ironic.config["heartbeat_timeout"] = 5
+	// With hints, the command itself does not look the node up.
+	ironic.properties = []map[string]any{{"root_device": map[string]any{"serial": "none"}}}
+	var r *running
+	statuses := make(chan string, 100) // of the command, at each lookup after the first one
+	ironic.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		if req.URL.Path == "/v1/lookup" && req.URL.Query().Has("node_uuid") {
+			statuses <- r.list()[0].Status
+		}
+		ironic.ServeHTTP(w, req)
+	})
+	r = startAgent(t, func(o *Options) { o.Destructive, o.System = true, bareMachine(t) }, "--api-url="+ironic.URL,
+		"--disk_wait_attempts=8", "--disk_wait_delay=1")
+	r.beat(ironic)
+	code, body := r.do("POST", "/v1/commands/?agent_token="+testToken, `{"name":"standby.prepare_image","params":`+
+		`{"image_info":{"id":"i","urls":["http://192.0.2.1/i"],"checksum":"`+strings.Repeat("a", 64)+`"}}}`)
+	if code != http.StatusOK || !strings.Contains(body, `"RUNNING"`) {
+		t.Fatalf("got %d %s, want a running command", code, body)
+	}
+	ironic.forget(testToken)
+	select {
+	case status := <-statuses:
+		if status != "FAILED" {
+			t.Errorf("at the lookup the command has status %s, want it ended: there is no disk", status)
+		}
+	case <-time.After(time.Minute):
+		t.Fatalf("no lookup after a refused heartbeat; log:\n%s", r.console)
+	}
+	if !strings.Contains(r.console.String(), "looked up after the running command") {
+		t.Errorf("no heartbeat was refused while the command was running; log:\n%s", r.console)
 	}
 }
 

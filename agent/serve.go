@@ -77,12 +77,20 @@ func (a *agent) sendHeartbeats(ctx context.Context) error {
 	}
 	heartbeater := a.ironic.NewHeartbeater(ironic.HeartbeatOptions{
 		NodeUUID: a.answer.Node.UUID(), Interval: a.answer.HeartbeatInterval, CallbackURL: a.callbackURL,
-		CertificatePEM: a.certificatePEM, Sent: a.o.Board.HeartbeatDone,
+		CertificatePEM: a.certificatePEM, Sent: func(err error) { a.heartbeatDone(ctx, err) },
 		Progress: a.o.Board.Summary, Changed: a.o.Board.Changed,
 		ProgressInterval: func() time.Duration { return a.config.Get().ProgressInterval },
 	})
 	a.heartbeater.Store(heartbeater)
 	return heartbeater.Run(ctx)
+}
+
+// heartbeatDone handles the result of a heartbeat.
+func (a *agent) heartbeatDone(ctx context.Context, err error) {
+	a.o.Board.HeartbeatDone(err)
+	if ironic.TokenRefused(err) {
+		a.renewToken(ctx)
+	}
 }
 
 func (a *agent) certificatePEM() string {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"ironroot/agent/api"
+	"ironroot/agent/command"
 	"ironroot/agent/config"
 	"ironroot/agent/inspection"
 	"ironroot/agent/ironic"
@@ -181,6 +182,30 @@ func (a *agent) refresh(ctx context.Context) error {
 	}
 	a.node.Set(a.node.Get().Refreshed(answer.Node))
 	return nil
+}
+
+// renewToken looks the node up once, and stores the token and the node of the response. Ironic forgets the token of a
+// ramdisk when a deployment is aborted. If the node is deployed again by fast track, Ironic waits for heartbeats of the
+// same ramdisk, and issues another token. While a command is running renewToken does nothing: after an accepted
+// heartbeat Ironic would send another command, and fail the deployment because the agent is busy.
+func (a *agent) renewToken(ctx context.Context) {
+	uuid := a.node.Get().UUID()
+	if records := a.commands.List(); len(records) > 0 && records[len(records)-1].Status == command.Running {
+		a.log.Warn("token refused, node is looked up after the running command", "node", uuid)
+		return
+	}
+	answer, err := a.ironic.TryLookup(ctx, a.lookupMACs, uuid)
+	if err == nil && answer.Node.UUID() != uuid {
+		err = fmt.Errorf("look up node: got node %s, want %s", answer.Node.UUID(), uuid)
+	}
+	if err != nil {
+		a.log.Warn("token refused, and no other one received", "node", uuid, "err", err)
+		return
+	}
+	outcome := answer.AdoptToken(&a.token, &a.node, a.inspectedUUID, a.log)
+	a.o.Journal.Redact(a.token.Reveal())
+	a.node.Set(a.node.Get().Refreshed(answer.Node))
+	a.log.Info("token refused, node looked up again", "node", uuid, "token", outcome)
 }
 
 // findAddress determines the callback address, once per process: Ironic rejects an agent whose address changes, and the

@@ -2,6 +2,7 @@ package ironic
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"strings"
@@ -15,6 +16,14 @@ type StatusError struct {
 }
 
 func (e *StatusError) Error() string { return fmt.Sprintf("Error %d: %s", e.Status, e.Text) }
+
+// TokenRefused reports whether err is Ironic's answer to a heartbeat whose token it does not know: it has forgotten the
+// token, or issued another one. The text is that of all releases that know tokens.
+func TokenRefused(err error) bool {
+	var status *StatusError
+	return errors.As(err, &status) && status.Status == http.StatusBadRequest &&
+		strings.Contains(status.Text, "missing agent token")
+}
 
 // maxFaultLength limits Ironic's text in an error, in characters.
 const maxFaultLength = 500

@@ -207,7 +207,7 @@ func (h *Heartbeater) send(ctx context.Context) error {
 func (h *Heartbeater) sentProgress(text string, err error) {
 	p := &h.progress
 	var status *StatusError
-	switch rejected := errors.As(err, &status) && !isBusy(err); {
+	switch rejected := errors.As(err, &status) && !isBusy(err) && !TokenRefused(err); {
 	case err == nil && text != "":
 		p.accepted = text
 	case err == nil && p.refused:

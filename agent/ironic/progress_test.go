@@ -249,23 +249,28 @@ func TestFailedProgressIsNoFailedHeartbeat(t *testing.T) {
 // If Ironic or a proxy rejects heartbeats because of the progress, the agent sends them without it.
 func TestRejectedProgress(t *testing.T) {
 	for _, c := range []struct {
-		name string
-		why  func(call) bool // whether a heartbeat is rejected
-		want []string
+		name   string
+		why    func(call) bool // whether a heartbeat is rejected
+		answer string
+		want   []string
 	}{
-		{"the text", func(c call) bool { return c.Body["agent_status_message"] != nil }, []string{
+		{"the text", func(c call) bool { return c.Body["agent_status_message"] != nil }, "", []string{
 			"0", "60 b", "180", "360",
 		}},
-		{"another reason", func(c call) bool { return c.At > time.Second && c.At < 185*time.Second }, []string{
+		{"another reason", func(c call) bool { return c.At > time.Second && c.At < 185*time.Second }, "", []string{
 			"0", "60 b", "180", "190 b", "370 b",
 		}},
+		{"the token", func(c call) bool { return c.At > time.Second && c.At < 65*time.Second },
+			`{"error_message":{"faultstring":"Invalid or missing agent token received."}}`, []string{
+				"0", "60 b", "120 b", "300 b",
+			}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				ironic := newFake("1.115")
 				ironic.heartbeat = func(n int) (int, string) {
 					if calls := ironic.got("/v1/heartbeat"); c.why(calls[n-1]) {
-						return 400, ""
+						return 400, c.answer
 					}
 					return 202, ""
 				}
