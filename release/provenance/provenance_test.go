@@ -1,0 +1,73 @@
+package provenance
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// example is the statement of testdata/example.json, which was written by hand after the specifications.
+func example(t testing.TB) []byte {
+	t.Helper()
+	digest := map[string]string{"sha256": strings.Repeat("a", 64)}
+	text, err := Encode([]Resource{{Name: "a.kernel", Digest: digest}},
+		Definition{
+			Command: "image", Parameters: map[string]any{"architecture": "amd64"},
+			Internal: map[string]any{"go": "go1"},
+			Dependencies: []Resource{
+				{URI: "pkg:golang/example.com/m@v1", Digest: map[string]string{"dirHash": "cc"}},
+				{Name: "source", Digest: map[string]string{"gitCommit": "dd"}},
+				{URI: "pkg:deb/debian/x@1?arch=all&distro=trixie", Digest: map[string]string{"sha256": "bb"}},
+			},
+		}, "1.0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
+func TestEncode(t *testing.T) {
+	golden, err := os.ReadFile(filepath.Join("testdata", "example.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var want, got any
+	if err := json.Unmarshal(golden, &want); err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(example(t), &got); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("statement (-want +got):\n%s", diff)
+	}
+}
+
+func TestCheck(t *testing.T) {
+	valid, sum := string(example(t)), strings.Repeat("a", 64)
+	if err := Check([]byte(valid), "a.kernel", sum); err != nil {
+		t.Error(err)
+	}
+	for want, c := range map[string]struct{ text, name, sum string }{
+		"is not about b.kernel": {valid, "b.kernel", sum},
+		"has SHA-256 b":         {valid, "a.kernel", "b"},
+		"statement":             {strings.Replace(valid, "Statement/v1", "Statement/v0.1", 1), "a.kernel", sum},
+		"slsa.dev":              {strings.Replace(valid, "provenance/v1", "provenance/v0.2", 1), "a.kernel", sum},
+		"unexpected end":        {valid[:len(valid)/2], "a.kernel", sum},
+		"at most":               {valid + strings.Repeat(" ", maxStatement), "a.kernel", sum},
+	} {
+		if err := Check([]byte(c.text), c.name, c.sum); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got error %v, want one with %q", err, want)
+		}
+	}
+}
+
+func FuzzCheck(f *testing.F) {
+	f.Add(example(f))
+	f.Add([]byte(`{"subject":[{"name":"a.kernel"}]}`))
+	f.Fuzz(func(_ *testing.T, text []byte) { _ = Check(text, "a.kernel", strings.Repeat("a", 64)) })
+}
