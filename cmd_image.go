@@ -52,9 +52,13 @@ func (c *imageCmd) Run() error {
 	if err != nil {
 		return err
 	}
+	source, err := findSource(ctx)
+	if err != nil {
+		return err
+	}
 	layout := oci.Options{}
 	for _, arch := range c.Arch {
-		report, err := c.build(ctx, arch)
+		report, err := c.build(ctx, arch, source)
 		if err != nil {
 			return err
 		}
@@ -66,7 +70,7 @@ func (c *imageCmd) Run() error {
 	if !c.OCI {
 		return nil
 	}
-	path, err := c.writeLayout(ctx, layout)
+	path, err := c.writeLayout(layout, source)
 	if err != nil {
 		return err
 	}
@@ -95,14 +99,7 @@ func (c *imageCmd) complete() error {
 }
 
 // writeLayout writes the images of all architectures as an OCI layout and returns its path.
-func (c *imageCmd) writeLayout(ctx context.Context, o oci.Options) (string, error) {
-	source, err := release.FindSource(ctx, ".")
-	if err != nil {
-		return "", err
-	}
-	if source.Err != nil {
-		_, _ = fmt.Fprintln(os.Stderr, "warning:", source.Err)
-	}
+func (c *imageCmd) writeLayout(o oci.Options, source release.Source) (string, error) {
 	name := cmp.Or(c.Name, imageName)
 	o.Tag, o.Created = agent.Version, source.Date
 	o.Annotations = map[string]string{
@@ -112,19 +109,28 @@ func (c *imageCmd) writeLayout(ctx context.Context, o oci.Options) (string, erro
 		o.Annotations["org.opencontainers.image.revision"] = source.Commit
 	}
 	path := filepath.Join(c.Out, name+".oci")
-	if err := oci.Write(path, o); err != nil {
+	digest, err := oci.Write(path, o)
+	if err != nil {
 		return "", err
 	}
-	_, err = fmt.Fprintln(os.Stderr, path)
+	var files []string
+	for _, image := range o.Images {
+		files = append(files, image.Files...)
+	}
+	if err := billOf(source).WriteLayout(path, digest, files); err != nil {
+		return "", err
+	}
+	_, err = fmt.Fprintf(os.Stderr, "%s with digest sha256:%s\n", path, digest)
 	return path, err
 }
 
 // build builds the image of one architecture.
-func (c *imageCmd) build(ctx context.Context, arch string) (initramfs.Report, error) {
+func (c *imageCmd) build(ctx context.Context, arch string, source release.Source) (initramfs.Report, error) {
 	return initramfs.Build(ctx, initramfs.Options{
 		Arch: arch, Out: c.Out, Name: c.Name, Kernel: c.Kernel, Modules: c.Modules, Package: c.Package,
 		ModuleGroups: strings.Split(c.Groups, ","), Shell: c.Shell, Firmware: c.Firmware,
 		NoFirmware: c.NoFW, KernelConfig: c.Config, Debian: c.options(),
 		Files: c.File, Managers: c.Manager, ManagerRoots: c.Root, CacheDir: c.Cache, Progress: os.Stderr,
+		Bill: billOf(source),
 	})
 }

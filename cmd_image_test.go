@@ -2,10 +2,13 @@ package main
 
 import (
 	"archive/tar"
+	"encoding/json"
 	"errors"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -15,11 +18,17 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/validate"
 
+	"ironroot/internal/spdxtest"
 	"ironroot/internal/testenv"
+	"ironroot/release/bill"
+	"ironroot/release/provenance"
+	"ironroot/release/signature"
+	"ironroot/release/spdx"
 )
 
 // The OCI layout has the kernel and the initramfs of both architectures, as go-containerregistry reads them, and a
-// second build has the same digest. Everything is signed, and verify accepts it.
+// second build has the same digest. Everything is described and signed, verify accepts it, and a second build has the
+// same bytes.
 //
 // Parity: T11
 func TestImageOCI(t *testing.T) {
@@ -27,15 +36,119 @@ func TestImageOCI(t *testing.T) {
 	keys := t.TempDir()
 	testenv.Run(t, "minisign", "-G", "-W", "-p", filepath.Join(keys, "pub"), "-s", filepath.Join(keys, "key"))
 	var digests []v1.Hash
+	var builds []map[string]string
 	for range 2 {
 		out := filepath.Join(t.TempDir(), "release")
-		runCommand(t, "image", "--oci", "--module-groups=none", "--no-shell", "--no-firmware", "-o", out,
-			"--sign-key", filepath.Join(keys, "key"))
+		sign := []string{"-o", out, "--sign-key", filepath.Join(keys, "key")}
+		image := []string{"image", "--oci", "--module-groups=none", "--no-shell", "--no-firmware"}
+		runCommand(t, append(image, sign...)...)
+		stem := filepath.Join(out, "ipa-ironroot-amd64")
+		sign[1] = stem + ".iso"
+		runCommand(t, append([]string{"iso", "-k", stem + ".kernel", "-i", stem + ".initramfs"}, sign...)...)
 		runCommand(t, "verify", "--public-key", filepath.Join(keys, "pub"), out)
 		digests = append(digests, checkLayout(t, out))
+		builds = append(builds, sums(t, out))
+		checkDocuments(t, out)
 	}
 	if digests[0] != digests[1] {
 		t.Errorf("digests of two builds: %s and %s", digests[0], digests[1])
+	}
+	if diff := cmp.Diff(builds[0], builds[1]); diff != "" {
+		t.Errorf("files of two builds (-first +second):\n%s", diff)
+	}
+}
+
+// sums returns the SHA-256 of all files below a directory, except those of signatures.
+func sums(t *testing.T, dir string) map[string]string {
+	t.Helper()
+	all := map[string]string{}
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || strings.HasSuffix(path, signature.Suffix) {
+			return err
+		}
+		sum, err := bill.SumFile(path)
+		all[strings.TrimPrefix(path, dir)] = sum
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// checkDocuments checks the bills of materials of all artefacts in a directory, and what the ISO and the layout have of
+// the others.
+func checkDocuments(t *testing.T, out string) {
+	t.Helper()
+	packages := map[string][]string{}
+	for _, name := range []string{
+		"ipa-ironroot-amd64.kernel", "ipa-ironroot-amd64.initramfs", "ipa-ironroot-amd64.tar.gz",
+		"ipa-ironroot-arm64.kernel", "ipa-ironroot-arm64.initramfs", "ipa-ironroot-arm64.tar.gz",
+		"ipa-ironroot-amd64.iso", "ipa-ironroot.oci",
+	} {
+		for _, p := range spdxtest.ReadFile(t, filepath.Join(out, name+spdx.Suffix)).Packages {
+			packages[name] = append(packages[name], p.PackageName)
+			if p.PackageName == "grub-efi-amd64-signed" && p.PackageLicenseDeclared != "GPL-3.0-or-later" {
+				t.Errorf("licence of GRUB: got %s", p.PackageLicenseDeclared)
+			}
+		}
+		checkProvenance(t, filepath.Join(out, name+provenance.Suffix))
+	}
+	for name, parts := range map[string][]string{
+		"ipa-ironroot-amd64.iso": {
+			"ipa-ironroot-amd64.kernel", "ipa-ironroot-amd64.initramfs", "golang.org/x/sys", "shim-signed",
+			"grub-efi-amd64-signed", "isolinux", "syslinux-common",
+		},
+		"ipa-ironroot.oci": {
+			"ipa-ironroot-amd64.kernel", "ipa-ironroot-arm64.kernel", "ipa-ironroot-arm64.initramfs",
+			"golang.org/x/sys",
+		},
+	} {
+		for _, part := range parts {
+			if !slices.Contains(packages[name], part) {
+				t.Errorf("bill of %s lacks %s: %v", name, part, packages[name])
+			}
+		}
+	}
+}
+
+// checkProvenance checks the fields that in-toto and SLSA require, with types of its own.
+func checkProvenance(t *testing.T, path string) {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	type resource struct {
+		Name, URI string
+		Digest    map[string]string
+	}
+	var s struct {
+		Type          string `json:"_type"`
+		PredicateType string
+		Subject       []resource
+		Predicate     struct {
+			BuildDefinition struct {
+				BuildType            string
+				ExternalParameters   map[string]any
+				ResolvedDependencies []resource
+			}
+			RunDetails struct{ Builder struct{ ID string } }
+		}
+	}
+	if err := json.Unmarshal(text, &s); err != nil {
+		t.Fatal(err)
+	}
+	definition := s.Predicate.BuildDefinition
+	if s.Type != "https://in-toto.io/Statement/v1" || s.PredicateType != "https://slsa.dev/provenance/v1" ||
+		len(s.Subject) != 2 || definition.BuildType == "" || definition.ExternalParameters == nil ||
+		s.Predicate.RunDetails.Builder.ID == "" || len(definition.ResolvedDependencies) == 0 {
+		t.Errorf("%s: incomplete: %+v", path, s)
+	}
+	for _, r := range append(s.Subject, definition.ResolvedDependencies...) {
+		if r.URI == "" && len(r.Digest) == 0 {
+			t.Errorf("%s: resource %s has neither URI nor digest", path, r.Name)
+		}
 	}
 }
 

@@ -29,9 +29,13 @@ func (c *isoCmd) Run() error {
 	if err != nil {
 		return err
 	}
+	source, err := findSource(ctx)
+	if err != nil {
+		return err
+	}
 	report, err := iso.Build(ctx, iso.Options{
 		Kernel: c.Kernel, Initrd: c.Initrd, Out: c.Out, Cmdline: c.Cmdline, Label: c.Label, CacheDir: c.CacheDir,
-		Debian: c.options(), Log: os.Stdout,
+		Debian: c.options(), Bill: billOf(source), Log: os.Stdout,
 	})
 	if err != nil {
 		return err

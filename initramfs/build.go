@@ -33,6 +33,13 @@ type builder struct {
 	archive *debian.Archive
 	start   time.Time
 	report  Report
+	packed  []cpio.Record // files of the initramfs
+
+	// For the bills of materials.
+	origins      map[string]origin // of files of the initramfs
+	firmwareDebs []string          // packages with firmware
+	firmwareRoot string            // directory that they were unpacked to
+	managerDirs  map[string]string // directories of modules with managers, by path
 }
 
 // Build writes NAME.kernel, NAME.initramfs and NAME.tar.gz, each with a .sha256 file, into the directory o.Out.
@@ -81,6 +88,9 @@ func (b *builder) build(ctx context.Context) error {
 	if err := b.write(image, archive); err != nil {
 		return err
 	}
+	if err := b.describe(ctx, image, archive, kernel); err != nil {
+		return fmt.Errorf("bill of materials: %w", err)
+	}
 	b.printReport()
 	return nil
 }
@@ -107,6 +117,11 @@ func (b *builder) programs(ctx context.Context) ([]cpio.Record, error) {
 	}
 	records := append(skeleton(), cpio.StaticFile("init", string(agent), 0o755))
 	b.count("agent", 1, int64(len(agent)))
+	agentModules, err := b.programModules(ctx, agent, nil)
+	if err != nil {
+		return nil, err
+	}
+	b.note("init", origin{modules: agentModules})
 	if b.Shell {
 		shell, err := b.shell(ctx)
 		if err != nil {
@@ -120,6 +135,9 @@ func (b *builder) programs(ctx context.Context) ([]cpio.Record, error) {
 			return nil, err
 		}
 		records = append(records, extra...)
+		for _, r := range extra {
+			b.note(r.Name, origin{own: true})
+		}
 		b.count("extra files", len(extra), sizeOf(extra))
 	}
 	if err := checkManagers(recordFiles(records), b.Arch); err != nil {
@@ -178,6 +196,7 @@ func (b *builder) drivers(ctx context.Context, kernel Kernel) ([]cpio.Record, er
 		index[i] = f.info
 		records = append(records,
 			cpio.StaticFile(filepath.Join(dir, f.info.Name+packed[i].suffix), string(packed[i].data), 0o644))
+		b.note(filepath.Join(dir, f.info.Name+packed[i].suffix), origin{file: f.path, module: f})
 		b.countPacked("modules: "+groupOf(f.tree), 1, f.info.Size, int64(len(packed[i].data)))
 	}
 	var text bytes.Buffer
@@ -238,7 +257,10 @@ func groupOf(tree string) string {
 func (b *builder) join(programs, drivers []cpio.Record) ([]byte, error) {
 	unpacked := sizeOf(programs) + sizeOf(drivers)
 	about := layout.About{Name: b.Name, Unpacked: unpacked, Kernel: b.report.KernelRelease}
-	first, err := archiveOf(append(programs, cpio.StaticFile(layout.AboutFile, about.String(), 0o644)))
+	programs = append(programs, cpio.StaticFile(layout.AboutFile, about.String(), 0o644))
+	drivers = append(drivers, cpio.StaticFile(layout.MarkerFile, "", 0o644))
+	b.packed = slices.Concat(programs, drivers)
+	first, err := archiveOf(programs)
 	if err != nil {
 		return nil, err
 	}
@@ -249,7 +271,7 @@ func (b *builder) join(programs, drivers []cpio.Record) ([]byte, error) {
 			p.Store = int64(float64(p.Raw) * float64(len(compressed)) / float64(len(first)))
 		}
 	}
-	last, err := archiveOf(append(drivers, cpio.StaticFile(layout.MarkerFile, "", 0o644)))
+	last, err := archiveOf(drivers)
 	if err != nil {
 		return nil, err
 	}

@@ -30,6 +30,7 @@ import (
 	"ironroot/initramfs/debian"
 	"ironroot/initramfs/firmware"
 	"ironroot/internal/testenv"
+	"ironroot/release/bill"
 	"ironroot/uinit/boot/layout"
 	"ironroot/uinit/kmod"
 )
@@ -57,7 +58,9 @@ func build(t *testing.T, change func(*Options)) Report {
 // Parity: R11 (size)
 func TestServerImage(t *testing.T) {
 	var progress bytes.Buffer
-	report := build(t, func(o *Options) { o.Shell, o.Progress = true, &progress })
+	report := build(t, func(o *Options) {
+		o.Shell, o.Progress, o.Bill = true, &progress, &bill.Build{Version: "1.2.3", Commit: "abc"}
+	})
 	t.Log(progress.String())
 	if report.InitramfsSize > serverBudget {
 		t.Errorf("initramfs has %d bytes, want at most %d", report.InitramfsSize, serverBudget)
@@ -70,6 +73,7 @@ func TestServerImage(t *testing.T) {
 	checkModules(t, records, report.KernelRelease)
 	checkFirmware(t, records, report.MissingFirmware)
 	checkOutputs(t, report)
+	checkBill(t, report, records)
 	for _, want := range []string{"agent", "shell", "modules: drivers/net", "building the agent"} {
 		if !strings.Contains(progress.String(), want) {
 			t.Errorf("the progress does not mention %q:\n%s", want, progress.String())

@@ -8,6 +8,7 @@ import (
 	"path"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/u-root/mkuimage/cpio"
 	"github.com/ulikunitz/xz"
@@ -113,11 +114,12 @@ func (b *builder) firmwareTree(ctx context.Context) (firmware.Tree, error) {
 		tree = append(tree, b.Firmware)
 	}
 	b.say("fetching firmware")
-	dir, err := firmware.Fetch(ctx, b.archive, b.CacheDir, b.Arch)
+	fetched, err := firmware.Fetch(ctx, b.archive, b.CacheDir, b.Arch)
 	if err != nil {
 		return nil, fmt.Errorf("%w\n--no-firmware builds an image without firmware", err)
 	}
-	return append(tree, dir), nil
+	b.firmwareDebs, b.firmwareRoot = fetched.Debs, fetched.Root
+	return append(tree, fetched.Dir), nil
 }
 
 // firmwareFiles collects the records of firmware files.
@@ -152,6 +154,7 @@ func (f *firmwareFiles) add(file firmware.File) error {
 		return fmt.Errorf("compress %s: %w", file.Path, err)
 	}
 	f.records = append(f.records, cpio.StaticFile(guest, string(packed), 0o644))
+	f.b.note(guest, origin{file: file.Path, own: !strings.HasPrefix(file.Path, f.b.firmwareRoot+"/")})
 	f.b.countPacked("firmware", 1, int64(len(data)), int64(len(packed)))
 	return nil
 }

@@ -22,11 +22,14 @@ type Kernel struct {
 	Modules string // directory to search for modules, "" = none
 	Release string // as `uname -r` prints it; "" = unknown until the modules are read
 	Config  string // path of its configuration; "" = unknown
+
+	debs []string // packages that Modules was unpacked from
 }
 
 var (
 	kernelPackage = regexp.MustCompile(`^linux-(image|modules)-`)
-	kernelFile    = regexp.MustCompile(`^boot/(vmlinuz|config)-|^(usr/)?lib/modules/[^/]+/(kernel/|modules\.builtin$)`)
+	kernelFile    = regexp.MustCompile(`^boot/(vmlinuz|config)-|^usr/share/doc/[^/]+/copyright$|` +
+		`^(usr/)?lib/modules/[^/]+/(kernel/|modules\.builtin$)`)
 )
 
 // IsKernelPackage reports whether a dependency of a kernel package is part of the kernel.
@@ -61,6 +64,7 @@ func FetchKernel(ctx context.Context, archive *debian.Archive, cacheDir, pkg str
 	release := strings.TrimPrefix(filepath.Base(images[0]), "vmlinuz-")
 	return Kernel{
 		Image: images[0], Modules: dir, Release: release, Config: filepath.Join(dir, "boot", "config-"+release),
+		debs: debs,
 	}, nil
 }
 

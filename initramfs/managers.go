@@ -62,6 +62,7 @@ func (b *builder) init(ctx context.Context) ([]byte, error) {
 			return nil, fmt.Errorf("hardware manager %s: %w", manager, err)
 		}
 	}
+	b.managerDirs = w.modules
 	flags, err := w.write()
 	if err != nil {
 		return nil, err

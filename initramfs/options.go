@@ -4,6 +4,7 @@ import (
 	"io"
 
 	"ironroot/initramfs/debian"
+	"ironroot/release/bill"
 )
 
 // Options configure a build. The zero value builds the amd64 image with Debian's kernel, its modules of the group
@@ -26,6 +27,7 @@ type Options struct {
 	Files        []string       // extra files, HOST:GUEST
 	CacheDir     string         // directory of cached files; "" = ironroot in the user's cache directory
 	Debian       debian.Options // archive of the packages; its CacheDir and Progress are those of the build
+	Bill         *bill.Build    // describe each file next to it: contents and provenance; nil = do not
 	Dir          string         // directory of the Go module to build from; "" = the current directory
 	Progress     io.Writer
 }

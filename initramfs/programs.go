@@ -155,7 +155,16 @@ func (b *builder) shell(ctx context.Context) ([]cpio.Record, error) {
 	}
 	records = append(records, cpio.Symlink("bin/sh", "/bbin/gosh"))
 	b.count("shell", len(records), int64(len(program)))
-	return records, nil
+	if b.Bill == nil {
+		return records, nil
+	}
+	versions, err := b.shellModules(ctx, commands, "-tags", lineEditor)
+	if err != nil {
+		return nil, err
+	}
+	modules, err := b.programModules(ctx, program, versions)
+	b.note("bbin/bb", origin{modules: modules})
+	return records, err
 }
 
 // shellCommands returns u-root's packages that tools.go imports, and the key of their program in the cache.
@@ -175,16 +184,10 @@ func (b *builder) shellCommands(ctx context.Context) ([]string, string, error) {
 	}
 	sort.Strings(commands)
 	// The key contains all modules, so that the image is the same with and without a cache.
-	modules, err := b.goTool(ctx, append([]string{
-		"list", "-deps",
-		"-f", "{{with .Module}}{{.Path}} {{.Version}}{{with .Replace}} {{.Path}} {{.Version}}{{end}}{{end}}",
-	}, commands...)...)
+	versions, err := b.shellModules(ctx, commands)
 	if err != nil {
 		return nil, "", err
 	}
-	versions := strings.Split(string(modules), "\n")
-	sort.Strings(versions)
-	versions = slices.Compact(versions)
 	compiler, err := b.goTool(ctx, "env", "GOVERSION")
 	if err != nil {
 		return nil, "", err
@@ -192,6 +195,20 @@ func (b *builder) shellCommands(ctx context.Context) ([]string, string, error) {
 	sum := sha256.Sum256([]byte(strings.Join(commands, "\n") + strings.Join(versions, "\n") +
 		string(compiler) + lineEditor))
 	return commands, hex.EncodeToString(sum[:8]), nil
+}
+
+// shellModules returns the modules of u-root's commands, each as PATH VERSION, in order.
+func (b *builder) shellModules(ctx context.Context, commands []string, flags ...string) ([]string, error) {
+	args := append([]string{"list", "-deps"}, flags...)
+	args = append(args,
+		"-f", "{{with .Module}}{{.Path}} {{.Version}}{{with .Replace}} {{.Path}} {{.Version}}{{end}}{{end}}")
+	out, err := b.goTool(ctx, append(args, commands...)...)
+	if err != nil {
+		return nil, err
+	}
+	versions := strings.Split(string(out), "\n")
+	sort.Strings(versions)
+	return slices.Compact(versions), nil
 }
 
 func (b *builder) buildShell(ctx context.Context, commands []string) ([]byte, error) {

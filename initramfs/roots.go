@@ -55,6 +55,7 @@ func (b *builder) roots(ctx context.Context) ([]cpio.Record, error) {
 			return nil, fmt.Errorf("manager root %s: %w", source, err)
 		}
 		records = append(records, cpio.StaticFile(path.Join(rootsDir, name+".squashfs"), string(image), 0o644))
+		b.note(path.Join(rootsDir, name+".squashfs"), origin{own: true})
 		b.countPacked("manager roots", 1, int64(len(image)), int64(len(image)))
 	}
 	return records, nil

@@ -23,6 +23,7 @@ type workspace struct {
 	file    modfile.WorkFile
 	version string            // of the language, the newest of all modules
 	used    map[string]bool   // directories of modules
+	modules map[string]string // directories of modules, by path
 	overlay map[string]string // files that modules lack, with their content
 	dirs    []string          // of managers
 	imports []string          // packages of managers
@@ -34,7 +35,7 @@ func newWorkspace(dir, product string) (*workspace, error) {
 		return nil, err
 	}
 	w := &workspace{
-		dir: dir, product: product, used: map[string]bool{}, overlay: map[string]string{},
+		dir: dir, product: product, used: map[string]bool{}, modules: map[string]string{}, overlay: map[string]string{},
 		file: modfile.WorkFile{Syntax: &modfile.FileSyntax{}},
 	}
 	_, err = w.use(product)
@@ -56,6 +57,7 @@ func (w *workspace) use(dir string) (string, error) {
 		return "", fmt.Errorf("%s names no module", name)
 	}
 	importPath := module.Module.Mod.Path
+	w.modules[importPath] = dir
 	if w.used[dir] {
 		return importPath, nil
 	}
@@ -126,7 +128,7 @@ func moduleRoot(dir string) (string, error) {
 func (w *workspace) addAlone(dir string) error {
 	name := fmt.Sprintf("ironroot-manager%d", len(w.imports)) // not the directory's name: it must not change the image
 	w.overlay[filepath.Join(dir, "go.mod")] = "module " + name + "\n\ngo " + w.version + "\n"
-	w.imports = append(w.imports, name)
+	w.imports, w.modules[name] = append(w.imports, name), dir
 	return w.file.AddUse(dir, "")
 }
 

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"ironroot/initramfs/debian"
+	"ironroot/release/bill"
 )
 
 // DefaultLabel is the volume label of an image if Options has none.
@@ -28,6 +29,7 @@ type Options struct {
 	Label    string         // "" = DefaultLabel
 	CacheDir string         // directory of fetched packages; "" = ironroot below the user's cache directory
 	Debian   debian.Options // archive of the loaders' packages; its CacheDir is CacheDir
+	Bill     *bill.Build    // describe the image next to it: contents and provenance; nil = do not
 	Log      io.Writer      // gets progress and the sizes of the parts; nil = no output
 }
 
@@ -77,6 +79,11 @@ func Build(ctx context.Context, o Options) (Report, error) {
 	report, err := build(ctx, o, loaders, work)
 	if err != nil {
 		return Report{}, fmt.Errorf("build ISO %s: %w", o.Out, err)
+	}
+	if o.Bill != nil {
+		if err := describe(ctx, o, loaders, archive); err != nil {
+			return Report{}, fmt.Errorf("describe ISO %s: %w", o.Out, err)
+		}
 	}
 	return report, report.print(o.Log)
 }

@@ -17,6 +17,8 @@ type loaders struct {
 	mbr      []byte // code of a master boot record that starts isolinux from a disk
 	shim     []byte // first UEFI loader, signed by Microsoft
 	grub     []byte // second UEFI loader, signed by Debian; its variant for CDs searches for /.disk/info
+
+	debs []string // packages that the files are from
 }
 
 // Packages are Debian's packages with the loaders.
@@ -36,32 +38,34 @@ func fetchLoaders(ctx context.Context, archive *debian.Archive) (loaders, error)
 		{"shim-signed", map[string]*[]byte{"usr/lib/shim/shimx64.efi.signed": &l.shim}},
 		{"grub-efi-amd64-signed", map[string]*[]byte{"usr/lib/grub/x86_64-efi-signed/gcdx64.efi.signed": &l.grub}},
 	} {
-		if err := fetch(ctx, archive, source.pkg+":amd64", source.files); err != nil {
+		deb, err := fetch(ctx, archive, source.pkg+":amd64", source.files)
+		if err != nil {
 			return loaders{}, fmt.Errorf("boot loader: %w", err)
 		}
+		l.debs = append(l.debs, deb)
 	}
 	return l, nil
 }
 
-// fetch reads files from a package. All of them must exist.
-func fetch(ctx context.Context, archive *debian.Archive, pkg string, files map[string]*[]byte) error {
+// fetch reads files from a package and returns its path. All of them must exist.
+func fetch(ctx context.Context, archive *debian.Archive, pkg string, files map[string]*[]byte) (string, error) {
 	deb, err := archive.Fetch(ctx, pkg)
 	if err != nil {
-		return err
+		return "", err
 	}
 	dir, err := os.MkdirTemp("", "ironroot-loader-*")
 	if err != nil {
-		return err
+		return "", err
 	}
 	defer os.RemoveAll(dir) //nolint:errcheck // a temporary directory
 	wanted := func(name string) bool { _, ok := files[strings.TrimPrefix(name, "./")]; return ok }
 	if err := debian.Extract(ctx, deb, dir, wanted); err != nil {
-		return err
+		return "", err
 	}
 	for name, content := range files {
 		if *content, err = os.ReadFile(filepath.Join(dir, name)); err != nil {
-			return fmt.Errorf("package %s has no %s: %w", pkg, name, err)
+			return "", fmt.Errorf("package %s has no %s: %w", pkg, name, err)
 		}
 	}
-	return nil
+	return deb, nil
 }

@@ -1,11 +1,13 @@
 // Package release signs the files of builds and verifies them. The files are called artefacts: a kernel, an initramfs,
 // a tarball, an ISO, or an OCI image layout, which is a directory.
 //
-// Next to an artefact NAME are NAME.minisig, its signature, and NAME.sha256, its checksum. A layout has its signature
-// inside: index.json.minisig.
+// Next to an artefact NAME are NAME.spdx.json, its bill of materials, NAME.provenance.json, how it was built, and
+// NAME.sha256, its checksum. Each of them but the checksum has a signature, whose name ends in .minisig. The signature
+// of a layout is in it: index.json.minisig.
 package release
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -17,23 +19,27 @@ import (
 	"strings"
 
 	"ironroot/release/oci"
+	"ironroot/release/provenance"
 	"ironroot/release/signature"
+	"ironroot/release/spdx"
 )
 
 // ChecksumSuffix is the end of the name of a checksum file.
 const ChecksumSuffix = ".sha256"
 
 // companions are the ends of the names of files that belong to an artefact.
-var companions = []string{signature.Suffix, ChecksumSuffix}
+var companions = []string{signature.Suffix, ChecksumSuffix, spdx.Suffix, provenance.Suffix}
 
 // maxChecksum limits a checksum file, in bytes.
 const maxChecksum = 4 << 10
 
-// Sign signs artefacts.
+// Sign signs artefacts, their bills of materials and their provenance.
 func Sign(signer signature.Signer, artefacts []string) error {
 	for _, path := range artefacts {
-		if err := signer.Sign(signedFile(path)); err != nil {
-			return err
+		for _, file := range []string{signedFile(path), path + spdx.Suffix, path + provenance.Suffix} {
+			if err := signer.Sign(file); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
@@ -75,7 +81,7 @@ func (v *verifier) path(path string) {
 	case info.IsDir() && !oci.IsLayout(path):
 		v.directory(path)
 	default:
-		v.artefact(path)
+		v.artefact(filepath.Clean(path))
 	}
 }
 
@@ -131,17 +137,62 @@ func (v *verifier) artefact(path string) {
 	}
 	sum := hex.EncodeToString(hash.Sum(nil))
 	if oci.IsLayout(path) {
-		if err := oci.Verify(path, oci.IndexFile+signature.Suffix); err != nil {
+		digest, err := oci.Verify(path, oci.IndexFile+signature.Suffix)
+		if err != nil {
 			v.report(err)
+			return
 		}
+		sum = digest
 	} else if err := checkSum(path, sum); err != nil {
 		v.report(err)
 	}
+	v.described(path, sum)
 	if len(v.problems) == before {
 		if _, err := fmt.Fprintf(v.log, "verified %s, SHA-256 %s\n", path, sum); err != nil {
 			v.report(err)
 		}
 	}
+}
+
+// described verifies the bill of materials and the provenance of an artefact, and that they are about it.
+func (v *verifier) described(path, sum string) {
+	name := filepath.Base(filepath.Clean(path))
+	document, err := v.read(path + spdx.Suffix)
+	if err != nil {
+		v.report(err)
+		return
+	}
+	described, err := spdx.Decode(document)
+	if err == nil && (described.Name != name || described.SHA256() != sum) {
+		err = fmt.Errorf("describes %s with SHA-256 %s, want %s with %s", described.Name, described.SHA256(), name, sum)
+	}
+	if err != nil {
+		v.report(fmt.Errorf("%s: %w", path+spdx.Suffix, err))
+	}
+	statement, err := v.read(path + provenance.Suffix)
+	if err != nil {
+		v.report(err)
+		return
+	}
+	documentSum := sha256.Sum256(document)
+	for subject, sum := range map[string]string{name: sum, name + spdx.Suffix: hex.EncodeToString(documentSum[:])} {
+		if err := provenance.Check(statement, subject, sum); err != nil {
+			v.report(fmt.Errorf("%s: %w", path+provenance.Suffix, err))
+		}
+	}
+}
+
+// maxDocument limits a bill of materials or provenance, in bytes.
+const maxDocument = 64 << 20
+
+// read returns the content of a signed file.
+func (v *verifier) read(path string) ([]byte, error) {
+	if info, err := os.Stat(path); err == nil && info.Size() > maxDocument {
+		return nil, fmt.Errorf("%s: got %d bytes, want at most %d", path, info.Size(), maxDocument)
+	}
+	var content bytes.Buffer
+	err := v.key.VerifyFile(path, &content)
+	return content.Bytes(), err
 }
 
 // checkSum compares the checksum file of a file, if there is one, with its SHA-256 in hex.

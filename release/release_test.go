@@ -11,8 +11,11 @@ import (
 	"time"
 
 	"ironroot/internal/testenv"
+	"ironroot/release/bill"
 	"ironroot/release/oci"
+	"ironroot/release/provenance"
 	"ironroot/release/signature"
+	"ironroot/release/spdx"
 )
 
 // keys returns a signer and its public key, both made by minisign.
@@ -46,8 +49,21 @@ func example(t *testing.T, signer signature.Signer) string {
 	kernel, layout := filepath.Join(dir, "a.kernel"), filepath.Join(dir, "a.oci")
 	write(t, kernel, "kernel")
 	write(t, kernel+ChecksumSuffix, testenv.Run(t, "sh", "-c", `cd "$0" && sha256sum a.kernel`, dir))
-	err := oci.Write(layout, oci.Options{Images: []oci.Image{{Arch: "amd64", Files: []string{kernel}}}, Tag: "1"})
+	build := bill.Build{Version: "1.0", Created: time.Unix(1700000000, 0)}
+	sum, err := bill.SumFile(kernel)
 	if err != nil {
+		t.Fatal(err)
+	}
+	d := spdx.New("a.kernel", "1.0", sum, "OPERATING-SYSTEM")
+	if err := build.Write(kernel, d, provenance.Definition{Command: "image"}); err != nil {
+		t.Fatal(err)
+	}
+	images := []oci.Image{{Arch: "amd64", Files: []string{kernel}}}
+	digest, err := oci.Write(layout, oci.Options{Images: images, Tag: "1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := build.WriteLayout(layout, digest, []string{kernel}); err != nil {
 		t.Fatal(err)
 	}
 	if err := Sign(signer, []string{kernel, layout}); err != nil {
@@ -175,6 +191,11 @@ func TestFindSource(t *testing.T) {
 		}, args...)...))
 	}
 	git("init", "-q")
+	if got, want := find(), (Source{Date: time.Unix(0, 0).UTC()}); got != want {
+		t.Errorf("another project: got %v, want %v", got, want)
+	}
+	write(t, filepath.Join(dir, "go.mod"), "module ironroot\n")
+	write(t, filepath.Join(dir, ".gitignore"), "go.mod\n.gitignore\n")
 	if got := find(); got.Err == nil || got.Commit != "" {
 		t.Errorf("no commit: got %v, want an error", got)
 	}

@@ -11,7 +11,12 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"golang.org/x/mod/modfile"
 )
+
+// module is the path of this module.
+const module = "ironroot"
 
 // Source describes the source that a build was made from.
 type Source struct {
@@ -23,7 +28,7 @@ type Source struct {
 
 // FindSource describes the source in a directory. Its date is that of the environment variable SOURCE_DATE_EPOCH
 // (https://reproducible-builds.org/specs/source-date-epoch/), otherwise that of the commit, otherwise 1970-01-01: a
-// second build has the same date. A directory that is not the top of a git checkout has no commit.
+// second build has the same date. A directory that is not the top of a git checkout of this module has no commit.
 func FindSource(ctx context.Context, dir string) (Source, error) {
 	s := Source{Date: time.Unix(0, 0).UTC()}
 	if err := s.readCommit(ctx, dir); err != nil {
@@ -42,6 +47,9 @@ func FindSource(ctx context.Context, dir string) (Source, error) {
 func (s *Source) readCommit(ctx context.Context, dir string) error {
 	if _, err := os.Lstat(filepath.Join(dir, ".git")); errors.Is(err, os.ErrNotExist) {
 		return nil
+	}
+	if text, err := os.ReadFile(filepath.Join(dir, "go.mod")); err != nil || modfile.ModulePath(text) != module {
+		return nil //nolint:nilerr // the checkout of something else
 	}
 	commit, err := git(ctx, dir, "log", "-1", "--no-show-signature", "--format=%H %ct")
 	if err != nil {

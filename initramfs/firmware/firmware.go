@@ -139,14 +139,21 @@ func find(dir, name string) ([]File, error) {
 	return []File{{Name: target, Path: real}, {Name: name, Target: target}}, nil
 }
 
-// Fetch fetches Packages, unpacks them below cacheDir and returns the directory with their firmware.
-func Fetch(ctx context.Context, archive *debian.Archive, cacheDir, arch string) (string, error) {
+// Fetched are unpacked packages.
+type Fetched struct {
+	Debs []string
+	Root string // directory that they were unpacked to
+	Dir  string // directory of the firmware, below Root
+}
+
+// Fetch fetches Packages and unpacks them below cacheDir.
+func Fetch(ctx context.Context, archive *debian.Archive, cacheDir, arch string) (Fetched, error) {
 	var debs []string
 	key := sha256.New()
 	for _, pkg := range Packages {
 		deb, err := archive.Fetch(ctx, pkg+":"+arch)
 		if err != nil {
-			return "", fmt.Errorf("firmware: %w", err)
+			return Fetched{}, fmt.Errorf("firmware: %w", err)
 		}
 		debs = append(debs, deb)
 		_, _ = key.Write([]byte(filepath.Base(deb) + "\n"))
@@ -157,12 +164,12 @@ func Fetch(ctx context.Context, archive *debian.Archive, cacheDir, arch string) 
 		return found && below != ""
 	}, nil)
 	if err != nil {
-		return "", fmt.Errorf("firmware: %w", err)
+		return Fetched{}, fmt.Errorf("firmware: %w", err)
 	}
 	for _, below := range []string{"usr/lib/firmware", "lib/firmware"} {
 		if _, err := os.Stat(filepath.Join(dir, below)); err == nil {
-			return filepath.Join(dir, below), nil
+			return Fetched{debs, dir, filepath.Join(dir, below)}, nil
 		}
 	}
-	return "", fmt.Errorf("firmware: no files in %s", strings.Join(Packages, ", "))
+	return Fetched{}, fmt.Errorf("firmware: no files in %s", strings.Join(Packages, ", "))
 }

@@ -56,22 +56,24 @@ func IsLayout(dir string) bool {
 	return err == nil && info.Mode().IsRegular()
 }
 
-// Write writes a layout to the directory dir, which it replaces if it is a layout. The directory is always complete.
-func Write(dir string, o Options) error {
-	if err := write(dir, o); err != nil {
-		return fmt.Errorf("OCI layout %s: %w", dir, err)
+// Write writes a layout to the directory dir, which it replaces if it is a layout. The directory is always complete. It
+// returns the SHA-256 of the index of images in hex, under which a registry has them.
+func Write(dir string, o Options) (string, error) {
+	index, err := indexOf(o)
+	if err == nil {
+		err = write(dir, index, o.Tag)
 	}
-	return nil
+	if err != nil {
+		return "", fmt.Errorf("OCI layout %s: %w", dir, err)
+	}
+	digest, err := index.Digest()
+	return digest.Hex, err
 }
 
-func write(dir string, o Options) error {
+func write(dir string, index v1.ImageIndex, tag string) error {
 	if _, err := os.Lstat(dir); err == nil && !IsLayout(dir) {
 		return errors.New("exists and is not an OCI layout")
 	} else if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	index, err := indexOf(o)
-	if err != nil {
 		return err
 	}
 	work, err := os.MkdirTemp(filepath.Dir(dir), ".oci-")
@@ -83,7 +85,7 @@ func write(dir string, o Options) error {
 	if err != nil {
 		return err
 	}
-	err = path.AppendIndex(index, layout.WithAnnotations(map[string]string{"org.opencontainers.image.ref.name": o.Tag}))
+	err = path.AppendIndex(index, layout.WithAnnotations(map[string]string{"org.opencontainers.image.ref.name": tag}))
 	if err != nil {
 		return err
 	}

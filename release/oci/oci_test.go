@@ -48,7 +48,7 @@ func example(t *testing.T, change func(*Options)) string {
 		change(&o)
 	}
 	dir := filepath.Join(t.TempDir(), "layout")
-	if err := Write(dir, o); err != nil {
+	if _, err := Write(dir, o); err != nil {
 		t.Fatal(err)
 	}
 	return dir
@@ -126,7 +126,7 @@ func TestWrite(t *testing.T) {
 	if diff := cmp.Diff(want, readImages(t, dir)); diff != "" {
 		t.Errorf("content of the images (-want +got):\n%s", diff)
 	}
-	if err := Verify(dir); err != nil {
+	if _, err := Verify(dir); err != nil {
 		t.Error(err)
 	}
 }
@@ -175,28 +175,28 @@ func TestReproducible(t *testing.T) {
 func TestReplace(t *testing.T) {
 	dir := example(t, nil)
 	path := files(t, t.TempDir(), map[string]string{"new.kernel": "new"})
-	if err := Write(dir, Options{Images: []Image{{Arch: "amd64", Files: path}}, Tag: "2"}); err != nil {
+	if _, err := Write(dir, Options{Images: []Image{{Arch: "amd64", Files: path}}, Tag: "2"}); err != nil {
 		t.Fatal(err)
 	}
 	want := map[string]map[string]string{"linux/amd64": {"new.kernel": "new"}}
 	if diff := cmp.Diff(want, readImages(t, dir)); diff != "" {
 		t.Errorf("content of the images (-want +got):\n%s", diff)
 	}
-	if err := Verify(dir); err != nil {
+	if _, err := Verify(dir); err != nil {
 		t.Error(err)
 	}
 	other := t.TempDir()
 	kept := files(t, other, map[string]string{"kept": "text"})
-	if err := Write(other, Options{Images: []Image{{Arch: "amd64", Files: path}}}); err == nil {
+	if _, err := Write(other, Options{Images: []Image{{Arch: "amd64", Files: path}}}); err == nil {
 		t.Error("replaced a directory that is not a layout")
 	}
 	if _, err := os.Stat(kept[0]); err != nil {
 		t.Error(err)
 	}
-	if err := Write(dir, Options{Images: []Image{{Arch: "amd64", Files: []string{dir + "/none"}}}}); err == nil {
+	if _, err := Write(dir, Options{Images: []Image{{Arch: "amd64", Files: []string{dir + "/none"}}}}); err == nil {
 		t.Error("a missing file is no error")
 	}
-	if err := Verify(dir); err != nil { // the former layout
+	if _, err := Verify(dir); err != nil { // the former layout
 		t.Error(err)
 	}
 }
@@ -225,7 +225,7 @@ func TestVerifyChanges(t *testing.T) {
 			if err := apply(path, data); err != nil {
 				t.Fatal(err)
 			}
-			err = Verify(dir)
+			_, err = Verify(dir)
 			if name == "/index.json" && change == "flipped" {
 				continue // its own content is protected by a signature
 			}
@@ -239,11 +239,12 @@ func TestVerifyChanges(t *testing.T) {
 func TestVerifyOtherFiles(t *testing.T) {
 	dir := example(t, nil)
 	files(t, dir, map[string]string{"index.json.minisig": "signature"})
-	if err := Verify(dir, "index.json.minisig"); err != nil {
+	if _, err := Verify(dir, "index.json.minisig"); err != nil {
 		t.Error(err)
 	}
 	files(t, filepath.Join(dir, "blobs", "sha256"), map[string]string{strings.Repeat("0", 64): "more"})
-	if err := Verify(dir, "index.json.minisig"); err == nil || !strings.Contains(err.Error(), strings.Repeat("0", 64)) {
+	_, err := Verify(dir, "index.json.minisig")
+	if err == nil || !strings.Contains(err.Error(), strings.Repeat("0", 64)) {
 		t.Errorf("blob without reference: got error %v", err)
 	}
 }
@@ -258,6 +259,6 @@ func FuzzVerifyIndex(f *testing.F) {
 		if err := os.WriteFile(filepath.Join(dir, IndexFile), index, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		_ = Verify(dir)
+		_, _ = Verify(dir)
 	})
 }

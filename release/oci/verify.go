@@ -29,27 +29,28 @@ const layoutVersion = "1.0.0"
 
 // Verify verifies that the layout in dir is complete: each file that the index refers to, directly or indirectly, has
 // its size and SHA-256, and there are no other files. ignored are the names of files at top level that do not belong to
-// the layout, such as a signature of the index. The error names every file that differs.
-func Verify(dir string, ignored ...string) error {
+// the layout, such as a signature of the index. The error names every file that differs. Verify returns the SHA-256 of
+// the only image or index in the layout, as Write does; "" = there are several.
+func Verify(dir string, ignored ...string) (string, error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
-		return fmt.Errorf("OCI layout: %w", err)
+		return "", fmt.Errorf("OCI layout: %w", err)
 	}
 	defer root.Close() //nolint:errcheck // only read
 	v := verifier{root: root, seen: map[v1.Hash]bool{}}
 	v.marker()
 	index, err := v.read(IndexFile, maxManifest)
 	if err != nil {
-		return fmt.Errorf("OCI layout %s: %w", dir, err)
+		return "", fmt.Errorf("OCI layout %s: %w", dir, err)
 	}
-	v.index(IndexFile, index)
+	digest := v.index(IndexFile, index)
 	if len(v.problems) == 0 { // otherwise the references of a damaged file are unknown
 		v.findOthers(append(ignored, markerFile, IndexFile))
 	}
 	if err := errors.Join(v.problems...); err != nil {
-		return fmt.Errorf("OCI layout %s: %w", dir, err)
+		return "", fmt.Errorf("OCI layout %s: %w", dir, err)
 	}
-	return nil
+	return digest, nil
 }
 
 type verifier struct {
@@ -96,16 +97,20 @@ func (v *verifier) marker() {
 	}
 }
 
-// index verifies what an index refers to.
-func (v *verifier) index(name string, data []byte) {
+// index verifies what an index refers to. It returns the SHA-256 of the only entry in hex.
+func (v *verifier) index(name string, data []byte) string {
 	index, err := v1.ParseIndexManifest(bytes.NewReader(data))
 	if err != nil {
 		v.report("%s: parse index: %w", name, err)
-		return
+		return ""
 	}
 	for _, d := range index.Manifests {
 		v.manifest(d)
 	}
+	if len(index.Manifests) != 1 {
+		return ""
+	}
+	return index.Manifests[0].Digest.Hex
 }
 
 // manifest verifies an index or the manifest of an image, and what it refers to.

@@ -1,0 +1,58 @@
+package iso
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+
+	"ironroot/initramfs/debian"
+	"ironroot/release/bill"
+	"ironroot/release/license"
+	"ironroot/release/provenance"
+	"ironroot/release/spdx"
+)
+
+// describe writes the bill of materials and the provenance of an image. What the kernel and the initramfs contain is
+// taken from the documents next to them, if there are any.
+func describe(ctx context.Context, o Options, l loaders, archive *debian.Archive) error {
+	sum, err := bill.SumFile(o.Out)
+	if err != nil {
+		return err
+	}
+	d := spdx.New(filepath.Base(o.Out), o.Bill.Version, sum, "INSTALL")
+	packages, err := bill.ReadPackages(archive, l.debs, "")
+	if err != nil {
+		return err
+	}
+	for _, file := range []struct {
+		name, from string
+		content    []byte
+	}{
+		{isolinuxPath, "usr/lib/ISOLINUX/isolinux.bin", l.isolinux},
+		{"isolinux/ldlinux.c32", "usr/lib/syslinux/modules/bios/ldlinux.c32", l.ldlinux},
+		{"master boot record", "usr/lib/ISOLINUX/isohdpfx.bin", l.mbr},
+		{espPath + "/EFI/BOOT/BOOTX64.EFI", "usr/lib/shim/shimx64.efi.signed", l.shim},
+		{espPath + "/EFI/BOOT/GRUBX64.EFI", "usr/lib/grub/x86_64-efi-signed/gcdx64.efi.signed", l.grub},
+	} {
+		one := packages.Of(file.from)
+		if one == nil {
+			return fmt.Errorf("no package has %s", file.from)
+		}
+		id, err := packages.Add(ctx, d, one, license.Found{})
+		if err != nil {
+			return err
+		}
+		d.Relate(d.AddFile(file.name, file.content, "", "/"+file.from), "GENERATED_FROM", id)
+	}
+	definition := provenance.Definition{
+		Command: "iso", Parameters: map[string]any{"cmdline": o.Cmdline, "label": o.Label, "suite": archive.Suite()},
+	}
+	for _, path := range []string{o.Kernel, o.Initrd} {
+		dependency, err := bill.Include(d, path)
+		if err != nil {
+			return err
+		}
+		definition.Dependencies = append(definition.Dependencies, dependency)
+	}
+	return o.Bill.Write(o.Out, d, definition)
+}
