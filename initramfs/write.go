@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"sort"
 	"strings"
+	"time"
 
 	"github.com/klauspost/compress/gzip"
 
@@ -22,7 +23,11 @@ func (b *builder) write(kernel, archive []byte) error {
 		return err
 	}
 	path := func(suffix string) string { return filepath.Join(b.Out, b.Name+suffix) }
-	tarball, err := tarballOf([]string{b.Name + ".kernel", b.Name + ".initramfs"}, [][]byte{kernel, archive})
+	var date time.Time
+	if b.Bill != nil {
+		date = b.Bill.Created
+	}
+	tarball, err := tarballOf(date, []string{b.Name + ".kernel", b.Name + ".initramfs"}, [][]byte{kernel, archive})
 	if err != nil {
 		return err
 	}
@@ -45,8 +50,9 @@ func (b *builder) write(kernel, archive []byte) error {
 	return nil
 }
 
-// tarballOf packs files at top level. It uses the fastest compression, because kernel and initramfs are compressed.
-func tarballOf(names []string, contents [][]byte) ([]byte, error) {
+// tarballOf packs files at top level with a date, zero for 1970. Ironic replaces its copy of a file only by a newer
+// one. It uses the fastest compression, because kernel and initramfs are compressed.
+func tarballOf(date time.Time, names []string, contents [][]byte) ([]byte, error) {
 	var out bytes.Buffer
 	z, err := gzip.NewWriterLevel(&out, gzip.BestSpeed)
 	if err != nil {
@@ -54,7 +60,9 @@ func tarballOf(names []string, contents [][]byte) ([]byte, error) {
 	}
 	w := tar.NewWriter(z)
 	for i, name := range names {
-		header := &tar.Header{Name: name, Mode: 0o644, Size: int64(len(contents[i])), Format: tar.FormatUSTAR}
+		header := &tar.Header{
+			Name: name, Mode: 0o644, Size: int64(len(contents[i])), ModTime: date, Format: tar.FormatUSTAR,
+		}
 		if err := w.WriteHeader(header); err != nil {
 			return nil, err
 		}
