@@ -239,19 +239,3 @@ func TestInputsAreChecked(t *testing.T) {
 		})
 	}
 }
-
-func TestGrubWords(t *testing.T) {
-	for line, want := range map[string][]string{
-		"":                                   nil,
-		"  a   b=c ":                         {"a", "b=c"},
-		`sshkey="ssh-ed25519 AAAA me" quiet`: {"sshkey=ssh-ed25519 AAAA me", "quiet"},
-		`a="" b`:                             {"a=", "b"},
-	} {
-		if diff := cmp.Diff(want, grubWords(line)); diff != "" {
-			t.Errorf("%q (-want +got):\n%s", line, diff)
-		}
-	}
-	if got, want := grubConfig(`a='$x' b`), `linux /vmlinuz 'a='\''$x'\''' 'b'`; !strings.Contains(got, want) {
-		t.Errorf("got %s, want %s in it", got, want)
-	}
-}

@@ -3,9 +3,6 @@ package iso
 import (
 	"context"
 	"fmt"
-	"os"
-	"path/filepath"
-	"strings"
 
 	"ironroot/initramfs/debian"
 )
@@ -38,34 +35,11 @@ func fetchLoaders(ctx context.Context, archive *debian.Archive) (loaders, error)
 		{"shim-signed", map[string]*[]byte{"usr/lib/shim/shimx64.efi.signed": &l.shim}},
 		{"grub-efi-amd64-signed", map[string]*[]byte{"usr/lib/grub/x86_64-efi-signed/gcdx64.efi.signed": &l.grub}},
 	} {
-		deb, err := fetch(ctx, archive, source.pkg+":amd64", source.files)
+		deb, err := archive.ReadFiles(ctx, source.pkg+":amd64", source.files)
 		if err != nil {
 			return loaders{}, fmt.Errorf("boot loader: %w", err)
 		}
 		l.debs = append(l.debs, deb)
 	}
 	return l, nil
-}
-
-// fetch reads files from a package and returns its path. All of them must exist.
-func fetch(ctx context.Context, archive *debian.Archive, pkg string, files map[string]*[]byte) (string, error) {
-	deb, err := archive.Fetch(ctx, pkg)
-	if err != nil {
-		return "", err
-	}
-	dir, err := os.MkdirTemp("", "ironroot-loader-*")
-	if err != nil {
-		return "", err
-	}
-	defer os.RemoveAll(dir) //nolint:errcheck // a temporary directory
-	wanted := func(name string) bool { _, ok := files[strings.TrimPrefix(name, "./")]; return ok }
-	if err := debian.Extract(ctx, deb, dir, wanted); err != nil {
-		return "", err
-	}
-	for name, content := range files {
-		if *content, err = os.ReadFile(filepath.Join(dir, name)); err != nil {
-			return "", fmt.Errorf("package %s has no %s: %w", pkg, name, err)
-		}
-	}
-	return deb, nil
 }

@@ -44,6 +44,29 @@ func Extract(ctx context.Context, deb, dir string, match func(name string) bool)
 	return nil
 }
 
+// ReadFiles fetches a package and reads files from it, which must exist. It returns the path of the package.
+func (a *Archive) ReadFiles(ctx context.Context, pkg string, files map[string]*[]byte) (string, error) {
+	deb, err := a.Fetch(ctx, pkg)
+	if err != nil {
+		return "", err
+	}
+	dir, err := os.MkdirTemp("", "ironroot-package-*")
+	if err != nil {
+		return "", err
+	}
+	defer os.RemoveAll(dir) //nolint:errcheck // a temporary directory
+	wanted := func(name string) bool { _, ok := files[strings.TrimPrefix(name, "./")]; return ok }
+	if err := Extract(ctx, deb, dir, wanted); err != nil {
+		return "", err
+	}
+	for name, content := range files {
+		if *content, err = os.ReadFile(filepath.Join(dir, name)); err != nil {
+			return "", fmt.Errorf("package %s has no %s: %w", pkg, name, err)
+		}
+	}
+	return deb, nil
+}
+
 // ExtractAll unpacks the files of packages whose names match accepts, and then calls finish, if not nil, with their
 // directory, which is renamed to dir at the end. So dir is complete if it exists, and ExtractAll then does nothing.
 func ExtractAll(
