@@ -137,15 +137,15 @@ func (i *Ironic) start(ctx context.Context) (err error) {
 func (i *Ironic) serve() error {
 	own := netip.MustParseAddr(address)
 	background := context.Background()
-	boot := &server.Boot{BIOS: "pxelinux.0", UEFI: "bootx64.efi", Script: filesURL + "/boot.ipxe"}
+	loaders := server.Loaders{BIOS: "pxelinux.0", UEFI: "bootx64.efi", Script: filesURL + "/boot.ipxe"}
 	if i.options.PXE {
-		boot.Script = boot.BIOS // QEMU's BIOS machines have iPXE instead of PXE, which fetches Script
+		loaders.Script = loaders.BIOS // QEMU's BIOS machines have iPXE instead of PXE, which fetches Script
 	}
 	var err error
 	i.dhcp, err = server.ListenDHCP(background, server.DHCPConfig{
 		Log: i.log, Interface: bridge, Address: netip.PrefixFrom(own, 24),
 		First: netip.MustParseAddr("172.30.0.100"), Last: netip.MustParseAddr("172.30.0.200"),
-		Router: own, Boot: boot,
+		Router: own, Boot: &server.Boot{File: loaders.File},
 	})
 	if err != nil {
 		return err

@@ -86,7 +86,7 @@ func TestNetworkBoot(t *testing.T) {
 	_, err = server.ListenDHCP(t.Context(), server.DHCPConfig{
 		Log: log, Interface: "tap0", Address: own, First: netip.MustParseAddr("192.0.2.10"),
 		Last: netip.MustParseAddr("192.0.2.20"),
-		Boot: &server.Boot{Script: web.URL("boot.ipxe")},
+		Boot: &server.Boot{File: server.Loaders{Script: web.URL("boot.ipxe")}.File},
 	})
 	if err != nil {
 		t.Fatal(err)

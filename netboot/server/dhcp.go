@@ -13,9 +13,6 @@ import (
 	"time"
 
 	"github.com/insomniacslk/dhcp/dhcpv4"
-	"github.com/insomniacslk/dhcp/dhcpv4/server4"
-
-	"ironroot/internal/goroutine"
 )
 
 // DHCPConfig describes a subnet and the options that its clients get.
@@ -33,13 +30,14 @@ type DHCPConfig struct {
 	Domain      string
 	MTU         int   // bytes; 0 for none
 	Boot        *Boot // nil for no boot file
+	Listed      bool  // only the machines in Fixed get an answer
+	Exclusive   bool  // fail if another DHCP server on this machine has the port
 }
 
 // Host is the configuration of a machine.
 type Host struct {
 	Address  netip.Addr // invalid for an address of the pool
 	Hostname string
-	Script   string // URL of its iPXE script; "" for that of Boot
 }
 
 // Route is a classless static route (RFC 3442).
@@ -58,11 +56,9 @@ type Lease struct {
 
 // DHCP is a running DHCPv4 server.
 type DHCP struct {
-	config DHCPConfig
-	log    *slog.Logger
-	server *server4.Server
-	stop   func() bool
-	ended  chan struct{}
+	config   DHCPConfig
+	log      *slog.Logger
+	listener *listener
 
 	mu     sync.Mutex
 	hosts  map[string]Host
@@ -87,31 +83,14 @@ func ListenDHCP(ctx context.Context, config DHCPConfig) (*DHCP, error) {
 	if config.Lease == 0 {
 		config.Lease = time.Hour
 	}
-	d := &DHCP{
-		config: config,
-		log:    config.Log,
-		ended:  make(chan struct{}),
-		hosts:  map[string]Host{},
-		leases: map[string]Lease{},
-	}
+	d := &DHCP{config: config, log: config.Log, hosts: map[string]Host{}, leases: map[string]Lease{}}
 	maps.Copy(d.hosts, config.Fixed)
-	listen := &net.UDPAddr{IP: net.IPv4zero, Port: dhcpv4.ServerPort}
-	server, err := server4.NewServer(config.Interface, listen, d.handle)
+	listener, err := listen(config.Interface, dhcpv4.ServerPort, config.Exclusive)
 	if err != nil {
-		return nil, fmt.Errorf("dhcp server: %s: %w", config.Interface, err)
+		return nil, fmt.Errorf("dhcp server: %w", err)
 	}
-	d.server = server
-	d.stop = goroutine.AfterContext(ctx, func() {
-		if err := server.Close(); err != nil {
-			d.log.Debug("dhcp server closed", "interface", config.Interface, "err", err)
-		}
-	})
-	goroutine.Go(server.Serve, func(err error) {
-		if err != nil && !errors.Is(err, net.ErrClosed) {
-			d.log.Error("dhcp server ended", "interface", config.Interface, "err", err)
-		}
-		close(d.ended)
-	})
+	d.listener = listener
+	listener.serve(ctx, d.log, d.handle)
 	return d, nil
 }
 
@@ -154,20 +133,14 @@ func (d *DHCP) SetHost(mac net.HardwareAddr, host Host) {
 
 // Close stops the server and waits until its socket is closed.
 func (d *DHCP) Close() error {
-	if d.stop() {
-		if err := d.server.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
-			return fmt.Errorf("dhcp server: close: %w", err)
-		}
+	if err := d.listener.close(); err != nil {
+		return fmt.Errorf("dhcp server: close: %w", err)
 	}
-	<-d.ended
 	return nil
 }
 
-// handle replies to a message. The library calls it in a goroutine of its own.
-func (d *DHCP) handle(conn net.PacketConn, peer net.Addr, m *dhcpv4.DHCPv4) {
-	if m.OpCode != dhcpv4.OpcodeBootRequest || len(m.ClientHWAddr) == 0 {
-		return
-	}
+// handle replies to a message.
+func (d *DHCP) handle(peer *net.UDPAddr, m *dhcpv4.DHCPv4) {
 	answer, err := d.answer(m)
 	if err != nil {
 		d.log.Warn("dhcp message not answered", "interface", d.config.Interface, "mac", m.ClientHWAddr.String(),
@@ -181,19 +154,19 @@ func (d *DHCP) handle(conn net.PacketConn, peer net.Addr, m *dhcpv4.DHCPv4) {
 		// The client's address may belong to another network: only a broadcast reaches it (RFC 2131, section 4.1).
 		peer = &net.UDPAddr{IP: net.IPv4bcast, Port: dhcpv4.ClientPort}
 	}
-	if _, err := conn.WriteTo(answer.ToBytes(), peer); err != nil {
-		d.log.Warn("dhcp answer not sent", "interface", d.config.Interface, "mac", m.ClientHWAddr.String(), "err", err)
-		return
-	}
-	d.log.Info("dhcp", "interface", d.config.Interface, "mac", m.ClientHWAddr.String(),
-		"message", m.MessageType().String(), "answer", answer.MessageType().String(),
-		"address", answer.YourIPAddr.String(), "file", answer.BootFileName)
+	d.listener.send(peer, m, answer)
 }
 
 // answer returns the reply to a message, nil if there is none.
 func (d *DHCP) answer(m *dhcpv4.DHCPv4) (*dhcpv4.DHCPv4, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if _, known := d.hosts[m.ClientHWAddr.String()]; d.config.Listed && !known {
+		if d.config.Boot != nil {
+			_, _ = d.config.Boot.choose(m) // File learns of the client
+		}
+		return nil, nil
+	}
 	switch m.MessageType() {
 	case dhcpv4.MessageTypeDiscover:
 		address, err := d.choose(m)

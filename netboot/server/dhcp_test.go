@@ -3,6 +3,8 @@ package server
 import (
 	"net"
 	"net/netip"
+	"os"
+	"path/filepath"
 	"slices"
 	"testing"
 	"time"
@@ -28,10 +30,10 @@ func quiet() *DHCP {
 			Routes: []Route{
 				{Destination: netip.MustParsePrefix("198.51.100.0/24"), Gateway: netip.MustParseAddr("192.0.2.9")},
 			},
-			Boot: &Boot{Script: "http://192.0.2.1/boot.ipxe"},
+			Boot: &Boot{File: Loaders{Script: "http://192.0.2.1/boot.ipxe"}.File},
 		},
 		hosts: map[string]Host{pinned.String(): {
-			Address: netip.MustParseAddr("192.0.2.77"), Hostname: "node-3", Script: "http://192.0.2.1/3",
+			Address: netip.MustParseAddr("192.0.2.77"), Hostname: "node-3",
 		}},
 		leases: map[string]Lease{},
 	}
@@ -136,47 +138,160 @@ func TestRequests(t *testing.T) {
 	}
 }
 
-func TestBootFiles(t *testing.T) {
-	class := func(arch iana.Arch) []dhcpv4.Modifier {
-		return []dhcpv4.Modifier{
-			dhcpv4.WithOption(dhcpv4.OptClientArch(arch)),
-			dhcpv4.WithOption(dhcpv4.OptClassIdentifier("PXEClient:Arch:00000:UNDI:002001")),
-		}
+// firmware returns the options of firmware or iPXE that boots from the network.
+func firmware(arch iana.Arch, class string) []dhcpv4.Modifier {
+	return []dhcpv4.Modifier{
+		dhcpv4.WithOption(dhcpv4.OptClientArch(arch)),
+		dhcpv4.WithOption(dhcpv4.OptClassIdentifier(class + ":Arch:00000:UNDI:002001")),
 	}
+}
+
+// The reply has the boot file that is chosen for the client, and the class that its firmware requires.
+func TestBootFiles(t *testing.T) {
+	id := append([]byte{0}, "0123456789abcdef"...) // of the machine
 	// iPXE sends its user class as a plain string.
-	ipxe := append(class(iana.INTEL_X86PC), dhcpv4.WithGeneric(dhcpv4.OptionUserClassInformation, []byte("iPXE")))
+	ipxe := append(firmware(iana.INTEL_X86PC, "PXEClient"),
+		dhcpv4.WithGeneric(dhcpv4.OptionUserClassInformation, []byte("iPXE")))
+	pxe := func(arch iana.Arch) []dhcpv4.Modifier { return firmware(arch, "PXEClient") }
 	for name, c := range map[string]struct {
-		mac     net.HardwareAddr
 		options []dhcpv4.Modifier
-		file    string
-		pxe     bool
+		client  Client // without its MAC address
+		class   string // of the reply
+		proxy   string // of the reply of a proxy
 	}{
-		"operating system":     {machine, nil, "", false},
-		"BIOS":                 {machine, class(iana.INTEL_X86PC), "undionly.kpxe", true},
-		"UEFI, type 7":         {machine, class(iana.EFI_X86_64), "snponly.efi", true},
-		"UEFI, type 9":         {machine, class(iana.EFI_BC), "snponly.efi", true},
-		"UEFI on arm64":        {machine, class(iana.EFI_ARM64), "snponly-arm64.efi", true},
-		"unknown":              {machine, class(iana.EFI_ITANIUM), "", false},
-		"iPXE":                 {machine, ipxe, "http://192.0.2.1/boot.ipxe", false},
-		"iPXE with own script": {pinned, ipxe, "http://192.0.2.1/3", false},
-		"iPXE class as RFC3004": {
-			machine, append(class(iana.EFI_BC), dhcpv4.WithUserClass("iPXE", true)),
-			"http://192.0.2.1/boot.ipxe", false,
+		"operating system": {},
+		"BIOS":             {pxe(iana.INTEL_X86PC), Client{Arch: "amd64"}, "PXEClient", "PXEClient"},
+		"UEFI, type 7":     {pxe(iana.EFI_X86_64), Client{Arch: "amd64", UEFI: true}, "PXEClient", "PXEClient"},
+		"UEFI, type 9":     {pxe(iana.EFI_BC), Client{Arch: "amd64", UEFI: true}, "PXEClient", "PXEClient"},
+		"UEFI on arm64":    {pxe(iana.EFI_ARM64), Client{Arch: "arm64", UEFI: true}, "PXEClient", "PXEClient"},
+		"HTTP": {
+			firmware(iana.EFI_X86_64_HTTP, "HTTPClient"),
+			Client{Arch: "amd64", UEFI: true, HTTP: true},
+			"HTTPClient",
+			"HTTPClient",
+		},
+		"HTTP on arm64": {
+			firmware(iana.EFI_ARM64_HTTP, "HTTPClient"),
+			Client{Arch: "arm64", UEFI: true, HTTP: true},
+			"HTTPClient",
+			"HTTPClient",
+		},
+		"unknown": {pxe(iana.EFI_ITANIUM), Client{}, "PXEClient", "PXEClient"},
+		"iPXE":    {ipxe, Client{Arch: "amd64", IPXE: true}, "", "PXEClient"},
+		"iPXE class as RFC 3004": {
+			append(pxe(iana.EFI_BC), dhcpv4.WithUserClass("iPXE", true)),
+			Client{Arch: "amd64", UEFI: true, IPXE: true},
+			"", "PXEClient",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			offer := ask(t, quiet(), message(t, c.mac, dhcpv4.MessageTypeDiscover, c.options...))
-			if offer.BootFileName != c.file || offer.BootFileNameOption() != c.file {
-				t.Errorf("boot file: got %q and %q, want %q", offer.BootFileName, offer.BootFileNameOption(), c.file)
+			discover := message(t, machine, dhcpv4.MessageTypeDiscover,
+				append(c.options, dhcpv4.WithGeneric(dhcpv4.OptionClientMachineIdentifier, id))...)
+			var asked []Client
+			boot := Boot{File: func(client Client) string {
+				client.Code = ""
+				asked = append(asked, client)
+				return "directory/file"
+			}}
+			d := quiet()
+			d.config.Boot = &boot
+			checkBoot(t, "assigning", ask(t, d, discover), c.options != nil, c.class)
+			p := &Proxy{config: ProxyConfig{Address: netip.MustParseAddr("192.0.2.1"), Boot: boot}}
+			offer, err := p.answer(discover, dhcpv4.MessageTypeDiscover, dhcpv4.MessageTypeOffer)
+			if err != nil {
+				t.Fatal(err)
 			}
-			if got := offer.ClassIdentifier() == "PXEClient"; got != c.pxe {
-				t.Errorf("marked for PXE: got %v, want %v", got, c.pxe)
+			if c.options == nil {
+				if offer != nil || len(asked) > 0 {
+					t.Errorf("got %v and clients %v, want none", offer, asked)
+				}
+				return
 			}
-			if c.file != "" &&
-				(!offer.ServerIPAddr.Equal(net.IPv4(192, 0, 2, 1)) || offer.TFTPServerName() != "192.0.2.1") {
-				t.Errorf("server: got %v and %q, want 192.0.2.1", offer.ServerIPAddr, offer.TFTPServerName())
+			checkBoot(t, "proxy", offer, true, c.proxy)
+			if !offer.YourIPAddr.IsUnspecified() || offer.IPAddressLeaseTime(0) != 0 {
+				t.Errorf("proxy: got an address or a lease in %v, want none", offer)
+			}
+			if got := offer.Options.Get(dhcpv4.OptionClientMachineIdentifier); string(got) != string(id) {
+				t.Errorf("machine identifier: got %q, want %q", got, id)
+			}
+			c.client.MAC = machine
+			if diff := cmp.Diff([]Client{c.client, c.client}, asked); diff != "" {
+				t.Errorf("clients (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// checkBoot checks the boot file and the class of a reply.
+func checkBoot(t *testing.T, name string, got *dhcpv4.DHCPv4, boots bool, class string) {
+	t.Helper()
+	file, server, address := "", "", net.IPv4zero
+	if boots {
+		file, server, address = "directory/file", "192.0.2.1", net.IPv4(192, 0, 2, 1)
+	}
+	if got.BootFileName != file || got.BootFileNameOption() != file || got.TFTPServerName() != server ||
+		!got.ServerIPAddr.Equal(address) || got.ClassIdentifier() != class {
+		t.Errorf("%s: got %v, want the boot file %q of %q and the class %q", name, got, file, server, class)
+	}
+}
+
+// A proxy replies to what PXE firmware sends to each of its ports, and to nothing else.
+func TestProxyMessages(t *testing.T) {
+	p := &Proxy{config: ProxyConfig{
+		Address: netip.MustParseAddr("192.0.2.1"), Boot: Boot{File: func(c Client) string {
+			if c.MAC.String() == another.String() {
+				return ""
+			}
+			return "file"
+		}},
+	}}
+	options := firmware(iana.EFI_X86_64, "PXEClient")
+	own := dhcpv4.WithClientIP(net.IPv4(192, 0, 2, 9))
+	relay := dhcpv4.WithGatewayIP(net.IPv4(198, 51, 100, 1))
+	for name, c := range map[string]struct {
+		mac            net.HardwareAddr
+		kind           dhcpv4.MessageType
+		change         dhcpv4.Modifier
+		offered, acked bool
+	}{
+		"discover":     {machine, dhcpv4.MessageTypeDiscover, dhcpv4.WithBroadcast(true), true, false},
+		"request":      {machine, dhcpv4.MessageTypeRequest, own, false, true},
+		"inform":       {machine, dhcpv4.MessageTypeInform, own, false, false},
+		"relayed":      {machine, dhcpv4.MessageTypeDiscover, relay, false, false},
+		"no boot file": {another, dhcpv4.MessageTypeDiscover, dhcpv4.WithBroadcast(true), false, false},
+	} {
+		m := message(t, c.mac, c.kind, append(options, c.change)...)
+		offer, err := p.answer(m, dhcpv4.MessageTypeDiscover, dhcpv4.MessageTypeOffer)
+		if err != nil || (offer != nil) != c.offered {
+			t.Errorf("%s: got the offer %v, %v, want %t", name, offer, err, c.offered)
+		}
+		ack, err := p.answer(m, dhcpv4.MessageTypeRequest, dhcpv4.MessageTypeAck)
+		if err != nil || (ack != nil) != c.acked {
+			t.Errorf("%s: got the acknowledgement %v, %v, want %t", name, ack, err, c.acked)
+		}
+	}
+}
+
+// Only listed machines get an address. Other ones are reported as clients.
+func TestListed(t *testing.T) {
+	d := quiet()
+	d.config.Listed = true
+	var asked []string
+	d.config.Boot.File = func(c Client) string {
+		asked = append(asked, c.MAC.String())
+		return ""
+	}
+	options := firmware(iana.EFI_X86_64, "PXEClient")
+	for _, kind := range []dhcpv4.MessageType{dhcpv4.MessageTypeDiscover, dhcpv4.MessageTypeRequest} {
+		if got := ask(t, d, message(t, machine, kind, options...)); got != nil {
+			t.Errorf("unlisted machine: got %v, want no answer", got)
+		}
+	}
+	if got := ask(t, d, message(t, pinned, dhcpv4.MessageTypeDiscover, options...)); got == nil {
+		t.Error("listed machine: got no answer")
+	}
+	if diff := cmp.Diff([]string{machine.String(), machine.String(), pinned.String()}, asked); diff != "" {
+		t.Errorf("clients (-want +got):\n%s", diff)
 	}
 }
 
@@ -209,6 +324,17 @@ func FuzzAnswer(f *testing.F) {
 		f.Fatal(err)
 	}
 	f.Add(seed.ToBytes())
+	recorded, err := filepath.Glob("testdata/*.bin")
+	if err != nil {
+		f.Fatal(err)
+	}
+	for _, name := range recorded {
+		raw, err := os.ReadFile(name)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(raw)
+	}
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		m, err := dhcpv4.FromBytes(raw)
 		if err != nil {
@@ -223,9 +349,53 @@ func FuzzAnswer(f *testing.F) {
 		if !slices.Contains(kinds, answer.MessageType()) {
 			t.Errorf("answer of type %v", answer.MessageType())
 		}
+		p := &Proxy{config: ProxyConfig{Address: d.config.Address.Addr(), Boot: *d.config.Boot}}
+		offer, err := p.answer(m, dhcpv4.MessageTypeDiscover, dhcpv4.MessageTypeOffer)
+		if err == nil && offer != nil && !offer.YourIPAddr.IsUnspecified() {
+			t.Errorf("proxy: address %v", offer.YourIPAddr)
+		}
 		ip := answer.YourIPAddr
 		if !ip.IsUnspecified() && !d.config.Address.Contains(netip.AddrFrom4([4]byte(ip.To4()))) {
 			t.Errorf("address %v is not of the subnet", ip)
 		}
 	})
+}
+
+// The messages of testdata were recorded when machines of QEMU booted from this package's servers. OVMF and iPXE are
+// identified by what they send, and get what they booted from.
+func TestRecordedClients(t *testing.T) {
+	for name, c := range map[string]struct {
+		client Client
+		class  string // of the reply of a proxy
+	}{
+		"ovmf-pxe":  {Client{Arch: "amd64", UEFI: true}, "PXEClient"},
+		"ovmf-http": {Client{Arch: "amd64", UEFI: true, HTTP: true}, "HTTPClient"},
+		"ipxe-uefi": {Client{Arch: "amd64", UEFI: true, IPXE: true}, "PXEClient"},
+		"ipxe-bios": {Client{Arch: "amd64", IPXE: true}, "PXEClient"},
+	} {
+		raw, err := os.ReadFile(filepath.Join("testdata", name+".bin"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		m, err := dhcpv4.FromBytes(raw)
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		got, ok := identify(m)
+		got.MAC, got.Code = nil, ""
+		if diff := cmp.Diff(c.client, got); diff != "" || !ok {
+			t.Errorf("%s: got %t and (-want +got):\n%s", name, ok, diff)
+		}
+		boot := Boot{File: func(Client) string { return "file" }}
+		p := &Proxy{config: ProxyConfig{Address: netip.MustParseAddr("192.0.2.1"), Boot: boot}}
+		answer, err := p.answer(m, dhcpv4.MessageTypeDiscover, dhcpv4.MessageTypeOffer)
+		if err != nil || answer == nil {
+			t.Fatalf("%s: got %v and %v, want an offer", name, answer, err)
+		}
+		id := dhcpv4.OptionClientMachineIdentifier
+		if sent := m.Options.Get(id); len(sent) != 17 || string(answer.Options.Get(id)) != string(sent) ||
+			answer.ClassIdentifier() != c.class || answer.TransactionID != m.TransactionID {
+			t.Errorf("%s: got %v in reply to %v", name, answer, m)
+		}
+	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"log/slog"
 	"net/netip"
@@ -16,10 +17,27 @@ import (
 
 // FilesConfig describes a file server.
 type FilesConfig struct {
-	Log     *slog.Logger   // may be nil
-	Listen  netip.AddrPort // port 0 means any free port
-	Root    string         // only regular files below this directory are served; links cannot lead outside
-	Request func(Request)  // called after every request, possibly concurrently; may be nil
+	Log    *slog.Logger   // may be nil
+	Listen netip.AddrPort // port 0 means any free port
+	Root   string         // only regular files below this directory are served; links cannot lead outside
+	// Source serves other files than those of a directory. Root must be "". It is used concurrently.
+	Source  Source
+	Request func(Request) // called after every request, possibly concurrently; may be nil
+}
+
+// Source contains the files of a server.
+type Source interface {
+	// Open opens a file by the path of a request, which is clean and has no leading slash. The error of other paths is
+	// fs.ErrNotExist.
+	Open(path string) (*File, error)
+}
+
+// File is an open file of a source.
+type File struct {
+	io.ReadSeekCloser
+	Size     int64 // bytes
+	Modified time.Time
+	Tag      string // changes with the content; a strong entity tag without its quotes
 }
 
 // Request describes a request for a file by TFTP or HTTP.
@@ -35,44 +53,74 @@ type Request struct {
 	Err      error
 }
 
-// files serves requests from a directory.
+// files serves requests from a source.
 type files struct {
-	root    *os.Root
+	source  Source
+	close   func() error
 	log     *slog.Logger
 	request func(Request)
 }
 
 func openFiles(config FilesConfig) (*files, error) {
+	f := &files{source: config.Source, close: func() error { return nil }, log: config.Log, request: config.Request}
+	if f.log == nil {
+		f.log = slog.New(slog.DiscardHandler)
+	}
+	if f.source != nil {
+		return f, nil
+	}
 	root, err := os.OpenRoot(config.Root)
 	if err != nil {
 		return nil, fmt.Errorf("directory to serve: %w", err)
 	}
-	log := config.Log
-	if log == nil {
-		log = slog.New(slog.DiscardHandler)
-	}
-	return &files{root: root, log: log, request: config.Request}, nil
+	f.source, f.close = directorySource{root}, root.Close
+	return f, nil
 }
 
-// open opens a regular file by the path of a request. All other files do not exist for it.
-func (f *files) open(name string) (*os.File, fs.FileInfo, error) {
+// open opens a file by the path of a request.
+func (f *files) open(name string) (*File, error) {
 	name = strings.TrimPrefix(path.Clean("/"+strings.ReplaceAll(name, "\\", "/")), "/")
 	if name == "" {
-		return nil, nil, fs.ErrNotExist
+		return nil, fs.ErrNotExist
 	}
+	return f.source.Open(name)
+}
+
+// directorySource is a source with the regular files of a directory. All other files do not exist for it.
+type directorySource struct{ root *os.Root }
+
+// Open opens a regular file.
+func (d directorySource) Open(name string) (*File, error) {
 	// Without O_NONBLOCK, opening a named pipe would block until its other end is opened.
-	file, err := f.root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	file, err := d.root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
+	opened, err := Opened(file)
+	if err != nil {
+		return nil, errors.Join(err, file.Close())
+	}
+	return opened, nil
+}
+
+// Opened returns an open file of the file system as one of a source. Other files than regular ones do not exist for it.
+func Opened(file *os.File) (*File, error) {
 	info, err := file.Stat()
-	if err == nil && !info.Mode().IsRegular() {
-		err = fs.ErrNotExist
-	}
 	if err != nil {
-		return nil, nil, errors.Join(err, file.Close())
+		return nil, err
 	}
-	return file, info, nil
+	if !info.Mode().IsRegular() {
+		return nil, fs.ErrNotExist
+	}
+	var inode uint64
+	if stat, ok := info.Sys().(*syscall.Stat_t); ok {
+		inode = stat.Ino
+	}
+	return &File{
+		ReadSeekCloser: file, Size: info.Size(), Modified: info.ModTime(),
+		// The file has another tag after it was replaced or written, so that clients can combine ranges of equal tags.
+		Tag: fmt.Sprintf("%x-%x-%x", inode, info.Size(), info.ModTime().UnixNano()),
+	}, nil
 }
 
 // done logs a request and calls the callback.

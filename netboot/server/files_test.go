@@ -250,11 +250,14 @@ func TestScript(t *testing.T) {
 	}
 	for name, bad := range map[string]Script{
 		"no kernel":    {},
-		"line break":   {Kernel: "http://k", Cmdline: "a\nshell"},
+		"line break":   {Kernel: "http://k", Cmdline: "secret\nshell"},
+		"setting":      {Kernel: "http://k", Cmdline: "secret=${ip}"},
+		"command":      {Kernel: "http://k", Cmdline: "secret || shell"},
+		"comment":      {Kernel: "http://k", Cmdline: "secret #1"},
 		"no file name": {Kernel: "http://k", Initrds: []string{"http://192.0.2.1/"}},
 	} {
-		if got, err := bad.Render(); err == nil {
-			t.Errorf("%s: got %q, want an error", name, got)
+		if got, err := bad.Render(); err == nil || strings.Contains(err.Error(), "secret") {
+			t.Errorf("%s: got %q and %v, want an error without the parameters", name, got, err)
 		}
 	}
 }

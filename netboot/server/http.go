@@ -9,8 +9,9 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
-	"syscall"
 	"time"
+
+	"golang.org/x/net/netutil"
 
 	"ironroot/internal/goroutine"
 )
@@ -24,6 +25,13 @@ type HTTP struct {
 	ended  chan struct{}
 }
 
+const (
+	// httpConnections limits the connections at a time; others wait.
+	httpConnections = 256
+	// httpStall is the time after which the transfer to a client that takes nothing ends.
+	httpStall = time.Minute
+)
+
 // ListenHTTP starts an HTTP file server with byte ranges and strong entity tags (RFC 9110). It runs until ctx ends or
 // Close is called.
 func ListenHTTP(ctx context.Context, config FilesConfig) (*HTTP, error) {
@@ -34,8 +42,9 @@ func ListenHTTP(ctx context.Context, config FilesConfig) (*HTTP, error) {
 	var listen net.ListenConfig
 	listener, err := listen.Listen(ctx, "tcp", config.Listen.String())
 	if err != nil {
-		return nil, fmt.Errorf("http server: %w", errors.Join(err, files.root.Close()))
+		return nil, fmt.Errorf("http server: %w", errors.Join(err, files.close()))
 	}
+	listener = netutil.LimitListener(listener, httpConnections)
 	h := &HTTP{files: files, addr: listener.Addr().(*net.TCPAddr).AddrPort(), ended: make(chan struct{})}
 	h.server = &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: time.Minute}
 	h.stop = goroutine.AfterContext(ctx, func() { _ = h.server.Close() })
@@ -63,7 +72,7 @@ func (h *HTTP) Close() error {
 		err = h.server.Close()
 	}
 	<-h.ended
-	return errors.Join(err, h.files.root.Close())
+	return errors.Join(err, h.files.close())
 }
 
 // ServeHTTP serves a file.
@@ -83,7 +92,7 @@ func (h *HTTP) serve(w http.ResponseWriter, r *http.Request) error {
 		http.Error(w, "only GET and HEAD", http.StatusMethodNotAllowed)
 		return nil
 	}
-	file, info, err := h.files.open(r.URL.Path)
+	file, err := h.files.open(r.URL.Path)
 	if err != nil {
 		status := http.StatusNotFound
 		if !errors.Is(err, fs.ErrNotExist) {
@@ -93,20 +102,10 @@ func (h *HTTP) serve(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	defer file.Close() //nolint:errcheck // only read
-	w.Header().Set("ETag", entityTag(info))
+	w.Header().Set("ETag", `"`+file.Tag+`"`)
 	w.Header().Set("Content-Type", "application/octet-stream")
-	http.ServeContent(w, r, "", info.ModTime(), file)
+	http.ServeContent(w, r, "", file.Modified, file)
 	return nil
-}
-
-// entityTag returns a tag that changes when the file is replaced or written, so that clients can combine ranges of
-// equal tags.
-func entityTag(info fs.FileInfo) string {
-	var inode uint64
-	if stat, ok := info.Sys().(*syscall.Stat_t); ok {
-		inode = stat.Ino
-	}
-	return fmt.Sprintf(`"%x-%x-%x"`, inode, info.Size(), info.ModTime().UnixNano())
 }
 
 // counter records the status and the number of bytes of a response.
@@ -122,6 +121,8 @@ func (c *counter) WriteHeader(status int) {
 }
 
 func (c *counter) Write(p []byte) (int, error) {
+	// An unsupported deadline is that of a test without a connection.
+	_ = http.NewResponseController(c.ResponseWriter).SetWriteDeadline(time.Now().Add(httpStall))
 	n, err := c.ResponseWriter.Write(p)
 	c.bytes += int64(n)
 	return n, err

@@ -4,19 +4,16 @@ import (
 	"encoding/binary"
 	"net"
 	"net/netip"
-	"slices"
 
 	"github.com/insomniacslk/dhcp/dhcpv4"
-	"github.com/insomniacslk/dhcp/iana"
 )
 
-// Boot specifies the boot files: a first-stage file by TFTP for firmware, and the script for iPXE.
+// Boot specifies the boot files of clients.
 type Boot struct {
 	Server netip.Addr // TFTP server; invalid means the DHCP server itself
-	BIOS   string     // for BIOS clients; "" means undionly.kpxe
-	UEFI   string     // for UEFI clients on x86-64; "" means snponly.efi
-	ARM64  string     // for UEFI clients on arm64; "" means snponly-arm64.efi
-	Script string     // URL of the script for clients of the user class iPXE
+	// File returns the boot file of a client: a path for TFTP, or a URL for iPXE and UEFI HTTP boot; "" for none. It is
+	// called for each message of the client.
+	File func(Client) string
 }
 
 // grant returns an offer or acknowledgement of address with all options, without an address if it is invalid
@@ -52,33 +49,34 @@ func (d *DHCP) grant(m *dhcpv4.DHCPv4, kind dhcpv4.MessageType, address netip.Ad
 		mtu := binary.BigEndian.AppendUint16(nil, uint16(c.MTU))
 		options = append(options, dhcpv4.WithGeneric(dhcpv4.OptionInterfaceMTU, mtu))
 	}
-	host := d.hosts[m.ClientHWAddr.String()]
-	if host.Hostname != "" {
+	if host := d.hosts[m.ClientHWAddr.String()]; host.Hostname != "" {
 		options = append(options, dhcpv4.WithOption(dhcpv4.OptHostName(host.Hostname)))
 	}
-	return dhcpv4.NewReplyFromRequest(m, append(options, c.bootOptions(m, host)...)...)
+	if c.Boot != nil {
+		client, file := c.Boot.choose(m)
+		options = append(options, c.Boot.options(m, client, file, c.Address.Addr(), false)...)
+	}
+	return dhcpv4.NewReplyFromRequest(m, options...)
 }
 
-// bootOptions returns the boot file both in the message's own fields and in options 66 and 67: firmware reads one or
-// the other.
-func (c DHCPConfig) bootOptions(m *dhcpv4.DHCPv4, host Host) []dhcpv4.Modifier {
-	if c.Boot == nil {
-		return nil
+// choose returns the client that sent a message and its boot file; "" for none.
+func (b *Boot) choose(m *dhcpv4.DHCPv4) (Client, string) {
+	client, boots := identify(m)
+	if !boots {
+		return Client{}, ""
 	}
-	file := c.Boot.file(m)
-	script := c.Boot.Script
-	if host.Script != "" {
-		script = host.Script
-	}
-	if isIPXE(m) {
-		file = script
-	}
+	return client, b.File(client)
+}
+
+// options returns the boot file both in the message's own fields and in options 66 and 67: firmware reads one or the
+// other. own is the address of this server. A proxy's reply contains no address.
+func (b *Boot) options(m *dhcpv4.DHCPv4, c Client, file string, own netip.Addr, proxy bool) []dhcpv4.Modifier {
 	if file == "" {
 		return nil
 	}
-	server := c.Boot.Server
+	server := b.Server
 	if !server.IsValid() {
-		server = c.Address.Addr()
+		server = own
 	}
 	options := []dhcpv4.Modifier{
 		dhcpv4.WithServerIP(server.AsSlice()),
@@ -86,16 +84,30 @@ func (c DHCPConfig) bootOptions(m *dhcpv4.DHCPv4, host Host) []dhcpv4.Modifier {
 		dhcpv4.WithOption(dhcpv4.OptBootFileName(file)),
 		func(answer *dhcpv4.DHCPv4) { answer.BootFileName = file },
 	}
+	if id := m.Options.Get(dhcpv4.OptionClientMachineIdentifier); id != nil {
+		// A client that sent its UUID expects it in the reply (PXE 2.1, section 2.2.3).
+		options = append(options, dhcpv4.WithGeneric(dhcpv4.OptionClientMachineIdentifier, id))
+	}
 	switch {
-	case isIPXE(m):
+	case c.HTTP:
+		options = append(options, dhcpv4.WithOption(dhcpv4.OptClassIdentifier(httpClass)))
+	case c.IPXE && !proxy:
 		// Without this option iPXE waits for a proxy DHCP server.
 		options = append(options, dhcpv4.WithGeneric(dhcpv4.GenericOptionCode(ipxeOptions), []byte{ipxeNoProxy, 1, 1}))
-	case m.ClassIdentifier() != "" && len(m.ClientArch()) > 0:
-		// PXE firmware requires its own class in the reply (PXE 2.1, section 2.2.3).
-		options = append(options, dhcpv4.WithOption(dhcpv4.OptClassIdentifier("PXEClient")),
+	default:
+		// PXE firmware requires its own class in the reply (PXE 2.1, section 2.2.3), and iPXE in that of a proxy.
+		options = append(options, dhcpv4.WithOption(dhcpv4.OptClassIdentifier(pxeClass)),
 			dhcpv4.WithGeneric(dhcpv4.OptionVendorSpecificInformation, discoveryControl()))
 	}
 	return options
+}
+
+// bootFile returns the boot file of a reply.
+func bootFile(answer *dhcpv4.DHCPv4) string {
+	if name := answer.BootFileNameOption(); name != "" {
+		return name
+	}
+	return answer.BootFileName
 }
 
 // iPXE's own options, which are encapsulated in option 175.
@@ -106,36 +118,6 @@ const (
 
 // discoveryControl makes PXE firmware use the boot file of this message without searching for a boot server.
 func discoveryControl() []byte { return []byte{6, 1, 8, 255} }
-
-// file returns the first-stage file for a client by the architecture of RFC 4578. Clients that send none are operating
-// systems, for which it returns "".
-func (b *Boot) file(m *dhcpv4.DHCPv4) string {
-	for _, arch := range m.ClientArch() {
-		switch arch {
-		case iana.INTEL_X86PC:
-			return withDefault(b.BIOS, "undionly.kpxe")
-		case iana.EFI_BC, iana.EFI_X86_64:
-			// The RFC's first edition swapped 7 and 9; x86-64 firmware uses either.
-			return withDefault(b.UEFI, "snponly.efi")
-		case iana.EFI_ARM64:
-			return withDefault(b.ARM64, "snponly-arm64.efi")
-		}
-	}
-	return ""
-}
-
-func withDefault(value, fallback string) string {
-	if value == "" {
-		return fallback
-	}
-	return value
-}
-
-// isIPXE reports whether the client is iPXE, by its user class.
-func isIPXE(m *dhcpv4.DHCPv4) bool {
-	// iPXE sends a plain string instead of the list of RFC 3004.
-	return string(m.Options.Get(dhcpv4.OptionUserClassInformation)) == "iPXE" || slices.Contains(m.UserClass(), "iPXE")
-}
 
 func classless(routes []Route) []*dhcpv4.Route {
 	list := make([]*dhcpv4.Route, len(routes))

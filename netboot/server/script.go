@@ -1,9 +1,11 @@
 package server
 
 import (
+	"errors"
 	"fmt"
 	"net/url"
 	"path"
+	"slices"
 	"strings"
 )
 
@@ -15,11 +17,20 @@ type Script struct {
 	Retries int // number of retries of a failed download; 0 means 5
 }
 
-// Render returns the text of the script. A value with a line break is an error, because its rest would be a command.
+// Render returns the text of the script. What iPXE would interpret is an error: a line break, after which a command
+// begins, and the characters of its own syntax. The error does not contain Cmdline, which can contain secrets.
 func (s Script) Render() ([]byte, error) {
 	for _, value := range append([]string{s.Kernel, s.Cmdline}, s.Initrds...) {
 		if strings.ContainsAny(value, "\r\n\x00") {
-			return nil, fmt.Errorf("ipxe script: %q has a line break", value)
+			return nil, errors.New("ipxe script: line break in a URL or in the kernel parameters")
+		}
+		if strings.Contains(value, "${") {
+			return nil, errors.New(`ipxe script: "${", which iPXE replaces, in a URL or in the kernel parameters`)
+		}
+		for _, word := range strings.Fields(value) {
+			if strings.HasPrefix(word, "#") || slices.Contains([]string{"||", "&&", ";"}, word) {
+				return nil, errors.New(`ipxe script: kernel parameter "||", "&&" or ";", or one that begins with "#"`)
+			}
 		}
 	}
 	if s.Kernel == "" {

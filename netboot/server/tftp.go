@@ -15,20 +15,28 @@ import (
 	"ironroot/internal/goroutine"
 )
 
-// TFTP is a running TFTP server (RFC 1350 with the options of RFC 2348 and 2349).
+// TFTP is a running TFTP server (RFC 1350 with the options of RFC 2348 and 2349). It ignores other options, as RFC 2347
+// allows: clients that request a window (RFC 7440) get one block at a time.
 type TFTP struct {
 	files  *files
 	server *tftp.Server
 	addr   netip.AddrPort
 	stop   func() bool
 	ended  chan struct{}
+	// transfers limits the transfers at a time.
+	transfers chan struct{}
 }
 
-// These limits end the transfers of clients that were switched off.
+// The timeout and the number of retries end the transfers of clients that were switched off.
 const (
-	tftpTimeout = time.Second
-	tftpRetries = 6
+	tftpTimeout   = time.Second
+	tftpRetries   = 6
+	tftpTransfers = 64
+	// tftpBlock is the size of the longest block that fits into a frame of Ethernet, in bytes.
+	tftpBlock = 1500 - 20 - 8 - 4
 )
+
+var errBusy = errors.New("too many transfers, try again later")
 
 // ListenTFTP starts a read-only TFTP server that runs until ctx ends or Close is called.
 func ListenTFTP(ctx context.Context, config FilesConfig) (*TFTP, error) {
@@ -38,12 +46,16 @@ func ListenTFTP(ctx context.Context, config FilesConfig) (*TFTP, error) {
 	}
 	conn, err := net.ListenUDP("udp", net.UDPAddrFromAddrPort(config.Listen))
 	if err != nil {
-		return nil, fmt.Errorf("tftp server: %w", errors.Join(err, files.root.Close()))
+		return nil, fmt.Errorf("tftp server: %w", errors.Join(err, files.close()))
 	}
-	t := &TFTP{files: files, addr: conn.LocalAddr().(*net.UDPAddr).AddrPort(), ended: make(chan struct{})}
+	t := &TFTP{
+		files: files, addr: conn.LocalAddr().(*net.UDPAddr).AddrPort(), ended: make(chan struct{}),
+		transfers: make(chan struct{}, tftpTransfers),
+	}
 	t.server = tftp.NewServer(t.read, nil)
 	t.server.SetTimeout(tftpTimeout)
 	t.server.SetRetries(tftpRetries)
+	t.server.SetBlockSize(tftpBlock)
 	t.stop = goroutine.AfterContext(ctx, t.server.Shutdown)
 	goroutine.Go(func() error { return t.server.Serve(conn) }, func(err error) {
 		if err != nil {
@@ -63,7 +75,7 @@ func (t *TFTP) Close() error {
 		t.server.Shutdown()
 	}
 	<-t.ended
-	return t.files.root.Close()
+	return t.files.close()
 }
 
 // read serves a file. The library calls it in a goroutine of its own.
@@ -79,7 +91,14 @@ func (t *TFTP) read(name string, to io.ReaderFrom) error {
 		request.Duration = time.Since(started)
 		t.files.done(request)
 	}()
-	file, info, err := t.files.open(name)
+	select {
+	case t.transfers <- struct{}{}:
+		defer func() { <-t.transfers }()
+	default:
+		request.Status, request.Err = 503, errBusy
+		return errBusy
+	}
+	file, err := t.files.open(name)
 	if err != nil {
 		request.Status, request.Err = 404, err
 		if !errors.Is(err, fs.ErrNotExist) {
@@ -89,14 +108,14 @@ func (t *TFTP) read(name string, to io.ReaderFrom) error {
 	}
 	defer file.Close() //nolint:errcheck // only read
 	if ok {
-		transfer.SetSize(info.Size())
+		transfer.SetSize(file.Size)
 	}
 	request.Bytes, request.Err = to.ReadFrom(file)
 	if request.Err == nil {
 		return nil
 	}
 	err = request.Err
-	if request.Bytes == 0 && info.Size() > 0 {
+	if request.Bytes == 0 && file.Size > 0 {
 		request.Err = nil // firmware first requests the size and then aborts the transfer
 	} else {
 		request.Status = 500

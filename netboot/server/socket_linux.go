@@ -1,0 +1,54 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"net"
+	"strconv"
+	"syscall"
+
+	"github.com/insomniacslk/dhcp/dhcpv4"
+	"github.com/insomniacslk/dhcp/dhcpv4/nclient4"
+	"golang.org/x/sys/unix"
+)
+
+// openSocket opens a UDP socket that receives only from one interface, and that can broadcast. If it is exclusive, it
+// fails if another program has the port, because it would take messages to this machine's address from that program.
+// Programs that open the port later get it: they can serve other interfaces.
+func openSocket(name string, port int, exclusive bool) (*net.UDPConn, error) {
+	if exclusive {
+		probe, err := bind(name, port, 0)
+		if err == nil {
+			err = probe.Close()
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	return bind(name, port, 1)
+}
+
+// bind opens the socket. reuse is the value of SO_REUSEADDR and SO_REUSEPORT.
+func bind(name string, port, reuse int) (*net.UDPConn, error) {
+	config := net.ListenConfig{Control: func(_, _ string, raw syscall.RawConn) error {
+		var failed error
+		err := raw.Control(func(fd uintptr) {
+			failed = errors.Join(
+				unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_REUSEADDR, reuse),
+				unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_REUSEPORT, reuse),
+				unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_BROADCAST, 1),
+				unix.BindToDevice(int(fd), name))
+		})
+		return errors.Join(err, failed)
+	}}
+	conn, err := config.ListenPacket(context.Background(), "udp4", net.JoinHostPort("0.0.0.0", strconv.Itoa(port)))
+	if err != nil {
+		return nil, err
+	}
+	return conn.(*net.UDPConn), nil
+}
+
+// openRawSocket opens a socket that works without an address, and beside a DHCP client of this machine.
+func openRawSocket(name string) (net.PacketConn, error) {
+	return nclient4.NewRawUDPConn(name, dhcpv4.ClientPort)
+}
