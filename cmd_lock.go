@@ -62,5 +62,10 @@ func lockedPackages() []string {
 	for _, name := range slices.Concat(firmware.Packages, iso.Packages) {
 		packages = append(packages, name+":amd64")
 	}
+	for _, name := range netbootPackages() {
+		if !slices.Contains(packages, name) {
+			packages = append(packages, name)
+		}
+	}
 	return packages
 }

@@ -28,6 +28,7 @@ type cli struct {
 	Manager managerCmd `cmd:"" help:"Check hardware managers that are executables."`
 	Lock    lockCmd    `cmd:"" help:"Pin the newest versions of Debian's packages."`
 	Erase   eraseCmd   `cmd:"" help:"Check the evidence of erased disks."`
+	Netboot netbootCmd `cmd:"" help:"Boot the ramdisk on the machines of a network: proxy DHCP, TFTP, HTTP."`
 	Demo    demoCmd    `cmd:"" help:"Boot a node in QEMU, inspect, clean and deploy it, and boot what was deployed."`
 	Agent   agentCmd   `cmd:"" passthrough:"" help:"Run the deploy agent as an ordinary process."`
 	Collect collectCmd `cmd:"" passthrough:"" help:"Post the machine's inspection data once, or again and again."`

@@ -1,0 +1,81 @@
+//go:build linux && long
+
+package e2e
+
+import (
+	"testing"
+
+	"github.com/vishvananda/netlink"
+
+	"ironroot/lab/qemu"
+)
+
+// TestNetbootProxy boots the ramdisk in each way that ironroot netboot supports, to the first heartbeat. dnsmasq, which
+// knows nothing of it, assigns the addresses.
+func TestNetbootProxy(t *testing.T) {
+	for _, c := range []struct {
+		name     string
+		firmware qemu.Firmware
+		extra    []string
+		flags    []string
+		line     string
+	}{
+		{"BIOS", qemu.BIOS, nil, nil, `firmware="iPXE, amd64" loader=amd64\.ipxe`},
+		{"UEFI PXE", qemu.UEFI, nil, nil, `firmware="UEFI PXE, amd64" loader=snponly\.efi`},
+		{"UEFI HTTP", qemu.UEFI, noPXE(), nil, `firmware="UEFI HTTP boot, amd64" loader=snponly\.efi`},
+		{
+			"Secure Boot PXE", qemu.UEFISecure, nil,
+			[]string{"--secure-boot"},
+			`firmware="UEFI PXE, amd64" loader=shimx64\.efi`,
+		},
+		{
+			"Secure Boot HTTP", qemu.UEFISecure, noPXE(),
+			[]string{"--secure-boot"},
+			`firmware="UEFI HTTP boot, amd64" loader=shimx64\.efi`,
+		},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			n := startNetboot(t, c.flags...)
+			n.other()
+			n.boots(t, qemu.Config{Firmware: c.firmware, Extra: c.extra}, c.line)
+		})
+	}
+}
+
+// other starts dnsmasq on the network, as another machine.
+func (n *netboot) other() {
+	n.t.Helper()
+	if err := n.ns.Do(func() error {
+		attrs := netlink.NewLinkAttrs()
+		attrs.Name = "port0"
+		veth := &netlink.Veth{LinkAttrs: attrs, PeerName: "dhcp0"}
+		if err := netlink.LinkAdd(veth); err != nil {
+			return err
+		}
+		bridge, err := netlink.LinkByName("br0")
+		if err != nil {
+			return err
+		}
+		if err := netlink.LinkSetMaster(veth, bridge); err != nil {
+			return err
+		}
+		peer, err := netlink.LinkByName("dhcp0")
+		if err != nil {
+			return err
+		}
+		address, err := netlink.ParseAddr("192.0.2.2/24")
+		if err != nil {
+			return err
+		}
+		if err := netlink.AddrAdd(peer, address); err != nil {
+			return err
+		}
+		if err := netlink.LinkSetUp(veth); err != nil {
+			return err
+		}
+		return netlink.LinkSetUp(peer)
+	}); err != nil {
+		n.t.Fatal(err)
+	}
+	n.dnsmasq("--interface=dhcp0", "--dhcp-range=192.0.2.100,192.0.2.150,1h")
+}

@@ -1,0 +1,95 @@
+package pxe
+
+import (
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"github.com/vishvananda/netlink"
+
+	"ironroot/internal/testenv"
+)
+
+// The test's network is a bridge with this machine's address. The link dhcp0 is another machine on it.
+const (
+	bridge    = "br0"
+	own       = "192.0.2.1"
+	otherLink = "dhcp0"
+	other     = "192.0.2.2"
+)
+
+// network creates the network in the namespace of the test.
+func network(t *testing.T) {
+	t.Helper()
+	br := &netlink.Bridge{LinkAttrs: attrs(bridge)}
+	port := &netlink.Veth{LinkAttrs: attrs("port0"), PeerName: otherLink}
+	for _, link := range []netlink.Link{br, port} {
+		if err := netlink.LinkAdd(link); err != nil {
+			t.Fatal(err)
+		}
+	}
+	attach(t, port)
+	raise(t, bridge, own+"/24")
+	raise(t, otherLink, other+"/24")
+	raise(t, "lo", "")
+}
+
+func attrs(name string) netlink.LinkAttrs {
+	a := netlink.NewLinkAttrs()
+	a.Name = name
+	return a
+}
+
+// attach makes a link a port of the bridge and sets it up.
+func attach(t *testing.T, link netlink.Link) {
+	t.Helper()
+	master, err := netlink.LinkByName(bridge)
+	if err == nil {
+		err = netlink.LinkSetMaster(link, master)
+	}
+	if err == nil {
+		err = netlink.LinkSetUp(link)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func raise(t *testing.T, name, address string) {
+	t.Helper()
+	link, err := netlink.LinkByName(name)
+	if err == nil && address != "" {
+		var parsed *netlink.Addr
+		if parsed, err = netlink.ParseAddr(address); err == nil {
+			err = netlink.AddrAdd(link, parsed)
+		}
+	}
+	if err == nil {
+		err = netlink.LinkSetUp(link)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// dnsmasq starts an independent DHCP server on a link. It is killed at the end of the test.
+func dnsmasq(t *testing.T, link string, args ...string) {
+	t.Helper()
+	testenv.Programs(t, "dnsmasq")
+	cmd := exec.CommandContext(t.Context(), "dnsmasq", append([]string{
+		"--no-daemon", "--conf-file=/dev/null", "--port=0", "--bind-interfaces", "--no-ping", "--dhcp-authoritative",
+		"--user=root", "--group=root", "--log-dhcp", "--dhcp-leasefile=" + filepath.Join(t.TempDir(), "leases"),
+		"--interface=" + link, "--dhcp-range=192.0.2.100,192.0.2.150,1h",
+	}, args...)...)
+	if cmd.Err != nil {
+		cmd.Path, cmd.Err = "/usr/sbin/dnsmasq", nil
+	}
+	cmd.Stdout, cmd.Stderr = t.Output(), t.Output()
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait() // it was killed
+	})
+}
