@@ -230,6 +230,21 @@ func TestServersEndWithTheirContext(t *testing.T) {
 	}
 }
 
+// A closed server has released its port, even if it is closed before its goroutine runs.
+func TestTFTPReleasesItsPort(t *testing.T) {
+	config := FilesConfig{Listen: loopback, Root: t.TempDir()}
+	for range 200 {
+		server, err := ListenTFTP(t.Context(), config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		config.Listen = server.Addr()
+		if err := server.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 func TestScript(t *testing.T) {
 	script := Script{
 		Kernel: "http://192.0.2.1/k", Initrds: []string{"http://192.0.2.1/a/one?x=1", "http://192.0.2.1/two"},

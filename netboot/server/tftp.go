@@ -57,7 +57,10 @@ func ListenTFTP(ctx context.Context, config FilesConfig) (*TFTP, error) {
 	t.server.SetRetries(tftpRetries)
 	t.server.SetBlockSize(tftpBlock)
 	t.stop = goroutine.AfterContext(ctx, t.server.Shutdown)
-	goroutine.Go(func() error { return t.server.Serve(conn) }, func(err error) {
+	goroutine.Go(func() error {
+		defer conn.Close() //nolint:errcheck // still open only if Shutdown came before Serve
+		return t.server.Serve(conn)
+	}, func(err error) {
 		if err != nil {
 			files.log.Error("tftp server ended", "err", err)
 		}
