@@ -151,6 +151,10 @@ func (a *agent) lookup(ctx context.Context) error {
 func (a *agent) apply(answer *ironic.Answer, inspected string) token.Outcome {
 	outcome := answer.AdoptToken(&a.token, &a.node, inspected, a.log)
 	a.o.Journal.Redact(a.token.Reveal())
+	if a.token.Waive(answer.Passthru); answer.Passthru && !a.token.Known() {
+		a.log.Warn("Ironic knows no agent tokens: the API accepts commands of any host that reaches it",
+			"node", answer.Node.UUID())
+	}
 	answer.Apply(a.config, &a.node, a.log)
 	return outcome
 }

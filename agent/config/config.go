@@ -95,6 +95,7 @@ type Config struct {
 	ImageDownloadMinRate                 int64         `file:"image_download_min_rate" kernel:"ipa-image-download-min-rate" unit:"B/s" min:"0" default:"1024" help:"minimum rate of an image or config drive download, averaged over two minutes; 0 accepts any rate"`
 
 	IronicAPIVersion            string        `file:"ironic_api_version" kernel:"ipa-ironic-api-version" check:"version" heading:"Protocol, deployment, cleaning" help:"version of Ironic's API to use; not set, it is requested from Ironic"`
+	DriverName                  string        `file:"driver_name" kernel:"ipa-driver-name" help:"driver of the node in an Ironic with an API older than 1.22, which conductors of that age pass; not set, such an Ironic is not supported; with it, commands of such an Ironic need no token"`
 	EnableVLANInterfaces        string        `file:"enable_vlan_interfaces" kernel:"ipa-enable-vlan-interfaces" help:"VLAN interfaces to create, separated by commas: INTERFACE.ID, INTERFACE for all VLANs that its switch announces by LLDP, or all; INTERFACE is a name or a MAC address"`
 	IgnoreBootloaderFailure     bool          `file:"ignore_bootloader_failure" kernel:"ipa-ignore-bootloader-failure" help:"continue if the boot loader cannot be installed"`
 	InjectFilesPriority         int           `file:"inject_files_priority" kernel:"ipa-inject-files-priority" min:"0" max:"99" default:"0" help:"priority of the deploy and service step inject_files"`

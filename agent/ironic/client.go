@@ -1,9 +1,10 @@
 // Package ironic is the agent's client of the Ironic API: version discovery, lookup, heartbeat, the inspection
 // callback, and the choice of the callback address.
 //
-// It follows the protocol of ironic-python-agent from API version 1.31 on (/v1/lookup and /v1/heartbeat). The older
-// vendor_passthru protocol is not implemented. If configured, it finds Ironic by multicast DNS (RFC 6762 and 6763),
-// as a one-shot querier without a cache. The size of Ironic's responses is limited.
+// It follows the protocol of ironic-python-agent from API version 1.31 on (/v1/lookup and /v1/heartbeat). If the option
+// driver_name is set, it also speaks with an Ironic before API version 1.22, by the vendor_passthru of the node's
+// driver. If configured, it finds Ironic by multicast DNS (RFC 6762 and 6763), as a one-shot querier without a cache.
+// The size of Ironic's responses is limited.
 package ironic
 
 import (
@@ -75,6 +76,8 @@ type Client struct {
 	setClock func(now time.Time) error
 	http     *http.Client // verifies Ironic according to the options
 	probe    *http.Client // checks reachability without verification
+
+	passthru atomic.Bool // the last successful lookup used vendor_passthru
 
 	date atomic.Pointer[verifiedDate] // of the last response that TLS has verified
 

@@ -190,6 +190,9 @@ func scale(d time.Duration, factor float64) time.Duration { return time.Duration
 
 // send sends one heartbeat, with the progress if Ironic stores it.
 func (h *Heartbeater) send(ctx context.Context) error {
+	if h.client.passthru.Load() {
+		return h.passthruHeartbeat(ctx)
+	}
 	newest := h.client.APIVersion(ctx)
 	text := ""
 	if newest.AtLeast(progressVersion) && !h.progress.off && !h.progress.refused {
@@ -230,9 +233,14 @@ func (h *Heartbeater) post(ctx context.Context, newest Version, text string) err
 	if err != nil {
 		return err
 	}
-	a, err := h.client.call(ctx, request{
+	return h.deliver(ctx, request{
 		method: http.MethodPost, path: "/v1/heartbeat/" + url.PathEscape(h.NodeUUID), version: &version, body: data,
 	})
+}
+
+// deliver sends a request, which Ironic must accept.
+func (h *Heartbeater) deliver(ctx context.Context, r request) error {
+	a, err := h.client.call(ctx, r)
 	if err != nil {
 		return err
 	}

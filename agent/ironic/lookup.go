@@ -19,6 +19,8 @@ type Answer struct {
 	Node              *node.Node
 	Config            LookupConfig
 	HeartbeatInterval time.Duration
+	// Passthru means that Ironic is older than API version 1.22 and knows no token.
+	Passthru bool
 }
 
 // LookupError means that no lookup succeeded within the option lookup_timeout.
@@ -82,8 +84,9 @@ func (c *Client) TryLookup(ctx context.Context, macs []string, nodeUUID string) 
 	return found, err
 }
 
-// found reports a successful lookup.
+// found reports a successful lookup. Heartbeats follow the protocol that it used.
 func (c *Client) found(a *Answer) {
+	c.passthru.Store(a.Passthru)
 	c.lookedUp(nil)
 	c.log.Info("lookup succeeded", "node", a.Node.UUID(), "heartbeat_timeout", a.HeartbeatInterval)
 }
@@ -119,10 +122,17 @@ func (c *Client) lookupOnce(ctx context.Context, macs []string, nodeUUID string)
 	if err != nil {
 		return nil, err // Ironic is unreachable; do not assume a version
 	}
+	if !version.AtLeast(ramdiskAPI) {
+		return c.passthruLookup(ctx, macs, nodeUUID)
+	}
 	a, err := c.lookupAt(ctx, r, version)
 	// With an assumed version Ironic issues no token, which heartbeats need once the actual version is known.
 	if err == nil && c.adoptVersion(a) {
 		a, err = c.lookupAt(ctx, r, c.APIVersion(ctx))
+	}
+	if c.lacksLookup(a, err) {
+		c.log.Info("Ironic has no lookup of its own, trying that of the driver", "err", err)
+		return c.passthruLookup(ctx, macs, nodeUUID)
 	}
 	if err != nil {
 		return nil, err

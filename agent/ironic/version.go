@@ -43,6 +43,7 @@ func (v Version) older(other Version) Version {
 
 // Versions of the API that this client supports.
 var (
+	ramdiskAPI       = Version{1, 22} // lookup and heartbeat are not requests to drivers
 	fallbackVersion  = Version{1, 31} // if unknown: the oldest with lookup and heartbeat
 	agentVersionAPI  = Version{1, 36} // heartbeats carry agent_version
 	agentTokenAPI    = Version{1, 62} // lookups issue the token, heartbeats contain it

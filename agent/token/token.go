@@ -47,6 +47,7 @@ type Token struct {
 	mu     sync.Mutex
 	secret string
 	preset bool // set by the operator and not replaced since
+	waived bool // requests need none while there is none
 }
 
 // Adopt applies the token of a lookup response. The mask means that the token was issued before. 32 or more characters
@@ -83,14 +84,24 @@ func (t *Token) Set(secret string) {
 	t.secret, t.preset = secret, secret != ""
 }
 
+// Waive sets whether requests without a token match while there is none. Ironic before API version 1.62 has no tokens.
+func (t *Token) Waive(waived bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.waived = waived
+}
+
 // Known reports whether there is a token.
 func (t *Token) Known() bool { return t.Reveal() != "" }
 
-// Matches compares candidate with the token in constant time. Without a token it returns false, also for "".
+// Matches compares candidate with the token in constant time. Without a token it returns false, also for "", unless the
+// token is waived.
 func (t *Token) Matches(candidate string) bool {
-	secret := t.Reveal()
+	t.mu.Lock()
+	secret, waived := t.secret, t.waived
+	t.mu.Unlock()
 	equal := subtle.ConstantTimeCompare([]byte(secret), []byte(candidate)) == 1
-	return secret != "" && equal
+	return equal && (secret != "" || waived)
 }
 
 // Reveal returns the token, "" without one. It is for the body of heartbeats and for redaction. Callers must not log

@@ -115,3 +115,21 @@ func TestPrintingHidesTheToken(t *testing.T) {
 		t.Errorf("json.Marshal: got %s, want an error", out)
 	}
 }
+
+// Without a token, requests without one match only while it is waived.
+func TestWaive(t *testing.T) {
+	var tok Token
+	tok.Waive(true)
+	if !tok.Matches("") || tok.Matches(minted) {
+		t.Error("waived: a request without a token must match, one with any must not")
+	}
+	tok.Set(own)
+	if tok.Matches("") || !tok.Matches(own) {
+		t.Error("waived, but set: only the token must match")
+	}
+	tok.Set("")
+	tok.Waive(false)
+	if tok.Matches("") {
+		t.Error("no longer waived: a request without a token matches")
+	}
+}
