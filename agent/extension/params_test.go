@@ -31,6 +31,12 @@ func TestWrongParameters(t *testing.T) {
 			map[string]string{"image_info": goodImage, "configdrive": "7"},
 			"parameter configdrive",
 		},
+		{find(t, standby, "cache_image"), map[string]string{"image_info": "[]"}, "image_info"},
+		{
+			find(t, standby, "cache_image"),
+			map[string]string{"image_info": goodImage, "force": `"yes"`},
+			"parameter force",
+		},
 		{find(t, all, "start_flow"), map[string]string{"flow": "7"}, "parameter flow"},
 		{find(t, all, "start_flow"), map[string]string{"flow": `[{"a.b": {}}]`}, "Extension with id a not found"},
 	} {

@@ -31,6 +31,21 @@ func standby(d Deps) command.Extension {
 			},
 		},
 		{
+			Name: "cache_image", Async: true, Destructive: true,
+			Params: []command.Param{{Name: "image_info", Required: true}, {Name: "force"}, {Name: "configdrive"}},
+			Validate: func(_ context.Context, p command.Params) error {
+				_, _, _, err := cacheParams(d, p)
+				return err
+			},
+			Run: func(ctx context.Context, p command.Params) (any, error) {
+				info, drive, force, err := cacheParams(d, p)
+				if err != nil {
+					return nil, err
+				}
+				return d.Imager.Cache(ctx, info, drive, force)
+			},
+		},
+		{
 			Name: "execute_bootc_install", Async: true, Destructive: true,
 			Params: []command.Param{
 				{Name: "image_source", Required: true},
@@ -73,6 +88,13 @@ func imageParams(d Deps, p command.Params) (info imaging.ImageInfo, configDrive 
 		return info, "", err
 	}
 	return info, configDrive, p.Decode("configdrive", &configDrive)
+}
+
+func cacheParams(d Deps, p command.Params) (info imaging.ImageInfo, configDrive string, force bool, err error) {
+	if info, configDrive, err = imageParams(d, p); err != nil {
+		return info, "", false, err
+	}
+	return info, configDrive, force, p.Decode("force", &force)
 }
 
 const (

@@ -74,10 +74,7 @@ func TestPrepareImageWithoutADisk(t *testing.T) {
 	}
 }
 
-// Commands of standby without parameters return what the protocol specifies. Removed and unsupported commands are
-// unknown.
-//
-// Parity: E16
+// Commands of standby without parameters return what the protocol specifies.
 func TestStandbyWithoutParameters(t *testing.T) {
 	r := newRig(t)
 	if a := r.run("standby.get_partition_uuids", map[string]any{}); a.Status != "SUCCEEDED" ||
@@ -90,12 +87,6 @@ func TestStandbyWithoutParameters(t *testing.T) {
 	for _, name := range []string{"run_image", "power_off"} {
 		if a := r.run("standby."+name, map[string]any{}); a.Status != "FAILED" || a.Error.Type != "SystemRebootError" {
 			t.Errorf("%s without --destructive: got %+v, want FAILED with a SystemRebootError", name, a)
-		}
-	}
-	for _, name := range []string{"cache_image"} {
-		a := r.run("standby."+name, map[string]any{})
-		if a.status != http.StatusBadRequest || !strings.Contains(a.FaultString, "Unknown command: "+name) {
-			t.Errorf("%s: got %d %q, want an unknown command", name, a.status, a.FaultString)
 		}
 	}
 }

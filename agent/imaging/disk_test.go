@@ -582,3 +582,54 @@ func TestPrepareFails(t *testing.T) {
 		})
 	}
 }
+
+// cache_image writes an image that is not on the disk, even if it is to be streamed, and any image by force. The text
+// says which.
+//
+// Parity: E16
+func TestCache(t *testing.T) {
+	t.Parallel() // sgdisk sleeps
+	testenv.Programs(t, "sgdisk")
+	disk, i := loopDisk(t)
+	raw := osImage(t)
+	s := serve(t, raw)
+	info := rawImage(t, s.URL, raw)
+	for n, tt := range []struct {
+		force     bool
+		downloads int64
+		text      string
+	}{
+		{false, 1, "cached to"}, {false, 0, "already present on"}, {true, 1, "cached to"},
+	} {
+		before := s.downloads.Load()
+		text, err := i.Cache(t.Context(), info, "", tt.force)
+		want := fmt.Sprintf("image (inst.raw) %s device %s root_uuid=0x1a2b3c4d", tt.text, disk)
+		if err != nil || text != want {
+			t.Errorf("call %d: got %q, %v, want %q", n+1, text, err, want)
+		}
+		if got := s.downloads.Load() - before; got != tt.downloads {
+			t.Errorf("call %d: got %d downloads, want %d", n+1, got, tt.downloads)
+		}
+	}
+	if got, want := sumOf(t, disk, mib, 16*mib), sumOf(t, raw, mib, 16*mib); got != want {
+		t.Errorf("the disk's partition has SHA-256 %s, want %s", got, want)
+	}
+	info.OSHashValue = strings.Repeat("0", 64)
+	if text, err := i.Cache(t.Context(), info, "", false); typeOf(err) != "ImageChecksumError" {
+		t.Errorf("got %q, %v, want an ImageChecksumError", text, err)
+	}
+}
+
+// cache_image of a partition image reports that the image is on the disk.
+func TestCachePartitionImage(t *testing.T) {
+	t.Parallel() // sgdisk sleeps
+	raw := rootImage(t, rootUUID)
+	_, i := layoutDisk(t, 512, "boot_mode:bios")
+	info := partitionImage(t, raw, serve(t, raw).URL, "raw", small(func(p *PartitionInfo) { p.Swap = 0 }))
+	for _, want := range []string{"cached to", "already present on"} {
+		text, err := i.Cache(t.Context(), info, "", false)
+		if err != nil || !strings.Contains(text, ") "+want+" device ") {
+			t.Errorf("got %q, %v, want %q", text, err, want)
+		}
+	}
+}

@@ -383,9 +383,9 @@ func TestFinishUnreadablePartitions(t *testing.T) {
 		},
 		"disk": {disk: missing},
 	} {
-		text, err := i.finishPartitions(t.Context(), ImageInfo{Partition: &PartitionInfo{}}, d, written{})
-		if text != "" || typeOf(err) != "DeploymentError" || !errors.Is(err, fs.ErrNotExist) {
-			t.Errorf("%s: got %q and %v, want a DeploymentError with %v", name, text, err, fs.ErrNotExist)
+		o, err := i.finishPartitions(t.Context(), ImageInfo{Partition: &PartitionInfo{}}, d, written{})
+		if o != (outcome{}) || typeOf(err) != "DeploymentError" || !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("%s: got %+v and %v, want a DeploymentError with %v", name, o, err, fs.ErrNotExist)
 		}
 	}
 }

@@ -1,6 +1,6 @@
-// Package imaging deploys operating systems. It implements the commands prepare_image, install_bootloader and
-// execute_bootc_install and the step write_image: it parses the protocol's image_info, selects the root disk, writes
-// the image, and adds config drive and boot entry.
+// Package imaging deploys operating systems. It implements the commands prepare_image, cache_image, install_bootloader
+// and execute_bootc_install and the step write_image: it parses the protocol's image_info, selects the root disk,
+// writes the image, and adds config drive and boot entry.
 //
 // For a partition image it creates the partition table and the file systems; with preserve_ephemeral the disk must
 // already have that layout. A boot loader for legacy BIOS is installed only by programs of the image, if the
@@ -95,30 +95,66 @@ func New(o Options) *Imager {
 	return &Imager{o: o, runtime: containerRuntime(), uuids: map[string]any{}}
 }
 
+// outcome is the result of a deployment.
+type outcome struct {
+	device  string
+	present bool   // the image was already on the disk
+	uuids   string // words of the protocol's result text
+}
+
+// text returns the protocol's result text.
+func (o outcome) text(info ImageInfo, done string) string {
+	return fmt.Sprintf("image (%s) %s device %s %s", info.ID, done, o.device, o.uuids)
+}
+
 // Prepare writes the image to the root disk, then the config drive: configDrive or, if that is "", the one in info. It
 // returns the protocol's result text, which names the image and the device. Errors are faults of the protocol.
 func (i *Imager) Prepare(ctx context.Context, info ImageInfo, configDrive string) (string, error) {
-	disk, err := i.DeployDisk(ctx, true)
+	o, err := i.prepare(ctx, info, configDrive)
 	if err != nil {
 		return "", err
 	}
-	if err := writable(disk); err != nil {
+	return o.text(info, "written to"), nil
+}
+
+// Cache is Prepare for the command cache_image: it does not write an image again that is on the disk, also if it is
+// streamed, unless force is set.
+func (i *Imager) Cache(ctx context.Context, info ImageInfo, configDrive string, force bool) (string, error) {
+	if info.StreamRaw = false; force {
+		i.forget()
+	}
+	o, err := i.prepare(ctx, info, configDrive)
+	switch {
+	case err != nil:
 		return "", err
+	case o.present:
+		return o.text(info, "already present on"), nil
+	}
+	return o.text(info, "cached to"), nil
+}
+
+func (i *Imager) prepare(ctx context.Context, info ImageInfo, configDrive string) (outcome, error) {
+	disk, err := i.DeployDisk(ctx, true)
+	if err != nil {
+		return outcome{}, err
+	}
+	if err := writable(disk); err != nil {
+		return outcome{}, err
 	}
 	if err := i.checkBootable(ctx, disk); err != nil {
-		return "", err
+		return outcome{}, err
 	}
 	options, err := i.fetchOptions(info)
 	if err != nil {
-		return "", err
+		return outcome{}, err
 	}
 	defer options.Client.CloseIdleConnections()
 	if info, options, err = i.lookInRegistry(ctx, options, info); err != nil {
-		return "", imageFault(info.ID, disk.Path, err)
+		return outcome{}, imageFault(info.ID, disk.Path, err)
 	}
 	sum, err := i.checksum(ctx, options, info)
 	if err != nil {
-		return "", imageFault(info.ID, disk.Path, err)
+		return outcome{}, imageFault(info.ID, disk.Path, err)
 	}
 	if configDrive == "" {
 		configDrive = info.ConfigDrive
@@ -126,27 +162,30 @@ func (i *Imager) Prepare(ctx context.Context, info ImageInfo, configDrive string
 	// Load the config drive first: if it is broken or missing, the disk keeps its content.
 	drive, err := i.loadConfigDrive(ctx, configDrive)
 	if err != nil {
-		return "", err
+		return outcome{}, err
 	}
 	src := image.Source{URLs: info.URLs, Format: info.DiskFormat, Checksum: sum, Fetch: options}
 	if info.Partition != nil {
 		return i.preparePartitions(ctx, disk, info, src, drive)
 	}
 	now := written{id: info.ID, device: disk.Path, checksum: sum}
-	if i.isWritten(ctx, now) {
+	present := i.isWritten(ctx, now)
+	if present {
 		i.o.Log.Info("image is already on the disk, not written again", "image", info.ID, "device", disk.Path)
 	} else if err := i.write(ctx, disk.Path, info, src); err != nil {
-		return "", err
+		return outcome{}, err
 	}
 	if _, err := i.checkTable(ctx, disk.Path); err != nil {
-		return "", err
+		return outcome{}, err
 	}
 	if drive != nil {
 		if err := i.writeConfigDrive(ctx, disk.Path, drive); err != nil {
-			return "", err
+			return outcome{}, err
 		}
 	}
-	return i.finish(ctx, info, now)
+	o, err := i.finish(ctx, info, now)
+	o.present = present
+	return o, err
 }
 
 // write writes the image to the disk and makes the kernel read the new partition table.
@@ -236,11 +275,11 @@ func (i *Imager) writeConfigDrive(ctx context.Context, disk string, drive []byte
 	return nil
 }
 
-// finish records what was written and returns the protocol's result text.
-func (i *Imager) finish(ctx context.Context, info ImageInfo, now written) (string, error) {
+// finish records what was written and returns the result.
+func (i *Imager) finish(ctx context.Context, info ImageInfo, now written) (outcome, error) {
 	table, err := i.checkTable(ctx, now.device)
 	if err != nil {
-		return "", err
+		return outcome{}, err
 	}
 	now.table = table
 	root := fmt.Sprintf("0x%08x", table.DiskID)
@@ -250,7 +289,7 @@ func (i *Imager) finish(ctx context.Context, info ImageInfo, now written) (strin
 	if !streams(info) {
 		i.written = now
 	}
-	return fmt.Sprintf("image (%s) written to device %s root_uuid=%s", info.ID, now.device, root), nil
+	return outcome{device: now.device, uuids: "root_uuid=" + root}, nil
 }
 
 // streams reports whether the protocol requires that the image is written on every call. All images but raw streams

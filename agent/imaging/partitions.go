@@ -50,26 +50,28 @@ type partitioned struct {
 // layout and is not streamed, only the config drive is written again.
 func (i *Imager) preparePartitions(
 	ctx context.Context, disk block.Device, info ImageInfo, src image.Source, drive []byte,
-) (string, error) {
+) (outcome, error) {
 	layout, err := i.plan(disk, info.Partition, drive)
 	if err != nil {
-		return "", err
+		return outcome{}, err
 	}
 	now := written{id: info.ID, device: disk.Path, checksum: src.Checksum, partition: *info.Partition, layout: layout}
 	d, err := i.present(ctx, now)
 	if err != nil {
-		return "", err
+		return outcome{}, err
 	}
 	if d != nil {
 		i.o.Log.Info("image is already on the disk, not written again", "image", info.ID, "device", disk.Path)
 		if err := i.fillConfigDrive(ctx, d, drive); err != nil {
 			i.forget()
-			return "", err
+			return outcome{}, err
 		}
-		return i.finishPartitions(ctx, info, d, now)
+		o, err := i.finishPartitions(ctx, info, d, now)
+		o.present = true
+		return o, err
 	}
 	if err := image.Check(ctx, "the root partition", info.Partition.Root, src, i.imageOptions()); err != nil {
-		return "", rootFault(disk.Path, info, err)
+		return outcome{}, rootFault(disk.Path, info, err)
 	}
 	i.forget()
 	if info.Partition.PreserveEphemeral {
@@ -78,13 +80,13 @@ func (i *Imager) preparePartitions(
 		d, err = i.layOut(ctx, disk.Path, layout)
 	}
 	if err != nil {
-		return "", err
+		return outcome{}, err
 	}
 	if err := i.fill(ctx, d, info.Partition, drive); err != nil {
-		return "", err
+		return outcome{}, err
 	}
 	if err := i.stream(ctx, d.paths[partition.RoleRoot], info, src); err != nil {
-		return "", rootFault(disk.Path, info, err)
+		return outcome{}, rootFault(disk.Path, info, err)
 	}
 	return i.finishPartitions(ctx, info, d, now)
 }
@@ -280,14 +282,14 @@ func (d *partitioned) uuids(ctx context.Context) (map[string]any, error) {
 	return uuids, nil
 }
 
-// finishPartitions records what was written and returns the protocol's result text.
-func (i *Imager) finishPartitions(ctx context.Context, info ImageInfo, d *partitioned, now written) (string, error) {
+// finishPartitions records what was written and returns the result.
+func (i *Imager) finishPartitions(ctx context.Context, info ImageInfo, d *partitioned, now written) (outcome, error) {
 	uuids, err := d.uuids(ctx)
 	if err != nil {
-		return "", err
+		return outcome{}, err
 	}
 	if now.table, err = partition.Read(ctx, d.disk); err != nil {
-		return "", fault.Deployment("%w", err)
+		return outcome{}, fault.Deployment("%w", err)
 	}
 	i.mu.Lock()
 	i.uuids = uuids
@@ -295,11 +297,11 @@ func (i *Imager) finishPartitions(ctx context.Context, info ImageInfo, d *partit
 		i.written = now
 	}
 	i.mu.Unlock()
-	text := fmt.Sprintf("image (%s) written to device %s root_uuid=%s", info.ID, d.disk, uuids["root uuid"])
+	text := fmt.Sprintf("root_uuid=%s", uuids["root uuid"])
 	if esp := uuids["efi system partition uuid"]; esp != nil && info.Partition.BootMode == "uefi" {
 		text += fmt.Sprintf(" efi_system_partition_uuid=%s", esp)
 	}
-	return text, nil
+	return outcome{device: d.disk, uuids: text}, nil
 }
 
 // rootFault is imageFault for an image on the root partition. If the partition is too small, the request is wrong.
