@@ -74,16 +74,9 @@ func eraseATA(
 
 // erase selects a method and erases the drive.
 func (d *ataDisk) erase(ctx context.Context) (Method, error) {
-	id, err := d.identify(ctx)
-	if ctx.Err() != nil {
-		return "", ctx.Err()
-	} else if err != nil {
-		d.noteHidden(ctx, ata.Capacity{HPA: true, DCO: true}, err) // it may have both
-		return "", fmt.Errorf("%w: %w", ErrUnsupported, err)
-	}
-	if !id.Security.Supported && !id.Sanitize.Supported {
-		d.noteHidden(ctx, id.Capacity, nil)
-		return "", ErrUnsupported
+	id, err := d.identifyErasable(ctx)
+	if err != nil {
+		return "", err
 	}
 	capacity := id.Capacity
 	if id, _, err = d.recover(ctx, id); err != nil {
@@ -94,22 +87,14 @@ func (d *ataDisk) erase(ctx context.Context) (Method, error) {
 	if ctx.Err() != nil {
 		return "", ctx.Err()
 	}
-	if id.Security.Supported && !id.Security.Frozen && !id.Security.Expired {
+	method, command, err := d.choose(ctx, id)
+	if err != nil {
+		return "", err
+	}
+	if command == nil {
 		return d.securityErase(ctx, id.Security)
 	}
-	command, method := sanitizeMethod(id.Sanitize)
-	reason := d.sanitizeUnavailable(ctx, method)
-	switch {
-	case ctx.Err() != nil:
-		return "", ctx.Err()
-	case reason != nil && id.Security.Supported:
-		return "", unusable(id.Security, reason)
-	case method == "":
-		return "", ErrUnsupported
-	case reason != nil: // ironic-python-agent overwrites drives without the Security feature set
-		return "", fmt.Errorf("%w: %w", ErrUnsupported, reason)
-	}
-	if err := d.sanitize(ctx, command); err != nil {
+	if err := d.sanitize(ctx, *command); err != nil {
 		return "", err
 	}
 	if id.Security.Enabled {
@@ -118,6 +103,43 @@ func (d *ataDisk) erase(ctx context.Context) (Method, error) {
 			ErrLocked, method)
 	}
 	return method, nil
+}
+
+// identifyErasable identifies a drive. The error wraps ErrUnsupported if it cannot be identified or cannot erase
+// itself.
+func (d *ataDisk) identifyErasable(ctx context.Context) (ata.Identity, error) {
+	id, err := d.identify(ctx)
+	if ctx.Err() != nil {
+		return id, ctx.Err()
+	} else if err != nil {
+		d.noteHidden(ctx, ata.Capacity{HPA: true, DCO: true}, err) // it may have both
+		return id, fmt.Errorf("%w: %w", ErrUnsupported, err)
+	}
+	if !id.Security.Supported && !id.Sanitize.Supported {
+		d.noteHidden(ctx, id.Capacity, nil)
+		return id, ErrUnsupported
+	}
+	return id, nil
+}
+
+// choose selects the method for a drive that is not locked, and its sanitize command, nil for SECURITY ERASE UNIT.
+func (d *ataDisk) choose(ctx context.Context, id ata.Identity) (Method, *ata.SanitizeMethod, error) {
+	if id.Security.Supported && !id.Security.Frozen && !id.Security.Expired {
+		return securityMethod(id.Security), nil, nil
+	}
+	command, method := sanitizeMethod(id.Sanitize)
+	reason := d.sanitizeUnavailable(ctx, method)
+	switch {
+	case ctx.Err() != nil:
+		return "", nil, ctx.Err()
+	case reason != nil && id.Security.Supported:
+		return "", nil, unusable(id.Security, reason)
+	case method == "":
+		return "", nil, ErrUnsupported
+	case reason != nil: // ironic-python-agent overwrites drives without the Security feature set
+		return "", nil, fmt.Errorf("%w: %w", ErrUnsupported, reason)
+	}
+	return method, &command, nil
 }
 
 // unusable returns the error of a drive whose security is frozen or expired and that cannot be sanitized for a reason.

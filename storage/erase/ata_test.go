@@ -996,7 +996,8 @@ func TestATAFallback(t *testing.T) {
 			if c.sas {
 				d.Transport = "sas"
 			}
-			method, err := full(t.Context(), sysfs.Root{}, d, c.o, openers{ata: drive.open, query: drive.open})
+			open := openers{ata: drive.open, query: drive.open}
+			method, err := previewedFull(t.Context(), t, sysfs.Root{}, d, c.o, open)
 			if method != c.method || (err == nil) != (c.method != "") || c.err != nil && !errors.Is(err, c.err) ||
 				err != nil && !strings.Contains(err.Error(), c.text) {
 				t.Errorf("got %q, %v, want %q, %v with %q", method, err, c.method, c.err, c.text)

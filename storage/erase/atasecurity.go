@@ -24,6 +24,14 @@ var erasePassword ata.Password
 // ironic-python-agent tries: hdparm before 9.51 takes NULL literally for --security-unlock.
 var unlockPasswords = []ata.Password{erasePassword, {'N', 'U', 'L', 'L'}}
 
+// securityMethod returns the method of SECURITY ERASE UNIT that a drive supports.
+func securityMethod(s ata.SecurityState) Method {
+	if s.Enhanced {
+		return ATAEnhanced
+	}
+	return ATAErase
+}
+
 // securityErase erases a drive that is neither locked nor frozen by SECURITY ERASE UNIT. It sets a user password first,
 // which replaces one that is set. If the erase fails, it removes the password.
 func (d *ataDisk) securityErase(ctx context.Context, s ata.SecurityState) (Method, error) {
@@ -32,9 +40,9 @@ func (d *ataDisk) securityErase(ctx context.Context, s ata.SecurityState) (Metho
 		return "", err
 	}
 	defer taken.free()
-	method, estimate := ATAErase, s.EraseTime
+	method, estimate := securityMethod(s), s.EraseTime
 	if s.Enhanced {
-		method, estimate = ATAEnhanced, s.EnhancedTime
+		estimate = s.EnhancedTime
 	}
 	if err := d.drive.SetPassword(erasePassword); err != nil {
 		if s.Enabled {

@@ -105,6 +105,12 @@ func Full(ctx context.Context, sys sysfs.Root, device block.Device, o Options) (
 	return method, nil
 }
 
+// overwritesAfter reports whether a device is overwritten whose own erase returned an error.
+func (o Options) overwritesAfter(err error) bool {
+	return errors.Is(err, ErrUnsupported) ||
+		o.ContinueOnFailure && !errors.Is(err, ErrLocked) && !errors.Is(err, errRejects)
+}
+
 // openers open devices for commands of their own.
 type openers struct {
 	nvme func(path string) (adminDevice, error)
@@ -137,8 +143,7 @@ func full(
 		secureErr = readBackDrive(ctx, sys, device, o, method)
 	}
 	if secureErr != nil {
-		continues := o.ContinueOnFailure && !errors.Is(secureErr, ErrLocked) && !errors.Is(secureErr, errRejects)
-		if !errors.Is(secureErr, ErrUnsupported) && !continues {
+		if !o.overwritesAfter(secureErr) {
 			return "", errors.Join(secureErr, scope.remains("not erased"))
 		}
 		if err := overwriteReleased(ctx, sys, device, o); err != nil {

@@ -127,7 +127,7 @@ func TestHidden(t *testing.T) {
 			d.Type, d.Transport = "disk", "sata"
 			ctx, trace := WithTrace(t.Context())
 			open := openers{ata: drive.open, query: drive.open}
-			method, err := full(ctx, sysfs.Root{}, d, o, open)
+			method, err := previewedFull(ctx, t, sysfs.Root{}, d, o, open)
 			if err != nil || string(method) != c.method {
 				t.Errorf("got %q, %v, want %q", method, err, c.method)
 			}

@@ -163,7 +163,7 @@ func TestTCGLocked(t *testing.T) {
 				c.nvme.path, open.nvme = path, func(string) (adminDevice, error) { return c.nvme, nil }
 			}
 			ctx, trace := WithTrace(t.Context())
-			method, err := full(ctx, sys, d, c.o, open)
+			method, err := previewedFull(ctx, t, sys, d, c.o, open)
 			if method != c.method || (err == nil) != (c.method != "") {
 				t.Fatalf("got %q, %v, want %q", method, err, c.method)
 			}
@@ -275,7 +275,7 @@ func TestTCGUnknownProvesWrites(t *testing.T) {
 		}
 		ctx, trace := WithTrace(t.Context())
 		o := Options{ATA: true, Iterations: 1, Zeroize: true, ContinueOnFailure: true}
-		method, err := full(ctx, sys, d, o, open)
+		method, err := previewedFull(ctx, t, sys, d, o, open)
 		passes := trace.Observed().Passes
 		name, _, _ := strings.Cut(string(method), ";")
 		if err != nil || Method(name) != Overwrite || len(passes) != 2 || passes[1].Pattern != c.pattern {

@@ -181,21 +181,28 @@ func (s *sanitizer) sanitizeInstead(
 		})
 	}
 	a, err := chooseSanitize(controller, scope)
-	if holdErr != nil && err != nil && err != ErrUnsupported { //nolint:errorlint // the bare error has no reason
-		err = fmt.Errorf("%w: %w", err, holdErr)
-	}
-	switch {
-	case err == ErrUnsupported: //nolint:errorlint // the bare error has no reason to report
-		return "", reason
-	case err != nil && errors.Is(reason, ErrUnsupported):
-		return "", errors.Join(reason, err)
-	case err != nil:
-		return "", fmt.Errorf("%w (%v)", reason, err) //nolint:errorlint // Format failed: not ErrUnsupported
+	if err != nil {
+		return "", sanitizeRefused(reason, err, holdErr)
 	}
 	if err := s.sanitize(ctx, a); err != nil {
 		return "", fmt.Errorf("%w (%v)", err, reason) //nolint:errorlint // the sanitize failed: not ErrUnsupported
 	}
 	return a.method, nil
+}
+
+// sanitizeRefused returns the error of a subsystem that is not sanitized because of err, after Format was not used for
+// a reason. holdErr is why its other namespaces are in the way; it may be nil.
+func sanitizeRefused(reason, err, holdErr error) error {
+	if err == ErrUnsupported { //nolint:errorlint // the bare error has no reason to report
+		return reason
+	}
+	if holdErr != nil {
+		err = fmt.Errorf("%w: %w", err, holdErr)
+	}
+	if errors.Is(reason, ErrUnsupported) {
+		return errors.Join(reason, err)
+	}
+	return fmt.Errorf("%w (%v)", reason, err) //nolint:errorlint // Format failed: not ErrUnsupported
 }
 
 // holdSiblings opens namespaces exclusively, so that nobody uses them while they are sanitized, and returns their ids.

@@ -563,7 +563,8 @@ func TestSCSIFallback(t *testing.T) {
 			}
 			sys := machineWithUnits(t, "0:0:1:0", "0:0:1:1")
 			ctx, trace := WithTrace(t.Context())
-			method, err := full(ctx, sys, d, c.o, openers{ata: drive.open, scsi: drive.open, query: drive.open})
+			open := openers{ata: drive.open, scsi: drive.open, query: drive.open}
+			method, err := previewedFull(ctx, t, sys, d, c.o, open)
 			if method != c.method || (err == nil) != (c.err == nil) ||
 				c.err != nil && c.err != errAny && !errors.Is(err, c.err) { //nolint:errorlint // a value of this test
 				t.Errorf("got %q, %v, want %q, %v", method, err, c.method, c.err)
