@@ -22,18 +22,19 @@ Examples:
 
 // cli lists the commands. The flags of agent and collect are those of ironic-python-agent, which these commands parse.
 type cli struct {
-	Image   imageCmd   `cmd:"" help:"Build the kernel and the initramfs."`
-	Iso     isoCmd     `cmd:"" help:"Pack a kernel and an initramfs into an image that boots from CD and USB stick."`
-	Verify  verifyCmd  `cmd:"" help:"Verify the signatures of images."`
-	Manager managerCmd `cmd:"" help:"Check hardware managers that are executables."`
-	Lock    lockCmd    `cmd:"" help:"Pin the newest versions of Debian's packages."`
-	Erase   eraseCmd   `cmd:"" help:"Check the evidence of erased disks."`
-	Netboot netbootCmd `cmd:"" help:"Boot the ramdisk on the machines of a network: proxy DHCP, TFTP, HTTP."`
-	Demo    demoCmd    `cmd:"" help:"Boot a node in QEMU, inspect, clean and deploy it, and boot what was deployed."`
-	Agent   agentCmd   `cmd:"" passthrough:"" help:"Run the deploy agent as an ordinary process."`
-	Collect collectCmd `cmd:"" passthrough:"" help:"Post the machine's inspection data once, or again and again."`
-	Watch   watchCmd   `cmd:"" help:"Show the progress of nodes as Ironic knows it."`
-	Version versionCmd `cmd:"" help:"Print the version."`
+	Image    imageCmd    `cmd:"" help:"Build the kernel and the initramfs."`
+	Iso      isoCmd      `cmd:"" help:"Pack a kernel and an initramfs into an image that boots from CD and USB stick."`
+	Verify   verifyCmd   `cmd:"" help:"Verify the signatures of images."`
+	Manager  managerCmd  `cmd:"" help:"Check hardware managers that are executables."`
+	Lock     lockCmd     `cmd:"" help:"Pin the newest versions of Debian's packages."`
+	Erase    eraseCmd    `cmd:"" help:"Check the evidence of erased disks."`
+	Netboot  netbootCmd  `cmd:"" help:"Boot the ramdisk on the machines of a network: proxy DHCP, TFTP, HTTP."`
+	Demo     demoCmd     `cmd:"" help:"Boot a node in QEMU, inspect, clean and deploy it, and boot what was deployed."`
+	Agent    agentCmd    `cmd:"" passthrough:"" help:"Run the deploy agent as an ordinary process."`
+	Collect  collectCmd  `cmd:"" passthrough:"" help:"Post the machine's inspection data once, or again and again."`
+	Watch    watchCmd    `cmd:"" help:"Show the progress of nodes as Ironic knows it."`
+	Selftest selftestCmd `cmd:"" help:"Describe this machine in a report: drivers, links, disks, problems."`
+	Version  versionCmd  `cmd:"" help:"Print the version."`
 }
 
 func main() {

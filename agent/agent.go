@@ -69,6 +69,8 @@ type Options struct {
 	// it, follow the first heartbeat.
 	NeedDrivers func()
 	Board       Board // nil shows nothing
+	// Adapters, when set, returns the network adapters that lack a driver.
+	Adapters func() []status.Adapter
 	// Dial connects to Ironic; nil is a net.Dialer.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 	// Listen, when set, opens the API's port.

@@ -28,8 +28,10 @@ import (
 	"ironroot/agent/metrics"
 	"ironroot/agent/node"
 	"ironroot/agent/power"
+	"ironroot/agent/selftest"
 	"ironroot/agent/status"
 	"ironroot/agent/token"
+	"ironroot/internal/goroutine"
 	"ironroot/internal/pause"
 	"ironroot/internal/sysfs"
 	"ironroot/netboot/route"
@@ -52,6 +54,7 @@ type agent struct {
 
 	ironic    *ironic.Client                    // nil in standalone mode
 	managers  atomic.Pointer[hardware.Managers] // nil until all are loaded; custom managers start goroutines before
+	builtin   *generic.Manager
 	inventory *inventory.Source
 	imager    *imaging.Imager
 	commands  *command.Registry
@@ -180,11 +183,10 @@ func (a *agent) loadHardware(ctx context.Context) error {
 		SkipBMC: a.node.SkipBMCDetect, BMC: a.o.BMC, Log: a.log, Neighbours: a.neighbours(),
 		LLDPTimeout: a.lldpTimeout,
 	})
-	var builtin *generic.Manager
 	a.imager = imaging.New(imaging.Options{
 		Config: a.config, Node: &a.node, Disks: a.disks, WaitDisks: a.waitDisks, Refresh: a.refresh,
 		AssembleVolumes: func(ctx context.Context, n *node.Node) (imaging.Volumes, error) {
-			return builtin.AssembleVolumes(ctx, n)
+			return a.builtin.AssembleVolumes(ctx, n)
 		},
 		System: a.o.System, Log: a.log, Journal: a.o.Journal,
 		Track: func(what, device string) imaging.Tracker { return a.o.Board.Track(a.log, what, device) },
@@ -193,14 +195,16 @@ func (a *agent) loadHardware(ctx context.Context) error {
 	if a.o.Destructive {
 		join = (&multipath.Joiner{System: a.o.System, Log: a.log}).Join
 	}
-	builtin = generic.New(generic.Options{
+	a.builtin = generic.New(generic.Options{
 		Config: a.config, System: a.o.System, Disks: a.disks, Imager: a.imager, Log: a.log, Settled: a.o.Settled,
 		Join: join, Journal: a.o.Journal, Version: a.o.Version, Dial: a.o.Dial,
 		Track:      func(what, device string) generic.Tracker { return a.o.Board.Track(a.log, what, device) },
 		TrackAside: func(what, device string) generic.Tracker { return a.o.Board.TrackAside(a.log, what, device) },
 		Plan:       a.o.Board.Plan,
 	})
-	list := []hardware.Manager{builtin, a.containerManager(), a.nvidiaManager()}
+	list := []hardware.Manager{
+		a.builtin, a.containerManager(), a.nvidiaManager(), &selftest.Manager{Report: a.selfTest},
+	}
 	if custom := a.customManagers(ctx); len(custom) > 0 {
 		a.settle(ctx, managersSettleTimeout)
 		list = append(list, custom...)
@@ -218,6 +222,11 @@ func (a *agent) loadHardware(ctx context.Context) error {
 	a.api = api.New(api.Options{
 		Commands: a.commands, Token: &a.token, Version: a.o.Version, Started: a.started, Log: a.log,
 		Timer: metrics.New(a.config, a.log).Timer,
+	})
+	goroutine.Go(func() error { return a.logSelfTest(ctx) }, func(err error) {
+		if err != nil && ctx.Err() == nil {
+			a.log.Error("self-test failed", "err", err)
+		}
 	})
 	return pause.For(ctx, a.config.Get().HardwareInitializationDelay)
 }

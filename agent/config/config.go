@@ -70,6 +70,7 @@ type Config struct {
 	InspectionDHCPAllInterfaces bool          `file:"inspection_dhcp_all_interfaces" kernel:"ipa-inspection-dhcp-all-interfaces" default:"false" help:"wait for an address on every interface, not only on the boot interface"`
 	HardwareInitializationDelay time.Duration `file:"hardware_initialization_delay" kernel:"ipa-hardware-initialization-delay" unit:"s" min:"0" default:"0" help:"pause after the hardware managers are initialized"`
 	EraseManagers               []string      `file:"erase_managers" kernel:"ipa-erase-managers" help:"names of custom hardware managers whose steps may replace built-in steps named erase_*, separated by commas"`
+	SelfTest                    bool          `file:"selftest" kernel:"ipa-selftest" default:"false" help:"write a report of the machine to the log at the start: drivers, links, disks and how they would be erased, problems"`
 	DiskWaitAttempts            int           `file:"disk_wait_attempts" kernel:"ipa-disk-wait-attempts" min:"0" default:"10" help:"number of times to check for a disk, disk_wait_delay seconds apart; 0 does not wait"`
 	DiskWaitDelay               time.Duration `file:"disk_wait_delay" kernel:"ipa-disk-wait-delay" unit:"s" min:"0" default:"3" help:"pause between two checks for a disk"`
 

@@ -16,7 +16,11 @@ import (
 	"ironroot/storage/block"
 )
 
-func dmesg(context.Context, sysfs.Root) ([]byte, error) {
+func dmesg(context.Context, sysfs.Root) ([]byte, error) { return KernelLog() }
+
+// KernelLog returns the messages in the kernel's ring buffer, one a line: its time in brackets, and the text. The
+// priorities are omitted.
+func KernelLog() ([]byte, error) {
 	log, err := kernelLog()
 	if err != nil {
 		return nil, err

@@ -15,6 +15,7 @@ import (
 	"ironroot/agent/hardware/generic"
 	"ironroot/agent/hardware/nvidia"
 	"ironroot/agent/node"
+	"ironroot/agent/selftest"
 )
 
 // stepper lists the steps of a manager.
@@ -31,6 +32,8 @@ func steppers() (map[string]stepper, error) {
 	listed := map[string]stepper{}
 	g := generic.New(generic.Options{Config: options})
 	listed[g.Class()] = g.Steps
+	self := &selftest.Manager{}
+	listed[self.Class()] = self.Steps
 	n := nvidia.New(nvidia.Options{})
 	listed[n.Class()] = n.Steps
 	c := containers.New(containers.Options{Config: options})

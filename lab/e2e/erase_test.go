@@ -16,6 +16,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"ironroot/agent/selftest"
 	"ironroot/internal/testenv"
 	"ironroot/lab/conductor"
 	"ironroot/lab/qemu"
@@ -52,7 +53,8 @@ func TestErase(t *testing.T) {
 	testenv.Run(t, "cp", template, string(variables))
 	variables.addOf(t, crashGUID, crashVariable, []byte("Kernel panic of a tenant"))
 	r := start(t, setup{
-		append: "ipa-disk-wait-attempts=1 ipa-disk-wait-delay=1 ipa-progress-interval=3",
+		append: "ipa-disk-wait-attempts=1 ipa-disk-wait-delay=1 ipa-progress-interval=3 ipa-lldp-timeout=1 " +
+			"ipa-selftest=1",
 		machine: qemu.Config{Dir: dir, Firmware: qemu.UEFI, Memory: 512 * mib, Disks: []qemu.Disk{
 			{File: plain, Serial: "plain", NoDiscard: true},
 			{File: unknown, Serial: "unknown", NoDiscard: true},
@@ -77,6 +79,7 @@ func TestErase(t *testing.T) {
 	}
 	names := r.diskNames(t,
 		slices.Concat([]string{"created", "readonly", "failing", "floppy"}, slices.Collect(maps.Keys(files)))...)
+	t.Run("self-test", func(t *testing.T) { r.previewErase(t, names) })
 	t.Run("some fail", func(t *testing.T) { r.eraseSome(t, names, files) })
 	t.Run("skipped", func(t *testing.T) { r.eraseSkips(t, names, files) })
 	t.Run("evidence", func(t *testing.T) { r.checkEvidence(t) })
@@ -137,6 +140,50 @@ func (r *rig) eraseStep(t *testing.T, name string, fields map[string]any) *condu
 	return r.command(t, "clean.execute_clean_step", map[string]any{
 		"step": map[string]any{"step": name, "interface": "deploy"}, "node": node, "ports": []any{},
 	})
+}
+
+// previewErase checks the report of the self-test: of each disk, it has what erase_devices does in the subtests that
+// follow.
+func (r *rig) previewErase(t *testing.T, names map[string]string) {
+	record := r.eraseStep(t, "selftest", nil)
+	if record.Status != conductor.Succeeded {
+		t.Fatalf("got %s (%v), want %s", record.Status, record.Error, conductor.Succeeded)
+	}
+	var got struct {
+		Result selftest.Report `json:"clean_result"`
+	}
+	if err := json.Unmarshal(record.Result, &got); err != nil {
+		t.Fatal(err)
+	}
+	found := map[string][3]string{}
+	for _, d := range got.Result.Disks {
+		found[d.Path] = [3]string{d.Erase, d.Untouched, d.Error}
+	}
+	want := map[string][3]string{}
+	for serial, result := range map[string][3]string{
+		"plain": {"overwrite"}, "unknown": {"overwrite"}, "created": {"overwrite"}, "failing": {"overwrite"},
+		"sata": {"overwrite"}, "scsi": {"overwrite"},
+		"nvme": {"nvme-format-user"}, "pair": {"nvme-format-user"}, "pair-2": {"nvme-format-user"},
+		"readonly": {"", "", "device is read-only"},
+		"floppy":   {"", "virtual floppy with the agent's parameters"},
+	} {
+		want[names[serial]] = result
+	}
+	if diff := cmp.Diff(want, found); diff != "" {
+		t.Errorf("disks differ (-want +got):\n%s", diff)
+	}
+	report := got.Result
+	if report.Boot.Mode != "uefi" || report.Boot.SecureBoot != "off" ||
+		!slices.Contains(report.Boot.Consoles, "ttyS0") ||
+		len(report.Links) != 1 || !report.Links[0].Carrier || report.Links[0].Driver == "" {
+		t.Errorf("got boot %+v and links %+v", report.Boot, report.Links)
+	}
+	problem := "disk " + names["readonly"] + " cannot be erased: device is read-only"
+	if !slices.Equal(report.Problems, []string{problem}) {
+		t.Errorf("got problems %q, want %q", report.Problems, problem)
+	}
+	says(t, r.machine, `self-test.*subject=problem text="disk `+names["readonly"])
+	says(t, r.machine, "self-test ended.*problems=1 file=selftest")
 }
 
 var createdArray = map[string]any{"logical_disks": []any{
@@ -257,6 +304,9 @@ func (r *rig) eraseSkips(t *testing.T, names, files map[string]string) {
 func (r *rig) checkEvidence(t *testing.T) {
 	t.Helper()
 	files := r.logs(t)
+	if !json.Valid([]byte(files["selftest.json"])) || !json.Valid([]byte(files["selftest-2.json"])) {
+		t.Error("the reports of the self-test are not in the log archive")
+	}
 	for name, want := range map[string]struct {
 		outcome   evidence.Outcome
 		category  evidence.Category

@@ -71,6 +71,7 @@ func AgentWith(change func(*agent.Options)) Func {
 		}
 		options := agentOptions(m, settings, network, media, board)
 		options.Settled, options.Detach = san.settled, san.detach
+		options.Adapters = func() []status.Adapter { return board.State().Adapters }
 		change(&options)
 		return agent.Run(ctx, options)
 	}

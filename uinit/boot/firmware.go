@@ -8,12 +8,12 @@ import (
 	"fmt"
 	"maps"
 	"os"
-	"regexp"
 	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
 
+	"ironroot/agent/journal"
 	"ironroot/internal/goroutine"
 )
 
@@ -23,11 +23,6 @@ const maxRecord = 8 << 10
 // maxMissing limits the number of files in missingFirmware.
 const maxMissing = 256
 
-// firmwareFailure matches the message of Linux (drivers/base/firmware_loader/main.c) for a file that a driver
-// requested and that exists neither plain nor compressed. Debian's kernel also logs "firmware: failed to load" for
-// each of the two forms; that message does not mean that the request failed.
-var firmwareFailure = regexp.MustCompile(`^(\S+) \S+: Direct firmware load for (\S+) failed with error -\d+$`)
-
 // missingFirmware collects the firmware files that drivers requested and that do not exist.
 type missingFirmware struct {
 	known map[string]bool
@@ -36,12 +31,8 @@ type missingFirmware struct {
 
 // add records the file of a kernel message.
 func (m *missingFirmware) add(message string) {
-	match := firmwareFailure.FindStringSubmatch(message)
-	if match == nil {
-		return
-	}
-	file := fmt.Sprintf("%s (%s)", match[2], match[1])
-	if m.known[file] || len(m.known) >= maxMissing {
+	file, ok := journal.MissingFirmware(message)
+	if !ok || m.known[file] || len(m.known) >= maxMissing {
 		return
 	}
 	if m.known == nil {

@@ -87,7 +87,9 @@ type Manager struct {
 	limits      func(block.Device) erase.Limits // time limits of operations on one disk
 	recoverDisk func(ctx context.Context, d block.Device, progress func(done, total int64)) error
 	eraseFull   func(ctx context.Context, s sysfs.Root, d block.Device, o erase.Options) (erase.Method, error)
-	testDisk    func(ctx context.Context, f burnin.Medium, size int64, o burnin.DiskOptions,
+	// previewErase is erase.Preview.
+	previewErase func(ctx context.Context, s sysfs.Root, d block.Device, o erase.Options) (erase.Method, error)
+	testDisk     func(ctx context.Context, f burnin.Medium, size int64, o burnin.DiskOptions,
 		progress func(done, total int64)) (burnin.DiskReport, error)
 	controller  func(ctx context.Context, path string, shown []uint32) (erase.Controller, error)
 	unbound     func(ctx context.Context) ([]block.UnboundController, error)
@@ -127,7 +129,8 @@ func New(o Options) *Manager {
 	}
 	limits := func(block.Device) erase.Limits { return erase.DefaultLimits }
 	return &Manager{
-		o: o, limits: limits, recoverDisk: erase.Recover, eraseFull: erase.Full, testDisk: burnin.Disk,
+		o: o, limits: limits, recoverDisk: erase.Recover, eraseFull: erase.Full,
+		previewErase: erase.Preview, testDisk: burnin.Disk,
 		controller: erase.ReadController, createArray: raid.Create, checkArray: raid.Check, wipeArray: erase.Metadata,
 		stopArray: raid.Stop, assembleArray: raid.Assemble, resyncArray: raid.Resync, listArrays: raid.List,
 		checkWritten: raid.CheckWritten, checkZeros: erase.CheckZeros, sync: syncAll, flush: block.Flush,

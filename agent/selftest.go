@@ -1,0 +1,74 @@
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"ironroot/agent/clock"
+	"ironroot/agent/hardware/generic"
+	"ironroot/agent/journal"
+	"ironroot/agent/node"
+	"ironroot/agent/selftest"
+	"ironroot/internal/pause"
+	"ironroot/netboot/lldp"
+)
+
+// reportFile is the name of the report in the log archive.
+const reportFile = "selftest.json"
+
+// SelfTest describes the machine in a report, without changing anything and without Ironic.
+func SelfTest(ctx context.Context, o Options) (*selftest.Report, error) {
+	a := newAgent(o)
+	defer a.close()
+	if err := a.loadHardware(ctx); err != nil {
+		return nil, err
+	}
+	return a.selfTest(ctx, nil)
+}
+
+// selfTest writes a report, with the settings of a node, which may be nil, and keeps it for the log archive.
+func (a *agent) selfTest(ctx context.Context, n *node.Node) (*selftest.Report, error) {
+	report := selftest.Collect(ctx, selftest.Options{
+		System: a.o.System, Program: "ironroot " + a.o.Version, Inventory: a.inventory.Collect,
+		Disks: func(ctx context.Context) ([]generic.ErasePreview, error) { return a.builtin.PreviewErase(ctx, n) },
+		Neighbours: func(ctx context.Context) (map[string]lldp.Frame, error) {
+			return a.neighbours().WaitLLDP(ctx, a.config.Get().LLDPTimeout)
+		},
+		Adapters: a.o.Adapters, KernelLog: journal.KernelLog, HardwareClock: clock.Hardware, Now: time.Now,
+	})
+	if err := ctx.Err(); err != nil {
+		return nil, fmt.Errorf("self-test: %w", err)
+	}
+	data, err := json.MarshalIndent(report, "", "  ")
+	if err != nil {
+		return nil, fmt.Errorf("self-test: %w", err)
+	}
+	if _, err := a.o.Journal.Keep(reportFile, data); err != nil {
+		return nil, fmt.Errorf("self-test: %w", err)
+	}
+	return report, nil
+}
+
+// logSelfTest writes a report to the log when the drivers are loaded, if the configuration requests it.
+func (a *agent) logSelfTest(ctx context.Context) error {
+	if !a.config.Get().SelfTest {
+		return nil
+	}
+	if a.o.NeedDrivers != nil {
+		a.o.NeedDrivers()
+	}
+	if err := pause.Until(ctx, a.o.Settled); err != nil {
+		return err
+	}
+	report, err := a.selfTest(ctx, a.node.Get())
+	if err != nil {
+		return err
+	}
+	for _, line := range report.Lines() {
+		a.log.Info("self-test", "subject", line.Subject, "text", line.Text)
+	}
+	a.log.Info("self-test ended", "problems", len(report.Problems), "file", reportFile)
+	return nil
+}
