@@ -87,6 +87,7 @@ type Options struct {
 func Run(ctx context.Context, o Options) error {
 	a := newAgent(o)
 	defer a.close()
+	a.sendLog(ctx)
 	for {
 		err := goroutine.Catch(func() error { return a.startAndServe(ctx) })
 		if ctx.Err() != nil {

@@ -1,8 +1,11 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
+	"net"
 	"net/netip"
+	"net/url"
 	"regexp"
 	"slices"
 	"strings"
@@ -28,6 +31,10 @@ func (o option) checkString(text string) error {
 		// The name comes from the network, and is logged and resolved.
 		if _, err := netip.ParseAddr(text); err != nil && !ntpServer.MatchString(text) {
 			return fmt.Errorf("got %q, want a host name or an IP address", text)
+		}
+	case "syslog":
+		if _, _, ok := splitSyslog(text); !ok {
+			return fmt.Errorf("got %q, want udp://HOST:PORT, tcp://HOST:PORT or tls://HOST:PORT", text)
 		}
 	case "version":
 		if !apiVersion.MatchString(text) {
@@ -67,4 +74,27 @@ func urls(text string, trim bool) []string {
 		}
 	}
 	return list
+}
+
+// syslogPorts are the transports of syslog with the ports of their servers: those of RFC 5426, of RFC 6587 as
+// registered for syslog-conn, and of RFC 5425.
+var syslogPorts = map[string]string{"udp": "514", "tcp": "601", "tls": "6514"}
+
+// splitSyslog splits a value of syslog_server.
+func splitSyslog(text string) (transport, address string, ok bool) {
+	u, err := url.Parse(text)
+	if err != nil || u.User != nil || u.Hostname() == "" || strings.Trim(u.Path, "/")+u.RawQuery+u.Fragment != "" {
+		return "", "", false
+	}
+	port, ok := syslogPorts[u.Scheme]
+	return u.Scheme, net.JoinHostPort(u.Hostname(), cmp.Or(u.Port(), port)), ok
+}
+
+// Syslog returns the transport ("udp", "tcp" or "tls") and the address of syslog_server, "" if it is not set.
+func (c *Config) Syslog() (transport, address string) {
+	transport, address, ok := splitSyslog(c.SyslogServer)
+	if !ok {
+		return "", ""
+	}
+	return transport, address
 }

@@ -30,7 +30,7 @@ import (
 //	min      smallest number
 //	max      largest number
 //	choices  permitted texts, separated by commas
-//	check    form of the text: urls, ntp, version (see checkString)
+//	check    form of the text: urls, ntp, syslog, version (see checkString)
 //	alias    former names, GROUP.NAME, separated by commas
 //	secret   "true": the value is never printed
 //	source   "flag": can be set by the flag only
@@ -114,9 +114,10 @@ type Config struct {
 	DisableBootcDeploy          bool          `file:"disable_bootc_deploy" default:"false" help:"refuse to deploy bootable containers"`
 	EnableBIOSBootloaderInstall bool          `file:"enable_bios_bootloader_install" default:"false" help:"run the image's own GRUB to install it: in legacy BIOS mode, and in UEFI mode if the image brings no boot loader for the EFI system partition"`
 
-	Debug   bool   `file:"debug" kernel:"ipa-debug" default:"false" heading:"General" help:"log debug messages; the kernel parameter overrides every other source"`
-	LogFile string `file:"log_file" help:"file to include in the collected logs"`
-	LogDir  string `file:"log_dir" help:"directory whose files are included in the collected logs"`
+	Debug        bool   `file:"debug" kernel:"ipa-debug" default:"false" heading:"General" help:"log debug messages; the kernel parameter overrides every other source"`
+	LogFile      string `file:"log_file" help:"file to include in the collected logs"`
+	SyslogServer string `file:"syslog_server" kernel:"ipa-syslog-server" check:"syslog" help:"server to which the log is sent: udp://HOST:PORT, tcp://HOST:PORT or tls://HOST:PORT (default ports 514, 601 and 6514); not set, it is not sent"`
+	LogDir       string `file:"log_dir" help:"directory whose files are included in the collected logs"`
 
 	Standalone  bool `file:"standalone" kernel:"ipa-standalone" default:"false" help:"serve the API and send nothing to Ironic"`
 	Destructive bool `file:"destructive" source:"flag" default:"false" help:"outside the ramdisk: allow writing to disks, changing the network and stopping the machine"`

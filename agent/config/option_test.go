@@ -322,7 +322,7 @@ func sample(t *testing.T, o option) string {
 			value = o.choices[1]
 		}
 	case o.check != "":
-		value = map[string]string{"urls": "http://x", "ntp": "x", "version": "1.2"}[o.check]
+		value = map[string]string{"urls": "http://x", "ntp": "x", "syslog": "udp://x", "version": "1.2"}[o.check]
 	case o.def == "true":
 		value = "false"
 	case o.kind == "integer" && !o.inRange(7), o.kind == "float" && !o.inRange(7):
@@ -533,5 +533,34 @@ func TestLiveSharesNothing(t *testing.T) {
 	got := fmt.Sprintf("%+v %+v", before.MDNS, before.Container)
 	if got != shown || before.PermittedImageFormats[0] != "a" {
 		t.Errorf("the snapshot changed: got %s, want %s", got, shown)
+	}
+}
+
+func TestSyslog(t *testing.T) {
+	for text, want := range map[string][2]string{
+		"":                          {},
+		"udp://log.example":         {"udp", "log.example:514"},
+		"tcp://192.0.2.1":           {"tcp", "192.0.2.1:601"},
+		"tls://[2001:db8::1]/":      {"tls", "[2001:db8::1]:6514"},
+		"tcp://log.example:10514":   {"tcp", "log.example:10514"},
+		"log.example":               {},
+		"http://log.example":        {},
+		"udp://":                    {},
+		"udp://u:p@log.example":     {},
+		"udp://log.example/path":    {},
+		"udp://log.example?x=y":     {},
+		"udp://log.example:port":    {},
+		"tls://log.example\x00:514": {},
+	} {
+		c, err := Load(Sources{Params: Params{"ipa-syslog-server": text}})
+		if (err == nil) != (want[0] != "" || text == "") {
+			t.Errorf("%q: got error %v", text, err)
+		}
+		if err != nil {
+			continue
+		}
+		if transport, address := c.Syslog(); transport != want[0] || address != want[1] {
+			t.Errorf("%q: got %s %s, want %v", text, transport, address, want)
+		}
 	}
 }

@@ -59,7 +59,7 @@ func (h *handler) Handle(_ context.Context, r slog.Record) error {
 		h.write(&line, &below, h.prefix, a)
 		return true
 	})
-	return h.journal.write(line.String() + "\n" + below.String())
+	return h.journal.write(r.Time, r.Level, line.String()+"\n"+below.String())
 }
 
 func (h *handler) write(line, below *strings.Builder, prefix string, a slog.Attr) {

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 )
 
 // Journal collects log lines. It is safe for concurrent use.
@@ -24,6 +25,8 @@ type Journal struct {
 	dropped  bool     // the oldest lines were dropped
 	secrets  []string // longest first, because one secret can contain another
 	kept     []Member // for the log archive
+
+	followers []*Lines
 }
 
 // New returns a journal that writes to console and keeps the latest capacity bytes. A nil level is Info.
@@ -94,10 +97,16 @@ func (j *Journal) clean(text string) string {
 	return text
 }
 
-func (j *Journal) write(line string) error {
+// write stores a record, whose text can have several lines.
+func (j *Journal) write(now time.Time, level slog.Level, line string) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	line = j.clean(line)
+	for _, f := range j.followers {
+		for text := range strings.Lines(line) {
+			f.add(Line{now, level, strings.TrimSuffix(text, "\n")})
+		}
+	}
 	j.lines = append(j.lines, line...)
 	if over := int64(len(j.lines)) - j.capacity; over > 0 {
 		// Drop a quarter at once, so that the rest is not moved for every line.
