@@ -260,10 +260,13 @@ func TestRejectedProgress(t *testing.T) {
 		{"another reason", func(c call) bool { return c.At > time.Second && c.At < 185*time.Second }, "", []string{
 			"0", "60 b", "180", "190 b", "370 b",
 		}},
-		{"the token", func(c call) bool { return c.At > time.Second && c.At < 65*time.Second },
-			`{"error_message":{"faultstring":"Invalid or missing agent token received."}}`, []string{
+		{
+			"the token", func(c call) bool { return c.At > time.Second && c.At < 65*time.Second },
+			`{"error_message":{"faultstring":"Invalid or missing agent token received."}}`,
+			[]string{
 				"0", "60 b", "120 b", "300 b",
-			}},
+			},
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

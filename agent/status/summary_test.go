@@ -115,7 +115,8 @@ var summaries = []struct {
 	}, "erase_pstore: failed: unknown error"},
 	{"a download that has failed", func(b *Board) {
 		b.Begin("deploy.execute_deploy_step", "write_image")
-		b.End(fault.ImageWrite("/dev/sda", &url.Error{Op: "Get", URL: "http://server/path", Err: errors.New("refused")}))
+		refused := &url.Error{Op: "Get", URL: "http://server/path", Err: errors.New("refused")}
+		b.End(fault.ImageWrite("/dev/sda", refused))
 	}, "write_image: failed: server: refused"},
 	{"the next step", func(b *Board) {
 		beginErase(b, twelve()...).Finish("/dev/sda", Erased)
