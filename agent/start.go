@@ -286,7 +286,7 @@ func (a *agent) newCertificate(c *config.Config) (*api.Certificate, error) {
 	}
 	return api.NewCertificate(api.CertificateOptions{
 		CommonName: name, Host: a.endpoint.Host, Curve: c.TLSCertificateCurve, Skew: c.AutoTLSAllowedClockSkew,
-		Now: time.Now(),
+		Lifetime: c.AutoTLSLifetime, Now: time.Now(),
 	})
 }
 

@@ -15,15 +15,13 @@ import (
 	"time"
 )
 
-// certificateLifetime is the time until a generated certificate expires.
-const certificateLifetime = 30 * 24 * time.Hour
-
 // CertificateOptions describe a generated certificate.
 type CertificateOptions struct {
 	CommonName string        // the machine's host name
 	Host       string        // the advertised address or host name
 	Curve      string        // "p256", "p384" or "p521"
 	Skew       time.Duration // subtracted from the start of validity, for clients whose clock is behind
+	Lifetime   time.Duration // until the certificate expires
 	Now        time.Time
 }
 
@@ -57,7 +55,7 @@ func NewCertificate(o CertificateOptions) (*Certificate, error) {
 		// RFC 5280: ub-common-name.
 		Subject:            pkix.Name{CommonName: o.CommonName[:min(len(o.CommonName), 64)]},
 		NotBefore:          o.Now.Add(-o.Skew),
-		NotAfter:           o.Now.Add(certificateLifetime),
+		NotAfter:           o.Now.Add(o.Lifetime),
 		SignatureAlgorithm: x509.ECDSAWithSHA512,
 		ExtraExtensions:    []pkix.Extension{names},
 	}

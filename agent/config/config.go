@@ -48,6 +48,7 @@ type Config struct {
 	TLSKeyFile              string        `file:"tls_key_file" alias:"ssl.key_file" help:"file with the private key of the API, PEM"`
 	EnableAutoTLS           bool          `file:"enable_auto_tls" default:"true" help:"generate a certificate for the API and send it to Ironic"`
 	AutoTLSAllowedClockSkew time.Duration `file:"auto_tls_allowed_clock_skew" unit:"s" min:"0" default:"3600" help:"how long before the present the generated certificate becomes valid"`
+	AutoTLSLifetime         time.Duration `file:"auto_tls_lifetime" kernel:"ipa-auto-tls-lifetime" unit:"s" min:"3600" default:"2592000" help:"time until the generated certificate expires; it is never renewed, because Ironic rejects an agent whose certificate changes"`
 	TLSMinVersion           string        `file:"tls_min_version" kernel:"ipa-tls-min-version" choices:"1.2,1.3" default:"1.2" help:"oldest TLS version that is accepted, as server and as client"`
 	TLSCipherSuites         string        `file:"tls_cipher_suites" kernel:"ipa-tls-cipher-suites" help:"cipher suites for TLS 1.2 as an OpenSSL cipher list; groups such as HIGH:!aNULL select the supported suites"`
 	TLSCertificateCurve     string        `file:"tls_certificate_curve" kernel:"ipa-tls-certificate-curve" choices:"p256,p384,p521" default:"p384" help:"curve of the generated certificate's key"`
