@@ -134,8 +134,8 @@ func (a *agent) startAndServe(ctx context.Context) error {
 	return nil
 }
 
-// serve runs API and heartbeats until ctx ends. If a command locks the agent down, serve stops them, takes the network
-// down and idles until ctx ends.
+// serve runs API, heartbeats and clock until ctx ends. If a command locks the agent down, serve stops them, takes the
+// network down and idles until ctx ends.
 func (a *agent) serve(ctx context.Context) {
 	a.o.Board.Enter(status.Ready)
 	serving, stop := context.WithCancel(ctx)
@@ -143,6 +143,7 @@ func (a *agent) serve(ctx context.Context) {
 	parts := goroutine.NewGroup()
 	parts.Go(func() error { return a.supervise(serving, "api", a.serveAPI) })
 	parts.Go(func() error { return a.supervise(serving, "heartbeats", a.sendHeartbeats) })
+	parts.Go(func() error { return a.supervise(serving, "clock", a.keepClock) })
 	select {
 	case <-ctx.Done():
 	case <-a.locked:

@@ -11,6 +11,7 @@ import (
 
 	"ironroot/agent/clock"
 	"ironroot/agent/fault"
+	"ironroot/internal/pause"
 )
 
 // Timeouts for the replies of time servers: of the one that the operator configured, including the resolution of its
@@ -19,6 +20,10 @@ const (
 	clockTimeout        = 15 * time.Second
 	networkClockTimeout = 3 * time.Second
 )
+
+// clockInterval is the time after which the operator's time server is queried again. A cheap oscillator is off by less
+// than half a second after it.
+const clockInterval = time.Hour
 
 // clockTolerance is the difference from Ironic's clock up to which a clock is not set. A Date header and a hardware
 // clock have whole seconds.
@@ -83,6 +88,22 @@ func (a *agent) setClocksForStop(ctx context.Context) error {
 	}
 	a.setHardwareByIronic()
 	return nil
+}
+
+// keepClock sets the clocks every clockInterval from the time server that the operator configured, until ctx ends. The
+// clock of a node that waits in fast track for months would otherwise drift until certificates are not valid. Failures
+// are logged and ignored: steps do not depend on the clock.
+func (a *agent) keepClock(ctx context.Context) error {
+	if !a.o.Destructive || a.timeServer == "" {
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	for {
+		if err := pause.For(ctx, clockInterval); err != nil {
+			return err
+		}
+		_, _ = a.setNamedClock(ctx) // it logs failures; those of the start and the stop are errors
+	}
 }
 
 // setNamedClock sets both clocks from the server that the operator configured, and reports whether they were set.

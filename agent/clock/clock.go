@@ -1,6 +1,6 @@
 // Package clock checks times for plausibility, queries time servers, and sets the system clock and the hardware clock
-// (rtc(4)), which the next operating system reads when it starts. The clock is stepped, not slewed: the agent does
-// not run long enough for drift to matter.
+// (rtc(4)), which the next operating system reads when it starts. The clock is stepped, not slewed: no step of the
+// agent depends on it, and what runs for long measures monotonic time.
 package clock
 
 import (
