@@ -47,6 +47,9 @@ func (r *Record) finish(result any, wrap func(string) any, err error) {
 const (
 	// largeResult is the size in bytes from which only the latest result is kept.
 	largeResult = 64 << 10
+	// maxRecords is the number of records that are kept. Ironic looks for the latest command, for the latest one of a
+	// name, and whether the list has only commands that list steps.
+	maxRecords = 1000
 	// maxResults limits the total size of all results, in bytes. Those of the latest records are kept.
 	maxResults = 4 << 20
 )
@@ -58,7 +61,7 @@ func (r *Record) dropResult() {
 
 // limitResults replaces results that are too large to keep: results of largeResult or more, except for the latest of
 // them, and results beyond maxResults in total, counted from the latest record. It never replaces the result of the
-// latest record, which Ironic reads; of earlier records Ironic reads only name and state. No record is removed.
+// latest record, which Ironic reads; of earlier records Ironic reads only name and state.
 func limitResults(entries []*entry) {
 	var total int
 	large := false

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 )
 
 // Every record stays, in order, with results of any size. Only the latest results are kept unchanged.
@@ -69,5 +71,36 @@ func TestResultsAreBounded(t *testing.T) {
 		if got := string(records[i].Result); !strings.HasPrefix(got, want) {
 			t.Errorf("result %d: got %.100s, want %s", i, got, want)
 		}
+	}
+}
+
+// Of 10,000 commands, the latest 1,000 stay in the list, in order. Those before cannot be found any more.
+//
+// Parity: A11 (months of commands)
+func TestRecordsAreBounded(t *testing.T) {
+	r := NewRegistry(set(Command{Name: "nothing", Run: func(context.Context, Params) (any, error) { return nil, nil }}),
+		Options{})
+	defer r.Close()
+	var ids []string
+	for range 10_000 {
+		record, err := r.Execute(t.Context(), "x.nothing", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ids = append(ids, record.ID)
+	}
+	var got []string
+	for _, record := range r.List() {
+		got = append(got, record.ID)
+	}
+	kept := ids[len(ids)-maxRecords:]
+	if diff := cmp.Diff(kept, got); diff != "" || maxRecords != 1000 {
+		t.Errorf("records differ (-want +got):\n%s", diff)
+	}
+	if _, ok := r.Get(ids[len(ids)-maxRecords-1]); ok {
+		t.Error("got a record before the latest 1,000")
+	}
+	if _, err := r.Wait(t.Context(), kept[0]); err != nil {
+		t.Errorf("oldest record in the list: %v", err)
 	}
 }

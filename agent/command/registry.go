@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -216,6 +217,7 @@ func (r *Registry) add(record Record) *entry {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.entries = append(r.entries, e)
+	r.entries = slices.Delete(r.entries, 0, max(0, len(r.entries)-maxRecords))
 	limitResults(r.entries)
 	return e
 }
@@ -231,7 +233,7 @@ func (r *Registry) running() (name string, ok bool) {
 	return last.Name, last.Status == Running
 }
 
-// List returns all records in the order in which the commands were started.
+// List returns the latest records, at most maxRecords, in the order in which the commands were started.
 func (r *Registry) List() []Record {
 	r.mu.Lock()
 	defer r.mu.Unlock()
