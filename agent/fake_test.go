@@ -39,6 +39,7 @@ type fakeIronic struct {
 	config map[string]any // of the lookup's answer
 	// properties of the node for each lookup in turn; the last ones repeat.
 	properties []map[string]any
+	callBack   func(beat) error // calls the agent back
 
 	mu       sync.Mutex
 	status   int    // of the lookup's answer; 0 is 200
@@ -62,6 +63,7 @@ func newIronic(t *testing.T) *fakeIronic {
 	t.Helper()
 	f := &fakeIronic{
 		beats: make(chan beat, 100), config: map[string]any{"heartbeat_timeout": 300, "agent_token": testToken},
+		callBack: callBack,
 	}
 	f.Server = httptest.NewTLSServer(f)
 	t.Cleanup(f.Close)
@@ -97,7 +99,7 @@ func (f *fakeIronic) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case "/v1/heartbeat/" + nodeUUID:
 		var b beat
 		err := json.NewDecoder(r.Body).Decode(&b)
-		b.called = errors.Join(err, callBack(b))
+		b.called = errors.Join(err, f.callBack(b))
 		f.mu.Lock()
 		refused := b.Token == f.forgot
 		f.mu.Unlock()
@@ -142,6 +144,13 @@ func (f *fakeIronic) seen() []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return append([]string(nil), f.requests...)
+}
+
+// clear empties the list of requests.
+func (f *fakeIronic) clear() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.requests = nil
 }
 
 // trusting returns a client that trusts only the certificate of a heartbeat.
