@@ -21,6 +21,7 @@ const password = "s3cret-Passw0rd"
 type cloud struct {
 	*httptest.Server
 	accept func(r *http.Request) bool // whether a request to Ironic is authorized
+	old    int                        // status of a request with a parameter of API version 1.83, 0 if it is known
 }
 
 func newCloud(t *testing.T) *cloud {
@@ -72,7 +73,14 @@ func (c *cloud) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case "nodes/rack-1":
 		_, _ = io.WriteString(w, node)
 	case "nodes/detail":
-		_, _ = io.WriteString(w, `{"nodes":[`+node+`,`+other+`]}`)
+		switch children := r.URL.Query().Get("include_children"); {
+		case children != "" && c.old != 0:
+			w.WriteHeader(c.old)
+		case children != "true" && c.old == 0: // rack-1 has a parent
+			_, _ = io.WriteString(w, `{"nodes":[`+other+`]}`)
+		default:
+			_, _ = io.WriteString(w, `{"nodes":[`+node+`,`+other+`]}`)
+		}
 	default:
 		w.WriteHeader(http.StatusNotFound)
 		_, _ = io.WriteString(w, `{"error_message":{"faultstring":"Node could not be found."}}`)
@@ -184,6 +192,29 @@ func TestConnect(t *testing.T) {
 				t.Errorf("unknown node: got %v, want %v", err, ErrNotFound)
 			}
 		})
+	}
+}
+
+// An Ironic before API version 1.83 rejects the parameter for nodes with a parent, which it does not know.
+func TestOldIronic(t *testing.T) {
+	setEnvironment(t, nil)
+	c := newCloud(t)
+	for _, c.old = range []int{http.StatusNotAcceptable, http.StatusBadRequest} {
+		source, err := Connect(t.Context(), Access{URL: c.URL, CAFile: c.caFile(t)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if nodes, err := source.Nodes(t.Context()); err != nil || len(nodes) != 2 {
+			t.Errorf("status %d: got %+v, %v, want two nodes", c.old, nodes, err)
+		}
+	}
+	c.old = http.StatusForbidden
+	source, err := Connect(t.Context(), Access{URL: c.URL, CAFile: c.caFile(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if nodes, err := source.Nodes(t.Context()); err == nil {
+		t.Errorf("forbidden: got %+v, want an error", nodes)
 	}
 }
 

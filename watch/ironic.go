@@ -16,6 +16,21 @@ const microversion = "latest"
 // ironic reads nodes from Ironic's API.
 type ironic struct{ client *gophercloud.ServiceClient }
 
+// detailed is a list of all nodes with all fields. From API version 1.83 on, Ironic leaves out nodes that have a parent
+// unless they are requested. In Debian's 1:29.0 each node becomes its own parent when it is changed.
+type detailed struct{ withChildren bool }
+
+// ToNodeListQuery implements [nodes.ListOptsBuilder].
+func (d detailed) ToNodeListQuery() (string, error) { return d.ToNodeListDetailQuery() }
+
+// ToNodeListDetailQuery implements [nodes.ListOptsBuilder].
+func (d detailed) ToNodeListDetailQuery() (string, error) {
+	if d.withChildren {
+		return "?include_children=true", nil
+	}
+	return "", nil
+}
+
 // Node implements [Source].
 func (i ironic) Node(ctx context.Context, name string) (Node, error) {
 	n, err := nodes.Get(ctx, i.client, name).Extract()
@@ -30,7 +45,11 @@ func (i ironic) Node(ctx context.Context, name string) (Node, error) {
 
 // Nodes implements [Source].
 func (i ironic) Nodes(ctx context.Context) ([]Node, error) {
-	pages, err := nodes.ListDetail(i.client, nodes.ListOpts{}).AllPages(ctx)
+	pages, err := nodes.ListDetail(i.client, detailed{withChildren: true}).AllPages(ctx)
+	if gophercloud.ResponseCodeIs(err, http.StatusNotAcceptable) ||
+		gophercloud.ResponseCodeIs(err, http.StatusBadRequest) { // before API version 1.83
+		pages, err = nodes.ListDetail(i.client, detailed{}).AllPages(ctx)
+	}
 	if err != nil {
 		return nil, err
 	}
