@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"ironroot/initramfs/debian"
+	"ironroot/internal/bootfile"
 	"ironroot/release/bill"
 )
 
@@ -101,7 +102,7 @@ func (o Options) complete() (Options, error) {
 	if err := checkLabel(o.Label); err != nil {
 		return o, err
 	}
-	if err := checkCmdline(o.Cmdline); err != nil {
+	if err := bootfile.CheckCmdline(o.Cmdline); err != nil {
 		return o, err
 	}
 	if o.CacheDir == "" {
