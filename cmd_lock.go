@@ -11,6 +11,7 @@ import (
 	"ironroot/initramfs/debian"
 	"ironroot/initramfs/firmware"
 	"ironroot/iso"
+	"ironroot/uki"
 )
 
 // archiveFlags are the flags of commands that fetch Debian packages.
@@ -57,7 +58,7 @@ func (c *lockCmd) Run() error {
 func lockedPackages() []string {
 	packages := []string{
 		"linux-image-amd64:amd64", "linux-image-cloud-amd64:amd64", "linux-image-arm64:arm64",
-		"linux-image-cloud-arm64:arm64",
+		"linux-image-cloud-arm64:arm64", uki.Package + ":amd64", uki.Package + ":arm64",
 	}
 	for _, name := range slices.Concat(firmware.Packages, iso.Packages) {
 		packages = append(packages, name+":amd64")

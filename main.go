@@ -24,6 +24,7 @@ Examples:
 type cli struct {
 	Image    imageCmd    `cmd:"" help:"Build the kernel and the initramfs."`
 	Iso      isoCmd      `cmd:"" help:"Pack a kernel and an initramfs into an image that boots from CD and USB stick."`
+	Uki      ukiCmd      `cmd:"" help:"Build a unified kernel image, and sign it for Secure Boot with own keys."`
 	Verify   verifyCmd   `cmd:"" help:"Verify the signatures of images."`
 	Manager  managerCmd  `cmd:"" help:"Check hardware managers that are executables."`
 	Lock     lockCmd     `cmd:"" help:"Pin the newest versions of Debian's packages."`

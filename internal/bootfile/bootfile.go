@@ -1,9 +1,10 @@
-// Package bootfile checks the files that boot images are built from: kernels, initramfs archives and kernel command
-// lines. Otherwise a wrong file would only be noticed when the image boots.
+// Package bootfile checks the files that boot images are built from: kernels, initramfs archives, UEFI programs and
+// kernel command lines. Otherwise a wrong file would only be noticed when the image boots.
 package bootfile
 
 import (
 	"bytes"
+	"debug/pe"
 	"errors"
 	"fmt"
 	"io"
@@ -57,8 +58,8 @@ func CheckInitrd(path string) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("initrd %s: begins with %q, want a cpio archive, plain or compressed with gzip, bzip2, lzma, xz, "+
-		"lzo, lz4 or zstd", path, head)
+	return fmt.Errorf("initrd %s: begins with %q, want a cpio archive, plain or compressed with gzip, bzip2, lzma, "+
+		"xz, lzo, lz4 or zstd", path, head)
 }
 
 func readHead(path string, size int64) ([]byte, error) {
@@ -77,13 +78,13 @@ func readHead(path string, size int64) ([]byte, error) {
 	return head, nil
 }
 
-// MaxCmdline is the length of the longest command line in bytes: COMMAND_LINE_SIZE of x86 without the final zero.
-const MaxCmdline = 2047
+// maxCmdline is the length of the longest command line in bytes: COMMAND_LINE_SIZE of x86 without the final zero.
+const maxCmdline = 2047
 
 // CheckCmdline returns an error for a command line that a boot loader's configuration or the kernel cannot contain.
 func CheckCmdline(line string) error {
-	if len(line) > MaxCmdline {
-		return fmt.Errorf("kernel command line has %d characters, want at most %d", len(line), MaxCmdline)
+	if len(line) > maxCmdline {
+		return fmt.Errorf("kernel command line has %d characters, want at most %d", len(line), maxCmdline)
 	}
 	for _, c := range line {
 		if c < ' ' || c == 0x7f {
@@ -94,4 +95,24 @@ func CheckCmdline(line string) error {
 		return fmt.Errorf("kernel command line %q has an open quote", line)
 	}
 	return nil
+}
+
+// UEFIArch returns the GOARCH of a UEFI program, which a kernel with an EFI stub is, too.
+func UEFIArch(r io.ReaderAt) (string, error) {
+	f, err := pe.NewFile(r)
+	if err != nil {
+		return "", fmt.Errorf("is not a UEFI program: %w", err)
+	}
+	if header, ok := f.OptionalHeader.(*pe.OptionalHeader64); !ok ||
+		header.Subsystem != pe.IMAGE_SUBSYSTEM_EFI_APPLICATION {
+		return "", errors.New("is not a UEFI program of 64 bits")
+	}
+	switch f.Machine {
+	case pe.IMAGE_FILE_MACHINE_AMD64:
+		return "amd64", nil
+	case pe.IMAGE_FILE_MACHINE_ARM64:
+		return "arm64", nil
+	}
+	return "", fmt.Errorf("is for machine type 0x%x, want 0x%x (x86-64) or 0x%x (arm64)",
+		f.Machine, pe.IMAGE_FILE_MACHINE_AMD64, pe.IMAGE_FILE_MACHINE_ARM64)
 }

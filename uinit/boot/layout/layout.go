@@ -11,6 +11,8 @@ import (
 const (
 	AboutFile  = "etc/ironroot/image"    // description of the image, near the start of the archive
 	MarkerFile = "etc/ironroot/complete" // the last file of the archive
+	// SignedCmdline contains the kernel command line of the unified kernel image that the archive is part of.
+	SignedCmdline = "etc/ironroot/signed-cmdline"
 )
 
 // About is the description that an image contains of itself.
