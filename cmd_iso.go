@@ -9,10 +9,11 @@ import (
 	"ironroot/iso"
 )
 
-// isoCmd packs a kernel and an initramfs into a bootable image.
+// isoCmd packs a kernel and an initramfs, or a unified kernel image, into a bootable image.
 type isoCmd struct {
-	Kernel   string `short:"k" required:"" placeholder:"FILE" help:"Kernel, a bzImage for x86-64."`
-	Initrd   string `short:"i" required:"" placeholder:"FILE" help:"Initramfs, plain or compressed."`
+	Kernel   string `short:"k" placeholder:"FILE" help:"Kernel, a bzImage for x86-64."`
+	Initrd   string `short:"i" placeholder:"FILE" help:"Initramfs, plain or compressed."`
+	UKI      string `name:"uki" placeholder:"FILE" help:"Unified kernel image, instead of kernel, initramfs and command line. Only UEFI boots it."`
 	Out      string `short:"o" required:"" placeholder:"FILE" help:"Image to write."`
 	Cmdline  string `placeholder:"TEXT" help:"Kernel command line (default: boot_method=vmedia console=tty0 console=ttyS0,115200n8)."`
 	Label    string `placeholder:"TEXT" help:"Volume label (default: INSTALL_IMAGE)."`
@@ -34,8 +35,8 @@ func (c *isoCmd) Run() error {
 		return err
 	}
 	report, err := iso.Build(ctx, iso.Options{
-		Kernel: c.Kernel, Initrd: c.Initrd, Out: c.Out, Cmdline: c.Cmdline, Label: c.Label, CacheDir: c.CacheDir,
-		Debian: c.options(), Bill: billOf(source), Log: os.Stdout,
+		Kernel: c.Kernel, Initrd: c.Initrd, UKI: c.UKI, Out: c.Out, Cmdline: c.Cmdline, Label: c.Label,
+		CacheDir: c.CacheDir, Debian: c.options(), Bill: billOf(source), Log: os.Stdout,
 	})
 	if err != nil {
 		return err

@@ -15,11 +15,10 @@ import (
 // describe writes the bill of materials and the provenance of an image. What the kernel and the initramfs contain is
 // taken from the documents next to them, if there are any.
 func describe(ctx context.Context, o Options, l loaders, archive *debian.Archive) error {
-	sum, err := bill.SumFile(o.Out)
+	d, err := newDocument(o)
 	if err != nil {
 		return err
 	}
-	d := spdx.New(filepath.Base(o.Out), o.Bill.Version, sum, "INSTALL")
 	packages, err := bill.ReadPackages(archive, l.debs, "")
 	if err != nil {
 		return err
@@ -47,7 +46,30 @@ func describe(ctx context.Context, o Options, l loaders, archive *debian.Archive
 	definition := provenance.Definition{
 		Command: "iso", Parameters: map[string]any{"cmdline": o.Cmdline, "label": o.Label, "suite": archive.Suite()},
 	}
-	for _, path := range []string{o.Kernel, o.Initrd} {
+	return write(o, d, definition, o.Kernel, o.Initrd)
+}
+
+// describeUKI does the same for an image that contains a unified kernel image.
+func describeUKI(o Options) error {
+	d, err := newDocument(o)
+	if err != nil {
+		return err
+	}
+	definition := provenance.Definition{Command: "iso", Parameters: map[string]any{"label": o.Label}}
+	return write(o, d, definition, o.UKI)
+}
+
+func newDocument(o Options) (*spdx.Document, error) {
+	sum, err := bill.SumFile(o.Out)
+	if err != nil {
+		return nil, err
+	}
+	return spdx.New(filepath.Base(o.Out), o.Bill.Version, sum, "INSTALL"), nil
+}
+
+// write adds the files that the image was built from, and writes the bill of materials and the provenance.
+func write(o Options, d *spdx.Document, definition provenance.Definition, files ...string) error {
+	for _, path := range files {
 		dependency, err := bill.Include(d, path)
 		if err != nil {
 			return err

@@ -9,6 +9,10 @@
 // Secure Boot covers the loaders and the kernel: Microsoft signed shim, Debian signed GRUB, and GRUB starts only a
 // kernel that Debian signed. The initramfs and the command line are not signed.
 //
+// An image can contain a unified kernel image instead of kernel, initramfs and boot loaders. Only UEFI firmware boots
+// it. Secure Boot then covers all of it, if the firmware has the key.
+//
 // The boot loaders are from Debian's packages, which are fetched and unpacked but not installed. Equal inputs give
-// equal bytes. Limits: no arm64, an EFI system partition below 32 MiB, no Joliet names.
+// equal bytes. Limits: no arm64 except for unified kernel images, boot loaders
+// below 30 MiB, no Joliet names.
 package iso

@@ -11,14 +11,37 @@ import (
 // espImage returns an EFI system partition with the two UEFI loaders at the place for removable media (UEFI 2.10,
 // section 3.5.1.1).
 func espImage(ctx context.Context, l loaders) ([]byte, error) {
-	image := make(memory, espSize(int64(len(l.shim)+len(l.grub))))
-	volume := fat.Volume{
-		// With small clusters it is FAT16. Firmware may read FAT12 as well, which was not tried.
-		Size: int64(len(image)), Sector: sector, Cluster: sector, Label: "IRONROOT", Date: epoch, Short: true,
-		Serial: crc32.Update(crc32.ChecksumIEEE(l.shim), crc32.IEEETable, l.grub),
+	// With small clusters it is FAT16. Firmware may read FAT12 as well, which was not tried.
+	return esp(ctx, sector, loader("BOOTX64.EFI", l.shim), loader("GRUBX64.EFI", l.grub))
+}
+
+// ukiESP returns an EFI system partition with a unified kernel image at that place. Its clusters are larger if needed.
+func ukiESP(ctx context.Context, arch string, image []byte) ([]byte, error) {
+	const largest = 30 << 20 // bytes of a file with small clusters
+	name := map[string]string{"amd64": "BOOTX64.EFI", "arm64": "BOOTAA64.EFI"}[arch]
+	if len(image) > largest {
+		return esp(ctx, 0, loader(name, image))
 	}
-	err := volume.Write(ctx, image, []fat.Node{directory("EFI", directory("BOOT",
-		loader("BOOTX64.EFI", l.shim), loader("GRUBX64.EFI", l.grub)))}, nil)
+	return esp(ctx, sector, loader(name, image))
+}
+
+// esp returns an EFI system partition with files for removable media. A cluster of 0 bytes chooses one by the size.
+func esp(ctx context.Context, cluster int64, files ...fat.Node) ([]byte, error) {
+	content, serial := int64(0), uint32(0)
+	for _, f := range files {
+		data, err := f.Content()
+		if err != nil {
+			return nil, err
+		}
+		content += f.Size
+		serial = crc32.Update(serial, crc32.IEEETable, data)
+	}
+	image := make(memory, espSize(content))
+	volume := fat.Volume{
+		Size: int64(len(image)), Sector: sector, Cluster: cluster, Label: "IRONROOT", Date: epoch, Short: true,
+		Serial: serial,
+	}
+	err := volume.Write(ctx, image, []fat.Node{directory("EFI", directory("BOOT", files...))}, nil)
 	if err != nil {
 		return nil, fmt.Errorf("EFI system partition: %w", err)
 	}

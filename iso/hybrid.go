@@ -21,16 +21,25 @@ const (
 )
 
 // makeHybrid makes the image bootable as a disk: it writes a master boot record into the image's unused first sector
-// and pads the image to whole cylinders of 1 MiB, which some BIOSes require.
+// and pads the image to whole cylinders of 1 MiB, which some BIOSes require. Without code, only UEFI boots the disk.
 func makeHybrid(f *os.File, code []byte, espSize int64) error {
-	if len(code) != codeSize {
+	if code != nil && len(code) != codeSize {
 		return fmt.Errorf("code of the master boot record has %d bytes, want %d", len(code), codeSize)
 	}
 	v, _, err := readVolume(f)
 	if err != nil {
 		return err
 	}
-	isolinux, esp, err := bootImages(f)
+	catalog, err := readCatalog(f)
+	if err != nil {
+		return err
+	}
+	var isolinux, esp uint32
+	if code == nil {
+		esp, err = catalog.uefiImage()
+	} else {
+		isolinux, esp, err = catalog.bothImages()
+	}
 	if err != nil {
 		return err
 	}
@@ -42,41 +51,67 @@ func makeHybrid(f *os.File, code []byte, espSize int64) error {
 	}
 	le := binary.LittleEndian
 	record := ondisk.MBR{DiskID: crc32.ChecksumIEEE(le.AppendUint32(nil, v.blocks)), Signature: 0xaa55}
-	copy(record.Code[:], code)
-	le.PutUint64(record.Code[codeSize:], uint64(isolinux)*perBlock)
-	// The first entry is the active one, which BIOSes require. It covers the whole image and overlaps the second entry.
-	// Because of its type 0, operating systems and UEFI firmware ignore it.
-	record.Entries[0] = newBootEntry(0x80, 0, 0, uint32(size/sector))
-	record.Entries[1] = newBootEntry(0, typeESP, esp*perBlock, uint32(espSize/sector))
+	espEntry := 0
+	if code != nil {
+		espEntry = 1
+		copy(record.Code[:], code)
+		le.PutUint64(record.Code[codeSize:], uint64(isolinux)*perBlock)
+		// The first entry is the active one, which BIOSes require. It covers the whole image and overlaps the second
+		// entry. Because of its type 0, operating systems and UEFI firmware ignore it.
+		record.Entries[0] = newBootEntry(0x80, 0, 0, uint32(size/sector))
+	}
+	record.Entries[espEntry] = newBootEntry(0, typeESP, esp*perBlock, uint32(espSize/sector))
 	_, err = f.WriteAt(ondisk.Append(nil, le, record), 0)
 	return err
 }
 
-// bootImages returns the blocks of the two entries of the El Torito catalog.
-func bootImages(f *os.File) (bios, uefi uint32, err error) {
+// catalog is the first part of the El Torito catalog.
+type catalog []byte
+
+// Offsets and values in the catalog (El Torito, section 2).
+const (
+	entrySize   = 32
+	platformID  = 1 // in the validation entry and in a section header
+	loadBlock   = 8 // in an entry
+	bootable    = 0x88
+	lastHeader  = 0x91
+	platformEFI = 0xef
+)
+
+func readCatalog(f *os.File) (catalog, error) {
 	block := make([]byte, blockSize)
 	if _, err := f.ReadAt(block, bootBlock*blockSize); err != nil {
-		return 0, 0, fmt.Errorf("read boot record: %w", err)
+		return nil, fmt.Errorf("read boot record: %w", err)
 	}
 	if block[0] != 0 || string(block[1:6]) != "CD001" || string(block[7:30]) != "EL TORITO SPECIFICATION" {
-		return 0, 0, errors.New("sector 17 is not an El Torito boot record")
+		return nil, errors.New("sector 17 is not an El Torito boot record")
 	}
-	catalog := int64(binary.LittleEndian.Uint32(block[0x47:]))
-	if _, err := f.ReadAt(block, catalog*blockSize); err != nil {
-		return 0, 0, fmt.Errorf("read boot catalog: %w", err)
+	start := int64(binary.LittleEndian.Uint32(block[0x47:]))
+	if _, err := f.ReadAt(block, start*blockSize); err != nil {
+		return nil, fmt.Errorf("read boot catalog: %w", err)
 	}
-	const (
-		entry    = 32
-		lba      = 8
-		bootable = 0x88
-		lastHead = 0x91
-		efi      = 0xef
-	)
-	first, header, second := block[entry:2*entry], block[2*entry:3*entry], block[3*entry:4*entry]
-	if block[0] != 1 || first[0] != bootable || header[0] != lastHead || header[1] != efi || second[0] != bootable {
+	return block, nil
+}
+
+func (c catalog) entry(n int) []byte { return c[n*entrySize : (n+1)*entrySize] }
+
+// bothImages returns the blocks of the two entries of a catalog for BIOS and UEFI.
+func (c catalog) bothImages() (bios, uefi uint32, err error) {
+	first, header, second := c.entry(1), c.entry(2), c.entry(3)
+	if c[0] != 1 || first[0] != bootable || header[0] != lastHeader || header[platformID] != platformEFI ||
+		second[0] != bootable {
 		return 0, 0, errors.New("boot catalog lacks the BIOS or the UEFI entry")
 	}
-	return binary.LittleEndian.Uint32(first[lba:]), binary.LittleEndian.Uint32(second[lba:]), nil
+	return binary.LittleEndian.Uint32(first[loadBlock:]), binary.LittleEndian.Uint32(second[loadBlock:]), nil
+}
+
+// uefiImage returns the block of the only entry of a catalog for UEFI.
+func (c catalog) uefiImage() (uint32, error) {
+	first := c.entry(1)
+	if c[0] != 1 || c[platformID] != platformEFI || first[0] != bootable || c.entry(2)[0] != 0 {
+		return 0, errors.New("boot catalog has other entries than the one for UEFI")
+	}
+	return binary.LittleEndian.Uint32(first[loadBlock:]), nil
 }
 
 // newBootEntry returns an entry whose cylinder, head and sector numbers mean that the 32-bit numbers apply.

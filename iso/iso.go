@@ -1,6 +1,7 @@
 package iso
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -25,6 +26,7 @@ const DefaultCmdline = "boot_method=vmedia console=tty0 console=ttyS0,115200n8"
 type Options struct {
 	Kernel   string         // path of a bzImage
 	Initrd   string         // path of an initramfs, plain or compressed
+	UKI      string         // path of a unified kernel image, which replaces Kernel, Initrd and Cmdline
 	Out      string         // path of the image to write
 	Cmdline  string         // "" = DefaultCmdline
 	Label    string         // "" = DefaultLabel
@@ -56,6 +58,10 @@ func Build(ctx context.Context, o Options) (Report, error) {
 	if err != nil {
 		return Report{}, err
 	}
+	if o.UKI != "" {
+		return inWorkspace(o, func(work string) (Report, error) { return buildUKI(ctx, o, work) },
+			func() error { return describeUKI(o) })
+	}
 	if err := checkInputs(o.Kernel, o.Initrd); err != nil {
 		return Report{}, err
 	}
@@ -72,17 +78,24 @@ func Build(ctx context.Context, o Options) (Report, error) {
 	if err != nil {
 		return Report{}, err
 	}
+	return inWorkspace(o, func(work string) (Report, error) { return build(ctx, o, loaders, work) },
+		func() error { return describe(ctx, o, loaders, archive) })
+}
+
+// inWorkspace builds the image in a new directory, which it removes, describes it if Options.Bill is set, and prints
+// the report.
+func inWorkspace(o Options, build func(work string) (Report, error), describe func() error) (Report, error) {
 	work, err := os.MkdirTemp(filepath.Dir(o.Out), ".iso-*") // in the directory of the result: /tmp can be too small
 	if err != nil {
 		return Report{}, fmt.Errorf("build ISO: %w", err)
 	}
 	defer os.RemoveAll(work) //nolint:errcheck // nothing is left of a build that went well
-	report, err := build(ctx, o, loaders, work)
+	report, err := build(work)
 	if err != nil {
 		return Report{}, fmt.Errorf("build ISO %s: %w", o.Out, err)
 	}
 	if o.Bill != nil {
-		if err := describe(ctx, o, loaders, archive); err != nil {
+		if err := describe(); err != nil {
 			return Report{}, fmt.Errorf("describe ISO %s: %w", o.Out, err)
 		}
 	}
@@ -90,10 +103,13 @@ func Build(ctx context.Context, o Options) (Report, error) {
 }
 
 func (o Options) complete() (Options, error) {
-	if o.Kernel == "" || o.Initrd == "" || o.Out == "" {
+	switch {
+	case o.UKI != "" && (o.Kernel != "" || o.Initrd != "" || o.Cmdline != ""):
+		return o, errors.New("build ISO: a unified kernel image contains kernel, initrd and command line already")
+	case o.UKI == "" && (o.Kernel == "" || o.Initrd == "") || o.Out == "":
 		return o, errors.New("build ISO: kernel, initrd and output file are required")
 	}
-	if o.Cmdline == "" {
+	if o.Cmdline == "" && o.UKI == "" {
 		o.Cmdline = DefaultCmdline
 	}
 	if o.Label == "" {
@@ -129,17 +145,56 @@ func build(ctx context.Context, o Options, l loaders, work string) (Report, erro
 	if err != nil {
 		return Report{}, err
 	}
+	return finish(ctx, o, work, l.mbr, int64(len(esp)), parts)
+}
+
+// buildUKI does the same for an image that only UEFI firmware boots, without another boot loader.
+func buildUKI(ctx context.Context, o Options, work string) (Report, error) {
+	const largest = 1 << 30
+	info, err := os.Stat(o.UKI)
+	if err != nil {
+		return Report{}, err
+	}
+	if info.Size() > largest {
+		return Report{}, fmt.Errorf("unified kernel image %s: has %d bytes, want at most %d",
+			o.UKI, info.Size(), largest)
+	}
+	image, err := os.ReadFile(o.UKI)
+	if err != nil {
+		return Report{}, err
+	}
+	arch, err := bootfile.UEFIArch(bytes.NewReader(image))
+	if err != nil {
+		return Report{}, fmt.Errorf("unified kernel image %s: %w", o.UKI, err)
+	}
+	esp, err := ukiESP(ctx, arch, image)
+	if err != nil {
+		return Report{}, err
+	}
+	err = writeTree(filepath.Join(work, "tree"), map[string][]byte{
+		".disk/info": []byte(o.Label + "\n"),
+		espPath:      esp,
+	})
+	if err != nil {
+		return Report{}, err
+	}
+	return finish(ctx, o, work, nil, int64(len(esp)), []Part{{Name: "unified kernel image", Size: int64(len(image))}})
+}
+
+// finish packs the tree in work into an image, makes it bootable from a disk with the code of a master boot record, or
+// for UEFI only without it, and moves it to Options.Out.
+func finish(ctx context.Context, o Options, work string, mbr []byte, espSize int64, parts []Part) (Report, error) {
 	image := filepath.Join(work, "image")
 	f, err := os.OpenFile(image, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o644)
 	if err != nil {
 		return Report{}, err
 	}
-	err = writeImage(f, tree, o.Label)
+	err = writeImage(f, filepath.Join(work, "tree"), o.Label, mbr != nil)
 	if err == nil {
 		err = makeStable(f)
 	}
 	if err == nil {
-		err = makeHybrid(f, l.mbr, int64(len(esp)))
+		err = makeHybrid(f, mbr, espSize)
 	}
 	var size int64
 	if err == nil {
@@ -151,14 +206,11 @@ func build(ctx context.Context, o Options, l loaders, work string) (Report, erro
 	if err := os.Rename(image, o.Out); err != nil {
 		return Report{}, err
 	}
+	report := Report{Path: o.Out, Size: size}
 	for _, p := range parts {
 		size -= p.Size
 	}
-	parts = append(parts, Part{Name: "file system", Size: size})
-	report := Report{Path: o.Out, Parts: parts}
-	for _, p := range parts {
-		report.Size += p.Size
-	}
+	report.Parts = append(parts, Part{Name: "file system", Size: size})
 	return report, nil
 }
 

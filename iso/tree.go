@@ -19,23 +19,18 @@ const (
 	blockSize    = 2048
 )
 
-// fillTree writes the files of the image to a directory and returns their sizes.
+// fillTree writes the files of an image with loaders to a directory and returns their sizes.
 func fillTree(ctx context.Context, dir string, o Options, l loaders, esp []byte) ([]Part, error) {
-	for name, content := range map[string][]byte{
+	err := writeTree(dir, map[string][]byte{
 		".disk/info":            []byte(o.Label + "\n"), // GRUB identifies the medium by this file
 		isolinuxPath:            l.isolinux,
 		"isolinux/ldlinux.c32":  l.ldlinux,
 		"isolinux/isolinux.cfg": []byte(isolinuxConfig(o.Cmdline)),
 		"boot/grub/grub.cfg":    []byte(grubConfig(o.Cmdline)),
 		espPath:                 esp,
-	} {
-		path := filepath.Join(dir, name)
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			return nil, err
-		}
-		if err := os.WriteFile(path, content, 0o644); err != nil {
-			return nil, err
-		}
+	})
+	if err != nil {
+		return nil, err
 	}
 	kernel, err := copyFile(ctx, o.Kernel, filepath.Join(dir, "vmlinuz"))
 	if err != nil {
@@ -53,6 +48,19 @@ func fillTree(ctx context.Context, dir string, o Options, l loaders, esp []byte)
 	}, nil
 }
 
+func writeTree(dir string, files map[string][]byte) error {
+	for name, content := range files {
+		path := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			return err
+		}
+		if err := os.WriteFile(path, content, 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 func copyFile(ctx context.Context, from, to string) (size int64, err error) {
 	in, err := os.Open(from)
 	if err != nil {
@@ -67,24 +75,30 @@ func copyFile(ctx context.Context, from, to string) (size int64, err error) {
 	return io.Copy(out, in)
 }
 
-// writeImage writes the file system with its boot catalog. Joliet is disabled: with it the boot record would not be
-// in sector 17, where BIOSes search for it.
-func writeImage(f *os.File, tree, label string) error {
+// writeImage writes the file system with its boot catalog, which has an entry for BIOS if bios is true, and one for
+// UEFI. Joliet is disabled: with it the boot record would not be in sector 17, where BIOSes search for it.
+func writeImage(f *os.File, tree, label string, bios bool) error {
 	fs, err := iso9660.Create(file.New(f, false), 0, 0, blockSize, tree)
 	if err != nil {
 		return err
 	}
-	bios := &iso9660.ElToritoEntry{
-		Platform: iso9660.BIOS, Emulation: iso9660.NoEmulation, BootFile: isolinuxPath, BootTable: true,
+	var entries []*iso9660.ElToritoEntry
+	catalog := "boot/boot.cat"
+	if bios {
+		catalog = "isolinux/boot.cat"
+		entries = append(entries, &iso9660.ElToritoEntry{
+			Platform: iso9660.BIOS, Emulation: iso9660.NoEmulation, BootFile: isolinuxPath, BootTable: true,
+		})
+		entries[0].SetLoadSize(4)
 	}
-	bios.SetLoadSize(4)
-	uefi := &iso9660.ElToritoEntry{Platform: iso9660.EFI, Emulation: iso9660.NoEmulation, BootFile: espPath}
+	// The library stores the size 0 for an EFI system partition whose size does not fit into the field. Firmware then
+	// reads to the end of the volume.
+	entries = append(entries,
+		&iso9660.ElToritoEntry{Platform: iso9660.EFI, Emulation: iso9660.NoEmulation, BootFile: espPath})
 	err = fs.Finalize(iso9660.FinalizeOptions{
 		RockRidge:        true,
 		VolumeIdentifier: label,
-		ElTorito: &iso9660.ElTorito{
-			BootCatalog: "isolinux/boot.cat", HideBootCatalog: true, Entries: []*iso9660.ElToritoEntry{bios, uefi},
-		},
+		ElTorito:         &iso9660.ElTorito{BootCatalog: catalog, HideBootCatalog: true, Entries: entries},
 	})
 	if err != nil {
 		return fmt.Errorf("write ISO 9660: %w", err)
