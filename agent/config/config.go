@@ -33,7 +33,7 @@ import (
 //	check    form of the text: urls, ntp, syslog, version (see checkString)
 //	alias    former names, GROUP.NAME, separated by commas
 //	secret   "true": the value is never printed
-//	source   "flag": can be set by the flag only
+//	source   "flag": can be set by the flag only; "signed": only a signed image can set it, if the image is signed
 //	help     one line that says what the option does
 //	unused   reason why the option has no effect
 //	heading  heading of the command's help, for this option and those that follow
@@ -75,8 +75,8 @@ type Config struct {
 	DiskWaitAttempts            int           `file:"disk_wait_attempts" kernel:"ipa-disk-wait-attempts" min:"0" default:"10" help:"number of times to check for a disk, disk_wait_delay seconds apart; 0 does not wait"`
 	DiskWaitDelay               time.Duration `file:"disk_wait_delay" kernel:"ipa-disk-wait-delay" unit:"s" min:"0" default:"3" help:"pause between two checks for a disk"`
 
-	Insecure bool   `file:"insecure" kernel:"ipa-insecure" default:"false" heading:"TLS towards Ironic and image servers" help:"do not verify certificates of Ironic and of image servers"`
-	CAFile   string `file:"cafile" help:"file with the trusted certificate authorities, instead of the system's, PEM"`
+	Insecure bool   `file:"insecure" kernel:"ipa-insecure" source:"signed" default:"false" heading:"TLS towards Ironic and image servers" help:"do not verify certificates of Ironic and of image servers"`
+	CAFile   string `file:"cafile" source:"signed" help:"file with the trusted certificate authorities, instead of the system's, PEM"`
 	CertFile string `file:"certfile" help:"file with the client certificate, PEM; requires keyfile"`
 	KeyFile  string `file:"keyfile" help:"file with the key of the client certificate, PEM"`
 
@@ -132,6 +132,11 @@ type Config struct {
 
 	// Params are all kernel and virtual media parameters, known to this package or not.
 	Params Params
+	// Signed reports whether the firmware has verified the whole image, its command line included. Other sources are
+	// then restricted: see Sources.Unsigned.
+	Signed bool
+
+	ignored []Unused // settings of unsigned sources
 }
 
 // DiskUtils is the group disk_utils.

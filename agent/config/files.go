@@ -94,7 +94,7 @@ func (l *loader) ini(name string, data []byte) error {
 		for _, key := range section.Keys() {
 			for _, o := range l.options {
 				if o.matches(section.Name(), key.Name()) && !o.flagOnly {
-					l.set(o, "file "+name, key.Value())
+					l.setFrom(o, "file "+name, key.Value(), l.unsigned.hasFile(name))
 				}
 			}
 		}

@@ -23,6 +23,8 @@ type Sources struct {
 	// ConfigDirs are directories whose *.conf files are read after Files, in alphabetical order. Missing directories
 	// are ignored.
 	ConfigDirs []string
+	// Unsigned are the sources that a signed image does not contain; nil means that the image is not signed.
+	Unsigned *Unsigned
 	// HasIPv6 reports whether the kernel supports IPv6, which decides the default of listen_host; nil checks the
 	// running kernel.
 	HasIPv6 func() bool
@@ -35,7 +37,7 @@ var ErrHelp = errors.New("help requested")
 // of the choices, with the value and its source, even if another source overrides that value. Unknown kernel
 // parameters and unknown entries of files are ignored.
 func Load(s Sources) (*Config, error) {
-	l := loader{options: options(), config: &Config{Params: s.Params}}
+	l := loader{options: options(), config: &Config{Params: s.Params, Signed: s.Unsigned != nil}, unsigned: s.Unsigned}
 	if l.config.Params == nil {
 		l.config.Params = Params{}
 	}
@@ -54,6 +56,7 @@ func Load(s Sources) (*Config, error) {
 	if value, ok := s.Params["ipa-debug"]; ok {
 		l.config.Debug, _ = oslo.ParseBool(value) // a wrong value was reported with the other kernel parameters
 	}
+	l.checkSigned()
 	if err := errors.Join(l.errs...); err != nil {
 		return nil, err
 	}
@@ -62,9 +65,11 @@ func Load(s Sources) (*Config, error) {
 
 // loader fills a Config, from the lowest to the highest precedence, and collects the errors.
 type loader struct {
-	options []option
-	config  *Config
-	errs    []error
+	options  []option
+	config   *Config
+	unsigned *Unsigned
+	urlFrom  string // unsigned source of api_url, "" if the image contains it
+	errs     []error
 }
 
 func (l *loader) set(o option, source, value string) {
@@ -95,7 +100,7 @@ func kernelHasIPv6() bool {
 func (l *loader) kernel(params Params) {
 	for _, o := range l.options {
 		if value, ok := params[o.kernel]; ok && o.kernel != "" {
-			l.set(o, "kernel parameter "+o.kernel, value)
+			l.setFrom(o, "kernel parameter "+o.kernel, value, l.unsigned.hasParam(o.kernel))
 		}
 	}
 }

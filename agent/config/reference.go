@@ -25,6 +25,9 @@ An option whose value is of the wrong type or out of range is an error at start 
 its source. Times are in seconds and sizes in MiB, as the type says. Options with "no effect" are accepted so that
 existing configurations work. Another value than the default logs a warning, as do the kernel parameters
 ` + "`sshkey`" + ` and ` + "`rootpwd`" + `, because the ramdisk has no login.
+
+Under Secure Boot, a [unified kernel image](uki.md#what-other-sources-cannot-set) accepts kernel parameters from itself
+only, and from virtual media neither ` + "`insecure`" + ` nor ` + "`cafile`" + `.
 `
 
 // Reference writes the reference of all options as Markdown, a table per group.

@@ -39,6 +39,7 @@ func (c *Config) Unused() []Unused {
 			found = append(found, Unused{name, reasons[name]})
 		}
 	}
+	found = append(found, c.ignored...)
 	slices.SortStableFunc(found, func(a, b Unused) int { return cmp.Compare(a.Name, b.Name) })
 	return found
 }

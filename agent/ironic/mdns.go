@@ -63,6 +63,9 @@ func (c *Client) Discover(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+		if err := c.configured.CheckURL(found, "multicast DNS"); err != nil {
+			return fmt.Errorf("discover Ironic: %w", err)
+		}
 		c.useURL(found)
 		c.override(overrides)
 	}
@@ -175,6 +178,11 @@ func (c *Client) override(text map[string]string) {
 		}
 		if !slices.Contains(allowed, name) {
 			c.log.Warn("option of multicast DNS response not allowed (allowed_overrides)", "option", name)
+			continue
+		}
+		if c.configured.Protects(name) {
+			c.log.Warn("option of multicast DNS response ignored: the image is signed, and only the image can set it",
+				"option", name)
 			continue
 		}
 		c.config.Update(func(live *config.Config) {

@@ -137,6 +137,28 @@ func TestSpoofingResponder(t *testing.T) {
 	}
 }
 
+// Under a signed image, no option that it protects is accepted, and no URL that proves nothing.
+func TestDiscoverOfSignedImage(t *testing.T) {
+	known := service{host: "ironic.example.", port: 443, text: map[string]string{
+		"ipa_insecure": "true", "ipa_cafile": "/other", "ipa_ntp_server": "192.0.2.67",
+	}}
+	params := config.Params{"ipa-api-url": "mdns"}
+	for protocol, want := range map[string]string{"https": "https://ironic.example:443", "http": "mdns"} {
+		known.text["protocol"] = protocol
+		c, live, _ := answers(t, params, map[string]service{"baremetal._openstack._tcp.local.": known})
+		live.Update(func(c *config.Config) {
+			c.Signed, c.MDNS.AllowedOverrides = true, []string{"insecure", "cafile", "ntp_server"}
+		})
+		c.configured = live.Get()
+		err := c.Discover(context.Background())
+		got := live.Get()
+		if (err == nil) != (protocol == "https") || got.APIURL != want || got.Insecure || got.CAFile != "" {
+			t.Errorf("%s: got URL %s, insecure %t, cafile %q, %v, want URL %s alone",
+				protocol, got.APIURL, got.Insecure, got.CAFile, err, want)
+		}
+	}
+}
+
 func TestDiscover(t *testing.T) {
 	const api, introspection = "baremetal._openstack._tcp.local.", "baremetal-introspection._openstack._tcp.local."
 	known := map[string]service{

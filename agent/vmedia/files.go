@@ -54,6 +54,11 @@ func (m *Media) copyConfig(v *removable.Volume) error {
 	}
 	names := []string{}
 	for _, f := range files {
+		if m.isSigned(f) {
+			m.Log.Warn("file of boot ISO ignored: the image is signed and contains it already",
+				"device", v.Device.Path, "file", "/"+f.path)
+			continue
+		}
 		if err := m.place(f); err != nil {
 			return fault.VirtualMediaBoot("copy configuration: %w", err)
 		}
@@ -91,9 +96,21 @@ func readConfig(v *removable.Volume) ([]copied, error) {
 	return files, nil
 }
 
+// isSigned reports whether a file exists in the image, and the image is signed.
+func (m *Media) isSigned(f copied) bool {
+	target := m.target(f)
+	if !m.Signed || m.unsigned.Files[target] {
+		return false
+	}
+	_, err := os.Lstat(target)
+	return !errors.Is(err, fs.ErrNotExist)
+}
+
+func (m *Media) target(f copied) string { return filepath.Join(m.Root, f.path) }
+
 // place replaces a file. It does not follow an existing symbolic link.
 func (m *Media) place(f copied) error {
-	target := filepath.Join(m.Root, f.path)
+	target := m.target(f)
 	if err := os.MkdirAll(filepath.Dir(target), 0o755); err != nil {
 		return err
 	}
@@ -103,6 +120,9 @@ func (m *Media) place(f copied) error {
 	file, err := os.OpenFile(target, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return err
+	}
+	if m.Signed {
+		m.unsigned.Files[target] = true
 	}
 	_, err = file.Write(f.data)
 	return errors.Join(err, file.Close())

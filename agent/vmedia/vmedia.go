@@ -52,6 +52,9 @@ type Options struct {
 	Settled <-chan struct{}
 	// Root is the directory below which etc is written; "" is "/".
 	Root string
+	// Signed is set if the firmware has verified the whole image. The media then replace no file of the image, and
+	// protected parameters are ignored.
+	Signed bool
 
 	// Set by tests: the limits of waits, and the functions that open media and list ignored disks.
 	drivers, limit, scan, grace time.Duration
@@ -64,8 +67,9 @@ type Media struct {
 	Options
 	params      config.Params
 	floppy, iso bool
-	ironicNamed bool            // a file of the ISO contains api_url
-	unusable    map[string]bool // media with invalid configuration, by path, which are not read again
+	ironicNamed bool             // a file of the ISO contains api_url
+	unusable    map[string]bool  // media with invalid configuration, by path, which are not read again
+	unsigned    *config.Unsigned // what was read from media, if the image is signed
 	network     networkSearch
 
 	ignored         *ignoredSearch
@@ -97,13 +101,21 @@ func New(o Options) *Media {
 	if o.ignoredDisks == nil {
 		o.ignoredDisks = removable.IgnoredDisks
 	}
-	return &Media{
+	m := &Media{
 		Options: o, began: time.Now(), params: maps.Clone(o.Params),
 		unusable: map[string]bool{}, reported: map[string]bool{},
 		ignored: &ignoredSearch{running: make(chan struct{}, 1), named: map[string]bool{}},
 		network: networkSearch{id: o.Params["ir_pub_id"], skipped: map[string]bool{}},
 	}
+	if o.Signed {
+		m.unsigned = &config.Unsigned{Params: map[string]bool{}, Files: map[string]bool{}}
+	}
+	return m
 }
+
+// Unsigned returns the parameters and files of the media, or nil if the image is not signed. It must not be called
+// concurrently with Load and Again.
+func (m *Media) Unsigned() *config.Unsigned { return m.unsigned }
 
 // Booted reports whether the kernel's command line says that the machine was booted from virtual media.
 func Booted(params config.Params) bool { return params["boot_method"] == "vmedia" }
@@ -150,7 +162,7 @@ func (m *Media) Again(ctx context.Context) (config.Params, error) {
 	o := m.Options
 	o.Params = m.merged
 	next := New(o)
-	next.ignored, next.began = m.ignored, m.began
+	next.ignored, next.began, next.unsigned = m.ignored, m.began, m.unsigned
 	params, err := next.Load(ctx)
 	if params != nil {
 		m.merged = params
@@ -270,6 +282,15 @@ func (m *Media) readParameters(v *removable.Volume) error {
 	more, err := parseParameters(data)
 	if err != nil {
 		return fault.VirtualMediaBoot("parameters floppy: %s on %s: %w", parameterFile, v.Device.Path, err)
+	}
+	if m.Signed {
+		for _, name := range more.DropProtected() {
+			m.Log.Warn("parameter of virtual floppy ignored: the image is signed, and only the image itself can set it",
+				"device", v.Device.Path, "parameter", name)
+		}
+		for name := range more {
+			m.unsigned.Params[name] = true
+		}
 	}
 	m.Log.Info("parameters read from virtual floppy", "device", v.Device.Path, "label", v.Label, "parameters", more)
 	maps.Copy(m.params, more)

@@ -37,7 +37,7 @@ func AgentWith(change func(*agent.Options)) Func {
 		defer func() { board.Problem("boot", err) }()
 		merged, mediaErr := params, error(nil)
 		if params == nil { // read once: the media can be removed before the agent is run again
-			media = vmedia.New(vmedia.Options{Params: m.Params, Log: m.Log, Settled: m.Settled})
+			media = vmedia.New(vmedia.Options{Params: m.Params, Log: m.Log, Settled: m.Settled, Signed: m.Signed})
 			merged, mediaErr = media.Load(ctx)
 			if err := vmedia.Unmount("/mnt/config"); err != nil {
 				m.Log.Warn("config drive not unmounted", "err", err)
@@ -46,7 +46,7 @@ func AgentWith(change func(*agent.Options)) Func {
 				return mediaErr
 			}
 		}
-		settings, err := config.Load(config.Sources{Params: merged, Files: configFiles("/")})
+		settings, err := config.Load(sources(merged, media))
 		if err != nil {
 			return err
 		}
@@ -142,12 +142,17 @@ func reloadMedia(ctx context.Context, media *vmedia.Media, log *slog.Logger) *co
 	if params == nil {
 		return nil
 	}
-	settings, err := config.Load(config.Sources{Params: params, Files: configFiles(media.Root)})
+	settings, err := config.Load(sources(params, media))
 	if err != nil {
 		log.Error("configuration of virtual media invalid, ignored", "err", err)
 		return nil
 	}
 	return settings
+}
+
+// sources returns the sources of the configuration after the media were read.
+func sources(params config.Params, media *vmedia.Media) config.Sources {
+	return config.Sources{Params: params, Files: configFiles(media.Root), Unsigned: media.Unsigned()}
 }
 
 // configFiles returns the agent's configuration files below root, the main file first: those of the ramdisk, of an

@@ -40,7 +40,8 @@ const hostname = "ironroot"
 
 // Machine is the started machine, as the function that Main runs gets it.
 type Machine struct {
-	Params  config.Params // kernel parameters, last one wins
+	Params  config.Params // kernel parameters, last one wins; of a signed image, those that are signed
+	Signed  bool          // the firmware has verified the whole image, its command line included
 	Journal *journal.Journal
 	Log     *slog.Logger
 	// Settled is closed when all modules for the devices that were present at boot are loaded. Their drivers can
@@ -123,6 +124,7 @@ func modprobe(args []string) {
 type boot struct {
 	options Options
 	cmdline string
+	signed  bool // cmdline is part of a signed image
 	params  config.Params
 	console *Console
 	journal *journal.Journal
@@ -138,6 +140,10 @@ func (b *boot) up() {
 		failed = append(failed, err)
 	}
 	b.cmdline = string(cmdline)
+	protection := readProtection("/")
+	if protection.signed {
+		b.cmdline, b.signed = protection.cmdline, true
+	}
 	b.params = config.ParseCmdline(b.cmdline)
 	active, err := os.ReadFile("/sys/class/tty/console/active")
 	if err != nil {
@@ -156,6 +162,7 @@ func (b *boot) up() {
 	for _, err := range failed {
 		b.log.Error("root file system incomplete", "err", err)
 	}
+	protection.report(b.log, string(cmdline))
 	b.checkArchive()
 	b.limitMemory()
 	if err := raiseDescriptors(); err != nil {
@@ -171,7 +178,7 @@ func (b *boot) up() {
 
 // start starts all goroutines.
 func (b *boot) start(ctx context.Context, f Func) {
-	m := &Machine{Params: b.params, Journal: b.journal, Log: b.log, Show: b.show, Flush: b.flush}
+	m := &Machine{Params: b.params, Signed: b.signed, Journal: b.journal, Log: b.log, Show: b.show, Flush: b.flush}
 	loader, plug := b.modules(ctx)
 	settled := plug.Settled()
 	m.Settled, m.Probe, m.Postpone, m.Resume = settled, loader.Load, plug.Postpone, plug.Resume

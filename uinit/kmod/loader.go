@@ -238,10 +238,14 @@ type Params struct {
 	blocked map[string]bool
 }
 
-// ParseParams parses them from a kernel command line. A value in double quotes can contain spaces.
+// ParseParams parses them from a kernel command line. A value in double quotes can contain spaces. As in the kernel,
+// the words behind "--" are not parameters.
 func ParseParams(cmdline string) Params {
 	p := Params{options: map[string][]string{}, blocked: map[string]bool{}}
 	for _, word := range splitQuoted(cmdline) {
+		if word == "--" {
+			break
+		}
 		key, value, _ := strings.Cut(word, "=")
 		if key == "modprobe.blacklist" || key == "module_blacklist" {
 			for name := range strings.SplitSeq(value, ",") {

@@ -411,6 +411,9 @@ func TestDefaultParams(t *testing.T) {
 			t.Errorf("%q: got %q, want %q", cmdline, got, want)
 		}
 	}
+	if got := ParseParams("bonding.a=1 -- bonding.b=2").Of("bonding"); strings.Contains(got, "b=2") {
+		t.Errorf("behind --: got %q, want no parameter", got)
+	}
 	if got := ParseParams("virtio_net.napi_tx=0").Of("virtio_net"); got != "napi_tx=0" {
 		t.Errorf("another module: got %q", got)
 	}

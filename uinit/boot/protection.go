@@ -1,0 +1,97 @@
+//go:build linux
+
+package boot
+
+import (
+	"errors"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"ironroot/uinit/boot/layout"
+)
+
+// secureBootFile is the variable SecureBoot (UEFI 2.10, section 3.3): four bytes of attributes, and 1 if Secure Boot is
+// enabled.
+const secureBootFile = "sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
+
+// protection describes how the machine is protected against other parameters than those of its image.
+type protection struct {
+	unified bool   // the ramdisk is part of a unified kernel image
+	signed  bool   // the firmware has verified the image, or its state is unknown
+	cmdline string // of the image
+	err     error  // the state of Secure Boot is unknown
+}
+
+// readProtection reads the command line that a unified kernel image contains of itself, and the state of Secure Boot
+// below root. If the state cannot be read, the image counts as signed.
+func readProtection(root string) protection {
+	line, err := os.ReadFile(filepath.Join(root, layout.SignedCmdline))
+	if errors.Is(err, fs.ErrNotExist) {
+		return protection{}
+	}
+	if err != nil {
+		return protection{unified: true, signed: true, err: err}
+	}
+	p := protection{unified: true, cmdline: string(line)}
+	if root == "/" {
+		p.err = mountVariables()
+	}
+	enabled, err := secureBootEnabled(filepath.Join(root, secureBootFile))
+	if err != nil {
+		p.signed, p.err = true, errors.Join(p.err, err)
+		return p
+	}
+	p.signed, p.err = enabled, nil
+	return p
+}
+
+// mountVariables mounts efivarfs, which other machines get later: see mountLate.
+func mountVariables() error {
+	err := unix.Mount("efivarfs", "/sys/firmware/efi/efivars", "efivarfs",
+		unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "")
+	if err != nil && !errors.Is(err, unix.EBUSY) {
+		return &os.PathError{Op: "mount", Path: "efivarfs", Err: err}
+	}
+	return nil
+}
+
+// secureBootEnabled reads the variable SecureBoot. Firmware without it has no Secure Boot, if it shows its variables.
+func secureBootEnabled(path string) (bool, error) {
+	data, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		others, listErr := os.ReadDir(filepath.Dir(path))
+		if listErr == nil && len(others) > 0 {
+			return false, nil
+		}
+	}
+	if err != nil {
+		return false, err
+	}
+	if len(data) != 5 {
+		return false, &os.PathError{Op: "read", Path: path, Err: errors.New("variable has another size than 1 byte")}
+	}
+	return data[4] != 0, nil
+}
+
+// report logs the state. used is the command line that the kernel got.
+func (p protection) report(log *slog.Logger, used string) {
+	if !p.unified {
+		return
+	}
+	if p.err != nil {
+		log.Error("state of Secure Boot unknown, treated as enabled", "err", p.err)
+	}
+	if !p.signed {
+		log.Warn("unified kernel image started without Secure Boot: its command line is not protected")
+		return
+	}
+	log.Info("unified kernel image with Secure Boot: only its own command line is used")
+	if strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(used), "--")) != strings.TrimSpace(p.cmdline) {
+		log.Warn("kernel parameters ignored that the signed image does not contain")
+	}
+}
