@@ -76,9 +76,9 @@ machines-rest:
 	$(TEST_MACHINES) $(REST)
 
 .PHONY: test-long
-test-long: prepare-test build ## tests that take long: the same bytes in chroots of other releases; RAID, BIOS, bootc, netboot
+test-long: prepare-test build ## tests that take long: chroots of other releases; RAID, BIOS, bootc, netboot, UKI
 	$(GO) test -tags long -count=1 -timeout 60m -run TestChroots ./initramfs
-	$(GO) test -tags long -count=1 -timeout 60m -run '^(TestRAIDBoot|TestNetbootProxy)' ./lab/e2e
+	$(GO) test -tags long -count=1 -timeout 60m -run '^(TestRAIDBoot|TestNetbootProxy|TestSignedImage|TestUKI)' ./lab/e2e
 	$(GO) test -tags long -count=1 -timeout 20m -run '^TestUndionly$$' ./netboot/pxe
 	$(GO) test -tags long -count=1 -timeout 150m -run 'TestRealIronic(Array|BIOS|Bootc|Progress)' ./lab/ironic
 

@@ -1,0 +1,81 @@
+//go:build linux && long
+
+package e2e
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"ironroot/internal/testenv"
+	"ironroot/iso"
+	"ironroot/lab/qemu"
+	"ironroot/uki"
+)
+
+// archive packs files into an archive that is appended to a ramdisk.
+func archive(t *testing.T, files map[string]string) string {
+	t.Helper()
+	testenv.Programs(t, "cpio", "find")
+	dir := t.TempDir()
+	for name, content := range files {
+		writeFile(t, filepath.Join(dir, name), content)
+	}
+	cmd := exec.CommandContext(t.Context(), "sh", "-c", "find . | cpio --quiet -o -H newc")
+	cmd.Dir = dir
+	content, err := cmd.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return writeFile(t, filepath.Join(t.TempDir(), "site.cpio"), string(content))
+}
+
+// TestSignedImage boots the ramdisk as a unified kernel image from an ISO, under Secure Boot with a key of its own. The
+// image contains the certificate authority of Ironic, and virtual media the URL. Parameters of virtual media and of the
+// firmware that would give access to the machine are ignored, and so is another certificate authority.
+func TestSignedImage(t *testing.T) {
+	key := newOwnKey(t)
+	r := start(t, setup{
+		noIronic: true,
+		machine:  qemu.Config{Dir: key.enroll(t), Firmware: qemu.UEFISecure, Memory: 1 << 30, CDBoot: 1},
+		prepare: func(r *rig, c *qemu.Config) {
+			image := filepath.Join(t.TempDir(), "boot.efi")
+			_, err := uki.Build(t.Context(), uki.Options{
+				Kernel: c.Kernel, Initrds: []string{c.Initrd, archive(t, r.caConfig())}, Out: image, Key: key.key,
+				Cert: key.cert, Cmdline: "console=ttyS0,115200n8 loglevel=4 boot_method=vmedia " + qemu.KernelHints,
+				Version: "test", Log: t.Output(),
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			c.Kernel, c.Initrd, c.Append, c.CDROM = "", "", "", image+".iso"
+			if _, err := iso.Build(t.Context(), iso.Options{UKI: image, Out: c.CDROM, Label: "config-2"}); err != nil {
+				t.Fatal(err)
+			}
+			c.SMBIOS = append(c.SMBIOS, "type=11,value=io.systemd.stub.kernel-cmdline-extra="+
+				"ironroot.shell=1 rdinit=/bbin/gosh ipa-insecure=1")
+			c.Extra = append(c.Extra, bmcFloppy(fatImage(t, mib, "ir-vfd-dev",
+				r.parameter()+" ipa-insecure=1 ironroot.shell=1 rootpwd=x sshkey=y"), "ACME", "Floppy")...)
+		},
+	})
+	r.waitAgent(t)
+	for _, want := range []string{
+		"unified kernel image with Secure Boot: only its own command line is used",
+		"kernel parameters ignored that the signed image does not contain",
+		"parameter of virtual floppy ignored.* parameter=ipa-insecure",
+		"parameter of virtual floppy ignored.* parameter=ironroot.shell",
+		"parameter of virtual floppy ignored.* parameter=rootpwd",
+		"parameter of virtual floppy ignored.* parameter=sshkey",
+	} {
+		says(t, r.machine, want)
+	}
+	console := r.machine.Console().String()
+	if strings.Contains(console, "BdsDxe: failed to load") {
+		t.Error("the firmware started something else first")
+	}
+	if _, err := os.Stat(filepath.Join(r.machine.Dir(), "vars.fd")); err != nil {
+		t.Error(err)
+	}
+}
