@@ -45,6 +45,12 @@ func TestImageOCI(t *testing.T) {
 		stem := filepath.Join(out, "ipa-ironroot-amd64")
 		sign[1] = stem + ".iso"
 		runCommand(t, append([]string{"iso", "-k", stem + ".kernel", "-i", stem + ".initramfs"}, sign...)...)
+		sign[1] = stem + ".efi"
+		runCommand(t, append([]string{
+			"uki", "-k", stem + ".kernel", "-i", stem + ".initramfs", "--cmdline=ipa-api-url=mdns", "--unsigned",
+		}, sign...)...)
+		sign[1] = stem + "-efi.iso"
+		runCommand(t, append([]string{"iso", "--uki", stem + ".efi"}, sign...)...)
 		runCommand(t, "verify", "--public-key", filepath.Join(keys, "pub"), out)
 		digests = append(digests, checkLayout(t, out))
 		builds = append(builds, sums(t, out))
@@ -84,7 +90,7 @@ func checkDocuments(t *testing.T, out string) {
 	for _, name := range []string{
 		"ipa-ironroot-amd64.kernel", "ipa-ironroot-amd64.initramfs", "ipa-ironroot-amd64.tar.gz",
 		"ipa-ironroot-arm64.kernel", "ipa-ironroot-arm64.initramfs", "ipa-ironroot-arm64.tar.gz",
-		"ipa-ironroot-amd64.iso", "ipa-ironroot.oci",
+		"ipa-ironroot-amd64.iso", "ipa-ironroot-amd64.efi", "ipa-ironroot-amd64-efi.iso", "ipa-ironroot.oci",
 	} {
 		for _, p := range spdxtest.ReadFile(t, filepath.Join(out, name+spdx.Suffix)).Packages {
 			packages[name] = append(packages[name], p.PackageName)
@@ -99,6 +105,10 @@ func checkDocuments(t *testing.T, out string) {
 			"ipa-ironroot-amd64.kernel", "ipa-ironroot-amd64.initramfs", "golang.org/x/sys", "shim-signed",
 			"grub-efi-amd64-signed", "isolinux", "syslinux-common",
 		},
+		"ipa-ironroot-amd64.efi": {
+			"ipa-ironroot-amd64.kernel", "ipa-ironroot-amd64.initramfs", "golang.org/x/sys", "systemd-boot-efi",
+		},
+		"ipa-ironroot-amd64-efi.iso": {"ipa-ironroot-amd64.efi", "ipa-ironroot-amd64.kernel", "systemd-boot-efi"},
 		"ipa-ironroot.oci": {
 			"ipa-ironroot-amd64.kernel", "ipa-ironroot-arm64.kernel", "ipa-ironroot-arm64.initramfs",
 			"golang.org/x/sys",

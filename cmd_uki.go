@@ -24,16 +24,29 @@ type ukiCmd struct {
 	Stub        string   `placeholder:"FILE" help:"Stub of systemd (default: that of Debian's package systemd-boot-efi)."`
 	CacheDir    string   `placeholder:"DIR" help:"Directory for the stub's package (default: ironroot in the user's cache directory)."`
 	archiveFlags
+	signFlags
 }
 
 // Run builds the image and prints the size of each part.
 func (c *ukiCmd) Run() error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	_, err := uki.Build(ctx, uki.Options{
+	sign, err := c.signer()
+	if err != nil {
+		return err
+	}
+	source, err := findSource(ctx)
+	if err != nil {
+		return err
+	}
+	report, err := uki.Build(ctx, uki.Options{
 		Kernel: c.Kernel, Initrds: c.Initrd, Out: c.Out, Cmdline: c.Cmdline, OSRelease: c.OSRelease,
 		Version: agent.Version, Stub: c.Stub, Key: c.Key, SignCommand: c.SignCommand, Cert: c.Cert,
-		Unsigned: c.Unsigned, CacheDir: c.CacheDir, Debian: c.options(), Log: os.Stdout,
+		Unsigned: c.Unsigned, CacheDir: c.CacheDir, Debian: c.options(), Bill: billOf(source),
+		Log: os.Stdout,
 	})
-	return err
+	if err != nil {
+		return err
+	}
+	return sign(report.Path)
 }

@@ -2,8 +2,8 @@
 // a tarball, an ISO, or an OCI image layout, which is a directory.
 //
 // Next to an artefact NAME are NAME.spdx.json, its bill of materials, NAME.provenance.json, how it was built, and
-// NAME.sha256, its checksum. Each of them but the checksum has a signature, whose name ends in .minisig. The signature
-// of a layout is in it: index.json.minisig.
+// NAME.sha256, its checksum. A unified kernel image also has NAME.pcr.json, predicted PCR values. Each of them but the
+// checksum has a signature, whose name ends in .minisig. The signature of a layout is in it: index.json.minisig.
 package release
 
 import (
@@ -27,16 +27,23 @@ import (
 // ChecksumSuffix is the end of the name of a checksum file.
 const ChecksumSuffix = ".sha256"
 
+// predictionSuffix is the end of the name of a file with predicted PCR values. Only unified kernel images have one.
+const predictionSuffix = ".pcr.json"
+
 // companions are the ends of the names of files that belong to an artefact.
-var companions = []string{signature.Suffix, ChecksumSuffix, spdx.Suffix, provenance.Suffix}
+var companions = []string{signature.Suffix, ChecksumSuffix, spdx.Suffix, provenance.Suffix, predictionSuffix}
 
 // maxChecksum limits a checksum file, in bytes.
 const maxChecksum = 4 << 10
 
-// Sign signs artefacts, their bills of materials and their provenance.
+// Sign signs artefacts, their bills of materials, their provenance, and predicted PCR values.
 func Sign(signer signature.Signer, artefacts []string) error {
 	for _, path := range artefacts {
-		for _, file := range []string{signedFile(path), path + spdx.Suffix, path + provenance.Suffix} {
+		files := []string{signedFile(path), path + spdx.Suffix, path + provenance.Suffix}
+		if exists(path + predictionSuffix) {
+			files = append(files, path+predictionSuffix)
+		}
+		for _, file := range files {
 			if err := signer.Sign(file); err != nil {
 				return err
 			}
@@ -52,6 +59,11 @@ func signedFile(artefact string) string {
 		return filepath.Join(artefact, oci.IndexFile)
 	}
 	return artefact
+}
+
+func exists(path string) bool {
+	_, err := os.Lstat(path)
+	return err == nil
 }
 
 // Verify verifies artefacts with their signatures. A path is that of an artefact, or of a directory that has only
@@ -147,6 +159,11 @@ func (v *verifier) artefact(path string) {
 		v.report(err)
 	}
 	v.described(path, sum)
+	if prediction := path + predictionSuffix; exists(prediction) || exists(prediction+signature.Suffix) {
+		if _, err := v.read(prediction); err != nil {
+			v.report(err)
+		}
+	}
 	if len(v.problems) == before {
 		if _, err := fmt.Fprintf(v.log, "verified %s, SHA-256 %s\n", path, sum); err != nil {
 			v.report(err)
@@ -182,7 +199,7 @@ func (v *verifier) described(path, sum string) {
 	}
 }
 
-// maxDocument limits a bill of materials or provenance, in bytes.
+// maxDocument limits a bill of materials, provenance or prediction, in bytes.
 const maxDocument = 64 << 20
 
 // read returns the content of a signed file.

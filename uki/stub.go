@@ -16,14 +16,22 @@ const Package = "systemd-boot-efi"
 // stubNames are the files with the stubs, by GOARCH.
 var stubNames = map[string]string{"amd64": "linuxx64.efi.stub", "arm64": "linuxaa64.efi.stub"}
 
+// stub is the program that the sections are added to.
+type stub struct {
+	content []byte
+	name    string          // path in the package
+	deb     string          // path of the package, "" = Options.Stub
+	archive *debian.Archive // has the package
+}
+
 // readStub reads the stub for an architecture.
-func readStub(ctx context.Context, o Options, arch string) ([]byte, error) {
+func readStub(ctx context.Context, o Options, arch string) (stub, error) {
 	if o.Stub != "" {
 		data, err := readLimited(o.Stub, maxImage)
 		if err != nil {
-			return nil, fmt.Errorf("stub: %w", err)
+			return stub{}, fmt.Errorf("stub: %w", err)
 		}
-		return data, nil
+		return stub{content: data}, nil
 	}
 	log := o.Log
 	if log == nil {
@@ -35,39 +43,23 @@ func readStub(ctx context.Context, o Options, arch string) ([]byte, error) {
 	if settings.CacheDir == "" {
 		cache, err := os.UserCacheDir()
 		if err != nil {
-			return nil, err
+			return stub{}, err
 		}
 		settings.CacheDir = filepath.Join(cache, "ironroot")
 	}
-	data, err := fetchStub(ctx, settings, arch)
+	s, err := fetchStub(ctx, settings, arch)
 	if err != nil {
-		return nil, fmt.Errorf("stub of systemd: %w", err)
+		return stub{}, fmt.Errorf("stub of systemd: %w", err)
 	}
-	return data, nil
+	return s, nil
 }
 
-func fetchStub(ctx context.Context, settings debian.Options, arch string) ([]byte, error) {
+func fetchStub(ctx context.Context, settings debian.Options, arch string) (stub, error) {
 	archive, err := debian.Open(settings)
 	if err != nil {
-		return nil, err
+		return stub{}, err
 	}
-	deb, err := archive.Fetch(ctx, Package+":"+arch)
-	if err != nil {
-		return nil, err
-	}
-	dir, err := os.MkdirTemp("", "ironroot-stub-*")
-	if err != nil {
-		return nil, err
-	}
-	defer os.RemoveAll(dir) //nolint:errcheck // a temporary directory
-	name := "usr/lib/systemd/boot/efi/" + stubNames[arch]
-	wanted := func(path string) bool { return filepath.Clean(path) == name }
-	if err := debian.Extract(ctx, deb, dir, wanted); err != nil {
-		return nil, err
-	}
-	data, err := os.ReadFile(filepath.Join(dir, name))
-	if err != nil {
-		return nil, fmt.Errorf("package %s has no %s: %w", deb, name, err)
-	}
-	return data, nil
+	s := stub{name: "usr/lib/systemd/boot/efi/" + stubNames[arch], archive: archive}
+	s.deb, err = archive.ReadFiles(ctx, Package+":"+arch, map[string]*[]byte{s.name: &s.content})
+	return s, err
 }

@@ -15,6 +15,7 @@ import (
 
 	"ironroot/initramfs/debian"
 	"ironroot/internal/bootfile"
+	"ironroot/release/bill"
 	"ironroot/uinit/boot/layout"
 )
 
@@ -52,6 +53,7 @@ type Options struct {
 	Cert     string         // path of the certificate of the key
 	CacheDir string         // directory of fetched packages; "" = ironroot below the user's cache directory
 	Debian   debian.Options // archive of the stub's package; its CacheDir is CacheDir
+	Bill     *bill.Build    // describe the image next to it: contents and provenance; nil = do not
 	Log      io.Writer      // gets progress and the sizes of the parts; nil = no output
 }
 
@@ -97,16 +99,16 @@ func build(ctx context.Context, o Options) (Report, error) {
 	if err != nil {
 		return Report{}, err
 	}
-	stub, err := readStub(ctx, o, k.arch)
+	base, err := readStub(ctx, o, k.arch)
 	if err != nil {
 		return Report{}, err
 	}
-	if arch, err := bootfile.UEFIArch(bytes.NewReader(stub)); err != nil {
+	if arch, err := bootfile.UEFIArch(bytes.NewReader(base.content)); err != nil {
 		return Report{}, fmt.Errorf("stub: %w", err)
 	} else if arch != k.arch {
 		return Report{}, fmt.Errorf("stub: is for %s, want %s like the kernel", arch, k.arch)
 	}
-	unsigned, measured, err := assemble(stub, k, sections)
+	unsigned, measured, err := assemble(base.content, k, sections)
 	if err != nil {
 		return Report{}, err
 	}
@@ -125,7 +127,13 @@ func build(ctx context.Context, o Options) (Report, error) {
 	if err != nil {
 		return Report{}, err
 	}
-	return report, writeFiles(ctx, file{o.Out + PCRSuffix, values}, file{o.Out, signed})
+	if err := writeFiles(ctx, file{o.Out + PCRSuffix, values}, file{o.Out, signed}); err != nil || o.Bill == nil {
+		return report, err
+	}
+	if err := describe(ctx, o, base); err != nil {
+		return Report{}, fmt.Errorf("describe %s: %w", o.Out, err)
+	}
+	return report, nil
 }
 
 // checkCmdline checks the command line of an image. The stub ignores arguments of the firmware only if there is one.
