@@ -32,6 +32,7 @@ require (
 	github.com/mdlayher/packet v1.2.0
 	github.com/pierrec/lz4/v4 v4.1.26
 	github.com/pin/tftp/v3 v3.2.0
+	github.com/pkg/sftp v1.13.12
 	github.com/siderolabs/go-blockdevice/v2 v2.0.32
 	github.com/spdx/tools-golang v0.5.7
 	github.com/u-root/gobusybox/src v0.0.0-20250101170133-2e884e4509c7
@@ -71,6 +72,7 @@ require (
 	github.com/go-crypt/x v0.4.16 // indirect
 	github.com/klauspost/pgzip v1.2.6 // indirect
 	github.com/knz/bubbline v0.0.0-20230717192058-486954f9953f // indirect
+	github.com/kr/fs v0.1.0 // indirect
 	github.com/lucasb-eyer/go-colorful v1.2.0 // indirect
 	github.com/mattn/go-isatty v0.0.20 // indirect
 	github.com/mattn/go-localereader v0.0.1 // indirect
