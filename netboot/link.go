@@ -65,6 +65,7 @@ type link struct {
 	virtual bool // a VLAN or a bond
 
 	carrier, carrier6 signal // the carrier came (back): for DHCPv4, for DHCPv6
+	moved             signal // the link can be on another network, for DHCPv4
 	advertised        signal // a router announced more
 	duplicate         signal // another machine has an address of DHCPv6
 	announced         signal // neighbours announced other VLANs
@@ -83,8 +84,8 @@ func newLink(s *shared, index int) *link {
 	found := state{link: snapshot.Link{Index: index, History: snapshot.History{Found: time.Now()}}}
 	l := &link{
 		shared: s, Owner: owner.Start(found, s.links.wake), index: index, static: ifconfig.NewSource(index),
-		carrier: newSignal(), carrier6: newSignal(), advertised: newSignal(), duplicate: newSignal(),
-		announced: newSignal(),
+		carrier: newSignal(), carrier6: newSignal(), moved: newSignal(), advertised: newSignal(),
+		duplicate: newSignal(), announced: newSignal(),
 	}
 	l.hosts = route.NewHosts(s.log, l.netInterface)
 	l.lease4 = lease4{link: l, source: ifconfig.NewSource(index)}

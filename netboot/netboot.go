@@ -194,6 +194,15 @@ func (n *Network) Dial(ctx context.Context, network, address string) (net.Conn, 
 	return conn, nil
 }
 
+// AskAgain makes every link ask its DHCP servers at once, because the links can have been connected to other networks
+// while they kept their carriers. A lease is kept until a server refuses it or grants another one.
+func (n *Network) AskAgain() {
+	for _, l := range n.shared.links.all() {
+		l.moved.send()
+		l.carrier6.send()
+	}
+}
+
 // WaitAddress waits until a link has a global address. Its error names the links and why they have none.
 func (n *Network) WaitAddress(ctx context.Context) error {
 	stopped := errors.New("wait for an address: network stopped")

@@ -42,6 +42,9 @@ type Config struct {
 	Interface func() *net.Interface
 	// Carrier receives a value each time when the interface gets its carrier back: the client then asks at once.
 	Carrier <-chan struct{}
+	// Moved receives a value when the interface can have been connected to another network while it kept its carrier.
+	// The client then asks at once. It keeps the lease until a server refuses it or grants another one.
+	Moved   <-chan struct{}
 	Timing  dhcp.Timing
 	Log     *slog.Logger
 	Handler Handler
@@ -97,7 +100,7 @@ func (c *Client) acquire(ctx context.Context) (lease *Lease, started time.Time) 
 	started = time.Now()
 	delay := c.Timing.First
 	for ctx.Err() == nil {
-		lease, err := c.discover(ctx, started)
+		lease, err := c.discover(ctx, started, 0)
 		switch {
 		case err == nil:
 			return lease, started
@@ -117,8 +120,8 @@ func (c *Client) acquire(ctx context.Context) (lease *Lease, started time.Time) 
 }
 
 // discover does one exchange of four messages. Offers that cannot be used are rejected, so that the client uses a
-// working server although a broken one answers first.
-func (c *Client) discover(ctx context.Context, started time.Time) (*Lease, error) {
+// working server although a broken one answers first. It sends the first message at most tries times; 0 has no limit.
+func (c *Client) discover(ctx context.Context, started time.Time, tries int) (*Lease, error) {
 	message, err := newMessage(c.Interface().HardwareAddr, dhcpv4.MessageTypeDiscover)
 	if err != nil {
 		return nil, err
@@ -126,7 +129,7 @@ func (c *Client) discover(ctx context.Context, started time.Time) (*Lease, error
 	const maxLogged = 8
 	logged := map[string]bool{} // servers
 	offer, err := c.exchange(ctx, exchange{
-		message: message, started: started, open: c.sockets.broadcast,
+		message: message, started: started, tries: tries, open: c.sockets.broadcast,
 		accept: func(m *dhcpv4.DHCPv4) bool {
 			if m.MessageType() != dhcpv4.MessageTypeOffer {
 				return false
@@ -159,19 +162,21 @@ func (c *Client) discover(ctx context.Context, started time.Time) (*Lease, error
 }
 
 // hold keeps a lease: it renews at T1 with the server that granted it, rebinds at T2 with any server, and asks again
-// when the carrier came back, because the cable may lead to another network (RFC 2131, sections 4.4.5 and 4.4.2). It
-// returns why the lease is lost.
+// when the carrier came back, because the cable may lead to another network (RFC 2131, sections 4.4.5 and 4.4.2). If
+// the interface can have been moved, it also asks for another lease when no server confirms the present one. It returns
+// why the lease is lost.
 func (c *Client) hold(ctx context.Context, lease *Lease) error {
 	c.drainCarrier()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	conflict := c.watchConflict(ctx, lease.Address.Addr())
 	var retry time.Duration // until the next try within a phase
-	var confirm bool        // the carrier came back
+	var next *Lease
+	var err error
+	reason := renewal
 	for ctx.Err() == nil {
-		if !confirm {
-			var err error
-			if confirm, err = c.wait(ctx, lease, retry, conflict); err != nil {
+		if reason == renewal {
+			if reason, err = c.wait(ctx, lease, retry, conflict); err != nil {
 				c.decline(lease)
 				return err
 			}
@@ -182,41 +187,57 @@ func (c *Client) hold(ctx context.Context, lease *Lease) error {
 		if time.Since(lease.Obtained) >= lease.Duration {
 			return dhcp.ErrExpired
 		}
-		next, err := c.extend(ctx, lease, confirm)
+		next, err = c.extend(ctx, lease, reason != renewal)
 		var refused *refusedError
+		if err != nil && reason == moved && !errors.As(err, &refused) && !errors.Is(err, errCarrier) {
+			next, err = c.discover(ctx, time.Now(), c.Timing.Requests)
+		}
 		switch {
 		case err == nil:
-			if err := c.Handler.Use(next, !confirm); err != nil {
+			if err := c.Handler.Use(next, reason == renewal); err != nil {
 				return err
 			}
-			c.Log.Info("lease renewed", "interface", c.Interface().Name, "address", next.Address.String(),
+			level := slog.LevelInfo
+			if reason == moved && next.Address == lease.Address { // is asked often
+				level = slog.LevelDebug
+			}
+			c.Log.Log(ctx, level, "lease renewed", "interface", c.Interface().Name, "address", next.Address.String(),
 				"server", next.Server.String(), "lifetime", next.Duration)
 			if next.Address != lease.Address {
 				conflict = c.watchConflict(ctx, next.Address.Addr())
 			}
-			lease, retry, confirm, c.declines = next, 0, false, 0
+			lease, retry, reason, c.declines = next, 0, renewal, 0
 		case errors.As(err, &refused):
 			return err
 		case errors.Is(err, errCarrier):
-			retry, confirm = 0, true
+			retry, reason = 0, carrierBack
 		default:
 			// A server that does not confirm may be down: the lease is valid until it expires (RFC 2131, section 3.2).
 			retry = 0
-			if !confirm && ctx.Err() == nil {
+			if reason == renewal && ctx.Err() == nil {
 				retry = c.untilRetry(lease)
 				c.Handler.Failed("lease not renewed", err)
 			}
-			confirm = false
+			reason = renewal
 		}
 	}
 	return ctx.Err()
 }
 
-// wait waits until the lease has to be renewed, it expires, or ctx ends. It returns earlier if the carrier comes back
-// (confirm), or with the error of a conflict.
+// reason is why the client asks a server about its lease.
+type reason int
+
+const (
+	renewal     reason = iota // it is time to
+	carrierBack               // the carrier came back
+	moved                     // the interface can be on another network
+)
+
+// wait waits until the lease has to be renewed, it expires, or ctx ends. It returns earlier if there is another reason
+// to ask, or with the error of a conflict.
 func (c *Client) wait(
 	ctx context.Context, lease *Lease, retry time.Duration, conflict <-chan error,
-) (confirm bool, err error) {
+) (reason, error) {
 	age := time.Since(lease.Obtained)
 	wait := max(lease.Renew-age, retry)
 	if lease.Duration != dhcp.Forever {
@@ -228,11 +249,13 @@ func (c *Client) wait(
 	case <-ctx.Done():
 	case <-timer.C:
 	case <-c.Carrier:
-		return true, nil
+		return carrierBack, nil
+	case <-c.Moved:
+		return moved, nil
 	case err := <-conflict:
-		return false, err
+		return renewal, err
 	}
-	return false, nil
+	return renewal, nil
 }
 
 func (c *Client) drainCarrier() {

@@ -178,6 +178,46 @@ func TestCarrierComesBack(t *testing.T) {
 	})
 }
 
+// A client that can have been moved to another network asks at once. If no server confirms its lease, it asks for
+// another one, and keeps the old one until then.
+func TestMoved(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer(grant("192.0.2.10"))
+		c, handler, _ := newTest(s)
+		moved := make(chan struct{}, 1)
+		c.Moved = moved
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		go c.Run(ctx)
+		time.Sleep(time.Minute)
+		moved <- struct{}{}
+		synctest.Wait()
+		handler.Check(t, "same network: events", "use 192.0.2.10/24, renewed: false",
+			"use 192.0.2.10/24, renewed: false")
+		s.Received.Take()
+		s.SetAnswer(func(*dhcpv4.DHCPv4) *dhcpv4.DHCPv4 { return nil })
+		moved <- struct{}{}
+		time.Sleep(10 * time.Minute)
+		sent := s.Received.Take()
+		if confirm := slices.Index(sent, "REQUEST broadcast to 255.255.255.255:67"); confirm != 0 ||
+			!slices.Contains(sent, "DISCOVER broadcast to 255.255.255.255:67") {
+			t.Errorf("no server: got messages %q, want a request, then a search for servers", sent)
+		}
+		handler.Check(t, "no server: events")
+		// The server of the other network ignores requests for addresses of other servers.
+		s.SetAnswer(func(m *dhcpv4.DHCPv4) *dhcpv4.DHCPv4 {
+			if m.MessageType() == dhcpv4.MessageTypeRequest && m.ServerIdentifier() == nil {
+				return nil
+			}
+			return grant("192.0.2.11")(m)
+		})
+		moved <- struct{}{}
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		handler.Check(t, "other network: events", "use 192.0.2.11/24, renewed: false")
+	})
+}
+
 // An address with a conflict is declined twice; then it is used.
 func TestConflict(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
