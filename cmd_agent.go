@@ -58,12 +58,17 @@ func (c *agentCmd) Run() error {
 		return config.Reference(os.Stdout)
 	}
 	return asProcess(c.Args, agentUsage, func(ctx context.Context, options *config.Config, log *journal.Journal) error {
-		return agent.Run(ctx, agent.Options{
+		err := agent.Run(ctx, agent.Options{
 			Config:      options,
 			Journal:     log,
 			Power:       power.Machine{Log: log.Logger()},
 			Destructive: options.Destructive,
 		})
+		if errors.Is(err, agent.ErrRescue) {
+			log.Logger().Info("agent ended", "reason", err)
+			return nil
+		}
+		return err
 	})
 }
 

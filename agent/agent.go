@@ -15,6 +15,7 @@ import (
 	"ironroot/agent/inventory"
 	"ironroot/agent/journal"
 	"ironroot/agent/power"
+	"ironroot/agent/rescue"
 	"ironroot/agent/status"
 	"ironroot/internal/goroutine"
 	"ironroot/internal/pause"
@@ -65,6 +66,9 @@ type Options struct {
 	// Detach, when set, ends the sessions of disks that are reached over a network. It is called before the machine
 	// stops, when the disks are flushed, and before the network is taken down.
 	Detach func(ctx context.Context)
+	// EndLogins, when set, ends the sessions of users who have logged in, and lets nobody log in again. It is called at
+	// a lockdown. Failures are logged.
+	EndLogins func()
 	// NeedDrivers, when set, is called before the start of the agent waits for Settled. Commands, which also wait for
 	// it, follow the first heartbeat.
 	NeedDrivers func()
@@ -82,8 +86,11 @@ type Options struct {
 	Pause time.Duration
 }
 
-// Run starts the agent and serves until ctx ends, which is not an error. Without Forever it returns the error of the
-// phase that failed.
+// ErrRescue means that the machine is in a rescue: the agent must not run on it until it has restarted.
+var ErrRescue = errors.New("machine handed over to the user of a rescue")
+
+// Run starts the agent and serves until ctx ends, which is not an error, or a rescue begins, which is ErrRescue.
+// Without Forever it returns the error of the phase that failed.
 func Run(ctx context.Context, o Options) error {
 	a := newAgent(o)
 	defer a.close()
@@ -93,7 +100,7 @@ func Run(ctx context.Context, o Options) error {
 		if ctx.Err() != nil {
 			return nil
 		}
-		if err == nil || !a.o.Forever {
+		if err == nil || !a.o.Forever || errors.Is(err, ErrRescue) {
 			return err
 		}
 		a.o.Board.Problem("start", err)
@@ -110,6 +117,9 @@ func Run(ctx context.Context, o Options) error {
 
 // startAndServe runs the phases of the start in order, and then serves until ctx ends.
 func (a *agent) startAndServe(ctx context.Context) error {
+	if a.o.Destructive && rescue.IsMarked(a.o.System.Path) {
+		return ErrRescue
+	}
 	for _, p := range []phase{
 		{"configuration", a.configure}, // log level, token, client of Ironic
 		{"hardware", a.loadHardware},   // managers and commands
@@ -130,13 +140,13 @@ func (a *agent) startAndServe(ctx context.Context) error {
 			return fmt.Errorf("%s: %w", p.name, err)
 		}
 	}
-	a.serve(ctx)
-	return nil
+	return a.serve(ctx)
 }
 
 // serve runs API, heartbeats and clock until ctx ends. If a command locks the agent down, serve stops them, takes the
-// network down and idles until ctx ends.
-func (a *agent) serve(ctx context.Context) {
+// network down and idles until ctx ends. If one begins a rescue, serve stops them, and returns ErrRescue once the response has
+// reached the client.
+func (a *agent) serve(ctx context.Context) error {
 	a.o.Board.Enter(status.Ready)
 	serving, stop := context.WithCancel(ctx)
 	defer stop()
@@ -147,12 +157,20 @@ func (a *agent) serve(ctx context.Context) {
 	select {
 	case <-ctx.Done():
 	case <-a.locked:
+	case <-a.rescued:
 	}
 	stop()
 	_ = parts.Wait() // the parts end with their context
-	if ctx.Err() == nil {
+	switch {
+	case ctx.Err() != nil:
+	case pause.Closed(a.locked):
 		a.lockdown(ctx)
+	default:
+		a.log.Info("rescue: API and heartbeats ended")
+		_ = pause.For(ctx, answerDelay) // the caller checks ctx
+		return ErrRescue
 	}
+	return nil
 }
 
 // phase is a step of the start.

@@ -3,7 +3,9 @@ package agent
 import (
 	"bytes"
 	"context"
+	"errors"
 	"net"
+	"net/http"
 	"slices"
 	"strconv"
 	"strings"
@@ -185,6 +187,47 @@ func TestLockdown(t *testing.T) {
 		r.done <- err
 	default:
 	}
+}
+
+// A rescue answers its request, ends API and heartbeats, leaves the network up, and ends the agent. While the machine
+// is marked, no agent that may change it serves.
+//
+// Parity: E10
+func TestRescue(t *testing.T) {
+	ironic := newIronic(t)
+	machine := bareMachine(t)
+	change := func(o *Options) { o.Destructive, o.Forever, o.System = true, true, machine }
+	r := startAgent(t, change, "--api-url="+ironic.URL)
+	r.beat(ironic)
+	code, body := r.post("rescue.finalize_rescue", `{"rescue_password": "planted", "hashed": true}`)
+	if code != http.StatusBadRequest || strings.Contains(body, "planted") {
+		t.Errorf("no hash: got %d %s, want 400 without the password", code, body)
+	}
+	got := r.run("rescue.finalize_rescue", `{"rescue_password": "planted of a rescue", "hashed": false}`)
+	if got.Status != "SUCCEEDED" || string(got.Result) != "null" {
+		t.Errorf("got %s %s %v, want SUCCEEDED and null", got.Status, got.Result, got.Error)
+	}
+	if err := <-r.done; !errors.Is(err, ErrRescue) {
+		t.Errorf("the agent ended with %v, want %v", err, ErrRescue)
+	}
+	r.done <- nil
+	if c, err := net.Dial("tcp", "127.0.0.1:"+strconv.Itoa(r.port)); err == nil {
+		_ = c.Close()
+		t.Error("the port is still open in the rescue")
+	}
+	select {
+	case <-r.network.down:
+		t.Error("the network was taken down")
+	default:
+	}
+	if strings.Contains(r.console.String(), "planted") {
+		t.Error("the log contains the password")
+	}
+	again := startAgent(t, change, "--api-url="+ironic.URL)
+	if err := <-again.done; !errors.Is(err, ErrRescue) {
+		t.Errorf("a new agent ended with %v, want %v", err, ErrRescue)
+	}
+	again.done <- nil
 }
 
 // The callback URL contains the advertise_* options, with IPv6 addresses in brackets.

@@ -109,11 +109,17 @@ func (a *agent) forceHeartbeat() {
 // Lockdown implements [extension.Control].
 func (a *agent) Lockdown() { a.once.Do(func() { close(a.locked) }) }
 
-// lockdown takes the network down, retrying until that succeeds, and then waits until ctx ends. The caller has stopped
-// API and heartbeats.
+// Rescue implements [extension.Control].
+func (a *agent) Rescue() { a.onceRescued.Do(func() { close(a.rescued) }) }
+
+// lockdown ends all logins and takes the network down, retrying until that succeeds, and then waits until ctx ends. The
+// caller has stopped API and heartbeats.
 func (a *agent) lockdown(ctx context.Context) {
 	a.log.Warn("lockdown: taking the network down, agent idles until the machine restarts")
 	a.o.Board.Enter(status.Lockdown)
+	if a.o.EndLogins != nil {
+		a.o.EndLogins()
+	}
 	for wait := answerDelay; pause.For(ctx, wait) == nil; wait = restartPause {
 		err := a.networkDown(ctx)
 		if err == nil {

@@ -37,12 +37,13 @@ func TestLockdownRetries(t *testing.T) {
 		n := &stubborn{}
 		board := status.NewBoard("", nil)
 		detachedAt := -1
+		logins := 1
 		a := newAgent(Options{Config: &config.Config{}, Network: n, Board: board, Detach: func(ctx context.Context) {
 			if detachedAt < 0 {
 				detachedAt = n.attempts
 			}
 			<-ctx.Done() // the target is gone
-		}})
+		}, EndLogins: func() { logins = n.attempts }})
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 		defer cancel()
 		if a.lockdown(ctx); n.attempts != 3 || ctx.Err() == nil {
@@ -50,6 +51,9 @@ func TestLockdownRetries(t *testing.T) {
 		}
 		if detachedAt != 0 {
 			t.Errorf("network disks were detached after %d attempts, want 0: they need the network", detachedAt)
+		}
+		if logins != 0 {
+			t.Error("logins were not ended before the network was taken down")
 		}
 		if got := board.State().Phase; got != status.Lockdown {
 			t.Errorf("got phase %q on the board, want %q", got, status.Lockdown)

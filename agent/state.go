@@ -78,6 +78,8 @@ type agent struct {
 	heartbeater atomic.Pointer[ironic.Heartbeater]
 	once        sync.Once
 	locked      chan struct{} // closed by Lockdown
+	onceRescued sync.Once
+	rescued     chan struct{} // closed by Rescue
 }
 
 func newAgent(o Options) *agent {
@@ -112,6 +114,7 @@ func newAgent(o Options) *agent {
 		timeServer: o.Config.NTPServer,
 		ironicTime: func() (time.Time, bool) { return time.Time{}, false },
 		locked:     make(chan struct{}),
+		rescued:    make(chan struct{}),
 	}
 }
 

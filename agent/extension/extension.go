@@ -1,7 +1,7 @@
 // Package extension implements the commands of the agent's REST API, with a file per extension. Names, parameters and
 // results are those of ironic-python-agent.
 //
-// Not supported: rescue and iscsi, which are answered as unknown.
+// Not supported: iscsi, which is answered as unknown.
 package extension
 
 import (
@@ -51,6 +51,8 @@ type Deps struct {
 type Control interface {
 	// Lockdown returns at once. Afterwards API and heartbeats stop, the network is taken down, and the agent idles.
 	Lockdown()
+	// Rescue returns at once. Afterwards API and heartbeats stop, and the agent ends. The network is not changed.
+	Rescue()
 }
 
 // All returns all extensions.
@@ -61,6 +63,7 @@ func All(d Deps) []command.Extension {
 		deploy(d),
 		service(d),
 		image(d),
+		rescuing(d),
 		logs(d),
 		poll(d),
 		system(d),

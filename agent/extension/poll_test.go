@@ -67,9 +67,10 @@ func TestSetNodeInfo(t *testing.T) {
 }
 
 // control counts calls.
-type control struct{ lockdowns int }
+type control struct{ lockdowns, rescues int }
 
 func (c *control) Lockdown() { c.lockdowns++ }
+func (c *control) Rescue()   { c.rescues++ }
 
 func TestLockdown(t *testing.T) {
 	r := newRig(t)
@@ -159,7 +160,7 @@ func TestAll(t *testing.T) {
 	for _, e := range All(r.deps) {
 		names = append(names, e.Name)
 	}
-	if want := "standby clean deploy service image log poll system flow"; strings.Join(names, " ") != want {
+	if want := "standby clean deploy service image rescue log poll system flow"; strings.Join(names, " ") != want {
 		t.Errorf("got the extensions %q, want %q", names, want)
 	}
 }
