@@ -66,6 +66,7 @@ func Draw(s *status.State, log []string, width, height int) Frame {
 	f.field("State", s.Doing(), doingStyle(s), 1)
 	f.node(s)
 	f.ironic(s)
+	f.hostKeys(s)
 	below := &Frame{width: f.width, height: f.height}
 	below.command(s)
 	below.trouble(s)
@@ -151,6 +152,15 @@ func (f *Frame) ironic(s *status.State) {
 		f.field("Heartbeat", "accepted at "+clock(s.Beat.Accepted), good, 1)
 	default:
 		f.field("Heartbeat", "none yet", plain, 1)
+	}
+}
+
+// hostKeys adds the host keys of the SSH server, so that whoever logs in can compare them.
+func (f *Frame) hostKeys(s *status.State) {
+	name := "SSH"
+	for _, key := range s.HostKeys {
+		f.field(name, key, plain, 2)
+		name = ""
 	}
 }
 

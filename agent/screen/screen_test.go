@@ -70,6 +70,15 @@ func ready() status.State {
 	}
 }
 
+func operators() status.State {
+	s := ready()
+	s.HostKeys = []string{
+		"ssh-ed25519 SHA256:2XAlsNjDnF1OSgZsRZcYzWCQ8hHHlO0C5fJPC5mv4dQ",
+		"ecdsa-sha2-nistp256 SHA256:jkS5sVTZm5lWpl0mPbNYJkqnzMYlLMcYRxoFaAtyKcg",
+	}
+	return s
+}
+
 func executing() status.State {
 	s := ready()
 	s.Command = status.Command{Name: "deploy.execute_deploy_step", Step: "write_image", Started: at("15:16:00")}
@@ -244,6 +253,7 @@ func pictures() map[string]picture {
 		"done":       {done(), 30, 80, 25},
 		"unmeasured": {unmeasured(), 30, 80, 25},
 		"managers":   {managers(), 30, 80, 25},
+		"operators":  {operators(), 30, 80, 25},
 	}
 }
 

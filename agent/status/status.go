@@ -50,6 +50,7 @@ type State struct {
 	Job      Job     // the latest command that does long work; Name is "" before the first
 	Work     []Progress
 	Problems []Problem // current problems, the latest last
+	HostKeys []string  // type and fingerprint of each host key of the SSH server; nil without one
 
 	links []snapshot.Link // source of Links, with history; immutable
 }
@@ -135,7 +136,7 @@ func (b *Board) State() *State {
 	defer b.mu.Unlock()
 	s := b.state
 	s.Links, s.APIs, s.Problems = slices.Clone(s.Links), slices.Clone(s.APIs), slices.Clone(s.Problems)
-	s.Adapters = slices.Clone(s.Adapters)
+	s.Adapters, s.HostKeys = slices.Clone(s.Adapters), slices.Clone(s.HostKeys)
 	for _, device := range slices.Sorted(maps.Keys(b.work)) {
 		s.Work = append(s.Work, b.attempted(b.work[device]))
 	}
@@ -237,6 +238,16 @@ func (b *Board) HeartbeatDone(err error) {
 		s.Beat.Accepted = time.Now()
 	}
 	b.problem("heartbeat", err)
+}
+
+// HostKeys sets the host keys of the SSH server.
+func (b *Board) HostKeys(fingerprints []string) {
+	if b == nil {
+		return
+	}
+	s := b.change()
+	defer b.commit()
+	s.HostKeys = slices.Clone(fingerprints)
 }
 
 // Problem records a failure; nil removes the problem of the same source.
