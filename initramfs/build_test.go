@@ -38,7 +38,7 @@ import (
 // Limits of the size of the initramfs, in bytes.
 const (
 	serverBudget = 31 << 20 // with the server set of modules, firmware and the shell
-	bareBudget   = 27 << 18 // 6.75 MiB: without modules, with the shell
+	bareBudget   = 7 << 20  // without modules, with the shell
 )
 
 func build(t *testing.T, change func(*Options)) Report {

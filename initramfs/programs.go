@@ -23,13 +23,15 @@ import (
 )
 
 // inlined are the packages in which the compiler inlines calls: the runtime, and the packages that process the bytes
-// of an image, with the primitives of TLS, but not its protocol and certificates. In other packages, inlining makes the
-// compressed program an eighth larger. u-root builds its commands without inlining as well.
+// of an image, with the primitives of TLS and SSH, but not their protocols and certificates, and the hashes of
+// passwords. In other packages, inlining makes the compressed program an eighth larger. u-root builds its commands
+// without inlining as well.
 var inlined = []string{
 	"runtime", "internal/runtime/...", "sync/...", "math/...", "bytes", "io", "bufio",
 	"crypto/internal/...", "crypto/aes", "crypto/cipher", "crypto/md5", "crypto/sha1", "crypto/sha256", "crypto/sha512",
 	"crypto/subtle", "hash/...", "compress/...",
-	"github.com/klauspost/...", "github.com/ulikunitz/...", "ironroot/storage/image/...",
+	"golang.org/x/crypto/chacha20/...", "golang.org/x/crypto/internal/...",
+	"github.com/go-crypt/x/...", "github.com/klauspost/...", "github.com/ulikunitz/...", "ironroot/storage/image/...",
 }
 
 // fipsModule is the version of Go's cryptographic module in the agent: the newest one that Go lists as certified. With

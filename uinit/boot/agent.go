@@ -4,12 +4,14 @@ package boot
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"path/filepath"
 	"sync/atomic"
 
 	"ironroot/agent"
 	"ironroot/agent/config"
+	"ironroot/agent/extension"
 	"ironroot/agent/hardware/external"
 	"ironroot/agent/power"
 	"ironroot/agent/status"
@@ -73,7 +75,13 @@ func AgentWith(change func(*agent.Options)) Func {
 		options.Settled, options.Detach = san.settled, san.detach
 		options.Adapters = func() []status.Adapter { return board.State().Adapters }
 		change(&options)
-		return agent.Run(ctx, options)
+		err = agent.Run(ctx, options)
+		if errors.Is(err, agent.ErrRescue) {
+			limited, cancel := context.WithTimeout(ctx, extension.DetachTimeout)
+			san.detach(limited)
+			cancel()
+		}
+		return err
 	}
 }
 
@@ -97,6 +105,7 @@ func agentOptions(
 		Forever:     true,
 		Board:       board,
 		Settled:     m.Settled,
+		EndLogins:   m.EndLogins,
 		Reload:      func(ctx context.Context) *config.Config { return reloadMedia(ctx, media, m.Log) },
 	}
 	if settings.APIURL != "" && !media.NetworkDataExpected() {

@@ -15,15 +15,21 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"ironroot/agent"
 	"ironroot/agent/clock"
 	"ironroot/agent/config"
 	"ironroot/agent/container"
 	"ironroot/agent/hardware/external"
 	"ironroot/agent/journal"
+	"ironroot/agent/rescue"
 	"ironroot/agent/status"
 	"ironroot/internal/pause"
 	"ironroot/storage/bootloader/chroot"
 	"ironroot/uinit/kmod"
+	"ironroot/uinit/login"
+	"ironroot/uinit/sshd"
+	"ironroot/uinit/sudo"
+	"ironroot/uinit/worker"
 )
 
 // restartDelay is the pause after an error of the work, before it is run again.
@@ -57,6 +63,8 @@ type Machine struct {
 	Probe func(ctx context.Context, name string) error
 	// Adapters returns the network adapters that lack a module.
 	Adapters func() ([]kmod.Adapter, error)
+	// EndLogins ends all logins of operators forever.
+	EndLogins func()
 	// Flush waits until the log is written to all consoles, at most for flushTime.
 	Flush func()
 }
@@ -82,6 +90,7 @@ func Main(f Func) { Run(f, Options{}) }
 
 // Run is like Main, with options.
 func Run(f Func, o Options) {
+	sudo.Child() // first: it gives up the rights of a setuid file
 	if filepath.Base(os.Args[0]) == "modprobe" {
 		modprobe(os.Args[1:])
 	}
@@ -89,6 +98,9 @@ func Run(f Func, o Options) {
 		witness(os.Stdin, os.Args[1:], witnessTimeout)
 		os.Exit(0)
 	}
+	worker.Child()
+	sshd.Child()
+	login.Child()
 	chroot.Child() // before the check for process 1, which the child is in its own PID namespace
 	external.Child()
 	container.Child()
@@ -101,12 +113,19 @@ func Run(f Func, o Options) {
 	}
 	// Arguments are ignored: some boot loaders pass the kernel's name to init.
 	b := &boot{options: o}
-	if err := enterFIPS(); err != nil {
-		f = func(context.Context, *Machine) error { return err }
-	}
+	fipsErr := enterFIPS()
 	b.up()
+	switch {
+	case fipsErr != nil:
+		f = func(context.Context, *Machine) error { return fipsErr }
+	case b.rescued:
+		f = b.rescuer()
+	}
 	ctx := b.signals(context.Background())
 	b.start(ctx, f)
+	if fipsErr == nil && !b.rescued {
+		b.spawn(func() { b.allowOperators(ctx, b.settled) })
+	}
 	reap(ctx, b.log)
 	select {} // the signal handler stops the machine
 }
@@ -122,19 +141,30 @@ func modprobe(args []string) {
 
 // boot is the state of a starting machine.
 type boot struct {
-	options Options
-	cmdline string
-	signed  bool // cmdline is part of a signed image
-	params  config.Params
-	console *Console
-	journal *journal.Journal
-	log     *slog.Logger
-	board   atomic.Pointer[status.Board] // nil before the screen is shown
+	options  Options
+	cmdline  string
+	signed   bool // cmdline is part of a signed image
+	params   config.Params
+	console  *Console
+	journal  *journal.Journal
+	log      *slog.Logger
+	board    atomic.Pointer[status.Board] // nil before the screen is shown
+	settled  <-chan struct{}              // see Machine
+	logins   logins
+	hostKeys atomic.Pointer[[]string] // fingerprints of the SSH server; nil without one
+	rescued  bool                     // the machine was handed over to the user of a rescue
+	leaving  atomic.Bool              // this program executes itself again
 }
 
 // up sets up the basics of the machine, one after another. None of it waits for a device.
 func (b *boot) up() {
-	failed := mountAll()
+	b.rescued = rescue.IsMarked("/")
+	var failed []error
+	if _, err := os.Stat("/sys/class"); err != nil {
+		failed = mountAll()
+	} else if err := endProcesses(context.Background()); err != nil { // this program has executed itself for a rescue
+		failed = append(failed, err)
+	}
 	cmdline, err := os.ReadFile("/proc/cmdline")
 	if err != nil {
 		failed = append(failed, err)
@@ -178,9 +208,13 @@ func (b *boot) up() {
 
 // start starts all goroutines.
 func (b *boot) start(ctx context.Context, f Func) {
-	m := &Machine{Params: b.params, Signed: b.signed, Journal: b.journal, Log: b.log, Show: b.show, Flush: b.flush}
+	m := &Machine{
+		Params: b.params, Signed: b.signed, Journal: b.journal, Log: b.log, Show: b.show, Flush: b.flush,
+		EndLogins: b.endLogins,
+	}
 	loader, plug := b.modules(ctx)
 	settled := plug.Settled()
+	b.settled = settled
 	m.Settled, m.Probe, m.Postpone, m.Resume = settled, loader.Load, plug.Postpone, plug.Resume
 	m.Adapters = func() ([]kmod.Adapter, error) { return loader.Adapters("/sys") }
 	b.spawn(func() { b.watchRandom() })
@@ -192,6 +226,9 @@ func (b *boot) start(ctx context.Context, f Func) {
 // show draws the board on the machine's screens.
 func (b *boot) show(ctx context.Context, board *status.Board) {
 	b.board.Store(board)
+	if keys := b.hostKeys.Load(); keys != nil {
+		board.HostKeys(*keys)
+	}
 	b.console.Show(ctx, board)
 	keep(ctx, func() { watchKernel(ctx, b.console) })
 }
@@ -236,6 +273,10 @@ func (b *boot) work(ctx context.Context, m *Machine, f Func) {
 		if err == nil {
 			b.log.Info("work finished, machine idle")
 			return
+		}
+		if errors.Is(err, agent.ErrRescue) {
+			b.log.Error("rescue failed", "err", b.handOver(ctx))
+			b.die("rescue failed")
 		}
 		b.log.Error("work failed, restarting", "pause", b.options.RestartDelay, "err", err)
 		_ = pause.For(ctx, b.options.RestartDelay) // the loop ends with ctx

@@ -37,6 +37,11 @@ func TestMain(m *testing.M) {
 		os.Exit(42)
 	case "orphan":
 		os.Exit(7)
+	case "handover":
+		handOverRole()
+	}
+	if os.Args[0] == secondLife {
+		secondRole()
 	}
 	os.Exit(m.Run())
 }

@@ -25,10 +25,12 @@ func enterFIPS() error {
 	if fips140.Enabled() {
 		return nil
 	}
-	// /proc stays mounted for mountAll.
-	for _, c := range procfs() {
-		if err := c.Create(); err != nil && !errors.Is(err, unix.EBUSY) {
-			return fmt.Errorf("%s: %w", c, err)
+	// /proc stays mounted for mountAll. In a rescue it is mounted: another instance would show what is hidden there.
+	if _, err := os.Stat("/proc/self"); err != nil {
+		for _, c := range procfs() {
+			if err := c.Create(); err != nil && !errors.Is(err, unix.EBUSY) {
+				return fmt.Errorf("%s: %w", c, err)
+			}
 		}
 	}
 	cmdline, err := os.ReadFile("/proc/cmdline")

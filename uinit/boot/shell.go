@@ -16,24 +16,32 @@ const shellPath = "/bbin/gosh"
 
 // shell runs a shell on one console if the kernel parameter ironroot.shell requests it, and again when it ends.
 func (b *boot) shell(ctx context.Context) {
-	name := b.params["ironroot.shell"]
-	if name == "" || name == "0" {
+	terminal := b.shellTerminal()
+	if terminal == "" {
 		return
-	}
-	terminal := filepath.Join("/dev", filepath.Base(name))
-	if paths := b.console.Paths(); name == "1" && len(paths) > 0 {
-		terminal = paths[0]
 	}
 	if isVirtualTerminal(filepath.Base(terminal)) {
 		b.console.Plain() // the screen and the shell would write over each other
 	}
-	for ctx.Err() == nil {
+	for ctx.Err() == nil && !b.leaving.Load() {
 		if err := runShell(terminal); err != nil {
 			b.log.Error("shell", "device", terminal, "err", err)
 			return
 		}
 		time.Sleep(time.Second) // a shell that ends at once must not use all processor time
 	}
+}
+
+// shellTerminal returns the path of the console with the shell, "" without one.
+func (b *boot) shellTerminal() string {
+	name := b.params["ironroot.shell"]
+	if name == "" || name == "0" || b.rescued { // in a rescue, the machine is the user's
+		return ""
+	}
+	if paths := b.console.Paths(); name == "1" && len(paths) > 0 {
+		return paths[0]
+	}
+	return filepath.Join("/dev", filepath.Base(name))
 }
 
 // runShell runs a shell in its own session, with the terminal as its controlling terminal.

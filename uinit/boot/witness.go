@@ -57,6 +57,9 @@ func (b *boot) startWitness() error {
 	}
 	b.spawn(func() {
 		state, err := process.Wait()
+		if b.leaving.Load() {
+			return
+		}
 		err = errors.Join(err, fmt.Errorf("%s ended: %v", witnessName, state))
 		b.log.Warn("witness ended: panics are shown on one console only", "err", err)
 	})

@@ -38,7 +38,7 @@ func enterRoot(ctx context.Context, image string) error {
 			return err
 		}
 	}
-	if err := mountImage(ctx, image, below("image")); err != nil {
+	if err := MountImage(ctx, image, below("image")); err != nil {
 		return fmt.Errorf("mount %s: %w", image, err)
 	}
 	options := "lowerdir=" + below("image") + ",upperdir=" + below("changes") + ",workdir=" + below("work")
@@ -118,8 +118,8 @@ func mountInto(root string) error {
 	return nil
 }
 
-// mountImage mounts an image read-only through a loop device.
-func mountImage(ctx context.Context, image, at string) error {
+// MountImage mounts an image read-only through a loop device, which is detached with the last mount.
+func MountImage(ctx context.Context, image, at string) error {
 	f, err := os.Open(image)
 	if err != nil {
 		return err

@@ -13,6 +13,10 @@ const (
 	MarkerFile = "etc/ironroot/complete" // the last file of the archive
 	// SignedCmdline contains the kernel command line of the unified kernel image that the archive is part of.
 	SignedCmdline = "etc/ironroot/signed-cmdline"
+	// KeysFile contains the public keys of operators who may log in as root.
+	KeysFile = "root/.ssh/authorized_keys"
+	// RescueFile is the userland of a rescue, as a SquashFS image.
+	RescueFile = "usr/lib/ironroot/rescue.squashfs"
 )
 
 // About is the description that an image contains of itself.

@@ -1,0 +1,69 @@
+package vmedia
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"strings"
+
+	"ironroot/internal/goroutine"
+	"ironroot/internal/sysfs"
+	"ironroot/storage/removable"
+)
+
+// Remove makes the kernel forget the drives whose media contain the operator's configuration: the boot ISO, the config
+// drive and the floppy with parameters. It continues after an error and returns all of them. Opening a drive can hang
+// in the kernel: Remove then returns when ctx ends, and continues in the background.
+func Remove(ctx context.Context, sys sysfs.Root, log *slog.Logger) error {
+	done := make(chan error, 1)
+	goroutine.Go(func() error { return removeAll(ctx, sys, log) }, func(err error) { done <- err })
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		return fmt.Errorf("remove virtual media: %w", context.Cause(ctx))
+	}
+}
+
+func removeAll(ctx context.Context, sys sysfs.Root, log *slog.Logger) error {
+	volumes, problems, err := removable.Volumes(ctx, sys)
+	if err != nil {
+		return fmt.Errorf("list virtual media: %w", err)
+	}
+	var failed []error
+	for _, p := range problems { // it can contain anything
+		failed = append(failed, remove(sys, p.Device, log))
+	}
+	for _, v := range volumes {
+		isFloppy := strings.EqualFold(v.Label, floppyLabel) ||
+			strings.Contains(strings.ToLower(v.Device.Model), floppyModel)
+		if err := v.Close(); err != nil {
+			failed = append(failed, err)
+		}
+		if isFloppy || isBootISO(v) {
+			failed = append(failed, remove(sys, v.Device.Path, log))
+		}
+	}
+	return errors.Join(failed...)
+}
+
+// remove removes a SCSI device, which all drives of BMCs are.
+func remove(sys sysfs.Root, path string, log *slog.Logger) error {
+	name := strings.TrimPrefix(path, "/dev/")
+	f, err := os.OpenFile(sys.Sys("block", name, "device/delete"), os.O_WRONLY, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("remove drive %s: the kernel cannot remove this kind", path)
+	}
+	if err != nil {
+		return fmt.Errorf("remove drive %s: %w", path, err)
+	}
+	_, err = f.WriteString("1")
+	if err := errors.Join(err, f.Close()); err != nil {
+		return fmt.Errorf("remove drive %s: %w", path, err)
+	}
+	log.Info("drive of virtual media removed", "device", path)
+	return nil
+}

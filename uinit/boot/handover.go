@@ -1,0 +1,156 @@
+//go:build linux
+
+package boot
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"ironroot/agent/vmedia"
+	"ironroot/internal/confine"
+	"ironroot/internal/pause"
+	"ironroot/internal/sysfs"
+)
+
+const (
+	// endTime limits the wait for the end of all other processes.
+	endTime = 20 * time.Second
+	// endPause is the pause between two checks whether they have ended. The kernel reports only the end of children.
+	endPause = 50 * time.Millisecond
+	// ejectTime limits the removal of virtual media.
+	ejectTime = 20 * time.Second
+)
+
+// configured are the directories with the operator's configuration of the agent, and with network data of the
+// provisioning network.
+var configured = []string{
+	"/etc/ironic-python-agent", "/etc/ironic-python-agent.d", "/mnt/config", "/openstack", "/root/.ssh",
+}
+
+// handOver hands the machine over to the user of a rescue, who becomes root. It removes what the user must not see,
+// ends all other processes, and executes this program again: the memory of the new process contains nothing of the
+// agent. It returns only after an error.
+func (b *boot) handOver(ctx context.Context) error {
+	b.log.Info("rescue: process 1 starts again without the agent")
+	b.endLogins()
+	b.hide(ctx)
+	b.leaving.Store(true)
+	b.console.Plain()
+	b.flush()
+	if err := openConsole(); err != nil { // the process at the other end of standard error ends, too
+		b.log.Warn("standard error not redirected", "err", err)
+	}
+	// The new process does this again: a goroutine can start another process now.
+	if err := endProcesses(ctx); err != nil {
+		b.log.Error("processes of the agent not ended", "err", err)
+	}
+	b.flush()
+	return execute("/init", "/init")
+}
+
+// execute replaces the program of this process. The new one has the name as its only argument, no environment, and the
+// standard files. It returns only after an error.
+func execute(program, name string) error {
+	if err := confine.CloseFiles(); err != nil {
+		return err
+	}
+	return fmt.Errorf("execute %s: %w", program, syscall.Exec(program, []string{name}, []string{}))
+}
+
+// hide removes secrets of the operator from files, media and the interfaces of the kernel. Failures are logged: the
+// rescue was confirmed to Ironic.
+func (b *boot) hide(ctx context.Context) {
+	failed := func(what string, err error) {
+		if err != nil {
+			b.log.Error("secrets of the operator not hidden", "where", what, "err", err)
+		}
+	}
+	for _, dir := range configured {
+		failed(dir, os.RemoveAll(dir))
+	}
+	if vmedia.Booted(b.params) {
+		limited, cancel := context.WithTimeout(ctx, ejectTime)
+		failed("virtual media", vmedia.Remove(limited, sysfs.Root{}, b.log))
+		cancel()
+	}
+	failed("kernel command line", confine.Mask(b.journal.Clean(b.cmdline)))
+	failed("kernel log", cleanKernelLog(b.journal.Clean))
+	if err := lockKernel(); err != nil {
+		b.log.Warn("kernel not locked down: root can read its memory through a module", "err", err)
+	}
+}
+
+// lockKernel makes the kernel refuse to show its memory, also to root: see kernel_lockdown(7).
+func lockKernel() error {
+	const dir, level = "/sys/kernel/security", "confidentiality"
+	err := unix.Mount("securityfs", dir, "securityfs", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "")
+	if err != nil && !errors.Is(err, unix.EBUSY) { // EBUSY: it is mounted
+		return fmt.Errorf("mount %s: %w", dir, err)
+	}
+	return os.WriteFile(filepath.Join(dir, "lockdown"), []byte(level), 0)
+}
+
+// openConsole makes the console standard input, output and error, as the kernel does for process 1.
+func openConsole() error {
+	f, err := os.OpenFile("/dev/console", os.O_RDWR|unix.O_NOCTTY, 0)
+	if err != nil {
+		if f, err = os.OpenFile(os.DevNull, os.O_RDWR, 0); err != nil {
+			return err
+		}
+	}
+	defer f.Close() //nolint:errcheck // its copies stay open
+	for _, standard := range []*os.File{os.Stdin, os.Stdout, os.Stderr} {
+		if err := unix.Dup3(int(f.Fd()), int(standard.Fd()), 0); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// endProcesses kills all processes but this one, and waits until the kernel has ended them.
+func endProcesses(ctx context.Context) error {
+	limited, cancel := context.WithTimeout(ctx, endTime)
+	defer cancel()
+	for {
+		if err := unix.Kill(-1, unix.SIGKILL); err != nil && !errors.Is(err, unix.ESRCH) { // ESRCH: there is none
+			return fmt.Errorf("kill all processes: %w", err)
+		}
+		left, err := otherProcesses("/proc")
+		if err != nil || len(left) == 0 {
+			return err
+		}
+		if pause.For(limited, endPause) != nil {
+			return fmt.Errorf("still running after %v: processes %v", endTime, left)
+		}
+	}
+}
+
+// otherProcesses returns the numbers of all processes that run programs, except process 1.
+func otherProcesses(proc string) ([]int, error) {
+	entries, err := filepath.Glob(filepath.Join(proc, "[0-9]*"))
+	if err != nil {
+		return nil, err
+	}
+	var others []int
+	for _, entry := range entries {
+		stat, err := os.ReadFile(filepath.Join(entry, "stat"))
+		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ESRCH) {
+			continue // it has ended
+		}
+		if err != nil {
+			return nil, err
+		}
+		if pid, ok := runsProgram(stat); ok && pid != 1 {
+			others = append(others, pid)
+		}
+	}
+	return others, nil
+}

@@ -1,0 +1,160 @@
+//go:build linux
+
+package boot
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"slices"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"ironroot/internal/goroutine"
+	"ironroot/internal/testenv"
+)
+
+// Threads of the kernel and processes that have ended are not among those that run programs.
+func TestRunsProgram(t *testing.T) {
+	const rest = " 0 0 0 0 0 0 0 0 0 0 0 20 0 1 0"
+	for stat, want := range map[string]int{
+		"1 (init) S 0 1 1 0 -1 4194560" + rest:          1,
+		"2 (kthreadd) S 0 0 0 0 -1 2129984" + rest:      0,
+		"77 (kworker/0:1) I 2 0 0 0 -1 69238880" + rest: 0,
+		"80 (a) S 2 (b) R 1 80 80 0 -1 4194304" + rest:  80, // any name
+		"81 (ended) Z 1 81 81 0 -1 4227084" + rest:      0,
+		"82 (dead) X 1 82 82 0 -1 4227084" + rest:       0,
+		"83 (cut) S 1 83":                        0,
+		"":                                       0,
+		"x (none) S 1 80 80 0 -1 4194304" + rest: 0,
+		"84 (none) S 1 80 80 0 -1 x" + rest:      0,
+	} {
+		got, ok := runsProgram([]byte(stat))
+		if ok != (want != 0) || ok && got != want {
+			t.Errorf("%q: got %d, %v, want %d", stat, got, ok, want)
+		}
+	}
+}
+
+// The processes of this machine include a child, and no thread of the kernel.
+func TestOtherProcesses(t *testing.T) {
+	child := exec.Command("sleep", "600")
+	if err := child.Start(); err != nil {
+		t.Fatal(err)
+	}
+	before, err := otherProcesses("/proc")
+	if err := child.Process.Kill(); err != nil {
+		t.Error(err)
+	}
+	_ = child.Wait() // it was killed
+	if err != nil || !slices.Contains(before, child.Process.Pid) || !slices.Contains(before, os.Getpid()) {
+		t.Errorf("got processes %v, %v, want the child %d and this one", before, err, child.Process.Pid)
+	}
+	if slices.Contains(before, 1) {
+		t.Error("process 1 is among the others")
+	}
+	after, err := otherProcesses("/proc")
+	if err != nil || slices.Contains(after, child.Process.Pid) {
+		t.Errorf("got processes %v, %v, want none that has ended", after, err)
+	}
+}
+
+type countingAsker struct{ asked atomic.Int32 }
+
+func (a *countingAsker) AskAgain() { a.asked.Add(1) }
+
+// DHCP servers are asked every few seconds for ten minutes.
+func TestAskAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := &countingAsker{}
+		start := time.Now()
+		askAgain(t.Context(), a)
+		if n := a.asked.Load(); n < 100 || n > 130 || time.Since(start) != 10*time.Minute {
+			t.Errorf("asked %d times in %v, want about 120 in ten minutes", n, time.Since(start))
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		askAgain(ctx, a) // ends
+	})
+}
+
+// secondLife is the name of the program that process 1 executes in TestHandOverProcesses.
+const secondLife = "test-second-life"
+
+// Process 1 of a PID namespace ends all other processes, also those that ignore signals and have detached themselves,
+// and executes itself from another thread than the first. It keeps its number, and nothing else.
+func TestHandOverProcesses(t *testing.T) {
+	testenv.Root(t)
+	cmd := role("handover")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWPID | unix.CLONE_NEWNS, Pdeathsig: syscall.SIGKILL}
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	const want = "first life: other processes true\n" +
+		"second life: process 1, arguments [test-second-life], variables [], " +
+		"files [0 1 2], others []\n"
+	if got := string(out); got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+// handOverRole is the first life of that process 1.
+func handOverRole() {
+	fail := func(err error) {
+		if err != nil {
+			fmt.Println(err)
+			os.Exit(1)
+		}
+	}
+	fail(unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""))
+	fail(unix.Mount("proc", "/proc", "proc", 0, ""))
+	_, err := unix.Open("/dev/null", unix.O_RDONLY, 0) // would be inherited
+	fail(err)
+	// The shell ends at once; what it has started belongs to process 1.
+	shell := exec.Command("/bin/sh", "-c", `setsid sh -c 'trap "" HUP TERM INT; echo; sleep 1000 & wait'`)
+	started, err := shell.StdoutPipe()
+	fail(err)
+	fail(shell.Start())
+	_, err = started.Read(make([]byte, 1))
+	fail(err)
+	others, err := otherProcesses("/proc")
+	fail(err)
+	fmt.Println("first life: other processes", len(others) > 0) // the shell may have ended
+	failed := make(chan error)
+	goroutine.Go(func() error { // not on the main thread, which a test has locked
+		if err := endProcesses(context.Background()); err != nil {
+			return err
+		}
+		program, err := os.Executable()
+		if err != nil {
+			return err
+		}
+		return execute(program, secondLife)
+	}, func(err error) { failed <- err })
+	fail(<-failed)
+}
+
+// secondRole is the second life.
+func secondRole() {
+	others, err := otherProcesses("/proc")
+	if err != nil {
+		fmt.Println(err)
+	}
+	var files []int
+	for fd := range 100 {
+		// The Go runtime's own are closed at exec.
+		if flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0); err == nil && flags&unix.FD_CLOEXEC == 0 {
+			files = append(files, fd)
+		}
+	}
+	fmt.Printf("second life: process %d, arguments %v, variables %v, files %v, others %v\n", os.Getpid(), os.Args,
+		os.Environ(), files, others)
+	os.Exit(0)
+}

@@ -1,0 +1,125 @@
+//go:build linux
+
+package boot
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"ironroot/agent/rescue"
+	"ironroot/netboot"
+	"ironroot/uinit/account"
+)
+
+const (
+	// askTime is how long DHCP servers are asked again and again: Ironic connects the ports to the user's networks
+	// after the rescue was confirmed, and a switch that only changes the VLAN of a port interrupts no carrier.
+	askTime = 10 * time.Minute
+	// askPause is the pause in between.
+	askPause = 5 * time.Second
+)
+
+// rescuer is the work of the ramdisk in a rescue: networks with DHCP, and logins of the user.
+func (b *boot) rescuer() Func {
+	var network *netboot.Network // kept when the work is run again
+	return func(ctx context.Context, m *Machine) error {
+		root, err := mountUserland(ctx)
+		if err != nil {
+			m.Log.Error("userland of the rescue not used", "err", err)
+			root = ""
+		}
+		if network == nil {
+			if err := netboot.Reset(); err != nil {
+				m.Log.Warn("network of the agent not reset", "err", err)
+			}
+			started, err := netboot.Start(ctx, netboot.Config{Log: m.Log, ResolvConf: resolvConf(root)})
+			if err != nil {
+				return err
+			}
+			network = started
+			keep(ctx, func() { followHostname(ctx, started, setHostname, m.Log) })
+			keep(ctx, func() { askAgain(ctx, started) })
+		}
+		return b.serveRescue(ctx, m, root)
+	}
+}
+
+// resolvConf returns the path of the resolver's file, which the ramdisk shares with a userland at root.
+func resolvConf(root string) string {
+	const name = "/etc/resolv.conf"
+	if root == "" {
+		return name
+	}
+	shared := root + name
+	_ = os.Remove(shared) // a link could lead anywhere; the file is replaced
+	_ = os.Remove(name)
+	_ = os.Symlink(shared, name) // without it, only the ramdisk's own commands resolve no names
+	return shared
+}
+
+// serveRescue lets the user log in until ctx ends, into a userland at root, or the ramdisk without one.
+func (b *boot) serveRescue(ctx context.Context, m *Machine, root string) error {
+	hash, err := rescue.Load("/")
+	if err != nil {
+		return err
+	}
+	top := cmp.Or(root, "/")
+	shell, err := findShell(top)
+	if err != nil {
+		return err
+	}
+	accounts := account.List{account.Rescue(hash, shell, root)}
+	if err := errors.Join(account.Install(top, accounts), allowSudo(top)); err != nil {
+		return err
+	}
+	if err := b.serveSSH(ctx, accounts); err != nil {
+		return err
+	}
+	if err := b.prompt(ctx, accounts, m.Settled); err != nil {
+		m.Log.Error("no login prompts on the consoles", "err", err)
+	}
+	m.Log.Info("rescue: waiting for logins", "user", account.RescueName)
+	<-ctx.Done()
+	return nil
+}
+
+// asker is the part of netboot.Network that asks DHCP servers.
+type asker interface{ AskAgain() }
+
+// askAgain asks the DHCP servers again for askTime.
+func askAgain(ctx context.Context, n asker) {
+	ctx, cancel := context.WithTimeout(ctx, askTime)
+	defer cancel()
+	ticker := time.NewTicker(askPause)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ticker.C:
+			n.AskAgain()
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// shells are shells for people, the best one first.
+var shells = []string{"/bin/bash", shellPath, "/bin/sh"}
+
+// findShell returns the best shell below a root directory.
+func findShell(root string) (string, error) {
+	dir, err := os.OpenRoot(root)
+	if err != nil {
+		return "", err
+	}
+	defer dir.Close() //nolint:errcheck // only a position
+	for _, name := range shells {
+		if info, err := dir.Stat(name[1:]); err == nil && info.Mode().IsRegular() {
+			return name, nil
+		}
+	}
+	return "", fmt.Errorf("no shell in %s: want one of %v", root, shells)
+}
