@@ -3,8 +3,6 @@ package agent
 import (
 	"strings"
 	"testing"
-
-	"ironroot/agent/config"
 )
 
 // A setting without effect is logged once, without its value, wherever it was set.
@@ -15,7 +13,7 @@ func TestSettingsWithoutEffectAreLogged(t *testing.T) {
 	failures := 1
 	r := startAgent(t, func(o *Options) {
 		o.Forever = true
-		o.Config.Params = config.Params{"sshkey": "ssh-rsa AAAA", "rootpwd": "$6$salt"}
+		o.Config.DiskUtils.DDBlockSize = "4M"
 		o.Board = onEnter(nil, func(phase string) {
 			if failures--; phase == "configuration" && failures == 0 {
 				panic("start over")
@@ -24,13 +22,13 @@ func TestSettingsWithoutEffectAreLogged(t *testing.T) {
 	}, "--api-url="+ironic.URL)
 	r.beat(ironic)
 	console := r.console.String()
-	for _, name := range []string{"sshkey", "rootpwd", "container.runner"} {
+	for _, name := range []string{"disk_utils.dd_block_size", "container.runner"} {
 		if got := strings.Count(console, "setting has no effect name="+name+" "); got != 1 {
 			t.Errorf("lines about %s: got %d, want 1", name, got)
 		}
 	}
-	if got := strings.Count(console, "setting has no effect"); got != 3 {
-		t.Errorf("all such lines: got %d, want 3", got)
+	if got := strings.Count(console, "setting has no effect"); got != 2 {
+		t.Errorf("all such lines: got %d, want 2", got)
 	}
 	const ignored = "unsupported cipher names ignored option=tls_cipher_suites names=nonsense"
 	if got := strings.Count(console, ignored); got != 1 {

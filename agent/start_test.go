@@ -310,7 +310,8 @@ func TestConfigure(t *testing.T) {
 	for _, debug := range []bool{false, true} {
 		console := &testenv.Log{}
 		j := journal.New(console, nil, 1<<20)
-		c := &config.Config{Debug: debug, Standalone: true, Params: config.Params{"sshkey": "x"}}
+		c := &config.Config{Debug: debug, Standalone: true}
+		c.DiskUtils.DDBlockSize = "4M"
 		a := newAgent(Options{Journal: j, Config: c})
 		if err := a.configure(t.Context()); err != nil {
 			t.Fatal(err)
@@ -325,7 +326,7 @@ func TestConfigure(t *testing.T) {
 		if got := strings.Count(console.String(), "names=nonsense"); got != 1 {
 			t.Errorf("got %d lines about the cipher, want 1:\n%s", got, console)
 		}
-		if !strings.Contains(console.String(), "name=sshkey") {
+		if !strings.Contains(console.String(), "name=disk_utils.dd_block_size") {
 			t.Errorf("the setting is not named:\n%s", console)
 		}
 	}

@@ -52,7 +52,7 @@ func Load(s Sources) (*Config, error) {
 	for _, f := range flags.values {
 		l.set(f.option, "flag "+f.spelling, f.value)
 	}
-	// The ramdisk has no login: the kernel command line is the only way to enable debug messages on one machine.
+	// The kernel command line is the only way to enable debug messages on one machine without changing its files.
 	if value, ok := s.Params["ipa-debug"]; ok {
 		l.config.Debug, _ = oslo.ParseBool(value) // a wrong value was reported with the other kernel parameters
 	}

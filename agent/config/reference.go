@@ -23,8 +23,8 @@ Names, kernel parameters, defaults and precedence are those of ironic-python-age
 
 An option whose value is of the wrong type or out of range is an error at start that names the option, the value and
 its source. Times are in seconds and sizes in MiB, as the type says. Options with "no effect" are accepted so that
-existing configurations work. Another value than the default logs a warning, as do the kernel parameters
-` + "`sshkey`" + ` and ` + "`rootpwd`" + `, because the ramdisk has no login.
+existing configurations work. Another value than the default logs a warning. The kernel parameters ` + "`sshkey`" + `
+and ` + "`rootpwd`" + ` are no options: [rescue.md](rescue.md#logins-of-operators) describes them.
 
 Under Secure Boot, a [unified kernel image](uki.md#what-other-sources-cannot-set) accepts kernel parameters from itself
 only, and from virtual media neither ` + "`insecure`" + ` nor ` + "`cafile`" + `.

@@ -2,23 +2,14 @@ package config
 
 import (
 	"cmp"
-	"maps"
 	"reflect"
 	"slices"
 )
 
-// Unused is a setting that has no effect.
+// Unused is an option that has no effect.
 type Unused struct{ Name, Reason string }
 
-// unusedParams are kernel parameters of ironic-python-agent's images that have no effect, with the reason.
-func unusedParams() map[string]string {
-	return map[string]string{
-		"sshkey":  "the ramdisk has no SSH server",
-		"rootpwd": "the ramdisk has no login",
-	}
-}
-
-// Unused returns the settings that have no effect: options with another value than the default, and kernel parameters.
+// Unused returns the options that have no effect and another value than the default.
 func (c *Config) Unused() []Unused {
 	var found []Unused
 	var defaults Config
@@ -31,12 +22,6 @@ func (c *Config) Unused() []Unused {
 		}
 		if !sameValue(o.value(&defaults), o.value(c)) {
 			found = append(found, Unused{o.fullName(), o.unused})
-		}
-	}
-	reasons := unusedParams()
-	for _, name := range slices.Sorted(maps.Keys(reasons)) {
-		if _, ok := c.Params[name]; ok {
-			found = append(found, Unused{name, reasons[name]})
 		}
 	}
 	found = append(found, c.ignored...)

@@ -82,8 +82,6 @@ func TestUnused(t *testing.T) {
 	want := []Unused{
 		{"container.runner", "the ramdisk runs containers without podman and docker"},
 		{"disk_utils.dd_block_size", "the writer chooses its block size"},
-		{"rootpwd", "the ramdisk has no login"},
-		{"sshkey", "the ramdisk has no SSH server"},
 	}
 	if diff := cmp.Diff(want, c.Unused()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
