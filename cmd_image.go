@@ -32,6 +32,8 @@ type imageCmd struct {
 	NoFW     bool     `name:"no-firmware" help:"Leave out firmware."`
 	Manager  []string `sep:"none" type:"existingdir" placeholder:"DIR" help:"Directory of a Go package with a hardware manager to compile in. May be repeated."`
 	Root     []string `name:"manager-root" sep:"none" placeholder:"DIR" help:"Userland with managers that need a libc or an interpreter: a directory, an OCI image layout, a tarball of docker save, or oci://REFERENCE. May be repeated."`
+	Keys     string   `name:"authorized-keys" type:"existingfile" help:"File with public keys of operators, as authorized_keys of OpenSSH. They may log in to the ramdisk as root by SSH."`
+	Rescue   string   `name:"rescue-root" placeholder:"DIR" help:"Userland of a rescue, from the same sources as --manager-root. Without it, the user of a rescue has the commands of u-root."`
 	File     []string `sep:"none" placeholder:"HOST:GUEST" help:"Extra file or directory to add. May be repeated."`
 	Cache    string   `help:"Directory for downloads and build results; ironroot in the user's cache directory when not given."`
 	archiveFlags
@@ -130,6 +132,7 @@ func (c *imageCmd) build(ctx context.Context, arch string, source release.Source
 		Arch: arch, Out: c.Out, Name: c.Name, Kernel: c.Kernel, Modules: c.Modules, Package: c.Package,
 		ModuleGroups: strings.Split(c.Groups, ","), Shell: c.Shell, Firmware: c.Firmware,
 		NoFirmware: c.NoFW, KernelConfig: c.Config, Debian: c.options(),
+		AuthorizedKeys: c.Keys, RescueRoot: c.Rescue,
 		Files: c.File, Managers: c.Manager, ManagerRoots: c.Root, CacheDir: c.Cache, Progress: os.Stderr,
 		Bill: billOf(source),
 	})

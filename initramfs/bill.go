@@ -108,6 +108,7 @@ func (b *builder) definition(ctx context.Context) (provenance.Definition, error)
 	}
 	for name, paths := range map[string][]string{
 		"kernel": {b.Kernel}, "managers": b.Managers, "managerRoots": b.ManagerRoots, "firmwareDirectory": {b.Firmware},
+		"authorizedKeys": {b.AuthorizedKeys}, "rescueRoot": {b.RescueRoot},
 	} {
 		var names []string
 		for _, path := range paths {

@@ -81,6 +81,11 @@ func (b *builder) build(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	rescue, err := b.rescueRoot(ctx)
+	if err != nil {
+		return err
+	}
+	roots = append(roots, rescue...)
 	archive, err := b.join(programs, append(drivers, roots...)) // roots are compressed, too
 	if err != nil {
 		return err
@@ -140,6 +145,11 @@ func (b *builder) programs(ctx context.Context) ([]cpio.Record, error) {
 		}
 		b.count("extra files", len(extra), sizeOf(extra))
 	}
+	keys, err := b.authorizedKeys()
+	if err != nil {
+		return nil, err
+	}
+	records = append(records, keys...)
 	if err := checkManagers(recordFiles(records), b.Arch); err != nil {
 		return nil, fmt.Errorf("extra file: %w", err)
 	}
@@ -309,7 +319,7 @@ func (o *Options) setDefaults() error {
 	if o.ModuleGroups == nil {
 		o.ModuleGroups = []string{"server"}
 	}
-	if len(o.ManagerRoots) > 0 && !slices.Equal(o.ModuleGroups, []string{"none"}) {
+	if (len(o.ManagerRoots) > 0 || o.RescueRoot != "") && !slices.Equal(o.ModuleGroups, []string{"none"}) {
 		o.ModuleGroups = append(slices.Clone(o.ModuleGroups), rootGroup)
 	}
 	if o.Progress == nil {

@@ -10,26 +10,30 @@ import (
 // Options configure a build. The zero value builds the amd64 image with Debian's kernel, its modules of the group
 // server, and no shell, into the directory build.
 type Options struct {
-	Arch         string         // GOARCH of the image: "amd64" ("" = amd64) or "arm64"
-	Out          string         // directory of the results; "" = "build"
-	Name         string         // stem of the files' names; "" = "ipa-ironroot-" + Arch
-	Kernel       string         // path of a kernel; "" = the one of Package
-	Modules      string         // directory with the modules of Kernel, searched recursively; "" = those of the package
-	Package      string         // Debian package of the kernel; "" = "linux-image-" + Arch. Meta packages are resolved
-	KernelConfig string         // path of the configuration of Kernel; "" = unknown, firmware is not compressed
-	ModuleGroups []string       // groups of initramfs/modules; nil = {"server"}, {"none"} = no modules
-	Shell        bool           // add u-root's shell and commands, for debugging
-	Init         string         // Go package of /init; "" = "ironroot/uinit"
-	Managers     []string       // directories of Go packages with hardware managers that /init contains
-	ManagerRoots []string       // userlands with managers: directories, OCI layouts, tarballs, or oci://REFERENCE
-	Firmware     string         // directory with firmware that is preferred to that of Debian's packages; "" = none
-	NoFirmware   bool           // omit all firmware
-	Files        []string       // extra files, HOST:GUEST
-	CacheDir     string         // directory of cached files; "" = ironroot in the user's cache directory
-	Debian       debian.Options // archive of the packages; its CacheDir and Progress are those of the build
-	Bill         *bill.Build    // describe each file next to it: contents and provenance; nil = do not
-	Dir          string         // directory of the Go module to build from; "" = the current directory
-	Progress     io.Writer
+	Arch         string   // GOARCH of the image: "amd64" ("" = amd64) or "arm64"
+	Out          string   // directory of the results; "" = "build"
+	Name         string   // stem of the files' names; "" = "ipa-ironroot-" + Arch
+	Kernel       string   // path of a kernel; "" = the one of Package
+	Modules      string   // directory with the modules of Kernel, searched recursively; "" = those of the package
+	Package      string   // Debian package of the kernel; "" = "linux-image-" + Arch. Meta packages are resolved
+	KernelConfig string   // path of the configuration of Kernel; "" = unknown, firmware is not compressed
+	ModuleGroups []string // groups of initramfs/modules; nil = {"server"}, {"none"} = no modules
+	Shell        bool     // add u-root's shell and commands, for debugging
+	Init         string   // Go package of /init; "" = "ironroot/uinit"
+	Managers     []string // directories of Go packages with hardware managers that /init contains
+	ManagerRoots []string // userlands with managers: directories, OCI layouts, tarballs, or oci://REFERENCE
+	// AuthorizedKeys is a file with public keys of operators who may log in as root; "" = none.
+	AuthorizedKeys string
+	// RescueRoot is the userland of a rescue, like one of ManagerRoots; "" = none.
+	RescueRoot string
+	Firmware   string         // directory with firmware that is preferred to that of Debian's packages; "" = none
+	NoFirmware bool           // omit all firmware
+	Files      []string       // extra files, HOST:GUEST
+	CacheDir   string         // directory of cached files; "" = ironroot in the user's cache directory
+	Debian     debian.Options // archive of the packages; its CacheDir and Progress are those of the build
+	Bill       *bill.Build    // describe each file next to it: contents and provenance; nil = do not
+	Dir        string         // directory of the Go module to build from; "" = the current directory
+	Progress   io.Writer
 }
 
 // Report describes the result of a build.

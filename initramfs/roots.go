@@ -67,10 +67,6 @@ func (b *builder) packRoot(ctx context.Context, source string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if len(entries) == 0 {
-		return nil, errors.New("no files")
-	}
-	entries = withRootDirs(entries)
 	added, err := adapterEntries(entries)
 	if err != nil {
 		return nil, err
@@ -79,6 +75,11 @@ func (b *builder) packRoot(ctx context.Context, source string) ([]byte, error) {
 	if err := checkManagers(entryFiles(entries), b.Arch); err != nil {
 		return nil, err
 	}
+	return squashedRoot(ctx, entries)
+}
+
+// squashedRoot returns the file system with the entries of a root.
+func squashedRoot(ctx context.Context, entries []squashfs.Entry) ([]byte, error) {
 	if err := checkNoEvidenceKeys(ctx, entries); err != nil {
 		return nil, err
 	}
@@ -89,8 +90,17 @@ func (b *builder) packRoot(ctx context.Context, source string) ([]byte, error) {
 	return image, err
 }
 
-// rootEntries returns the files of a root.
+// rootEntries returns the files of a root, with empty rootDirs.
 func (b *builder) rootEntries(ctx context.Context, source string) ([]squashfs.Entry, error) {
+	entries, err := b.sourceEntries(ctx, source)
+	if err == nil && len(entries) == 0 {
+		err = errors.New("no files")
+	}
+	return withRootDirs(entries), err
+}
+
+// sourceEntries returns the files of a directory or a container image.
+func (b *builder) sourceEntries(ctx context.Context, source string) ([]squashfs.Entry, error) {
 	if isContainer, err := isContainerImage(source); err != nil {
 		return nil, err
 	} else if !isContainer {
