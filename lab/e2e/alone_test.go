@@ -79,6 +79,7 @@ func TestAlone(t *testing.T) {
 			}
 		}
 	})
+	t.Run("rescue", func(t *testing.T) { r.rescue(t, token) })
 	if !r.machine.Running() || strings.Contains(r.machine.Console().String(), "panic") {
 		t.Error("the machine did not go on")
 	}

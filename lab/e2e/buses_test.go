@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/crypto/ssh"
 
 	"ironroot/internal/testenv"
 	"ironroot/lab/conductor"
@@ -62,9 +63,11 @@ func TestBuses(t *testing.T) {
 	content := sumAll(t, floppy)
 	dump := capture{filepath.Join(t.TempDir(), "net.pcap")}
 	token := conductor.NewToken()
+	key, line := newKey(t)
 	r := start(t, setup{
 		properties: map[string]any{"skip_block_devices": []any{map[string]any{"serial": protectedSerial}}},
-		lateIronic: true, token: token, append: "ipa-disk-wait-attempts=1 ipa-disk-wait-delay=1 ipa-lookup-timeout=1",
+		lateIronic: true, token: token, append: "ipa-disk-wait-attempts=1 ipa-disk-wait-delay=1 ipa-lookup-timeout=1 " +
+			`sshkey="` + line + `" rootpwd="` + operatorHash + `"`,
 		machine: qemu.Config{Memory: 512 * mib, Extra: dump.arguments(0), Disks: []qemu.Disk{
 			{File: virtio, Serial: "on-virtio", NoDiscard: true},
 			{File: sata, Serial: "on-sata", Bus: qemu.SATA, WWN: 0x5000c500a1b2c3d4, NoDiscard: true},
@@ -88,7 +91,12 @@ func TestBuses(t *testing.T) {
 	t.Run("all data", func(t *testing.T) { r.eraseDevices(t, disks, names) })
 	t.Run("floppy", func(t *testing.T) { r.keptFloppy(t, floppy, content, names["floppy"]) })
 	t.Run("protected disk", func(t *testing.T) { r.protected(t, kept, names[protectedSerial], virtio) })
-	t.Run("lockdown", func(t *testing.T) { r.lockdown(t, dump) })
+	var login *ssh.Client
+	t.Run("operators", func(t *testing.T) { login = r.operators(t, key) })
+	t.Run("lockdown", func(t *testing.T) {
+		r.lockdown(t, dump)
+		ended(t, login)
+	})
 }
 
 // keptToken checks that the agent keeps a pre-generated token: the conductor masks it in lookup replies and rejects

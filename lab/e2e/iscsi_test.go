@@ -38,7 +38,8 @@ func sanhook(target *testenv.ISCSITarget, command string) string {
 		target.TargetSecret, command, host, target.Address.Port(), target.Name)
 }
 
-// metal3Parameters are kernel parameters of Metal3's iPXE scripts, several of which mean nothing to the ramdisk.
+// metal3Parameters are kernel parameters of Metal3's iPXE scripts, several of which mean nothing to the ramdisk. The
+// key is truncated.
 const metal3Parameters = `ipa-insecure=0 systemd.journald.forward_to_console=yes BOOTIF=${mac} ` +
 	`ipa-enable-vlan-interfaces=all sshkey="ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAI admin of metal3"`
 
@@ -88,6 +89,12 @@ func TestISCSI(t *testing.T) {
 	r, target := startISCSI(t)
 	disk := target.Disk
 	r.waitAgent(t)
+	t.Run("invalid key", func(t *testing.T) {
+		console := says(t, r.machine, `operators cannot log in.*parameter sshkey: public key: no valid public key`)
+		if strings.Contains(console, "SSH server started") {
+			t.Error("the SSH server is on without a valid key")
+		}
+	})
 	var path string
 	t.Run("inventory", func(t *testing.T) { path = r.sanDisk(t, target.Address) })
 	t.Run("erase", func(t *testing.T) { r.sanKept(t, path, disk) })

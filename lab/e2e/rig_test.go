@@ -66,12 +66,14 @@ type rig struct {
 	node      *conductor.Node
 	images    *imageserver.Server
 	machine   *qemu.Machine
-	forward   int    // port of the host that is forwarded to the agent
-	apiPort   int    // port of the conductor
-	token     string // the node's pre-generated token
-	config    map[string]any
-	agentCA   string
-	namespace *netns.Namespace
+	forward   int // port of the host that is forwarded to the agent
+	// sshForward is the port that is forwarded to the SSH server.
+	sshForward int
+	apiPort    int    // port of the conductor
+	token      string // the node's pre-generated token
+	config     map[string]any
+	agentCA    string
+	namespace  *netns.Namespace
 	// properties are the node's properties.
 	properties map[string]any
 	secrets    []string // texts that no console may contain, in addition to the node's tokens
@@ -92,7 +94,8 @@ func start(t *testing.T, s setup) *rig {
 		c.Dir = t.TempDir()
 	}
 	r := &rig{
-		t: t, forward: testenv.FreePort(t), apiPort: testenv.FreePort(t), token: s.token, namespace: s.namespace,
+		t: t, forward: testenv.FreePort(t), sshForward: testenv.FreePort(t), apiPort: testenv.FreePort(t),
+		token: s.token, namespace: s.namespace,
 		properties: s.properties, config: s.config, agentCA: s.agentCA,
 	}
 	images, err := imageserver.New(imageserver.Options{})
@@ -111,8 +114,9 @@ func start(t *testing.T, s setup) *rig {
 	if !s.lateIronic {
 		r.startConductor()
 	}
-	c.NICs = append([]qemu.NIC{{MAC: nodeMAC, Forwards: []qemu.Forward{{Host: r.forward, Guest: agentPort}}}},
-		c.NICs...)
+	c.NICs = append([]qemu.NIC{{MAC: nodeMAC, Forwards: []qemu.Forward{
+		{Host: r.forward, Guest: agentPort}, {Host: r.sshForward, Guest: sshPort},
+	}}}, c.NICs...)
 	if s.prepare != nil {
 		s.prepare(r, &c)
 	}
@@ -172,12 +176,17 @@ func (r *rig) startConductor() {
 	r.node.SetState(conductor.DeployWait)
 }
 
-func (r *rig) dial(ctx context.Context, network, _ string) (net.Conn, error) {
-	address := fmt.Sprintf("127.0.0.1:%d", r.forward)
+func (r *rig) dial(ctx context.Context, _, _ string) (net.Conn, error) {
+	return r.dialPort(ctx, r.forward)
+}
+
+// dialPort connects to a port of the host that is forwarded to the machine.
+func (r *rig) dialPort(ctx context.Context, port int) (net.Conn, error) {
+	address := fmt.Sprintf("127.0.0.1:%d", port)
 	if r.namespace != nil {
-		return r.namespace.Dial(ctx, network, address)
+		return r.namespace.Dial(ctx, "tcp", address)
 	}
-	return (&net.Dialer{}).DialContext(ctx, network, address)
+	return (&net.Dialer{}).DialContext(ctx, "tcp", address)
 }
 
 // waitAgent waits for the first heartbeat since the machine's start.

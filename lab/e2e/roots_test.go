@@ -23,7 +23,9 @@ import (
 // root violates the protocol, and reports what it sees of the ramdisk. A damaged root is named in the log, and no disk
 // is erased: it could contain a manager that protects one.
 //
-// Parity: F5
+// The image also contains the key of an operator, and a userland of a rescue.
+//
+// Parity: F5, R6
 func TestManagerRoot(t *testing.T) {
 	testenv.Root(t)
 	testenv.Programs(t, "go", "apt-get", "mmdebstrap")
@@ -35,10 +37,12 @@ func TestManagerRoot(t *testing.T) {
 	if err := os.WriteFile(damaged, bytes.Repeat([]byte("damaged"), 10000), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	key, line := newKey(t)
 	report, err := initramfs.Build(t.Context(), initramfs.Options{
-		Out: t.TempDir(), Dir: testenv.Top(t), ManagerRoots: []string{userland}, NoFirmware: true,
-		ModuleGroups: []string{"virtual", "network", "platform", "storage"},
-		Files:        []string{damaged + ":" + external.RootsDir + "/damaged.squashfs"},
+		Out: t.TempDir(), Dir: testenv.Top(t), ManagerRoots: []string{userland}, NoFirmware: true, Shell: true,
+		ModuleGroups:   []string{"virtual", "network", "platform", "storage"},
+		AuthorizedKeys: keysFile(t, line), RescueRoot: smallUserland(t),
+		Files: []string{damaged + ":" + external.RootsDir + "/damaged.squashfs"},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -65,6 +69,7 @@ func TestManagerRoot(t *testing.T) {
 	if record.Status != conductor.Failed || !strings.Contains(record.Error.Details, refused) {
 		t.Errorf("got %s (%v), want %s with %q", record.Status, record.Error, conductor.Failed, refused)
 	}
+	t.Run("rescue", func(t *testing.T) { r.rescueInUserland(t, key) })
 	console := r.machine.Console().String()
 	for _, want := range []string{
 		`manager root ignored.*root=/usr/lib/ironroot/roots/damaged.squashfs.*squashfs: `,

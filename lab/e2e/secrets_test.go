@@ -81,6 +81,7 @@ func (r *rig) grep(t *testing.T, question int, text, places string) []string {
 	answer := r.typed(t, line, regexp.MustCompile(fmt.Sprintf(`(?s)^(.*?)SEARCHED %d %d\s.*?\$ `, question, len(text))))
 	var found []string
 	for line := range strings.Lines(qemu.Plain(answer)) {
+		line = strings.TrimPrefix(line, "$ ") // the prompt of a shell that started while the line was typed
 		if name := strings.TrimSpace(line); regexp.MustCompile(`^/\S+$`).MatchString(name) {
 			found = append(found, name)
 		}
