@@ -48,7 +48,7 @@ func readFields(t *testing.T) map[string]bool {
 func ownUse() []string {
 	return []string{
 		"Config.APIURL", "Config.TLSMinVersion", "Config.TLSCipherSuites", "Config.Insecure", "Config.CAFile",
-		"Config.CertFile", "Config.KeyFile",
+		"Config.CertFile", "Config.KeyFile", "Config.SyslogServer",
 	}
 }
 
