@@ -144,8 +144,8 @@ func (a *agent) startAndServe(ctx context.Context) error {
 }
 
 // serve runs API, heartbeats and clock until ctx ends. If a command locks the agent down, serve stops them, takes the
-// network down and idles until ctx ends. If one begins a rescue, serve stops them, and returns ErrRescue once the response has
-// reached the client.
+// network down and idles until ctx ends. If one begins a rescue, serve stops them, and returns ErrRescue once the
+// response has reached the client.
 func (a *agent) serve(ctx context.Context) error {
 	a.o.Board.Enter(status.Ready)
 	serving, stop := context.WithCancel(ctx)

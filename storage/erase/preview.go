@@ -162,8 +162,8 @@ func previewSCSI(ctx context.Context, sys sysfs.Root, device block.Device, open 
 	return method, err
 }
 
-// unsettled returns the error of a drive that sanitizes itself now or whose last sanitize failed. Full waits for the end
-// of the one, and tries to clear the other.
+// unsettled returns the error of a drive that sanitizes itself now or whose last sanitize failed. Full waits for the
+// end of the one, and tries to clear the other.
 func unsettled(inProgress, failed bool) error {
 	switch {
 	case inProgress:
