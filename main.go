@@ -1,5 +1,5 @@
-// Command ironroot is the operator's side of a deploy ramdisk for OpenStack Ironic and Metal3: it builds the ramdisk,
-// and runs the ramdisk's agent as an ordinary process.
+// Command ironroot is the operator's side of a deploy ramdisk for OpenStack Ironic and Metal3: it builds, signs,
+// verifies and serves images of the ramdisk, runs its agent as an ordinary process, and shows the progress of nodes.
 package main
 
 import (
@@ -23,9 +23,9 @@ Examples:
 // cli lists the commands. The flags of agent and collect are those of ironic-python-agent, which these commands parse.
 type cli struct {
 	Image    imageCmd    `cmd:"" help:"Build the kernel and the initramfs."`
-	Iso      isoCmd      `cmd:"" help:"Pack a kernel and an initramfs into an image that boots from CD and USB stick."`
-	Uki      ukiCmd      `cmd:"" help:"Build a unified kernel image, and sign it for Secure Boot with own keys."`
-	Verify   verifyCmd   `cmd:"" help:"Verify the signatures of images."`
+	Iso      isoCmd      `cmd:"" help:"Pack a kernel and an initramfs, or a UKI, into an image for CD and USB stick."`
+	Uki      ukiCmd      `cmd:"" help:"Build a unified kernel image, and sign it for Secure Boot with your own keys."`
+	Verify   verifyCmd   `cmd:"" help:"Verify signatures, bills of materials and provenance of images."`
 	Manager  managerCmd  `cmd:"" help:"Check hardware managers that are executables."`
 	Lock     lockCmd     `cmd:"" help:"Pin the newest versions of Debian's packages."`
 	Erase    eraseCmd    `cmd:"" help:"Check the evidence of erased disks."`

@@ -28,7 +28,7 @@ func SelfTest(ctx context.Context, o Options) (*selftest.Report, error) {
 	return a.selfTest(ctx, nil)
 }
 
-// selfTest writes a report, with the settings of a node, which may be nil, and keeps it for the log archive.
+// selfTest returns a report, with the settings of a node, which may be nil, and keeps it for the log archive.
 func (a *agent) selfTest(ctx context.Context, n *node.Node) (*selftest.Report, error) {
 	report := selftest.Collect(ctx, selftest.Options{
 		System: a.o.System, Program: "ironroot " + a.o.Version, Inventory: a.inventory.Collect,

@@ -6,10 +6,11 @@ import (
 	"slices"
 )
 
-// Unused is an option that has no effect.
+// Unused is a setting that has no effect.
 type Unused struct{ Name, Reason string }
 
-// Unused returns the options that have no effect and another value than the default.
+// Unused returns the settings that have no effect: options without an effect whose value is not the default, and
+// settings of unsigned sources that were ignored.
 func (c *Config) Unused() []Unused {
 	var found []Unused
 	var defaults Config

@@ -14,7 +14,7 @@ type Line struct {
 	Text  string // as on the console, without the line feed
 }
 
-// Lines returns the lines of a journal, one after the other, to one reader.
+// Lines is a queue of the lines of a journal, for one reader.
 type Lines struct {
 	journal *Journal
 	limit   int64

@@ -9,7 +9,7 @@ import (
 
 // Manager is the hardware manager whose step writes a report.
 type Manager struct {
-	// Report writes the report, with the settings of a node, which may be nil.
+	// Report returns the report, with the settings of a node, which may be nil.
 	Report func(ctx context.Context, n *node.Node) (*Report, error)
 }
 

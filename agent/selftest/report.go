@@ -12,8 +12,8 @@ import (
 // formatVersion is the version of the report's form. It changes when a field changes its meaning or disappears.
 const formatVersion = 1
 
-// Report describes a machine. It contains no serial numbers, addresses or names, so that it can be published: of MAC
-// addresses it has the manufacturer's part. Sizes are in bytes.
+// Report describes a machine. It contains no serial numbers, no MAC and IP addresses, and no names of hosts and
+// switches, so that it can be published: of a MAC address it contains the first three bytes. Sizes are in bytes.
 type Report struct {
 	Format          int         `json:"format"`
 	Program         string      `json:"program"`
@@ -184,7 +184,7 @@ func (c *Clock) text() string {
 	return fmt.Sprintf("%s, hardware clock differs by %v", text, c.difference())
 }
 
-// difference returns the difference between the two clocks in seconds.
+// difference returns the difference between the two clocks, rounded to seconds.
 func (c *Clock) difference() time.Duration { return c.System.Sub(*c.Hardware).Abs().Round(time.Second) }
 
 func (b *BMC) text() string {

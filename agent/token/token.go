@@ -84,7 +84,8 @@ func (t *Token) Set(secret string) {
 	t.secret, t.preset = secret, secret != ""
 }
 
-// Waive sets whether requests without a token match while there is none. Ironic before API version 1.62 has no tokens.
+// Waive sets whether requests without a token match while there is none. It is set only after a lookup by
+// vendor_passthru, that is for an Ironic before API version 1.22, which has no tokens.
 func (t *Token) Waive(waived bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

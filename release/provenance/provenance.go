@@ -36,7 +36,7 @@ type Resource struct {
 
 // Definition describes a build.
 type Definition struct {
-	Command      string         // of this program: "image", "iso"
+	Command      string         // of this program: "image", "iso", "uki" or "layout"
 	Parameters   map[string]any // of the command
 	Internal     map[string]any // what the builder chose
 	Dependencies []Resource

@@ -39,9 +39,9 @@ func All(ctx context.Context, s sysfs.Root) ([]Device, error) {
 
 // IsVirtualMedia reports whether a device may be attached by a BMC or the firmware: an optical drive, a whole USB disk
 // below 4 GiB that is removable or write-protected, or a RAM disk that the firmware's table describes as one. The
-// content of a disk cannot change these two attributes. QEMU presents such a disk with removable=on. Other BMCs (iDRAC,
-// iLO, AMI's, OpenBMC) were not measured. Built-in disks have neither attribute, but USB sticks and cards in built-in
-// SD card readers are removable too.
+// content of a USB disk cannot change whether it is removable or write-protected. QEMU presents a removable one with
+// removable=on. Other BMCs (iDRAC, iLO, AMI's, OpenBMC) were not measured. Built-in disks are neither, but USB sticks
+// and cards in built-in SD card readers are removable too.
 //
 // A partition, or a device made of others, never is virtual media, because a previous owner of the disk could have
 // labelled it.

@@ -46,8 +46,10 @@ const hostname = "ironroot"
 
 // Machine is the started machine, as the function that Main runs gets it.
 type Machine struct {
-	Params  config.Params // kernel parameters, last one wins; of a signed image, those that are signed
-	Signed  bool          // the firmware has verified the whole image, its command line included
+	Params config.Params // kernel parameters, last one wins; of a signed image, those that are signed
+	// Signed means that only the image's own settings are trusted: the firmware has verified the image with its command
+	// line, or the state of Secure Boot could not be read.
+	Signed  bool
 	Journal *journal.Journal
 	Log     *slog.Logger
 	// Settled is closed when all modules for the devices that were present at boot are loaded. Their drivers can

@@ -27,7 +27,7 @@ type protection struct {
 	err     error  // the state of Secure Boot is unknown
 }
 
-// readProtection reads the command line that a unified kernel image contains of itself, and the state of Secure Boot
+// readProtection reads the command line that a unified kernel image contains, and the state of Secure Boot
 // below root. If the state cannot be read, the image counts as signed.
 func readProtection(root string) protection {
 	line, err := os.ReadFile(filepath.Join(root, layout.SignedCmdline))

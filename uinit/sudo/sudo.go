@@ -346,7 +346,8 @@ func find(program string) (string, error) {
 	return "", fmt.Errorf("%s: %w", program, errNotFound)
 }
 
-// exec becomes the user and executes the program. It returns only after an error.
+// exec becomes the user and executes the program. It returns an error if it cannot become the user. If the program
+// cannot be executed, it ends this process with status 126 or 127.
 func (c *command) exec(target account.Account) error {
 	runtime.LockOSThread()
 	err := errors.Join(syscall.Setgroups(target.Groups), syscall.Setresgid(target.GID, target.GID, target.GID),
