@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"net"
 	"regexp"
+	"syscall"
 	"time"
 	"unicode/utf8"
 
@@ -40,7 +41,7 @@ type Options struct {
 
 // Run sends all lines until ctx ends. While the server cannot be reached, it tries again at growing intervals, and the
 // lines wait; the server is told how many were dropped. Over TCP and TLS, lines that were sent immediately before a
-// connection broke can be lost.
+// connection broke can be lost. Over UDP, lines are sent once: nothing confirms them.
 func Run(ctx context.Context, o Options) {
 	s := &sender{Options: o}
 	defer s.close()
@@ -72,12 +73,12 @@ func (s *sender) close() {
 	}
 }
 
-// send sends a line, again and again until that succeeds or ctx ends.
+// send sends a line, again and again until that succeeds or ctx ends; over UDP, until there is a route to the server.
 func (s *sender) send(ctx context.Context, line journal.Line) {
 	wait := firstPause
 	for {
 		err := s.try(ctx, line)
-		if err == nil {
+		if err == nil || errors.Is(err, errUnanswered) {
 			if s.failed {
 				s.failed = false
 				s.Log.Info("syslog server reached", "server", s.Address)
@@ -109,8 +110,16 @@ func (s *sender) try(ctx context.Context, line journal.Line) error {
 	if s.Transport != "udp" {
 		message = fmt.Sprintf("%d %s", len(message), message)
 	}
-	return errors.Join(s.conn.SetWriteDeadline(time.Now().Add(writeTimeout)), write(s.conn, message))
+	err := errors.Join(s.conn.SetWriteDeadline(time.Now().Add(writeTimeout)), write(s.conn, message))
+	if errors.Is(err, syscall.ECONNREFUSED) && s.Transport == "udp" {
+		return errUnanswered
+	}
+	return err
 }
+
+// errUnanswered is the error about a host that has rejected an earlier datagram because no server runs. A message about
+// it would be rejected, too.
+var errUnanswered = errors.New("no syslog server on the host")
 
 func write(conn net.Conn, message string) error {
 	_, err := conn.Write([]byte(message))

@@ -98,6 +98,41 @@ func TestUDP(t *testing.T) {
 	}
 }
 
+// A host without a server rejects datagrams. That neither ends nor delays the sender, and logs nothing, because each
+// line about it would be rejected, too.
+func TestUDPWithoutServer(t *testing.T) {
+	conn, err := net.ListenUDP("udp", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := conn.LocalAddr().String()
+	if err := conn.Close(); err != nil { // the kernel rejects what is sent to the port
+		t.Fatal(err)
+	}
+	f := newFollower()
+	dials := 0
+	f.options.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
+		dials++
+		return new(net.Dialer).DialContext(ctx, network, address)
+	}
+	const lines = 100
+	for i := range lines - 1 { // one more was logged before
+		f.log.Info("line", "number", i)
+	}
+	sent, messages := make(chan struct{}), 0
+	f.options.Hostname = func() string { // is called for each message
+		if messages++; messages == lines {
+			close(sent)
+		}
+		return "node-17"
+	}
+	f.run(t, "udp", address)
+	<-sent
+	if text := string(f.Bytes()); strings.Contains(text, "syslog") || dials != 1 {
+		t.Errorf("got %d connections, want 1, and log\n%s", dials, text)
+	}
+}
+
 // frames returns the messages of a stream with octet counting.
 func frames(t *testing.T, r io.Reader) func() string {
 	t.Helper()
