@@ -95,6 +95,7 @@ func (c *collector) run(ctx context.Context) {
 	c.failed("LLDP is not received", neighboursErr)
 	c.disks(previews)
 	c.failed("disks cannot be used", disksErr)
+	c.hideAddresses()
 }
 
 func (c *collector) problem(format string, args ...any) {
@@ -302,6 +303,28 @@ func (c *collector) links() {
 		c.problem("no network interface")
 	case !carrier:
 		c.problem("no network interface has a carrier: check cables and switch ports")
+	}
+}
+
+// hideAddresses replaces MAC addresses by their manufacturer's part, in names such as enx525400aabbcc and in problems.
+func (c *collector) hideAddresses() {
+	if c.inventory == nil {
+		return
+	}
+	for _, i := range c.inventory.Interfaces {
+		const prefix = len("00:00:00")
+		if len(i.MACAddress) <= prefix {
+			continue
+		}
+		plain := strings.ReplaceAll(i.MACAddress, ":", "")
+		const plainPrefix = len("000000")
+		hide := strings.NewReplacer(i.MACAddress, i.MACAddress[:prefix]+":...", plain, plain[:plainPrefix]+"...")
+		for l := range c.report.Links {
+			c.report.Links[l].Name = hide.Replace(c.report.Links[l].Name)
+		}
+		for p := range c.report.Problems {
+			c.report.Problems[p] = hide.Replace(c.report.Problems[p])
+		}
 	}
 }
 

@@ -62,7 +62,8 @@ func TestReportCanBePublished(t *testing.T) {
 			}
 			private := []string{inv.SystemVendor.SerialNumber, inv.Hostname}
 			for _, i := range inv.Interfaces {
-				private = append(private, i.MACAddress, text(i.IPv4Address), text(i.IPv6Address), text(i.ClientID))
+				private = append(private, i.MACAddress, strings.ReplaceAll(i.MACAddress, ":", ""), text(i.IPv4Address),
+					text(i.IPv6Address), text(i.ClientID))
 			}
 			for _, d := range disks {
 				private = slices.Concat(private, d.Serials, d.WWNs, []string{d.Serial, d.WWN, d.WWID})
@@ -283,6 +284,23 @@ func unbind(t *testing.T, sys sysfs.Root, address string) {
 	t.Helper()
 	if err := os.Remove(sys.Sys("bus/pci/devices", address, "driver")); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// The kernel or udev can name a link by its MAC address.
+func TestNamesOfMACAddresses(t *testing.T) {
+	o := machine(machinetest.Unpack(t, strings.ReplaceAll(bare, "/eno1/", "/enx525400aabbcc/")))
+	o.Neighbours = func(context.Context) (map[string]lldp.Frame, error) {
+		const name = "enx525400aabbcc"
+		return map[string]lldp.Frame{name: {TLVs: []lldp.TLV{{Type: 1}}}}, errors.New(name + ": broken")
+	}
+	report := Collect(t.Context(), o)
+	if len(report.Links) != 1 || report.Links[0].Name != "enx525400..." || !report.Links[0].LLDP {
+		t.Errorf("got links %+v, want enx525400... with LLDP", report.Links)
+	}
+	const problem = "LLDP is not received: enx525400...: broken"
+	if !slices.Contains(report.Problems, problem) {
+		t.Errorf("got problems %q, want %q among them", report.Problems, problem)
 	}
 }
 
