@@ -118,7 +118,7 @@ func TestForgottenTokenWhileBusy(t *testing.T) {
 		ironic.ServeHTTP(w, req)
 	})
 	r = startAgent(t, func(o *Options) { o.Destructive, o.System = true, bareMachine(t) }, "--api-url="+ironic.URL,
-		"--disk_wait_attempts=8", "--disk_wait_delay=1")
+		"--disk_wait_attempts=20", "--disk_wait_delay=1")
 	r.beat(ironic)
 	code, body := r.do("POST", "/v1/commands/?agent_token="+testToken, `{"name":"standby.prepare_image","params":`+
 		`{"image_info":{"id":"i","urls":["http://192.0.2.1/i"],"checksum":"`+strings.Repeat("a", 64)+`"}}}`)

@@ -154,9 +154,7 @@ func TestFiles(t *testing.T) {
 	if get(t, s.URL()+"02-00-00-00-00-01/initramfs-amd64") == "" {
 		t.Error("initramfs: got nothing")
 	}
-	if found, _ := log.Matches(`msg="machine booted" mac=02:00:00:00:00:01 address=192\.0\.2\.1 `); !found {
-		t.Error("no line says that the first machine has booted")
-	}
+	waitLine(t, &log, `msg="machine booted" mac=02:00:00:00:00:01 address=192\.0\.2\.1 `)
 	if found, _ := log.Matches("the-secret"); found {
 		t.Error("the log contains the secret")
 	}
@@ -235,7 +233,7 @@ func TestProxy(t *testing.T) {
 	network(t)
 	dnsmasq(t, otherLink, "--dhcp-boot=another.efi")
 	for { // until dnsmasq answers
-		found, err := server.Probe(t.Context(), bridge, 100*time.Millisecond)
+		found, err := server.Probe(t.Context(), bridge, time.Second)
 		if err != nil {
 			t.Fatal(err)
 		}
