@@ -39,9 +39,12 @@ func sanhook(target *testenv.ISCSITarget, command string) string {
 }
 
 // metal3Parameters are kernel parameters of Metal3's iPXE scripts, several of which mean nothing to the ramdisk. The
-// key is truncated.
-const metal3Parameters = `ipa-insecure=0 systemd.journald.forward_to_console=yes BOOTIF=${mac} ` +
-	`ipa-enable-vlan-interfaces=all sshkey="ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAI admin of metal3"`
+// key is truncated. iPXE replaces ${mac}, which server.Script rejects: startISCSI puts it in for bootMAC.
+const (
+	metal3Parameters = `ipa-insecure=0 systemd.journald.forward_to_console=yes BOOTIF=` + bootMAC +
+		` ipa-enable-vlan-interfaces=all sshkey="ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAI admin of metal3"`
+	bootMAC = "MAC-OF-THE-BOOT-INTERFACE"
+)
 
 // startISCSI boots the ramdisk by iPXE from a machine without disks, which has attached a target with mutual CHAP. The
 // parameters and the two archives are those of Metal3: the second one contains the certificate authority of Ironic's
@@ -70,8 +73,8 @@ func startISCSI(t *testing.T) (*rig, *testenv.ISCSITarget) {
 				t.Fatal(err)
 			}
 			const head = "#!ipxe\n"
-			r.images.Bytes("boot.ipxe",
-				[]byte(head+sanhook(target, "sanhook --drive 0x80")+strings.TrimPrefix(string(script), head)))
+			boot := strings.Replace(strings.TrimPrefix(string(script), head), bootMAC, "${mac}", 1)
+			r.images.Bytes("boot.ipxe", []byte(head+sanhook(target, "sanhook --drive 0x80")+boot))
 			c.Kernel, c.Initrd, c.Append = "", "", ""
 			c.NICs[0].Boot, c.NICs[0].BootFile = 1, r.images.URLFrom(host, "boot.ipxe")
 			r.secrets = append(r.secrets, target.Secret, target.TargetSecret)

@@ -102,7 +102,8 @@ func (r *rig) checkManagers(t *testing.T) {
 		listed.Versions["example_firmware"] != "1.0" {
 		t.Errorf("got steps %v and versions %v, want update_firmware of version 1.0", steps, listed.Versions)
 	}
-	if len(listed.Steps["GenericHardwareManager"]) == 0 || len(listed.Steps) != 5 {
+	if len(listed.Steps["GenericHardwareManager"]) == 0 || len(listed.Steps["SelfTestHardwareManager"]) != 1 ||
+		len(listed.Steps) != 6 {
 		t.Errorf("got steps of %d managers, want those of the built-in managers too", len(listed.Steps))
 	}
 }
