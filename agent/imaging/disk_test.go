@@ -584,7 +584,7 @@ func TestPrepareFails(t *testing.T) {
 }
 
 // cache_image writes an image that is not on the disk, even if it is to be streamed, and any image by force. The text
-// says which.
+// says which. A config drive is written in all cases.
 //
 // Parity: E16
 func TestCache(t *testing.T) {
@@ -595,20 +595,38 @@ func TestCache(t *testing.T) {
 	s := serve(t, raw)
 	info := rawImage(t, s.URL, raw)
 	for n, tt := range []struct {
-		force     bool
-		downloads int64
-		text      string
+		drive, force bool
+		downloads    int64
+		text         string
 	}{
-		{false, 1, "cached to"}, {false, 0, "already present on"}, {true, 1, "cached to"},
+		{false, false, 1, "cached to"},
+		{false, false, 0, "already present on"},
+		{true, false, 0, "already present on"},
+		{true, false, 0, "already present on"},
+		{true, true, 1, "cached to"},
 	} {
 		before := s.downloads.Load()
-		text, err := i.Cache(t.Context(), info, "", tt.force)
+		drive, driveBytes := "", []byte(nil)
+		if tt.drive {
+			drive, driveBytes = configDrive(t) // another one each time
+		}
+		text, err := i.Cache(t.Context(), info, drive, tt.force)
 		want := fmt.Sprintf("image (inst.raw) %s device %s root_uuid=0x1a2b3c4d", tt.text, disk)
 		if err != nil || text != want {
 			t.Errorf("call %d: got %q, %v, want %q", n+1, text, err, want)
 		}
 		if got := s.downloads.Load() - before; got != tt.downloads {
 			t.Errorf("call %d: got %d downloads, want %d", n+1, got, tt.downloads)
+		}
+		table, err := partition.Read(t.Context(), disk)
+		if partitions := map[bool]int{false: 1, true: 2}[tt.drive]; err != nil || len(table.Partitions) != partitions {
+			t.Fatalf("call %d: got table %+v and %v, want %d partitions", n+1, table, err, partitions)
+		}
+		if sum := sha256.Sum256(driveBytes); tt.drive {
+			got := sumOf(t, disk, table.Partitions[1].Start, int64(len(driveBytes)))
+			if want := hex.EncodeToString(sum[:]); got != want {
+				t.Errorf("call %d: config drive has SHA-256 %s, want %s", n+1, got, want)
+			}
 		}
 	}
 	if got, want := sumOf(t, disk, mib, 16*mib), sumOf(t, raw, mib, 16*mib); got != want {
@@ -620,16 +638,19 @@ func TestCache(t *testing.T) {
 	}
 }
 
-// cache_image of a partition image reports that the image is on the disk.
+// cache_image of a partition image reports that the image is on the disk, and writes it by force.
 func TestCachePartitionImage(t *testing.T) {
 	t.Parallel() // sgdisk sleeps
 	raw := rootImage(t, rootUUID)
 	_, i := layoutDisk(t, 512, "boot_mode:bios")
 	info := partitionImage(t, raw, serve(t, raw).URL, "raw", small(func(p *PartitionInfo) { p.Swap = 0 }))
-	for _, want := range []string{"cached to", "already present on"} {
-		text, err := i.Cache(t.Context(), info, "", false)
-		if err != nil || !strings.Contains(text, ") "+want+" device ") {
-			t.Errorf("got %q, %v, want %q", text, err, want)
+	for _, tt := range []struct {
+		force bool
+		want  string
+	}{{false, "cached to"}, {false, "already present on"}, {true, "cached to"}} {
+		text, err := i.Cache(t.Context(), info, "", tt.force)
+		if err != nil || !strings.Contains(text, ") "+tt.want+" device ") {
+			t.Errorf("force %t: got %q, %v, want %q", tt.force, text, err, tt.want)
 		}
 	}
 }
