@@ -31,6 +31,9 @@ type config struct {
 	Accounts  account.List
 }
 
+// Check implements [worker.Input].
+func (c *config) Check() error { return c.Accounts.Check() }
+
 // Prompts are the running prompts.
 type Prompts struct {
 	cancel context.CancelFunc

@@ -8,7 +8,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"os"
 	"strconv"
@@ -248,7 +247,8 @@ func FuzzReadConfig(f *testing.F) {
 	f.Add([]byte(`{"Terminals":["/dev/ttyS0"],"Accounts":[{"name":"root","home":"/root","shell":"/bin/sh"}]}`))
 	f.Add([]byte("{"))
 	f.Fuzz(func(t *testing.T, text []byte) {
-		c, err := readConfig(io.MultiReader(bytes.NewReader(text)))
+		c := new(config)
+		err := worker.DecodeInput(bytes.NewReader(text), c)
 		if err == nil && c.Accounts.Check() != nil {
 			t.Error("invalid accounts")
 		}

@@ -4,7 +4,6 @@ package login
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -24,33 +23,19 @@ import (
 // childName is the name of this program in the process of the prompts.
 const childName = "login"
 
-// exitFailed is the exit status of a process that could not do its work.
-const exitFailed = 120
-
-// maxConfig limits the input of the process in bytes.
-const maxConfig = 2 << 20
-
 // Child does the work of the process of the prompts and ends, if this process was started as one. Otherwise it returns.
 // Every program that calls Start must call it first.
 func Child() {
-	if os.Args[0] != childName {
-		return
+	if os.Args[0] == childName {
+		worker.Exit(run())
 	}
-	if err := run(); err != nil {
-		_, _ = os.Stderr.WriteString(childName + ": " + err.Error() + "\n")
-		os.Exit(exitFailed)
-	}
-	os.Exit(0)
 }
 
 // run shows the prompts. It returns only after an error.
 func run() error {
 	worker.CatchSignals()
-	c, err := readConfig(os.Stdin)
-	if err != nil {
-		return err
-	}
-	if err := os.Stdin.Close(); err != nil {
+	c := new(config)
+	if err := worker.ReadInput(c); err != nil {
 		return err
 	}
 	log := worker.Logger()
@@ -62,22 +47,6 @@ func run() error {
 		group.Go(func() error { return p.run() })
 	}
 	return group.Wait()
-}
-
-// readConfig reads the input of the process.
-func readConfig(r io.Reader) (*config, error) {
-	text, err := io.ReadAll(io.LimitReader(r, maxConfig+1))
-	if err != nil {
-		return nil, fmt.Errorf("read configuration: %w", err)
-	}
-	if len(text) > maxConfig {
-		return nil, fmt.Errorf("read configuration: more than %d bytes", maxConfig)
-	}
-	c := new(config)
-	if err := json.Unmarshal(text, c); err != nil {
-		return nil, errors.New("read configuration: invalid JSON") // err can contain secrets
-	}
-	return c, c.Accounts.Check()
 }
 
 const (

@@ -4,10 +4,8 @@ package sshd
 
 import (
 	"crypto/x509"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net"
 	"os"
@@ -27,39 +25,22 @@ const childName = "sshd"
 // listenerFile is the descriptor of the listener in the server's process.
 const listenerFile = 3
 
-// maxConfig limits the input of the server's process in bytes.
-const maxConfig = 2 << 20
-
-// exitFailed is the exit status of a process that could not do its work.
-const exitFailed = 120
-
 // Child does the work of the server's process or of an SFTP session and ends, if this process was started as one.
 // Otherwise it returns. Every program that calls Start must call it first.
 func Child() {
-	var run func() error
 	switch os.Args[0] {
 	case childName:
-		run = serve
+		worker.Exit(serve())
 	case sftpName:
-		run = serveFiles
-	default:
-		return
+		worker.Exit(serveFiles())
 	}
-	if err := run(); err != nil {
-		_, _ = os.Stderr.WriteString(os.Args[0] + ": " + err.Error() + "\n")
-		os.Exit(exitFailed)
-	}
-	os.Exit(0)
 }
 
 // serve is the work of the server's process. It returns only after an error.
 func serve() error {
 	worker.CatchSignals()
-	c, err := readConfig(os.Stdin)
-	if err != nil {
-		return err
-	}
-	if err := os.Stdin.Close(); err != nil {
+	c := new(config)
+	if err := worker.ReadInput(c); err != nil {
 		return err
 	}
 	file := os.NewFile(listenerFile, "listener")
@@ -74,22 +55,6 @@ func serve() error {
 		return err
 	}
 	return s.accept(admission.New(listener, c.Limits.Connections, nil))
-}
-
-// readConfig reads the input of the server's process.
-func readConfig(r io.Reader) (*config, error) {
-	text, err := io.ReadAll(io.LimitReader(r, maxConfig+1))
-	if err != nil {
-		return nil, fmt.Errorf("read configuration: %w", err)
-	}
-	if len(text) > maxConfig {
-		return nil, fmt.Errorf("read configuration: more than %d bytes", maxConfig)
-	}
-	c := new(config)
-	if err := json.Unmarshal(text, c); err != nil {
-		return nil, errors.New("read configuration: invalid JSON") // err can contain secrets
-	}
-	return c, c.Accounts.Check()
 }
 
 // server is the state of the server's process.

@@ -22,6 +22,7 @@ import (
 
 	"ironroot/agent/api/admission"
 	"ironroot/uinit/account"
+	"ironroot/uinit/worker"
 )
 
 // dialFrom logs in from an address of 127.0.0.0/8.
@@ -262,7 +263,8 @@ func FuzzReadConfig(f *testing.F) {
 	f.Add([]byte(`{"Accounts":[{}]}`))
 	f.Add([]byte("{"))
 	f.Fuzz(func(t *testing.T, text []byte) {
-		c, err := readConfig(bytes.NewReader(text))
+		c := new(config)
+		err := worker.DecodeInput(bytes.NewReader(text), c)
 		if err == nil && c.Accounts.Check() != nil {
 			t.Error("invalid accounts")
 		}

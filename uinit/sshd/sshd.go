@@ -60,6 +60,9 @@ type config struct {
 	Limits   limits
 }
 
+// Check implements [worker.Input].
+func (c *config) Check() error { return c.Accounts.Check() }
+
 // Start starts a server and returns when it listens. The server is started again whenever it ends, with the same host
 // keys, until ctx ends or Stop is called.
 func Start(ctx context.Context, o Options) (*Server, error) {
