@@ -10,6 +10,7 @@ import (
 	"time"
 	"unicode"
 
+	"ironroot/internal/bounded"
 	"ironroot/storage/erase/evidence"
 )
 
@@ -31,7 +32,7 @@ type eraseVerifyCmd struct {
 
 // Run checks the evidence and prints what it says.
 func (c *eraseVerifyCmd) Run() error {
-	data, err := readEvidence(c.File)
+	data, err := bounded.ReadFile(c.File, evidence.MaxBytes)
 	if err != nil {
 		return err
 	}
@@ -54,15 +55,6 @@ func (c *eraseVerifyCmd) Run() error {
 		return fmt.Errorf("verify %s: %w", c.File, err)
 	}
 	return nil
-}
-
-func readEvidence(name string) ([]byte, error) {
-	f, err := os.Open(name)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close() //nolint:errcheck // only read
-	return io.ReadAll(io.LimitReader(f, evidence.MaxBytes+1))
 }
 
 // checkOrigin returns what is known of the author of evidence, and an error unless the caller accepts that.

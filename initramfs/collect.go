@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"compress/gzip"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -20,6 +19,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"ironroot/initramfs/modules"
+	"ironroot/internal/bounded"
 	"ironroot/uinit/kmod"
 )
 
@@ -151,10 +151,7 @@ func (f *moduleFile) image() ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", f.path, err)
 	}
-	data, err := io.ReadAll(io.LimitReader(r, maxModule+1))
-	if err == nil && len(data) > maxModule {
-		err = errors.New("larger than any module")
-	}
+	data, err := bounded.ReadAll(r, maxModule)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", f.path, err)
 	}

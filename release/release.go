@@ -18,6 +18,7 @@ import (
 	"slices"
 	"strings"
 
+	"ironroot/internal/bounded"
 	"ironroot/release/oci"
 	"ironroot/release/provenance"
 	"ironroot/release/signature"
@@ -214,15 +215,10 @@ func (v *verifier) read(path string) ([]byte, error) {
 
 // checkSum compares the checksum file of a file, if there is one, with its SHA-256 in hex.
 func checkSum(path, sum string) error {
-	f, err := os.Open(path + ChecksumSuffix)
+	text, err := bounded.ReadFile(path+ChecksumSuffix, maxChecksum)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
 	}
-	if err != nil {
-		return err
-	}
-	defer f.Close() //nolint:errcheck // only read
-	text, err := io.ReadAll(io.LimitReader(f, maxChecksum))
 	if err != nil {
 		return err
 	}

@@ -14,6 +14,8 @@ import (
 	"os"
 	"os/exec"
 	"time"
+
+	"ironroot/internal/bounded"
 )
 
 const (
@@ -26,7 +28,7 @@ const (
 // readCertificate reads an X.509 certificate with an RSA key, as PEM or DER. Certificates that follow the first one in
 // the file are those of its issuers.
 func readCertificate(path string) (cert *x509.Certificate, issuers []*x509.Certificate, err error) {
-	data, err := readLimited(path, maxKeyFile)
+	data, err := bounded.ReadFile(path, maxKeyFile)
 	if err != nil {
 		return nil, nil, fmt.Errorf("certificate: %w", err)
 	}
@@ -55,7 +57,7 @@ func readCertificate(path string) (cert *x509.Certificate, issuers []*x509.Certi
 
 // readKey reads an RSA key, as PEM (PKCS #8 or PKCS #1) without a passphrase.
 func readKey(path string) (*rsa.PrivateKey, error) {
-	data, err := readLimited(path, maxKeyFile)
+	data, err := bounded.ReadFile(path, maxKeyFile)
 	if err != nil {
 		return nil, fmt.Errorf("key: %w", err)
 	}
@@ -106,23 +108,6 @@ func pemBlocks(data []byte, kind string) [][]byte {
 			found = append(found, block.Bytes)
 		}
 	}
-}
-
-// readLimited reads a file of at most limit bytes.
-func readLimited(path string, limit int64) ([]byte, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close() //nolint:errcheck // only read
-	data, err := io.ReadAll(io.LimitReader(f, limit+1))
-	if err != nil {
-		return nil, err
-	}
-	if int64(len(data)) > limit {
-		return nil, fmt.Errorf("%s: has more than %d bytes", path, limit)
-	}
-	return data, nil
 }
 
 // commandSigner signs with a command, for example one that uses a hardware security module.

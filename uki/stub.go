@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 
 	"ironroot/initramfs/debian"
+	"ironroot/internal/bounded"
 )
 
 // Package is Debian's package with the stubs.
@@ -27,7 +28,7 @@ type stub struct {
 // readStub reads the stub for an architecture.
 func readStub(ctx context.Context, o Options, arch string) (stub, error) {
 	if o.Stub != "" {
-		data, err := readLimited(o.Stub, maxImage)
+		data, err := bounded.ReadFile(o.Stub, maxImage)
 		if err != nil {
 			return stub{}, fmt.Errorf("stub: %w", err)
 		}

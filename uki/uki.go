@@ -15,6 +15,7 @@ import (
 
 	"ironroot/initramfs/debian"
 	"ironroot/internal/bootfile"
+	"ironroot/internal/bounded"
 	"ironroot/release/bill"
 	"ironroot/uinit/boot/layout"
 )
@@ -160,7 +161,7 @@ func readSections(o Options) ([]section, kernel, error) {
 	if err != nil {
 		return nil, kernel{}, err
 	}
-	linux, err := readLimited(o.Kernel, maxImage)
+	linux, err := bounded.ReadFile(o.Kernel, maxImage)
 	if err != nil {
 		return nil, kernel{}, fmt.Errorf("kernel: %w", err)
 	}
@@ -184,7 +185,7 @@ func osRelease(o Options) ([]byte, error) {
 		return fmt.Appendf(nil, "ID=ironroot\nNAME=ironroot\nPRETTY_NAME=\"ironroot %s\"\nVERSION_ID=%[1]s\n",
 			o.Version), nil
 	}
-	data, err := readLimited(o.OSRelease, maxOSRelease)
+	data, err := bounded.ReadFile(o.OSRelease, maxOSRelease)
 	if err == nil && len(bytes.TrimSpace(data)) == 0 {
 		err = fmt.Errorf("%s: is empty", o.OSRelease)
 	}
@@ -208,7 +209,7 @@ func joinInitrds(paths []string, cmdline string) ([]byte, error) {
 		if err := bootfile.CheckInitrd(path); err != nil {
 			return nil, err
 		}
-		data, err := readLimited(path, maxImage)
+		data, err := bounded.ReadFile(path, maxImage)
 		if err != nil {
 			return nil, fmt.Errorf("initrd: %w", err)
 		}

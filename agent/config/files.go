@@ -3,13 +3,14 @@ package config
 import (
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
 
 	"gopkg.in/ini.v1"
+
+	"ironroot/internal/bounded"
 )
 
 // DefaultFile and DefaultDir are the paths of the configuration in ironic-python-agent's images.
@@ -55,7 +56,7 @@ func (l *loader) dir(dir string, mustExist bool) {
 }
 
 func (l *loader) file(name string, mustExist bool) {
-	data, err := readBounded(name, maxFile)
+	data, err := bounded.ReadFile(name, maxFile)
 	if errors.Is(err, fs.ErrNotExist) && !mustExist {
 		return
 	}
@@ -65,20 +66,6 @@ func (l *loader) file(name string, mustExist bool) {
 	if err != nil {
 		l.errs = append(l.errs, fmt.Errorf("configuration file %s: %w", name, err))
 	}
-}
-
-// readBounded reads a file of at most limit bytes.
-func readBounded(name string, limit int64) ([]byte, error) {
-	f, err := os.Open(name)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = f.Close() }() // only read
-	data, err := io.ReadAll(io.LimitReader(f, limit+1))
-	if err == nil && int64(len(data)) > limit {
-		err = fmt.Errorf("got more than %d bytes", limit)
-	}
-	return data, err
 }
 
 // ini parses a file in the format of oslo.config: sections are groups, lines that begin with # or ; are comments, and

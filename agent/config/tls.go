@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
+
+	"ironroot/internal/bounded"
 )
 
 // maxPEM limits the bytes of a certificate or key file.
@@ -80,7 +82,7 @@ func (c *Config) ClientTLS(log *slog.Logger) (*tls.Config, error) {
 }
 
 func readPool(name string) (*x509.CertPool, error) {
-	data, err := readBounded(name, maxPEM)
+	data, err := bounded.ReadFile(name, maxPEM)
 	if err != nil {
 		return nil, err
 	}
@@ -92,11 +94,11 @@ func readPool(name string) (*x509.CertPool, error) {
 }
 
 func readPair(certFile, keyFile string) (tls.Certificate, error) {
-	cert, err := readBounded(certFile, maxPEM)
+	cert, err := bounded.ReadFile(certFile, maxPEM)
 	if err != nil {
 		return tls.Certificate{}, err
 	}
-	key, err := readBounded(keyFile, maxPEM)
+	key, err := bounded.ReadFile(keyFile, maxPEM)
 	if err != nil {
 		return tls.Certificate{}, err
 	}

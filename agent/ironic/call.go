@@ -5,9 +5,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"slices"
+
+	"ironroot/internal/bounded"
 )
 
 // maxResponseBytes limits the body of a response.
@@ -103,12 +104,9 @@ func (c *Client) send(ctx context.Context, url string, r request) (answer, error
 	}
 	defer func() { _ = resp.Body.Close() }()
 	c.noteDate(resp)
-	body, err := io.ReadAll(io.LimitReader(resp.Body, maxResponseBytes+1))
+	body, err := bounded.ReadAll(resp.Body, maxResponseBytes)
 	if err != nil {
 		return answer{}, fmt.Errorf("read response of %s: %w", url, err)
-	}
-	if len(body) > maxResponseBytes {
-		return answer{}, fmt.Errorf("read response of %s: got more than %d bytes", url, maxResponseBytes)
 	}
 	return answer{status: resp.StatusCode, body: body, newest: resp.Header.Get(newestHeader)}, nil
 }

@@ -6,11 +6,11 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path"
 
+	"ironroot/internal/bounded"
 	"ironroot/internal/password"
 )
 
@@ -67,18 +67,14 @@ func IsMarked(root string) bool {
 
 // Load returns the stored hash.
 func Load(root string) (password.Hash, error) {
-	f, err := os.Open(path.Join("/", root, passwordFile))
-	if err != nil {
-		return password.Hash{}, fmt.Errorf("read rescue password: %w", err)
-	}
-	defer f.Close() //nolint:errcheck // only read
-	text, err := io.ReadAll(io.LimitReader(f, maxHash+1))
+	name := path.Join("/", root, passwordFile)
+	text, err := bounded.ReadFile(name, maxHash)
 	if err != nil {
 		return password.Hash{}, fmt.Errorf("read rescue password: %w", err)
 	}
 	hash, err := password.Parse(string(text))
 	if err != nil {
-		return password.Hash{}, fmt.Errorf("read %s: %w", f.Name(), err)
+		return password.Hash{}, fmt.Errorf("read %s: %w", name, err)
 	}
 	return hash, nil
 }

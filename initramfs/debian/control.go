@@ -11,6 +11,8 @@ import (
 	"path"
 	"path/filepath"
 	"strings"
+
+	"ironroot/internal/bounded"
 )
 
 // Limits of files in packages, in bytes.
@@ -34,12 +36,12 @@ func (a *Archive) ReadControl(deb string) (Control, error) {
 	err := walk(deb, "control.tar", func(h *tar.Header, r io.Reader) error {
 		switch h.Name {
 		case "control":
-			text, err := readLimited(r, maxControl)
-			c.parse(text)
+			text, err := bounded.ReadAll(r, maxControl)
+			c.parse(string(text))
 			return err
 		case "md5sums":
-			text, err := readLimited(r, maxSums)
-			for line := range strings.Lines(text) {
+			text, err := bounded.ReadAll(r, maxSums)
+			for line := range strings.Lines(string(text)) {
 				if _, name, found := strings.Cut(strings.TrimSuffix(line, "\n"), "  "); found {
 					c.Files[name] = true
 				}
@@ -70,7 +72,7 @@ func (a *Archive) ReadControl(deb string) (Control, error) {
 
 // parse reads the fields of a control file.
 func (c *Control) parse(text string) {
-	for line := range strings.Lines(text) {
+	for line := range strings.Lines(string(text)) {
 		field, value, _ := strings.Cut(strings.TrimSpace(line), ": ")
 		switch field {
 		case "Package":
@@ -107,13 +109,13 @@ func (a *Archive) Copyright(ctx context.Context, deb string, c Control, tree str
 		return nil, err
 	}
 	a.o.Progress("reading the licences of %s", c.Name)
-	var text string
+	var text []byte
 	err := walk(deb, "data.tar", func(h *tar.Header, r io.Reader) (err error) {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
 		if h.Name == name && h.Typeflag == tar.TypeReg {
-			text, err = readLimited(r, maxCopyright)
+			text, err = bounded.ReadAll(r, maxCopyright)
 			if err == nil {
 				return errFound
 			}
@@ -123,19 +125,11 @@ func (a *Archive) Copyright(ctx context.Context, deb string, c Control, tree str
 	if err != nil && !errors.Is(err, errFound) {
 		return nil, fmt.Errorf("read %s: %w", deb, err)
 	}
-	if text == "" {
+	if len(text) == 0 {
 		return nil, fmt.Errorf("read %s: no file %s", deb, name)
 	}
-	return []byte(text), writeCache(cached, []byte(text))
+	return text, writeCache(cached, text)
 }
 
 // errFound ends a walk.
 var errFound = errors.New("found")
-
-func readLimited(r io.Reader, limit int64) (string, error) {
-	data, err := io.ReadAll(io.LimitReader(r, limit+1))
-	if err == nil && int64(len(data)) > limit {
-		err = fmt.Errorf("more than %d bytes", limit)
-	}
-	return string(data), err
-}

@@ -17,6 +17,7 @@ import (
 	"sync"
 	"time"
 
+	"ironroot/internal/bounded"
 	"ironroot/internal/pause"
 )
 
@@ -128,11 +129,10 @@ func (a *Archive) get(ctx context.Context, address string, limit int64) ([]byte,
 			return err
 		}
 		defer body.Close() //nolint:errcheck // only read
-		data, err = io.ReadAll(io.LimitReader(body, limit+1))
-		if err == nil && int64(len(data)) > limit {
-			err = fmt.Errorf("get %s: more than %d bytes", address, limit)
+		if data, err = bounded.ReadAll(body, limit); err != nil {
+			return fmt.Errorf("get %s: %w", address, err)
 		}
-		return err
+		return nil
 	})
 	return data, err
 }

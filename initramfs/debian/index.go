@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path"
 	"path/filepath"
@@ -18,6 +17,8 @@ import (
 	"github.com/ProtonMail/go-crypto/openpgp/clearsign"
 	version "github.com/knqyf263/go-deb-version"
 	"github.com/ulikunitz/xz"
+
+	"ironroot/internal/bounded"
 )
 
 // Limits of downloaded files, in bytes.
@@ -142,7 +143,7 @@ func (a *Archive) readIndex(ctx context.Context, dists, name, sum, packedSum str
 	if err != nil {
 		return nil, fmt.Errorf("%s/%s.xz: %w", dists, name, err)
 	}
-	data, err := io.ReadAll(io.LimitReader(reader, maxIndex))
+	data, err := bounded.ReadAll(reader, maxIndex)
 	if err != nil {
 		return nil, fmt.Errorf("%s/%s.xz: %w", dists, name, err)
 	}

@@ -15,6 +15,7 @@ import (
 	"slices"
 	"time"
 
+	"ironroot/internal/bounded"
 	"ironroot/internal/newfile"
 	"ironroot/release/provenance"
 	"ironroot/release/spdx"
@@ -86,16 +87,11 @@ func Include(d *spdx.Document, path string) (provenance.Resource, error) {
 		return provenance.Resource{}, err
 	}
 	dependency := resource(filepath.Base(path), sum)
-	f, err := os.Open(path + spdx.Suffix)
+	text, err := bounded.ReadFile(path+spdx.Suffix, maxDocument)
 	if errors.Is(err, fs.ErrNotExist) {
 		d.Include(spdx.New(filepath.Base(path), "", sum, "OPERATING-SYSTEM"))
 		return dependency, nil
 	}
-	if err != nil {
-		return provenance.Resource{}, err
-	}
-	defer f.Close() //nolint:errcheck // only read
-	text, err := io.ReadAll(io.LimitReader(f, maxDocument+1))
 	if err != nil {
 		return provenance.Resource{}, err
 	}

@@ -5,9 +5,7 @@ package license
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -16,6 +14,7 @@ import (
 
 	"github.com/google/licensecheck"
 
+	"ironroot/internal/bounded"
 	"ironroot/release/spdx"
 )
 
@@ -73,29 +72,13 @@ func OfModule(name, dir string) (Found, error) {
 		if !e.Type().IsRegular() || !licenseFile.MatchString(e.Name()) {
 			continue
 		}
-		text, err := readFile(filepath.Join(dir, e.Name()))
+		text, err := bounded.ReadFile(filepath.Join(dir, e.Name()), maxLicense)
 		if err != nil {
 			return Found{}, fmt.Errorf("licence of %s: %w", name, err)
 		}
 		found = append(found, ofText(name, text))
 	}
 	return all(found...), nil
-}
-
-func readFile(path string) ([]byte, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close() //nolint:errcheck // only read
-	text, err := io.ReadAll(io.LimitReader(f, maxLicense+1))
-	if err == nil && len(text) > maxLicense {
-		err = errors.New("larger than any licence")
-	}
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
-	}
-	return text, nil
 }
 
 // notListed are the IDs of licensecheck that are not on the list of SPDX.

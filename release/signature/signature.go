@@ -16,6 +16,7 @@ import (
 
 	"aead.dev/minisign"
 
+	"ironroot/internal/bounded"
 	"ironroot/internal/newfile"
 )
 
@@ -34,7 +35,7 @@ type Signer struct{ key minisign.PrivateKey }
 
 // LoadSigner reads a secret key from a file. If the key is encrypted, it calls password.
 func LoadSigner(path string, password func() (string, error)) (Signer, error) {
-	text, err := readFile(path, maxKeyFile)
+	text, err := bounded.ReadFile(path, maxKeyFile)
 	if err != nil {
 		return Signer{}, fmt.Errorf("secret key: %w", err)
 	}
@@ -109,7 +110,7 @@ func LoadPublicKey(keyOrPath string) (PublicKey, error) {
 	if k.key.UnmarshalText([]byte(keyOrPath)) == nil {
 		return k, nil
 	}
-	text, err := readFile(keyOrPath, maxKeyFile)
+	text, err := bounded.ReadFile(keyOrPath, maxKeyFile)
 	if err != nil {
 		return k, fmt.Errorf("public key: %w", err)
 	}
@@ -121,7 +122,7 @@ func LoadPublicKey(keyOrPath string) (PublicKey, error) {
 
 // VerifyFile verifies a file with the signature next to it, and copies the content of the file to w.
 func (k PublicKey) VerifyFile(path string, w io.Writer) error {
-	signature, err := readFile(path+Suffix, maxSignature)
+	signature, err := bounded.ReadFile(path+Suffix, maxSignature)
 	if err != nil {
 		return fmt.Errorf("signature: %w", err)
 	}
@@ -173,27 +174,10 @@ func (k PublicKey) verify(name string, content io.Reader, text []byte) error {
 
 // ReadPassword returns the first line of a file.
 func ReadPassword(path string) (string, error) {
-	text, err := readFile(path, maxPassword)
+	text, err := bounded.ReadFile(path, maxPassword)
 	if err != nil {
 		return "", err
 	}
 	line, _, _ := strings.Cut(string(text), "\n")
 	return strings.TrimSuffix(line, "\r"), nil
-}
-
-// readFile returns the content of a file with at most limit bytes.
-func readFile(path string, limit int64) ([]byte, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close() //nolint:errcheck // only read
-	data, err := io.ReadAll(io.LimitReader(f, limit+1))
-	if err != nil {
-		return nil, err
-	}
-	if int64(len(data)) > limit {
-		return nil, fmt.Errorf("%s: more than %d bytes", path, limit)
-	}
-	return data, nil
 }

@@ -3,13 +3,14 @@ package account
 import (
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path"
 	"slices"
 	"strconv"
 	"strings"
+
+	"ironroot/internal/bounded"
 )
 
 // Paths of the user database below a root directory.
@@ -103,14 +104,8 @@ func readDatabase(dir *os.Root, name string) (string, error) {
 		return "", err
 	}
 	defer f.Close() //nolint:errcheck // only read
-	text, err := io.ReadAll(io.LimitReader(f, maxDatabase+1))
-	if err != nil {
-		return "", err
-	}
-	if len(text) > maxDatabase {
-		return "", fmt.Errorf("%s: more than %d bytes", name, maxDatabase)
-	}
-	return string(text), nil
+	text, err := bounded.ReadOpen(f, maxDatabase)
+	return string(text), err
 }
 
 // replace replaces the line that begins with a name, or adds the line.

@@ -6,14 +6,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"slices"
 	"sync"
 
 	"ironroot/agent/config"
+	"ironroot/internal/bounded"
 	"ironroot/internal/password"
 	"ironroot/uinit/account"
 	"ironroot/uinit/boot/layout"
@@ -51,15 +50,10 @@ func operators(params config.Params, root string) (hash password.Hash, keys []ac
 
 // embeddedKeys returns the keys of a file, none if it does not exist.
 func embeddedKeys(name string) ([]account.Key, error) {
-	f, err := os.Open(name)
+	text, err := bounded.ReadFile(name, maxKeysFile)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close() //nolint:errcheck // only read
-	text, err := io.ReadAll(io.LimitReader(f, maxKeysFile))
 	if err != nil {
 		return nil, err
 	}

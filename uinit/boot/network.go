@@ -5,11 +5,8 @@ package boot
 import (
 	"context"
 	"errors"
-	"fmt"
-	"io"
 	"io/fs"
 	"log/slog"
-	"os"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
@@ -17,6 +14,7 @@ import (
 	"ironroot/agent/config"
 	"ironroot/agent/inspection"
 	"ironroot/agent/vmedia"
+	"ironroot/internal/bounded"
 	"ironroot/internal/goroutine"
 	"ironroot/netboot"
 	"ironroot/netboot/networkdata"
@@ -78,7 +76,7 @@ func startNetwork(
 func archivedData(root string, log *slog.Logger) *networkdata.Data {
 	for _, name := range archived {
 		path := filepath.Join(root, name)
-		document, err := readBounded(path)
+		document, err := bounded.ReadFile(path, maxNetworkData)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
@@ -90,19 +88,6 @@ func archivedData(root string, log *slog.Logger) *networkdata.Data {
 		return staticData(document, log)
 	}
 	return nil
-}
-
-func readBounded(path string) ([]byte, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close() //nolint:errcheck // only read
-	document, err := io.ReadAll(io.LimitReader(f, maxNetworkData+1))
-	if err == nil && len(document) > maxNetworkData {
-		err = fmt.Errorf("%s: more than %d bytes", path, maxNetworkData)
-	}
-	return document, err
 }
 
 // staticData parses network data and logs the parts that cannot be used. It returns nil if no part can be used.

@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"io"
 	"os"
+
+	"ironroot/internal/bounded"
 )
 
 // maxInput limits the input of a worker in bytes.
@@ -23,12 +25,9 @@ func ReadInput(into Input) error {
 
 // DecodeInput decodes and checks an input. Errors of the decoder contain no part of it.
 func DecodeInput(r io.Reader, into Input) error {
-	text, err := io.ReadAll(io.LimitReader(r, maxInput+1))
+	text, err := bounded.ReadAll(r, maxInput)
 	if err != nil {
 		return fmt.Errorf("read input: %w", err)
-	}
-	if len(text) > maxInput {
-		return fmt.Errorf("read input: more than %d bytes", maxInput)
 	}
 	if err := json.Unmarshal(text, into); err != nil {
 		return errors.New("read input: invalid JSON") // err can contain secrets

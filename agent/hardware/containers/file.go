@@ -6,10 +6,11 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"os"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+
+	"ironroot/internal/bounded"
 )
 
 // Limits of a steps file. It is parsed whenever Ironic lists steps.
@@ -69,15 +70,10 @@ func splitWords(texts []string) ([]string, error) {
 
 // readFile reads the steps of the file at path. Without the file there are none.
 func readFile(path string) ([]fileStep, error) {
-	file, err := os.Open(path)
+	data, err := bounded.ReadFile(path, maxFileBytes)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
-	if err != nil {
-		return nil, err
-	}
-	defer file.Close() //nolint:errcheck // only read
-	data, err := io.ReadAll(io.LimitReader(file, maxFileBytes+1))
 	if err != nil {
 		return nil, err
 	}
@@ -91,9 +87,6 @@ func readFile(path string) ([]fileStep, error) {
 // parseFile parses the YAML of a steps file: an object whose key steps is a list of steps. It returns an error if a
 // step lacks a key. Other keys are ignored, as by ironic-python-agent.
 func parseFile(data []byte) ([]fileStep, error) {
-	if len(data) > maxFileBytes {
-		return nil, fmt.Errorf("more than %d bytes", maxFileBytes)
-	}
 	decoder := yaml.NewDecoder(bytes.NewReader(data))
 	var document yaml.Node
 	err := decoder.Decode(&document)
