@@ -3,16 +3,13 @@
 package boot
 
 import (
-	"bytes"
 	"crypto/fips140"
 	"errors"
 	"fmt"
 	"os"
-	"strconv"
-)
 
-// The indices of the fields env_start and env_end of proc_pid_stat(5), counted from the field after the program's name.
-const environStart, environEnd = 50 - 3, 51 - 3
+	"ironroot/internal/sysfs"
+)
 
 // cleanEnvironment removes all variables that programs do not need. The kernel passes each parameter that it does not
 // know to init as a variable, the agent token included. /proc/1/environ shows the memory that contained them at the
@@ -36,9 +33,14 @@ func wipeEnvironment() error {
 	if err != nil {
 		return err
 	}
-	start, end, err := parseEnviron(stat)
+	process, err := sysfs.ParseProcess(stat)
 	if err != nil {
 		return err
+	}
+	const most = 6 << 20 // bytes of arguments and environment together: execve(2)
+	start, end := process.EnvironStart, process.EnvironEnd
+	if start <= 0 || end < start || end-start > most {
+		return fmt.Errorf("environment from address %d to %d", start, end)
 	}
 	memory, err := os.OpenFile("/proc/self/mem", os.O_WRONLY, 0)
 	if err != nil {
@@ -46,22 +48,4 @@ func wipeEnvironment() error {
 	}
 	_, err = memory.WriteAt(make([]byte, end-start), start)
 	return errors.Join(err, memory.Close())
-}
-
-// parseEnviron parses the bounds of the environment. The program's name before them can contain any bytes.
-func parseEnviron(stat []byte) (start, end int64, err error) {
-	const most = 6 << 20 // bytes of arguments and environment together: execve(2)
-	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
-	if len(fields) <= environEnd {
-		return 0, 0, fmt.Errorf("process status of %d fields, want more than %d", len(fields), environEnd)
-	}
-	for field, into := range map[int]*int64{environStart: &start, environEnd: &end} {
-		if *into, err = strconv.ParseInt(string(fields[field]), 10, 64); err != nil {
-			return 0, 0, fmt.Errorf("process status: %w", err)
-		}
-	}
-	if start <= 0 || end < start || end-start > most {
-		return 0, 0, fmt.Errorf("environment from %d to %d", start, end)
-	}
-	return start, end, nil
 }

@@ -35,26 +35,3 @@ func TestCleanEnvironment(t *testing.T) {
 		}
 	}
 }
-
-func TestParseEnviron(t *testing.T) {
-	fields := strings.Repeat("1 ", environStart) + "4096 4128 0"
-	for _, tt := range []struct {
-		name, stat string
-		start, end int64
-		bad        bool
-	}{
-		{"plain", "1 (init) " + fields, 4096, 4128, false},
-		{"name with a parenthesis", "1 (a) 1 2 (b) " + fields, 4096, 4128, false},
-		{"short", "1 (init) S 0", 0, 0, true},
-		{"empty", "", 0, 0, true},
-		{"no number", "1 (init) " + strings.Repeat("x ", 60), 0, 0, true},
-		{"not ours to see", "1 (init) " + strings.Repeat("0 ", 60), 0, 0, true},
-		{"backwards", "1 (init) " + strings.Repeat("1 ", environStart) + "4128 4096", 0, 0, true},
-		{"too long", "1 (init) " + strings.Repeat("1 ", environStart) + "4096 99999999999", 0, 0, true},
-	} {
-		start, end, err := parseEnviron([]byte(tt.stat))
-		if (err != nil) != tt.bad || start != tt.start || end != tt.end {
-			t.Errorf("%s: got %d, %d, %v, want %d, %d", tt.name, start, end, err, tt.start, tt.end)
-		}
-	}
-}

@@ -148,9 +148,19 @@ func otherProcesses(proc string) ([]int, error) {
 		if err != nil {
 			return nil, err
 		}
-		if pid, ok := runsProgram(stat); ok && pid != 1 {
-			others = append(others, pid)
+		process, err := sysfs.ParseProcess(stat)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", entry, err)
+		}
+		if process.PID != 1 && runsProgram(process) {
+			others = append(others, process.PID)
 		}
 	}
 	return others, nil
+}
+
+// runsProgram reports whether a process runs a program: it is no thread of the kernel, and has not ended.
+func runsProgram(p sysfs.Process) bool {
+	const kernelThread = 0x00200000 // PF_KTHREAD
+	return p.Flags&kernelThread == 0 && p.State != 'Z' && p.State != 'X'
 }

@@ -17,27 +17,26 @@ import (
 	"golang.org/x/sys/unix"
 
 	"ironroot/internal/goroutine"
+	"ironroot/internal/sysfs"
 	"ironroot/internal/testenv"
 )
 
 // Threads of the kernel and processes that have ended are not among those that run programs.
 func TestRunsProgram(t *testing.T) {
-	const rest = " 0 0 0 0 0 0 0 0 0 0 0 20 0 1 0"
-	for stat, want := range map[string]int{
-		"1 (init) S 0 1 1 0 -1 4194560" + rest:          1,
-		"2 (kthreadd) S 0 0 0 0 -1 2129984" + rest:      0,
-		"77 (kworker/0:1) I 2 0 0 0 -1 69238880" + rest: 0,
-		"80 (a) S 2 (b) R 1 80 80 0 -1 4194304" + rest:  80, // any name
-		"81 (ended) Z 1 81 81 0 -1 4227084" + rest:      0,
-		"82 (dead) X 1 82 82 0 -1 4227084" + rest:       0,
-		"83 (cut) S 1 83":                        0,
-		"":                                       0,
-		"x (none) S 1 80 80 0 -1 4194304" + rest: 0,
-		"84 (none) S 1 80 80 0 -1 x" + rest:      0,
+	for _, tt := range []struct {
+		name    string
+		process sysfs.Process
+		want    bool
+	}{
+		{"init", sysfs.Process{State: 'S', Flags: 4194560}, true},
+		{"running program", sysfs.Process{State: 'R', Flags: 4194304}, true},
+		{"kthreadd", sysfs.Process{State: 'S', Flags: 2129984}, false},
+		{"kworker", sysfs.Process{State: 'I', Flags: 69238880}, false},
+		{"zombie", sysfs.Process{State: 'Z', Flags: 4227084}, false},
+		{"dead", sysfs.Process{State: 'X', Flags: 4227084}, false},
 	} {
-		got, ok := runsProgram([]byte(stat))
-		if ok != (want != 0) || ok && got != want {
-			t.Errorf("%q: got %d, %v, want %d", stat, got, ok, want)
+		if got := runsProgram(tt.process); got != tt.want {
+			t.Errorf("%s: got %v, want %v", tt.name, got, tt.want)
 		}
 	}
 }

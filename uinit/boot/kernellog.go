@@ -3,11 +3,9 @@
 package boot
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"os"
-	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -21,24 +19,6 @@ const (
 	actionConsoleOn  = 7
 	actionSize       = 10
 )
-
-// The indices of the fields state and flags of proc_pid_stat(5), counted from the field after the program's name.
-const processState, processFlags = 0, 9 - 3
-
-// runsProgram parses the status of a process, and reports whether it runs a program: it is no thread of the kernel, and
-// has not ended. The program's name can contain any bytes.
-func runsProgram(stat []byte) (pid int, ok bool) {
-	const kernelThread = 0x00200000 // PF_KTHREAD
-	number, _, _ := bytes.Cut(stat, []byte(" "))
-	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
-	if len(fields) <= processFlags {
-		return 0, false
-	}
-	pid, err := strconv.Atoi(string(number))
-	flags, flagsErr := strconv.ParseUint(string(fields[processFlags]), 10, 64)
-	ended := bytes.ContainsAny(fields[processState], "ZX")
-	return pid, err == nil && flagsErr == nil && flags&kernelThread == 0 && !ended
-}
 
 // cleanKernelLog replaces the kernel's log by what clean returns of it, if it contains anything that clean changes. The
 // kernel cannot erase its log, but new lines overwrite the oldest ones.

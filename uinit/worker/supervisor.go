@@ -3,7 +3,6 @@
 package worker
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"os"
@@ -16,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"ironroot/internal/goroutine"
+	"ironroot/internal/sysfs"
 )
 
 // supervisorName is the name of this program in the process that supervises a worker.
@@ -168,21 +168,10 @@ func childrenOf(parent int) ([]int, error) {
 		if err != nil {
 			continue // it has ended
 		}
-		if pid, ok := childOf(stat, parent); ok {
-			children = append(children, pid)
+		process, err := sysfs.ParseProcess(stat)
+		if err == nil && process.Parent == parent { // an error must not keep the other children alive
+			children = append(children, process.PID)
 		}
 	}
 	return children, nil
-}
-
-// childOf parses the file stat of a process (proc_pid_stat(5)), and returns its number if it is a child of parent. The
-// program's name can contain any bytes.
-func childOf(stat []byte, parent int) (pid int, ok bool) {
-	number, _, found := bytes.Cut(stat, []byte(" ("))
-	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
-	if !found || len(fields) < 2 || string(fields[1]) != strconv.Itoa(parent) {
-		return 0, false
-	}
-	pid, err := strconv.Atoi(string(number))
-	return pid, err == nil && pid > 1
 }

@@ -217,23 +217,6 @@ func TestSupervisorKilled(t *testing.T) {
 	next(t, lines)
 }
 
-func TestChildOf(t *testing.T) {
-	for stat, want := range map[string]int{
-		"123 (cat) S 7 123 123 0 -1":     123,
-		"123 (a) R 8 (b) S 7 123 123 0 ": 123,
-		"123 (cat) S 8 123 123 0 -1":     0,
-		"1 (init) S 7 0 0":               0,
-		"x (cat) S 7 0":                  0,
-		"123 (cat) S":                    0,
-		"123":                            0,
-		"":                               0,
-	} {
-		if pid, ok := childOf([]byte(stat), 7); pid != want && ok || ok != (want != 0) {
-			t.Errorf("%q: got %d, %v, want %d", stat, pid, ok, want)
-		}
-	}
-}
-
 // Lines of a worker are bounded, and what is not a line is dropped.
 func FuzzParseLine(f *testing.F) {
 	f.Add([]byte(`{"level":4,"message":"m","attributes":[["a","b"]]}`))
