@@ -69,6 +69,10 @@ type Options struct {
 	// EndLogins, when set, ends the sessions of users who have logged in, and lets nobody log in again. It is called at
 	// a lockdown. Failures are logged.
 	EndLogins func()
+	// PrepareRescue, when set, checks whether a user could log in to a rescue, and hides what the user must not see as
+	// far as the running agent can do without it. It is called before a rescue is confirmed to Ironic. An error fails
+	// the rescue.
+	PrepareRescue func(ctx context.Context) error
 	// NeedDrivers, when set, is called before the start of the agent waits for Settled. Commands, which also wait for
 	// it, follow the first heartbeat.
 	NeedDrivers func()

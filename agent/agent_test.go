@@ -13,6 +13,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"ironroot/agent/config"
+	"ironroot/agent/rescue"
 	"ironroot/agent/status"
 )
 
@@ -228,6 +230,37 @@ func TestRescue(t *testing.T) {
 		t.Errorf("a new agent ended with %v, want %v", err, ErrRescue)
 	}
 	again.done <- nil
+}
+
+// A rescue that is not possible is an error of the command: the agent keeps serving. After a lockdown it is not
+// possible.
+//
+// Parity: E10
+func TestRescueNotPossible(t *testing.T) {
+	ironic := newIronic(t)
+	machine := bareMachine(t)
+	r := startAgent(t, func(o *Options) {
+		o.Destructive, o.System = true, machine
+		o.PrepareRescue = func(context.Context) error { return errors.New("nobody could log in") }
+	}, "--api-url="+ironic.URL)
+	r.beat(ironic)
+	for range 2 { // the second one is answered
+		got := r.run("rescue.finalize_rescue", `{"rescue_password": "planted of a rescue", "hashed": false}`)
+		if got.Status != "FAILED" || got.Error["details"] != "rescue not possible: nobody could log in" {
+			t.Errorf("got %s %v, want FAILED and the reason", got.Status, got.Error)
+		}
+	}
+	if rescue.IsMarked(machine.Path) {
+		t.Error("the machine is marked")
+	}
+	a := newAgent(Options{Config: &config.Config{}})
+	if err := a.prepareRescue(t.Context()); err != nil {
+		t.Errorf("got %v, want that a rescue is possible", err)
+	}
+	a.Lockdown()
+	if err := a.prepareRescue(t.Context()); err == nil {
+		t.Error("a rescue is possible after a lockdown")
+	}
 }
 
 // The callback URL contains the advertise_* options, with IPv6 addresses in brackets.

@@ -299,8 +299,19 @@ func (a *agent) deps() extension.Deps {
 		Power: drainingPower{a.o.Power, a}, Journal: a.o.Journal, System: a.o.System, Control: a, Log: a.log,
 		Standalone: a.config.Get().Standalone, SetNode: a.setNode, SetClock: a.setClocksForStop,
 		AllowDestructive: a.o.Destructive, PoweringOff: func() { a.restoreCards(true) },
-		Detach: a.o.Detach,
+		Detach: a.o.Detach, PrepareRescue: a.prepareRescue,
 	}
+}
+
+// prepareRescue prepares a rescue. After a lockdown, nobody may log in.
+func (a *agent) prepareRescue(ctx context.Context) error {
+	if pause.Closed(a.locked) {
+		return errors.New("the machine is locked down")
+	}
+	if a.o.PrepareRescue == nil {
+		return nil
+	}
+	return a.o.PrepareRescue(ctx)
 }
 
 // disks returns the disks that the managers list.

@@ -43,6 +43,9 @@ type Deps struct {
 	// Detach, when set, ends the sessions of disks that are reached over a network. It is called before the machine
 	// stops, after the disks were synced.
 	Detach func(ctx context.Context)
+	// PrepareRescue, when set, prepares a rescue. An error means that the machine must not be handed over: the command
+	// fails with it, and the agent continues.
+	PrepareRescue func(ctx context.Context) error
 	// AllowDestructive allows commands that change the machine.
 	AllowDestructive bool
 }

@@ -3,6 +3,7 @@ package extension
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"ironroot/agent/command"
 	"ironroot/agent/fault"
@@ -15,10 +16,15 @@ func rescuing(d Deps) command.Extension {
 	return command.Extension{Name: "rescue", Commands: []command.Command{{
 		Name: "finalize_rescue", Destructive: true,
 		Params: []command.Param{{Name: "rescue_password"}, {Name: "hashed"}},
-		Run: func(_ context.Context, p command.Params) (any, error) {
+		Run: func(ctx context.Context, p command.Params) (any, error) {
 			hash, err := rescuePassword(d, p)
 			if err != nil {
 				return nil, err
+			}
+			if d.PrepareRescue != nil {
+				if err := d.PrepareRescue(ctx); err != nil {
+					return nil, fmt.Errorf("rescue not possible: %w", err)
+				}
 			}
 			if err := rescue.Save(d.System.Path, hash); err != nil {
 				return nil, err

@@ -1,8 +1,11 @@
 package extension
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -93,6 +96,26 @@ func TestFinalizeRescueRejected(t *testing.T) {
 		if c.rescues != 0 || rescue.IsMarked(r.deps.System.Path) {
 			t.Errorf("%s: the rescue began", name)
 		}
+	}
+}
+
+// A machine that nobody could log in to, for example, is not handed over: the command fails, and stores nothing.
+//
+// Parity: E10
+func TestFinalizeRescueNotPossible(t *testing.T) {
+	_, r, c := rescueRig(t)
+	r.deps.PrepareRescue = func(context.Context) error { return errors.New("nobody could log in: no shell") }
+	finalize := find(t, rescuing(r.deps), "finalize_rescue")
+	_, err := finalize.Call(t.Context(), rescueParams(t, mkpasswd[0], true))
+	const want = "Command execution failed: rescue not possible: nobody could log in: no shell"
+	if got := fault.From(err); got == nil || got.Type != "CommandExecutionError" || got.Error() != want {
+		t.Errorf("got error %v, want %s", got, want)
+	}
+	if _, err := rescue.Load(r.deps.System.Path); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("hash of the password: got %v, want that it is not stored", err)
+	}
+	if c.rescues != 0 || rescue.IsMarked(r.deps.System.Path) {
+		t.Error("the rescue began")
 	}
 }
 

@@ -67,6 +67,8 @@ type Machine struct {
 	Adapters func() ([]kmod.Adapter, error)
 	// EndLogins ends all logins of operators forever.
 	EndLogins func()
+	// PrepareRescue returns an error if the machine must not be handed over to the user of a rescue.
+	PrepareRescue func(ctx context.Context) error
 	// Flush waits until the log is written to all consoles, at most for flushTime.
 	Flush func()
 }
@@ -212,7 +214,7 @@ func (b *boot) up() {
 func (b *boot) start(ctx context.Context, f Func) {
 	m := &Machine{
 		Params: b.params, Signed: b.signed, Journal: b.journal, Log: b.log, Show: b.show, Flush: b.flush,
-		EndLogins: b.endLogins,
+		EndLogins: b.endLogins, PrepareRescue: func(ctx context.Context) error { return prepareRescue(ctx, "/") },
 	}
 	loader, plug := b.modules(ctx)
 	settled := plug.Settled()

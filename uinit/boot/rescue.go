@@ -28,6 +28,9 @@ func (b *boot) rescuer() Func {
 	var network *netboot.Network // kept when the work is run again
 	return func(ctx context.Context, m *Machine) error {
 		root, err := mountUserland(ctx)
+		if err == nil && root != "" {
+			_, err = findShell(root)
+		}
 		if err != nil {
 			m.Log.Error("userland of the rescue not used", "err", err)
 			root = ""
@@ -84,6 +87,19 @@ func (b *boot) serveRescue(ctx context.Context, m *Machine, root string) error {
 	}
 	m.Log.Info("rescue: waiting for logins", "user", account.RescueName)
 	<-ctx.Done()
+	return nil
+}
+
+// prepareRescue returns an error if nobody could log in to a rescue: the image below root has neither a shell nor a
+// userland with one.
+func prepareRescue(ctx context.Context, root string) error {
+	_, err := findShell(root)
+	if err == nil {
+		return nil
+	}
+	if userlandErr := checkUserland(ctx, root); userlandErr != nil {
+		return fmt.Errorf("nobody could log in: %w", errors.Join(err, userlandErr))
+	}
 	return nil
 }
 

@@ -65,6 +65,28 @@ func mountUserland(ctx context.Context) (string, error) {
 	return userland, nil
 }
 
+// checkUserland returns an error unless the image below root has a userland of a rescue that contains a shell. It mounts
+// the userland for that time.
+func checkUserland(ctx context.Context, root string) (err error) {
+	image := filepath.Join(root, layout.RescueFile)
+	if _, err := os.Stat(image); errors.Is(err, fs.ErrNotExist) {
+		return errors.New("the image has no userland of a rescue")
+	}
+	dir, err := os.MkdirTemp("", "rescue-")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(dir) //nolint:errcheck // an empty directory in memory
+	if err := external.MountImage(ctx, image, dir); err != nil {
+		return fmt.Errorf("mount %s: %w", image, err)
+	}
+	_, err = findShell(dir)
+	if err != nil {
+		err = fmt.Errorf("userland %s: %w", image, err)
+	}
+	return errors.Join(err, unix.Unmount(dir, unix.MNT_DETACH))
+}
+
 // allowSudo makes this program setuid root, and available below a root directory under the name sudo.
 func allowSudo(root string) error {
 	const program, mode = "/init", 0o755
