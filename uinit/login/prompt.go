@@ -9,7 +9,6 @@ import (
 	"io"
 	"log/slog"
 	"os"
-	"path/filepath"
 	"syscall"
 	"time"
 
@@ -136,32 +135,17 @@ func (p *prompt) ask(t *terminal) (user account.Account, ok bool, err error) {
 	return user, false, t.write("login incorrect\r\n")
 }
 
-// searchPath contains the directories of programs, on Debian and in the ramdisk.
-const searchPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/bbin"
-
 // shell runs the user's shell until it ends.
 func (p *prompt) shell(t *terminal, user account.Account) error {
 	if err := t.blocking(); err != nil {
 		return err
 	}
-	credential := &syscall.Credential{Uid: uint32(user.UID), Gid: uint32(user.GID)}
-	for _, group := range user.Groups {
-		credential.Groups = append(credential.Groups, uint32(group))
-	}
-	argument := filepath.Base(user.Shell)
-	if argument != "gosh" { // u-root's shell is none for logins
-		argument = "-" + argument
-	}
-	environment := []string{
-		"HOME=" + user.Home, "USER=" + user.Name, "LOGNAME=" + user.Name, "SHELL=" + user.Shell, "PATH=" + searchPath,
-		"TERM=linux",
-	}
 	var process *os.Process
 	var err error
 	for _, dir := range []string{user.Home, "/"} { // the home directory can be missing
-		process, err = os.StartProcess(user.Shell, []string{argument}, &os.ProcAttr{
-			Dir: dir, Env: environment, Files: []*os.File{t.file, t.file, t.file},
-			Sys: &syscall.SysProcAttr{Chroot: user.Root, Credential: credential, Setsid: true, Setctty: true},
+		process, err = os.StartProcess(user.Shell, []string{user.LoginShell()}, &os.ProcAttr{
+			Dir: dir, Env: append(user.Environment(), "TERM=linux"), Files: []*os.File{t.file, t.file, t.file},
+			Sys: &syscall.SysProcAttr{Chroot: user.Root, Credential: user.Credential(), Setsid: true, Setctty: true},
 		})
 		if err == nil {
 			break

@@ -9,23 +9,18 @@ import (
 	"os"
 	"path"
 	"syscall"
-
-	"ironroot/uinit/account"
 )
-
-// searchPath contains the directories of programs, on Debian and in the ramdisk.
-const searchPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/bbin"
 
 // start starts the process of a session. s.mu must be held.
 func (s *session) start(kind, text string) (*streams, error) {
-	program, args := s.user.Shell, []string{loginName(s.user.Shell)}
+	program, args := s.user.Shell, []string{s.user.LoginShell()}
 	switch kind {
 	case "exec":
 		args = []string{path.Base(program), "-c", text}
 	case "subsystem":
 		program, args = "/proc/self/exe", []string{sftpName}
 	}
-	attributes := &syscall.SysProcAttr{Chroot: s.user.Root, Credential: credential(s.user), Setsid: true}
+	attributes := &syscall.SysProcAttr{Chroot: s.user.Root, Credential: s.user.Credential(), Setsid: true}
 	var ends *streams
 	var files []*os.File // of the process
 	var err error
@@ -52,29 +47,9 @@ func (s *session) start(kind, text string) (*streams, error) {
 	return ends, nil
 }
 
-// loginName returns the first argument of a login shell. u-root's shell has no such mode.
-func loginName(shell string) string {
-	if name := path.Base(shell); name != "gosh" {
-		return "-" + name
-	}
-	return "gosh"
-}
-
-// credential returns the user's numbers.
-func credential(a account.Account) *syscall.Credential {
-	c := &syscall.Credential{Uid: uint32(a.UID), Gid: uint32(a.GID)}
-	for _, group := range a.Groups {
-		c.Groups = append(c.Groups, uint32(group))
-	}
-	return c
-}
-
 // variables returns the environment of the process.
 func (s *session) variables() []string {
-	list := append([]string{
-		"HOME=" + s.user.Home, "USER=" + s.user.Name, "LOGNAME=" + s.user.Name, "SHELL=" + s.user.Shell,
-		"PATH=" + searchPath,
-	}, s.environment...)
+	list := append(s.user.Environment(), s.environment...)
 	remoteHost, remotePort, remoteErr := net.SplitHostPort(s.conn.RemoteAddr().String())
 	localHost, localPort, localErr := net.SplitHostPort(s.conn.LocalAddr().String())
 	if remoteErr == nil && localErr == nil {

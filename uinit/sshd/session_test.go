@@ -96,7 +96,7 @@ func TestVariables(t *testing.T) {
 	if diff := cmp.Diff(less(want), less(names)); diff != "" {
 		t.Errorf("variables differ (-want +got):\n%s", diff)
 	}
-	if values["LC_ALL"] != "de_DE.UTF-8" || values["LANG"] != "C.UTF-8" || values["PATH"] != searchPath {
+	if values["LC_ALL"] != "de_DE.UTF-8" || values["LANG"] != "C.UTF-8" || values["PATH"] != account.SearchPath {
 		t.Errorf("got %v", values)
 	}
 	if want := " " + r.port; !strings.HasPrefix(values["SSH_CLIENT"], "127.0.0.1 ") ||

@@ -26,9 +26,6 @@ import (
 // name is the name of this program by which it runs other programs.
 const name = "sudo"
 
-// searchPath is the search path of programs. That of the caller is not used.
-const searchPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/bbin"
-
 // Exit statuses, those of sudo(8) and of shells.
 const (
 	exitFailed   = 1
@@ -264,15 +261,14 @@ var kept = []string{"TERM", "COLORTERM", "LANG", "LANGUAGE", "DISPLAY"}
 func (r *request) command(target account.Account, environ []string, by account.Account) (*command, error) {
 	c := &command{args: r.args}
 	if r.login || r.shell {
-		shell := target.Shell
-		c.args = []string{path.Base(shell)}
-		if r.login && path.Base(shell) != "gosh" { // u-root's shell has no such mode
-			c.args[0] = "-" + c.args[0]
+		c.args = []string{path.Base(target.Shell)}
+		if r.login {
+			c.args[0] = target.LoginShell()
 		}
 		if len(r.args) > 0 {
 			c.args = append(c.args, "-c", quote(r.args))
 		}
-		c.path = shell
+		c.path = target.Shell
 	} else {
 		found, err := find(r.args[0])
 		if err != nil {
@@ -284,8 +280,11 @@ func (r *request) command(target account.Account, environ []string, by account.A
 		c.dir = target.Home
 	}
 	given := map[string]string{
-		"HOME": target.Home, "USER": target.Name, "LOGNAME": target.Name, "SHELL": target.Shell, "PATH": searchPath,
 		"SUDO_USER": by.Name, "SUDO_UID": strconv.Itoa(by.UID), "SUDO_GID": strconv.Itoa(by.GID),
+	}
+	for _, entry := range target.Environment() {
+		variable, value, _ := strings.Cut(entry, "=")
+		given[variable] = value
 	}
 	for _, entry := range environ {
 		variable, value, _ := strings.Cut(entry, "=")
@@ -332,12 +331,12 @@ func quote(args []string) string {
 // errNotFound is the error about a program that does not exist.
 var errNotFound = errors.New("command not found")
 
-// find returns the path of a program.
+// find returns the path of a program. The caller's search path is not used.
 func find(program string) (string, error) {
 	if strings.Contains(program, "/") {
 		return program, nil
 	}
-	for dir := range strings.SplitSeq(searchPath, ":") {
+	for dir := range strings.SplitSeq(account.SearchPath, ":") {
 		full := path.Join(dir, program)
 		if info, err := os.Stat(full); err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0 {
 			return full, nil

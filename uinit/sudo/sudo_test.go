@@ -137,13 +137,13 @@ func TestRights(t *testing.T) {
 // The environment of the caller is not that of the program.
 func TestEnvironment(t *testing.T) {
 	sudo := filepath.Join(setuid(t, "sudo"), "sudo")
-	want := "FOO=x y\nHOME=/root\nLC_ALL=C\nLOGNAME=root\nPATH=" + searchPath +
+	want := "FOO=x y\nHOME=/root\nLC_ALL=C\nLOGNAME=root\nPATH=" + account.SearchPath +
 		"\nSHELL=/bin/bash\nSUDO_GID=4242\nSUDO_UID=4242\nSUDO_USER=#4242\nTERM=xterm\nUSER=root\n"
 	if got := as(t, 4242, []uint32{account.SudoGroup}, sudo, "FOO=x y", "env"); got != (result{want, 0}) {
 		t.Errorf("environment differs (-want +got):\n%s", cmp.Diff(want, got.out))
 	}
 	got := as(t, 4242, []uint32{account.SudoGroup}, sudo, "-E", "env").out
-	if !strings.Contains(got, "FOO=bar\n") || !strings.Contains(got, "PATH="+searchPath+"\n") {
+	if !strings.Contains(got, "FOO=bar\n") || !strings.Contains(got, "PATH="+account.SearchPath+"\n") {
 		t.Errorf("-E: got %s, want the variables of the caller without the search path", got)
 	}
 }
