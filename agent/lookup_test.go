@@ -102,23 +102,35 @@ func TestForgottenToken(t *testing.T) {
 	}
 }
 
-// While a command is running, a forgotten token is kept: Ironic would send another command, which the agent refuses.
+// If Ironic refuses a token while a command is running, the command continues as long as a lookup fails. When Ironic has
+// issued another token, the command ends and the list of commands is empty before the next heartbeat.
 func TestForgottenTokenWhileBusy(t *testing.T) {
-	t.Parallel() // the command takes seconds
+	t.Parallel() // heartbeats are seconds apart
+	const second = "zX9Zr0vYc1mK4tXw8sBn2dHf6gJp3aQe5uTi7oRyVzB"
 	ironic := newIronic(t)
 	ironic.config["heartbeat_timeout"] = 5
 	// With hints, the command itself does not look the node up.
 	ironic.properties = []map[string]any{{"root_device": map[string]any{"serial": "none"}}}
 	var r *running
 	statuses := make(chan string, 100) // of the command, at each lookup after the first one
+	refusals := 0
 	ironic.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		if req.URL.Path == "/v1/lookup" && req.URL.Query().Has("node_uuid") {
-			statuses <- r.list()[0].Status
+		if req.URL.Path != "/v1/lookup" || !req.URL.Query().Has("node_uuid") {
+			ironic.ServeHTTP(w, req)
+			return
 		}
-		ironic.ServeHTTP(w, req)
+		statuses <- r.list()[0].Status
+		if refusals++; refusals == 1 {
+			http.NotFound(w, req) // as in the state "deploy failed"
+			return
+		}
+		_ = json.NewEncoder(w).Encode(map[string]any{
+			"node":   map[string]any{"uuid": nodeUUID},
+			"config": map[string]any{"heartbeat_timeout": 5, "agent_token": second},
+		})
 	})
 	r = startAgent(t, func(o *Options) { o.Destructive, o.System = true, bareMachine(t) }, "--api-url="+ironic.URL,
-		"--disk_wait_attempts=20", "--disk_wait_delay=1")
+		"--disk_wait_attempts=1000", "--disk_wait_delay=1")
 	r.beat(ironic)
 	code, body := r.do("POST", "/v1/commands/?agent_token="+testToken, `{"name":"standby.prepare_image","params":`+
 		`{"image_info":{"id":"i","urls":["http://192.0.2.1/i"],"checksum":"`+strings.Repeat("a", 64)+`"}}}`)
@@ -126,16 +138,24 @@ func TestForgottenTokenWhileBusy(t *testing.T) {
 		t.Fatalf("got %d %s, want a running command", code, body)
 	}
 	ironic.forget(testToken)
-	select {
-	case status := <-statuses:
-		if status != "FAILED" {
-			t.Errorf("at the lookup the command has status %s, want it ended: there is no disk", status)
+	for range 2 {
+		select {
+		case status := <-statuses:
+			if status != "RUNNING" {
+				t.Errorf("at the lookup the command has status %s, want RUNNING", status)
+			}
+		case <-time.After(2 * time.Minute):
+			t.Fatalf("no lookup after a refused heartbeat; log:\n%s", r.console)
 		}
-	case <-time.After(time.Minute):
-		t.Fatalf("no lookup after a refused heartbeat; log:\n%s", r.console)
 	}
-	if !strings.Contains(r.console.String(), "looked up after the running command") {
-		t.Errorf("no heartbeat was refused while the command was running; log:\n%s", r.console)
+	for r.beat(ironic).Token != second { // earlier heartbeats
+	}
+	if code, body := r.do("GET", "/v1/commands/?agent_token="+second, ""); code != http.StatusOK ||
+		strings.TrimSpace(body) != `{"commands":[]}` {
+		t.Errorf("commands after the heartbeat with the other token: got %d %s, want none", code, body)
+	}
+	if !strings.Contains(r.console.String(), "cancelling the running command") {
+		t.Errorf("got no line about the cancelled command in the log:\n%s", r.console)
 	}
 }
 

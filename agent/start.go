@@ -189,15 +189,15 @@ func (a *agent) refresh(ctx context.Context) error {
 }
 
 // renewToken looks the node up once, and stores the token and the node of the response. Ironic forgets the token of a
-// ramdisk when a deployment is aborted. If the node is deployed again by fast track, Ironic waits for heartbeats of the
-// same ramdisk, and issues another token. While a command is running renewToken does nothing: after an accepted
-// heartbeat Ironic would send another command, and fail the deployment because the agent is busy.
+// ramdisk when an operation is aborted or fails. If the node is deployed again by fast track, Ironic waits for
+// heartbeats of the same ramdisk, and issues another token.
+//
+// With the other token begins another session: the running command is cancelled, and the list of commands starts again.
+// Otherwise Ironic would take the commands of the former session for its own, and the former deployment would write to
+// the disk of the new one. Until that command has ended, no heartbeat is sent, because an accepted one makes Ironic send
+// commands. A command continues as long as Ironic issues no other token.
 func (a *agent) renewToken(ctx context.Context) {
 	uuid := a.node.Get().UUID()
-	if records := a.commands.List(); len(records) > 0 && records[len(records)-1].Status == command.Running {
-		a.log.Warn("token refused, node is looked up after the running command", "node", uuid)
-		return
-	}
 	answer, err := a.ironic.TryLookup(ctx, a.lookupMACs, uuid)
 	if err == nil && answer.Node.UUID() != uuid {
 		err = fmt.Errorf("look up node: got node %s, want %s", answer.Node.UUID(), uuid)
@@ -206,10 +206,25 @@ func (a *agent) renewToken(ctx context.Context) {
 		a.log.Warn("token refused, and no other one received", "node", uuid, "err", err)
 		return
 	}
+	former := a.token.Reveal()
 	outcome := answer.AdoptToken(&a.token, &a.node, a.inspectedUUID, a.log)
 	a.o.Journal.Redact(a.token.Reveal())
 	a.node.Set(a.node.Get().Refreshed(answer.Node))
 	a.log.Info("token refused, node looked up again", "node", uuid, "token", outcome)
+	if outcome == token.Adopted && a.token.Reveal() != former {
+		a.resetCommands(ctx)
+	}
+}
+
+// resetCommands cancels the running command and empties the list of commands, for another session of Ironic.
+func (a *agent) resetCommands(ctx context.Context) {
+	if records := a.commands.List(); len(records) > 0 && records[len(records)-1].Status == command.Running {
+		a.log.Warn("Ironic started another session, cancelling the running command",
+			"command", records[len(records)-1].Name)
+	}
+	if err := a.commands.Reset(ctx); err != nil {
+		a.log.Warn("list of commands not emptied", "err", err)
+	}
 }
 
 // findAddress determines the callback address, once per process: Ironic rejects an agent whose address changes, and the

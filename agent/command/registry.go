@@ -3,6 +3,7 @@ package command
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"slices"
 	"sync"
@@ -23,7 +24,7 @@ type Options struct {
 	Log     *slog.Logger
 }
 
-// Registry runs commands, one at a time, and keeps their records.
+// Registry runs commands, one at a time, and keeps their records until Reset.
 type Registry struct {
 	set      Set
 	finished func()
@@ -31,12 +32,19 @@ type Registry struct {
 	ended    func(err error)
 	redact   func(text string) string
 	log      *slog.Logger
-	ctx      context.Context // of commands, which continue when their request ends
+	ctx      context.Context // ended by Close
 	cancel   context.CancelFunc
 	turn     chan struct{} // a semaphore: its holder can start a command
 
 	mu      sync.Mutex
+	session session
 	entries []*entry // in order of start
+}
+
+// session is the context of the commands between two calls of Reset. Commands continue when their request ends.
+type session struct {
+	ctx context.Context
+	end context.CancelCauseFunc
 }
 
 type entry struct {
@@ -71,11 +79,65 @@ func NewRegistry(extensions []Extension, o Options) *Registry {
 		r.log = slog.New(slog.DiscardHandler)
 	}
 	r.ctx, r.cancel = context.WithCancel(context.Background())
+	r.session = r.newSession()
 	return r
+}
+
+func (r *Registry) newSession() session {
+	ctx, end := context.WithCancelCause(r.ctx)
+	return session{ctx, end}
 }
 
 // Close cancels the running command. The records stay.
 func (r *Registry) Close() { r.cancel() }
+
+// errReset is the cause of a command's cancellation by Reset.
+var errReset = errors.New("cancelled for another session of Ironic")
+
+// Reset cancels the running command, waits until it has ended and removes all records: Ironic must not take the commands
+// of a former session for those of a new one. Commands that are requested meanwhile wait or are cancelled. If ctx ends
+// first, Reset returns its error, and the records stay.
+func (r *Registry) Reset(ctx context.Context) error {
+	r.endSession()
+	select { // a synchronous command keeps its turn until it ends
+	case r.turn <- struct{}{}:
+	case <-ctx.Done():
+		r.beginSession()
+		return ctx.Err()
+	}
+	defer func() { <-r.turn }()
+	defer r.beginSession() // before the next command starts
+	if last := r.last(); last != nil {
+		select {
+		case <-last.done:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.entries = nil
+	return nil
+}
+
+func (r *Registry) endSession() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.session.end(errReset)
+}
+
+func (r *Registry) beginSession() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.session = r.newSession()
+}
+
+// sessionContext returns the context of a command that starts now.
+func (r *Registry) sessionContext() context.Context {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.session.ctx
+}
 
 // Execute starts the command with the full name "extension.command". It returns after the end of a synchronous
 // command, and at once with the record of an asynchronous one. A failed command is not an error of Execute: errors
@@ -109,7 +171,9 @@ func (r *Registry) Execute(ctx context.Context, name string, p Params) (*Record,
 func (r *Registry) runSync(c Command, name, short string, p Params) (*Record, error) {
 	started := time.Now()
 	// The command continues when the client disconnects: the next command must not find it half done.
-	result, err := c.Call(r.ctx, p)
+	ctx := r.sessionContext()
+	result, err := c.Call(ctx, p)
+	err = withCause(ctx, err)
 	if fault.IsInvalidContent(err) {
 		r.ended(err)
 		return nil, err
@@ -139,10 +203,11 @@ func (r *Registry) startAsync(ctx context.Context, c Command, name string, p Par
 	}
 	record := Record{ID: newID(), Name: c.Name, Status: Running}
 	e := r.add(record)
+	session := r.sessionContext()
 	goroutine.Go(func() error {
 		defer r.finished()
 		defer close(e.done)
-		r.work(e, c, name, p, mistake)
+		r.work(session, e, c, name, p, mistake)
 		return nil
 	}, nil)
 	return &record, nil
@@ -150,14 +215,15 @@ func (r *Registry) startAsync(ctx context.Context, c Command, name string, p Par
 
 // work runs an asynchronous command until its record is final. mistake is the error of its parameters, which the
 // protocol reports only in the record.
-func (r *Registry) work(e *entry, c Command, name string, p Params, mistake error) {
+func (r *Registry) work(ctx context.Context, e *entry, c Command, name string, p Params, mistake error) {
 	started := time.Now()
 	var result any
 	err := mistake
 	if err != nil {
 		err = fault.CommandExecution(errors.New("TypeError: " + fault.From(mistake).Details))
 	} else {
-		result, err = c.run(r.ctx, p)
+		result, err = c.run(ctx, p)
+		err = withCause(ctx, err)
 	}
 	var record Record
 	if caught := goroutine.Catch(func() error {
@@ -168,6 +234,14 @@ func (r *Registry) work(e *entry, c Command, name string, p Params, mistake erro
 		record = r.end(e, c, nil, err)
 	}
 	r.report(name, started, record, err)
+}
+
+// withCause adds the reason of a cancellation to the error of a cancelled command.
+func withCause(ctx context.Context, err error) error {
+	if err != nil && errors.Is(context.Cause(ctx), errReset) {
+		return fmt.Errorf("%w: %w", errReset, err)
+	}
+	return err
 }
 
 // end makes the record of an asynchronous command final. It panics if the JSON encoder of the result does.
@@ -224,13 +298,22 @@ func (r *Registry) add(record Record) *entry {
 
 // running returns the name of the running command, if any. Only the last one can be running.
 func (r *Registry) running() (name string, ok bool) {
+	last := r.last()
+	if last == nil {
+		return "", false
+	}
+	record := r.read(last)
+	return record.Name, record.Status == Running
+}
+
+// last returns the latest command, nil without one.
+func (r *Registry) last() *entry {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if len(r.entries) == 0 {
-		return "", false
+		return nil
 	}
-	last := r.entries[len(r.entries)-1].record
-	return last.Name, last.Status == Running
+	return r.entries[len(r.entries)-1]
 }
 
 // List returns the latest records, at most maxRecords, in the order in which the commands were started.

@@ -183,3 +183,96 @@ func TestErrorsAreRedacted(t *testing.T) {
 		}
 	}
 }
+
+// Reset cancels the running command, also a synchronous one, returns after its end, and empties the list. A later
+// command runs.
+func TestReset(t *testing.T) {
+	for _, async := range []bool{true, false} {
+		t.Run(fmt.Sprintf("async %t", async), func(t *testing.T) {
+			entered, ended := make(chan struct{}), false
+			r := NewRegistry(set(
+				Command{Name: "write", Async: async, Run: func(ctx context.Context, _ Params) (any, error) {
+					close(entered)
+					<-ctx.Done()
+					ended = true // the race detector checks that this happens before the end of Reset
+					return nil, ctx.Err()
+				}},
+				Command{Name: "next", Run: func(ctx context.Context, _ Params) (any, error) { return nil, ctx.Err() }},
+			), Options{})
+			defer r.Close()
+			answered := make(chan error, 1)
+			go func() {
+				_, err := r.Execute(context.Background(), "x.write", nil)
+				answered <- err
+			}()
+			<-entered
+			if err := r.Reset(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if !ended {
+				t.Error("Reset returned before the end of the command")
+			}
+			if got := r.List(); len(got) != 0 {
+				t.Errorf("after Reset: got %v, want no records", got)
+			}
+			if err := <-answered; err != nil {
+				t.Error(err)
+			}
+			if record, err := r.Execute(t.Context(), "x.next", nil); err != nil || record.Status != Succeeded {
+				t.Errorf("next command: got %+v and %v, want SUCCEEDED", record, err)
+			}
+			if got := r.List(); len(got) != 1 || got[0].Name != "next" {
+				t.Errorf("records: got %v, want those since Reset", got)
+			}
+		})
+	}
+}
+
+// A client that waits for a command learns why Reset has cancelled it.
+func TestResetCause(t *testing.T) {
+	entered := make(chan struct{})
+	ended := make(chan error, 1)
+	r := NewRegistry(set(Command{Name: "write", Async: true, Run: func(ctx context.Context, _ Params) (any, error) {
+		close(entered)
+		<-ctx.Done()
+		return nil, fmt.Errorf("write: %w", ctx.Err())
+	}}), Options{Ended: func(err error) { ended <- err }})
+	defer r.Close()
+	if _, err := r.Execute(t.Context(), "x.write", nil); err != nil {
+		t.Fatal(err)
+	}
+	<-entered
+	if err := r.Reset(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-ended; !errors.Is(err, errReset) || !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v, want %v", err, errReset)
+	}
+}
+
+// A command that ignores its cancellation stays in the list: Reset fails with its context, and the next command is
+// refused as busy.
+func TestResetHonoursContext(t *testing.T) {
+	leave := make(chan struct{})
+	r := NewRegistry(set(Command{Name: "hold", Async: true, Run: func(context.Context, Params) (any, error) {
+		<-leave
+		return nil, nil
+	}}), Options{})
+	defer r.Close()
+	record, err := r.Execute(t.Context(), "x.hold", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := r.Reset(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("Reset: got %v, want %v", err, context.Canceled)
+	}
+	if _, err := r.Execute(t.Context(), "x.hold", nil); err == nil || !strings.Contains(err.Error(), "busy") {
+		t.Errorf("second command: got %v, want busy", err)
+	}
+	close(leave)
+	if got, err := r.Wait(t.Context(), record.ID); err != nil || got.Status != Succeeded {
+		t.Errorf("got %+v and %v, want SUCCEEDED", got, err)
+	}
+}
