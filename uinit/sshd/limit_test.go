@@ -184,6 +184,59 @@ func TestFailedLogins(t *testing.T) {
 	t.Logf("%d attempts, %d connections closed because of limits, memory %d to %d", tried, others, before, after)
 }
 
+// A thousand connections that never log in, half of them from one address, neither fill memory or the table of open
+// files nor lock out a user. Every second one has begun the protocol.
+func TestSilentConnections(t *testing.T) {
+	const count, most = 1000, 32
+	r := newRig(t, nil)
+	r.ssh("true")
+	pid := r.serverProcess()
+	before := r.highWater(pid)
+	var silent []net.Conn
+	for i := range count {
+		from := "127.0.0.2"
+		if i >= count/2 {
+			from = fmt.Sprintf("127.0.%d.%d", 1+i%4, 1+i/4)
+		}
+		dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}, Timeout: eventTimeout}
+		conn, err := dialer.DialContext(t.Context(), "tcp", r.server.address.String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close() //nolint:errcheck // the server can have closed it
+		if i%2 == 0 {
+			_, _ = io.WriteString(conn, "SSH-2.0-silent\r\n") // fails if the server has closed it
+		}
+		silent = append(silent, conn)
+	}
+	start := time.Now()
+	r.want(r.ssh("echo hello"), result{out: "hello\n"}) // every other connection was accepted before
+	if took := time.Since(start); took > time.Minute {
+		t.Errorf("the login of the user took %v", took)
+	}
+	open, deadline := 0, time.Now().Add(5*time.Second) // most of them are closed already
+	for _, conn := range silent {
+		_ = conn.SetReadDeadline(deadline)
+		if _, err := io.Copy(io.Discard, conn); errors.Is(err, os.ErrDeadlineExceeded) {
+			open++
+		}
+	}
+	if open == 0 || open > most {
+		t.Errorf("%d silent connections are open, want some, and at most %d", open, most)
+	}
+	files, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid)) // fails if the process has ended
+	const others = 32                                         // the listener, pipes, and files of the Go runtime
+	if err != nil || len(files) > most+others {
+		t.Errorf("the server has %d open files, %v, want at most %d", len(files), err, most+others)
+	}
+	const growth = 40 << 20
+	after := r.highWater(pid)
+	if after-before > growth {
+		t.Errorf("memory grew from %d to %d bytes, want at most %d more", before, after, growth)
+	}
+	t.Logf("%d of %d connections open, %d files, memory %d to %d", open, count, len(files), before, after)
+}
+
 // A user who is known and one who is not take the same work: the hash is that of the same account.
 func TestUnknownUserIsChecked(t *testing.T) {
 	list := account.List{account.Rescue(hash(t, secret), "/bin/sh", "")}
