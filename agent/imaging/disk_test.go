@@ -443,8 +443,8 @@ func TestPrepareShowsProgress(t *testing.T) {
 			if work[0].Device != disk || work[0].Total != imageSize {
 				t.Errorf("got %+v, want %d bytes for %s", work[0], imageSize, disk)
 			}
-			if work[0].Ahead < mib || work[0].Ahead > work[0].Done {
-				t.Errorf("got %d bytes that are not on the disk, want at least the first MiB", work[0].Ahead)
+			if work[0].Unwritten < mib || work[0].Unwritten > work[0].Done {
+				t.Errorf("got %d bytes that are not on the disk, want at least the first MiB", work[0].Unwritten)
 			}
 			break
 		}

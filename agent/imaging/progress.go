@@ -18,8 +18,8 @@ const (
 
 // Tracker shows the progress of one operation.
 type Tracker interface {
-	// SetAhead sets how many bytes of the next SetPhase are not on the device yet.
-	SetAhead(bytes int64)
+	// SetUnwritten sets how many bytes of the next SetPhase are not on the device yet.
+	SetUnwritten(bytes int64)
 	SetPhase(phase string, attempt int, done, total int64) // bytes; a total of 0 is unknown
 	// EndWith ends the operation. The result says what it has done, "" if it failed.
 	EndWith(result string)
@@ -28,7 +28,7 @@ type Tracker interface {
 type noTracker struct{}
 
 func (noTracker) SetPhase(string, int, int64, int64) {}
-func (noTracker) SetAhead(int64)                     {}
+func (noTracker) SetUnwritten(int64)                 {}
 func (noTracker) EndWith(string)                     {}
 
 // showProgress shows the progress of the write until stop is called with the result, "" for a write that failed.
@@ -45,7 +45,7 @@ func (i *Imager) showProgress(ctx context.Context, disk string, progress *image.
 				return nil
 			case <-ticker.C:
 				s := progress.Snapshot()
-				tracker.SetAhead(s.Read - s.Placed)
+				tracker.SetUnwritten(s.Unwritten)
 				tracker.SetPhase(string(s.Phase), s.Attempt, s.Read, s.Total)
 			}
 		}

@@ -16,9 +16,10 @@ type Progress struct {
 	Done    int64  // bytes
 	Total   int64  // bytes, 0 = unknown
 	Rate    int64  // recent bytes per second, 0 = unknown
-	Parts   bool   // Done, Total and Rate count parts of the work, not bytes
-	Ahead   int64  // bytes of Done that were received and are not on the device yet
-	Aside   bool   // does not count for the progress of the command: waiting for a disk, reading it back
+	// Unwritten is the number of bytes of Done that were received and are not on the device yet.
+	Unwritten int64
+	Parts     bool // Done, Total and Rate count parts of the work, not bytes
+	Aside     bool // does not count for the progress of the command: waiting for a disk, reading it back
 }
 
 // Percent returns 0 to 100, and false while the total is unknown.
@@ -34,7 +35,7 @@ func (p *Progress) written() (float64, bool) {
 	if p.Total <= 0 {
 		return 0, false
 	}
-	return float64(min(max(p.Done-p.Ahead, 0), p.Total)) / float64(p.Total), true
+	return float64(min(max(p.Done-p.Unwritten, 0), p.Total)) / float64(p.Total), true
 }
 
 // Left returns the estimated remaining time, and false if it is unknown.
@@ -167,11 +168,11 @@ func (t *Tracker) SetPercent(message string, percent *float64) {
 	t.SetPhase(message, 0, done, total)
 }
 
-// SetAhead sets how many of the bytes of the next Set or SetPhase are not on the device yet.
-func (t *Tracker) SetAhead(bytes int64) {
+// SetUnwritten sets how many of the bytes of the next Set or SetPhase are not on the device yet.
+func (t *Tracker) SetUnwritten(bytes int64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.p.Ahead = bytes
+	t.p.Unwritten = bytes
 }
 
 // End ends the work, whether it succeeded or not.

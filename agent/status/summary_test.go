@@ -69,7 +69,7 @@ var summaries = []struct {
 		w := tracked(b, "writing image", "/dev/sda")
 		w.SetPhase("connect", 1, 0, 0)
 		time.Sleep(10 * time.Second)
-		w.SetAhead(100 * testMiB)
+		w.SetUnwritten(100 * testMiB)
 		w.SetPhase("transfer", 1, 1000*testMiB, 2000*testMiB)
 	}, "write_image: 45%, writing image to /dev/sda, 100.0 MiB/s, 10s left"},
 	{"an image that was just requested", func(b *Board) {

@@ -22,11 +22,12 @@ const (
 
 // Progress counts what a Write does. It is safe for concurrent use. The zero value is ready for use.
 type Progress struct {
-	read, total     atomic.Int64
-	written, placed atomic.Int64
-	attempt         atomic.Int64
-	started         atomic.Int64 // Unix nanoseconds
-	phase           atomic.Pointer[Phase]
+	read, total atomic.Int64
+	readWritten atomic.Int64 // bytes of read whose content is on the device
+	written     atomic.Int64
+	attempt     atomic.Int64
+	started     atomic.Int64 // Unix nanoseconds
+	phase       atomic.Pointer[Phase]
 }
 
 // Snapshot is Progress at one moment.
@@ -36,10 +37,10 @@ type Snapshot struct {
 	Read    int64 // bytes of the source that have arrived in this attempt
 	Total   int64 // bytes of the source, 0 if unknown
 	Written int64 // bytes that were written to the device in this attempt
-	// Placed is the number of bytes of the source whose content is on the device, give or take a few MiB. It is less
-	// than Total until the write has succeeded.
-	Placed  int64
-	Elapsed time.Duration // since Write began
+	// Unwritten is the number of bytes of Read whose content is not on the device yet, give or take a few MiB. At the
+	// end of the source, it is at least 1 until the write has succeeded.
+	Unwritten int64
+	Elapsed   time.Duration // since Write began
 }
 
 // Percent returns the part of the source that has arrived, 0 to 100, and false if the length is unknown.
@@ -72,11 +73,11 @@ func (p *Progress) Snapshot() Snapshot {
 	if phase := p.phase.Load(); phase != nil {
 		s.Phase = *phase
 	}
-	switch s.Placed = p.placed.Load(); {
-	case s.Phase == PhaseDone:
-		s.Placed = s.Read
-	case s.Total > 0:
-		s.Placed = min(s.Placed, s.Total-1)
+	if s.Phase != PhaseDone {
+		s.Unwritten = max(s.Read-p.readWritten.Load(), 0)
+		if s.Total > 0 && s.Read >= s.Total {
+			s.Unwritten = max(s.Unwritten, 1)
+		}
 	}
 	if started := p.started.Load(); started != 0 {
 		s.Elapsed = time.Since(time.Unix(0, started))
@@ -84,13 +85,13 @@ func (p *Progress) Snapshot() Snapshot {
 	return s
 }
 
-// filled returns a function that counts the bytes that have arrived so far as placed.
+// filled returns a function that counts the bytes that have arrived so far as written.
 func (p *Progress) filled() func() {
 	arrived := p.read.Load()
 	return func() {
 		for {
-			placed := p.placed.Load()
-			if placed >= arrived || p.placed.CompareAndSwap(placed, arrived) {
+			before := p.readWritten.Load()
+			if before >= arrived || p.readWritten.CompareAndSwap(before, arrived) {
 				return
 			}
 		}
@@ -108,7 +109,7 @@ func (p *Progress) restart(phase Phase) {
 	p.attempt.Add(1)
 	p.read.Store(0)
 	p.written.Store(0)
-	p.placed.Store(0)
+	p.readWritten.Store(0)
 	p.enter(phase)
 }
 

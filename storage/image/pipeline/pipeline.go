@@ -32,8 +32,8 @@ type Chunk struct {
 	refs   atomic.Int32
 	pool   chan *Chunk
 
-	jobs   atomic.Int32 // that have not run yet, and one for Place
-	placed func()       // called after the last of them; nil for none
+	jobs    atomic.Int32 // that have not run yet, and one for Place
+	written func()       // called after the last of them; nil for none
 }
 
 func (c *Chunk) hold() { c.refs.Add(1) }
@@ -46,8 +46,8 @@ func (c *Chunk) release() {
 
 // ran counts a job that has run.
 func (c *Chunk) ran() {
-	if c.jobs.Add(-1) == 0 && c.placed != nil {
-		c.placed()
+	if c.jobs.Add(-1) == 0 && c.written != nil {
+		c.written()
 	}
 }
 
@@ -76,7 +76,7 @@ type Pipeline struct {
 	Place func(c *Chunk, submit func(run func() error) error) error
 	// Filled, if not nil, is called when a chunk is filled. The function that it returns is called when all jobs of the
 	// chunk have run.
-	Filled func() (placed func())
+	Filled func() (written func())
 	// Memory is from NewMemory. It can be used again when Run has returned.
 	Memory []*Chunk
 }
@@ -194,8 +194,8 @@ func (p *Pipeline) handOut(ctx context.Context, c *Chunk, hashed chan *Chunk, jo
 	c.refs.Store(2) // of this function and of the hash
 	defer c.release()
 	hashed <- c // has space for all chunks
-	if c.placed = nil; p.Filled != nil {
-		c.placed = p.Filled()
+	if c.written = nil; p.Filled != nil {
+		c.written = p.Filled()
 	}
 	c.jobs.Store(1)
 	err := p.Place(c, func(run func() error) error {

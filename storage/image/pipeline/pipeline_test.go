@@ -50,10 +50,10 @@ func TestChunksAreAligned(t *testing.T) {
 	}
 }
 
-// A chunk is placed when all of its jobs have run, and one that needs no job when Place has returned.
-func TestPlaced(t *testing.T) {
+// A chunk is written when all of its jobs have run, and one that needs no job when Place has returned.
+func TestWritten(t *testing.T) {
 	var mu sync.Mutex
-	filled, placed := 0, []int{}
+	filled, written := 0, []int{}
 	leave, first := make(chan struct{}), make(chan struct{})
 	p := &Pipeline{
 		Source: brokenSource{io.LimitReader(zeros{}, 3*chunkSize)}, Memory: NewMemory(),
@@ -63,7 +63,7 @@ func TestPlaced(t *testing.T) {
 			return func() {
 				mu.Lock()
 				defer mu.Unlock()
-				placed = append(placed, n)
+				written = append(written, n)
 			}
 		},
 		Place: func(c *Chunk, submit func(func() error) error) error {
@@ -75,7 +75,7 @@ func TestPlaced(t *testing.T) {
 				<-first // one of the jobs of the first chunk
 				mu.Lock()
 				defer mu.Unlock()
-				if diff := cmp.Diff([]int{2}, placed); diff != "" {
+				if diff := cmp.Diff([]int{2}, written); diff != "" {
 					t.Errorf("while the first chunk is written (-want +got):\n%s", diff)
 				}
 				close(leave)
@@ -86,8 +86,8 @@ func TestPlaced(t *testing.T) {
 	if _, err := p.Run(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	slices.Sort(placed)
-	if diff := cmp.Diff([]int{1, 2, 3}, placed); diff != "" {
+	slices.Sort(written)
+	if diff := cmp.Diff([]int{1, 2, 3}, written); diff != "" {
 		t.Errorf("at the end (-want +got):\n%s", diff)
 	}
 }
