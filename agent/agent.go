@@ -137,7 +137,7 @@ func (a *agent) startAndServe(ctx context.Context) error {
 	} {
 		err := a.enter(ctx, p)
 		if errors.Is(err, errLocked) {
-			a.lockdown(ctx)
+			a.lockdown(ctx, func() {}) // there is no port yet
 			return nil
 		}
 		if err != nil {
@@ -152,24 +152,30 @@ func (a *agent) startAndServe(ctx context.Context) error {
 // response has reached the client.
 func (a *agent) serve(ctx context.Context) error {
 	a.o.Board.Enter(status.Ready)
-	serving, stop := context.WithCancel(ctx)
-	defer stop()
-	parts := goroutine.NewGroup()
-	parts.Go(func() error { return a.supervise(serving, "api", a.serveAPI) })
-	parts.Go(func() error { return a.supervise(serving, "heartbeats", a.sendHeartbeats) })
-	parts.Go(func() error { return a.supervise(serving, "clock", a.keepClock) })
+	serving, stopServing := context.WithCancel(ctx)
+	defer stopServing()
+	beating, stopBeating := context.WithCancel(ctx)
+	defer stopBeating()
+	server, others := goroutine.NewGroup(), goroutine.NewGroup()
+	server.Go(func() error { return a.supervise(serving, "api", a.serveAPI) })
+	others.Go(func() error { return a.supervise(beating, "heartbeats", a.sendHeartbeats) })
+	others.Go(func() error { return a.supervise(beating, "clock", a.keepClock) })
+	closePort := func() {
+		stopServing()
+		_ = server.Wait() // it ends with its context
+	}
 	select {
 	case <-ctx.Done():
 	case <-a.locked:
 	case <-a.rescued:
 	}
-	stop()
-	_ = parts.Wait() // the parts end with their context
-	switch {
-	case ctx.Err() != nil:
-	case pause.Closed(a.locked):
-		a.lockdown(ctx)
-	default:
+	stopBeating()
+	_ = others.Wait() // they end with their context
+	if ctx.Err() == nil && pause.Closed(a.locked) {
+		a.lockdown(ctx, closePort)
+	}
+	closePort()
+	if ctx.Err() == nil {
 		a.log.Info("rescue: API and heartbeats ended")
 		_ = pause.For(ctx, answerDelay) // the caller checks ctx
 		return ErrRescue

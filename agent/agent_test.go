@@ -170,13 +170,29 @@ func TestMaskedToken(t *testing.T) {
 	}
 }
 
-// Lockdown answers its request, closes the port and takes the network down; the agent keeps running.
+// Lockdown answers its request, detaches network disks, closes the port and takes the network down; the agent keeps
+// running. Ironic changes the network once the port is closed, so the port is open while disks are detached.
 func TestLockdown(t *testing.T) {
 	ironic := newIronic(t)
-	r := startAgent(t, func(o *Options) { o.Destructive = true }, "--api-url="+ironic.URL)
+	var port int
+	detached := make(chan error, 1)
+	r := startAgent(t, func(o *Options) {
+		o.Destructive = true
+		o.Detach = func(context.Context) {
+			c, err := net.Dial("tcp", "127.0.0.1:"+strconv.Itoa(port))
+			if err == nil {
+				err = c.Close()
+			}
+			detached <- err
+		}
+	}, "--api-url="+ironic.URL)
+	port = r.port
 	r.beat(ironic)
 	if got := r.run("system.lockdown", "{}"); got.Status != "SUCCEEDED" {
 		t.Errorf("lockdown: got %s %v, want SUCCEEDED", got.Status, got.Error)
+	}
+	if err := <-detached; err != nil {
+		t.Errorf("the port is closed before disks are detached: %v", err)
 	}
 	<-r.network.down
 	if c, err := net.Dial("tcp", "127.0.0.1:"+strconv.Itoa(r.port)); err == nil {

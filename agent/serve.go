@@ -61,9 +61,14 @@ func (a *agent) serveAPI(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// stopServer closes the port once running requests are answered, at the latest after shutdownTimeout.
+// stopServer closes the port, and waits for running requests until shutdownTimeout. A lockdown waits for none: it has
+// given its own request the time to be answered.
 func (a *agent) stopServer(ctx context.Context) {
-	stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownTimeout)
+	limit := shutdownTimeout
+	if pause.Closed(a.locked) {
+		limit = 0
+	}
+	stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), limit)
 	defer cancel()
 	a.server.Shutdown(stopping)
 	a.server = nil
@@ -112,15 +117,24 @@ func (a *agent) Lockdown() { a.once.Do(func() { close(a.locked) }) }
 // Rescue implements [extension.Control].
 func (a *agent) Rescue() { a.onceRescued.Do(func() { close(a.rescued) }) }
 
-// lockdown ends all logins and takes the network down, retrying until that succeeds, and then waits until ctx ends. The
-// caller has stopped API and heartbeats.
-func (a *agent) lockdown(ctx context.Context) {
+// lockdown prepares for the loss of the network while the API still answers: it ends all logins and detaches network
+// disks. Then it calls closePort and takes the network down, which it retries until that succeeds, and waits until ctx
+// ends. Ironic changes the machine's network as soon as the port is closed, so nothing slow is in between. The caller
+// has ended the heartbeats.
+func (a *agent) lockdown(ctx context.Context, closePort func()) {
 	a.log.Warn("lockdown: taking the network down, agent idles until the machine restarts")
 	a.o.Board.Enter(status.Lockdown)
 	if a.o.EndLogins != nil {
 		a.o.EndLogins()
 	}
-	for wait := answerDelay; pause.For(ctx, wait) == nil; wait = restartPause {
+	_ = pause.For(ctx, answerDelay) // below, the end of ctx ends the loop
+	if a.o.Network != nil && a.o.Detach != nil {
+		limited, cancel := context.WithTimeout(ctx, extension.DetachTimeout)
+		a.o.Detach(limited)
+		cancel()
+	}
+	closePort()
+	for ctx.Err() == nil {
 		err := a.networkDown(ctx)
 		if err == nil {
 			a.log.Info("lockdown complete")
@@ -128,17 +142,13 @@ func (a *agent) lockdown(ctx context.Context) {
 			return
 		}
 		a.log.Error("lockdown: network not down, retrying", "err", err, "pause", restartPause)
+		_ = pause.For(ctx, restartPause)
 	}
 }
 
 func (a *agent) networkDown(ctx context.Context) error {
 	switch {
 	case a.o.Network != nil:
-		if a.o.Detach != nil {
-			limited, cancel := context.WithTimeout(ctx, extension.DetachTimeout)
-			a.o.Detach(limited)
-			cancel()
-		}
 		return a.o.Network.Down(ctx)
 	case !a.o.Destructive:
 		a.log.Warn("lockdown: links left up, started without --destructive")

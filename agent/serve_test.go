@@ -46,11 +46,15 @@ func TestLockdownRetries(t *testing.T) {
 		}, EndLogins: func() { logins = n.attempts }})
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 		defer cancel()
-		if a.lockdown(ctx); n.attempts != 3 || ctx.Err() == nil {
+		portClosed := -1
+		if a.lockdown(ctx, func() { portClosed = n.attempts }); n.attempts != 3 || ctx.Err() == nil {
 			t.Errorf("ended after %d attempts, %v, want 3 and the end of the context", n.attempts, ctx.Err())
 		}
 		if detachedAt != 0 {
 			t.Errorf("network disks were detached after %d attempts, want 0: they need the network", detachedAt)
+		}
+		if portClosed != 0 {
+			t.Errorf("the port was closed after %d attempts, want 0", portClosed)
 		}
 		if logins != 0 {
 			t.Error("logins were not ended before the network was taken down")
