@@ -46,6 +46,7 @@ type Outcome string
 // The outcomes. The text completes "3 disks".
 const (
 	Erased         Outcome = "erased"
+	PartlyErased   Outcome = "partly erased"
 	MetadataErased Outcome = "with metadata erased"
 	Tested         Outcome = "tested"
 	Untouched      Outcome = "left untouched"
@@ -53,7 +54,7 @@ const (
 )
 
 // outcomes lists all outcomes in the order in which they are shown.
-var outcomes = []Outcome{Erased, MetadataErased, Tested, Untouched, Failed}
+var outcomes = []Outcome{Erased, PartlyErased, MetadataErased, Tested, Untouched, Failed}
 
 // job is the state of a Job. The board's lock guards it.
 type job struct {

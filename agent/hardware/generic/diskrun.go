@@ -176,8 +176,8 @@ func (r *diskRun) do(
 	if err != nil {
 		r.fail(d, err)
 	}
-	r.plan.Finish(d.Path, report.outcome(err))
 	r.record(d, report)
+	r.finishItem(d.Path, d, report, err)
 }
 
 func (r *diskRun) fail(d block.Device, err error) {

@@ -76,8 +76,8 @@ func (r *diskRun) eraseArray(ctx context.Context, a *createdArray) error {
 		r.record(d, diskReport{})
 		return fmt.Errorf("the content of %s was not erased", path)
 	}
-	r.plan.Finish(a.String(), status.Erased)
 	r.record(d, report)
+	r.finishItem(a.String(), d, report, nil)
 	return nil
 }
 
@@ -95,6 +95,7 @@ func (r *diskRun) guardArray(ctx context.Context, d block.Device) error {
 // revoke marks the content of an array as not erased: a member holds other data than the array.
 func (r *diskRun) revoke(a *createdArray, err error) {
 	r.evidence.fail(a.device, err)
+	r.plan.Finish(a.String(), status.Failed)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.reports, a.device.Path)

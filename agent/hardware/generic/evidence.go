@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"ironroot/agent/hardware"
+	"ironroot/agent/status"
 	"ironroot/storage/block"
 	"ironroot/storage/erase"
 	"ironroot/storage/erase/evidence"
@@ -173,26 +174,52 @@ func (e *diskEvidence) newRecord(m *Manager, l *evidenceLog, stepErr error) evid
 	for _, place := range r.Untouched {
 		reasons = append(reasons, place.Path+": "+place.Reason)
 	}
-	err := errors.Join(e.errs...)
-	switch {
-	case err != nil && len(r.Targets) > 0:
-		r.Outcome, reasons = evidence.Failed, append([]string{err.Error()}, reasons...)
+	r.Outcome = e.outcome()
+	switch err := errors.Join(e.errs...); {
 	case err != nil:
-		r.Outcome, reasons = evidence.NotErased, append([]string{err.Error()}, reasons...)
-	case len(e.report.Erased) > 0 && len(r.Untouched) > 0:
-		r.Outcome = evidence.Partial
-	case len(e.report.Erased) > 0:
-		r.Outcome = evidence.Erased
+		reasons = append([]string{err.Error()}, reasons...)
+	case r.Outcome != evidence.NotErased:
 	case stepErr != nil:
-		r.Outcome, reasons = evidence.NotErased, append(reasons, "the step ended before: "+stepErr.Error())
-	default:
-		r.Outcome = evidence.NotErased
-		if len(reasons) == 0 {
-			reasons = []string{"the step ended before the disk's turn"}
-		}
+		reasons = append(reasons, "the step ended before: "+stepErr.Error())
+	case len(reasons) == 0:
+		reasons = []string{"the step ended before the disk's turn"}
 	}
 	r.Reason = strings.Join(reasons, "; ")
 	return r
+}
+
+// outcome returns the outcome of the disk by what is known of it.
+func (e *diskEvidence) outcome() evidence.Outcome {
+	switch {
+	case len(e.errs) > 0 && len(e.targets) > 0:
+		return evidence.Failed
+	case len(e.errs) > 0:
+		return evidence.NotErased
+	case len(e.report.Erased) > 0 && len(e.report.Untouched) > 0:
+		return evidence.Partial
+	case len(e.report.Erased) > 0:
+		return evidence.Erased
+	}
+	return evidence.NotErased
+}
+
+// progress returns the outcome of a disk for the progress of the step. It agrees with that of the disk's record.
+func (l *evidenceLog) progress(d block.Device) status.Outcome {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	entry := l.disks[d.Path]
+	if entry == nil {
+		return status.Untouched
+	}
+	switch outcome := entry.outcome(); {
+	case len(entry.errs) > 0:
+		return status.Failed
+	case outcome == evidence.Partial:
+		return status.PartlyErased
+	case outcome == evidence.Erased:
+		return entry.report.extent()
+	}
+	return status.Untouched
 }
 
 func (t *targetEvidence) newTarget(o erase.Observed) evidence.Target {

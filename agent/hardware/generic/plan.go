@@ -67,16 +67,26 @@ func (r *diskRun) arrayItem(a *createdArray) status.Item {
 	return item
 }
 
-// outcome returns what was done to a disk whose erase or test has ended with an error or nil.
-func (d diskReport) outcome(err error) status.Outcome {
+// finishItem records in the plan what was done to a device, whose erase or test has ended with an error or nil. In a step
+// that erases, the evidence decides, and the caller has recorded the report there.
+func (r *diskRun) finishItem(item string, d block.Device, report diskReport, err error) {
+	r.plan.Finish(item, r.outcome(d, report, err))
+}
+
+func (r *diskRun) outcome(d block.Device, report diskReport, err error) status.Outcome {
 	switch {
 	case err != nil:
 		return status.Failed
-	case d.tested != nil:
+	case report.tested != nil:
 		return status.Tested
-	case len(d.Erased) == 0:
-		return status.Untouched
+	case r.evidence != nil:
+		return r.evidence.progress(d)
 	}
+	return status.Untouched
+}
+
+// extent returns whether the methods of an erased disk erase all data or only metadata.
+func (d diskReport) extent() status.Outcome {
 	for _, method := range d.Erased {
 		if !strings.HasPrefix(string(method), string(erase.MetadataOnly)) {
 			return status.Erased

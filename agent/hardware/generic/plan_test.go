@@ -251,7 +251,8 @@ func TestPlanOfPartitions(t *testing.T) {
 	}
 }
 
-// A disk was erased as soon as one of its parts was.
+// The result of a step says of each disk what its evidence does: a disk of which some partitions were left is not
+// erased. Errors count, whether the erase or something before it has failed.
 func TestOutcome(t *testing.T) {
 	erased := func(methods ...erase.Method) diskReport {
 		r := diskReport{Erased: map[string]erase.Method{}}
@@ -260,18 +261,42 @@ func TestOutcome(t *testing.T) {
 		}
 		return r
 	}
-	for want, c := range map[status.Outcome]struct {
-		report diskReport
-		err    error
+	d := block.Device{Path: "/dev/sda"}
+	partly := erased(erase.Overwrite)
+	partly.Untouched = map[string]string{"/dev/sda2": "named by skip_block_devices"}
+	partlyMetadata := erased(erase.MetadataOnly)
+	partlyMetadata.Untouched = partly.Untouched
+	broken := errors.New("broken")
+	for name, c := range map[string]struct {
+		report  diskReport
+		err     error // of the erase
+		earlier error // of the disk, before the erase
+		want    status.Outcome
 	}{
-		status.Failed:         {erased(erase.Overwrite), errors.New("broken")},
-		status.Tested:         {diskReport{tested: &burnin.DiskReport{}}, nil},
-		status.Untouched:      {untouched(block.Device{Path: "/dev/sda"}, "read-only"), nil},
-		status.MetadataErased: {erased(erase.MetadataOnly, erase.MetadataOnly+"; not erased: namespaces"), nil},
-		status.Erased:         {erased(erase.MetadataOnly, erase.Overwrite), nil},
+		"failed":         {erased(erase.Overwrite), broken, nil, status.Failed},
+		"failed before":  {erased(erase.Overwrite), nil, broken, status.Failed},
+		"tested":         {diskReport{tested: &burnin.DiskReport{}}, nil, nil, status.Tested},
+		"left":           {untouched(d, "read-only"), nil, nil, status.Untouched},
+		"metadata":       {erased(erase.MetadataOnly, erase.MetadataOnly+"; not erased: a"), nil, nil, status.MetadataErased},
+		"both":           {erased(erase.MetadataOnly, erase.Overwrite), nil, nil, status.Erased},
+		"partly":         {partly, nil, nil, status.PartlyErased},
+		"partly, tables": {partlyMetadata, nil, nil, status.PartlyErased},
 	} {
-		if got := c.report.outcome(c.err); got != want {
-			t.Errorf("%+v: got %q, want %q", c.report, got, want)
+		m := onThisMachine(t)
+		board := onBoard(m, fullErase)
+		r := &diskRun{
+			m: m, phrase: "not erased", step: fullErase, reports: map[string]diskReport{}, stuck: map[string]error{},
+			evidence: newEvidenceLog(hardware.Call{}, fullErase, eraseFlags{}), disks: []block.Device{d},
+		}
+		r.evidence.add(r.disks)
+		r.announce()
+		if c.earlier != nil {
+			r.fail(d, c.earlier)
+		}
+		r.do(t.Context(), d, func(context.Context, block.Device) (diskReport, error) { return c.report, c.err })
+		got := board.State().Job.Planned.Finished
+		if diff := cmp.Diff(map[status.Outcome]int{c.want: 1}, got); diff != "" {
+			t.Errorf("%s: outcome differs (-want +got):\n%s", name, diff)
 		}
 	}
 }
