@@ -8,6 +8,10 @@
 // the supervisor kills its children until none is left. It kills only its own children, whose numbers the kernel does
 // not reuse before it has waited for them.
 //
+// If the supervisor itself is killed, for example for lack of memory, the kernel kills the worker (PR_SET_PDEATHSIG),
+// and process 1 kills all other processes that they have started. It recognizes them by their IPC namespace. Only a
+// process with the rights of root can leave it.
+//
 // A worker gets its input on standard input, and its log lines go through standard output to process 1.
 package worker
 
@@ -20,6 +24,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -100,11 +105,13 @@ func run(ctx context.Context, s Spec, stopTime time.Duration) (err error) {
 	defer lines.Close()    //nolint:errcheck // only read
 	process, err := os.StartProcess("/proc/self/exe", []string{supervisorName, s.Name}, &os.ProcAttr{
 		Dir: "/", Env: environment(), Files: append([]*os.File{lifeIn, linesOut, os.Stderr, input}, s.Files...),
+		Sys: &syscall.SysProcAttr{Cloneflags: membersFlags()},
 	})
 	if err != nil {
 		return err
 	}
-	_ = lifeIn.Close() // the process has its own
+	processes, membersErr := membersOf(process.Pid) // fails if the supervisor has ended already
+	_ = lifeIn.Close()                              // the process has its own
 	_ = linesOut.Close()
 	read := make(chan error, 1)
 	goroutine.Go(func() error { return copyLines(s.Log, bufio.NewReaderSize(lines, maxLine)) },
@@ -119,6 +126,13 @@ func run(ctx context.Context, s Spec, stopTime time.Duration) (err error) {
 		}
 		return errEnded
 	}, life.Close)
+	if membersErr == nil { // nothing is left unless the supervisor was killed, or is stuck
+		killErr := processes.kill(stopTime)
+		if killErr == nil && errors.Is(err, confine.ErrStillRunning) {
+			err = errEnded
+		}
+		err = errors.Join(err, killErr, processes.close())
+	}
 	if errors.Is(err, confine.ErrStillRunning) {
 		_ = lines.SetReadDeadline(time.Now()) // a process keeps the other end open
 	}

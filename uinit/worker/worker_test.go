@@ -60,6 +60,7 @@ func TestMain(m *testing.M) {
 // startKeep runs a worker. It returns its log lines, and a function that ends it.
 func startKeep(t *testing.T, s Spec) (lines <-chan string, stop func() error) {
 	t.Helper()
+	testenv.Root(t)
 	in, out := io.Pipe()
 	s.Log = slog.New(slog.NewTextHandler(out, &slog.HandlerOptions{
 		ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
@@ -215,6 +216,47 @@ func TestSupervisorKilled(t *testing.T) {
 		t.Errorf("got %s, want the signal", got)
 	}
 	next(t, lines)
+}
+
+// When the supervisor is killed, no process of the worker is left: before the worker is started again, and when it is
+// stopped.
+func TestSupervisorKilledEndsAll(t *testing.T) {
+	testenv.Programs(t, "setsid")
+	lines, stop := startKeep(t, Spec{Name: daemonName})
+	supervisor := func() int {
+		t.Helper()
+		list, err := childrenOf(os.Getpid())
+		if err != nil || len(list) != 1 {
+			t.Fatalf("got children %v, %v, want one", list, err)
+		}
+		return list[0]
+	}
+	first := number(t, next(t, lines))
+	if !exists(first) {
+		t.Fatal("the daemon does not run")
+	}
+	if err := unix.Kill(supervisor(), unix.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	if got := next(t, lines); !strings.Contains(got, `err="test-daemon: signal: killed"`) {
+		t.Errorf("got %s, want the signal", got)
+	}
+	if exists(first) {
+		t.Errorf("process %d is left", first)
+	}
+	second := number(t, next(t, lines))
+	stuck := supervisor()
+	if err := unix.Kill(stuck, unix.SIGSTOP); err != nil { // so that it cannot end the worker
+		t.Fatal(err)
+	}
+	stopped := make(chan error, 1)
+	go func() { stopped <- stop() }()
+	if err := unix.Kill(stuck, unix.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-stopped; err != nil || exists(second) {
+		t.Errorf("got %v, process %d is left: %v", err, second, exists(second))
+	}
 }
 
 // Lines of a worker are bounded, and what is not a line is dropped.
