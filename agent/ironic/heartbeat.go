@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
+	"strings"
 	"time"
 
 	"ironroot/internal/pause"
@@ -20,6 +21,13 @@ const (
 	minInterval = 5 * time.Second
 	// minForcedInterval is the minimum time before a forced heartbeat, so that short steps share one.
 	minForcedInterval = 5 * time.Second
+
+	// After a rejected heartbeat with a text, heartbeats have none for a while, which doubles with each rejection that
+	// follows: from unknownPause on if Ironic does not know the field, from rejectedPause on otherwise. It is at most
+	// maxRejectedPause.
+	rejectedPause    = time.Minute
+	unknownPause     = time.Hour
+	maxRejectedPause = 24 * time.Hour
 )
 
 // HeartbeatOptions describe a node's heartbeat.
@@ -57,9 +65,13 @@ type Heartbeater struct {
 type progress struct {
 	pace     pace
 	accepted string // the latest text that Ironic accepted
-	refused  bool   // Ironic rejected a heartbeat with a text
-	off      bool   // Ironic accepts heartbeats only without a text
+	rejected error  // of the latest heartbeat if it had a text and was rejected, otherwise nil
+	resume   time.Time
+	pause    time.Duration // that ends at resume, 0 if the latest text was accepted
 }
+
+// paused reports whether heartbeats have no text at the moment.
+func (p *progress) paused() bool { return p.rejected != nil || time.Now().Before(p.resume) }
 
 // NewHeartbeater returns a Heartbeater. Run sends the heartbeats.
 func (c *Client) NewHeartbeater(o HeartbeatOptions) *Heartbeater {
@@ -149,7 +161,8 @@ func (h *Heartbeater) pause(ctx context.Context, previous, due time.Time) (reaso
 	defer timer.Stop()
 	var ready <-chan time.Time // for progress
 	if configured := h.ProgressInterval(); configured > 0 {
-		earliest := time.NewTimer(time.Until(previous.Add(h.progress.pace.interval(configured, h.slowest()))))
+		wait := time.Until(previous.Add(h.progress.pace.interval(configured, h.slowest())))
+		earliest := time.NewTimer(max(wait, time.Until(h.progress.resume)))
 		defer earliest.Stop()
 		ready = earliest.C
 	}
@@ -179,7 +192,7 @@ func (h *Heartbeater) slowest() time.Duration { return scale(h.Interval, interva
 // hasProgress reports whether there is a text that Ironic does not have and would store.
 func (h *Heartbeater) hasProgress() bool {
 	version := h.client.knownVersion()
-	if version == nil || !version.AtLeast(progressVersion) || h.progress.off || h.progress.refused {
+	if version == nil || !version.AtLeast(progressVersion) || h.progress.paused() {
 		return false
 	}
 	text := h.Progress()
@@ -195,7 +208,7 @@ func (h *Heartbeater) send(ctx context.Context) error {
 	}
 	newest := h.client.APIVersion(ctx)
 	text := ""
-	if newest.AtLeast(progressVersion) && !h.progress.off && !h.progress.refused {
+	if newest.AtLeast(progressVersion) && !h.progress.paused() {
 		text = h.Progress()
 	}
 	began := time.Now()
@@ -206,19 +219,36 @@ func (h *Heartbeater) send(ctx context.Context) error {
 }
 
 // sentProgress notes the result of a heartbeat with a text, "" for none. If Ironic or a proxy rejects a heartbeat with
-// a text and accepts the next one without it, no more are sent: heartbeats matter more than progress.
+// a text and accepts the next one without it, the following ones have none for a while: heartbeats matter more than
+// progress.
 func (h *Heartbeater) sentProgress(text string, err error) {
 	p := &h.progress
 	var status *StatusError
 	switch rejected := errors.As(err, &status) && !isBusy(err) && !TokenRefused(err); {
 	case err == nil && text != "":
-		p.accepted = text
-	case err == nil && p.refused:
-		p.off, p.refused = true, false
-		h.client.log.Warn("Ironic rejects heartbeats with progress, sending none", "node", h.NodeUUID)
+		p.accepted, p.pause = text, 0
+	case err == nil && p.rejected != nil:
+		first := rejectedPause
+		if unknownField(p.rejected) {
+			first = unknownPause
+		}
+		p.pause = min(max(2*p.pause, first), maxRejectedPause)
+		p.resume = time.Now().Add(p.pause)
+		h.client.log.Warn("Ironic rejects heartbeats with progress, sending none for a while",
+			"node", h.NodeUUID, "pause", p.pause, "err", p.rejected)
+		p.rejected = nil
+	case rejected && text != "":
+		p.rejected = err
 	case rejected:
-		p.refused = text != ""
+		p.rejected = nil
 	}
+}
+
+// unknownField reports whether err says that Ironic does not know the field for the progress.
+func unknownField(err error) bool {
+	var status *StatusError
+	return errors.As(err, &status) && status.Status == http.StatusBadRequest &&
+		strings.Contains(status.Text, "agent_status")
 }
 
 // post sends a heartbeat with a text, "" for none.

@@ -192,7 +192,7 @@ func TestProgressBackOff(t *testing.T) {
 		{"quick answers", 0, 0, nil, []int{40, 40, 40, 40, 40}},
 		{"one conflict", 3, 3, status(409), []int{40, 40, 80, 40, 40}},
 		{"one failure", 3, 3, status(500), []int{40, 40, 80, 40, 40}},
-		{"one refusal", 3, 3, status(400), []int{40, 40, 140, 180}}, // because of the text, see TestRejectedProgress
+		{"one refusal", 3, 3, status(400), []int{40, 40, 140, 60, 40}}, // because of the text, see TestRejectedProgress
 		// 180 s after the last one that was accepted a heartbeat is regular, and repeated as such.
 		{"many failures", 3, 7, status(503), []int{40, 40, 80, 60, 10, 10, 10, 160, 80, 40, 40}},
 		{"slow answers", 2, 4, slow, []int{40, 86, 166, 186, 160, 80, 40, 40}},
@@ -246,7 +246,8 @@ func TestFailedProgressIsNoFailedHeartbeat(t *testing.T) {
 	})
 }
 
-// If Ironic or a proxy rejects heartbeats because of the progress, the agent sends them without it.
+// If Ironic or a proxy rejects heartbeats because of the progress, the agent sends them without it for a while: for an
+// hour if Ironic does not know the field. One rejection without a reason pauses the progress for a minute.
 func TestRejectedProgress(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -255,8 +256,17 @@ func TestRejectedProgress(t *testing.T) {
 		want   []string
 	}{
 		{"the text", func(c call) bool { return c.Body["agent_status_message"] != nil }, "", []string{
-			"0", "60 b", "180", "360",
+			"0", "60 b", "180", "240 b", "360",
 		}},
+		{
+			"the field", func(c call) bool { return c.Body["agent_status_message"] != nil },
+			`{"error_message":{"faultstring":"Fields \"agent_status\" and \"agent_status_message\" not recognised."}}`,
+			[]string{"0", "60 b", "180", "360"},
+		},
+		{
+			"the text, once", func(c call) bool { return c.At > time.Second && c.At < 61*time.Second }, "",
+			[]string{"0", "60 b", "180", "240 b"},
+		},
 		{"another reason", func(c call) bool { return c.At > time.Second && c.At < 185*time.Second }, "", []string{
 			"0", "60 b", "180", "190 b", "370 b",
 		}},
@@ -284,12 +294,49 @@ func TestRejectedProgress(t *testing.T) {
 				if diff := cmp.Diff(c.want, messages(ironic.got("/v1/heartbeat"))); diff != "" {
 					t.Errorf("heartbeats (-want +got):\n%s", diff)
 				}
-				if got := strings.Contains(log(), "rejects heartbeats with progress"); got != (c.name == "the text") {
+				want := strings.HasPrefix(c.name, "the text") || c.name == "the field"
+				if got := strings.Contains(log(), "rejects heartbeats with progress"); got != want {
 					t.Errorf("got the log\n%s", log())
 				}
 			})
 		})
 	}
+}
+
+// The pause after rejected progress doubles up to a day, and begins anew when Ironic has accepted a text.
+func TestRejectedProgressIsTriedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ironic := newFake("1.115")
+		var texts []time.Duration // times of heartbeats with a text
+		ironic.heartbeat = func(n int) (int, string) {
+			last := ironic.got("/v1/heartbeat")[n-1]
+			if last.Body["agent_status_message"] == nil {
+				return 202, ""
+			}
+			texts = append(texts, last.At)
+			if len(texts) == 9 {
+				return 202, ""
+			}
+			return 400, `{"error_message":{"faultstring":"Field agent_status_message not recognised."}}`
+		}
+		b := newBoard("")
+		h, _ := reporting(t, b, ironic, time.Minute)
+		go func() {
+			for n := 0; pause.For(t.Context(), time.Minute) == nil; n++ {
+				b.set(fmt.Sprintf("erase_devices: %d minutes", n))
+			}
+		}()
+		run(t, h, 6*24*time.Hour)
+		var hours []int
+		for i, at := range texts[:min(len(texts), 11)] {
+			if i > 0 {
+				hours = append(hours, int((at - texts[i-1]).Hours()))
+			}
+		}
+		if want := []int{1, 2, 4, 8, 16, 24, 24, 24, 0, 1}; !slices.Equal(hours, want) {
+			t.Errorf("got a text after %v hours, want %v", hours, want)
+		}
+	})
 }
 
 // A forced heartbeat that fails is repeated with the result of the command until Ironic accepts it.
