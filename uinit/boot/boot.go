@@ -92,22 +92,26 @@ func init() { runtime.LockOSThread() }
 // Main boots the machine and runs f. It never returns. It must be called from the main goroutine.
 func Main(f Func) { Run(f, Options{}) }
 
+// children are the other roles of this program. Each function does the work of its role and ends the process, if the
+// process was started for it, and otherwise returns.
+var children = []func(){
+	sudo.Child, // first: it gives up the rights of a setuid file
+	modprobeChild,
+	witnessChild,
+	worker.Child,
+	sshd.Child,
+	login.Child,
+	// These can be process 1 of their own PID namespace.
+	chroot.Child,
+	external.Child,
+	container.Child,
+}
+
 // Run is like Main, with options.
 func Run(f Func, o Options) {
-	sudo.Child() // first: it gives up the rights of a setuid file
-	if filepath.Base(os.Args[0]) == "modprobe" {
-		modprobe(os.Args[1:])
+	for _, child := range children {
+		child()
 	}
-	if filepath.Base(os.Args[0]) == witnessName {
-		witness(os.Stdin, os.Args[1:], witnessTimeout)
-		os.Exit(0)
-	}
-	worker.Child()
-	sshd.Child()
-	login.Child()
-	chroot.Child() // before the check for process 1, which the child is in its own PID namespace
-	external.Child()
-	container.Child()
 	if os.Getpid() != 1 {
 		_, _ = os.Stderr.WriteString("init: not process 1: it must be the init of a ramdisk\n")
 		os.Exit(1)
@@ -134,9 +138,12 @@ func Run(f Func, o Options) {
 	select {} // the signal handler stops the machine
 }
 
-// modprobe serves a module request of the kernel, and exits. The kernel ignores the exit status; a person may not.
-func modprobe(args []string) {
-	if err := kmod.Modprobe(context.Background(), args); err != nil {
+// modprobeChild serves a module request of the kernel. The kernel ignores the exit status, but people see it.
+func modprobeChild() {
+	if filepath.Base(os.Args[0]) != "modprobe" {
+		return
+	}
+	if err := kmod.Modprobe(context.Background(), os.Args[1:]); err != nil {
 		_, _ = os.Stderr.WriteString("modprobe: " + err.Error() + "\n")
 		os.Exit(1)
 	}

@@ -69,8 +69,17 @@ func (b *boot) startWitness() error {
 	return debug.SetCrashOutput(nil, debug.CrashOptions{}) // otherwise the runtime also writes to one terminal
 }
 
-// witness is the work of that process. It shows the messages from in on the terminals until in is closed.
-func witness(in io.Reader, terminals []string, patience time.Duration) {
+// witnessChild does the work of that process.
+func witnessChild() {
+	if filepath.Base(os.Args[0]) != witnessName {
+		return
+	}
+	witness(os.Stdin, os.Args[1:], witnessTimeout)
+	os.Exit(0)
+}
+
+// witness shows the messages from in on the terminals until in is closed.
+func witness(in io.Reader, terminals []string, limit time.Duration) {
 	signal.Ignore(unix.SIGHUP, unix.SIGINT, unix.SIGTERM, unix.SIGPIPE, unix.SIGQUIT, unix.SIGUSR2)
 	message := make([]byte, os.Getpagesize())
 	var stands []*stand
@@ -84,7 +93,7 @@ func witness(in io.Reader, terminals []string, patience time.Duration) {
 				stands = append(stands, openStand(path))
 			}
 		}
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		ctx, cancel := context.WithTimeout(context.Background(), limit)
 		for _, s := range stands {
 			s.begin(message[:n])
 		}
