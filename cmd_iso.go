@@ -3,10 +3,9 @@ package main
 import (
 	"context"
 	"os"
-	"os/signal"
-	"syscall"
 
 	"ironroot/iso"
+	"ironroot/release/bill"
 )
 
 // isoCmd packs a kernel and an initramfs, or a unified kernel image, into a bootable image.
@@ -24,22 +23,11 @@ type isoCmd struct {
 
 // Run builds the image and prints the size of each part.
 func (c *isoCmd) Run() error {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	sign, err := c.signer()
-	if err != nil {
-		return err
-	}
-	source, err := findSource(ctx)
-	if err != nil {
-		return err
-	}
-	report, err := iso.Build(ctx, iso.Options{
-		Kernel: c.Kernel, Initrd: c.Initrd, UKI: c.UKI, Out: c.Out, Cmdline: c.Cmdline, Label: c.Label,
-		CacheDir: c.CacheDir, Debian: c.options(), Bill: billOf(source), Log: os.Stdout,
+	return c.buildAndSign(func(ctx context.Context, b *bill.Build) (string, error) {
+		report, err := iso.Build(ctx, iso.Options{
+			Kernel: c.Kernel, Initrd: c.Initrd, UKI: c.UKI, Out: c.Out, Cmdline: c.Cmdline, Label: c.Label,
+			CacheDir: c.CacheDir, Debian: c.options(), Bill: b, Log: os.Stdout,
+		})
+		return report.Path, err
 	})
-	if err != nil {
-		return err
-	}
-	return sign(report.Path)
 }

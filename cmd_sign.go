@@ -1,13 +1,17 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
+	"os/signal"
+	"syscall"
 
 	"golang.org/x/term"
 
 	"ironroot/release"
+	"ironroot/release/bill"
 	"ironroot/release/signature"
 )
 
@@ -31,6 +35,26 @@ func (f signFlags) signer() (func(artefacts ...string) error, error) {
 		return nil, err
 	}
 	return func(artefacts ...string) error { return release.Sign(signer, artefacts) }, nil
+}
+
+// buildAndSign runs a build, which returns the path of its result, and signs the result. SIGINT and SIGTERM end the
+// context of the build.
+func (f signFlags) buildAndSign(build func(ctx context.Context, b *bill.Build) (path string, err error)) error {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	sign, err := f.signer()
+	if err != nil {
+		return err
+	}
+	source, err := findSource(ctx)
+	if err != nil {
+		return err
+	}
+	path, err := build(ctx, billOf(source))
+	if err != nil {
+		return err
+	}
+	return sign(path)
 }
 
 // password returns the password of the secret key.

@@ -3,10 +3,9 @@ package main
 import (
 	"context"
 	"os"
-	"os/signal"
-	"syscall"
 
 	"ironroot/agent"
+	"ironroot/release/bill"
 	"ironroot/uki"
 )
 
@@ -29,24 +28,12 @@ type ukiCmd struct {
 
 // Run builds the image and prints the size of each part.
 func (c *ukiCmd) Run() error {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	sign, err := c.signer()
-	if err != nil {
-		return err
-	}
-	source, err := findSource(ctx)
-	if err != nil {
-		return err
-	}
-	report, err := uki.Build(ctx, uki.Options{
-		Kernel: c.Kernel, Initrds: c.Initrd, Out: c.Out, Cmdline: c.Cmdline, OSRelease: c.OSRelease,
-		Version: agent.Version, Stub: c.Stub, Key: c.Key, SignCommand: c.SignCommand, Cert: c.Cert,
-		Unsigned: c.Unsigned, CacheDir: c.CacheDir, Debian: c.options(), Bill: billOf(source),
-		Log: os.Stdout,
+	return c.buildAndSign(func(ctx context.Context, b *bill.Build) (string, error) {
+		report, err := uki.Build(ctx, uki.Options{
+			Kernel: c.Kernel, Initrds: c.Initrd, Out: c.Out, Cmdline: c.Cmdline, OSRelease: c.OSRelease,
+			Version: agent.Version, Stub: c.Stub, Key: c.Key, SignCommand: c.SignCommand, Cert: c.Cert,
+			Unsigned: c.Unsigned, CacheDir: c.CacheDir, Debian: c.options(), Bill: b, Log: os.Stdout,
+		})
+		return report.Path, err
 	})
-	if err != nil {
-		return err
-	}
-	return sign(report.Path)
 }

@@ -28,11 +28,11 @@ import (
 // ChecksumSuffix is the end of the name of a checksum file.
 const ChecksumSuffix = ".sha256"
 
-// predictionSuffix is the end of the name of a file with predicted PCR values. Only unified kernel images have one.
-const predictionSuffix = ".pcr.json"
+// PredictionSuffix is the end of the name of a file with predicted PCR values. Only unified kernel images have one.
+const PredictionSuffix = ".pcr.json"
 
 // companions are the ends of the names of files that belong to an artefact.
-var companions = []string{signature.Suffix, ChecksumSuffix, spdx.Suffix, provenance.Suffix, predictionSuffix}
+var companions = []string{signature.Suffix, ChecksumSuffix, spdx.Suffix, provenance.Suffix, PredictionSuffix}
 
 // maxChecksum limits a checksum file, in bytes.
 const maxChecksum = 4 << 10
@@ -41,8 +41,8 @@ const maxChecksum = 4 << 10
 func Sign(signer signature.Signer, artefacts []string) error {
 	for _, path := range artefacts {
 		files := []string{signedFile(path), path + spdx.Suffix, path + provenance.Suffix}
-		if exists(path + predictionSuffix) {
-			files = append(files, path+predictionSuffix)
+		if exists(path + PredictionSuffix) {
+			files = append(files, path+PredictionSuffix)
 		}
 		for _, file := range files {
 			if err := signer.Sign(file); err != nil {
@@ -160,7 +160,7 @@ func (v *verifier) artefact(path string) {
 		v.report(err)
 	}
 	v.described(path, sum)
-	if prediction := path + predictionSuffix; exists(prediction) || exists(prediction+signature.Suffix) {
+	if prediction := path + PredictionSuffix; exists(prediction) || exists(prediction+signature.Suffix) {
 		if _, err := v.read(prediction); err != nil {
 			v.report(err)
 		}

@@ -58,7 +58,7 @@ func example(t *testing.T, signer signature.Signer) string {
 	if err := build.Write(kernel, d, provenance.Definition{Command: "image"}); err != nil {
 		t.Fatal(err)
 	}
-	write(t, kernel+predictionSuffix, "{}    ")
+	write(t, kernel+PredictionSuffix, "{}    ")
 	images := []oci.Image{{Arch: "amd64", Files: []string{kernel}}}
 	digest, err := oci.Write(layout, oci.Options{Images: images, Tag: "1"})
 	if err != nil {

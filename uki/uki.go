@@ -16,6 +16,7 @@ import (
 	"ironroot/initramfs/debian"
 	"ironroot/internal/bootfile"
 	"ironroot/internal/bounded"
+	"ironroot/release"
 	"ironroot/release/bill"
 	"ironroot/uinit/boot/layout"
 )
@@ -29,9 +30,6 @@ const (
 	unameSection   = ".uname"
 	sbatSection    = ".sbat"
 )
-
-// PCRSuffix is appended to the path of an image for the path of its predicted PCR values.
-const PCRSuffix = ".pcr.json"
 
 // maxOSRelease limits the size of a file with a description of the image, in bytes.
 const maxOSRelease = 64 << 10
@@ -128,7 +126,7 @@ func build(ctx context.Context, o Options) (Report, error) {
 	if err != nil {
 		return Report{}, err
 	}
-	if err := writeFiles(ctx, file{o.Out + PCRSuffix, values}, file{o.Out, signed}); err != nil || o.Bill == nil {
+	if err := writeFiles(ctx, file{o.Out + release.PredictionSuffix, values}, file{o.Out, signed}); err != nil || o.Bill == nil {
 		return report, err
 	}
 	if err := describe(ctx, o, base); err != nil {

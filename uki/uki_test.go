@@ -26,6 +26,7 @@ import (
 	"ironroot/initramfs/debian"
 	"ironroot/internal/debtest"
 	"ironroot/internal/testenv"
+	"ironroot/release"
 )
 
 // write writes a file to a new directory and returns its path.
@@ -296,7 +297,7 @@ func TestImageRegister(t *testing.T) {
 func TestPredictionIsWritten(t *testing.T) {
 	o := options(t, newIdentity(t, ownKey))
 	report, _ := mustBuild(t, o)
-	data, err := os.ReadFile(o.Out + PCRSuffix)
+	data, err := os.ReadFile(o.Out + release.PredictionSuffix)
 	if err != nil {
 		t.Fatal(err)
 	}
