@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -66,9 +67,10 @@ func (c *cloud) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	const node = `{"uuid":"u1","name":"rack-1","provision_state":"clean wait","target_provision_state":"available",
 		"last_error":null,"clean_step":{"step":"erase_devices"},"deploy_step":{},
-		"driver_internal_info":{"agent_status_message":"erase_devices: 43%, disk"}}`
+		"provision_updated_at":"2026-11-27T01:02:03+00:00","driver_internal_info":{
+			"agent_status_message":"erase_devices: 43%, disk","agent_last_heartbeat":"2026-11-27T01:02:02.987654"}}`
 	const other = `{"uuid":"u2","name":null,"provision_state":"active","target_provision_state":null,
-		"last_error":"old","clean_step":null,"driver_internal_info":{"content":"** Redacted **"}}`
+		"last_error":"old","clean_step":null,"provision_updated_at":null,"driver_internal_info":{"content":"** Redacted **"}}`
 	switch _, path, _ := strings.Cut(r.URL.Path, "/v1/"); path {
 	case "nodes/rack-1":
 		_, _ = io.WriteString(w, node)
@@ -172,7 +174,8 @@ func TestConnect(t *testing.T) {
 			}
 			want := Node{
 				UUID: "u1", Name: "rack-1", State: "clean wait", Target: "available", Step: "erase_devices",
-				Progress: "erase_devices: 43%, disk",
+				Progress:  "erase_devices: 43%, disk",
+				Heartbeat: time.Date(2026, 11, 27, 1, 2, 2, 987654000, time.UTC), Touched: at(3),
 			}
 			got, err := source.Node(t.Context(), "rack-1")
 			if err != nil {

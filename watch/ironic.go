@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"time"
 
 	"github.com/gophercloud/gophercloud/v2"
 	"github.com/gophercloud/gophercloud/v2/openstack/baremetal/v1/nodes"
@@ -67,6 +68,7 @@ func (i ironic) Nodes(ctx context.Context) ([]Node, error) {
 func newNode(n *nodes.Node) Node {
 	node := Node{
 		UUID: n.UUID, Name: n.Name, State: n.ProvisionState, Target: n.TargetProvisionState, LastError: n.LastError,
+		Touched: n.ProvisionUpdatedAt,
 	}
 	for _, step := range []map[string]any{n.CleanStep, n.DeployStep, n.ServiceStep} {
 		if name, ok := step["step"].(string); ok && node.Step == "" {
@@ -74,5 +76,8 @@ func newNode(n *nodes.Node) Node {
 		}
 	}
 	node.Progress, _ = n.DriverInternalInfo["agent_status_message"].(string)
+	if heartbeat, ok := n.DriverInternalInfo["agent_last_heartbeat"].(string); ok {
+		node.Heartbeat, _ = time.Parse("2006-01-02T15:04:05", heartbeat) // UTC; zero if the form is another one
+	}
 	return node
 }

@@ -23,7 +23,16 @@ type Node struct {
 	Step      string // that Ironic is executing, "" for none
 	Progress  string // line of the ramdisk about its latest step, "" for none
 	LastError string
+
+	Heartbeat time.Time // the latest one of the ramdisk, zero if it is unknown
+	// Touched is when the state changed, or Ironic handled a heartbeat in it. It is zero if it is unknown.
+	Touched time.Time
+	// Stale is set if the line has been there since before Ironic began to change the node.
+	Stale bool
 }
+
+// maxHandling is how long Ironic takes to handle a heartbeat at most. In waiting states, it sets Touched when it does.
+const maxHandling = 5 * time.Second
 
 // Label returns the name, or the UUID of a node without one.
 func (n *Node) Label() string {
@@ -39,11 +48,19 @@ func (n *Node) Failed() bool { return strings.HasSuffix(n.State, "failed") || n.
 // Rests reports whether Ironic is not changing the state of the node. A failed node keeps its target.
 func (n *Node) Rests() bool { return n.Target == "" || n.Failed() }
 
-// Line returns the line of the ramdisk, if it is about the step that Ironic is executing or Ironic is executing none.
-// A line stays in Ironic when another step or another ramdisk follows.
+// Line returns the line of the ramdisk, unless it is about something else than what Ironic is doing now: the line stays
+// in Ironic until a heartbeat brings another one. While Ironic is executing a step, the line must be about that one.
+// Without a step it must not be a result, unless the node rests. A heartbeat must have come in the current state.
 func (n *Node) Line() string {
 	step, _, _ := strings.Cut(n.Progress, ":")
-	if n.Step != "" && n.Step != step {
+	switch rests := n.Target == ""; {
+	case n.Step != "" && n.Step != step:
+		return ""
+	case rests:
+		return n.Progress
+	case n.Stale || !n.Heartbeat.IsZero() && n.Touched.Sub(n.Heartbeat) > maxHandling:
+		return ""
+	case n.Step == "" && !n.Failed() && result.MatchString(n.Progress):
 		return ""
 	}
 	return n.Progress
@@ -52,6 +69,7 @@ func (n *Node) Line() string {
 var (
 	percentage = regexp.MustCompile(`^[^:]*: (\d{1,3})%`)
 	finished   = regexp.MustCompile(`^[^:]*: done\b`)
+	result     = regexp.MustCompile(`^[^:]*: (done|failed)\b`)
 )
 
 // Percent returns the percentage of the running step, and false if it is unknown.
@@ -100,6 +118,7 @@ type Options struct {
 func Run(ctx context.Context, o Options) error {
 	defer o.Display.Close()
 	noted := ""
+	old := memory{}
 	for first := true; ; first = false {
 		nodes, err := read(ctx, o)
 		switch {
@@ -114,6 +133,10 @@ func Run(ctx context.Context, o Options) error {
 			}
 		default:
 			noted = ""
+			old.mark(nodes)
+			if len(o.Names) == 0 {
+				nodes = slices.DeleteFunc(nodes, func(n Node) bool { return n.Rests() })
+			}
 			o.Display.Show(nodes)
 			if len(o.Names) > 0 && !slices.ContainsFunc(nodes, func(n Node) bool { return !n.Rests() }) {
 				return failures(nodes)
@@ -125,11 +148,26 @@ func Run(ctx context.Context, o Options) error {
 	}
 }
 
-// read returns the nodes to show.
+// memory has the heartbeats of nodes when they rested, by UUID.
+type memory map[string]time.Time
+
+// mark sets Stale of nodes whose latest heartbeat came while they rested, and remembers those of nodes that rest.
+func (m memory) mark(nodes []Node) {
+	for i := range nodes {
+		n := &nodes[i]
+		if n.Rests() {
+			m[n.UUID] = n.Heartbeat
+			continue
+		}
+		before, rested := m[n.UUID]
+		n.Stale = rested && !n.Heartbeat.IsZero() && !n.Heartbeat.After(before)
+	}
+}
+
+// read returns the nodes, before those that rest are removed.
 func read(ctx context.Context, o Options) ([]Node, error) {
 	if len(o.Names) == 0 {
-		nodes, err := o.Source.Nodes(ctx)
-		return slices.DeleteFunc(nodes, func(n Node) bool { return n.Rests() }), err
+		return o.Source.Nodes(ctx)
 	}
 	var nodes []Node
 	for _, name := range o.Names {

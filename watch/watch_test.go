@@ -14,6 +14,11 @@ import (
 	"github.com/vbauerster/mpb/v8"
 )
 
+// at returns a time that is some seconds after a fixed one.
+func at(seconds int) time.Time {
+	return time.Date(2026, 11, 27, 1, 2, 0, 0, time.UTC).Add(time.Duration(seconds) * time.Second)
+}
+
 func same(text string) string { return text }
 
 func TestNode(t *testing.T) {
@@ -58,6 +63,42 @@ func TestNode(t *testing.T) {
 		},
 		"absurd percentage": {
 			Node{State: "clean wait", Target: "available", Progress: "x: 999%"}, "", "clean wait, x: 999%", 100, false,
+		},
+		"result of an earlier heartbeat": {
+			Node{
+				State: "deploying", Target: "active", Step: "write_image", Progress: "write_image: done, image",
+				Heartbeat: at(0), Touched: at(60),
+			},
+			"", "deploying, write_image", -1, false,
+		},
+		"heartbeat that Ironic has handled": {
+			Node{
+				State: "wait call-back", Target: "active", Step: "write_image", Progress: "write_image: 5%",
+				Heartbeat: at(60), Touched: at(61),
+			},
+			"", "wait call-back, write_image: 5%", 5, false,
+		},
+		"result of an earlier operation, no step yet": {
+			Node{State: "deploying", Target: "active", Progress: "erase_devices: done, 1 disk erased in 1s"},
+			"", "deploying", -1, false,
+		},
+		"result that was known when the node rested": {
+			Node{
+				State: "clean wait", Target: "available", Step: "erase_devices",
+				Progress: "erase_devices: done, 1 disk erased in 1s", Stale: true,
+			},
+			"", "clean wait, erase_devices", -1, false,
+		},
+		"result of a node that rests for long": {
+			Node{State: "active", Progress: "write_image: done, image", Heartbeat: at(0), Touched: at(60)},
+			"", "active, write_image: done, image", 100, true,
+		},
+		"failure without a heartbeat": {
+			Node{
+				State: "clean failed", Target: "available", Progress: "erase_devices: done, 1 disk erased in 1s",
+				LastError: "timeout", Heartbeat: at(0), Touched: at(600),
+			},
+			"", "clean failed, timeout", -1, true,
 		},
 		"failure": {
 			Node{State: "clean failed", Target: "available", LastError: "disk is broken"},
@@ -118,6 +159,13 @@ func TestRun(t *testing.T) {
 	failed := one("clean failed", "available", "")
 	failed.nodes[0].LastError = "disk is broken"
 	rests := one("available", "", "")
+	// A result of the last operation, which is there when the next one begins at the same time as the heartbeat.
+	beat := func(a answer, step string, heartbeat, touched int) answer {
+		n := &a.nodes[0]
+		n.Step, n.Heartbeat, n.Touched = step, at(heartbeat), at(touched)
+		return a
+	}
+	const done = "write_image: done, image written"
 	erasing := func(percent int) answer {
 		return one("clean wait", "available", fmt.Sprintf("erase_devices: %d%%", percent))
 	}
@@ -132,6 +180,15 @@ func TestRun(t *testing.T) {
 			"00:00:00 n: clean wait, erase_devices: 1%", "00:00:10 n: clean wait, erase_devices: 50%",
 			"00:00:15 n: available",
 		}, ""},
+		{"a result of the operation before", nil, []answer{
+			beat(one("active", "", done), "", 10, 5),
+			beat(one("deploying", "active", done), "write_image", 10, 11),
+			beat(one("deploying", "active", "write_image: 1%"), "write_image", 12, 11),
+			beat(one("deploying", "active", done), "write_image", 14, 11),
+		}, []string{
+			"00:00:05 n: deploying, write_image", "00:00:10 n: deploying, write_image: 1%",
+			"00:00:15 n: deploying, write_image: done, image written",
+		}, "context deadline exceeded"},
 		{"a failure", []string{"n"}, []answer{erasing(1), failed}, []string{
 			"00:00:00 n: clean wait, erase_devices: 1%", "00:00:05 n: clean failed, disk is broken",
 		}, "node n: clean failed: disk is broken"},

@@ -321,6 +321,7 @@ func TestRejectedProgressIsTriedAgain(t *testing.T) {
 		}
 		b := newBoard("")
 		h, _ := reporting(t, b, ironic, time.Minute)
+		h.Interval = 50 * time.Minute // fewer heartbeats to simulate
 		go func() {
 			for n := 0; pause.For(t.Context(), time.Minute) == nil; n++ {
 				b.set(fmt.Sprintf("erase_devices: %d minutes", n))
