@@ -1,0 +1,332 @@
+package target
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"ironroot/internal/goroutine"
+	"ironroot/internal/pause"
+	"ironroot/internal/sysfs"
+	"ironroot/storage/block"
+	"ironroot/storage/iscsi"
+)
+
+const (
+	// defaultIdle is the time after which a target without a session is removed.
+	defaultIdle = 5 * time.Minute
+	// sessionInterval is the time between two checks for sessions: the kernel does not report them.
+	sessionInterval = time.Second
+	// logoutTimeout limits the wait for the end of sessions. The kernel ends one after it has answered the logout.
+	logoutTimeout = 10 * time.Second
+	logoutPause   = 100 * time.Millisecond
+)
+
+// ErrExists is returned if there is a target already.
+var ErrExists = errors.New("an iSCSI target exists already")
+
+// Export describes a target.
+type Export struct {
+	Name   string         // iqn, eui or naa
+	Device string         // path of the block device
+	Portal netip.AddrPort // of this machine, where initiators connect
+	Peer   netip.Addr     // the only address that can connect to the portal
+}
+
+func (e Export) String() string {
+	return fmt.Sprintf("%s (%s at %s for %s)", e.Name, e.Device, e.Portal, e.Peer)
+}
+
+// check returns an error unless the kernel can be configured with e.
+func (e Export) check() error {
+	if err := iscsi.CheckName(e.Name); err != nil {
+		return err
+	}
+	if strings.Contains(e.Name, "/") { // it is the name of a directory
+		return fmt.Errorf("got iSCSI name %q, want one without /", e.Name)
+	}
+	local := e.Portal.Addr()
+	switch {
+	case !local.IsValid() || local.IsUnspecified() || local.Is4In6() || e.Portal.Port() == 0:
+		return fmt.Errorf("got portal %s, want an address and a port", e.Portal)
+	case !e.Peer.IsValid() || e.Peer.IsUnspecified() || e.Peer.Is4In6() || e.Peer.Is4() != local.Is4():
+		return fmt.Errorf("got peer %s of the portal %s, want an address of the same family", e.Peer, e.Portal)
+	}
+	return nil
+}
+
+// SessionError means that initiators were logged in to a target when it was removed.
+type SessionError struct {
+	Target     string
+	Initiators []string
+}
+
+func (e *SessionError) Error() string {
+	return fmt.Sprintf("iSCSI target %s removed while logged in: %s", e.Target, strings.Join(e.Initiators, ", "))
+}
+
+// Exporter exports at most one device at a time. It is safe for concurrent use. The zero value is that of a machine
+// whose modules are loaded.
+type Exporter struct {
+	System sysfs.Root
+	// LoadModule, when set, loads a module of the kernel.
+	LoadModule func(ctx context.Context, name string) error
+	// Idle is the time after which a target without a session is removed; 0 is five minutes.
+	Idle time.Duration
+	Log  *slog.Logger
+
+	files    files                                                 // nil: those of the kernel
+	restrict func(netip.AddrPort, netip.Addr) (restriction, error) // nil: restrict
+	check    func(ctx context.Context, device string) error        // nil: checkFree
+
+	mu      sync.Mutex
+	current *target
+}
+
+// restriction is a restriction of who can connect.
+type restriction interface {
+	// lift ends the restriction.
+	lift() error
+}
+
+// target is a target, or what a failed removal has left of one.
+type target struct {
+	Export
+	tree   tree
+	access restriction
+	stop   context.CancelFunc // ends the watch
+}
+
+// Start exports a device and returns once initiators can log in. If the target exists and no initiator is logged in to
+// it, it is removed first. Another target, or a session, is an error that wraps ErrExists. before, when set, is called
+// when nothing exports the device.
+func (e *Exporter) Start(ctx context.Context, x Export, before func(context.Context) error) error {
+	if err := e.start(ctx, x, before); err != nil {
+		return fmt.Errorf("export %s: %w", x, err)
+	}
+	return nil
+}
+
+func (e *Exporter) start(ctx context.Context, x Export, before func(context.Context) error) error {
+	if err := x.check(); err != nil {
+		return err
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if err := e.replace(ctx, x); err != nil {
+		return err
+	}
+	if before != nil {
+		if err := before(ctx); err != nil {
+			return err
+		}
+	}
+	if err := e.loadModules(ctx); err != nil {
+		return err
+	}
+	t := &target{Export: x, tree: tree{files: e.filesystem(), root: e.System.Sys("kernel/config/target"), Export: x}}
+	if err := t.tree.absent(); err != nil {
+		return err
+	}
+	e.current = t
+	if err := e.create(t); err != nil {
+		return errors.Join(err, e.remove(context.WithoutCancel(ctx)))
+	}
+	watching, stop := context.WithCancel(context.Background())
+	t.stop = stop
+	goroutine.Go(func() error { return e.watch(watching, t) }, func(err error) {
+		if err != nil {
+			e.logger().Error("iSCSI target not watched", "target", t.Name, "err", err)
+		}
+	})
+	e.logger().Info("iSCSI target started", "target", x.Name, "device", x.Device, "portal", x.Portal, "peer", x.Peer)
+	return nil
+}
+
+// replace removes the current target if it is x without a session.
+func (e *Exporter) replace(ctx context.Context, x Export) error {
+	if e.current == nil {
+		return nil
+	}
+	if e.current.Export != x {
+		return fmt.Errorf("%w: %s", ErrExists, e.current)
+	}
+	sessions, err := e.current.tree.sessions()
+	if err != nil {
+		return err
+	}
+	if len(sessions) > 0 {
+		return fmt.Errorf("%w: logged in: %s", ErrExists, strings.Join(sessions, ", "))
+	}
+	return e.remove(ctx)
+}
+
+func (e *Exporter) loadModules(ctx context.Context) error {
+	if e.LoadModule == nil {
+		return nil
+	}
+	for _, name := range []string{"target_core_mod", "target_core_iblock", "iscsi_target_mod"} {
+		if err := e.LoadModule(ctx, name); err != nil {
+			return fmt.Errorf("load module %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// create configures the kernel. Nobody can connect before the restriction is in force.
+func (e *Exporter) create(t *target) error {
+	restrictPeer := e.restrict
+	if restrictPeer == nil {
+		restrictPeer = restrict
+	}
+	var err error
+	if t.access, err = restrictPeer(t.Portal, t.Peer); err != nil {
+		return err
+	}
+	return t.tree.create()
+}
+
+// Device returns the exported device, or "" if there is no target.
+func (e *Exporter) Device() string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.current == nil {
+		return ""
+	}
+	return e.current.Device
+}
+
+// Stop removes the target, if there is one. It waits some seconds for initiators to log out. Then it removes the target
+// in any case, and returns a *SessionError if it has ended a session. Afterwards the device is free, and all that
+// initiators wrote is on its medium; otherwise Stop returns an error.
+func (e *Exporter) Stop(ctx context.Context) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.current == nil {
+		return nil
+	}
+	limited, cancel := context.WithTimeout(ctx, logoutTimeout)
+	sessions := e.awaitLogout(limited, e.current)
+	cancel()
+	name := e.current.Name
+	err := e.remove(ctx)
+	if len(sessions) > 0 {
+		err = errors.Join(&SessionError{Target: name, Initiators: sessions}, err)
+	}
+	return err
+}
+
+// Close removes the target, if there is one, without waiting for initiators.
+func (e *Exporter) Close(ctx context.Context) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.current == nil {
+		return nil
+	}
+	return e.remove(ctx)
+}
+
+// awaitLogout waits until no initiator is logged in, and returns those that are when ctx ends.
+func (e *Exporter) awaitLogout(ctx context.Context, t *target) []string {
+	for {
+		sessions, err := t.tree.sessions()
+		if err != nil {
+			sessions = []string{err.Error()}
+		}
+		if len(sessions) == 0 || pause.For(ctx, logoutPause) != nil {
+			return sessions
+		}
+	}
+}
+
+// remove removes the current target and its restriction, and then checks that the device is free. If the target is not
+// removed, it stays the current one and the restriction stays in force.
+func (e *Exporter) remove(ctx context.Context) error {
+	t := e.current
+	if t.stop != nil {
+		t.stop()
+	}
+	if err := t.tree.remove(); err != nil {
+		return fmt.Errorf("remove iSCSI target %s: %w", t.Name, err)
+	}
+	if t.access != nil {
+		if err := t.access.lift(); err != nil {
+			return fmt.Errorf("remove iSCSI target %s: %w", t.Name, err)
+		}
+	}
+	e.current = nil
+	e.logger().Info("iSCSI target removed", "target", t.Name, "device", t.Device)
+	check := e.check
+	if check == nil {
+		check = checkFree
+	}
+	if err := check(ctx, t.Device); err != nil {
+		return fmt.Errorf("device of the removed iSCSI target %s: %w", t.Name, err)
+	}
+	return nil
+}
+
+// checkFree flushes the device, drops what the kernel has cached of it, and checks that it can be opened exclusively.
+func checkFree(ctx context.Context, device string) error {
+	if err := block.Flush(ctx, device); err != nil {
+		return err
+	}
+	return block.WhileBusy(ctx, func() error { return openExclusively(device) })
+}
+
+// watch logs sessions, and removes the target once it had none for the time e.Idle.
+func (e *Exporter) watch(ctx context.Context, t *target) error {
+	idle := e.Idle
+	if idle == 0 {
+		idle = defaultIdle
+	}
+	var before []string
+	since := time.Now()
+	for pause.For(ctx, min(sessionInterval, idle)) == nil {
+		sessions, err := t.tree.sessions()
+		if err != nil {
+			e.logger().Warn("sessions of iSCSI target not read", "target", t.Name, "err", err)
+		}
+		if !slices.Equal(before, sessions) {
+			e.logger().Info("sessions of iSCSI target changed", "target", t.Name, "initiators", sessions)
+			before = sessions
+		}
+		if len(sessions) > 0 {
+			since = time.Now()
+		} else if time.Since(since) >= idle {
+			e.logger().Warn("iSCSI target unused, removing it", "target", t.Name, "idle", idle)
+			return e.removeUnused(ctx, t)
+		}
+	}
+	return nil
+}
+
+// removeUnused removes t, unless it is not the current target any more.
+func (e *Exporter) removeUnused(ctx context.Context, t *target) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.current != t || ctx.Err() != nil {
+		return nil
+	}
+	return e.remove(context.WithoutCancel(ctx))
+}
+
+func (e *Exporter) logger() *slog.Logger {
+	if e.Log == nil {
+		return slog.New(slog.DiscardHandler)
+	}
+	return e.Log
+}
+
+func (e *Exporter) filesystem() files {
+	if e.files == nil {
+		return kernelFiles{}
+	}
+	return e.files
+}

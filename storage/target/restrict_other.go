@@ -1,0 +1,12 @@
+//go:build !linux
+
+package target
+
+import (
+	"errors"
+	"net/netip"
+)
+
+func restrict(netip.AddrPort, netip.Addr) (restriction, error) { return nil, errors.ErrUnsupported }
+
+func openExclusively(string) error { return errors.ErrUnsupported }
