@@ -5,10 +5,13 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -56,6 +59,13 @@ func (f *fixture) extensions() []command.Extension {
 	strict := []command.Param{{Name: "needed", Required: true}, {Name: "other"}}
 	return []command.Extension{{Name: "test", Commands: []command.Command{
 		{Name: "text", Run: run("done", nil)},
+		{Name: "caller", Run: func(ctx context.Context, _ command.Params) (any, error) {
+			c, ok := command.CallerOf(ctx)
+			if !ok {
+				return nil, errors.New("unknown caller")
+			}
+			return []string{c.Remote.String(), c.Local.String()}, nil
+		}},
 		{Name: "object", Run: run(map[string]int{"n": 1}, nil)},
 		{Name: "nothing", Run: run(nil, nil)},
 		{Name: "fail", Run: run(nil, errors.New("broken disk"))},
@@ -361,6 +371,44 @@ func TestBusyAndWait(t *testing.T) {
 	}
 	if got := f.post("test.async_text", "{}", "true"); got["command_status"] != "SUCCEEDED" {
 		t.Errorf("POST with wait=true: got %v, want SUCCEEDED", got)
+	}
+}
+
+// A command knows the addresses of its connection, whatever a proxy's headers say. IPv4 addresses are not mapped.
+func TestCaller(t *testing.T) {
+	f := start(t)
+	f.token.Set(secret)
+	both := &http.Server{Handler: f.Config.Handler}
+	listener, err := net.Listen("tcp", ":0") // also for IPv4, whose addresses are mapped
+	if err != nil {
+		t.Fatal(err)
+	}
+	go both.Serve(listener)
+	t.Cleanup(func() { _ = both.Close() })
+	client := &http.Client{Transport: &http.Transport{
+		DialContext: (&net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 3)}}).DialContext,
+	}}
+	defer client.CloseIdleConnections()
+	path := fmt.Sprintf("http://127.0.0.2:%d/v1/commands/?agent_token=%s", listener.Addr().(*net.TCPAddr).Port, secret)
+	request, err := http.NewRequest("POST", path, strings.NewReader(`{"name":"test.caller","params":{}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.Header.Set("X-Forwarded-For", "192.0.2.9")
+	request.Header.Set("X-Real-Ip", "192.0.2.9")
+	answer, err := client.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	var record struct {
+		Result []string `json:"command_result"`
+	}
+	if err := json.NewDecoder(answer.Body).Decode(&record); err != nil {
+		t.Fatal(err)
+	}
+	if want := []string{"127.0.0.3", "127.0.0.2"}; !slices.Equal(record.Result, want) {
+		t.Errorf("got caller and own address %q, want %q", record.Result, want)
 	}
 }
 

@@ -1,10 +1,13 @@
 package api
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"io"
+	"net"
 	"net/http"
+	"net/netip"
 	"os"
 	"strings"
 
@@ -32,11 +35,30 @@ func (a *API) run(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	record, err := a.Commands.Execute(r.Context(), name, params)
+	record, err := a.Commands.Execute(withCaller(r), name, params)
 	if err != nil {
 		return err
 	}
 	return a.answer(w, r, *record)
+}
+
+// withCaller returns the context of a request, with the addresses of its connection. Headers of proxies are ignored.
+func withCaller(r *http.Request) context.Context {
+	remote, err := netip.ParseAddrPort(r.RemoteAddr)
+	if err != nil {
+		return r.Context()
+	}
+	address, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
+	if !ok {
+		return r.Context()
+	}
+	local, err := netip.ParseAddrPort(address.String())
+	if err != nil {
+		return r.Context()
+	}
+	return command.WithCaller(r.Context(), command.Caller{
+		Remote: remote.Addr().Unmap(), Local: local.Addr().Unmap(),
+	})
 }
 
 // answer writes a record. With wait=true in the query it first waits for the end of the command.

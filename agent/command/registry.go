@@ -132,10 +132,13 @@ func (r *Registry) beginSession() {
 	r.session = r.newSession()
 }
 
-// sessionContext returns the context of a command that starts now.
-func (r *Registry) sessionContext() context.Context {
+// sessionContext returns the context of a command that starts now. It does not end with the request, but has its caller.
+func (r *Registry) sessionContext(request context.Context) context.Context {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if c, ok := CallerOf(request); ok {
+		return WithCaller(r.session.ctx, c)
+	}
 	return r.session.ctx
 }
 
@@ -165,13 +168,13 @@ func (r *Registry) Execute(ctx context.Context, name string, p Params) (*Record,
 	if command.Async {
 		return r.startAsync(ctx, command, name, p)
 	}
-	return r.runSync(command, name, short, p)
+	return r.runSync(ctx, command, name, short, p)
 }
 
-func (r *Registry) runSync(c Command, name, short string, p Params) (*Record, error) {
+func (r *Registry) runSync(ctx context.Context, c Command, name, short string, p Params) (*Record, error) {
 	started := time.Now()
 	// The command continues when the client disconnects: the next command must not find it half done.
-	ctx := r.sessionContext()
+	ctx = r.sessionContext(ctx)
 	result, err := c.Call(ctx, p)
 	err = withCause(ctx, err)
 	if fault.IsInvalidContent(err) {
@@ -203,7 +206,7 @@ func (r *Registry) startAsync(ctx context.Context, c Command, name string, p Par
 	}
 	record := Record{ID: newID(), Name: c.Name, Status: Running}
 	e := r.add(record)
-	session := r.sessionContext()
+	session := r.sessionContext(ctx)
 	goroutine.Go(func() error {
 		defer r.finished()
 		defer close(e.done)
