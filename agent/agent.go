@@ -73,6 +73,8 @@ type Options struct {
 	// far as the running agent can do without it. It is called before a rescue is confirmed to Ironic. An error fails
 	// the rescue.
 	PrepareRescue func(ctx context.Context) error
+	// LoadModule, when set, loads a module of the kernel, with its dependencies.
+	LoadModule func(ctx context.Context, name string) error
 	// NeedDrivers, when set, is called before the start of the agent waits for Settled. Commands, which also wait for
 	// it, follow the first heartbeat.
 	NeedDrivers func()

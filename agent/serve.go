@@ -128,6 +128,7 @@ func (a *agent) lockdown(ctx context.Context, closePort func()) {
 		a.o.EndLogins()
 	}
 	_ = pause.For(ctx, answerDelay) // below, the end of ctx ends the loop
+	a.endExport(ctx)
 	if a.o.Network != nil && a.o.Detach != nil {
 		limited, cancel := context.WithTimeout(ctx, extension.DetachTimeout)
 		a.o.Detach(limited)

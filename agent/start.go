@@ -216,7 +216,8 @@ func (a *agent) renewToken(ctx context.Context) {
 	}
 }
 
-// resetCommands cancels the running command and empties the list of commands, for another session of Ironic.
+// resetCommands cancels the running command, empties the list of commands and ends the export of the root disk, for
+// another session of Ironic.
 func (a *agent) resetCommands(ctx context.Context) {
 	if records := a.commands.List(); len(records) > 0 && records[len(records)-1].Status == command.Running {
 		a.log.Warn("Ironic started another session, cancelling the running command",
@@ -225,6 +226,7 @@ func (a *agent) resetCommands(ctx context.Context) {
 	if err := a.commands.Reset(ctx); err != nil {
 		a.log.Warn("list of commands not emptied", "err", err)
 	}
+	a.endExport(ctx)
 }
 
 // findAddress determines the callback address, once per process: Ironic rejects an agent whose address changes, and the

@@ -36,11 +36,17 @@ import (
 	"ironroot/internal/sysfs"
 	"ironroot/netboot/route"
 	"ironroot/storage/block"
+	"ironroot/storage/erase"
 	"ironroot/storage/multipath"
+	"ironroot/storage/target"
 )
 
-// journalSize is the size in bytes of the journal if the caller provides none.
-const journalSize = 1 << 20
+const (
+	// journalSize is the size in bytes of the journal if the caller provides none.
+	journalSize = 1 << 20
+	// exportGrace limits the wait for the kernel once the time for the removal of an iSCSI target is over.
+	exportGrace = time.Second
+)
 
 // agent is the state of the process. The token and the records of commands must survive every failure, because Ironic
 // hands the token out once and reads the state of a deployment from the records.
@@ -57,6 +63,7 @@ type agent struct {
 	builtin   *generic.Manager
 	inventory *inventory.Source
 	imager    *imaging.Imager
+	targets   *target.Exporter // of the root disk
 	commands  *command.Registry
 	api       *api.API
 
@@ -109,6 +116,7 @@ func newAgent(o Options) *agent {
 		o:          o,
 		started:    time.Now(),
 		log:        o.Journal.Logger(),
+		targets:    &target.Exporter{System: o.System, LoadModule: o.LoadModule, Log: o.Journal.Logger()},
 		config:     config.NewLive(o.Config),
 		clocks:     machineClocks(),
 		timeServer: o.Config.NTPServer,
@@ -121,6 +129,24 @@ func newAgent(o Options) *agent {
 func (a *agent) close() {
 	if a.commands != nil {
 		a.commands.Close()
+	}
+	a.endExport(context.Background())
+}
+
+// endExport removes the iSCSI target of the root disk, if there is one. Failures are logged.
+func (a *agent) endExport(ctx context.Context) {
+	limits := erase.Limits{Silence: extension.DetachTimeout, Grace: exportGrace}
+	_, err := erase.Bounded(ctx, limits, func(ctx context.Context) (any, error) { return nil, a.targets.Close(ctx) })
+	if err != nil {
+		a.log.Error("iSCSI target not removed", "err", err)
+	}
+}
+
+// detach ends the export of the root disk and the sessions of disks that are reached over a network.
+func (a *agent) detach(ctx context.Context) {
+	a.endExport(ctx)
+	if a.o.Detach != nil {
+		a.o.Detach(ctx)
 	}
 }
 
@@ -191,7 +217,7 @@ func (a *agent) loadHardware(ctx context.Context) error {
 		AssembleVolumes: func(ctx context.Context, n *node.Node) (imaging.Volumes, error) {
 			return a.builtin.AssembleVolumes(ctx, n)
 		},
-		System: a.o.System, Log: a.log, Journal: a.o.Journal,
+		System: a.o.System, Log: a.log, Journal: a.o.Journal, Targets: a.targets,
 		Track: func(what, device string) imaging.Tracker { return a.o.Board.Track(a.log, what, device) },
 	})
 	var join func(context.Context, []block.Device) bool
@@ -299,7 +325,7 @@ func (a *agent) deps() extension.Deps {
 		Power: drainingPower{a.o.Power, a}, Journal: a.o.Journal, System: a.o.System, Control: a, Log: a.log,
 		Standalone: a.config.Get().Standalone, SetNode: a.setNode, SetClock: a.setClocksForStop,
 		AllowDestructive: a.o.Destructive, PoweringOff: func() { a.restoreCards(true) },
-		Detach: a.o.Detach, PrepareRescue: a.prepareRescue,
+		Detach: a.detach, PrepareRescue: a.prepareRescue,
 	}
 }
 

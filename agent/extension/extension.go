@@ -1,7 +1,5 @@
 // Package extension implements the commands of the agent's REST API, with a file per extension. Names, parameters and
 // results are those of ironic-python-agent.
-//
-// Not supported: iscsi, which is answered as unknown.
 package extension
 
 import (
@@ -66,6 +64,7 @@ func All(d Deps) []command.Extension {
 		deploy(d),
 		service(d),
 		image(d),
+		iscsiTarget(d),
 		rescuing(d),
 		logs(d),
 		poll(d),

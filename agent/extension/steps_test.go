@@ -29,12 +29,13 @@ import (
 	"ironroot/storage/block"
 )
 
-// rig is the API with the extensions standby, image, clean, deploy and service, over HTTP.
+// rig is the API with the extensions standby, image, iscsi, clean, deploy and service, over HTTP.
 type rig struct {
-	t     *testing.T
-	url   string
-	deps  Deps
-	disks []block.Device
+	t       *testing.T
+	url     string
+	deps    Deps
+	disks   []block.Device
+	targets exports
 }
 
 const testToken = "0123456789abcdef0123456789abcdef"
@@ -47,7 +48,9 @@ func newRig(t *testing.T, extra ...hardware.Manager) *rig {
 	sys := sysfs.Root{Path: t.TempDir()}
 	cache := &node.Cache{}
 	disks := func(context.Context) ([]block.Device, error) { return r.disks, nil }
-	imager := imaging.New(imaging.Options{Config: live, Node: cache, Disks: disks, System: sys, Log: log})
+	imager := imaging.New(imaging.Options{
+		Config: live, Node: cache, Disks: disks, System: sys, Log: log, Targets: &r.targets,
+	})
 	managers, err := hardware.Load(t.Context(), append([]hardware.Manager{
 		generic.New(generic.Options{Config: live, System: sys, Disks: disks, Imager: imager, Log: log}),
 	}, extra...), log)
@@ -61,7 +64,9 @@ func newRig(t *testing.T, extra ...hardware.Manager) *rig {
 	tok := &token.Token{}
 	tok.Set(testToken)
 	registry := command.NewRegistry(
-		[]command.Extension{standby(r.deps), image(r.deps), clean(r.deps), deploy(r.deps), service(r.deps)},
+		[]command.Extension{
+			standby(r.deps), image(r.deps), iscsiTarget(r.deps), clean(r.deps), deploy(r.deps), service(r.deps),
+		},
 		command.Options{AllowDestructive: true},
 	)
 	t.Cleanup(registry.Close)

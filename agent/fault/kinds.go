@@ -155,6 +155,11 @@ func DeviceNotFound(format string, args ...any) *Error {
 		"Error finding the disk or partition device to deploy the image onto", format, args)
 }
 
+// ISCSI returns the error of an iSCSI target that could not be started or removed.
+func ISCSI(format string, args ...any) *Error {
+	return wrap("ISCSIError", internal, "Error starting iSCSI target", "Error starting iSCSI target: "+format, args)
+}
+
 // SoftwareRAID returns the error of a RAID configuration that is not valid, or could not be created or deleted.
 func SoftwareRAID(format string, args ...any) *Error {
 	return wrap("SoftwareRAIDError", internal, "Software RAID caused unknown error", format, args)

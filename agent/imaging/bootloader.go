@@ -24,7 +24,8 @@ const wholeDiskUUID = "0x00000000"
 // isPartitionImage reports whether the parameters describe a partition image.
 func (b Bootloader) isPartitionImage() bool { return b.RootUUID != "" && b.RootUUID != wholeDiskUUID }
 
-// InstallBootloader makes the root disk bootable.
+// InstallBootloader makes the root disk bootable. If StartISCSITarget has exported it, that ends first; initiators that
+// are still logged in are an error.
 //
 // If the ramdisk was booted by UEFI, it writes boot entries for the loaders on the EFI system partition. The loaders
 // of a partition image are copied there first. If that writes no boot entry, or under BIOS, it installs nothing for a
@@ -35,6 +36,9 @@ func (i *Imager) InstallBootloader(ctx context.Context, b Bootloader) error {
 	ignore := c.IgnoreBootloaderFailure
 	if b.IgnoreFailure != nil {
 		ignore = *b.IgnoreFailure
+	}
+	if err := i.stopISCSITarget(ctx); err != nil {
+		return err
 	}
 	disk, err := i.DeployDisk(ctx, false)
 	if err != nil {

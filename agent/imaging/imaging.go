@@ -1,5 +1,5 @@
-// Package imaging deploys operating systems. It implements the commands prepare_image, cache_image, install_bootloader
-// and execute_bootc_install and the step write_image: it parses the protocol's image_info, selects the root disk,
+// Package imaging deploys operating systems. It implements the commands prepare_image, cache_image, install_bootloader,
+// execute_bootc_install and start_iscsi_target and the step write_image: it parses the protocol's image_info, selects the root disk,
 // writes the image, and adds config drive and boot entry.
 //
 // For a partition image it creates the partition table and the file systems; with preserve_ephemeral the disk must
@@ -28,6 +28,7 @@ import (
 	"ironroot/storage/image/device"
 	"ironroot/storage/image/fetch"
 	"ironroot/storage/partition"
+	"ironroot/storage/target"
 )
 
 // Options are the options of an Imager.
@@ -50,6 +51,15 @@ type Options struct {
 	Journal *journal.Journal
 	// Efivars is the directory of EFI variables, "" for the default.
 	Efivars string
+	// Targets, when set, exports disks as iSCSI targets.
+	Targets Exporter
+}
+
+// Exporter exports one disk at a time: see [target.Exporter].
+type Exporter interface {
+	Start(ctx context.Context, x target.Export, before func(context.Context) error) error
+	Stop(ctx context.Context) error
+	Device() string
 }
 
 // Imager writes images to the node's root disk and remembers the last one. It is safe for concurrent use, but only one

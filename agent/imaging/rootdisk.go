@@ -122,12 +122,19 @@ func (i *Imager) waitDisks(ctx context.Context, n *node.Node) error {
 // writable returns the protocol's error if images cannot be written to d. The choice of the root disk does not
 // consider this: the protocol selects by size or hints alone.
 func writable(d block.Device) error {
+	if err := unwritable(d); err != nil {
+		return fault.ImageWrite(d.Path, err)
+	}
+	return nil
+}
+
+// unwritable returns why images cannot be written to d, or nil.
+func unwritable(d block.Device) error {
 	switch {
 	case d.ReadOnly:
-		return fault.ImageWrite(d.Path, errors.New("disk is read-only"))
+		return errors.New("disk is read-only")
 	case d.Zoned == "host-managed":
-		return fault.ImageWrite(d.Path,
-			errors.New("disk is zoned (host-managed) and accepts only sequential writes within a zone"))
+		return errors.New("disk is zoned (host-managed) and accepts only sequential writes within a zone")
 	}
 	return nil
 }

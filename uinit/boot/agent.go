@@ -106,6 +106,7 @@ func agentOptions(
 		Board:         board,
 		Settled:       m.Settled,
 		EndLogins:     m.EndLogins,
+		LoadModule:    m.Probe,
 		PrepareRescue: m.PrepareRescue,
 		Reload:        func(ctx context.Context) *config.Config { return reloadMedia(ctx, media, m.Log) },
 	}
