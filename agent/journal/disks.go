@@ -14,6 +14,7 @@ import (
 
 	"ironroot/internal/sysfs"
 	"ironroot/storage/block"
+	"ironroot/storage/efivarfs"
 	"ironroot/storage/partition"
 )
 
@@ -104,7 +105,7 @@ func multipathMaps(ctx context.Context, sys sysfs.Root) ([]byte, error) {
 
 // bootEntries lists the firmware's boot options: UEFI Specification 2.10, section 3.1.3, without their device paths.
 func bootEntries(_ context.Context, sys sysfs.Root) ([]byte, error) {
-	names, err := filepath.Glob(sys.Sys("firmware", "efi", "efivars", "Boot*-8be4df61-93ca-11d2-aa0d-00e098032b8c"))
+	names, err := filepath.Glob(sys.Sys("firmware", "efi", "efivars", "Boot*-"+efivarfs.GlobalGUID))
 	if err != nil {
 		return nil, err
 	}

@@ -215,9 +215,6 @@ func known(address *string, none string) bool {
 	return address != nil && *address != "" && *address != none
 }
 
-// globalVariables is the vendor GUID of the variables that the UEFI specification defines.
-const globalVariables = "-8be4df61-93ca-11d2-aa0d-00e098032b8c"
-
 // boot adds how the machine was booted.
 func (c *collector) boot() {
 	b := &c.report.Boot
@@ -242,12 +239,10 @@ func (c *collector) boot() {
 		c.failed("UEFI variables cannot be read", err)
 		return
 	}
-	entries, _ := filepath.Glob(filepath.Join(dir, "Boot[0-9A-F][0-9A-F][0-9A-F][0-9A-F]"+globalVariables))
+	entries, _ := filepath.Glob(filepath.Join(dir, "Boot[0-9A-F][0-9A-F][0-9A-F][0-9A-F]-"+efivarfs.GlobalGUID))
 	b.Entries = len(entries)
-	const attributes = 4 // bytes before the value
-	value, err := c.System.Files.Read(filepath.Join(dir, "SecureBoot"+globalVariables))
-	if err == nil && len(value) == attributes+1 {
-		b.SecureBoot = map[bool]string{true: "on", false: "off"}[value[attributes] == 1]
+	if enabled, err := efivarfs.SecureBoot(dir, c.System.Files.Read); err == nil { // otherwise the report lacks it
+		b.SecureBoot = map[bool]string{true: "on", false: "off"}[enabled]
 	}
 }
 

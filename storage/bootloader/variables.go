@@ -19,12 +19,10 @@ import (
 	"ironroot/storage/efivarfs"
 )
 
-const (
-	globalGUID = "8be4df61-93ca-11d2-aa0d-00e098032b8c" // EFI_GLOBAL_VARIABLE
-	attributes = 7                                      // non-volatile, boot service and runtime access
-)
+// attributes are those of boot variables: non-volatile, boot service and runtime access.
+const attributes = 7
 
-var bootPattern = regexp.MustCompile(`^Boot([0-9A-Fa-f]{4})-` + globalGUID + `$`)
+var bootPattern = regexp.MustCompile(`^Boot([0-9A-Fa-f]{4})-` + efivarfs.GlobalGUID + `$`)
 
 // variables provides the firmware's variables as files of efivarfs: four bytes of attributes, then the data.
 type variables struct {
@@ -162,7 +160,9 @@ func orderText(order []uint16) string {
 	return strings.Join(words, ",")
 }
 
-func (v variables) path(name string) string { return filepath.Join(v.dir, name+"-"+globalGUID) }
+func (v variables) path(name string) string {
+	return filepath.Join(v.dir, name+"-"+efivarfs.GlobalGUID)
+}
 
 func (v variables) read(name string) ([]byte, error) {
 	f, err := os.Open(v.path(name))

@@ -1,4 +1,4 @@
-// Package efivarfs changes the attributes of the files by which Linux's efivarfs shows UEFI variables
+// Package efivarfs reads and changes the files by which Linux's efivarfs shows UEFI variables
 // (Documentation/filesystems/efivarfs.rst of Linux).
 package efivarfs
 

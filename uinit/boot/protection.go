@@ -12,12 +12,12 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"ironroot/storage/efivarfs"
 	"ironroot/uinit/boot/layout"
 )
 
-// secureBootFile is the variable SecureBoot (UEFI 2.10, section 3.3): four bytes of attributes, and 1 if Secure Boot is
-// enabled.
-const secureBootFile = "sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
+// variablesDir is the directory of the firmware's variables below the root directory.
+const variablesDir = "sys/firmware/efi/efivars"
 
 // protection describes how the machine is protected against other parameters than those of its image.
 type protection struct {
@@ -41,7 +41,7 @@ func readProtection(root string) protection {
 	if root == "/" {
 		p.err = mountVariables()
 	}
-	enabled, err := secureBootEnabled(filepath.Join(root, secureBootFile))
+	enabled, err := secureBoot(filepath.Join(root, variablesDir))
 	if err != nil {
 		p.signed, p.err = true, errors.Join(p.err, err)
 		return p
@@ -52,30 +52,24 @@ func readProtection(root string) protection {
 
 // mountVariables mounts efivarfs, which other machines get later: see mountLate.
 func mountVariables() error {
-	err := unix.Mount("efivarfs", "/sys/firmware/efi/efivars", "efivarfs",
-		unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "")
+	err := unix.Mount("efivarfs", "/"+variablesDir, "efivarfs", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "")
 	if err != nil && !errors.Is(err, unix.EBUSY) {
 		return &os.PathError{Op: "mount", Path: "efivarfs", Err: err}
 	}
 	return nil
 }
 
-// secureBootEnabled reads the variable SecureBoot. Firmware without it has no Secure Boot, if it shows its variables.
-func secureBootEnabled(path string) (bool, error) {
-	data, err := os.ReadFile(path)
+// secureBoot reports whether Secure Boot is enabled. Firmware without its variable has no Secure Boot, if the directory
+// shows other variables.
+func secureBoot(dir string) (bool, error) {
+	enabled, err := efivarfs.SecureBoot(dir, os.ReadFile)
 	if errors.Is(err, fs.ErrNotExist) {
-		others, listErr := os.ReadDir(filepath.Dir(path))
+		others, listErr := os.ReadDir(dir)
 		if listErr == nil && len(others) > 0 {
 			return false, nil
 		}
 	}
-	if err != nil {
-		return false, err
-	}
-	if len(data) != 5 {
-		return false, &os.PathError{Op: "read", Path: path, Err: errors.New("variable has another size than 1 byte")}
-	}
-	return data[4] != 0, nil
+	return enabled, err
 }
 
 // report logs the state. used is the command line that the kernel got.

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"ironroot/storage/efivarfs"
 	"ironroot/uinit/boot/layout"
 )
 
@@ -46,10 +47,10 @@ func TestProtection(t *testing.T) {
 				put(layout.SignedCmdline, line)
 			}
 			if tt.variable != "" {
-				put(secureBootFile, tt.variable)
+				put(filepath.Join(variablesDir, efivarfs.SecureBootFile), tt.variable)
 			}
 			if tt.others {
-				put(filepath.Join(filepath.Dir(secureBootFile), "BootCurrent"), "")
+				put(filepath.Join(variablesDir, "BootCurrent"), "")
 			}
 			p := readProtection(root)
 			if p.unified != tt.image || p.signed != tt.signed || (p.err != nil) != tt.failed ||
