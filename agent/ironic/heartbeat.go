@@ -129,7 +129,9 @@ func (h *Heartbeater) Run(ctx context.Context) error {
 		}
 		ended := time.Now()
 		switch {
-		case err != nil && why == forProgress: // the next regular heartbeat shows whether Ironic can be reached
+		// The next regular heartbeat shows whether Ironic can be reached. A refused token is handled at once: while a
+		// command is running, most heartbeats are sent for its progress.
+		case err != nil && why == forProgress && !TokenRefused(err):
 			log.Warn("progress not sent", "err", err)
 		case err != nil:
 			h.Sent(err)

@@ -247,7 +247,8 @@ func TestFailedProgressIsNoFailedHeartbeat(t *testing.T) {
 }
 
 // If Ironic or a proxy rejects heartbeats because of the progress, the agent sends them without it for a while: for an
-// hour if Ironic does not know the field. One rejection without a reason pauses the progress for a minute.
+// hour if Ironic does not know the field. One rejection without a reason pauses the progress for a minute. A refused
+// token is reported, and the heartbeat is repeated soon.
 func TestRejectedProgress(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -274,7 +275,7 @@ func TestRejectedProgress(t *testing.T) {
 			"the token", func(c call) bool { return c.At > time.Second && c.At < 65*time.Second },
 			`{"error_message":{"faultstring":"Invalid or missing agent token received."}}`,
 			[]string{
-				"0", "60 b", "120 b", "300 b",
+				"0", "60 b", "70 b", "250 b",
 			},
 		},
 	} {
@@ -290,7 +291,16 @@ func TestRejectedProgress(t *testing.T) {
 				b := newBoard("")
 				h, log := reporting(t, b, ironic, time.Minute)
 				time.AfterFunc(time.Second, func() { b.set("b") })
+				refused := 0
+				h.Sent = func(err error) {
+					if TokenRefused(err) {
+						refused++
+					}
+				}
 				run(t, h, 400*time.Second)
+				if want := map[string]int{"the token": 1}[c.name]; refused != want {
+					t.Errorf("got %d reports of a refused token, want %d", refused, want)
+				}
 				if diff := cmp.Diff(c.want, messages(ironic.got("/v1/heartbeat"))); diff != "" {
 					t.Errorf("heartbeats (-want +got):\n%s", diff)
 				}
