@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"ironroot/agent/config"
+	"ironroot/uinit/kmod"
 )
 
 // The variable and its value with which Go starts a program in FIPS 140-3 mode.
@@ -37,7 +38,7 @@ func enterFIPS() error {
 	if err != nil {
 		return err
 	}
-	if !wantsFIPS(config.ParseCmdline(string(cmdline))) {
+	if !wantsFIPS(string(cmdline)) {
 		return nil
 	}
 	environment := append(withoutVariable(os.Environ(), godebug), godebug+"="+fipsOn)
@@ -49,5 +50,10 @@ func withoutVariable(environment []string, key string) []string {
 	return slices.DeleteFunc(environment, func(v string) bool { return strings.HasPrefix(v, key+"=") })
 }
 
-// wantsFIPS reports whether the kernel parameters enable the mode. The kernel's own mode has the same parameter.
-func wantsFIPS(p config.Params) bool { return strings.Trim(p["fips"], "0") != "" }
+// wantsFIPS reports whether a kernel command line enables the mode. The kernel's own mode has the same parameter. As in
+// the kernel, words behind "--" do not count: there is what the firmware appends to the command line of a unified kernel
+// image.
+func wantsFIPS(cmdline string) bool {
+	params := config.ParseCmdline(strings.Join(kmod.KernelWords(cmdline), " "))
+	return strings.Trim(params["fips"], "0") != ""
+}

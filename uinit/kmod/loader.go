@@ -238,14 +238,20 @@ type Params struct {
 	blocked map[string]bool
 }
 
-// ParseParams parses them from a kernel command line. A value in double quotes can contain spaces. As in the kernel,
-// the words behind "--" are not parameters.
+// KernelWords splits a kernel command line into the words that the kernel reads: those before "--". What follows is for
+// init. A value in double quotes can contain spaces.
+func KernelWords(cmdline string) []string {
+	words := splitQuoted(cmdline)
+	if end := slices.Index(words, "--"); end >= 0 {
+		return words[:end]
+	}
+	return words
+}
+
+// ParseParams parses them from the words that the kernel reads.
 func ParseParams(cmdline string) Params {
 	p := Params{options: map[string][]string{}, blocked: map[string]bool{}}
-	for _, word := range splitQuoted(cmdline) {
-		if word == "--" {
-			break
-		}
+	for _, word := range KernelWords(cmdline) {
 		key, value, _ := strings.Cut(word, "=")
 		if key == "modprobe.blacklist" || key == "module_blacklist" {
 			for name := range strings.SplitSeq(value, ",") {
