@@ -6,9 +6,11 @@ import (
 	"errors"
 	"net"
 	"net/http"
+	"net/http/httptrace"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -167,6 +169,58 @@ func TestMaskedToken(t *testing.T) {
 	if b := r.beat(own); b.Token != testToken || b.called != nil {
 		t.Errorf("masked answer with an own token: got the own token %v, %v; want it kept and the API served",
 			b.Token == testToken, b.called)
+	}
+}
+
+// A token of virtual media authorizes commands once Ironic has accepted it. A command that the conductor sends before it
+// responds to the heartbeat waits until then.
+func TestUnverifiedToken(t *testing.T) {
+	for name, accepted := range map[string]bool{"accepted": true, "refused": false} {
+		t.Run(name, func(t *testing.T) {
+			ironic := newIronic(t)
+			ironic.config["agent_token"] = "******"
+			if !accepted {
+				ironic.forgot = testToken
+			}
+			statuses := make(chan int, 1)
+			var first sync.Once
+			ironic.callBack = func(b beat) error {
+				first.Do(func() {
+					started := make(chan struct{})
+					trace := &httptrace.ClientTrace{WroteRequest: func(httptrace.WroteRequestInfo) { close(started) }}
+					request, err := http.NewRequestWithContext(httptrace.WithClientTrace(t.Context(), trace),
+						http.MethodGet, b.CallbackURL+"/v1/commands/?agent_token="+testToken, http.NoBody)
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					go func() {
+						answer, err := trusting(b.CA).Do(request)
+						if err != nil {
+							t.Error(err)
+							statuses <- 0
+							return
+						}
+						_ = answer.Body.Close()
+						statuses <- answer.StatusCode
+					}()
+					<-started
+				})
+				return nil
+			}
+			r := startAgent(t, func(o *Options) { o.Config.TokenUnverified = true }, "--api-url="+ironic.URL,
+				"--agent_token="+testToken)
+			want := map[bool]int{true: http.StatusOK, false: http.StatusUnauthorized}[accepted]
+			r.beat(ironic)
+			if got := <-statuses; got != want {
+				t.Errorf("command during the heartbeat: got %d, want %d; log:\n%s", got, want, r.console)
+			}
+			if accepted {
+				if code, body := r.do("GET", "/v1/commands/?agent_token="+testToken, ""); code != want {
+					t.Errorf("command after the heartbeat: got %d %s, want %d", code, body, want)
+				}
+			}
+		})
 	}
 }
 

@@ -172,7 +172,12 @@ func (a *agent) configure(context.Context) error {
 		a.o.Journal.Level().Set(slog.LevelDebug)
 	}
 	a.warnOptions()
-	if !a.token.Known() && c.AgentToken != "" {
+	switch {
+	case a.token.Known() || c.AgentToken == "":
+	case c.TokenUnverified:
+		a.log.Info("token of virtual media used once Ironic has accepted it")
+		a.token.SetUnverified(c.AgentToken)
+	default:
 		a.token.Set(c.AgentToken)
 	}
 	if c.Standalone || a.ironic != nil {

@@ -6,6 +6,7 @@
 package api
 
 import (
+	"context"
 	"errors"
 	"log/slog"
 	"net/http"
@@ -81,8 +82,8 @@ func (a *API) find(path string) (r route, ok bool) {
 // ServeHTTP implements [http.Handler].
 func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer a.running.enter()()
-	tracked := &statusWriter{ResponseWriter: w, authorized: a.Token.Matches(r.URL.Query().Get("agent_token"))}
 	started := time.Now()
+	tracked := &statusWriter{ResponseWriter: w, authorized: a.verify(r)}
 	defer a.logRequest(r, tracked, started)
 	defer a.recovered(tracked, r)
 	if err := a.serve(tracked, r); err != nil {
@@ -94,6 +95,21 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			a.Log.Debug("response not sent", "err", err)
 		}
 	}
+}
+
+// verifyTimeout limits how long a request waits until Ironic has accepted its token.
+const verifyTimeout = 30 * time.Second
+
+// verify reports whether a request presents the token. Other requests are processed while it waits for Ironic.
+func (a *API) verify(r *http.Request) bool {
+	candidate := r.URL.Query().Get("agent_token")
+	if !a.Token.Pending(candidate) {
+		return a.Token.Matches(candidate)
+	}
+	admission.Yield(r.Context())
+	limited, cancel := context.WithTimeout(r.Context(), verifyTimeout)
+	defer cancel()
+	return a.Token.Verify(limited, candidate)
 }
 
 func (a *API) serve(w *statusWriter, r *http.Request) error {

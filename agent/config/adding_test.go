@@ -11,8 +11,8 @@ import (
 
 // added are lines of Config.
 type added struct {
-	LookupPause time.Duration `file:"lookup_pause" kernel:"ipa-lookup-pause" unit:"s" min:"0" default:"5" help:"pause after a lookup that failed"`
-	LookupShare float64       `file:"lookup_share" kernel:"ipa-lookup-share" min:"0" max:"1" default:"0.5" help:"share of a pause that is random"`
+	LookupPause time.Duration `file:"lookup_pause" kernel:"ipa-lookup-pause" unit:"s" min:"0" default:"5" unsigned:"none" help:"pause after a lookup that failed"`
+	LookupShare float64       `file:"lookup_share" kernel:"ipa-lookup-share" min:"0" max:"1" default:"0.5" unsigned:"none" help:"share of a pause that is random"`
 }
 
 func TestAddedOption(t *testing.T) {

@@ -37,7 +37,10 @@ var ErrHelp = errors.New("help requested")
 // of the choices, with the value and its source, even if another source overrides that value. Unknown kernel
 // parameters and unknown entries of files are ignored.
 func Load(s Sources) (*Config, error) {
-	l := loader{options: options(), config: &Config{Params: s.Params, Signed: s.Unsigned != nil}, unsigned: s.Unsigned}
+	l := loader{
+		options: options(), unsigned: s.Unsigned, unsignedFrom: map[string]string{},
+		config: &Config{Params: s.Params, Signed: s.Unsigned != nil, fromImage: map[string]bool{}},
+	}
 	if l.config.Params == nil {
 		l.config.Params = Params{}
 	}
@@ -53,7 +56,7 @@ func Load(s Sources) (*Config, error) {
 		l.set(f.option, "flag "+f.spelling, f.value)
 	}
 	// The kernel command line is the only way to enable debug messages on one machine without changing its files.
-	if value, ok := s.Params["ipa-debug"]; ok {
+	if value, ok := s.Params["ipa-debug"]; ok && !(s.Unsigned.hasParam("ipa-debug") && l.config.fromImage["debug"]) {
 		l.config.Debug, _ = oslo.ParseBool(value) // a wrong value was reported with the other kernel parameters
 	}
 	l.checkSigned()
@@ -68,8 +71,9 @@ type loader struct {
 	options  []option
 	config   *Config
 	unsigned *Unsigned
-	urlFrom  string // unsigned source of api_url, "" if the image contains it
 	errs     []error
+
+	unsignedFrom map[string]string // source of the options that an unsigned source has set, by full name
 }
 
 func (l *loader) set(o option, source, value string) {

@@ -26,8 +26,8 @@ type option struct {
 	check    string
 	secret   bool
 	flagOnly bool
-	signed   bool   // unsigned sources of a signed image cannot set it
-	unused   string // why the option has no effect; "" if it has one
+	unsigned []Source // that can set it in a signed image
+	unused   string   // why the option has no effect; "" if it has one
 	heading  string
 	help     string
 	index    []int // of the field in Config
@@ -67,10 +67,14 @@ func newOption(group string, field reflect.StructField, index ...int) option {
 		group: group, name: tag.Get("file"), kernel: tag.Get("kernel"), kind: tag.Get("type"), unit: tag.Get("unit"),
 		def: tag.Get("default"), check: tag.Get("check"), secret: tag.Get("secret") != "",
 		unused: tag.Get("unused"), heading: tag.Get("heading"),
-		flagOnly: tag.Get("source") == "flag", signed: tag.Get("source") == "signed",
-		help: tag.Get("help"), index: index,
+		flagOnly: tag.Get("source") == "flag", help: tag.Get("help"), index: index,
 		aliases: splitList(tag.Get("alias")), choices: splitList(tag.Get("choices")),
 		min: tag.Get("min"), max: tag.Get("max"),
+	}
+	for _, source := range splitList(tag.Get("unsigned")) {
+		if source != "none" {
+			o.unsigned = append(o.unsigned, Source(source))
+		}
 	}
 	if o.kind == "" {
 		o.kind = map[reflect.Kind]string{

@@ -26,8 +26,20 @@ its source. Times are in seconds and sizes in MiB, as the type says. Options wit
 existing configurations work. Another value than the default logs a warning. The kernel parameters ` + "`sshkey`" + `
 and ` + "`rootpwd`" + ` are no options: [rescue.md](rescue.md#logins-of-operators) describes them.
 
-Under Secure Boot, a [unified kernel image](uki.md#what-other-sources-cannot-set) accepts kernel parameters from itself
-only, and from virtual media neither ` + "`insecure`" + ` nor ` + "`cafile`" + `.
+Under Secure Boot, a [unified kernel image](uki.md#what-other-sources-can-set) accepts kernel parameters from itself
+only, and from virtual media and multicast DNS only the options of the
+[last table](#options-that-unsigned-sources-can-set).
+`
+
+// unsignedIntroduction is the text before the last table.
+const unsignedIntroduction = `
+## Options that unsigned sources can set
+
+In a [signed image](uki.md#what-other-sources-can-set), these options can be set by virtual media, and by answers of
+multicast DNS if ` + "`allowed_overrides`" + ` contains them, unless the image sets them itself. All others are ignored.
+
+| Option | Virtual media | Multicast DNS |
+|---|---|---|
 `
 
 // Reference writes the reference of all options as Markdown, a table per group.
@@ -48,8 +60,21 @@ func Reference(w io.Writer) error {
 		fmt.Fprintf(&text, "| `%s` | %s | %s | %s | %s |\n",
 			o.name, kernel, o.typeText(), o.defaultText(), o.meaning())
 	}
+	text.WriteString(unsignedIntroduction)
+	for _, o := range options() {
+		if len(o.unsigned) > 0 {
+			fmt.Fprintf(&text, "| `%s` | %s | %s |\n", o.fullName(), yes(o.opensTo(FromMedia)), yes(o.opensTo(FromMDNS)))
+		}
+	}
 	_, err := io.WriteString(w, text.String())
 	return err
+}
+
+func yes(b bool) string {
+	if b {
+		return "yes"
+	}
+	return "–"
 }
 
 // firstHeading is the first heading of the command's help.

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"net/url"
@@ -9,8 +10,28 @@ import (
 	"strings"
 )
 
-// Unsigned are sources that a signed image does not contain: whoever controls them must not be able to get a shell on
-// the machine, or to replace the identity of Ironic.
+// Source is a source of settings that a signed image does not contain, as the tag unsigned of an option names it.
+//
+// Whoever controls such a source must not be able to control the machine, to replace the identity of Ironic, to read
+// secrets, or to make an erase do less than it reports. At worst it stops the machine from working: who can attach a
+// medium can do that anyway. So an option is open to a source only if Ironic or a site passes it for each node, and no
+// value of it gives more. Each option has the tag, and one without it is closed to all of them. The kernel parameters
+// that the firmware appends to those of the image set no option at all.
+type Source string
+
+const (
+	FromMedia Source = "media" // parameters and files of virtual media
+	FromMDNS  Source = "mdns"  // options in answers of multicast DNS
+)
+
+// mediaParams are parameters without an option that media of a signed image can set. Ironic writes them there.
+var mediaParams = []string{"BOOTIF", "boot_method", "ipa-inspection-benchmarks"}
+
+// closedParams are parameters without an option that only the image itself can set. Others that are not listed cannot
+// be set either, but are not named in the log: a part of a secret can look like a name.
+var closedParams = []string{"fips", "ironroot.shell", "ir_pub_id", "panic", "rootpwd", "sshkey"}
+
+// Unsigned are settings that a signed image does not contain.
 type Unsigned struct {
 	Params map[string]bool // names of parameters
 	Files  map[string]bool // clean paths of files
@@ -19,64 +40,123 @@ type Unsigned struct {
 func (u *Unsigned) hasParam(name string) bool { return u != nil && u.Params[name] }
 func (u *Unsigned) hasFile(path string) bool  { return u != nil && u.Files[filepath.Clean(path)] }
 
-// unsignedReason explains why a setting of an unsigned source is ignored.
-const unsignedReason = "the image is signed, and only the image itself can set it"
+var (
+	errClosed    = errors.New("the image is signed, and only the image itself can set it")
+	errFromImage = errors.New("the signed image sets it itself")
+)
 
-// accessParams are parameters without an option that give access to the machine.
-var accessParams = []string{"ironroot.shell", "rootpwd", "sshkey"}
+// opensTo reports whether a source that a signed image does not contain can set the option.
+func (o option) opensTo(s Source) bool { return slices.Contains(o.unsigned, s) }
 
-// DropProtected deletes the parameters that only a signed image can set, and returns their names.
-func (p Params) DropProtected() []string {
-	protected := slices.Clone(accessParams)
-	for _, o := range options() {
-		if o.signed && o.kernel != "" {
-			protected = append(protected, o.kernel)
-		}
-	}
-	var dropped []string
+// Refused is a parameter that a medium of a signed image cannot set.
+type Refused struct {
+	Name   string // "" for one whose name means nothing to the ramdisk
+	Reason error
+}
+
+// KeepOpen deletes the parameters that a medium of a signed image cannot set, and returns them by name. own reports
+// whether the image itself has a parameter.
+func (p Params) KeepOpen(own func(name string) bool) []Refused {
+	var refused []Refused
 	for _, name := range slices.Sorted(maps.Keys(p)) {
-		if slices.Contains(protected, name) {
-			delete(p, name)
-			dropped = append(dropped, name)
+		known, open := parameterClass(name)
+		switch {
+		case !known:
+			refused = append(refused, Refused{Reason: errClosed})
+		case !open:
+			refused = append(refused, Refused{name, errClosed})
+		case own(name):
+			refused = append(refused, Refused{name, errFromImage})
+		default:
+			continue
+		}
+		delete(p, name)
+	}
+	return refused
+}
+
+// parameterClass reports whether the ramdisk knows a kernel parameter, and whether media of a signed image can set it.
+func parameterClass(name string) (known, open bool) {
+	for _, o := range options() {
+		if o.kernel == name {
+			return true, o.opensTo(FromMedia)
 		}
 	}
-	return dropped
+	open = slices.Contains(mediaParams, name)
+	return open || slices.Contains(closedParams, name), open
 }
 
-// Protects reports whether the image is signed and only the image itself can set the option, which is spelled as in
-// files.
-func (c *Config) Protects(name string) bool {
-	return c.Signed && slices.ContainsFunc(options(), func(o option) bool { return o.signed && o.fullName() == name })
+// KnownNames returns the sorted names of the parameters that the ramdisk knows.
+func (p Params) KnownNames() []string {
+	return slices.DeleteFunc(slices.Sorted(maps.Keys(p)), func(name string) bool {
+		known, _ := parameterClass(name)
+		return !known
+	})
 }
 
-// CheckURL returns an error for a URL of Ironic from an unsigned source that does not protect the identity of Ironic.
-func (c *Config) CheckURL(text, source string) error {
+// Accept returns an error if a source cannot set an option to a value, because the image is signed. name is spelled as
+// in files. The error contains no value but a URL without its password.
+func (c *Config) Accept(source Source, name, value string) error {
+	if !c.Signed {
+		return nil
+	}
+	for _, o := range options() {
+		if o.fullName() == name && !o.opensTo(source) {
+			return errClosed
+		}
+	}
+	if c.fromImage[name] {
+		return errFromImage
+	}
+	if slices.Contains(ironicURLs, name) {
+		return c.CheckURL(value)
+	}
+	return nil
+}
+
+// ironicURLs are the options with URLs of Ironic.
+var ironicURLs = []string{"api_url", "inspection_callback_url"}
+
+// CheckURL returns an error for URLs of Ironic from an unsigned source of a signed image that do not protect the
+// identity of Ironic.
+func (c *Config) CheckURL(text string) error {
 	if !c.Signed || c.Insecure {
 		return nil
 	}
 	for _, one := range splitList(text) {
-		u, err := url.Parse(one)
-		if err == nil && u.Scheme != "" && !strings.EqualFold(u.Scheme, "https") {
-			return fmt.Errorf("got %s from %s, want https, because the image is signed and insecure is not set in it",
-				u.Redacted(), source)
+		if one == "mdns" || len(one) > len("https://") && strings.EqualFold(one[:len("https://")], "https://") {
+			continue
 		}
+		shown := "another URL"
+		if u, err := url.Parse(one); err == nil {
+			shown = u.Redacted()
+		}
+		return fmt.Errorf("got %s, want https, because the image is signed and insecure is not set in it", shown)
 	}
 	return nil
 }
 
 // setFrom sets an option unless the source is unsigned and must not set it.
 func (l *loader) setFrom(o option, source, value string, unsigned bool) {
-	if o.signed && unsigned {
-		l.config.ignored = append(l.config.ignored, Unused{o.fullName() + " of " + source, unsignedReason})
+	name := o.fullName()
+	switch {
+	case unsigned && !o.opensTo(FromMedia):
+		l.ignore(name+" of "+source, errClosed)
 		return
-	}
-	if o.group == defaultGroup && o.name == "api_url" {
-		l.urlFrom = ""
-		if unsigned {
-			l.urlFrom = source
-		}
+	case unsigned && l.config.fromImage[name]:
+		l.ignore(name+" of "+source, errFromImage)
+		return
+	case unsigned:
+		l.unsignedFrom[name] = source
+	default:
+		l.config.fromImage[name] = true
+		delete(l.unsignedFrom, name)
 	}
 	l.set(o, source, value)
+}
+
+func (l *loader) ignore(setting string, reason error) {
+	l.config.ignored = append(l.config.ignored, Unused{setting, reason.Error()})
 }
 
 // checkSigned checks values that unsigned sources have set.
@@ -84,14 +164,28 @@ func (l *loader) checkSigned() {
 	if l.unsigned == nil {
 		return
 	}
-	if l.unsigned.hasFile(l.config.CAFile) {
-		l.errs = append(l.errs, fmt.Errorf("option cafile: got %s, a file that the signed image does not contain",
-			l.config.CAFile))
+	c := l.config
+	for _, o := range l.options {
+		if o.check != "file" || o.opensTo(FromMedia) {
+			continue
+		}
+		if path := o.value(c).String(); l.unsigned.hasFile(path) {
+			l.errs = append(l.errs, fmt.Errorf("option %s: got %s, a file that the signed image does not contain",
+				o.fullName(), path))
+		}
 	}
-	if l.urlFrom == "" {
-		return
+	for name, text := range map[string]string{
+		"api_url": c.APIURL, "inspection_callback_url": c.InspectionCallbackURL,
+	} {
+		if source := l.unsignedFrom[name]; source != "" {
+			if err := c.CheckURL(text); err != nil {
+				l.errs = append(l.errs, fmt.Errorf("option %s: %s: %w", name, source, err))
+			}
+		}
 	}
-	if err := l.config.CheckURL(l.config.APIURL, l.urlFrom); err != nil {
-		l.errs = append(l.errs, fmt.Errorf("option api_url: %w", err))
+	source := l.unsignedFrom["agent_token"]
+	if c.TokenUnverified = source != ""; c.TokenUnverified && c.Standalone {
+		c.AgentToken, c.TokenUnverified = "", false
+		l.ignore("agent_token of "+source, errors.New("the image is signed and standalone: no Ironic verifies it"))
 	}
 }

@@ -1,10 +1,13 @@
 package config
 
 import (
+	"maps"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -21,9 +24,9 @@ func unsignedFiles(paths ...string) *Unsigned {
 // A signed image with secure settings, and a file of virtual media that tries to replace them.
 func TestUnsignedFile(t *testing.T) {
 	dir := t.TempDir()
-	own := writeFile(t, dir, "10.conf", "[DEFAULT]\ncafile=/etc/own.pem\nlisten_port=1111\n")
+	own := writeFile(t, dir, "10.conf", "[DEFAULT]\ncafile=/etc/own.pem\ndebug=false\n")
 	medium := writeFile(t, dir, "50.conf",
-		"[DEFAULT]\ncafile=/etc/other.pem\ninsecure=true\nlisten_port=2222\napi_url=https://ironic\n")
+		"[DEFAULT]\ncafile=/etc/other.pem\ninsecure=true\nlookup_timeout=22\ndebug=true\napi_url=https://ironic\n")
 	s := Sources{Files: []string{own, medium}}
 	if c := load(t, s); c.CAFile != "/etc/other.pem" || !c.Insecure || c.Signed || len(c.Unused()) != 0 {
 		t.Errorf("image without a signature: got cafile %s, insecure %t, signed %t, unused %v",
@@ -34,14 +37,15 @@ func TestUnsignedFile(t *testing.T) {
 	if c.CAFile != "/etc/own.pem" || c.Insecure || !c.Signed {
 		t.Errorf("signed image: got cafile %s, insecure %t, signed %t", c.CAFile, c.Insecure, c.Signed)
 	}
-	if c.ListenPort != 2222 || c.APIURL != "https://ironic" {
-		t.Errorf("other options: got port %d, URL %s, want those of the medium", c.ListenPort, c.APIURL)
+	if c.LookupTimeout != 22*time.Second || c.APIURL != "https://ironic" || c.Debug {
+		t.Errorf("other options: got timeout %v, URL %s, debug %t, want those of the medium, and the image's debug",
+			c.LookupTimeout, c.APIURL, c.Debug)
 	}
 	var reported []string
 	for _, u := range c.Unused() {
 		reported = append(reported, u.Name)
 	}
-	want := []string{"cafile of file " + medium, "insecure of file " + medium}
+	want := []string{"cafile of file " + medium, "debug of file " + medium, "insecure of file " + medium}
 	if diff := cmp.Diff(want, reported); diff != "" {
 		t.Errorf("reported settings (-want +got):\n%s", diff)
 	}
@@ -52,16 +56,27 @@ func TestUnsignedFile(t *testing.T) {
 	}
 }
 
+// Parameters of media are refused by name, unless they are open and the image does not contain them.
 func TestUnsignedParameters(t *testing.T) {
-	params := ParseCmdline("ipa-insecure=1 ironroot.shell=1 rootpwd=x sshkey=y ipa-debug=1 ipa-api-url=https://a")
-	got := params.DropProtected()
-	if diff := cmp.Diff([]string{"ipa-insecure", "ironroot.shell", "rootpwd", "sshkey"}, got); diff != "" {
-		t.Errorf("dropped (-want +got):\n%s", diff)
+	params := ParseCmdline("ipa-insecure=1 ironroot.shell=1 rootpwd=x sshkey=y ipa-debug=1 ipa-api-url=https://a " +
+		"ipa-standalone=1 ipa-lookup-timeout=5 BOOTIF=1 unknown=1 =2")
+	own := func(name string) bool { return name == "ipa-debug" }
+	got := map[string]error{}
+	for _, r := range params.KeepOpen(own) {
+		got[r.Name] = r.Reason
 	}
-	if len(params) != 2 {
-		t.Errorf("got %v, want the other two parameters", params)
+	want := map[string]error{
+		"ipa-insecure": errClosed, "ironroot.shell": errClosed, "rootpwd": errClosed, "sshkey": errClosed,
+		"ipa-standalone": errClosed, "": errClosed, "ipa-debug": errFromImage,
 	}
-	// Load ignores them, too.
+	if !maps.Equal(got, want) {
+		t.Errorf("refused: got %v, want %v", got, want)
+	}
+	kept := slices.Sorted(maps.Keys(params))
+	if diff := cmp.Diff([]string{"BOOTIF", "ipa-api-url", "ipa-lookup-timeout"}, kept); diff != "" {
+		t.Errorf("kept (-want +got):\n%s", diff)
+	}
+	// Load ignores closed ones, too.
 	c := load(t, Sources{
 		Params:   ParseCmdline("ipa-insecure=1"),
 		Unsigned: &Unsigned{Params: map[string]bool{"ipa-insecure": true}},
@@ -69,44 +84,131 @@ func TestUnsignedParameters(t *testing.T) {
 	if c.Insecure {
 		t.Error("ipa-insecure of virtual media was set")
 	}
+	known := ParseCmdline("ipa-insecure=1 rootpwd=x part=of-a-secret").KnownNames()
+	if diff := cmp.Diff([]string{"ipa-insecure", "rootpwd"}, known); diff != "" {
+		t.Errorf("known names (-want +got):\n%s", diff)
+	}
 }
 
-// The options that an attacker could use are protected, in files and by multicast DNS.
-func TestProtectedOptions(t *testing.T) {
-	var found []string
+// openOptions are the options that sources outside of a signed image can set. Before adding one, see Source.
+const openOptions = "api_url media, global_request_id media, ip_lookup_attempts media, ip_lookup_sleep media, " +
+	"lookup_timeout media, lookup_interval media, lldp_timeout media mdns, collect_lldp media mdns, " +
+	"inspection_callback_url media mdns, inspection_collectors media mdns, " +
+	"inspection_dhcp_wait_timeout media mdns, inspection_dhcp_all_interfaces media mdns, " +
+	"hardware_initialization_delay media, agent_token media, image_download_connection_timeout media, " +
+	"image_download_connection_retries media, image_download_connection_retry_interval media, " +
+	"image_download_max_duration media, image_download_min_rate media, erase_evidence_key media, " +
+	"http_request_timeout media, progress_interval media, debug media mdns"
+
+// Every option says which sources outside of a signed image can set it.
+func TestSourcesOfOptions(t *testing.T) {
+	classes := []string{"none", "media", "mdns", "media,mdns"}
+	var open []string
 	for _, o := range options() {
-		if o.signed {
-			found = append(found, o.fullName())
+		tag := reflect.TypeFor[Config]().FieldByIndex(o.index).Tag.Get("unsigned")
+		if !slices.Contains(classes, tag) {
+			t.Errorf("%s: tag unsigned: got %q, want one of %q", o.fullName(), tag, classes)
+		}
+		if tag != "none" {
+			open = append(open, o.fullName()+" "+strings.ReplaceAll(tag, ",", " "))
 		}
 	}
-	if diff := cmp.Diff([]string{"insecure", "cafile"}, found); diff != "" {
-		t.Errorf("options (-want +got):\n%s", diff)
-	}
-	signed, plain := Config{Signed: true}, Config{}
-	for _, name := range found {
-		if !signed.Protects(name) || plain.Protects(name) {
-			t.Errorf("%s: signed image protects it: %t, other image: %t",
-				name, signed.Protects(name), plain.Protects(name))
-		}
-	}
-	if signed.Protects("ntp_server") {
-		t.Error("ntp_server is protected")
+	if diff := cmp.Diff(strings.Split(openOptions, ", "), open); diff != "" {
+		t.Errorf("open options (-want +got):\n%s", diff)
 	}
 }
 
-// The file that the image's own cafile names must be one of the image.
-func TestUnsignedCAFile(t *testing.T) {
-	dir := t.TempDir()
-	ca := filepath.Join(dir, "ca.pem")
-	own := writeFile(t, dir, "own.conf", "[DEFAULT]\ncafile="+ca+"\n")
-	s := Sources{Files: []string{own}, Unsigned: unsignedFiles(ca), HasIPv6: withIPv6}
-	if _, err := Load(s); err == nil || !strings.Contains(err.Error(), ca) {
-		t.Errorf("got %v, want an error that names %s", err, ca)
+// Of a medium and of multicast DNS, each option is accepted or ignored as its tag says, and the report names the option
+// and the source, but no value.
+func TestEachOptionFromUnsignedSource(t *testing.T) {
+	for _, o := range options() {
+		if o.flagOnly {
+			continue
+		}
+		value := sample(t, o)
+		if slices.Contains(ironicURLs, o.fullName()) {
+			value = "https://x"
+		}
+		medium := writeFile(t, t.TempDir(), "50.conf", "["+o.group+"]\n"+o.name+"="+value+"\n")
+		s := Sources{Files: []string{medium}, HasIPv6: withIPv6}
+		set := func(c *Config) bool { return !sameValue(o.value(c), o.value(load(t, Sources{}))) }
+		if c := load(t, s); !set(c) {
+			t.Errorf("%s=%s: got the default in an image without a signature", o.fullName(), value)
+		}
+		s.Unsigned = unsignedFiles(medium)
+		c := load(t, s)
+		if got, want := set(c), o.opensTo(FromMedia); got != want {
+			t.Errorf("%s of a medium: set %t, want %t", o.fullName(), got, want)
+		}
+		reported := slices.ContainsFunc(c.Unused(), func(u Unused) bool {
+			return u.Name == o.fullName()+" of file "+medium && !strings.Contains(u.Reason, value)
+		})
+		if reported == o.opensTo(FromMedia) {
+			t.Errorf("%s of a medium: reported %t", o.fullName(), reported)
+		}
+		if err := c.Accept(FromMDNS, o.fullName(), value); (err == nil) != o.opensTo(FromMDNS) {
+			t.Errorf("%s by multicast DNS: got %v", o.fullName(), err)
+		}
+		// What the image sets stays.
+		initial := asWritten(t, o, o.value(load(t, Sources{})))
+		own := writeFile(t, t.TempDir(), "60.conf", "["+o.group+"]\n"+o.name+"="+initial+"\n")
+		for _, files := range [][]string{{own, medium}, {medium, own}} {
+			s.Files = files
+			c := load(t, s)
+			if set(c) {
+				t.Errorf("%s: the medium replaced the value of the image", o.fullName())
+			}
+			if err := c.Accept(FromMDNS, o.fullName(), value); err == nil {
+				t.Errorf("%s: multicast DNS replaced the value of the image", o.fullName())
+			}
+		}
+	}
+}
+
+// A token of a medium counts as unverified, unless the image has one, and is ignored without an Ironic.
+func TestUnsignedToken(t *testing.T) {
+	for _, tt := range []struct {
+		cmdline, file string // of the image
+		token         string
+		unverified    bool
+	}{
+		{token: "medium", unverified: true},
+		{file: "agent_token=image", token: "image"},
+		{file: "standalone=true", token: ""},
+	} {
+		own := writeFile(t, t.TempDir(), "10.conf", "[DEFAULT]\n"+tt.file+"\n")
+		s := Sources{Params: Params{"ipa-agent-token": "medium"}, Files: []string{own}, Unsigned: unsignedFiles()}
+		s.Unsigned.Params["ipa-agent-token"] = true
+		c := load(t, s)
+		if c.AgentToken != tt.token || c.TokenUnverified != tt.unverified {
+			t.Errorf("%q: got token %q, unverified %t, want %q, %t",
+				tt.file, c.AgentToken, c.TokenUnverified, tt.token, tt.unverified)
+		}
+		s.Unsigned = nil
+		if c := load(t, s); c.AgentToken == "" || c.TokenUnverified {
+			t.Errorf("%q without a signature: got token %q, unverified %t", tt.file, c.AgentToken, c.TokenUnverified)
+		}
+	}
+}
+
+// Files that options of the image name must be of the image, but the key for evidence, which no image contains.
+func TestUnsignedNamedFile(t *testing.T) {
+	for _, o := range options() {
+		if o.check != "file" {
+			continue
+		}
+		named := filepath.Join(t.TempDir(), "named.pem")
+		own := writeFile(t, t.TempDir(), "own.conf", "["+o.group+"]\n"+o.name+"="+named+"\n")
+		_, err := Load(Sources{Files: []string{own}, Unsigned: unsignedFiles(named), HasIPv6: withIPv6})
+		if (err == nil) != (o.name == "erase_evidence_key") || err != nil && !strings.Contains(err.Error(), named) {
+			t.Errorf("%s: got %v", o.fullName(), err)
+		}
 	}
 }
 
 // A URL of Ironic from virtual media does not lead to a server that proves nothing.
 func TestUnsignedURL(t *testing.T) {
+	const inspection = "ipa-inspection-callback-url"
 	for _, tt := range []struct {
 		name, cmdline, file string
 		unsigned            []string // parameters
@@ -125,11 +227,19 @@ func TestUnsignedURL(t *testing.T) {
 			name: "unsigned insecure", cmdline: "ipa-insecure=1 ipa-api-url=http://a",
 			unsigned: []string{"ipa-api-url", "ipa-insecure"},
 		},
-		{name: "boot ISO http", cmdline: "ipa-api-url=https://a", file: "[DEFAULT]\napi_url=http://b\n"},
+		{
+			name: "boot ISO http", cmdline: "ipa-api-url=https://a", file: "[DEFAULT]\napi_url=http://b\n",
+			unsigned: []string{"ipa-api-url"},
+		},
+		{name: "boot ISO, signed URL", cmdline: "ipa-api-url=https://a", file: "[DEFAULT]\napi_url=http://b\n", ok: true},
 		{
 			name: "boot ISO https", cmdline: "ipa-api-url=http://a", file: "[DEFAULT]\napi_url=https://b\n",
 			unsigned: []string{"ipa-api-url"}, ok: true,
 		},
+		{name: "inspection https", cmdline: inspection + "=https://a", unsigned: []string{inspection}, ok: true},
+		{name: "inspection http", cmdline: inspection + "=http://a", unsigned: []string{inspection}},
+		{name: "inspection other", cmdline: inspection + "=//a", unsigned: []string{inspection}},
+		{name: "signed inspection http", cmdline: inspection + "=http://a", ok: true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			file := writeFile(t, t.TempDir(), "50.conf", tt.file)

@@ -265,9 +265,21 @@ func (h *Heartbeater) post(ctx context.Context, newest Version, text string) err
 	if err != nil {
 		return err
 	}
-	return h.deliver(ctx, request{
+	err = h.deliver(ctx, request{
 		method: http.MethodPost, path: "/v1/heartbeat/" + url.PathEscape(h.NodeUUID), version: &version, body: data,
 	})
+	h.reportToken(body, err)
+	return err
+}
+
+// reportToken reports what Ironic's response to a heartbeat says about the token in it. From the API version on that
+// has tokens, Ironic accepts a heartbeat only with the right one.
+func (h *Heartbeater) reportToken(body map[string]any, err error) {
+	if secret, ok := body["agent_token"].(string); ok && err == nil {
+		h.client.token.Accepted(secret)
+	} else if TokenRefused(err) {
+		h.client.token.Refused()
+	}
 }
 
 // deliver sends a request, which Ironic must accept.

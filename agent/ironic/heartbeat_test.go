@@ -76,6 +76,33 @@ func TestHeartbeatBodyByVersion(t *testing.T) {
 	}
 }
 
+// A token that must be verified is confirmed by an accepted heartbeat of an API version that has tokens, and by no other
+// response.
+func TestHeartbeatConfirmsToken(t *testing.T) {
+	for _, tt := range []struct {
+		server string
+		status int
+		want   bool
+	}{
+		{"1.115", 202, true}, {"1.62", 202, true}, {"1.61", 202, false}, {"1.115", 200, false}, {"1.115", 400, false},
+		{"1.115", 500, false},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			net := newNetwork(t)
+			ironic := newFake(tt.server)
+			ironic.heartbeat = func(int) (int, string) { return tt.status, "{}" }
+			net.serve("ironic", ironic)
+			c, _ := newClient(t, net, "--api-url=http://ironic")
+			c.token.SetUnverified(secret)
+			run(t, beats(c, ""), time.Second)
+			if got := c.token.Matches(secret); got != tt.want {
+				t.Errorf("API version %s, status %d: token matches: got %t, want %t",
+					tt.server, tt.status, got, tt.want)
+			}
+		})
+	}
+}
+
 // With an interval of zero or nearly zero, the agent still pauses between heartbeats.
 func TestMinimumHeartbeatInterval(t *testing.T) {
 	for _, interval := range []time.Duration{0, time.Nanosecond, time.Second} {

@@ -63,8 +63,8 @@ func (c *Client) Discover(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if err := c.configured.CheckURL(found, "multicast DNS"); err != nil {
-			return fmt.Errorf("discover Ironic: %w", err)
+		if err := c.configured.CheckURL(found); err != nil {
+			return fmt.Errorf("discover Ironic by multicast DNS: %w", err)
 		}
 		c.useURL(found)
 		c.override(overrides)
@@ -75,6 +75,9 @@ func (c *Client) Discover(ctx context.Context) error {
 	found, overrides, err := c.findService(ctx, "baremetal-introspection")
 	if err != nil {
 		return err
+	}
+	if err := c.configured.CheckURL(found); err != nil {
+		return fmt.Errorf("discover inspection by multicast DNS: %w", err)
 	}
 	c.override(overrides)
 	c.config.Update(func(c *config.Config) {
@@ -180,9 +183,8 @@ func (c *Client) override(text map[string]string) {
 			c.log.Warn("option of multicast DNS response not allowed (allowed_overrides)", "option", name)
 			continue
 		}
-		if c.configured.Protects(name) {
-			c.log.Warn("option of multicast DNS response ignored: the image is signed, and only the image can set it",
-				"option", name)
+		if err := c.configured.Accept(config.FromMDNS, name, value); err != nil {
+			c.log.Warn("option of multicast DNS response ignored", "option", name, "err", err)
 			continue
 		}
 		c.config.Update(func(live *config.Config) {

@@ -140,14 +140,17 @@ func TestSpoofingResponder(t *testing.T) {
 // Under a signed image, no option that it protects is accepted, and no URL that proves nothing.
 func TestDiscoverOfSignedImage(t *testing.T) {
 	known := service{host: "ironic.example.", port: 443, text: map[string]string{
-		"ipa_insecure": "true", "ipa_cafile": "/other", "ipa_ntp_server": "192.0.2.67",
+		"ipa_insecure": "true", "ipa_cafile": "/other", "ipa_ntp_server": "192.0.2.67", "ipa_agent_token": "x",
+		"ipa_inspection_callback_url": "http://192.0.2.68", "ipa_collect_lldp": "true",
 	}}
 	params := config.Params{"ipa-api-url": "mdns"}
 	for protocol, want := range map[string]string{"https": "https://ironic.example:443", "http": "mdns"} {
 		known.text["protocol"] = protocol
 		c, live, _ := answers(t, params, map[string]service{"baremetal._openstack._tcp.local.": known})
 		live.Update(func(c *config.Config) {
-			c.Signed, c.MDNS.AllowedOverrides = true, []string{"insecure", "cafile", "ntp_server"}
+			c.Signed, c.MDNS.AllowedOverrides = true, []string{
+				"insecure", "cafile", "ntp_server", "agent_token", "inspection_callback_url", "collect_lldp",
+			}
 		})
 		c.configured = live.Get()
 		err := c.Discover(context.Background())
@@ -155,6 +158,29 @@ func TestDiscoverOfSignedImage(t *testing.T) {
 		if (err == nil) != (protocol == "https") || got.APIURL != want || got.Insecure || got.CAFile != "" {
 			t.Errorf("%s: got URL %s, insecure %t, cafile %q, %v, want URL %s alone",
 				protocol, got.APIURL, got.Insecure, got.CAFile, err, want)
+		}
+		if got.NTPServer != "" || got.AgentToken != "" || got.InspectionCallbackURL != "" ||
+			got.CollectLLDP != (protocol == "https") {
+			t.Errorf("%s: got time server %q, token %q, callback %q, LLDP %t, want LLDP alone",
+				protocol, got.NTPServer, got.AgentToken, got.InspectionCallbackURL, got.CollectLLDP)
+		}
+	}
+}
+
+// Under a signed image, inspection data is not sent to a server that proves nothing.
+func TestDiscoverInspectionOfSignedImage(t *testing.T) {
+	known := service{host: "inspector.example.", port: 5050}
+	params := config.Params{"ipa-inspection-callback-url": "mdns"}
+	for protocol, want := range map[string]string{
+		"https": "https://inspector.example:5050/v1/continue", "http": "mdns",
+	} {
+		known.text = map[string]string{"protocol": protocol, "path": "/"}
+		c, live, _ := answers(t, params, map[string]service{"baremetal-introspection._openstack._tcp.local.": known})
+		live.Update(func(c *config.Config) { c.Signed = true })
+		c.configured = live.Get()
+		err := c.Discover(t.Context())
+		if got := live.Get().InspectionCallbackURL; (err == nil) != (protocol == "https") || got != want {
+			t.Errorf("%s: got %s, %v, want %s", protocol, got, err, want)
 		}
 	}
 }

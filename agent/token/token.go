@@ -3,6 +3,7 @@
 package token
 
 import (
+	"context"
 	"crypto/subtle"
 	"errors"
 	"log/slog"
@@ -44,10 +45,13 @@ func (o Outcome) String() string {
 // Token stores the token. The zero value has none. It is safe for concurrent use, prints as "***" and cannot be
 // marshalled.
 type Token struct {
-	mu     sync.Mutex
-	secret string
-	preset bool // set by the operator and not replaced since
-	waived bool // requests need none while there is none
+	mu      sync.Mutex
+	secret  string
+	preset  bool // set by the operator and not replaced since
+	waived  bool // requests need none while there is none
+	pending bool // matches nothing before Ironic accepts it
+
+	decided chan struct{} // closed when Ironic accepts or refuses a pending token, or it is replaced; nil if none waits
 }
 
 // Adopt applies the token of a lookup response. The mask means that the token was issued before. 32 or more characters
@@ -60,7 +64,7 @@ func (t *Token) Adopt(answer string, sameNode bool) Outcome {
 	case len(answer) >= minLength && t.preset && (!sameNode || !valid(answer)):
 		return Rejected
 	case len(answer) >= minLength:
-		t.secret, t.preset = answer, false
+		t.replace(answer, false, false)
 		return Adopted
 	case answer == masked && t.secret != "":
 		return Kept
@@ -81,7 +85,45 @@ func valid(answer string) bool {
 func (t *Token) Set(secret string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.secret, t.preset = secret, secret != ""
+	t.replace(secret, secret != "", false)
+}
+
+// SetUnverified sets a token from a source that cannot be trusted; "" clears it. It matches nothing before Ironic has
+// accepted it, and any token of a lookup replaces it.
+func (t *Token) SetUnverified(secret string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.replace(secret, false, secret != "")
+}
+
+func (t *Token) replace(secret string, preset, pending bool) {
+	t.secret, t.preset, t.pending = secret, preset, pending
+	t.wake()
+}
+
+// wake lets all calls of Verify look again.
+func (t *Token) wake() {
+	if t.decided != nil {
+		close(t.decided)
+		t.decided = nil
+	}
+}
+
+// Accepted reports that Ironic has verified a token, which is now used if it is still the current one.
+func (t *Token) Accepted(secret string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.pending && subtle.ConstantTimeCompare([]byte(secret), []byte(t.secret)) == 1 {
+		t.pending = false
+		t.wake()
+	}
+}
+
+// Refused reports that Ironic has not accepted the current token. It ends the waits of Verify.
+func (t *Token) Refused() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.wake()
 }
 
 // Waive sets whether requests without a token match while there is none. It is set only after a lookup by
@@ -96,13 +138,45 @@ func (t *Token) Waive(waived bool) {
 func (t *Token) Known() bool { return t.Reveal() != "" }
 
 // Matches compares candidate with the token in constant time. Without a token it returns false, also for "", unless the
-// token is waived.
+// token is waived. It returns false for a token that Ironic has not accepted yet.
 func (t *Token) Matches(candidate string) bool {
 	t.mu.Lock()
-	secret, waived := t.secret, t.waived
+	defer t.mu.Unlock()
+	return t.equals(candidate) && !t.pending
+}
+
+// Pending reports whether candidate is a token that Ironic has not accepted yet.
+func (t *Token) Pending(candidate string) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.pending && t.equals(candidate)
+}
+
+// Verify is like Matches, but waits for Ironic's decision about a pending token: a conductor can send a command before
+// it responds to the heartbeat that contains the token. If ctx ends first, Verify returns false.
+func (t *Token) Verify(ctx context.Context, candidate string) bool {
+	t.mu.Lock()
+	if !t.equals(candidate) || !t.pending {
+		defer t.mu.Unlock()
+		return t.equals(candidate)
+	}
+	if t.decided == nil {
+		t.decided = make(chan struct{})
+	}
+	decided := t.decided
 	t.mu.Unlock()
-	equal := subtle.ConstantTimeCompare([]byte(secret), []byte(candidate)) == 1
-	return equal && (secret != "" || waived)
+	select {
+	case <-decided:
+		return t.Matches(candidate)
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// equals compares candidate with the token. The caller holds the lock.
+func (t *Token) equals(candidate string) bool {
+	equal := subtle.ConstantTimeCompare([]byte(t.secret), []byte(candidate)) == 1
+	return equal && (t.secret != "" || t.waived)
 }
 
 // Reveal returns the token, "" without one. It is for the body of heartbeats and for redaction. Callers must not log

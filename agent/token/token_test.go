@@ -1,9 +1,11 @@
 package token
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"runtime"
 	"strings"
 	"testing"
 )
@@ -131,5 +133,73 @@ func TestWaive(t *testing.T) {
 	tok.Waive(false)
 	if tok.Matches("") {
 		t.Error("no longer waived: a request without a token matches")
+	}
+}
+
+// A token of an untrusted source matches once Ironic has accepted this token, and any token of a lookup replaces it.
+func TestUnverified(t *testing.T) {
+	var tok Token
+	tok.SetUnverified(own)
+	if !tok.Known() || tok.Matches(own) || !tok.Pending(own) || tok.Pending(minted) {
+		t.Error("before Ironic accepts it: the token matches, or is not pending")
+	}
+	if got := tok.Adopt(masked, true); got != Kept || tok.Matches(own) {
+		t.Errorf("masked answer: got %v, matches %t, want kept, and no match", got, tok.Matches(own))
+	}
+	tok.Accepted(minted)
+	if tok.Matches(own) {
+		t.Error("the token matches after another one was accepted")
+	}
+	if tok.Accepted(own); !tok.Matches(own) || tok.Pending(own) || tok.Matches(minted) {
+		t.Error("accepted: the token does not match, or is pending")
+	}
+	tok.SetUnverified(own)
+	if got := tok.Adopt(minted, false); got != Adopted || !tok.Matches(minted) || tok.Matches(own) {
+		t.Errorf("token of a lookup: got %v, want it adopted at once", got)
+	}
+	tok.Set(own)
+	if tok.Accepted(own); !tok.Matches(own) {
+		t.Error("a trusted token does not match")
+	}
+}
+
+// A request waits for Ironic's decision about the token, and no longer.
+func TestVerify(t *testing.T) {
+	for name, tt := range map[string]struct {
+		decide func(*Token, func())
+		want   bool
+	}{
+		"accepted": {func(tok *Token, _ func()) { tok.Accepted(own) }, true},
+		"refused":  {func(tok *Token, _ func()) { tok.Refused() }, false},
+		"replaced": {func(tok *Token, _ func()) { tok.Adopt(minted, true) }, false},
+		"canceled": {func(_ *Token, cancel func()) { cancel() }, false},
+	} {
+		var tok Token
+		tok.SetUnverified(own)
+		if tok.Verify(t.Context(), minted) {
+			t.Errorf("%s: another token was verified", name)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		got := make(chan bool)
+		for range 2 {
+			go func() { got <- tok.Verify(ctx, own) }()
+		}
+		for waiting := false; !waiting; runtime.Gosched() {
+			tok.mu.Lock()
+			waiting = tok.decided != nil
+			tok.mu.Unlock()
+		}
+		tt.decide(&tok, cancel)
+		for range 2 {
+			select {
+			case verified := <-got:
+				if verified != tt.want {
+					t.Errorf("%s: got %t, want %t", name, verified, tt.want)
+				}
+			case <-t.Context().Done():
+				t.Fatalf("%s: Verify does not return", name)
+			}
+		}
+		cancel()
 	}
 }

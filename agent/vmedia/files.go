@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"ironroot/agent/fault"
@@ -54,9 +55,8 @@ func (m *Media) copyConfig(v *removable.Volume) error {
 	}
 	names := []string{}
 	for _, f := range files {
-		if m.isSigned(f) {
-			m.Log.Warn("file of boot ISO ignored: the image is signed and contains it already",
-				"device", v.Device.Path, "file", "/"+f.path)
+		if reason := m.refusal(f); reason != "" {
+			m.Log.Warn("file of boot ISO ignored", "device", v.Device.Path, "file", "/"+f.path, "reason", reason)
 			continue
 		}
 		if err := m.place(f); err != nil {
@@ -96,14 +96,26 @@ func readConfig(v *removable.Volume) ([]copied, error) {
 	return files, nil
 }
 
-// isSigned reports whether a file exists in the image, and the image is signed.
-func (m *Media) isSigned(f copied) bool {
+// openSuffixes are those of files that a boot ISO can add to a signed image: configuration, whose options are checked,
+// and keys, which only options can name. Other files could be read without that, such as steps that run containers.
+var openSuffixes = []string{".conf", ".key", ".pem"}
+
+// refusal returns why a file must not be copied, "" if it can be. The image is signed then.
+func (m *Media) refusal(f copied) string {
 	target := m.target(f)
-	if !m.Signed || m.unsigned.Files[target] {
-		return false
+	if !m.Signed {
+		return ""
 	}
-	_, err := os.Lstat(target)
-	return !errors.Is(err, fs.ErrNotExist)
+	if !slices.Contains(openSuffixes, filepath.Ext(target)) {
+		return "the image is signed: only " + strings.Join(openSuffixes, ", ") + " can be added"
+	}
+	if m.unsigned.Files[target] {
+		return ""
+	}
+	if _, err := os.Lstat(target); !errors.Is(err, fs.ErrNotExist) {
+		return "the image is signed and contains it already"
+	}
+	return ""
 }
 
 func (m *Media) target(f copied) string { return filepath.Join(m.Root, f.path) }

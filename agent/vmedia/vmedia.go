@@ -52,8 +52,8 @@ type Options struct {
 	Settled <-chan struct{}
 	// Root is the directory below which etc is written; "" is "/".
 	Root string
-	// Signed is set if the firmware has verified the whole image. The media then replace no file of the image, and
-	// protected parameters are ignored.
+	// Signed is set if the firmware has verified the whole image. The media then replace no file and no parameter of the
+	// image, and can set only what [config.Source] allows.
 	Signed bool
 
 	// Set by tests: the limits of waits, and the functions that open media and list ignored disks.
@@ -284,17 +284,37 @@ func (m *Media) readParameters(v *removable.Volume) error {
 		return fault.VirtualMediaBoot("parameters floppy: %s on %s: %w", parameterFile, v.Device.Path, err)
 	}
 	if m.Signed {
-		for _, name := range more.DropProtected() {
-			m.Log.Warn("parameter of virtual floppy ignored: the image is signed, and only the image itself can set it",
-				"device", v.Device.Path, "parameter", name)
-		}
-		for name := range more {
-			m.unsigned.Params[name] = true
-		}
+		m.restrict(more, v.Device.Path)
 	}
 	m.Log.Info("parameters read from virtual floppy", "device", v.Device.Path, "label", v.Label, "parameters", more)
 	maps.Copy(m.params, more)
 	return nil
+}
+
+// restrict deletes the parameters that a medium cannot set in a signed image, and notes where the others come from.
+func (m *Media) restrict(more config.Params, device string) {
+	maps.DeleteFunc(more, func(name, value string) bool {
+		own, given := m.Params[name]
+		return given && own == value && !m.unsigned.Params[name]
+	})
+	unknown := 0
+	for _, r := range more.KeepOpen(func(name string) bool {
+		_, given := m.Params[name]
+		return given && !m.unsigned.Params[name]
+	}) {
+		if r.Name == "" {
+			unknown++
+			continue
+		}
+		m.Log.Warn("parameter of virtual floppy ignored", "device", device, "parameter", r.Name, "reason", r.Reason)
+	}
+	if unknown > 0 {
+		m.Log.Warn("unknown parameters of virtual floppy ignored: the image is signed", "device", device,
+			"count", unknown)
+	}
+	for name := range more {
+		m.unsigned.Params[name] = true
+	}
 }
 
 // parseParameters parses the text of a floppy by the rules of the kernel's command line. It ignores trailing zeros

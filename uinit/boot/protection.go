@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"ironroot/agent/config"
 	"ironroot/storage/efivarfs"
 	"ironroot/uinit/boot/layout"
 )
@@ -72,7 +73,8 @@ func secureBoot(dir string) (bool, error) {
 	return enabled, err
 }
 
-// report logs the state. used is the command line that the kernel got.
+// report logs the state. used is the command line that the kernel got. Of the parameters that are not in the image, it
+// logs the names that the ramdisk knows: others can be parts of values.
 func (p protection) report(log *slog.Logger, used string) {
 	if !p.unified {
 		return
@@ -85,7 +87,10 @@ func (p protection) report(log *slog.Logger, used string) {
 		return
 	}
 	log.Info("unified kernel image with Secure Boot: only its own command line is used")
-	if strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(used), "--")) != strings.TrimSpace(p.cmdline) {
-		log.Warn("kernel parameters ignored that the signed image does not contain")
+	extra, ok := strings.CutPrefix(strings.TrimSpace(used), strings.TrimSpace(p.cmdline))
+	if extra = strings.TrimSpace(extra); ok && (extra == "" || extra == "--") {
+		return
 	}
+	log.Warn("kernel parameters ignored that the signed image does not contain", "source", "firmware",
+		"known", strings.Join(config.ParseCmdline(extra).KnownNames(), " "))
 }

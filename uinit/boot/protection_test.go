@@ -78,13 +78,17 @@ func TestProtectionReport(t *testing.T) {
 		{protection{}, line, ""},
 		{protection{unified: true, cmdline: line}, "c", "command line is not protected"},
 		{signed, line + " --\n", "only its own command line is used"},
-		{signed, line + " -- ironroot.shell=1\n", "parameters ignored"},
+		{signed, line + " -- ironroot.shell=1 ipa-standalone=1\n", "known=\"ipa-standalone ironroot.shell\""},
+		{signed, "c --\n", "parameters ignored"},
 		{protection{unified: true, signed: true, err: os.ErrNotExist}, line, "state of Secure Boot unknown"},
 	} {
 		var out bytes.Buffer
 		tt.p.report(slog.New(slog.NewTextHandler(&out, nil)), tt.used)
 		if !strings.Contains(out.String(), tt.want) || (tt.want == "") != (out.Len() == 0) {
 			t.Errorf("%+v: got %q, want %q", tt.p, &out, tt.want)
+		}
+		if strings.Contains(out.String(), "=1") {
+			t.Errorf("%s: got %q, want names alone", tt.used, &out)
 		}
 		if tt.used == line+" --\n" && strings.Contains(out.String(), "ignored") {
 			t.Errorf("no other parameters: got %q", &out)
