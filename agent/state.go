@@ -63,7 +63,7 @@ type agent struct {
 	builtin   *generic.Manager
 	inventory *inventory.Source
 	imager    *imaging.Imager
-	targets   *target.Exporter // of the root disk
+	targets   exporter
 	commands  *command.Registry
 	api       *api.API
 
@@ -87,6 +87,12 @@ type agent struct {
 	locked      chan struct{} // closed by Lockdown
 	onceRescued sync.Once
 	rescued     chan struct{} // closed by Rescue
+}
+
+// exporter exports the root disk: see [target.Exporter].
+type exporter interface {
+	imaging.Exporter
+	Close(ctx context.Context) error
 }
 
 func newAgent(o Options) *agent {
