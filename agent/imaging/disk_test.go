@@ -476,18 +476,6 @@ func TestPrepareShowsProgress(t *testing.T) {
 	}
 }
 
-func TestRate(t *testing.T) {
-	for _, tt := range []struct {
-		bytes int64
-		took  time.Duration
-		want  string
-	}{{10 * mib, 2 * time.Second, "5.0 MiB/s"}, {0, time.Second, "0.0 MiB/s"}, {10 * mib, 0, "-"}} {
-		if got := rate(tt.bytes, tt.took); got != tt.want {
-			t.Errorf("%d bytes in %v: got %s, want %s", tt.bytes, tt.took, got, tt.want)
-		}
-	}
-}
-
 func TestPrepareSkipsWhatIsWritten(t *testing.T) {
 	t.Parallel() // sgdisk sleeps
 	testenv.Programs(t, "sgdisk")

@@ -20,6 +20,7 @@ import (
 	"ironroot/agent/fault"
 	"ironroot/agent/journal"
 	"ironroot/agent/node"
+	"ironroot/agent/status"
 	"ironroot/internal/sysfs"
 	"ironroot/storage/block"
 	"ironroot/storage/configdrive"
@@ -234,7 +235,7 @@ func (i *Imager) stream(ctx context.Context, device string, info ImageInfo, src 
 	}
 	result = resultText(report, device)
 	i.o.Log.Info("image is on the disk", "image", info.ID, "device", device,
-		"duration", report.Duration.Round(durationStep), "rate", rate(report.Bytes, report.Duration))
+		"duration", report.Duration.Round(durationStep), "rate", status.Rate(report.Bytes, report.Duration))
 	return nil
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"ironroot/agent/status"
 	"ironroot/internal/goroutine"
 	"ironroot/storage/image"
 )
@@ -59,22 +60,6 @@ func (i *Imager) showProgress(ctx context.Context, disk string, progress *image.
 
 // resultText describes an image that was written to a device.
 func resultText(report image.Report, device string) string {
-	return fmt.Sprintf("image of %s written to %s in %v (%s)", sizeText(report.Size), device,
-		report.Duration.Round(durationStep), rate(report.Size, report.Duration))
-}
-
-// sizeText formats bytes in MiB or GiB.
-func sizeText(bytes int64) string {
-	if bytes < 1<<30 {
-		return fmt.Sprintf("%.1f MiB", float64(bytes)/(1<<20))
-	}
-	return fmt.Sprintf("%.1f GiB", float64(bytes)/(1<<30))
-}
-
-// rate formats bytes per d in MiB/s.
-func rate(bytes int64, d time.Duration) string {
-	if d <= 0 {
-		return "-"
-	}
-	return fmt.Sprintf("%.1f MiB/s", float64(bytes)/(1<<20)/d.Seconds())
+	return fmt.Sprintf("image of %s written to %s in %v (%s)", status.Size(report.Size), device,
+		report.Duration.Round(durationStep), status.Rate(report.Size, report.Duration))
 }

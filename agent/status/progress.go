@@ -1,7 +1,6 @@
 package status
 
 import (
-	"fmt"
 	"log/slog"
 	"sync"
 	"time"
@@ -52,7 +51,7 @@ func (p *Progress) RateText() string {
 	if p.Rate <= 0 || p.Parts {
 		return "-"
 	}
-	return fmt.Sprintf("%.1f MiB/s", float64(p.Rate)/(1<<20))
+	return Rate(p.Rate, time.Second)
 }
 
 // attrs returns the progress as attributes of a log line.

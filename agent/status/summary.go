@@ -129,7 +129,7 @@ func (j *Job) several() string {
 		words = append(words, fmt.Sprintf("%d failed", failed))
 	}
 	if rate := j.rate(); rate > 0 {
-		words = append(words, size(rate)+"/s")
+		words = append(words, Size(rate)+"/s")
 	}
 	if left, known := j.left(); known {
 		words = append(words, duration(left)+" left")
@@ -240,26 +240,13 @@ func (p *Progress) short() string {
 }
 
 // amount returns the bytes that are done and the total, as "12.0 MiB of 64.0 MiB".
-func (p *Progress) amount() string { return size(p.Done) + " of " + size(p.Total) }
+func (p *Progress) amount() string { return Size(p.Done) + " of " + Size(p.Total) }
 
 func disks(n int) string {
 	if n == 1 {
 		return "1 disk"
 	}
 	return fmt.Sprintf("%d disks", n)
-}
-
-// size formats bytes, as "2.0 GiB".
-func size(bytes int64) string {
-	value, units := float64(bytes), []string{"bytes", "KiB", "MiB", "GiB", "TiB"}
-	unit := 0
-	for value >= 1024 && unit < len(units)-1 {
-		value, unit = value/1024, unit+1
-	}
-	if unit == 0 {
-		return fmt.Sprintf("%d bytes", bytes)
-	}
-	return fmt.Sprintf("%.1f %s", value, units[unit])
 }
 
 // duration formats a time, without seconds from one hour on.
