@@ -56,8 +56,8 @@ func TestCommandForcesHeartbeat(t *testing.T) {
 	ironic := newIronic(t)
 	board := status.NewBoard("", nil)
 	r := startAgent(t, func(o *Options) { o.Destructive, o.Board = true, board }, "--api-url="+ironic.URL)
-	if first := r.beat(ironic); first.Progress != "" {
-		t.Errorf("first heartbeat: got progress %q, want none", first.Progress)
+	if first := r.beat(ironic); first.Progress != "waiting for the first step" {
+		t.Errorf("first heartbeat: got progress %q, want that there is none", first.Progress)
 	}
 	if got := r.run("clean.execute_clean_step", `{"step":{"step":"none","interface":"deploy"},"node":{"uuid":"`+
 		nodeUUID+`"},"ports":[]}`); got.Status != "FAILED" {

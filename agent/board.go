@@ -26,7 +26,7 @@ type IronicBoard interface {
 	Ironic(urls []string)        // the URLs that will be tried
 	Tried(url string, err error) // a request ended; nil means that the server responded
 	HeartbeatDone(err error)     // a heartbeat ended
-	Summary() string             // one line about the latest long command, for Ironic; "" before the first
+	Summary() string             // one line about the latest long command, for Ironic
 	Changed() <-chan struct{}    // closed at the next change of anything
 }
 

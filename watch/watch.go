@@ -56,6 +56,8 @@ func (n *Node) Line() string {
 	switch rests := n.Target == ""; {
 	case n.Step != "" && n.Step != step:
 		return ""
+	case rests && !strings.Contains(n.Progress, ":"):
+		return "" // the ramdisk waits for a step, and Ironic has none
 	case rests:
 		return n.Progress
 	case n.Stale || !n.Heartbeat.IsZero() && n.Touched.Sub(n.Heartbeat) > maxHandling:

@@ -93,6 +93,17 @@ func TestNode(t *testing.T) {
 			Node{State: "active", Progress: "write_image: done, image", Heartbeat: at(0), Touched: at(60)},
 			"", "active, write_image: done, image", 100, true,
 		},
+		"ramdisk without a step": {
+			Node{State: "clean wait", Target: "available", Progress: "waiting for the first step"},
+			"", "clean wait, waiting for the first step", -1, false,
+		},
+		"ramdisk without a step, step of Ironic": {
+			Node{State: "cleaning", Target: "available", Step: "erase_devices", Progress: "waiting for the first step"},
+			"", "cleaning, erase_devices", -1, false,
+		},
+		"ramdisk without a step, node that rests": {
+			Node{State: "manageable", Progress: "waiting for the first step"}, "", "manageable", -1, true,
+		},
 		"failure without a heartbeat": {
 			Node{
 				State: "clean failed", Target: "available", Progress: "erase_devices: done, 1 disk erased in 1s",

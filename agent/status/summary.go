@@ -15,8 +15,11 @@ const (
 	maxJobName = 60
 )
 
+// noStep is the summary before the first step.
+const noStep = "waiting for the first step"
+
 // Summary describes the latest command that does long work in one line of at most 250 characters: what it is doing, or
-// its result. It is "" before the first. The line has the latest progress, also between two changes of the board. It
+// its result. Before the first it says so, which replaces the line of an earlier boot in Ironic. The line has the latest progress, also between two changes of the board. It
 // begins with the name of the step. A percentage right after it is that of the command as a whole:
 //
 //	write_image: 43%, writing image to /dev/sda, 112.3 MiB/s, 2m10s left
@@ -45,7 +48,7 @@ func (j *Job) summary() string {
 	text := cut(j.Name, maxJobName) + ": "
 	switch {
 	case j.Name == "":
-		return ""
+		return noStep
 	case j.Ended.IsZero():
 		return text + j.running()
 	case j.Failure != "":

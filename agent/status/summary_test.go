@@ -55,9 +55,11 @@ var summaries = []struct {
 	do   func(b *Board)
 	want string
 }{
-	{"before the first command", func(*Board) {}, ""},
-	{"work outside of commands", func(b *Board) { tracked(b, "running benchmarks", "machine").Set(1, 2) }, ""},
-	{"a command without work", func(b *Board) { b.Begin("clean.get_clean_steps", "") }, ""},
+	{"before the first command", func(*Board) {}, noStep},
+	{"work outside of commands", func(b *Board) {
+		tracked(b, "running benchmarks", "machine").Set(1, 2)
+	}, noStep},
+	{"a command without work", func(b *Board) { b.Begin("clean.get_clean_steps", "") }, noStep},
 	{"a step", func(b *Board) { b.Begin("clean.execute_clean_step", "erase_pstore") }, "erase_pstore: running"},
 	{"a step that has ended", func(b *Board) {
 		b.Begin("clean.execute_clean_step", "erase_pstore")
