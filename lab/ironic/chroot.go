@@ -20,8 +20,9 @@ import (
 
 // The releases of Debian that provide Ironic.
 const (
-	Trixie = "trixie" // Ironic 29.0, the default
-	Sid    = "sid"    // the newest Ironic, 39.0 in November 2026
+	Bookworm = "bookworm" // Ironic 21.4, without inspection by the ramdisk
+	Trixie   = "trixie"   // Ironic 29.0, the default
+	Sid      = "sid"      // the newest Ironic, 39.0 in November 2026
 )
 
 // espImage is the path in the chroot of the boot loader for virtual media: an image of an EFI system partition.

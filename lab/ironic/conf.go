@@ -13,9 +13,19 @@ func configuration(o Options) string {
 	text := strings.NewReplacer(
 		"@IP@", address, "@API@", apiURL, "@FILES@", filesURL, "@DIR@", inside, "@GRUB@", grubConfig, "@HINTS@",
 		qemu.KernelHints, "@PARAMS@", o.KernelParams,
+		"@INSPECT@", inspectInterface(o.Suite),
 		"@LOADERS@", "pxelinux.0:"+pxeLoaderBIOS+",ldlinux.c32:"+pxeModuleBIOS+",bootx64.efi:"+pxeLoaderUEFI,
 	).Replace(base)
 	return text + "\n" + o.Config
+}
+
+// inspectInterface returns the inspect interface of nodes: that of the ramdisk, or none where Ironic leaves the
+// inspection by a ramdisk to ironic-inspector.
+func inspectInterface(suite string) string {
+	if suite == Bookworm {
+		return "no-inspect"
+	}
+	return "agent"
 }
 
 // base configures a standalone Ironic in one process.
@@ -37,7 +47,7 @@ enabled_boot_interfaces = ipxe,pxe,redfish-virtual-media
 enabled_console_interfaces = no-console
 enabled_deploy_interfaces = direct
 enabled_firmware_interfaces = no-firmware
-enabled_inspect_interfaces = agent
+enabled_inspect_interfaces = @INSPECT@
 enabled_management_interfaces = redfish
 enabled_network_interfaces = noop
 default_network_interface = noop

@@ -1,8 +1,8 @@
 //go:build linux
 
-// Package ironic runs a real, unmodified OpenStack Ironic for tests: the version of Debian trixie (29.0, API 1.96), or
-// of sid. It runs in a cached chroot built by mmdebstrap, and in its own network namespace together with the machines
-// that it manages.
+// Package ironic runs a real, unmodified OpenStack Ironic for tests: the version of Debian trixie (29.0, API 1.96), of
+// bookworm (21.4, API 1.82), or of sid. It runs in a cached chroot built by mmdebstrap, and in its own network
+// namespace together with the machines that it manages.
 //
 // Ironic runs as one process without a message bus (standalone, no authentication, SQLite). Its hardware type redfish
 // uses the BMC of package lab/bmc, which controls QEMU machines. The test process serves DHCP (package
@@ -23,6 +23,7 @@ import (
 	"net/http"
 	"net/netip"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -261,6 +262,23 @@ func (i *Ironic) Logs(lines int) string {
 		}
 	}
 	return strings.Join(kept[max(0, len(kept)-lines):], "\n")
+}
+
+// Version returns the version of Debian's package of Ironic, for example "1:29.0.5-0+deb13u3", and the newest API
+// version of the running Ironic, for example "1.96".
+func (i *Ironic) Version(ctx context.Context) (debian, api string, err error) {
+	out, err := exec.CommandContext(ctx, "chroot", i.chroot, "dpkg-query", "-W", "-f", "${Version}", "python3-ironic").
+		Output()
+	if err != nil {
+		return "", "", fmt.Errorf("dpkg-query in %s: %w", i.chroot, err)
+	}
+	var root struct {
+		Version struct {
+			Newest string `json:"version"`
+		} `json:"default_version"`
+	}
+	err = i.call(ctx, http.MethodGet, "/", nil, &root)
+	return string(out), root.Version.Newest, err
 }
 
 // StopDHCP stops the DHCP server. Machines without a configured address can no longer get one.

@@ -4,6 +4,7 @@ package ironic
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
 	"log/slog"
 	"os"
@@ -44,6 +45,7 @@ func start(t *testing.T, o Options) *Ironic {
 func TestRealIronicTalksToTheClient(t *testing.T) {
 	i := start(t, Options{})
 	ctx := testenv.Context(t, 20*time.Minute)
+	checkVersion(t, ctx, i, "1:29.0.", "1.96")
 	dummy := filepath.Join(t.TempDir(), "dummy")
 	if err := os.WriteFile(dummy, []byte("no kernel"), 0o644); err != nil {
 		t.Fatal(err)
@@ -96,6 +98,17 @@ func TestRealIronicTalksToTheClient(t *testing.T) {
 	inventory, _, err := n.Inventory(ctx)
 	if err != nil || inventory["hostname"] != "fake" {
 		t.Errorf("Inventory: got %v, %v", inventory, err)
+	}
+}
+
+// checkVersion checks the version of Ironic, as Debian's package and the running service report it.
+func checkVersion(t *testing.T, ctx context.Context, i *Ironic, prefix, api string) {
+	t.Helper()
+	debian, newest, err := i.Version(ctx)
+	step(t, "version", err)
+	t.Logf("Ironic %s, API %s", debian, newest)
+	if !strings.HasPrefix(debian, prefix) || newest != api {
+		t.Errorf("Ironic: got package %s and API %s, want %s and %s", debian, newest, prefix, api)
 	}
 }
 
