@@ -13,6 +13,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -68,8 +69,8 @@ func exists(path string) bool {
 }
 
 // Verify verifies artefacts with their signatures. A path is that of an artefact, or of a directory that has only
-// artefacts and what belongs to them. Each artefact that is verified is a line of log. The error names every file that
-// differs or is missing.
+// artefacts and what belongs to them. Each artefact that is verified, with all files that belong to it, is a line of
+// log. The error names every file that differs, is missing, or that no verified signature covers.
 func Verify(key signature.PublicKey, paths []string, log io.Writer) error {
 	v := verifier{key: key, log: log}
 	for _, path := range paths {
@@ -109,16 +110,26 @@ func (v *verifier) directory(dir string) {
 	for _, e := range entries {
 		names = append(names, e.Name())
 	}
-	count := 0
+	var artefacts []string
+	belongs := map[string]bool{}
 	for _, name := range names {
-		artefact := artefactOf(name)
-		if artefact != name {
-			if !slices.Contains(names, artefact) {
-				v.report(fmt.Errorf("%s: there is no %s", filepath.Join(dir, name), artefact))
+		if artefactOf(name) == name {
+			artefacts = append(artefacts, name)
+			for _, companion := range companionsOf(filepath.Join(dir, name)) {
+				belongs[filepath.Base(companion)] = true
 			}
-			continue
 		}
-		count++
+	}
+	for _, name := range names {
+		switch artefact := artefactOf(name); {
+		case artefact == name || belongs[name]:
+		case !slices.Contains(names, artefact):
+			v.report(fmt.Errorf("%s: not verified: there is no %s", filepath.Join(dir, name), artefact))
+		default:
+			v.report(fmt.Errorf("%s: not verified: no signature covers such a file", filepath.Join(dir, name)))
+		}
+	}
+	for _, name := range artefacts {
 		path := filepath.Join(dir, name)
 		if info, err := os.Stat(path); err == nil && info.IsDir() && !oci.IsLayout(path) {
 			v.report(fmt.Errorf("%s: a directory that is not an OCI layout", path))
@@ -126,9 +137,22 @@ func (v *verifier) directory(dir string) {
 		}
 		v.artefact(path)
 	}
-	if count == 0 {
+	if len(artefacts) == 0 {
 		v.report(fmt.Errorf("%s: has no files to verify", dir))
 	}
+}
+
+// companionsOf returns the files that can belong to an artefact, and are verified with it. The signature of a layout is
+// in it.
+func companionsOf(artefact string) []string {
+	files := []string{artefact + spdx.Suffix, artefact + provenance.Suffix, artefact + PredictionSuffix}
+	for _, document := range files {
+		files = append(files, document+signature.Suffix)
+	}
+	if !oci.IsLayout(artefact) {
+		files = append(files, artefact+signature.Suffix, artefact+ChecksumSuffix)
+	}
+	return files
 }
 
 // artefactOf returns the name of the artefact that a file belongs to: name itself if it is an artefact.
@@ -141,30 +165,26 @@ func artefactOf(name string) string {
 	return name
 }
 
+// artefact verifies an artefact and the files that belong to it. If it differs, it also reports these files: nothing
+// says that they belong to it.
 func (v *verifier) artefact(path string) {
 	before := len(v.problems)
-	hash := sha256.New()
-	if err := v.key.VerifyFile(signedFile(path), hash); err != nil {
+	sum, err := v.content(path)
+	if err != nil {
 		v.report(err)
-		return // what is not signed is not read
-	}
-	sum := hex.EncodeToString(hash.Sum(nil))
-	if oci.IsLayout(path) {
-		digest, err := oci.Verify(path, oci.IndexFile+signature.Suffix)
-		if err != nil {
-			v.report(err)
-			return
+		for _, file := range companionsOf(path) {
+			if exists(file) {
+				v.report(fmt.Errorf("%s: not verified, as %s is not", file, path))
+			}
 		}
-		sum = digest
-	} else if err := checkSum(path, sum); err != nil {
-		v.report(err)
+		return
+	}
+	if !oci.IsLayout(path) {
+		if err := checkSum(path, sum); err != nil {
+			v.report(err)
+		}
 	}
 	v.described(path, sum)
-	if prediction := path + PredictionSuffix; exists(prediction) || exists(prediction+signature.Suffix) {
-		if _, err := v.read(prediction); err != nil {
-			v.report(err)
-		}
-	}
 	if len(v.problems) == before {
 		if _, err := fmt.Fprintf(v.log, "verified %s, SHA-256 %s\n", path, sum); err != nil {
 			v.report(err)
@@ -172,32 +192,81 @@ func (v *verifier) artefact(path string) {
 	}
 }
 
-// described verifies the bill of materials and the provenance of an artefact, and that they are about it.
+// content verifies an artefact with its signature, and returns its SHA-256 in hex: of a layout, that of its images.
+// What is not signed is not read.
+func (v *verifier) content(path string) (string, error) {
+	hash := sha256.New()
+	if err := v.key.VerifyFile(signedFile(path), hash); err != nil {
+		return "", err
+	}
+	if oci.IsLayout(path) {
+		return oci.Verify(path, oci.IndexFile+signature.Suffix)
+	}
+	return hex.EncodeToString(hash.Sum(nil)), nil
+}
+
+// described verifies the documents of an artefact: its bill of materials, its provenance, and predicted PCR values if it
+// has some. The provenance says to which content the others belong.
 func (v *verifier) described(path, sum string) {
 	name := filepath.Base(filepath.Clean(path))
-	document, err := v.read(path + spdx.Suffix)
-	if err != nil {
-		v.report(err)
-		return
+	sums := map[string]string{name: sum}
+	files := []string{path + spdx.Suffix, path + provenance.Suffix}
+	if prediction := path + PredictionSuffix; exists(prediction) || exists(prediction+signature.Suffix) {
+		files = append(files, prediction)
 	}
-	described, err := spdx.Decode(document)
-	if err == nil && (described.Name != name || described.SHA256() != sum) {
-		err = fmt.Errorf("describes %s with SHA-256 %s, want %s with %s", described.Name, described.SHA256(), name, sum)
-	}
-	if err != nil {
-		v.report(fmt.Errorf("%s: %w", path+spdx.Suffix, err))
-	}
-	statement, err := v.read(path + provenance.Suffix)
-	if err != nil {
-		v.report(err)
-		return
-	}
-	documentSum := sha256.Sum256(document)
-	for subject, sum := range map[string]string{name: sum, name + spdx.Suffix: hex.EncodeToString(documentSum[:])} {
-		if err := provenance.Check(statement, subject, sum); err != nil {
-			v.report(fmt.Errorf("%s: %w", path+provenance.Suffix, err))
+	documents := map[string][]byte{}
+	for _, file := range files {
+		content, err := v.read(file)
+		if err != nil {
+			v.report(err)
+			continue
+		}
+		documents[file] = content
+		if file != path+provenance.Suffix {
+			documentSum := sha256.Sum256(content)
+			sums[filepath.Base(file)] = hex.EncodeToString(documentSum[:])
 		}
 	}
+	if document, ok := documents[path+spdx.Suffix]; ok {
+		described, err := spdx.Decode(document)
+		if err == nil && (described.Name != name || described.SHA256() != sum) {
+			err = fmt.Errorf("describes %s with SHA-256 %s, want %s with %s",
+				described.Name, described.SHA256(), name, sum)
+		}
+		if err != nil {
+			v.report(fmt.Errorf("%s: %w", path+spdx.Suffix, err))
+		}
+	}
+	statement, ok := documents[path+provenance.Suffix]
+	if !ok || len(documents) < len(files) {
+		return // what is missing was reported
+	}
+	for _, err := range checkSubjects(statement, sums) {
+		v.report(fmt.Errorf("%s: %w", path+provenance.Suffix, err))
+	}
+}
+
+// checkSubjects returns an error for each file that a statement of provenance is not about, and for each that it is
+// about and that was not verified. sums are the SHA-256 of the verified files, in hex.
+func checkSubjects(statement []byte, sums map[string]string) []error {
+	subjects, err := provenance.Subjects(statement)
+	if err != nil {
+		return []error{err}
+	}
+	var problems []error
+	for _, name := range slices.Sorted(maps.Keys(sums)) {
+		if want, ok := subjects[name]; !ok {
+			problems = append(problems, fmt.Errorf("is not about %s", name))
+		} else if got := sums[name]; got != want {
+			problems = append(problems, fmt.Errorf("%s has SHA-256 %s, want %s", name, got, want))
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(subjects)) {
+		if _, ok := sums[name]; !ok {
+			problems = append(problems, fmt.Errorf("is about %s, which is missing", name))
+		}
+	}
+	return problems
 }
 
 // maxDocument limits a bill of materials, provenance or prediction, in bytes.

@@ -55,10 +55,10 @@ func example(t *testing.T, signer signature.Signer) string {
 		t.Fatal(err)
 	}
 	d := spdx.New("a.kernel", "1.0", sum, "OPERATING-SYSTEM")
-	if err := build.Write(kernel, d, provenance.Definition{Command: "image"}); err != nil {
+	write(t, kernel+PredictionSuffix, "{}    ")
+	if err := build.Write(kernel, d, provenance.Definition{Command: "image"}, kernel+PredictionSuffix); err != nil {
 		t.Fatal(err)
 	}
-	write(t, kernel+PredictionSuffix, "{}    ")
 	images := []oci.Image{{Arch: "amd64", Files: []string{kernel}}}
 	digest, err := oci.Write(layout, oci.Options{Images: images, Tag: "1"})
 	if err != nil {
@@ -137,9 +137,81 @@ func TestVerifyChanges(t *testing.T) {
 			if filepath.Base(name) == "oci-layout" && change == "missing" {
 				want = "a.oci"
 			}
-			if err := Verify(key, []string{dir}, &bytes.Buffer{}); err == nil || !strings.Contains(err.Error(), want) {
+			var log bytes.Buffer
+			err = Verify(key, []string{dir}, &log)
+			if err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("%s %s: got error %v, want one that names it", change, name, err)
 			}
+			artefact, _, _ := strings.Cut(name, "/")
+			artefact = artefactOf(artefact)
+			if strings.Contains(log.String(), artefact+",") || strings.Count(log.String(), "verified ") != 1 {
+				t.Errorf("%s %s: got log\n%swant the other artefact alone", change, name, &log)
+			}
+		}
+	}
+}
+
+// A file that belongs to an artefact which is not verified is not verified either, and named.
+func TestVerifyNamesCompanions(t *testing.T) {
+	signer, key := keys(t)
+	for artefact, companions := range map[string][]string{
+		"a.kernel": {
+			"a.kernel.minisig", "a.kernel.sha256", "a.kernel.spdx.json", "a.kernel.spdx.json.minisig",
+			"a.kernel.provenance.json", "a.kernel.pcr.json",
+		},
+		"a.oci": {"a.oci.spdx.json", "a.oci.provenance.json", "a.oci.provenance.json.minisig"},
+	} {
+		dir := example(t, signer)
+		changed := filepath.Join(dir, artefact)
+		if artefact == "a.oci" {
+			changed = filepath.Join(changed, oci.IndexFile)
+		}
+		write(t, changed, "changed")
+		err := Verify(key, []string{filepath.Join(dir, artefact)}, &bytes.Buffer{})
+		if err == nil {
+			t.Fatalf("%s: got no error", artefact)
+		}
+		for _, companion := range companions {
+			if want := filepath.Join(dir, companion) + ": not verified"; !strings.Contains(err.Error(), want) {
+				t.Errorf("got error %v, want one with %q", err, want)
+			}
+		}
+	}
+	// Each document that is not verified is named, not only the first one.
+	dir := example(t, signer)
+	for _, suffix := range []string{spdx.Suffix, provenance.Suffix, PredictionSuffix} {
+		write(t, filepath.Join(dir, "a.kernel"+suffix), "changed")
+	}
+	err := Verify(key, []string{filepath.Join(dir, "a.kernel")}, &bytes.Buffer{})
+	for _, suffix := range []string{spdx.Suffix, provenance.Suffix, PredictionSuffix} {
+		if err == nil || !strings.Contains(err.Error(), "a.kernel"+suffix) {
+			t.Errorf("got error %v, want one that names a.kernel%s", err, suffix)
+		}
+	}
+}
+
+// Documents that are signed, but belong to another content of the same name, are errors, and so is a missing prediction.
+func TestVerifyOtherBuild(t *testing.T) {
+	signer, key := keys(t)
+	for want, change := range map[string]func(prediction string){
+		"a.kernel.pcr.json has SHA-256": func(prediction string) {
+			write(t, prediction, "{\"older\": 1}")
+			if err := signer.Sign(prediction); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"is about a.kernel.pcr.json, which is missing": func(prediction string) {
+			for _, path := range []string{prediction, prediction + signature.Suffix} {
+				if err := os.Remove(path); err != nil {
+					t.Fatal(err)
+				}
+			}
+		},
+	} {
+		dir := example(t, signer)
+		change(filepath.Join(dir, "a.kernel"+PredictionSuffix))
+		if err := Verify(key, []string{dir}, &bytes.Buffer{}); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got error %v, want one with %q", err, want)
 		}
 	}
 }
@@ -159,6 +231,19 @@ func TestVerifyDirectory(t *testing.T) {
 		dir := example(t, signer)
 		add(dir)
 		if err := Verify(key, []string{dir}, &bytes.Buffer{}); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got error %v, want one with %q", err, want)
+		}
+	}
+	// No signature covers these.
+	for _, name := range []string{
+		"a.oci.sha256", "a.oci.minisig", "a.kernel.spdx.json.sha256", "a.kernel.sha256.minisig",
+		"a.kernel.minisig.pcr.json", "a.oci.spdx.json.spdx.json", "a.kernel.minisig.minisig",
+	} {
+		dir := example(t, signer)
+		path := filepath.Join(dir, name)
+		write(t, path, "")
+		err := Verify(key, []string{dir}, &bytes.Buffer{})
+		if want := path + ": not verified"; err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got error %v, want one with %q", err, want)
 		}
 	}

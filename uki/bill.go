@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"path/filepath"
 
+	"ironroot/release"
 	"ironroot/release/bill"
 	"ironroot/release/license"
 	"ironroot/release/provenance"
@@ -46,7 +47,7 @@ func describe(ctx context.Context, o Options, base stub) error {
 			Name: filepath.Base(path), Digest: map[string]string{"sha256": sum},
 		})
 	}
-	return o.Bill.Write(o.Out, d, definition)
+	return o.Bill.Write(o.Out, d, definition, o.Out+release.PredictionSuffix)
 }
 
 // addStub adds the stub and its package.

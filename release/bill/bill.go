@@ -42,8 +42,9 @@ func (b Build) source() string {
 }
 
 // Write writes a document and a statement of provenance next to an artefact. The dependencies of the build are those of
-// the definition, the packages of the document, and the source.
-func (b Build) Write(artefact string, d *spdx.Document, definition provenance.Definition) error {
+// the definition, the packages of the document, and the source. The statement is also about further files next to the
+// artefact.
+func (b Build) Write(artefact string, d *spdx.Document, definition provenance.Definition, further ...string) error {
 	d.SetSource(b.source())
 	document, err := d.Encode(b.Created, "ironroot-"+b.Version)
 	if err != nil {
@@ -64,9 +65,17 @@ func (b Build) Write(artefact string, d *spdx.Document, definition provenance.De
 	definition.Dependencies, definition.Internal = dependencies, internal
 	name := filepath.Base(artefact)
 	sum := sha256.Sum256(document)
-	statement, err := provenance.Encode([]provenance.Resource{
+	subjects := []provenance.Resource{
 		resource(name, d.SHA256()), resource(name+spdx.Suffix, hex.EncodeToString(sum[:])),
-	}, definition, b.Version)
+	}
+	for _, path := range further {
+		sum, err := SumFile(path)
+		if err != nil {
+			return err
+		}
+		subjects = append(subjects, resource(filepath.Base(path), sum))
+	}
+	statement, err := provenance.Encode(subjects, definition, b.Version)
 	if err != nil {
 		return err
 	}

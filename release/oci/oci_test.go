@@ -236,6 +236,22 @@ func TestVerifyChanges(t *testing.T) {
 	}
 }
 
+// The file that marks a layout has no signature, so it contains nothing but the version.
+func TestVerifyMarker(t *testing.T) {
+	for text, ok := range map[string]bool{
+		`{"imageLayoutVersion":"1.0.0"}`:             true,
+		`{"imageLayoutVersion":"1.0.0","more":"x"}`:  false,
+		`{"imageLayoutVersion":"1.0.0"} {"more":""}`: false,
+		`{"imageLayoutVersion":"1.0.1"}`:             false,
+	} {
+		dir := example(t, nil)
+		files(t, dir, map[string]string{markerFile: text})
+		if _, err := Verify(dir); (err == nil) != ok {
+			t.Errorf("%s: got error %v", text, err)
+		}
+	}
+}
+
 func TestVerifyOtherFiles(t *testing.T) {
 	dir := example(t, nil)
 	files(t, dir, map[string]string{"index.json.minisig": "signature"})

@@ -84,10 +84,19 @@ func (v *verifier) marker() {
 		v.problems = append(v.problems, err)
 		return
 	}
+	// No signature covers the file, so nothing but the version is accepted in it.
 	var marker struct {
 		Version string `json:"imageLayoutVersion"`
 	}
-	if err := json.Unmarshal(text, &marker); err != nil || marker.Version != layoutVersion {
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.DisallowUnknownFields()
+	err = d.Decode(&marker)
+	if err == nil {
+		if _, more := d.Token(); !errors.Is(more, io.EOF) {
+			err = errors.New("has more than one value")
+		}
+	}
+	if err != nil || marker.Version != layoutVersion {
 		v.report("%s: got version %q, want %q (%v)", markerFile, marker.Version, layoutVersion, err)
 	}
 }

@@ -95,27 +95,25 @@ func Encode(artefacts []Resource, d Definition, version string) ([]byte, error) 
 	return out.Bytes(), err
 }
 
-// Check returns an error if a statement is not about an artefact with the given name and SHA-256 in hex.
-func Check(data []byte, name, sum string) error {
+// Subjects returns the SHA-256, in hex, of the files that a statement is about, by name.
+func Subjects(data []byte) (map[string]string, error) {
 	if len(data) > maxStatement {
-		return fmt.Errorf("provenance: got %d bytes, want at most %d", len(data), maxStatement)
+		return nil, fmt.Errorf("provenance: got %d bytes, want at most %d", len(data), maxStatement)
 	}
 	var s statement
 	if err := json.Unmarshal(data, &s); err != nil {
-		return fmt.Errorf("provenance: %w", err)
+		return nil, fmt.Errorf("provenance: %w", err)
 	}
 	if s.Type != statementType || s.PredicateType != predicateType {
-		return fmt.Errorf("provenance: got a statement %q with %q, want %q with %q",
+		return nil, fmt.Errorf("provenance: got a statement %q with %q, want %q with %q",
 			s.Type, s.PredicateType, statementType, predicateType)
 	}
+	sums := map[string]string{}
 	for _, subject := range s.Subject {
-		if subject.Name != name {
-			continue
+		if _, twice := sums[subject.Name]; twice {
+			return nil, fmt.Errorf("provenance: is about %s twice", subject.Name)
 		}
-		if got := subject.Digest["sha256"]; got != sum {
-			return fmt.Errorf("provenance: %s has SHA-256 %s, want %s", name, sum, got)
-		}
-		return nil
+		sums[subject.Name] = subject.Digest["sha256"]
 	}
-	return fmt.Errorf("provenance: is not about %s", name)
+	return sums, nil
 }
