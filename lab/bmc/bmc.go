@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"slices"
 	"sync"
 )
 
@@ -54,6 +55,8 @@ type Options struct {
 	Log     *slog.Logger // nil discards it
 	// Client downloads media; nil means http.DefaultClient.
 	Client *http.Client
+	// BeforeReset is called with the ResetType of each request, before the BMC acts on it, unless it is nil.
+	BeforeReset func(kind string)
 }
 
 // System is one machine with its power state, boot device and virtual drives.
@@ -68,7 +71,14 @@ type System struct {
 	url     string // HttpBootUri
 	media   map[string]medium
 	closed  bool
+	history []string
 }
+
+// What a guest can do with the power of its machine, in the history of a system.
+const (
+	GuestOff     = "guest off"
+	GuestRestart = "guest restart"
+)
 
 // medium is the content of a virtual drive.
 type medium struct{ url, file string }
@@ -95,11 +105,23 @@ func (s *System) On() bool {
 	return s.session != nil
 }
 
+// History returns the ResetTypes that were requested from the BMC, and what guests did themselves: GuestOff and
+// GuestRestart, in the order of their time.
+func (s *System) History() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.history)
+}
+
 // Reset performs a Redfish ResetType.
 func (s *System) Reset(ctx context.Context, kind string) error {
 	s.Log.Info("reset", "node", s.Name, "type", kind)
+	if s.BeforeReset != nil {
+		s.BeforeReset(kind)
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.history = append(s.history, kind)
 	switch kind {
 	case "On", "ForceOn":
 		return s.start(ctx)
@@ -163,8 +185,10 @@ func (s *System) watch(session Session) {
 	s.session = nil
 	s.Log.Info("the guest ended", "node", s.Name, "restart", restart)
 	if !restart {
+		s.history = append(s.history, GuestOff)
 		return
 	}
+	s.history = append(s.history, GuestRestart)
 	if err := s.start(context.Background()); err != nil {
 		s.Log.Error("restart failed", "node", s.Name, "err", err)
 	}

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"runtime"
 	"sync"
 	"testing"
 
@@ -179,6 +180,40 @@ func TestGuestRestartsByTheBootOverride(t *testing.T) {
 		t.Errorf("boots (-want +got):\n%s", diff)
 	}
 	l.do("PATCH", "/redfish/v1/Systems/"+id, object{"Boot": object{"BootSourceOverrideTarget": "Floppy"}}, 400)
+}
+
+// The history has what was requested from the BMC and what guests did. BeforeReset is called while the machine is in the
+// state before.
+func TestHistory(t *testing.T) {
+	l := newLab(t)
+	var before []string
+	l.system.BeforeReset = func(kind string) { before = append(before, kind+" when "+l.power()) }
+	if err := l.system.SetBoot("Pxe", "Continuous"); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.system.SetBoot("Pxe", "Twice"); err == nil {
+		t.Error("a wrong override: got no error")
+	}
+	l.reset("On")
+	(<-l.machine.starts).finish(true)
+	<-l.machine.starts
+	l.reset("ForceRestart")
+	<-l.machine.starts
+	l.reset("GracefulShutdown")
+	for l.system.On() {
+		runtime.Gosched() // the guest ends in the background
+	}
+	want := []string{"On", GuestRestart, "ForceRestart", "GracefulShutdown", GuestOff}
+	if diff := cmp.Diff(want, l.system.History()); diff != "" {
+		t.Errorf("history (-want +got):\n%s", diff)
+	}
+	want = []string{"On when Off", "ForceRestart when On", "GracefulShutdown when On"}
+	if diff := cmp.Diff(want, before); diff != "" {
+		t.Errorf("calls of BeforeReset (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]Boot{{Target: "Pxe"}, {Target: "Pxe"}, {Target: "Pxe"}}, l.machine.boots); diff != "" {
+		t.Errorf("boots (-want +got):\n%s", diff)
+	}
 }
 
 func TestHTTPBoot(t *testing.T) {

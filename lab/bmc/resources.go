@@ -64,6 +64,15 @@ func patchSystem(s *System, r *http.Request) (any, error) {
 	if err := decode(r, &change); err != nil {
 		return nil, err
 	}
+	return nil, s.override(change.Boot.Enabled, change.Boot.Target, change.Boot.Mode, change.Boot.URL)
+}
+
+// SetBoot sets the boot device, as an operator of the BMC does: target and enabled are Redfish's BootSource and
+// BootSourceOverrideEnabled.
+func (s *System) SetBoot(target, enabled string) error { return s.override(enabled, target, "", nil) }
+
+// override changes the boot device override. Values that are "" or nil remain.
+func (s *System) override(enabled, target, mode string, url *string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, field := range []struct {
@@ -71,24 +80,24 @@ func patchSystem(s *System, r *http.Request) (any, error) {
 		allowed     []string
 		at          *string
 	}{
-		{"BootSourceOverrideEnabled", change.Boot.Enabled, overrideStates(), &s.enabled},
-		{"BootSourceOverrideTarget", change.Boot.Target, targets(), &s.target},
-		{"BootSourceOverrideMode", change.Boot.Mode, modes(), &s.mode},
+		{"BootSourceOverrideEnabled", enabled, overrideStates(), &s.enabled},
+		{"BootSourceOverrideTarget", target, targets(), &s.target},
+		{"BootSourceOverrideMode", mode, modes(), &s.mode},
 	} {
 		if field.value == "" {
 			continue
 		}
 		if !slices.Contains(field.allowed, field.value) {
-			return nil, fmt.Errorf("%w: %s: got %q, want one of %v",
+			return fmt.Errorf("%w: %s: got %q, want one of %v",
 				errBadRequest, field.name, field.value, field.allowed)
 		}
 		*field.at = field.value
 	}
-	if change.Boot.URL != nil {
-		s.url = *change.Boot.URL
+	if url != nil {
+		s.url = *url
 	}
 	s.Log.Info("boot override", "node", s.Name, "target", s.target, "enabled", s.enabled, "mode", s.mode, "url", s.url)
-	return nil, nil
+	return nil
 }
 
 func resetSystem(s *System, r *http.Request) (any, error) {

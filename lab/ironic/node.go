@@ -48,6 +48,8 @@ type NodeOptions struct {
 	Firmware bool
 	// Kernel and Ramdisk are the paths of the deploy ramdisk's files.
 	Kernel, Ramdisk string
+	// BeforeReset is called with the ResetType of each request to the BMC before it is performed, unless it is nil.
+	BeforeReset func(kind string)
 	// KernelParams replaces the command line of Options.KernelParams; "%default%" inserts it.
 	KernelParams string
 }
@@ -135,6 +137,7 @@ func (n *Node) build() error {
 		UUID: n.UUID, Name: n.Name, MACs: n.MACs, Memory: n.Memory, CPUs: n.CPUs, UEFI: !n.BIOS, Dir: dir,
 		Machine: &bmc.QEMU{Config: n.machine, Direct: n.direct},
 		Log:     i.log, Client: &http.Client{Transport: i.http.Transport},
+		BeforeReset: n.BeforeReset,
 	})
 	i.bmc.Add(n.system)
 	i.mu.Lock()
