@@ -97,7 +97,7 @@ func Main(f Func) { Run(f, Options{}) }
 var children = []func(){
 	sudo.Child, // first: it gives up the rights of a setuid file
 	modprobeChild,
-	witnessChild,
+	crashReporterChild,
 	worker.Child,
 	sshd.Child,
 	login.Child,

@@ -23,7 +23,7 @@ import (
 	"ironroot/uinit/boot/layout"
 )
 
-// TestMain lets the test program stand for process 1 and for the programs it starts; see TestReap.
+// TestMain lets the test program crashTerminal for process 1 and for the programs it starts; see TestReap.
 func TestMain(m *testing.M) {
 	switch os.Getenv("BOOT_TEST_ROLE") {
 	case "init":
@@ -121,7 +121,7 @@ func TestConsoleNames(t *testing.T) {
 	}
 }
 
-// fifo makes a named pipe that stands for a terminal and returns its reading end.
+// fifo makes a named pipe in place of a terminal and returns its reading end.
 func fifo(t *testing.T, dir, name string) *os.File {
 	t.Helper()
 	path := filepath.Join(dir, name)
@@ -219,7 +219,7 @@ func TestConsoleDoesNotWait(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	c.Flush(time.Millisecond) // gives up on the one that stands still
+	c.Flush(time.Millisecond) // gives up on the one that accepts nothing
 	if _, err := io.ReadFull(stuck, make([]byte, consoleQueue)); err != nil {
 		t.Fatal(err)
 	}

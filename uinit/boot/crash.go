@@ -115,11 +115,11 @@ func writeOut() {
 
 // crashOutput prepares for panics that no guard catches. The runtime writes their stack to standard error and exits,
 // and the kernel panics and restarts the machine. Nothing of this program runs in between, so file systems are not
-// synced: writes to a disk are flushed before their success is reported. The witness shows the stack on all consoles;
+// synced: writes to a disk are flushed before their success is reported. The crash reporter shows the stack on all consoles;
 // without it, only the last console does.
 func (b *boot) crashOutput() {
-	if err := b.startWitness(); err != nil {
-		b.log.Warn("witness not started: panics are shown on one console only", "err", err)
+	if err := b.startCrashReporter(); err != nil {
+		b.log.Warn("crash reporter not started: panics are shown on one console only", "err", err)
 	}
 	if _, given := b.params["panic"]; !given {
 		b.sysctl("kernel/panic", strconv.Itoa(int(panicDelay.Seconds())))

@@ -136,7 +136,7 @@ func happens(t *testing.T, m *qemu.Machine, event string) {
 	}
 }
 
-// A serial port that stands still keeps the machine neither from restarting nor from showing the panic on another one.
+// A serial port that accepts no data prevents neither the restart nor that another one shows the panic.
 func TestPanicOnStuckConsole(t *testing.T) {
 	second := filepath.Join(t.TempDir(), "ttyS1")
 	m := guest(t, "panic", "console=ttyS1 panic=1 test.foreign=1 test.stuck=1", func(c *qemu.Config) {

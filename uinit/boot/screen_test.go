@@ -70,7 +70,7 @@ func TestScreenAndSerial(t *testing.T) {
 	}
 }
 
-// A monitor that stands still, for somebody pressed the key for it, holds nobody up, and nothing piles up for it.
+// A monitor whose output somebody has paused by a key delays nothing, and its queue does not grow.
 func TestScreenStandsStill(t *testing.T) {
 	dir := t.TempDir()
 	fifo(t, dir, "tty0") // never read
@@ -94,7 +94,7 @@ func TestScreenStandsStill(t *testing.T) {
 	waiting := len(s.buf)
 	s.mu.Unlock()
 	if waiting > 64<<10 {
-		t.Errorf("%d bytes wait for a monitor that stands still, want one picture at most", waiting)
+		t.Errorf("%d bytes wait for a paused monitor, want one picture at most", waiting)
 	}
 	started := time.Now()
 	c.Plain()

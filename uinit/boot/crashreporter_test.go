@@ -10,9 +10,9 @@ import (
 	"time"
 )
 
-// What the runtime says of a panic, piece by piece, is on every terminal that takes it, and one that stands still is
-// waited for once.
-func TestWitness(t *testing.T) {
+// The message of a panic, written piece by piece, appears on every terminal that accepts it. A terminal that accepts
+// nothing is waited for once.
+func TestCrashReporter(t *testing.T) {
 	dir := t.TempDir()
 	stuck, alive, monitor := fifo(t, dir, "ttyS0"), fifo(t, dir, "ttyS1"), fifo(t, dir, "tty0")
 	if err := stuck.SetWriteDeadline(time.Now().Add(10 * time.Millisecond)); err != nil {
@@ -30,7 +30,7 @@ func TestWitness(t *testing.T) {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		witness(in, []string{stuck.Name(), filepath.Join(dir, "missing"), alive.Name(), monitor.Name()},
+		reportCrash(in, []string{stuck.Name(), filepath.Join(dir, "missing"), alive.Name(), monitor.Name()},
 			100*time.Millisecond)
 	}()
 	const line = "panic: the work exploded\n"
@@ -50,6 +50,6 @@ func TestWitness(t *testing.T) {
 	select {
 	case <-ended:
 	case <-time.After(time.Minute):
-		t.Error("the witness does not end with who it listens to")
+		t.Error("the crash reporter does not end with its input")
 	}
 }

@@ -19,25 +19,25 @@ import (
 	"ironroot/internal/goroutine"
 )
 
-// witnessName is the name of this program in the process that shows a panic of the Go runtime.
-const witnessName = "witness"
+// crashReporterName is the name of this program in the process that shows a panic of process 1.
+const crashReporterName = "crash-reporter"
 
-// witnessTimeout limits the time in which a terminal must accept one message. After that it gets no more.
-const witnessTimeout = 5 * time.Second
+// crashReporterTimeout limits the time in which a terminal must accept one message. After that it gets no more.
+const crashReporterTimeout = 5 * time.Second
 
-// startWitness starts a process that shows the stack of a panic on all terminals when a panic that no guard caught
+// startCrashReporter starts a process that shows the stack of a panic on all terminals when a panic that no guard caught
 // ends this process. At that moment only the Go runtime runs here. It calls write(2) and exits, and the kernel
 // panics: data that a serial port has not sent is lost, and a port that does not accept data would block the restart.
-// Therefore the runtime writes to a pipe, and the witness at its other end waits for the terminals, with a limit.
+// Therefore the runtime writes to a pipe, and the crash reporter at its other end waits for the terminals, with a limit.
 //
 // The pipe contains one message at a time (O_DIRECT, see pipe(2)): the next is read only when the last is on the
 // terminals.
-func (b *boot) startWitness() error {
+func (b *boot) startCrashReporter() error {
 	var ends [2]int
 	if err := unix.Pipe2(ends[:], unix.O_CLOEXEC|unix.O_DIRECT); err != nil {
 		return fmt.Errorf("pipe: %w", err)
 	}
-	in, out := os.NewFile(uintptr(ends[0]), "witness"), os.NewFile(uintptr(ends[1]), "witness")
+	in, out := os.NewFile(uintptr(ends[0]), "panics"), os.NewFile(uintptr(ends[1]), "panics")
 	defer in.Close()  //nolint:errcheck // the process has its own
 	defer out.Close() //nolint:errcheck // standard error is its copy
 	if _, err := unix.FcntlInt(out.Fd(), unix.F_SETPIPE_SZ, os.Getpagesize()); err != nil {
@@ -48,7 +48,8 @@ func (b *boot) startWitness() error {
 		return err
 	}
 	defer null.Close() //nolint:errcheck // the process has its own
-	process, err := os.StartProcess("/proc/self/exe", append([]string{witnessName}, b.console.Paths()...), &os.ProcAttr{
+	arguments := append([]string{crashReporterName}, b.console.Paths()...)
+	process, err := os.StartProcess("/proc/self/exe", arguments, &os.ProcAttr{
 		Dir: "/", Files: []*os.File{in, null, null},
 		Env: []string{"GOMAXPROCS=1"}, // it runs one goroutine at a time
 	})
@@ -60,8 +61,8 @@ func (b *boot) startWitness() error {
 		if b.leaving.Load() {
 			return
 		}
-		err = errors.Join(err, fmt.Errorf("%s ended: %v", witnessName, state))
-		b.log.Warn("witness ended: panics are shown on one console only", "err", err)
+		err = errors.Join(err, fmt.Errorf("%s ended: %v", crashReporterName, state))
+		b.log.Warn("crash reporter ended: panics are shown on one console only", "err", err)
 	})
 	if err := unix.Dup3(int(out.Fd()), int(os.Stderr.Fd()), 0); err != nil {
 		return fmt.Errorf("redirect standard error: %w", err)
@@ -69,56 +70,56 @@ func (b *boot) startWitness() error {
 	return debug.SetCrashOutput(nil, debug.CrashOptions{}) // otherwise the runtime also writes to one terminal
 }
 
-// witnessChild does the work of that process.
-func witnessChild() {
-	if filepath.Base(os.Args[0]) != witnessName {
+// crashReporterChild does the work of that process.
+func crashReporterChild() {
+	if filepath.Base(os.Args[0]) != crashReporterName {
 		return
 	}
-	witness(os.Stdin, os.Args[1:], witnessTimeout)
+	reportCrash(os.Stdin, os.Args[1:], crashReporterTimeout)
 	os.Exit(0)
 }
 
-// witness shows the messages from in on the terminals until in is closed.
-func witness(in io.Reader, terminals []string, limit time.Duration) {
+// reportCrash shows the messages from in on the terminals until in is closed.
+func reportCrash(in io.Reader, paths []string, limit time.Duration) {
 	signal.Ignore(unix.SIGHUP, unix.SIGINT, unix.SIGTERM, unix.SIGPIPE, unix.SIGQUIT, unix.SIGUSR2)
 	message := make([]byte, os.Getpagesize())
-	var stands []*stand
+	var terminals []*crashTerminal
 	for {
 		n, err := in.Read(message)
 		if err != nil {
 			return
 		}
-		if stands == nil { // not earlier: a terminal could be hung up before it is needed
-			for _, path := range terminals {
-				stands = append(stands, openStand(path))
+		if terminals == nil { // not earlier: a terminal could be hung up before it is needed
+			for _, path := range paths {
+				terminals = append(terminals, openCrashTerminal(path))
 			}
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), limit)
-		for _, s := range stands {
+		for _, s := range terminals {
 			s.begin(message[:n])
 		}
-		for _, s := range stands {
+		for _, s := range terminals {
 			s.await(ctx)
 		}
 		cancel()
 	}
 }
 
-// stand is a terminal of the witness.
-type stand struct {
+// crashTerminal is a terminal of the crash reporter.
+type crashTerminal struct {
 	messages chan []byte
 	shown    chan struct{} // one for each message
-	behind   bool          // it did not accept a message in time, or cannot be opened: it gets no more
+	failed   bool          // it did not accept a message in time, or cannot be opened: it gets no more
 }
 
-func openStand(path string) *stand {
-	s := &stand{messages: make(chan []byte, 1), shown: make(chan struct{}, 1)}
+func openCrashTerminal(path string) *crashTerminal {
+	s := &crashTerminal{messages: make(chan []byte, 1), shown: make(chan struct{}, 1)}
 	fd, err := unix.Open(path, unix.O_WRONLY|unix.O_NOCTTY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	if err == nil {
 		err = unix.SetNonblock(fd, false) // open(2) must not block, write(2) must
 	}
 	if err != nil {
-		s.behind = true
+		s.failed = true
 		return s
 	}
 	goroutine.Go(func() error {
@@ -128,13 +129,13 @@ func openStand(path string) *stand {
 	return s
 }
 
-func (s *stand) run(fd int, virtual bool) {
+func (s *crashTerminal) run(fd int, virtual bool) {
 	if virtual {
 		_ = writeAll(fd, []byte("\x1b[0m\n")) // below the screen, without its colours
 	}
 	for message := range s.messages {
 		if writeAll(fd, message) != nil {
-			return // behind is set
+			return // failed is set
 		}
 		const drain = 1 // tcdrain(3): otherwise the kernel panics before the port has sent the data
 		_ = unix.IoctlSetInt(fd, unix.TCSBRK, drain)
@@ -153,15 +154,15 @@ func writeAll(fd int, p []byte) error {
 	return nil
 }
 
-func (s *stand) begin(message []byte) {
-	if !s.behind {
+func (s *crashTerminal) begin(message []byte) {
+	if !s.failed {
 		s.messages <- slices.Clone(message)
 	}
 }
 
 // await waits until the message is shown or ctx ends.
-func (s *stand) await(ctx context.Context) {
-	if s.behind {
+func (s *crashTerminal) await(ctx context.Context) {
+	if s.failed {
 		return
 	}
 	select {
@@ -172,6 +173,6 @@ func (s *stand) await(ctx context.Context) {
 	select { // another terminal can have used up the time, although this one was quick
 	case <-s.shown:
 	default:
-		s.behind = true
+		s.failed = true
 	}
 }
