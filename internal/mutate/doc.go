@@ -6,7 +6,8 @@
 //	go run ./internal/mutate -n 50 ./storage/erase ./agent/...
 //
 // Every mutant of a package is compiled into one test binary (mutant schemata): the environment variable MUTANT
-// selects the one that is active. A first run of every test records its duration and the mutants that it reaches. A
+// selects the one that is active, also in the processes that tests start from the binary with an environment of their
+// own, unless they have another root directory. A first run of every test records its duration and the mutants that it reaches. A
 // mutant is run with those tests only, the quick ones first. A mutant that no test reaches survives. The option -skip
 // omits tests by a regular expression.
 //

@@ -69,6 +69,7 @@ func TestInstrument(t *testing.T) {
 		"64 send | remove | go func() {",
 		"66 send | remove | out <- v",
 		"68 send | remove | close(out) #2",
+		"74 exitStatus | negate | !ok",
 	}
 	if diff := cmp.Diff(sorted(want), sorted(got)); diff != "" {
 		t.Errorf("mutants (-want +got):\n%s", diff)
@@ -177,7 +178,7 @@ func TestSample(t *testing.T) {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	for _, want := range []string{
-		"20 mutants", "3 by timeout; 1 equivalent, 1 untestable, 3 not reached; log lines 0 of 1",
+		"21 mutants", "3 by timeout; 1 equivalent, 1 untestable, 3 not reached; log lines 0 of 1",
 		"upper: remove: text = strings.ToUpper(text): equivalent (nobody looks at the result)\n",
 		"counter.untested: negate: c.n > 0: untestable (panics)\n",
 		"counter.untested: negate: c.n == 0: not reached\n",

@@ -142,7 +142,22 @@ func newRoot(base, dir, program string) (string, error) {
 			return "", err
 		}
 	}
-	return root, errors.Join(copyFile(program, root+"/tmp/program"), os.WriteFile(root+sandboxTrace, nil, 0o600))
+	return root, errors.Join(copyFile(program, root+"/tmp/program"), writeForAll(root+sandboxTrace, ""),
+		writeForAll(root+sandboxEnvironment, environmentText()))
+}
+
+// environmentText returns the content of sandboxEnvironment.
+func environmentText() string {
+	text := ""
+	for _, name := range []string{activeVariable, traceVariable} {
+		text += name + "=" + os.Getenv(name) + "\n"
+	}
+	return text
+}
+
+// writeForAll writes a file that processes of all users of the sandbox can read and write.
+func writeForAll(name, text string) error {
+	return errors.Join(os.WriteFile(name, []byte(text), 0o600), os.Chmod(name, 0o666)) //nolint:gosec // see above
 }
 
 // overlay shows a directory at the same place below root. Changes are written to the directory layer.

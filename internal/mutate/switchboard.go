@@ -10,6 +10,10 @@ const (
 	traceVariable  = "MUTANT_REACHED" // file to which the numbers of those are appended that are reached
 )
 
+// sandboxEnvironment is the file in the sandbox with the values of these variables, a line each. Processes that tests
+// start with an environment of their own read it.
+const sandboxEnvironment = "/tmp/mutant"
+
 // switchboard returns the source of the file that is added to a package. Instrumented statements call its functions.
 func switchboard(pkg string, mutants int) string {
 	return fmt.Sprintf(`package %s
@@ -17,13 +21,24 @@ func switchboard(pkg string, mutants int) string {
 import (
 	"os"
 	"strconv"
+	"strings"
 	"sync/atomic"
 )
 
 var mutantReached [%d]atomic.Bool
 
+func mutantVariable(name string) string {
+	text, _ := os.ReadFile(%q)
+	for line := range strings.Lines(string(text)) {
+		if value, ok := strings.CutPrefix(line, name+"="); ok {
+			return strings.TrimSpace(value)
+		}
+	}
+	return os.Getenv(name)
+}
+
 var mutantActive = func() int {
-	n, err := strconv.Atoi(os.Getenv(%q))
+	n, err := strconv.Atoi(mutantVariable(%q))
 	if err != nil {
 		return -1
 	}
@@ -31,7 +46,7 @@ var mutantActive = func() int {
 }()
 
 var mutantTrace = func() *os.File {
-	name := os.Getenv(%q)
+	name := mutantVariable(%q)
 	if name == "" {
 		return nil
 	}
@@ -64,5 +79,5 @@ func mutantNil(n int, err error) error {
 	}
 	return err
 }
-`, pkg, max(mutants, 1), activeVariable, traceVariable)
+`, pkg, max(mutants, 1), sandboxEnvironment, activeVariable, traceVariable)
 }

@@ -2,8 +2,26 @@ package sample
 
 import (
 	"log/slog"
+	"os"
+	"os/exec"
 	"testing"
 )
+
+func TestMain(m *testing.M) {
+	if os.Args[0] == "child" {
+		os.Exit(exitStatus(true))
+	}
+	os.Exit(m.Run())
+}
+
+// The child has an environment of its own.
+func TestChild(t *testing.T) {
+	child := exec.Command("/proc/self/exe")
+	child.Args, child.Env = []string{"child"}, []string{"A=B"}
+	if out, err := child.CombinedOutput(); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
 
 func TestAdd(t *testing.T) {
 	c := &counter{log: slog.New(slog.DiscardHandler)}
