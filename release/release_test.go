@@ -216,6 +216,56 @@ func TestVerifyOtherBuild(t *testing.T) {
 	}
 }
 
+// Signed documents of another artefact do not describe this one.
+func TestVerifyOtherDocuments(t *testing.T) {
+	signer, key := keys(t)
+	build := bill.Build{Version: "1.0", Created: time.Unix(1700000000, 0)}
+	for name, tt := range map[string]struct {
+		change func(kernel string)
+		want   string
+	}{
+		"new content": {
+			func(kernel string) { write(t, kernel, "another kernel") }, "spdx.json: describes a.kernel with SHA-256",
+		},
+		"document of another file": {
+			func(kernel string) {
+				sum, err := bill.SumFile(kernel)
+				if err != nil {
+					t.Fatal(err)
+				}
+				d := spdx.New("b.kernel", "1.0", sum, "OPERATING-SYSTEM")
+				if err := build.Write(kernel, d, provenance.Definition{Command: "image"}); err != nil {
+					t.Fatal(err)
+				}
+			}, "spdx.json: describes b.kernel with SHA-256",
+		},
+		"new provenance": {
+			func(kernel string) {
+				statement, err := os.ReadFile(kernel + provenance.Suffix)
+				if err != nil {
+					t.Fatal(err)
+				}
+				other := strings.Replace(string(statement), `"a.kernel"`, `"b.kernel"`, 1)
+				write(t, kernel+provenance.Suffix, other)
+			}, "provenance.json: ",
+		},
+	} {
+		kernel := filepath.Join(example(t, signer), "a.kernel")
+		tt.change(kernel)
+		if err := os.Remove(kernel + ChecksumSuffix); err != nil {
+			t.Fatal(err)
+		}
+		if err := Sign(signer, []string{kernel}); err != nil {
+			t.Fatal(err)
+		}
+		var log bytes.Buffer
+		err := Verify(key, []string{kernel}, &log)
+		if err == nil || !strings.Contains(err.Error(), tt.want) || log.Len() != 0 {
+			t.Errorf("%s: got error %v and log %q, want %q", name, err, &log, tt.want)
+		}
+	}
+}
+
 func TestVerifyDirectory(t *testing.T) {
 	signer, key := keys(t)
 	for want, add := range map[string]func(dir string){

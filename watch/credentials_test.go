@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/gophercloud/gophercloud/v2"
 )
 
 const password = "s3cret-Passw0rd"
@@ -100,6 +101,46 @@ func setEnvironment(t *testing.T, pairs []string) {
 	for _, pair := range pairs {
 		name, value, _ := strings.Cut(pair, "=")
 		t.Setenv(name, value)
+	}
+}
+
+// The variables of the openstack command select the user and the scope of a token.
+func TestAuthOptions(t *testing.T) {
+	type scope = gophercloud.AuthScope
+	for name, tt := range map[string]struct {
+		environment []string
+		want        gophercloud.AuthOptions
+	}{
+		"user and project by name": {
+			[]string{"OS_USERNAME=u", "OS_USER_DOMAIN_NAME=a", "OS_PROJECT_NAME=p", "OS_PROJECT_DOMAIN_ID=b"},
+			gophercloud.AuthOptions{
+				Username: "u", DomainName: "a", Scope: &scope{ProjectName: "p", DomainID: "b"},
+			},
+		},
+		"domain of both": {
+			[]string{"OS_USERNAME=u", "OS_DOMAIN_NAME=a", "OS_TENANT_NAME=p"},
+			gophercloud.AuthOptions{
+				Username: "u", DomainName: "a", Scope: &scope{ProjectName: "p", DomainName: "a"},
+			},
+		},
+		"user and project by ID": {
+			[]string{"OS_USERID=1", "OS_USERNAME=u", "OS_USER_DOMAIN_NAME=a", "OS_PROJECT_ID=2", "OS_PROJECT_NAME=p"},
+			gophercloud.AuthOptions{UserID: "1", Username: "u", Scope: &scope{ProjectID: "2"}},
+		},
+		"whole system": {
+			[]string{"OS_USER_ID=1", "OS_SYSTEM_SCOPE=all", "OS_PROJECT_ID=2"},
+			gophercloud.AuthOptions{UserID: "1", Scope: &scope{System: true}},
+		},
+		"application credential": {
+			[]string{"OS_APPLICATION_CREDENTIAL_ID=1", "OS_PROJECT_ID=2"},
+			gophercloud.AuthOptions{ApplicationCredentialID: "1"},
+		},
+		"no scope": {[]string{"OS_USER_ID=1"}, gophercloud.AuthOptions{UserID: "1"}},
+	} {
+		setEnvironment(t, tt.environment)
+		if diff := cmp.Diff(tt.want, authOptions()); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
 	}
 }
 
@@ -244,6 +285,9 @@ func TestConnectFails(t *testing.T) {
 			Access{URL: c.URL, CAFile: ca}, []string{"OS_USERNAME=admin", "OS_PASSWORD=" + password}, "401",
 		},
 		"broken clouds.yaml": {Access{}, []string{"OS_CLOUD=x", "OS_CLIENT_CONFIG_FILE=" + broken}, broken},
+		"no clouds.yaml anywhere": {
+			Access{}, []string{"OS_CLOUD=x", "XDG_CONFIG_HOME=" + t.TempDir()}, "no clouds.yaml for OS_CLOUD",
+		},
 		"no clouds.yaml": {
 			Access{}, []string{"OS_CLOUD=x", "OS_CLIENT_CONFIG_FILE=" + ca + ".none"}, "no such file",
 		},

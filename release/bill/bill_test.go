@@ -1,6 +1,8 @@
 package bill
 
 import (
+	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -86,5 +88,67 @@ func TestInclude(t *testing.T) {
 	write(t, path+spdx.Suffix, "{}")
 	if err := include(); err == nil || !strings.Contains(err.Error(), "file.spdx.json") {
 		t.Errorf("damaged document: got error %v", err)
+	}
+}
+
+// The documents of a layout contain those of its files.
+func TestWriteLayout(t *testing.T) {
+	dir := t.TempDir()
+	kernel, layout := write(t, filepath.Join(dir, "a.kernel"), "kernel"), filepath.Join(dir, "a.oci")
+	describe(t, kernel, Build{})
+	if err := (Build{Version: "1"}).WriteLayout(layout, strings.Repeat("0", 64), []string{kernel}); err != nil {
+		t.Fatal(err)
+	}
+	sum, err := SumFile(kernel)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, suffix := range []string{spdx.Suffix, provenance.Suffix} {
+		text, err := os.ReadFile(layout + suffix)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(string(text), "a.kernel") || !strings.Contains(string(text), sum) {
+			t.Errorf("a.oci%s lacks a.kernel with SHA-256 %s:\n%s", suffix, sum, text)
+		}
+	}
+	missing := filepath.Join(dir, "missing")
+	if err := (Build{}).WriteLayout(layout, sum, []string{missing}); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("missing file: got %v, want %v", err, fs.ErrNotExist)
+	}
+	if err := (Build{}).WriteLayout(layout, sum, []string{dir}); err == nil {
+		t.Error("a directory instead of a file: got no error")
+	}
+}
+
+// The modules of a program are its own, the standard library, and those that are named.
+func TestReadModules(t *testing.T) {
+	name, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	program, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	modules, err := ReadModules(program, []string{"example.com/m v1.0.0 => example.com/fork v1.2.3", "malformed"}, Directories{Root: "/go"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]string{}
+	for _, m := range modules {
+		got[m.Path] = m.Version
+	}
+	if got["example.com/fork"] != "v1.2.3" || got["malformed"] != "" {
+		t.Errorf("got modules %v, want example.com/fork v1.2.3", got)
+	}
+	if first := modules[0]; first.Path != standard || first.Version == "" || first.Dir != "/go" {
+		t.Errorf("got %+v as the standard library, want its version and /go", first)
+	}
+	if _, found := got["ironroot"]; !found {
+		t.Errorf("got modules %v, want ironroot, that of the program", got)
+	}
+	if _, err := ReadModules([]byte("no program"), nil, Directories{}); err == nil {
+		t.Error("no program: got no error")
 	}
 }

@@ -21,13 +21,14 @@ func example(name string, reverse bool) *Document {
 			id := d.AddFile("lib/firmware/x.fw", []byte("firmware"), "LicenseRef-x", "a comment")
 			d.Relate(id, "GENERATED_FROM", d.AddPackage(Package{
 				Name: "firmware-x", Version: "3:1+2~3", Supplier: "Organization: Debian", Declared: "LicenseRef-x",
-			}, strings.Repeat("b", 64), URL("deb", "debian/firmware-x", "3:1+2~3", [2]string{"arch", "all"})))
+			}, strings.Repeat("b", 64), URL("deb", "debian/firmware-x+y", "3:1+2~3", [2]string{"arch", "all"})))
 			d.AddLicense(License{ID: "LicenseRef-x", Name: "x", Text: "All <rights> & duties"})
 		},
 		func() {
 			id := d.AddFile("init", []byte("program"), "", "")
 			d.Relate(id, "STATIC_LINK", d.AddPackage(Package{Name: "example.com/M", Version: "v1", Declared: "MIT"}, "",
 				URL("golang", "example.com/m", "v1")))
+			d.AddLicense(License{ID: "LicenseRef-a", Name: "a", Text: "Rights"})
 		},
 	}
 	if reverse {
@@ -65,11 +66,11 @@ func TestEncode(t *testing.T) {
 	for _, p := range d.Packages[1:] {
 		urls = append(urls, p.PackageExternalReferences[0].Locator)
 	}
-	want := []string{"pkg:deb/debian/firmware-x@3:1%2B2~3?arch=all", "pkg:golang/example.com/m@v1"}
+	want := []string{"pkg:deb/debian/firmware-x%2By@3:1%2B2~3?arch=all", "pkg:golang/example.com/m@v1"}
 	if diff := cmp.Diff(want, urls); diff != "" {
 		t.Errorf("package URLs (-want +got):\n%s", diff)
 	}
-	if got := d.OtherLicenses[0].ExtractedText; got != "All <rights> & duties" {
+	if got := d.OtherLicenses[1].ExtractedText; got != "All <rights> & duties" {
 		t.Errorf("text of the licence: got %q", got)
 	}
 }
@@ -106,8 +107,8 @@ func TestInclude(t *testing.T) {
 		whole.Include(decoded)
 	}
 	d := spdxtest.Read(t, encode(t, whole))
-	if len(d.Packages) != 5 || len(d.Files) != 4 || len(d.OtherLicenses) != 1 {
-		t.Errorf("got %d packages, %d files and %d licences, want 5, 4 and 1",
+	if len(d.Packages) != 5 || len(d.Files) != 4 || len(d.OtherLicenses) != 2 {
+		t.Errorf("got %d packages, %d files and %d licences, want 5, 4 and 2",
 			len(d.Packages), len(d.Files), len(d.OtherLicenses))
 	}
 	ids := map[string]bool{}
