@@ -1,6 +1,7 @@
 package server
 
 import (
+	"bytes"
 	"net"
 	"net/netip"
 	"os"
@@ -27,6 +28,7 @@ func quiet() *DHCP {
 			Interface: "test", Address: netip.MustParsePrefix("192.0.2.1/24"), Lease: time.Hour,
 			First: netip.MustParseAddr("192.0.2.10"), Last: netip.MustParseAddr("192.0.2.11"),
 			Router: netip.MustParseAddr("192.0.2.1"), DNS: []netip.Addr{netip.MustParseAddr("192.0.2.53")}, MTU: 1400,
+			NTP: []netip.Addr{netip.MustParseAddr("192.0.2.123")}, Domain: "example.org",
 			Routes: []Route{
 				{Destination: netip.MustParsePrefix("198.51.100.0/24"), Gateway: netip.MustParseAddr("192.0.2.9")},
 			},
@@ -87,6 +89,13 @@ func TestAddresses(t *testing.T) {
 	mask, _ := ack.SubnetMask().Size()
 	if mask != 24 || !ack.Router()[0].Equal(net.IPv4(192, 0, 2, 1)) || len(ack.DNS()) != 1 {
 		t.Errorf("options: got mask %d, router %v, DNS %v", mask, ack.Router(), ack.DNS())
+	}
+	if ntp := ack.NTPServers(); len(ntp) != 1 || !ntp[0].Equal(net.IPv4(192, 0, 2, 123)) {
+		t.Errorf("NTP servers: got %v, want 192.0.2.123", ntp)
+	}
+	mtu := ack.Options.Get(dhcpv4.OptionInterfaceMTU)
+	if got := ack.DomainName(); got != "example.org" || !bytes.Equal(mtu, []byte{1400 >> 8, 1400 & 0xff}) {
+		t.Errorf("got domain %q and MTU %v, want example.org and 1400", got, mtu)
 	}
 	routes := ack.ClasslessStaticRoute()
 	if len(routes) != 1 || routes[0].String() != "route to 198.51.100.0/24 via 192.0.2.9" {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"net"
 	"net/http"
 	"net/netip"
 	"os"
@@ -189,6 +190,56 @@ func TestTFTP(t *testing.T) {
 	}
 	if _, err := client.Send("sub/file", "octet"); err == nil {
 		t.Error("writing: got no error, want one")
+	}
+}
+
+// Firmware first requests the size of a file and aborts that transfer, which is no error. A request whose transfer is
+// aborted later has failed.
+func TestTFTPAborted(t *testing.T) {
+	seen := make(chan Request, 1)
+	server, err := ListenTFTP(t.Context(), FilesConfig{
+		Listen: loopback, Root: directory(t, make([]byte, 2000)), Request: func(r Request) { seen <- r },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := server.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	const aborted = "\x00\x05\x00\x08aborted\x00"
+	for name, tt := range map[string]struct {
+		replies []string // of the client
+		status  int
+	}{
+		"after the options":     {[]string{aborted}, 200},
+		"after the first block": {[]string{"\x00\x04\x00\x00", aborted}, 500},
+	} {
+		conn, err := net.ListenUDP("udp", net.UDPAddrFromAddrPort(loopback))
+		if err != nil {
+			t.Fatal(err)
+		}
+		const request = "\x00\x01sub/file\x00octet\x00tsize\x000\x00"
+		if _, err := conn.WriteToUDPAddrPort([]byte(request), server.Addr()); err != nil {
+			t.Fatal(err)
+		}
+		buffer := make([]byte, 1500)
+		for _, reply := range tt.replies {
+			_, peer, err := conn.ReadFromUDPAddrPort(buffer)
+			if err == nil {
+				_, err = conn.WriteToUDPAddrPort([]byte(reply), peer)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got := <-seen; got.Status != tt.status || (got.Err != nil) != (tt.status == 500) {
+			t.Errorf("%s: got status %d, %v, want %d", name, got.Status, got.Err, tt.status)
+		}
+		if err := conn.Close(); err != nil {
+			t.Error(err)
+		}
 	}
 }
 
