@@ -189,6 +189,7 @@ func TestParse(t *testing.T) {
 		"-e /etc/passwd":        nil,
 		"--nonsense id":         nil,
 		"--login=yes id":        nil,
+		"-l --login=yes":        nil,
 		"-n A=1":                nil,
 		"-R /x id":              nil,
 		"--chroot=/x id":        nil,
