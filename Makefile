@@ -41,15 +41,18 @@ SIGN_KEY ?=
 SIGN_PASSWORD ?=
 SIGN     = $(if $(SIGN_KEY),--sign-key $(SIGN_KEY)) $(if $(SIGN_PASSWORD),--sign-password $(SIGN_PASSWORD))
 RELEASE  = $(BUILD)/release
-RELEASED = $(RELEASE)/ipa-ironroot-amd64
 # Flags of `ironroot uki`, such as --key db.key --cert db.pem --cmdline "ipa-api-url=mdns": unified kernel images, too.
 UKI_FLAGS ?=
 
 .PHONY: release
-release: prepare-build ## build/release: both architectures, ISO, OCI layout; SIGN_KEY=FILE signs (docs/release.md)
+release: prepare-build ## build/release: both architectures, ISOs, OCI layout; SIGN_KEY=FILE signs (docs/release.md)
 	rm -rf $(RELEASE)
 	$(GO) run . image $(ARCHIVE_FLAGS) $(SIGN) --oci -o $(RELEASE)
-	$(GO) run . iso $(ARCHIVE_FLAGS) $(SIGN) -k $(RELEASED).kernel -i $(RELEASED).initramfs -o $(RELEASED).iso
+	for arch in amd64 arm64; do \
+		stem=$(RELEASE)/ipa-ironroot-$$arch; \
+		$(GO) run . iso $(ARCHIVE_FLAGS) $(SIGN) --arch $$arch -k $$stem.kernel -i $$stem.initramfs -o $$stem.iso || \
+			exit 1; \
+	done
 	$(if $(UKI_FLAGS),for arch in amd64 arm64; do \
 		stem=$(RELEASE)/ipa-ironroot-$$arch; \
 		$(GO) run . uki $(ARCHIVE_FLAGS) $(SIGN) $(UKI_FLAGS) -k $$stem.kernel -i $$stem.initramfs -o $$stem.efi || \

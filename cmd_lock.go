@@ -60,10 +60,10 @@ func lockedPackages() []string {
 		"linux-image-amd64:amd64", "linux-image-cloud-amd64:amd64", "linux-image-arm64:arm64",
 		"linux-image-cloud-arm64:arm64", uki.Package + ":amd64", uki.Package + ":arm64",
 	}
-	for _, name := range slices.Concat(firmware.Packages, iso.Packages) {
+	for _, name := range firmware.Packages {
 		packages = append(packages, name+":amd64")
 	}
-	for _, name := range netbootPackages() {
+	for _, name := range slices.Concat(iso.Packages("amd64"), iso.Packages("arm64"), netbootPackages()) {
 		if !slices.Contains(packages, name) {
 			packages = append(packages, name)
 		}

@@ -23,25 +23,16 @@ func describe(ctx context.Context, o Options, l loaders, archive *debian.Archive
 	if err != nil {
 		return err
 	}
-	for _, file := range []struct {
-		name, from string
-		content    []byte
-	}{
-		{isolinuxPath, "usr/lib/ISOLINUX/isolinux.bin", l.isolinux},
-		{"isolinux/ldlinux.c32", "usr/lib/syslinux/modules/bios/ldlinux.c32", l.ldlinux},
-		{"master boot record", "usr/lib/ISOLINUX/isohdpfx.bin", l.mbr},
-		{espPath + "/EFI/BOOT/BOOTX64.EFI", "usr/lib/shim/shimx64.efi.signed", l.shim},
-		{espPath + "/EFI/BOOT/GRUBX64.EFI", "usr/lib/grub/x86_64-efi-signed/gcdx64.efi.signed", l.grub},
-	} {
-		one := packages.Of(file.from)
+	for _, file := range l.files() {
+		one := packages.Of(file.path)
 		if one == nil {
-			return fmt.Errorf("no package has %s", file.from)
+			return fmt.Errorf("no package has %s", file.path)
 		}
 		id, err := packages.Add(ctx, d, one, license.Found{})
 		if err != nil {
 			return err
 		}
-		d.Relate(d.AddFile(file.name, file.content, "", "/"+file.from), "GENERATED_FROM", id)
+		d.Relate(d.AddFile(file.name, *file.content, "", "/"+file.path), "GENERATED_FROM", id)
 	}
 	definition := provenance.Definition{
 		Command: "iso", Parameters: map[string]any{"cmdline": o.Cmdline, "label": o.Label, "suite": archive.Suite()},

@@ -12,7 +12,7 @@ import (
 )
 
 // The command line of the image under test: a parameter of our own behind the default ones, and a quoted one.
-const testCmdline = DefaultCmdline + ` quiet test.word=42 test.quoted="one two" ` + qemu.KernelHints
+const testParameters = ` quiet test.word=42 test.quoted="one two" ` + qemu.KernelHints
 
 // A kernel and an initramfs that are not ours boot from the image as CD and as USB stick, by BIOS, by UEFI, and by
 // UEFI with Secure Boot.
@@ -23,13 +23,7 @@ func TestBootsEverywhere(t *testing.T) {
 	testenv.Files(t, "install Debian's package ovmf", "/usr/share/OVMF/OVMF_CODE_4M.secboot.fd",
 		"/usr/share/OVMF/OVMF_VARS_4M.ms.fd")
 	image := filepath.Join(t.TempDir(), "foreign.iso")
-	_, err := Build(t.Context(), Options{
-		Kernel: foreign.Kernel(t), Initrd: foreign.Initrd(t), Out: image, Cmdline: testCmdline, Label: "FOREIGN",
-		Log: t.Output(),
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	buildForeign(t, "amd64", image)
 	for _, c := range []struct {
 		name     string
 		firmware qemu.Firmware
@@ -54,6 +48,32 @@ func TestBootsEverywhere(t *testing.T) {
 	}
 }
 
+// A kernel and an initramfs for arm64 boot from the image as CD, by UEFI with Secure Boot.
+//
+// Parity: R13 (aarch64)
+func TestBootsARM(t *testing.T) {
+	testenv.Programs(t, "qemu-system-aarch64", "go", "apt-get")
+	testenv.Files(t, "install Debian's package qemu-efi-aarch64", "/usr/share/AAVMF/AAVMF_VARS.ms.fd")
+	image := filepath.Join(t.TempDir(), "foreign.iso")
+	buildForeign(t, "arm64", image)
+	bootsHello(t, qemu.Config{
+		Name: "arm64", Dir: t.TempDir(), Arch: "arm64", Memory: 512 << 20, Firmware: qemu.UEFISecure, CDROM: image,
+		CDBoot: 1,
+	})
+}
+
+// buildForeign builds an image with a kernel and an initramfs that are not ours.
+func buildForeign(t *testing.T, arch, image string) {
+	t.Helper()
+	_, err := Build(t.Context(), Options{
+		Kernel: foreign.Kernel(t, arch), Initrd: foreign.Initrd(t, arch), Out: image, Label: "FOREIGN",
+		Cmdline: DefaultCmdline(arch) + testParameters, Log: t.Output(),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 func bootsHello(t *testing.T, config qemu.Config) {
 	t.Helper()
 	line, console := foreign.Boots(t, config)
@@ -61,7 +81,8 @@ func bootsHello(t *testing.T, config qemu.Config) {
 	if !strings.Contains(console, want) {
 		t.Errorf("console: got\n%s\nwant %q", console, want)
 	}
-	for _, want := range []string{"boot_method=vmedia", "console=ttyS0,115200n8", "test.word=42"} {
+	serial := map[string]string{"": "ttyS0", "arm64": "ttyAMA0"}[config.Arch]
+	for _, want := range []string{"boot_method=vmedia", "console=" + serial + ",115200n8", "test.word=42"} {
 		if !strings.Contains(" "+line+" ", " "+want+" ") {
 			t.Errorf("command line: got %q, want %q in it", line, want)
 		}

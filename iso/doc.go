@@ -1,5 +1,6 @@
-// Package iso builds a bootable image from an x86-64 Linux kernel and an initramfs. The image boots as a CD-ROM, as
-// virtual media and from a USB stick, with BIOS and with UEFI firmware, also with Secure Boot enabled.
+// Package iso builds a bootable image from a Linux kernel and an initramfs. The image boots as a CD-ROM, as virtual
+// media and from a USB stick, with BIOS and with UEFI firmware, also with Secure Boot enabled. Images for arm64 boot
+// with UEFI only.
 //
 // The image is an ISO 9660 file system (ECMA-119, level 1 names with Rock Ridge) with an El Torito catalog of two
 // entries: ISOLINUX for BIOS, and an EFI system partition with Debian's signed shim and GRUB for UEFI. Its unused
@@ -13,6 +14,5 @@
 // it. Secure Boot then covers all of it, if the firmware has the key.
 //
 // The boot loaders are from Debian's packages, which are fetched and unpacked but not installed. Equal inputs give
-// equal bytes. Limits: no arm64 except for unified kernel images, boot loaders
-// below 30 MiB, no Joliet names.
+// equal bytes. Limits: x86-64 and arm64, boot loaders below 30 MiB, no Joliet names.
 package iso

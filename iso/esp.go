@@ -8,17 +8,16 @@ import (
 	"ironroot/storage/fat"
 )
 
-// espImage returns an EFI system partition with the two UEFI loaders at the place for removable media (UEFI 2.10,
-// section 3.5.1.1).
+// espImage returns an EFI system partition with the two UEFI loaders at the place for removable media.
 func espImage(ctx context.Context, l loaders) ([]byte, error) {
 	// With small clusters it is FAT16. Firmware may read FAT12 as well, which was not tried.
-	return esp(ctx, sector, loader("BOOTX64.EFI", l.shim), loader("GRUBX64.EFI", l.grub))
+	return esp(ctx, sector, loader(firstNames[l.arch], l.shim), loader(secondNames[l.arch], l.grub))
 }
 
 // ukiESP returns an EFI system partition with a unified kernel image at that place. Its clusters are larger if needed.
 func ukiESP(ctx context.Context, arch string, image []byte) ([]byte, error) {
 	const largest = 30 << 20 // bytes of a file with small clusters
-	name := map[string]string{"amd64": "BOOTX64.EFI", "arm64": "BOOTAA64.EFI"}[arch]
+	name := firstNames[arch]
 	if len(image) > largest {
 		return esp(ctx, 0, loader(name, image))
 	}

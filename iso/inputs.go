@@ -1,18 +1,6 @@
 package iso
 
-import (
-	"fmt"
-
-	"ironroot/internal/bootfile"
-)
-
-// checkInputs returns an error for files that are not a kernel or an initramfs.
-func checkInputs(kernel, initrd string) error {
-	if err := bootfile.CheckBzImage(kernel); err != nil {
-		return err
-	}
-	return bootfile.CheckInitrd(initrd)
-}
+import "fmt"
 
 // checkLabel checks the d-characters and the length of a volume identifier (ECMA-119, 7.4.1 and 8.4.7). Lower case
 // and the hyphen are allowed too, because they are common.

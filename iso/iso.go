@@ -19,16 +19,24 @@ import (
 // DefaultLabel is the volume label of an image if Options has none.
 const DefaultLabel = "INSTALL_IMAGE"
 
-// DefaultCmdline is the kernel command line of an image if Options has none.
-const DefaultCmdline = "boot_method=vmedia console=tty0 console=ttyS0,115200n8"
+// DefaultCmdline returns the kernel command line of an image if Options has none. The serial console is that of most
+// machines of the architecture.
+func DefaultCmdline(arch string) string {
+	serial := "ttyS0"
+	if arch == "arm64" {
+		serial = "ttyAMA0"
+	}
+	return "boot_method=vmedia console=tty0 console=" + serial + ",115200n8"
+}
 
 // Options describe the image to build.
 type Options struct {
-	Kernel   string         // path of a bzImage
+	Kernel   string         // path of a kernel: a bzImage for x86-64, or an image with an EFI stub for arm64
+	Arch     string         // GOARCH of Kernel or UKI, which must not be of another one; "" = theirs
 	Initrd   string         // path of an initramfs, plain or compressed
 	UKI      string         // path of a unified kernel image, which replaces Kernel, Initrd and Cmdline
 	Out      string         // path of the image to write
-	Cmdline  string         // "" = DefaultCmdline
+	Cmdline  string         // "" = that of DefaultCmdline
 	Label    string         // "" = DefaultLabel
 	CacheDir string         // directory of fetched packages; "" = ironroot below the user's cache directory
 	Debian   debian.Options // archive of the loaders' packages; its CacheDir is CacheDir
@@ -62,9 +70,6 @@ func Build(ctx context.Context, o Options) (Report, error) {
 		return inWorkspace(o, func(work string) (Report, error) { return buildUKI(ctx, o, work) },
 			func() error { return describeUKI(o) })
 	}
-	if err := checkInputs(o.Kernel, o.Initrd); err != nil {
-		return Report{}, err
-	}
 	if _, err := fmt.Fprintln(o.Log, "fetching boot loaders of Debian"); err != nil {
 		return Report{}, err
 	}
@@ -74,7 +79,7 @@ func Build(ctx context.Context, o Options) (Report, error) {
 	if err != nil {
 		return Report{}, fmt.Errorf("build ISO: %w", err)
 	}
-	loaders, err := fetchLoaders(ctx, archive)
+	loaders, err := fetchLoaders(ctx, archive, o.Arch)
 	if err != nil {
 		return Report{}, err
 	}
@@ -109,16 +114,15 @@ func (o Options) complete() (Options, error) {
 	case o.UKI == "" && (o.Kernel == "" || o.Initrd == "") || o.Out == "":
 		return o, errors.New("build ISO: kernel, initrd and output file are required")
 	}
-	if o.Cmdline == "" && o.UKI == "" {
-		o.Cmdline = DefaultCmdline
+	if o.UKI == "" {
+		if err := o.completeKernel(); err != nil {
+			return o, err
+		}
 	}
 	if o.Label == "" {
 		o.Label = DefaultLabel
 	}
 	if err := checkLabel(o.Label); err != nil {
-		return o, err
-	}
-	if err := bootfile.CheckCmdline(o.Cmdline); err != nil {
 		return o, err
 	}
 	if o.CacheDir == "" {
@@ -132,6 +136,25 @@ func (o Options) complete() (Options, error) {
 		o.Log = io.Discard
 	}
 	return o, nil
+}
+
+// completeKernel checks kernel, initramfs and command line, and sets the architecture and the command line.
+func (o *Options) completeKernel() error {
+	arch, err := bootfile.KernelArch(o.Kernel)
+	if err != nil {
+		return err
+	}
+	if o.Arch != "" && o.Arch != arch {
+		return fmt.Errorf("kernel %s: is for %s, want %s", o.Kernel, arch, o.Arch)
+	}
+	o.Arch = arch
+	if o.Cmdline == "" {
+		o.Cmdline = DefaultCmdline(arch)
+	}
+	if err := bootfile.CheckInitrd(o.Initrd); err != nil {
+		return err
+	}
+	return bootfile.CheckCmdline(o.Cmdline)
 }
 
 // build builds the image in the directory work and moves it to Options.Out.
@@ -166,6 +189,9 @@ func buildUKI(ctx context.Context, o Options, work string) (Report, error) {
 	arch, err := bootfile.UEFIArch(bytes.NewReader(image))
 	if err != nil {
 		return Report{}, fmt.Errorf("unified kernel image %s: %w", o.UKI, err)
+	}
+	if o.Arch != "" && o.Arch != arch {
+		return Report{}, fmt.Errorf("unified kernel image %s: is for %s, want %s", o.UKI, arch, o.Arch)
 	}
 	esp, err := ukiESP(ctx, arch, image)
 	if err != nil {

@@ -3,6 +3,7 @@ package iso
 import (
 	"bytes"
 	"context"
+	"debug/pe"
 	"encoding/binary"
 	"errors"
 	"math/rand/v2"
@@ -39,7 +40,7 @@ func standIns() loaders {
 		return b
 	}
 	return loaders{
-		isolinux: content(1, 38912), ldlinux: content(2, 119524), mbr: content(3, mbrCodeSize),
+		arch: "amd64", isolinux: content(1, 38912), ldlinux: content(2, 119524), mbr: content(3, mbrCodeSize),
 		shim: content(4, 1048504), grub: content(5, 3835328),
 	}
 }
@@ -51,6 +52,14 @@ func bzImage(t *testing.T, size int) string {
 	copy(b[0x1fe:], "\x55\xaa")
 	copy(b[0x202:], "HdrS")
 	return writeFile(t, "kernel", b)
+}
+
+// armKernel returns a file that has no more of a kernel for arm64 than its headers.
+func armKernel(t *testing.T) []byte {
+	t.Helper()
+	kernel := uefiProgram(t, pe.IMAGE_FILE_MACHINE_ARM64, 100_000)
+	copy(kernel[0x38:], "ARM\x64")
+	return kernel
 }
 
 func writeFile(t *testing.T, name string, content []byte) string {
@@ -143,6 +152,65 @@ func TestOtherToolsReadTheImage(t *testing.T) {
 	}
 }
 
+// An image for arm64 has boot loaders for UEFI only. Firmware finds them on a CD and on a stick.
+func TestARM(t *testing.T) {
+	testenv.Programs(t, "sfdisk", "fsck.vfat", "isoinfo", "mcopy")
+	for name, kernel := range map[string][]byte{"image": armKernel(t), "compressed": zbootKernel(t)} {
+		o, err := Options{
+			Kernel: writeFile(t, "kernel", kernel), Initrd: writeFile(t, "initrd", []byte("070701")),
+			Out: filepath.Join(t.TempDir(), "out.iso"), CacheDir: t.TempDir(),
+		}.complete()
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		l := standIns()
+		l = loaders{arch: o.Arch, shim: l.shim, grub: l.grub}
+		if _, err := build(t.Context(), o, l, t.TempDir()); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		files := strings.Fields(testenv.Run(t, "isoinfo", "-R", "-f", "-i", o.Out))
+		slices.Sort(files)
+		want := []string{
+			"/.disk", "/.disk/info", "/boot", "/boot/grub", "/boot/grub/efi.img", "/boot/grub/grub.cfg", "/initrd",
+			"/vmlinuz",
+		}
+		if diff := cmp.Diff(want, files); diff != "" {
+			t.Errorf("%s: files (-want +got):\n%s", name, diff)
+		}
+		grub := testenv.Run(t, "isoinfo", "-R", "-x", "/boot/grub/grub.cfg", "-i", o.Out)
+		if !strings.Contains(grub, "'console=ttyAMA0,115200n8'") || strings.Contains(grub, "ttyS0") {
+			t.Errorf("%s: got\n%s\nwant the serial console of arm64", name, grub)
+		}
+		if info := testenv.Run(t, "isoinfo", "-d", "-i", o.Out); !strings.Contains(info, "Arch 239") {
+			t.Errorf("%s: boot catalog: got\n%s\nwant platform 239 (EFI)", name, info)
+		}
+		image, err := os.ReadFile(o.Out)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if table := testenv.Run(t, "sfdisk", "--dump", o.Out); !strings.Contains(table, "type=ef") {
+			t.Errorf("%s: partition table: got\n%s\nwant an entry of type ef", name, table)
+		}
+		entry := image[mbrTable:]
+		start := int(binary.LittleEndian.Uint32(entry[8:])) * sector
+		esp := writeFile(t, "esp", image[start:start+int(binary.LittleEndian.Uint32(entry[12:]))*sector])
+		testenv.Run(t, "fsck.vfat", "-n", esp)
+		for name, content := range map[string][]byte{"BOOTAA64.EFI": l.shim, "GRUBAA64.EFI": l.grub} {
+			if got := testenv.Run(t, "mcopy", "-i", esp, "::/EFI/BOOT/"+name, "-"); got != string(content) {
+				t.Errorf("%s: got %d bytes, want the %d that were written", name, len(got), len(content))
+			}
+		}
+	}
+}
+
+// zbootKernel returns the headers of a kernel for arm64 that unpacks itself.
+func zbootKernel(t *testing.T) []byte {
+	t.Helper()
+	kernel := uefiProgram(t, pe.IMAGE_FILE_MACHINE_ARM64, 100_000)
+	copy(kernel, "MZ\x00\x00zimg")
+	return kernel
+}
+
 // The partition table and the boot record point at what they should.
 func TestHybridPointers(t *testing.T) {
 	image, err := os.ReadFile(buildImage(t))
@@ -175,7 +243,7 @@ func TestHybridPointers(t *testing.T) {
 func TestESPIsFAT16(t *testing.T) {
 	testenv.Programs(t, "fsck.vfat", "mcopy")
 	for _, size := range []int{0, 1, sector, 100_000, 2 << 20, 15_000_000} {
-		l := loaders{shim: bytes.Repeat([]byte{7}, size), grub: bytes.Repeat([]byte{8}, size+1)}
+		l := loaders{arch: "amd64", shim: bytes.Repeat([]byte{7}, size), grub: bytes.Repeat([]byte{8}, size+1)}
 		raw, err := espImage(t.Context(), l)
 		if err != nil {
 			t.Fatalf("loaders of %d bytes: %v", size, err)
@@ -196,7 +264,7 @@ func TestESPIsFAT16(t *testing.T) {
 			}
 		}
 	}
-	if _, err := espImage(t.Context(), loaders{shim: make([]byte, 40<<20)}); !errors.Is(err, fat.ErrFull) {
+	if _, err := espImage(t.Context(), loaders{arch: "amd64", shim: make([]byte, 40<<20)}); !errors.Is(err, fat.ErrFull) {
 		t.Errorf("40 MiB: got %v, want %v", err, fat.ErrFull)
 	}
 }
@@ -204,8 +272,11 @@ func TestESPIsFAT16(t *testing.T) {
 func TestInputsAreChecked(t *testing.T) {
 	kernel := bzImage(t, 4096)
 	initrd := writeFile(t, "initrd", []byte("\x28\xb5\x2f\xfd rest"))
-	arm := make([]byte, 4096)
-	copy(arm[0x38:], "ARM\x64")
+	arm := writeFile(t, "arm", armKernel(t))
+	noStub := make([]byte, 4096)
+	copy(noStub[0x38:], "ARM\x64")
+	other := uefiProgram(t, pe.IMAGE_FILE_MACHINE_AMD64, 1000)
+	copy(other, "MZ\x00\x00zimg")
 	for name, c := range map[string]struct {
 		options Options
 		want    string
@@ -217,9 +288,17 @@ func TestInputsAreChecked(t *testing.T) {
 			Options{Kernel: writeFile(t, "k", make([]byte, 4096)), Initrd: initrd, Out: "x"}, "no boot flag",
 		},
 		"kernel is ELF":   {Options{Kernel: writeFile(t, "k", []byte("\x7fELF")), Initrd: initrd, Out: "x"}, "ELF"},
-		"kernel is arm64": {Options{Kernel: writeFile(t, "k", arm), Initrd: initrd, Out: "x"}, "arm64"},
-		"swapped":         {Options{Kernel: kernel, Initrd: kernel, Out: "x"}, "want a cpio archive"},
-		"label":           {Options{Kernel: kernel, Initrd: initrd, Out: "x", Label: "a b"}, "label"},
+		"kernel is gzip":  {Options{Kernel: writeFile(t, "k", []byte("\x1f\x8b\x08")), Initrd: initrd, Out: "x"}, "gzip"},
+		"kernel is arm64": {Options{Kernel: arm, Initrd: initrd, Out: "x", Arch: "amd64"}, "is for arm64, want amd64"},
+		"kernel is amd64": {Options{Kernel: kernel, Initrd: initrd, Out: "x", Arch: "arm64"}, "is for amd64, want arm64"},
+		"kernel without stub": {
+			Options{Kernel: writeFile(t, "k", noStub), Initrd: initrd, Out: "x"}, "is not a UEFI program",
+		},
+		"kernel is another program": {
+			Options{Kernel: writeFile(t, "k", other), Initrd: initrd, Out: "x"}, "is for amd64, want a bzImage or",
+		},
+		"swapped": {Options{Kernel: kernel, Initrd: kernel, Out: "x"}, "want a cpio archive"},
+		"label":   {Options{Kernel: kernel, Initrd: initrd, Out: "x", Label: "a b"}, "label"},
 		"long label": {
 			Options{Kernel: kernel, Initrd: initrd, Out: "x", Label: strings.Repeat("a", 33)}, "33 characters",
 		},

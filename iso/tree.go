@@ -21,15 +21,16 @@ const (
 
 // fillTree writes the files of an image with loaders to a directory and returns their sizes.
 func fillTree(ctx context.Context, dir string, o Options, l loaders, esp []byte) ([]Part, error) {
-	err := writeTree(dir, map[string][]byte{
-		".disk/info":            []byte(o.Label + "\n"), // GRUB identifies the medium by this file
-		isolinuxPath:            l.isolinux,
-		"isolinux/ldlinux.c32":  l.ldlinux,
-		"isolinux/isolinux.cfg": []byte(isolinuxConfig(o.Cmdline)),
-		"boot/grub/grub.cfg":    []byte(grubConfig(o.Cmdline)),
-		espPath:                 esp,
-	})
-	if err != nil {
+	files := map[string][]byte{
+		".disk/info":         []byte(o.Label + "\n"), // GRUB identifies the medium by this file
+		"boot/grub/grub.cfg": []byte(grubConfig(o.Cmdline)),
+		espPath:              esp,
+	}
+	if l.isolinux != nil {
+		files[isolinuxPath], files["isolinux/ldlinux.c32"] = l.isolinux, l.ldlinux
+		files["isolinux/isolinux.cfg"] = []byte(isolinuxConfig(o.Cmdline))
+	}
+	if err := writeTree(dir, files); err != nil {
 		return nil, err
 	}
 	kernel, err := copyFile(ctx, o.Kernel, filepath.Join(dir, "vmlinuz"))
@@ -40,12 +41,15 @@ func fillTree(ctx context.Context, dir string, o Options, l loaders, esp []byte)
 	if err != nil {
 		return nil, err
 	}
-	return []Part{
+	parts := []Part{
 		{Name: "initrd", Size: initrd},
 		{Name: "kernel", Size: kernel},
 		{Name: "UEFI boot loaders (shim, GRUB)", Size: int64(len(esp))},
-		{Name: "BIOS boot loader (ISOLINUX)", Size: int64(len(l.isolinux) + len(l.ldlinux))},
-	}, nil
+	}
+	if l.isolinux != nil {
+		parts = append(parts, Part{Name: "BIOS boot loader (ISOLINUX)", Size: int64(len(l.isolinux) + len(l.ldlinux))})
+	}
+	return parts, nil
 }
 
 func writeTree(dir string, files map[string][]byte) error {

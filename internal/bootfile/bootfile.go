@@ -12,29 +12,51 @@ import (
 	"strings"
 )
 
-// CheckBzImage returns an error for a file without the setup header of the Linux/x86 boot protocol.
-func CheckBzImage(path string) error {
+// KernelArch returns the GOARCH of a kernel: amd64 for a file with the setup header of the Linux/x86 boot protocol,
+// arm64 for an image with an EFI stub. Other files are errors.
+func KernelArch(path string) (string, error) {
 	const (
 		bootFlag = 0x1fe
 		magic    = 0x202
 	)
 	head, err := readHead(path, 0x210)
 	if err != nil {
-		return fmt.Errorf("kernel %s: %w", path, err)
+		return "", fmt.Errorf("kernel %s: %w", path, err)
 	}
+	armed := len(head) > 0x3c && bytes.Equal(head[0x38:0x3c], []byte("ARM\x64"))
+	compressed := bytes.HasPrefix(head, []byte("MZ\x00\x00zimg")) // unpacks itself (CONFIG_EFI_ZBOOT)
 	switch {
 	case bytes.HasPrefix(head, []byte("\x7fELF")):
 		err = errors.New("is an uncompressed ELF kernel, want a bzImage")
-	case len(head) > 0x3c && bytes.Equal(head[0x38:0x3c], []byte("ARM\x64")):
-		err = errors.New("is an arm64 kernel, want one for x86-64")
+	case bytes.HasPrefix(head, []byte("\x1f\x8b")):
+		err = errors.New("is compressed by gzip, want an image with an EFI stub: decompress it first")
+	case armed || compressed:
+		return uefiKernelArch(path)
 	case len(head) < 0x210 || head[bootFlag] != 0x55 || head[bootFlag+1] != 0xaa:
-		err = errors.New("has no boot flag at byte 510, want a bzImage")
+		err = errors.New("has no boot flag at byte 510, want a bzImage or a kernel for arm64")
 	case string(head[magic:magic+4]) != "HdrS":
 		err = fmt.Errorf("has %q at byte 514, want \"HdrS\" as a bzImage has", head[magic:magic+4])
 	default:
-		return nil
+		return "amd64", nil
 	}
-	return fmt.Errorf("kernel %s: %w", path, err)
+	return "", fmt.Errorf("kernel %s: %w", path, err)
+}
+
+// uefiKernelArch returns the GOARCH of a kernel that is not a bzImage. Its boot loaders start it as a UEFI program.
+func uefiKernelArch(path string) (string, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return "", fmt.Errorf("kernel: %w", err)
+	}
+	defer f.Close() //nolint:errcheck // only read
+	arch, err := UEFIArch(f)
+	if err == nil && arch != "arm64" {
+		err = fmt.Errorf("is for %s, want a bzImage or a kernel for arm64", arch)
+	}
+	if err != nil {
+		return "", fmt.Errorf("kernel %s: %w", path, err)
+	}
+	return arch, nil
 }
 
 // CheckInitrd returns an error for a file that does not begin like a cpio archive, plain or in a compression that the

@@ -21,10 +21,10 @@ import (
 // Hello matches the message of the ramdisk. The first group is the kernel command line.
 var Hello = regexp.MustCompile(`HELLO-FROM-THE-RAMDISK cmdline=<(.*)> err=<nil>`)
 
-// Kernel returns the path of Debian's signed kernel for virtual machines.
-func Kernel(t testing.TB) string {
+// Kernel returns the path of Debian's signed kernel for virtual machines of an architecture, a GOARCH.
+func Kernel(t testing.TB, arch string) string {
 	t.Helper()
-	deb := debtest.Packages(t, "", "linux-image-cloud-amd64:amd64", "linux-image-")
+	deb := debtest.Packages(t, "", "linux-image-cloud-"+arch+":"+arch, "linux-image-")
 	dir := t.TempDir()
 	isKernel := func(name string) bool { return strings.HasPrefix(name, "boot/vmlinuz-") }
 	if err := debian.Extract(t.Context(), deb[len(deb)-1], dir, isKernel); err != nil {
@@ -37,12 +37,13 @@ func Kernel(t testing.TB) string {
 	return found[0]
 }
 
-// Initrd builds a ramdisk with the program hello as its init and returns its path.
-func Initrd(t testing.TB) string {
+// Initrd builds a ramdisk with the program hello as its init for an architecture, a GOARCH, and returns its path.
+func Initrd(t testing.TB, arch string) string {
 	t.Helper()
 	dir := t.TempDir()
 	binary := filepath.Join(dir, "init")
 	t.Setenv("CGO_ENABLED", "0")
+	t.Setenv("GOARCH", arch)
 	testenv.Run(t, "go", "build", "-trimpath", "-ldflags=-s -w -buildid=", "-o", binary,
 		"ironroot/internal/foreign/hello")
 	content, err := os.ReadFile(binary)

@@ -46,7 +46,6 @@ func boardArguments(c Config) []string {
 		// A real processor model, so that the guest can read its name.
 		return []string{
 			"-machine", "virt", "-accel", "tcg,thread=" + tcgThreads("qemu-system-aarch64"), "-cpu", "neoverse-n1",
-			"-bios", FirmwareARM,
 		}
 	}
 	machine := "q35,graphics=off"
@@ -93,12 +92,15 @@ func bootArguments(c Config) []string {
 func firmwareArguments(c Config) ([]string, error) {
 	switch c.Firmware {
 	case BIOS:
+		if c.Arch == "arm64" {
+			return []string{"-bios", FirmwareARM}, nil
+		}
 		return nil, nil
 	case UEFI, UEFISecure:
 	default:
 		return nil, fmt.Errorf("firmware %q is unknown", c.Firmware)
 	}
-	code, _, err := firmwareFiles(c.Firmware)
+	code, _, err := firmwareFiles(c.Arch, c.Firmware)
 	if err != nil {
 		return nil, err
 	}
@@ -106,7 +108,7 @@ func firmwareArguments(c Config) ([]string, error) {
 		"-drive", "if=pflash,format=raw,unit=0,readonly=on,file=" + code,
 		"-drive", "if=pflash,format=raw,unit=1,file=" + escape(varsFile(c)),
 	}
-	if c.Firmware == UEFISecure {
+	if c.Firmware == UEFISecure && c.Arch != "arm64" { // on arm64, QEMU does not protect the variables from the guest
 		args = append(args, "-global", "driver=cfi.pflash01,property=secure,value=on",
 			"-global", "ICH9-LPC.disable_s3=1")
 	}
@@ -135,7 +137,7 @@ func prepareFiles(c Config) error {
 		return nil
 	}
 	if !exists(varsFile(c)) {
-		_, vars, err := firmwareFiles(c.Firmware)
+		_, vars, err := firmwareFiles(c.Arch, c.Firmware)
 		if err != nil {
 			return err
 		}

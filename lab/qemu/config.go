@@ -6,7 +6,7 @@
 // Console, on which callers wait without polling.
 //
 // Limits: x86_64 guests use the q35 board. aarch64 guests use the virt board with UEFI; they are always emulated,
-// start from Config.Kernel and have no SATA disks. A machine has one serial port.
+// do not boot from the network, and have no SATA disks. A machine has one serial port.
 package qemu
 
 import (
@@ -17,7 +17,8 @@ import (
 // Firmware is the firmware of a machine.
 type Firmware string
 
-// The firmwares: SeaBIOS, OVMF, and OVMF with Secure Boot enabled and Microsoft's keys enrolled.
+// The firmwares: SeaBIOS, OVMF, and OVMF with Secure Boot enabled and Microsoft's keys enrolled. On arm64, AAVMF is the
+// same as OVMF.
 const (
 	BIOS       Firmware = "bios"
 	UEFI       Firmware = "uefi"
@@ -106,8 +107,8 @@ type NIC struct {
 type Config struct {
 	Name string // used in errors; "" means "machine"
 	Dir  string // existing directory for the machine's own files: console log, QEMU's messages, UEFI variables
-	// Arch is the GOARCH of the guest: "amd64" (also "") or "arm64", for which Firmware must be empty and Accel is
-	// ignored.
+	// Arch is the GOARCH of the guest: "amd64" (also "") or "arm64", for which Accel is ignored, and without Firmware,
+	// UEFI has no variables and starts Kernel only.
 	Arch   string
 	Memory int64  // bytes, 0 means 1 GiB
 	CPUs   int    // 0 means 2
@@ -143,11 +144,13 @@ type Config struct {
 // machine, and cost time.
 const KernelHints = "tsc=reliable no_timer_check mitigations=off"
 
-// FirmwareARM is the path of the UEFI firmware for arm64 machines. Debian's package is qemu-efi-aarch64.
+// FirmwareARM is the path of the UEFI firmware without variables for arm64 machines. Debian's package is
+// qemu-efi-aarch64.
 const FirmwareARM = "/usr/share/qemu-efi-aarch64/QEMU_EFI.fd"
 
-// firmwareFiles returns the paths of OVMF's code and variables. It tries the paths that distributions use.
-func firmwareFiles(f Firmware) (code, vars string, err error) {
+// firmwareFiles returns the paths of the code and variables of OVMF or AAVMF. It tries the paths that distributions use.
+func firmwareFiles(arch string, f Firmware) (code, vars string, err error) {
+	pkg := "ovmf"
 	candidates := [][2]string{
 		{"/usr/share/OVMF/OVMF_CODE_4M.fd", "/usr/share/OVMF/OVMF_VARS_4M.fd"},
 		{"/usr/share/OVMF/OVMF_CODE.fd", "/usr/share/OVMF/OVMF_VARS.fd"},
@@ -160,18 +163,25 @@ func firmwareFiles(f Firmware) (code, vars string, err error) {
 			{"/usr/share/edk2/ovmf/OVMF_CODE.secboot.fd", "/usr/share/edk2/ovmf/OVMF_VARS.secboot.fd"},
 		}
 	}
+	if arch == "arm64" {
+		const dir, vars = "/usr/share/AAVMF/AAVMF_", "VARS.ms.fd"
+		pkg, candidates = "qemu-efi-aarch64", [][2]string{{dir + "CODE.fd", dir + "VARS.fd"}}
+		if f == UEFISecure {
+			candidates = [][2]string{{dir + "CODE.ms.fd", dir + vars}, {dir + "CODE.secboot.fd", dir + vars}}
+		}
+	}
 	for _, c := range candidates {
 		if exists(c[0]) && exists(c[1]) {
 			return c[0], c[1], nil
 		}
 	}
-	return "", "", fmt.Errorf("no %s firmware found (Debian's package is ovmf), looked for %s and others",
-		f, candidates[0][0])
+	return "", "", fmt.Errorf("no %s firmware found (Debian's package is %s), looked for %s and others",
+		f, pkg, candidates[0][0])
 }
 
-// Variables returns the path of the template of the UEFI variables for a firmware.
+// Variables returns the path of the template of the UEFI variables for a firmware of amd64.
 func Variables(f Firmware) (string, error) {
-	_, vars, err := firmwareFiles(f)
+	_, vars, err := firmwareFiles("amd64", f)
 	return vars, err
 }
 

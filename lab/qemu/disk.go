@@ -51,7 +51,13 @@ func diskArguments(c Config) ([]string, error) {
 		}
 	}
 	if c.CDROM != "" {
-		args = append(args, "-blockdev", fileNode("cdimage", c.CDROM, true), "-device", cdDevice(sata, c.CDBoot))
+		args = append(args, "-blockdev", fileNode("cdimage", c.CDROM, true))
+		device := fmt.Sprintf("ide-cd,bus=ide.%d", sata)
+		if c.Arch == "arm64" { // the board has no IDE
+			args = append(args, "-device", "virtio-scsi-pci,id=cdbus")
+			device = "scsi-cd,bus=cdbus.0"
+		}
+		args = append(args, "-device", cdDevice(device, c.CDBoot))
 	}
 	return args, nil
 }
@@ -64,8 +70,8 @@ func fileNode(name, path string, readOnly bool) string {
 	return text
 }
 
-func cdDevice(port, boot int) string {
-	device := fmt.Sprintf("ide-cd,id=cdrom,bus=ide.%d,drive=cdimage", port)
+func cdDevice(device string, boot int) string {
+	device += ",id=cdrom,drive=cdimage"
 	if boot != 0 {
 		device += ",bootindex=" + strconv.Itoa(boot)
 	}
