@@ -190,6 +190,7 @@ func TestParse(t *testing.T) {
 		"--nonsense id":         nil,
 		"--login=yes id":        nil,
 		"-l --login=yes":        nil,
+		"-l --user":             nil,
 		"-n A=1":                nil,
 		"-R /x id":              nil,
 		"--chroot=/x id":        nil,
