@@ -153,8 +153,8 @@ type limitedBuffer struct {
 
 // Write implements [io.Writer].
 func (b *limitedBuffer) Write(p []byte) (int, error) {
-	room := b.limit - len(b.kept)
-	b.full = b.full || len(p) > room
-	b.kept = append(b.kept, p[:min(room, len(p))]...)
+	free := b.limit - len(b.kept)
+	b.full = b.full || len(p) > free
+	b.kept = append(b.kept, p[:min(free, len(p))]...)
 	return len(p), nil
 }

@@ -130,7 +130,7 @@ func (i *image) find(name string) int {
 func (i *image) isNXCompatible() bool { return i.header.DllCharacteristics&nxCompat != 0 }
 
 // withSections returns the program with more sections at its end. A section that exists already gets the new content,
-// if there is room for it. If nx is false, the result is not marked as compatible with memory that is not executable.
+// if it has the space for it. If nx is false, the result is not marked as compatible with memory that is not executable.
 func (i *image) withSections(added []section, nx bool) ([]byte, error) {
 	out := slices.Clone(i.data)
 	headers := slices.Clone(i.headers)
@@ -148,7 +148,7 @@ func (i *image) withSections(added []section, nx bool) ([]byte, error) {
 		}
 		place := i.sections + len(headers)*sectionSize
 		if place+sectionSize > int(i.header.SizeOfHeaders) {
-			return nil, fmt.Errorf("has no room in its headers for section %s", s.name)
+			return nil, fmt.Errorf("has no space in its headers for section %s", s.name)
 		}
 		if slices.ContainsFunc(out[place:place+sectionSize], func(b byte) bool { return b != 0 }) {
 			return nil, fmt.Errorf("has other data in its headers at byte %d, where section %s belongs", place, s.name)
@@ -176,12 +176,12 @@ func (i *image) withSections(added []section, nx bool) ([]byte, error) {
 // replace replaces the content of a section of the program in out.
 func (i *image) replace(out []byte, headers []pe.SectionHeader, at int, content []byte) error {
 	h := &headers[at]
-	room := int64(h.Size)
+	space := int64(h.Size)
 	if at+1 < len(headers) {
-		room = min(room, int64(headers[at+1].VirtualAddress-h.VirtualAddress))
+		space = min(space, int64(headers[at+1].VirtualAddress-h.VirtualAddress))
 	}
-	if int64(len(content)) > room {
-		return fmt.Errorf("section %s has room for %d bytes, want %d", h.Name, room, len(content))
+	if int64(len(content)) > space {
+		return fmt.Errorf("section %s has space for %d bytes, want %d", h.Name, space, len(content))
 	}
 	raw := out[h.Offset : h.Offset+h.Size]
 	clear(raw[copy(raw, content):])

@@ -126,7 +126,8 @@ func build(ctx context.Context, o Options) (Report, error) {
 	if err != nil {
 		return Report{}, err
 	}
-	if err := writeFiles(ctx, file{o.Out + release.PredictionSuffix, values}, file{o.Out, signed}); err != nil || o.Bill == nil {
+	prediction := file{o.Out + release.PredictionSuffix, values}
+	if err := writeFiles(ctx, prediction, file{o.Out, signed}); err != nil || o.Bill == nil {
 		return report, err
 	}
 	if err := describe(ctx, o, base); err != nil {
@@ -155,7 +156,7 @@ const endOfParameters = " --"
 // readSections reads the kernel, the initramfs and the description, and returns the sections of the image in the order
 // of ukify, without .sbat.
 func readSections(o Options) ([]section, kernel, error) {
-	release, err := osRelease(o)
+	description, err := osRelease(o)
 	if err != nil {
 		return nil, kernel{}, err
 	}
@@ -171,13 +172,14 @@ func readSections(o Options) ([]section, kernel, error) {
 	if err != nil {
 		return nil, kernel{}, err
 	}
-	sections := []section{{osrelSection, release}, {cmdlineSection, []byte(o.Cmdline + endOfParameters)}}
+	sections := []section{{osrelSection, description}, {cmdlineSection, []byte(o.Cmdline + endOfParameters)}}
 	if k.release != "" {
 		sections = append(sections, section{unameSection, []byte(k.release)})
 	}
 	return append(sections, section{linuxSection, linux}, section{initrdSection, initrd}), k, nil
 }
 
+// osRelease returns the description of the image (os-release(5)).
 func osRelease(o Options) ([]byte, error) {
 	if o.OSRelease == "" {
 		return fmt.Appendf(nil, "ID=ironroot\nNAME=ironroot\nPRETTY_NAME=\"ironroot %s\"\nVERSION_ID=%[1]s\n",

@@ -499,7 +499,7 @@ func TestStubFaults(t *testing.T) {
 		"address out of range":  func(b []byte) []byte { le.PutUint32(b[table+12:], 0xfffff000); return b },
 		"signature":             func(b []byte) []byte { le.PutUint32(b[optional+112+4*8:], 8); return b },
 		"data in the headers":   func(b []byte) []byte { b[table+40] = 1; return b },
-		"no room in the header": func(b []byte) []byte { le.PutUint32(b[optional+60:], table+40); return b },
+		"no space in the header": func(b []byte) []byte { le.PutUint32(b[optional+60:], table+40); return b },
 	} {
 		image, err := parseImage(change(program(pe.IMAGE_FILE_MACHINE_AMD64, "")))
 		if err == nil {

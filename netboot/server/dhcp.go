@@ -62,14 +62,15 @@ type DHCP struct {
 
 	mu     sync.Mutex
 	hosts  map[string]Host
-	leases map[string]Lease // by MAC; an offer reserves its address for offerHeld
+	leases map[string]Lease // by MAC; an offer reserves its address for offerTime
 }
 
-// maxMemory is the number of expired leases that are kept, so that clients get the same address again.
-const maxMemory = 4096
+// maxLeases is the number of leases above which expired ones are deleted. Until then, their clients get the same address
+// again.
+const maxLeases = 4096
 
-// offerHeld is the time for which an offered address is reserved for a client that has not requested it yet.
-const offerHeld = 30 * time.Second
+// offerTime is the time for which an offered address is reserved for a client that has not requested it yet.
+const offerTime = 30 * time.Second
 
 // ListenDHCP starts a DHCPv4 server that runs until ctx ends or Close is called. It opens the socket before it
 // returns, in the network namespace of the calling thread. It needs the permission to bind port 67.
@@ -173,7 +174,7 @@ func (d *DHCP) answer(m *dhcpv4.DHCPv4) (*dhcpv4.DHCPv4, error) {
 		if err != nil {
 			return nil, err
 		}
-		d.hold(m, address, offerHeld)
+		d.reserve(m, address, offerTime)
 		return d.grant(m, dhcpv4.MessageTypeOffer, address)
 	case dhcpv4.MessageTypeRequest:
 		return d.request(m)
@@ -206,11 +207,12 @@ func (d *DHCP) request(m *dhcpv4.DHCPv4) (*dhcpv4.DHCPv4, error) {
 			dhcpv4.WithOption(dhcpv4.OptServerIdentifier(d.config.Address.Addr().AsSlice())),
 			dhcpv4.WithOption(dhcpv4.OptMessage("address "+wanted.String()+" is not yours")))
 	}
-	d.hold(m, address, d.config.Lease)
+	d.reserve(m, address, d.config.Lease)
 	return d.grant(m, dhcpv4.MessageTypeAck, address)
 }
 
-func (d *DHCP) hold(m *dhcpv4.DHCPv4, address netip.Addr, duration time.Duration) {
+// reserve records that a client has an address.
+func (d *DHCP) reserve(m *dhcpv4.DHCPv4, address netip.Addr, duration time.Duration) {
 	d.leases[m.ClientHWAddr.String()] = Lease{
 		MAC: slices.Clone(m.ClientHWAddr), Address: address, Expires: time.Now().Add(duration), Hostname: m.HostName(),
 	}
@@ -232,7 +234,7 @@ func (d *DHCP) choose(m *dhcpv4.DHCPv4) (netip.Addr, error) {
 		case other == mac:
 		case lease.Expires.After(now):
 			used[lease.Address] = true
-		case len(d.leases) > maxMemory:
+		case len(d.leases) > maxLeases:
 			delete(d.leases, other)
 		}
 	}

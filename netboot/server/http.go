@@ -28,7 +28,7 @@ type HTTP struct {
 const (
 	// httpConnections limits the connections at a time; others wait.
 	httpConnections = 256
-	// httpStall is the time after which the transfer to a client that takes nothing ends.
+	// httpStall is the time after which the transfer to a client that accepts no data ends.
 	httpStall = time.Minute
 )
 

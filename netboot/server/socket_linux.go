@@ -48,7 +48,7 @@ func bind(name string, port, reuse int) (*net.UDPConn, error) {
 	return conn.(*net.UDPConn), nil
 }
 
-// openRawSocket opens a socket that works without an address, and beside a DHCP client of this machine.
+// openRawSocket opens a socket that works without an address, and while a DHCP client of this machine runs.
 func openRawSocket(name string) (net.PacketConn, error) {
 	return nclient4.NewRawUDPConn(name, dhcpv4.ClientPort)
 }

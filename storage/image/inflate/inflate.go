@@ -270,10 +270,10 @@ func (d *Inflater) symbol() error {
 	case distance > d.n:
 		return corrupt("distance to before the start")
 	}
-	room := len(d.out) - d.n
-	overlapping(d.out, d.n, distance, min(length, room))
-	d.n += min(length, room)
-	if length > room {
+	free := len(d.out) - d.n
+	overlapping(d.out, d.n, distance, min(length, free))
+	d.n += min(length, free)
+	if length > free {
 		return errShort
 	}
 	return nil
