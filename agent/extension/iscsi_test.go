@@ -161,7 +161,7 @@ func TestStartISCSITargetFails(t *testing.T) {
 		{"read-only", func(r *rig) { r.disks[0].ReadOnly = true }, "ISCSIError", "disk is read-only"},
 		{"busy", func(r *rig) {
 			r.targets.startErr = errors.New("export x: device or resource busy")
-		}, "ISCSIError", "Error starting iSCSI target: export x: device or resource busy"},
+		}, "ISCSIError", "export x: device or resource busy"},
 	} {
 		r := newRig(t)
 		r.diskFile()

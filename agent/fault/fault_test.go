@@ -44,9 +44,7 @@ var rows = []struct {
 		ImageWrite("/dev/sda", io.EOF), "ImageWriteError", 500, "Error writing image to device",
 		"writing image to device /dev/sda: EOF",
 	},
-	{
-		ISCSI("%w", io.EOF), "ISCSIError", 500, "Error starting iSCSI target", "Error starting iSCSI target: EOF",
-	},
+	{ISCSI("%w", io.EOF), "ISCSIError", 500, "Error starting iSCSI target", "EOF"},
 	{SystemReboot(io.EOF), "SystemRebootError", 500, "Error rebooting system", "EOF"},
 	{BlockDeviceErase("x"), "BlockDeviceEraseError", 500, "Error erasing block device", "x"},
 	{VirtualMediaBoot("x"), "VirtualMediaBootError", 500, "Configuring agent from virtual media failed", "x"},

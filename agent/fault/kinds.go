@@ -157,7 +157,7 @@ func DeviceNotFound(format string, args ...any) *Error {
 
 // ISCSI returns the error of an iSCSI target that could not be started or removed.
 func ISCSI(format string, args ...any) *Error {
-	return wrap("ISCSIError", internal, "Error starting iSCSI target", "Error starting iSCSI target: "+format, args)
+	return wrap("ISCSIError", internal, "Error starting iSCSI target", format, args)
 }
 
 // SoftwareRAID returns the error of a RAID configuration that is not valid, or could not be created or deleted.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/netip"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -83,6 +84,7 @@ type Exporter struct {
 
 	files    files                                                 // nil: those of the kernel
 	restrict func(netip.AddrPort, netip.Addr) (restriction, error) // nil: restrict
+	mount    func(dir string) error                                // nil: mountConfigfs
 	check    func(ctx context.Context, device string) error        // nil: checkFree
 
 	mu      sync.Mutex
@@ -105,7 +107,7 @@ type target struct {
 
 // Start exports a device and returns once initiators can log in. If the target exists and no initiator is logged in to
 // it, it is removed first. Another target, or a session, is an error that wraps ErrExists. before, when set, is called
-// when nothing exports the device.
+// when nothing exports the device and the kernel is able to.
 func (e *Exporter) Start(ctx context.Context, x Export, before func(context.Context) error) error {
 	if err := e.start(ctx, x, before); err != nil {
 		return fmt.Errorf("export %s: %w", x, err)
@@ -122,17 +124,20 @@ func (e *Exporter) start(ctx context.Context, x Export, before func(context.Cont
 	if err := e.replace(ctx, x); err != nil {
 		return err
 	}
-	if before != nil {
-		if err := before(ctx); err != nil {
-			return err
-		}
-	}
 	if err := e.loadModules(ctx); err != nil {
 		return err
 	}
 	t := &target{Export: x, tree: tree{files: e.filesystem(), root: e.System.Sys("kernel/config/target"), Export: x}}
+	if err := e.findConfig(t.tree.root); err != nil {
+		return fmt.Errorf("kernel has no iSCSI target (module group target): %w", err)
+	}
 	if err := t.tree.absent(); err != nil {
 		return err
+	}
+	if before != nil {
+		if err := before(ctx); err != nil {
+			return err
+		}
 	}
 	e.current = t
 	if err := e.create(t); err != nil {
@@ -177,6 +182,23 @@ func (e *Exporter) loadModules(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// findConfig returns an error unless the directory root of configfs exists. It mounts configfs if need be: its own
+// module may not have been loaded before those of the target.
+func (e *Exporter) findConfig(root string) error {
+	if _, err := os.Stat(root); err == nil {
+		return nil
+	}
+	mount := e.mount
+	if mount == nil {
+		mount = mountConfigfs
+	}
+	if err := mount(e.System.Sys("kernel/config")); err != nil {
+		return err
+	}
+	_, err := os.Stat(root)
+	return err
 }
 
 // create configures the kernel. Nobody can connect before the restriction is in force.

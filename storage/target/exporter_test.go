@@ -233,9 +233,29 @@ func TestStartInOtherKernels(t *testing.T) {
 	if err := os.RemoveAll(r.kernel.root); err != nil {
 		t.Fatal(err)
 	}
-	err = r.Start(t.Context(), export, nil)
-	if err == nil || !strings.Contains(err.Error(), "kernel has no iSCSI target") {
-		t.Errorf("no kernel: got %v", err)
+	r.mount = func(string) error { return failure }
+	prepared := false
+	err = r.Start(t.Context(), export, func(context.Context) error {
+		prepared = true
+		return nil
+	})
+	if !errors.Is(err, failure) || !strings.Contains(err.Error(), "kernel has no iSCSI target") || prepared {
+		t.Errorf("no configfs: got %v, prepared %v, want %v before anything is done", err, prepared, failure)
+	}
+	r.mount = func(string) error { return nil }
+	if err := r.Start(t.Context(), export, nil); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("no target in configfs: got %v, want %v", err, os.ErrNotExist)
+	}
+	r.gone(t)
+	r.mount = func(dir string) error {
+		if want := r.System.Sys("kernel/config"); dir != want {
+			t.Errorf("got a mount on %s, want %s", dir, want)
+		}
+		return os.MkdirAll(filepath.Join(r.kernel.root, "core"), 0o755)
+	}
+	r.start(t, export)
+	if err := r.Stop(t.Context()); err != nil {
+		t.Error(err)
 	}
 	r.gone(t)
 }

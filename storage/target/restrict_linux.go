@@ -55,6 +55,15 @@ func (r rules) lift() error {
 	return errors.Join(failed...)
 }
 
+// mountConfigfs mounts configfs.
+func mountConfigfs(dir string) error {
+	const flags = unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC
+	if err := unix.Mount("configfs", dir, "configfs", flags, ""); err != nil && !errors.Is(err, unix.EBUSY) {
+		return fmt.Errorf("mount configfs on %s: %w", dir, err)
+	}
+	return nil
+}
+
 // openExclusively opens and closes a device. The error wraps unix.EBUSY if the device is in use.
 func openExclusively(device string) error {
 	f, err := os.OpenFile(device, os.O_RDWR|unix.O_EXCL|unix.O_CLOEXEC, 0)

@@ -9,4 +9,6 @@ import (
 
 func restrict(netip.AddrPort, netip.Addr) (restriction, error) { return nil, errors.ErrUnsupported }
 
+func mountConfigfs(string) error { return errors.ErrUnsupported }
+
 func openExclusively(string) error { return errors.ErrUnsupported }

@@ -70,11 +70,8 @@ func (t tree) group(elem ...string) string {
 	return t.path(append([]string{"iscsi", t.Name, "tpgt_1"}, elem...)...)
 }
 
-// absent returns an error if the kernel cannot be configured, or has such a target that this process did not create.
+// absent returns an error if the kernel has such a target, which this process did not create.
 func (t tree) absent() error {
-	if _, err := os.Stat(t.root); err != nil {
-		return fmt.Errorf("kernel has no iSCSI target (module group target): %w", err)
-	}
 	for _, name := range []string{t.path("iscsi", t.Name), t.path(adapter)} {
 		if _, err := os.Stat(name); err == nil {
 			return fmt.Errorf("%w: %s", ErrExists, name)
