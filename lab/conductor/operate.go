@@ -355,7 +355,12 @@ func (n *Node) installBootloader(ctx context.Context) error {
 		"root_uuid": root, "efi_system_part_uuid": uuids["efi system partition uuid"],
 		"prep_boot_part_uuid": uuids["PReP Boot partition uuid"], "target_boot_mode": n.spec.BootMode,
 	}
-	r, err = n.Command(ctx, "image.install_bootloader", params, false)
+	return n.bootloader(ctx, params)
+}
+
+// bootloader runs install_bootloader to its end.
+func (n *Node) bootloader(ctx context.Context, params map[string]any) error {
+	r, err := n.Command(ctx, "image.install_bootloader", params, false)
 	if err != nil {
 		return err
 	}
@@ -365,7 +370,7 @@ func (n *Node) installBootloader(ctx context.Context) error {
 	if err := r.err(); err != nil {
 		return err
 	}
-	n.event(EventBootloader, "root uuid %s", root)
+	n.event(EventBootloader, "root uuid %s", params["root_uuid"])
 	return nil
 }
 
