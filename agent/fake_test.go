@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -40,6 +41,7 @@ type fakeIronic struct {
 	// properties of the node for each lookup in turn; the last ones repeat.
 	properties []map[string]any
 	callBack   func(beat) error // calls the agent back
+	version    string           // of the API, "" for 1.115
 
 	mu       sync.Mutex
 	status   int    // of the lookup's answer; 0 is 200
@@ -77,7 +79,7 @@ func (f *fakeIronic) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
 	switch r.URL.Path {
 	case "/":
-		_, _ = io.WriteString(w, `{"default_version":{"version":"1.115"}}`)
+		_, _ = io.WriteString(w, `{"default_version":{"version":"`+cmp.Or(f.version, "1.115")+`"}}`)
 	case "/v1/lookup":
 		f.mu.Lock()
 		status := f.status

@@ -414,3 +414,18 @@ func TestRefreshKeepsOtherFields(t *testing.T) {
 		t.Errorf("got lookups %v, want two", ironic.lookups)
 	}
 }
+
+// An Ironic before 29.0 reads the list of commands without the token.
+func TestReadsWithoutToken(t *testing.T) {
+	for version, want := range map[string]int{
+		"1.82": http.StatusOK, "1.95": http.StatusOK, "1.96": http.StatusUnauthorized, "2.1": http.StatusUnauthorized,
+	} {
+		ironic := newIronic(t)
+		ironic.version = version
+		r := startAgent(t, nil, "--api-url="+ironic.URL)
+		r.beat(ironic)
+		if got, body := r.do(http.MethodGet, "/v1/commands/", ""); got != want {
+			t.Errorf("version %s: got %d %s, want %d", version, got, body, want)
+		}
+	}
+}

@@ -73,6 +73,7 @@ type agent struct {
 	endpoint      ironic.Endpoint
 	certificate   *api.Certificate // generated; nil without
 	server        *api.Server
+	oldReads      atomic.Bool // Ironic can be one that reads the records of commands without the token
 
 	clocks          clocks
 	timeServer      string                   // that the operator configured, "" for none
@@ -261,7 +262,7 @@ func (a *agent) loadHardware(ctx context.Context) error {
 	})
 	a.api = api.New(api.Options{
 		Commands: a.commands, Token: &a.token, Version: a.o.Version, Started: a.started, Log: a.log,
-		Timer: metrics.New(a.config, a.log).Timer,
+		Timer: metrics.New(a.config, a.log).Timer, ReadsWithoutToken: a.oldReads.Load,
 	})
 	goroutine.Go(func() error { return a.logSelfTest(ctx) }, func(err error) {
 		if err != nil && ctx.Err() == nil {

@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"ironroot/agent/api/admission"
@@ -32,12 +33,15 @@ type Options struct {
 	Log      *slog.Logger
 	// Timer, when set, is called when a handler starts. The function it returns is called when the handler ends.
 	Timer func(name string) (stop func())
+	// ReadsWithoutToken, when set, reports whether Ironic can be one that sends no token when it reads records.
+	ReadsWithoutToken func() bool
 }
 
 // API handles requests. It is an [http.Handler].
 type API struct {
 	Options
 	running  requests
+	sent     atomic.Bool // a request to read records contained the token
 	throttle throttle
 	requests quota // of log lines about requests without the token
 	errors   quota // of log lines about broken connections
@@ -69,12 +73,12 @@ func (a *API) find(path string) (r route, ok bool) {
 		return route{get: a.timed("get_status", a.status)}, true
 	case "/commands/":
 		return route{
-			get: a.authorized(a.timed("list_commands", a.list)), post: a.authorized(a.timed("run_command", a.run)),
+			get: a.readable(a.timed("list_commands", a.list)), post: a.authorized(a.timed("run_command", a.run)),
 		}, true
 	}
 	if id, ok := strings.CutPrefix(path, "/commands/"); ok && !strings.Contains(id, "/") {
 		show := func(w http.ResponseWriter, r *http.Request) error { return a.show(w, r, id) }
-		return route{get: a.authorized(a.timed("get_command", show))}, true
+		return route{get: a.readable(a.timed("get_command", show))}, true
 	}
 	return route{}, false
 }
@@ -165,6 +169,32 @@ func (a *API) authorized(
 		}
 		return next(w, r)
 	}
+}
+
+// readable returns a handler that answers 401 unless the request contains the token or needs none.
+func (a *API) readable(
+	next func(http.ResponseWriter, *http.Request) error,
+) func(http.ResponseWriter, *http.Request) error {
+	authorized := a.authorized(func(w http.ResponseWriter, r *http.Request) error {
+		a.sent.Store(true)
+		return next(w, r)
+	})
+	return func(w http.ResponseWriter, r *http.Request) error {
+		if !r.URL.Query().Has("agent_token") && a.needsNoToken(r) {
+			return next(w, r)
+		}
+		return authorized(w, r)
+	}
+}
+
+// needsNoToken reports whether a request to read records needs no token: Ironic before 29.0 sends it with commands
+// only. The client must have sent it with a command, or there are no records to be read, as after a restart of the
+// machine. Once a request to read has contained the token, all of them must.
+func (a *API) needsNoToken(r *http.Request) bool {
+	if a.ReadsWithoutToken == nil || a.sent.Load() || !a.Token.Known() || !a.ReadsWithoutToken() {
+		return false
+	}
+	return admission.Authenticated(r.Context()) || len(a.Commands.List()) == 0
 }
 
 // timed returns a handler that measures the duration of next.

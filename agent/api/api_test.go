@@ -13,6 +13,7 @@ import (
 	"net/http/httptest"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -275,6 +276,72 @@ func TestToken(t *testing.T) {
 		t.Errorf("records after refused requests: got %d, want none", got)
 	}
 	each("?agent_token="+secret, 200)
+}
+
+// An old Ironic sends the token with commands only. Its address can read records without one, until a request to read
+// has contained it. Others can read only that there are none.
+//
+// Parity: A3 (Ironic before 29.0)
+func TestReadsWithoutToken(t *testing.T) {
+	l, err := Listen(t.Context(), "127.0.0.1", 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := &fixture{t: t, token: &token.Token{}}
+	registry := command.NewRegistry(f.extensions(), command.Options{})
+	t.Cleanup(registry.Close)
+	var old atomic.Bool
+	old.Store(true)
+	s := Serve(l, New(Options{Commands: registry, Token: f.token, ReadsWithoutToken: old.Load}), nil)
+	t.Cleanup(func() { shutdown(s) })
+	conductor, other := clientFrom("127.0.0.1"), clientFrom("127.0.0.2")
+	want := func(client *http.Client, method, path string, status int) string {
+		t.Helper()
+		request, err := http.NewRequest(method, "http://"+l.Addr().String()+path,
+			strings.NewReader(`{"name":"test.nothing","params":{}}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer, err := client.Do(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, err := io.ReadAll(answer.Body)
+		if err := errors.Join(err, answer.Body.Close()); err != nil || answer.StatusCode != status {
+			t.Errorf("%s %s: got %d %s and %v, want %d", method, path, answer.StatusCode, body, err, status)
+		}
+		return string(body)
+	}
+	const list, tokenQuery = "/v1/commands/", "?agent_token=" + secret
+	want(conductor, "GET", list, 401) // no token is known yet
+	f.token.Set(secret)
+	want(conductor, "GET", list, 200)
+	want(other, "GET", list, 200)
+	want(conductor, "POST", list, 401)
+	want(conductor, "GET", list+"?agent_token=wrong", 401)
+	want(conductor, "GET", list+"?agent_token=", 401)
+	var record struct{ ID string }
+	if err := json.Unmarshal([]byte(want(conductor, "POST", list+tokenQuery, 200)), &record); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{list, list + record.ID} {
+		want(conductor, "GET", path, 200)
+		want(clientFrom("127.0.0.1"), "GET", path, 200) // on another connection
+		want(other, "GET", path, 401)
+	}
+	want(conductor, "POST", list, 401)
+	old.Store(false)
+	want(conductor, "GET", list, 401)
+	old.Store(true)
+	want(conductor, "GET", list, 200)
+	want(conductor, "GET", list+tokenQuery, 200)
+	want(conductor, "GET", list, 401)
+}
+
+// clientFrom returns a client that connects from an address.
+func clientFrom(address string) *http.Client {
+	dialer := &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(address)}}
+	return &http.Client{Timeout: time.Minute, Transport: &http.Transport{DialContext: dialer.DialContext}}
 }
 
 // Parity: A4

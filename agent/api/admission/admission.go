@@ -332,6 +332,13 @@ func Authenticate(ctx context.Context) {
 	}
 }
 
+// Authenticated reports whether a request on a connection of the same peer presented a valid token recently enough for
+// its connections to be trusted. ctx is the request's context. It is false for connections that no Listener accepted.
+func Authenticated(ctx context.Context) bool {
+	c, _ := ctx.Value(contextKey{}).(*conn)
+	return c != nil && c.listener.trusts(c)
+}
+
 // Yield ends the turn of the request's connection, so that others can proceed while the request waits.
 func Yield(ctx context.Context) {
 	if c, _ := ctx.Value(contextKey{}).(*conn); c != nil {
