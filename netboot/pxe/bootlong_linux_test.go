@@ -28,7 +28,7 @@ func TestUndionly(t *testing.T) {
 	s := &Server{options: o, attempts: a, source: newSource(o, a)}
 	t.Cleanup(a.close)
 	files := server.FilesConfig{
-		Log: o.Log, Listen: netip.MustParseAddrPort(own + ":0"), Source: s.source, Request: a.done,
+		Log: o.Log, Listen: netip.MustParseAddrPort(own + ":0"), Interface: bridge, Source: s.source, Request: a.done,
 	}
 	web, err := server.ListenHTTP(t.Context(), files)
 	if err != nil {

@@ -82,8 +82,8 @@ func (s *Server) start() error {
 		}
 	}
 	files := server.FilesConfig{
-		Log: s.options.Details, Listen: netip.AddrPortFrom(s.own.Addr(), s.options.HTTPPort), Source: s.source,
-		Request: s.attempts.done,
+		Log: s.options.Details, Listen: netip.AddrPortFrom(s.own.Addr(), s.options.HTTPPort),
+		Interface: s.options.Interface, Source: s.source, Request: s.attempts.done,
 	}
 	web, err := server.ListenHTTP(s.ctx, files)
 	if err != nil {

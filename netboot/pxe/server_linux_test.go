@@ -2,6 +2,7 @@ package pxe
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"io"
 	"log/slog"
@@ -18,6 +19,8 @@ import (
 	"github.com/insomniacslk/dhcp/dhcpv4"
 	"github.com/insomniacslk/dhcp/dhcpv4/nclient4"
 	"github.com/pin/tftp/v3"
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
 
 	"ironroot/internal/testenv/nettest"
 	"ironroot/netboot/server"
@@ -74,10 +77,35 @@ func mustStart(t *testing.T, o Options) *Server {
 	return s
 }
 
-// get fetches a file by HTTP. It returns "" for one that does not exist.
-func get(t *testing.T, url string) string {
+// client is the address of a machine in another namespace, on the same network.
+const client = "192.0.2.3"
+
+// cabled creates the network in the namespace of the test, and connects the peer with it.
+func cabled(t *testing.T, l *nettest.Lab) {
 	t.Helper()
-	response, err := http.Get(url)
+	network(t)
+	l.Cable("port1", client+"/24")
+	port, err := netlink.LinkByName("port1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	attach(t, port)
+}
+
+// get fetches a file by HTTP from the peer. It returns "" for one that does not exist.
+func get(t *testing.T, l *nettest.Lab, url string) string {
+	t.Helper()
+	web := &http.Client{Transport: &http.Transport{
+		DisableKeepAlives: true,
+		DialContext: func(ctx context.Context, network, address string) (conn net.Conn, err error) {
+			l.Peer(func() error {
+				conn, err = new(net.Dialer).DialContext(ctx, network, address)
+				return nil
+			})
+			return conn, err
+		},
+	}}
+	response, err := web.Get(url)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -98,10 +126,11 @@ func get(t *testing.T, url string) string {
 // A machine gets its own files with its own parameters, and no other machine's. No line of the log contains parameters,
 // and a complete start is one line.
 func TestFiles(t *testing.T) {
-	if !nettest.Namespace(t) {
+	l, inside := nettest.New(t)
+	if !inside {
 		return
 	}
-	network(t)
+	cabled(t, l)
 	var log nettest.Log
 	o := options(t, &log)
 	s := mustStart(t, o)
@@ -120,7 +149,7 @@ func TestFiles(t *testing.T) {
 		"02-00-00-00-00-02/snponly.efi":  {"loader snponly.efi"},
 		"grub/grub.cfg":                  {"configfile /${net_default_mac}/${grub_cpu}.cfg"},
 	} {
-		got := get(t, s.URL()+path)
+		got := get(t, l, s.URL()+path)
 		for _, text := range want {
 			if !strings.Contains(got, text) {
 				t.Errorf("%s: got %q, want %q in it", path, got, text)
@@ -129,14 +158,15 @@ func TestFiles(t *testing.T) {
 		if strings.Contains(got, secret) && !strings.Contains(path, "01/") {
 			t.Errorf("%s: got the secret of the first machine", path)
 		}
-		client, err := tftp.NewClient(net.JoinHostPort(own, "69"))
+		tftpClient, err := tftp.NewClient(net.JoinHostPort(own, "69"))
 		if err != nil {
 			t.Fatal(err)
 		}
-		transfer, err := client.Receive(path, "octet")
-		if err != nil {
-			t.Fatal(err)
-		}
+		var transfer io.WriterTo
+		l.Peer(func() error {
+			transfer, err = tftpClient.Receive(path, "octet")
+			return err
+		})
 		var body bytes.Buffer
 		if _, err := transfer.WriteTo(&body); err != nil || body.String() != got {
 			t.Errorf("%s by TFTP: got %q and %v, want %q", path, body.String(), err, got)
@@ -147,14 +177,14 @@ func TestFiles(t *testing.T) {
 		"02-00-00-00-00-01/amd64.kernel", "02-00-00-00-00-01/kernel-", "02-00-00-00-00-01/x/../../kernel-amd64",
 		"grub/other.cfg", "02-00-00-00-00-01/02-00-00-00-00-01/kernel-amd64",
 	} {
-		if got := get(t, s.URL()+path); got != "" {
+		if got := get(t, l, s.URL()+path); got != "" {
 			t.Errorf("%s: got %q, want nothing", path, got)
 		}
 	}
-	if get(t, s.URL()+"02-00-00-00-00-01/initramfs-amd64") == "" {
+	if get(t, l, s.URL()+"02-00-00-00-00-01/initramfs-amd64") == "" {
 		t.Error("initramfs: got nothing")
 	}
-	waitLine(t, &log, `msg="machine booted" mac=02:00:00:00:00:01 address=192\.0\.2\.1 `)
+	waitLine(t, &log, `msg="machine booted" mac=02:00:00:00:00:01 address=192\.0\.2\.3 `)
 	if found, _ := log.Matches("the-secret"); found {
 		t.Error("the log contains the secret")
 	}
@@ -282,17 +312,88 @@ func TestProxy(t *testing.T) {
 
 // Without a DHCP server in the network the log says so, and a machine that stops is reported.
 func TestNoServer(t *testing.T) {
-	if !nettest.Namespace(t) {
+	l, inside := nettest.New(t)
+	if !inside {
 		return
 	}
-	network(t)
+	cabled(t, l)
 	var log nettest.Log
 	o := options(t, &log)
 	o.stallTime = time.Millisecond
 	s := mustStart(t, o)
-	get(t, s.URL()+"02-00-00-00-00-01/kernel-amd64")
+	get(t, l, s.URL()+"02-00-00-00-00-01/kernel-amd64")
 	waitLine(t, &log, `msg="machine did not boot" mac=02:00:00:00:00:01 .*last="fetched kernel-amd64"`)
 	waitLine(t, &log, `msg="no DHCP server answers: machines get no address" interface=br0`)
+}
+
+// Neither the files nor DHCP can be reached from another network of this machine, whatever address is used.
+func TestOtherNetworks(t *testing.T) {
+	l, inside := nettest.New(t)
+	if !inside {
+		return
+	}
+	cabled(t, l)
+	l.Cable("other0", "198.51.100.2/24")
+	raise(t, "other0", "198.51.100.1/24")
+	var log nettest.Log
+	s := mustStart(t, options(t, &log))
+	if get(t, l, s.URL()+"02-00-00-00-00-01/kernel-amd64") == "" {
+		t.Error("its own network: got no file")
+	}
+	port := strings.Trim(s.URL()[strings.LastIndex(s.URL(), ":"):], ":/")
+	l.Peer(func() error { return routeBy("peer-other0", own, "198.51.100.1") })
+	for _, address := range []string{own, "198.51.100.1"} {
+		for _, c := range []struct{ network, port string }{
+			{"tcp", port}, {"udp", "69"}, {"udp", "67"}, {"udp", "4011"},
+		} {
+			var err error
+			l.Peer(func() error {
+				err = reach(c.network, net.JoinHostPort(address, c.port), "peer-other0")
+				return nil
+			})
+			if !errors.Is(err, syscall.ECONNREFUSED) {
+				t.Errorf("another network, %s %s:%s: got %v, want %v", c.network, address, c.port, err,
+					syscall.ECONNREFUSED)
+			}
+		}
+	}
+}
+
+// routeBy adds a route to an address.
+func routeBy(name, address, gateway string) error {
+	link, err := netlink.LinkByName(name)
+	if err != nil {
+		return err
+	}
+	return netlink.RouteAdd(&netlink.Route{
+		LinkIndex: link.Attrs().Index, Dst: netlink.NewIPNet(net.ParseIP(address)), Gw: net.ParseIP(gateway),
+	})
+}
+
+// reach sends a request to a port by an interface and waits for the response.
+func reach(network, address, name string) error {
+	dialer := net.Dialer{Timeout: nettest.Timeout, Control: func(_, _ string, raw syscall.RawConn) error {
+		var failed error
+		err := raw.Control(func(fd uintptr) { failed = unix.BindToDevice(int(fd), name) })
+		return errors.Join(err, failed)
+	}}
+	conn, err := dialer.Dial(network, address)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	if err := conn.SetDeadline(time.Now().Add(nettest.Timeout)); err != nil {
+		return err
+	}
+	request := "\x00\x0102-00-00-00-00-01/kernel-amd64\x00octet\x00"
+	if network == "tcp" {
+		request = "GET /02-00-00-00-00-01/kernel-amd64 HTTP/1.0\r\n\r\n"
+	}
+	if _, err := conn.Write([]byte(request)); err != nil {
+		return err
+	}
+	_, err = conn.Read(make([]byte, 1))
+	return err
 }
 
 func waitLine(t *testing.T, log *nettest.Log, expression string) {

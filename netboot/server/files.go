@@ -19,7 +19,10 @@ import (
 type FilesConfig struct {
 	Log    *slog.Logger   // may be nil
 	Listen netip.AddrPort // port 0 means any free port
-	Root   string         // only regular files below this directory are served; links cannot lead outside
+	// Interface is the only interface whose packets reach the server. Without it, packets of every interface do that are
+	// sent to the address of Listen, and those of this machine.
+	Interface string
+	Root      string // only regular files below this directory are served; links cannot lead outside
 	// Source serves other files than those of a directory. Root must be "". It is used concurrently.
 	Source  Source
 	Request func(Request) // called after every request, possibly concurrently; may be nil

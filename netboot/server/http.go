@@ -39,7 +39,7 @@ func ListenHTTP(ctx context.Context, config FilesConfig) (*HTTP, error) {
 	if err != nil {
 		return nil, fmt.Errorf("http server: %w", err)
 	}
-	var listen net.ListenConfig
+	listen := net.ListenConfig{Control: onInterface(config.Interface)}
 	listener, err := listen.Listen(ctx, "tcp", config.Listen.String())
 	if err != nil {
 		return nil, fmt.Errorf("http server: %w", errors.Join(err, files.close()))

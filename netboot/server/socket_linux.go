@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"strconv"
 	"syscall"
@@ -46,6 +47,22 @@ func bind(name string, port, reuse int) (*net.UDPConn, error) {
 		return nil, err
 	}
 	return conn.(*net.UDPConn), nil
+}
+
+// onInterface returns a function for [net.ListenConfig.Control] that binds a socket to an interface. An address alone
+// does not: the kernel accepts packets to any of its addresses on every interface. Connections inherit the binding.
+func onInterface(name string) func(network, address string, raw syscall.RawConn) error {
+	if name == "" {
+		return nil
+	}
+	return func(_, _ string, raw syscall.RawConn) error {
+		var failed error
+		err := raw.Control(func(fd uintptr) { failed = unix.BindToDevice(int(fd), name) })
+		if err = errors.Join(err, failed); err != nil {
+			return fmt.Errorf("bind to interface %s: %w", name, err)
+		}
+		return nil
+	}
 }
 
 // openRawSocket opens a socket that works without an address, and while a DHCP client of this machine runs.

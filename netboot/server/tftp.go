@@ -38,16 +38,19 @@ const (
 
 var errBusy = errors.New("too many transfers, try again later")
 
-// ListenTFTP starts a read-only TFTP server that runs until ctx ends or Close is called.
+// ListenTFTP starts a read-only TFTP server that runs until ctx ends or Close is called. A transfer has a socket of its
+// own, on the address at which the request arrived, and any interface.
 func ListenTFTP(ctx context.Context, config FilesConfig) (*TFTP, error) {
 	files, err := openFiles(config)
 	if err != nil {
 		return nil, fmt.Errorf("tftp server: %w", err)
 	}
-	conn, err := net.ListenUDP("udp", net.UDPAddrFromAddrPort(config.Listen))
+	listen := net.ListenConfig{Control: onInterface(config.Interface)}
+	packets, err := listen.ListenPacket(ctx, "udp", config.Listen.String())
 	if err != nil {
 		return nil, fmt.Errorf("tftp server: %w", errors.Join(err, files.close()))
 	}
+	conn := packets.(*net.UDPConn)
 	t := &TFTP{
 		files: files, addr: conn.LocalAddr().(*net.UDPAddr).AddrPort(), ended: make(chan struct{}),
 		transfers: make(chan struct{}, tftpTransfers),
