@@ -29,6 +29,10 @@ func TestPasswordLogin(t *testing.T) {
 		}
 	}
 	r.log.find(t, `msg="login failed" user=(unknown) address=127.0.0.1 method=password count=`)
+	r.log.find(t, `msg="login failed" user=rescue address=127.0.0.1 method=password count=`)
+	if text := r.log.String(); strings.Contains(text, "nobody") {
+		t.Errorf("the log contains the name of an unknown user, which can be a password:\n%s", text)
+	}
 	r.log.find(t, `msg="user logged in" user=rescue address=127.0.0.1 method=password`)
 	r.log.find(t, `msg="session ended" user=rescue address=127.0.0.1 status="exit status 0"`)
 }

@@ -369,7 +369,7 @@ func TestSignals(t *testing.T) {
 	}
 }
 
-// Nothing is forwarded, in either direction.
+// Nothing is forwarded, in either direction, and clients learn which variables are refused.
 func TestNoForwarding(t *testing.T) {
 	r := newRig(t, nil)
 	got := r.run(r.command(secret, "ssh", "-W", "127.0.0.1:"+r.port, "rescue@127.0.0.1"))
@@ -390,6 +390,11 @@ func TestNoForwarding(t *testing.T) {
 	for _, kind := range []string{"auth-agent-req@openssh.com", "x11-req", "break", "nonsense"} {
 		if ok, err := session.SendRequest(kind, true, nil); ok || err != nil {
 			t.Errorf("%s: got %v, %v, want it refused", kind, ok, err)
+		}
+	}
+	for name, allowed := range map[string]bool{"LANG": true, "LD_PRELOAD": false} {
+		if err := session.Setenv(name, "C"); (err == nil) != allowed {
+			t.Errorf("variable %s: got %v, want it allowed: %t", name, err, allowed)
 		}
 	}
 }
