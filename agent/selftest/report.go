@@ -77,14 +77,14 @@ type PCIDevice struct {
 
 // Link is a network interface of the machine.
 type Link struct {
-	Name         string `json:"name"`
-	Manufacturer string `json:"mac_prefix"` // the first three bytes of the MAC address
-	Driver       string `json:"driver"`
-	Product      string `json:"product"` // PCI vendor and device
-	Carrier      bool   `json:"carrier"`
-	SpeedMbps    int    `json:"speed_mbps"` // 0 = unknown
-	HasAddress   bool   `json:"has_address"`
-	LLDP         bool   `json:"lldp"` // the switch sends LLDP
+	Name       string `json:"name"`
+	MACPrefix  string `json:"mac_prefix"` // the first three bytes of the MAC address
+	Driver     string `json:"driver"`
+	PCIID      string `json:"product"` // PCI vendor and device
+	Carrier    bool   `json:"carrier"`
+	SpeedMbps  int    `json:"speed_mbps"` // 0 = unknown
+	HasAddress bool   `json:"has_address"`
+	LLDP       bool   `json:"lldp"` // the switch sends LLDP
 }
 
 // Disk is a disk with what erase_devices would do to it.
@@ -198,7 +198,7 @@ func (b *BMC) text() string {
 }
 
 func (l *Link) text() string {
-	words := []string{l.Name + " (" + l.Manufacturer + ")"}
+	words := []string{l.Name + " (" + l.MACPrefix + ")"}
 	if l.Driver != "" {
 		words = append(words, "driver "+l.Driver)
 	}

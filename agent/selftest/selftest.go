@@ -271,6 +271,9 @@ func (c *collector) clock() {
 	}
 }
 
+// macPrefix is the length of the text of a MAC address that names the manufacturer: only this part is published.
+const macPrefix = len("00:00:00")
+
 // links adds the network interfaces.
 func (c *collector) links() {
 	if c.inventory == nil {
@@ -278,14 +281,13 @@ func (c *collector) links() {
 	}
 	carrier := false
 	for _, i := range c.inventory.Interfaces {
-		const prefix = len("00:00:00")
 		l := Link{
-			Name: i.Name, Manufacturer: i.MACAddress[:min(prefix, len(i.MACAddress))], Carrier: i.HasCarrier,
-			Driver: text(i.Driver), Product: strings.TrimPrefix(text(i.Vendor), "0x"),
+			Name: i.Name, MACPrefix: i.MACAddress[:min(macPrefix, len(i.MACAddress))], Carrier: i.HasCarrier,
+			Driver: text(i.Driver), PCIID: strings.TrimPrefix(text(i.Vendor), "0x"),
 			HasAddress: i.IPv4Address != nil || i.IPv6Address != nil, LLDP: len(c.frames[i.Name].TLVs) > 0,
 		}
 		if i.Product != nil {
-			l.Product += ":" + strings.TrimPrefix(*i.Product, "0x")
+			l.PCIID += ":" + strings.TrimPrefix(*i.Product, "0x")
 		}
 		if i.SpeedMbps != nil {
 			l.SpeedMbps = max(0, *i.SpeedMbps)
@@ -307,13 +309,12 @@ func (c *collector) hideAddresses() {
 		return
 	}
 	for _, i := range c.inventory.Interfaces {
-		const prefix = len("00:00:00")
-		if len(i.MACAddress) <= prefix {
+		if len(i.MACAddress) <= macPrefix {
 			continue
 		}
 		plain := strings.ReplaceAll(i.MACAddress, ":", "")
 		const plainPrefix = len("000000")
-		hide := strings.NewReplacer(i.MACAddress, i.MACAddress[:prefix]+":...", plain, plain[:plainPrefix]+"...")
+		hide := strings.NewReplacer(i.MACAddress, i.MACAddress[:macPrefix]+":...", plain, plain[:plainPrefix]+"...")
 		for l := range c.report.Links {
 			c.report.Links[l].Name = hide.Replace(c.report.Links[l].Name)
 		}

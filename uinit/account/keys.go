@@ -15,8 +15,8 @@ import (
 const (
 	maxKeyFile = 256 << 10 // bytes of a file
 	maxKeyLine = 16 << 10  // bytes of a line
-	minRSA     = 2048      // bits
-	maxRSA     = 16384     // bits: the time to verify a signature grows with them
+	minRSABits = 2048
+	maxRSABits = 16384 // the time to verify a signature grows with them
 )
 
 // keyTypes are the types of keys that a server accepts. DSA and certificates are not among them.
@@ -25,9 +25,9 @@ var keyTypes = []string{
 	ssh.KeyAlgoSKED25519, ssh.KeyAlgoSKECDSA256,
 }
 
-// satisfied are the options of a key that are true for every login: the server forwards nothing and runs no scripts of
+// allowedOptions are the options of a key that are true for every login: the server forwards nothing and runs no scripts of
 // users. Ignoring any other option could give more rights than the option allows.
-var satisfied = []string{"no-port-forwarding", "no-agent-forwarding", "no-x11-forwarding", "no-user-rc", "pty"}
+var allowedOptions = []string{"no-port-forwarding", "no-agent-forwarding", "no-x11-forwarding", "no-user-rc", "pty"}
 
 // Key is a public key in the wire format of SSH (RFC 4253, section 6.6).
 type Key []byte
@@ -82,7 +82,7 @@ func parseKey(line []byte) (Key, error) {
 		return nil, errors.New("no valid public key")
 	}
 	for _, option := range options {
-		if !slices.Contains(satisfied, strings.ToLower(option)) {
+		if !slices.Contains(allowedOptions, strings.ToLower(option)) {
 			return nil, errors.New("options that restrict the key are not supported")
 		}
 	}
@@ -91,8 +91,8 @@ func parseKey(line []byte) (Key, error) {
 	}
 	if wrapped, ok := key.(ssh.CryptoPublicKey); ok {
 		if public, ok := wrapped.CryptoPublicKey().(*rsa.PublicKey); ok {
-			if bits := public.N.BitLen(); bits < minRSA || bits > maxRSA {
-				return nil, fmt.Errorf("RSA key of %d bits, want %d to %d", bits, minRSA, maxRSA)
+			if bits := public.N.BitLen(); bits < minRSABits || bits > maxRSABits {
+				return nil, fmt.Errorf("RSA key of %d bits, want %d to %d", bits, minRSABits, maxRSABits)
 			}
 		}
 	}
