@@ -9,17 +9,25 @@ import (
 	"os"
 	"strings"
 
+	"ironroot/agent/config"
 	"ironroot/internal/goroutine"
 	"ironroot/internal/sysfs"
 	"ironroot/storage/removable"
 )
 
-// Remove makes the kernel forget the drives whose media contain the operator's configuration: the boot ISO, the config
-// drive and the floppy with parameters. It continues after an error and returns all of them. Opening a drive can hang
-// in the kernel: Remove then returns when ctx ends, and continues in the background.
-func Remove(ctx context.Context, sys sysfs.Root, log *slog.Logger) error {
+// Remove removes media with the operator's configuration. It overwrites the RAM disks to which the firmware has loaded
+// one. If params say that the machine was booted from virtual media, it makes the kernel forget the drives with the
+// boot ISO, the config drive and the floppy with parameters. It continues after an error and returns all of them.
+// Opening a drive can hang in the kernel: Remove then returns when ctx ends, and continues in the background.
+func Remove(ctx context.Context, sys sysfs.Root, params config.Params, log *slog.Logger) error {
 	done := make(chan error, 1)
-	goroutine.Go(func() error { return removeAll(ctx, sys, log) }, func(err error) { done <- err })
+	goroutine.Go(func() error {
+		err := overwriteRAMDisks(ctx, sys, log)
+		if Booted(params) {
+			err = errors.Join(err, removeAll(ctx, sys, log))
+		}
+		return err
+	}, func(err error) { done <- err })
 	select {
 	case err := <-done:
 		return err

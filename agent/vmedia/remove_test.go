@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"ironroot/agent/config"
 	"ironroot/internal/sysfs"
 	"ironroot/internal/testenv"
 )
@@ -28,7 +29,8 @@ func TestRemove(t *testing.T) {
 			write(t, deleted(name), "")
 		}
 	}
-	err := Remove(limited(t), sysfs.Root{Path: m.root}, slog.New(slog.DiscardHandler))
+	params := config.Params{"boot_method": "vmedia"}
+	err := Remove(limited(t), sysfs.Root{Path: m.root}, params, slog.New(slog.DiscardHandler))
 	if err == nil || !strings.Contains(err.Error(), "remove drive /dev/sdb: ") {
 		t.Errorf("got error %v, want one about the drive that cannot be removed", err)
 	}

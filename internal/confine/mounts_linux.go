@@ -22,7 +22,7 @@ func KeepMountsPrivate() error {
 }
 
 // Mask replaces the ramdisk's command line in this mount namespace, and hides its other sources: the kernel log, kernel
-// memory, and the files in which firmware and boot configuration pass a command line. Files that the kernel does not
+// memory, the ramdisk's archive, and the files in which firmware and boot configuration pass a command line. Files that the kernel does not
 // have are skipped. It needs a writable /run.
 func Mask(line string) error {
 	const file = "/run/cmdline"
@@ -32,7 +32,9 @@ func Mask(line string) error {
 	if err := Cover(file, "/proc/cmdline"); err != nil {
 		return err
 	}
-	for _, name := range []string{"/proc/kmsg", "/proc/kcore", "/proc/bootconfig", "/sys/firmware/fdt"} {
+	for _, name := range []string{
+		"/proc/kmsg", "/proc/kcore", "/proc/bootconfig", "/sys/firmware/fdt", "/sys/firmware/initrd",
+	} {
 		if err := Cover("/dev/null", name); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}

@@ -21,7 +21,8 @@ import (
 )
 
 // TestAlone boots a machine without disks and without an address of Ironic. One card is on QEMU's own network (IPv4),
-// one on a cable without any server (IPv6 link-local addresses).
+// one on a cable without any server (IPv6 link-local addresses). Configuration with secrets comes from an appended
+// archive, virtual media, and a RAM disk of the firmware.
 //
 // Parity: B19, A13
 func TestAlone(t *testing.T) {
@@ -32,16 +33,18 @@ func TestAlone(t *testing.T) {
 	}
 	dumps := []capture{{filepath.Join(t.TempDir(), "user.pcap")}, {filepath.Join(t.TempDir(), "cable.pcap")}}
 	token := conductor.NewToken()
+	p := plant()
 	r := start(t, setup{
 		noIronic: true, lateIronic: true, token: token, namespace: ns,
-		append: "ipa-disk-wait-attempts=1 ipa-disk-wait-delay=1 ironroot.shell=1",
+		append:  "ipa-disk-wait-attempts=1 ipa-disk-wait-delay=1 ironroot.shell=1 " + p.parameters(),
+		prepare: func(_ *rig, c *qemu.Config) { p.attach(t, c) },
 		machine: qemu.Config{
-			Memory: 320 * mib, NetNS: ns.Path(),
+			Memory: 336 * mib, NetNS: ns.Path(),
 			NICs:  []qemu.NIC{{MAC: cableMAC, Netdev: "tap,ifname=cable,script=no,downscript=no,vnet_hdr=off"}},
 			Extra: append(dumps[0].arguments(0), dumps[1].arguments(1)...),
 		},
 	})
-	r.secrets = append(r.secrets, token)
+	r.secrets = append(append(r.secrets, token), p.secrets()...)
 	ctx := soon(t)
 	if _, err := r.machine.Console().Follow(ctx, regexp.MustCompile("API listening")); err != nil {
 		t.Fatal(err)
@@ -79,7 +82,7 @@ func TestAlone(t *testing.T) {
 			}
 		}
 	})
-	t.Run("rescue", func(t *testing.T) { r.rescue(t, token) })
+	t.Run("rescue", func(t *testing.T) { r.rescue(t, token, p) })
 	if !r.machine.Running() || strings.Contains(r.machine.Console().String(), "panic") {
 		t.Error("the machine did not go on")
 	}

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -67,7 +68,8 @@ type Machine struct {
 	Adapters func() ([]kmod.Adapter, error)
 	// EndLogins ends all logins of operators forever.
 	EndLogins func()
-	// PrepareRescue returns an error if the machine must not be handed over to the user of a rescue.
+	// PrepareRescue hides the secrets of the operator. It returns an error if the machine must not be handed over to the
+	// user of a rescue.
 	PrepareRescue func(ctx context.Context) error
 	// Flush waits until the log is written to all consoles, at most for flushTime.
 	Flush func()
@@ -165,6 +167,8 @@ type boot struct {
 	hostKeys atomic.Pointer[[]string] // fingerprints of the SSH server; nil without one
 	rescued  bool                     // the machine was handed over to the user of a rescue
 	leaving  atomic.Bool              // this program executes itself again
+	masking  sync.Once                // of the kernel command line, for a rescue
+	maskErr  error                    // of masking
 }
 
 // up sets up the basics of the machine, one after another. None of it waits for a device.
@@ -221,7 +225,7 @@ func (b *boot) up() {
 func (b *boot) start(ctx context.Context, f Func) {
 	m := &Machine{
 		Params: b.params, Signed: b.signed, Journal: b.journal, Log: b.log, Show: b.show, Flush: b.flush,
-		EndLogins: b.endLogins, PrepareRescue: func(ctx context.Context) error { return prepareRescue(ctx, "/") },
+		EndLogins: b.endLogins, PrepareRescue: b.prepareRescue,
 	}
 	loader, plug := b.modules(ctx)
 	settled := plug.Settled()

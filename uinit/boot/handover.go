@@ -41,7 +41,15 @@ var configured = []string{
 func (b *boot) handOver(ctx context.Context) error {
 	b.log.Info("rescue: process 1 starts again without the agent")
 	b.endLogins()
-	b.hide(ctx)
+	if err := b.removeMedia(ctx); err != nil { // one was attached since prepareRescue, or Ironic ejects it now
+		b.log.Error("virtual media not removed again", "err", err)
+	}
+	if err := b.hide(); err != nil { // something has changed since prepareRescue: nobody may log in
+		return err
+	}
+	if err := lockKernel(); err != nil {
+		b.log.Warn("kernel not locked down: root can read its memory through a module", "err", err)
+	}
 	b.leaving.Store(true)
 	b.console.Plain()
 	b.flush()
@@ -65,27 +73,50 @@ func execute(program, name string) error {
 	return fmt.Errorf("execute %s: %w", program, syscall.Exec(program, []string{name}, []string{}))
 }
 
-// hide removes secrets of the operator from files, media and the interfaces of the kernel. Failures are logged: the
-// rescue was confirmed to Ironic.
-func (b *boot) hide(ctx context.Context) {
-	failed := func(what string, err error) {
-		if err != nil {
-			b.log.Error("secrets of the operator not hidden", "where", what, "err", err)
-		}
+// prepareRescue checks that a user could log in to a rescue, and hides the secrets of the operator, before the rescue
+// is confirmed to Ironic. The agent does not need what is hidden: it has read its configuration.
+func (b *boot) prepareRescue(ctx context.Context) error {
+	if err := checkLogin(ctx, "/"); err != nil {
+		return err
 	}
+	if err := b.removeMedia(ctx); err != nil {
+		return err
+	}
+	return b.hide()
+}
+
+// removeMedia removes media with secrets of the operator.
+func (b *boot) removeMedia(ctx context.Context) error {
+	limited, cancel := context.WithTimeout(ctx, ejectTime)
+	defer cancel()
+	if err := vmedia.Remove(limited, sysfs.Root{}, b.params, b.log); err != nil {
+		return fmt.Errorf("hide virtual media: %w", err)
+	}
+	return nil
+}
+
+// hide removes secrets of the operator from the interfaces of the kernel and from files. It can be called again.
+func (b *boot) hide() error {
+	b.masking.Do(func() { b.maskErr = confine.Mask(b.journal.Clean(b.cmdline)) }) // covers cannot be covered again
+	if b.maskErr != nil {
+		return fmt.Errorf("hide kernel command line: %w", b.maskErr)
+	}
+	if err := cleanKernelLog(b.journal.Clean); err != nil {
+		return fmt.Errorf("hide kernel log: %w", err)
+	}
+	if err := removeFiles("/"); err != nil { // last: after another error, the agent still needs them
+		return fmt.Errorf("hide configuration: %w", err)
+	}
+	return nil
+}
+
+// removeFiles removes the operator's files below root.
+func removeFiles(root string) error {
+	var failed []error
 	for _, dir := range configured {
-		failed(dir, os.RemoveAll(dir))
+		failed = append(failed, os.RemoveAll(filepath.Join(root, dir)))
 	}
-	if vmedia.Booted(b.params) {
-		limited, cancel := context.WithTimeout(ctx, ejectTime)
-		failed("virtual media", vmedia.Remove(limited, sysfs.Root{}, b.log))
-		cancel()
-	}
-	failed("kernel command line", confine.Mask(b.journal.Clean(b.cmdline)))
-	failed("kernel log", cleanKernelLog(b.journal.Clean))
-	if err := lockKernel(); err != nil {
-		b.log.Warn("kernel not locked down: root can read its memory through a module", "err", err)
-	}
+	return errors.Join(failed...)
 }
 
 // lockKernel makes the kernel refuse to show its memory, also to root: see kernel_lockdown(7).

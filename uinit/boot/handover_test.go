@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"sync/atomic"
 	"syscall"
@@ -61,6 +62,32 @@ func TestOtherProcesses(t *testing.T) {
 	after, err := otherProcesses("/proc")
 	if err != nil || slices.Contains(after, child.Process.Pid) {
 		t.Errorf("got processes %v, %v, want none that has ended", after, err)
+	}
+}
+
+// The operator's files are removed, and no others.
+func TestRemoveFiles(t *testing.T) {
+	root := t.TempDir()
+	for name, left := range map[string]bool{
+		"etc/ironic-python-agent/ironic.crt": false, "etc/ironic-python-agent.d/a.conf": false,
+		"mnt/config/openstack/latest/network_data.json": false, "openstack/latest/network_data.json": false,
+		"root/.ssh/authorized_keys": false, "etc/ironroot/image": true, "root/file": true,
+	} {
+		path := filepath.Join(root, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte("x"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		for range 2 { // a second call is not an error
+			if err := removeFiles(root); err != nil {
+				t.Error(err)
+			}
+		}
+		if _, err := os.Stat(path); left != (err == nil) {
+			t.Errorf("%s: got %v, want left: %v", name, err, left)
+		}
 	}
 }
 

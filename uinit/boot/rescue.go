@@ -90,9 +90,9 @@ func (b *boot) serveRescue(ctx context.Context, m *Machine, root string) error {
 	return nil
 }
 
-// prepareRescue returns an error if nobody could log in to a rescue: the image below root has neither a shell nor a
+// checkLogin returns an error if nobody could log in to a rescue: the image below root has neither a shell nor a
 // userland with one.
-func prepareRescue(ctx context.Context, root string) error {
+func checkLogin(ctx context.Context, root string) error {
 	_, err := findShell(root)
 	if err == nil {
 		return nil

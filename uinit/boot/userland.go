@@ -65,8 +65,8 @@ func mountUserland(ctx context.Context) (string, error) {
 	return userland, nil
 }
 
-// checkUserland returns an error unless the image below root has a userland of a rescue that contains a shell. It mounts
-// the userland for that time.
+// checkUserland returns an error unless the image below root has a userland of a rescue that contains a shell. It
+// mounts the userland for that time.
 func checkUserland(ctx context.Context, root string) (err error) {
 	image := filepath.Join(root, layout.RescueFile)
 	if _, err := os.Stat(image); errors.Is(err, fs.ErrNotExist) {

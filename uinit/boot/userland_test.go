@@ -36,7 +36,7 @@ func userlandWith(t *testing.T, name string) string {
 }
 
 // A rescue needs a shell: that of the ramdisk, or that of a userland that can be mounted.
-func TestPrepareRescue(t *testing.T) {
+func TestCheckLogin(t *testing.T) {
 	testenv.Root(t)
 	testenv.Files(t, "load the module loop", "/dev/loop-control")
 	withShell, without := userlandWith(t, "bin/bash"), userlandWith(t, "bin/true")
@@ -64,7 +64,7 @@ func TestPrepareRescue(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			err := prepareRescue(t.Context(), root)
+			err := checkLogin(t.Context(), root)
 			if (err != nil) != (tt.want != "") || err != nil && !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("got error %v, want %q", err, tt.want)
 			}

@@ -1,7 +1,7 @@
 //go:build linux
 
 // Command rescueprobe searches the machine of a rescue, as root, for texts: the memory, arguments and environment of
-// all processes, the files of the ramdisk, and what the kernel shows. Its input is a line of hexadecimal digits for
+// all processes, the files of the ramdisk, block devices, and what the kernel shows. Its input is a line of hexadecimal digits for
 // each text, so that it is not in its own arguments. Its output has a line for each place that contains a text, and for
 // each interface that must be closed but is open.
 package main
@@ -35,6 +35,7 @@ func main() {
 	s := searcher{texts}
 	s.processes()
 	s.files()
+	s.devices()
 	s.kernel()
 	fmt.Println("searched", len(texts))
 }
@@ -130,6 +131,25 @@ func (s searcher) files() {
 			}
 			return nil
 		})
+	}
+}
+
+// devices searches the first bytes of all block devices, except those of files and of the kernel's memory.
+func (s searcher) devices() {
+	entries, _ := os.ReadDir("/sys/block")
+	for _, entry := range entries {
+		name := filepath.Join("/dev", entry.Name())
+		if strings.HasPrefix(entry.Name(), "loop") || strings.HasPrefix(entry.Name(), "ram") {
+			continue
+		}
+		f, err := os.Open(name)
+		if err != nil {
+			continue // a drive without a medium
+		}
+		const most = 64 << 20
+		data, _ := io.ReadAll(io.LimitReader(f, most))
+		s.search(name, data)
+		_ = f.Close() // only read
 	}
 }
 

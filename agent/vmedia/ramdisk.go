@@ -1,0 +1,105 @@
+package vmedia
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"os"
+	"strings"
+
+	"ironroot/internal/sysfs"
+	"ironroot/storage/block"
+	"ironroot/storage/nfit"
+)
+
+// nfitTable is the path below /sys of the firmware's table of memory ranges.
+const nfitTable = "firmware/acpi/tables/NFIT"
+
+// overwriteRAMDisks overwrites the RAM disks to which the firmware has loaded a medium with zeros, and reads them back.
+// They cannot be removed: their drivers can be loaded again. It is an error if the kernel does not show a RAM disk that
+// the firmware describes.
+func overwriteRAMDisks(ctx context.Context, sys sysfs.Root, log *slog.Logger) error {
+	devices, err := block.All(ctx, sys)
+	if err != nil {
+		return fmt.Errorf("list RAM disks of the firmware: %w", err)
+	}
+	var failed []error
+	count := 0
+	for _, d := range devices {
+		if d.Type != block.RAMDisk {
+			continue
+		}
+		count++
+		if err := overwrite(ctx, sys.Dev(strings.TrimPrefix(d.Path, "/dev/")), d.Size); err != nil {
+			failed = append(failed, fmt.Errorf("overwrite RAM disk %s: %w", d.Path, err))
+			continue
+		}
+		log.Info("RAM disk of the firmware overwritten", "device", d.Path, "bytes", d.Size)
+	}
+	described, err := describedRAMDisks(sys)
+	if err == nil && count < described {
+		err = fmt.Errorf("firmware describes %d RAM disks, the kernel shows %d", described, count)
+	}
+	return errors.Join(append(failed, err)...)
+}
+
+// describedRAMDisks returns the number of RAM disks that the firmware describes.
+func describedRAMDisks(sys sysfs.Root) (int, error) {
+	table, err := os.ReadFile(sys.Sys(nfitTable))
+	if errors.Is(err, fs.ErrNotExist) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, fmt.Errorf("read NFIT: %w", err)
+	}
+	ranges, err := nfit.Parse(table)
+	if err != nil {
+		return 0, err
+	}
+	count := 0
+	for _, r := range ranges {
+		if r.IsRAMDisk() {
+			count++
+		}
+	}
+	return count, nil
+}
+
+// overwrite overwrites a device of size bytes with zeros, and compares what it reads back.
+func overwrite(ctx context.Context, path string, size int64) error {
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	defer f.Close() //nolint:errcheck // it was synced
+	zeros := make([]byte, 1<<20)
+	for at := int64(0); at < size; at += int64(len(zeros)) {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if _, err := f.WriteAt(zeros[:min(int64(len(zeros)), size-at)], at); err != nil {
+			return err
+		}
+	}
+	if err := errors.Join(f.Sync(), dropBuffers(f)); err != nil {
+		return err
+	}
+	got := make([]byte, len(zeros))
+	for at := int64(0); at < size; at += int64(len(got)) {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		piece := got[:min(int64(len(got)), size-at)]
+		if _, err := f.ReadAt(piece, at); err != nil && !errors.Is(err, io.EOF) {
+			return err
+		}
+		if !bytes.Equal(piece, zeros[:len(piece)]) {
+			return fmt.Errorf("read back at byte %d: not what was written", at)
+		}
+	}
+	return nil
+}

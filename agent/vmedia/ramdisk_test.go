@@ -1,0 +1,83 @@
+package vmedia
+
+import (
+	"bytes"
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"ironroot/agent/config"
+	"ironroot/internal/sysfs"
+	"ironroot/storage/nfit"
+	"ironroot/storage/nfit/nfittest"
+)
+
+// The RAM disks of the firmware are overwritten, however the machine was booted. Persistent memory is not: it can be a
+// disk of the user. A RAM disk that is not shown, or cannot be overwritten, is an error.
+func TestRemoveRAMDisks(t *testing.T) {
+	const size = 3<<20 + 512
+	content := bytes.Repeat([]byte("planted "), size/8)
+	disk := nfit.Range{Index: 1, Type: nfit.VirtualDisk, Base: 4 << 30, Size: size}
+	persistent := nfit.Range{Index: 2, Type: nfittest.Persistent, Base: 8 << 30, Size: size}
+	cd := nfit.Range{Index: 3, Type: nfit.VirtualCD, Base: 12 << 30, Size: size}
+	for _, tt := range []struct {
+		name   string
+		ranges []nfit.Range
+		change func(t *testing.T, root string)
+		want   map[string]bool // whether a device is overwritten
+		err    string
+	}{
+		{"no table", nil, func(t *testing.T, root string) {
+			if err := errors.Join(os.Remove(filepath.Join(root, "sys", nfitTable)),
+				os.MkdirAll(filepath.Join(root, "sys/block"), 0o755)); err != nil {
+				t.Fatal(err)
+			}
+		}, nil, ""},
+		{"two", []nfit.Range{disk, persistent, cd}, nil, map[string]bool{"pmem1": true, "pmem2": false, "pmem3": true}, ""},
+		{"not shown", []nfit.Range{disk, cd}, func(t *testing.T, root string) {
+			if err := os.Remove(filepath.Join(root, "sys/class/block/pmem3")); err != nil {
+				t.Fatal(err)
+			}
+		}, map[string]bool{"pmem1": true, "pmem3": false}, "firmware describes 2 RAM disks, the kernel shows 1"},
+		{"no device node", []nfit.Range{disk, cd}, func(t *testing.T, root string) {
+			if err := os.Remove(filepath.Join(root, "dev/pmem1")); err != nil {
+				t.Fatal(err)
+			}
+		}, map[string]bool{"pmem3": true}, "overwrite RAM disk /dev/pmem1: "},
+		{"damaged table", []nfit.Range{disk}, func(t *testing.T, root string) {
+			if err := os.WriteFile(filepath.Join(root, "sys", nfitTable), []byte("NFIT"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}, map[string]bool{"pmem1": false}, "parse NFIT: "},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			root := t.TempDir()
+			nfittest.Machine(t, root, tt.ranges...)
+			device := func(name string) string { return filepath.Join(root, "dev", name) }
+			write(t, device("null"), "")
+			for _, r := range tt.ranges {
+				write(t, device("pmem"+string('0'+rune(r.Index))), string(content))
+			}
+			if tt.change != nil {
+				tt.change(t, root)
+			}
+			err := Remove(limited(t), sysfs.Root{Path: root}, config.Params{}, slog.New(slog.DiscardHandler))
+			if (err != nil) != (tt.err != "") || err != nil && !strings.Contains(err.Error(), tt.err) {
+				t.Errorf("got error %v, want %q", err, tt.err)
+			}
+			for name, overwritten := range tt.want {
+				want := content
+				if overwritten {
+					want = make([]byte, size)
+				}
+				if got, err := os.ReadFile(device(name)); err != nil || !bytes.Equal(got, want) {
+					t.Errorf("%s: got %d bytes that begin with %q, %v; want overwritten: %v", name, len(got),
+						got[:min(8, len(got))], err, overwritten)
+				}
+			}
+		})
+	}
+}
