@@ -55,6 +55,7 @@ func (r *rig) rescue(t *testing.T, token string, p *plantedSecrets) {
 		{"cat /proc/cmdline", `console=ttyS0.*ipa-agent-token=\*\*\*`},
 		{"sudo ls /etc/ipa-rescue-config", `^ipa-rescue-password\s*$`},
 		{"sudo cat /sys/kernel/security/lockdown", `\[confidentiality\]`},
+		{"cat /proc/filesystems", `(?s)\text4\n.*\txfs\n.*\tbtrfs\n.*\tvfat\n`},
 		{"cat /proc/net/tcp /proc/net/tcp6", listens(sshPort)},
 	})
 	if sockets := answers[len(answers)-1]; regexp.MustCompile(listens(agentPort)).MatchString(sockets) {

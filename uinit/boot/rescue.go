@@ -46,8 +46,22 @@ func (b *boot) rescuer() Func {
 			network = started
 			keep(ctx, func() { followHostname(ctx, started, setHostname, m.Log) })
 			keep(ctx, func() { askAgain(ctx, started) })
+			loadFileSystems(ctx, m)
 		}
 		return b.serveRescue(ctx, m, root)
+	}
+}
+
+// fileSystems are the modules of the file systems of users' disks.
+var fileSystems = []string{"ext4", "xfs", "btrfs", "vfat"}
+
+// loadFileSystems loads these modules. The kernel loads them itself if a type is named, but u-root's mount tries only
+// types that it finds in /proc/filesystems.
+func loadFileSystems(ctx context.Context, m *Machine) {
+	for _, name := range fileSystems {
+		if err := m.Probe(ctx, name); err != nil {
+			m.Log.Warn("file system not available", "module", name, "err", err)
+		}
 	}
 }
 
