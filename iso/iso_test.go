@@ -264,7 +264,8 @@ func TestESPIsFAT16(t *testing.T) {
 			}
 		}
 	}
-	if _, err := espImage(t.Context(), loaders{arch: "amd64", shim: make([]byte, 40<<20)}); !errors.Is(err, fat.ErrFull) {
+	large := loaders{arch: "amd64", shim: make([]byte, 40<<20)}
+	if _, err := espImage(t.Context(), large); !errors.Is(err, fat.ErrFull) {
 		t.Errorf("40 MiB: got %v, want %v", err, fat.ErrFull)
 	}
 }
@@ -272,7 +273,7 @@ func TestESPIsFAT16(t *testing.T) {
 func TestInputsAreChecked(t *testing.T) {
 	kernel := bzImage(t, 4096)
 	initrd := writeFile(t, "initrd", []byte("\x28\xb5\x2f\xfd rest"))
-	arm := writeFile(t, "arm", armKernel(t))
+	arm, packed := writeFile(t, "arm", armKernel(t)), writeFile(t, "packed", []byte("\x1f\x8b\x08"))
 	noStub := make([]byte, 4096)
 	copy(noStub[0x38:], "ARM\x64")
 	other := uefiProgram(t, pe.IMAGE_FILE_MACHINE_AMD64, 1000)
@@ -288,9 +289,9 @@ func TestInputsAreChecked(t *testing.T) {
 			Options{Kernel: writeFile(t, "k", make([]byte, 4096)), Initrd: initrd, Out: "x"}, "no boot flag",
 		},
 		"kernel is ELF":   {Options{Kernel: writeFile(t, "k", []byte("\x7fELF")), Initrd: initrd, Out: "x"}, "ELF"},
-		"kernel is gzip":  {Options{Kernel: writeFile(t, "k", []byte("\x1f\x8b\x08")), Initrd: initrd, Out: "x"}, "gzip"},
-		"kernel is arm64": {Options{Kernel: arm, Initrd: initrd, Out: "x", Arch: "amd64"}, "is for arm64, want amd64"},
-		"kernel is amd64": {Options{Kernel: kernel, Initrd: initrd, Out: "x", Arch: "arm64"}, "is for amd64, want arm64"},
+		"kernel is gzip":  {Options{Kernel: packed, Initrd: initrd, Out: "x"}, "gzip"},
+		"kernel is arm64": {Options{Kernel: arm, Initrd: initrd, Out: "x", Arch: "amd64"}, "is for arm64, want"},
+		"kernel is amd64": {Options{Kernel: kernel, Initrd: initrd, Out: "x", Arch: "arm64"}, "is for amd64, want"},
 		"kernel without stub": {
 			Options{Kernel: writeFile(t, "k", noStub), Initrd: initrd, Out: "x"}, "is not a UEFI program",
 		},

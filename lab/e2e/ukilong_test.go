@@ -31,8 +31,8 @@ func foreignUKI(t *testing.T, key ownKey) (uki.Report, []byte) {
 	t.Helper()
 	out := filepath.Join(t.TempDir(), "boot.efi")
 	report, err := uki.Build(t.Context(), uki.Options{
-		Kernel: foreign.Kernel(t, "amd64"), Initrds: []string{foreign.Initrd(t, "amd64")}, Out: out, Cmdline: ukiCmdline,
-		Key: key.key, Cert: key.cert, Version: "test", Log: t.Output(),
+		Kernel: foreign.Kernel(t, "amd64"), Initrds: []string{foreign.Initrd(t, "amd64")}, Out: out,
+		Cmdline: ukiCmdline, Key: key.key, Cert: key.cert, Version: "test", Log: t.Output(),
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -148,7 +148,7 @@ const KernelHints = "tsc=reliable no_timer_check mitigations=off"
 // qemu-efi-aarch64.
 const FirmwareARM = "/usr/share/qemu-efi-aarch64/QEMU_EFI.fd"
 
-// firmwareFiles returns the paths of the code and variables of OVMF or AAVMF. It tries the paths that distributions use.
+// firmwareFiles returns the paths of the code and variables of OVMF or AAVMF. It tries those that distributions use.
 func firmwareFiles(arch string, f Firmware) (code, vars string, err error) {
 	pkg := "ovmf"
 	candidates := [][2]string{

@@ -61,10 +61,10 @@ func isRAMDiskRegion(s sysfs.Root, region string) bool {
 }
 
 // AttachRAMDisks makes the kernel create block devices for the RAM disks of the firmware. The kernel's driver of
-// persistent memory maps pages in units of 2 MiB and rejects a RAM disk that is not aligned to them, which firmware does
-// not do (OVMF aligns to 4 KiB). It needs no such pages in raw mode, which AttachRAMDisks selects. Other persistent
-// memory is not changed. Devices that the kernel has created already, and a driver that is not loaded yet, are no errors:
-// the driver finds the mode when it is loaded.
+// persistent memory maps pages in units of 2 MiB and rejects a RAM disk that is not aligned to them, as those of OVMF
+// are not. It needs no such pages in raw mode, which AttachRAMDisks selects. Other persistent memory is not changed.
+// Devices that the kernel has created already, and a driver that is not loaded yet, are no errors: the driver finds the
+// mode when it is loaded.
 func AttachRAMDisks(s sysfs.Root) error {
 	var errs []error
 	for _, name := range names(s.Sys("bus/nd/devices")) {
