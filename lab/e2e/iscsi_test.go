@@ -16,9 +16,11 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/crypto/ssh"
 	"golang.org/x/sys/unix"
 
 	"ironroot/internal/testenv"
+	"ironroot/internal/testenv/sshtest"
 	"ironroot/lab/conductor"
 	"ironroot/lab/qemu"
 	"ironroot/netboot/server"
@@ -28,6 +30,7 @@ const (
 	sanTarget    = "iqn.2004-01.org.example:disk"
 	sanInitiator = "iqn.2010-04.org.ipxe:node"
 	sanSize      = 5 << 30
+	onTarget     = "ON THE TARGET" // text at the start of a disk
 	sanReason    = "reached over a network (iscsi), and erase_network_disks is not set"
 )
 
@@ -251,7 +254,7 @@ func ibftTable(initiator, mac string, address netip.Prefix, targets ...*testenv.
 }
 
 // TestISCSIStatic boots a machine whose ACPI tables contain an iBFT with two targets. They are reached by a network
-// card that DHCP gives no address to, and one of them rejects the secret.
+// card that DHCP gives no address to, and one of them rejects the secret. A rescue attaches the disk again.
 //
 // Parity: F10 (iBFT, static address)
 func TestISCSIStatic(t *testing.T) {
@@ -262,8 +265,10 @@ func TestISCSIStatic(t *testing.T) {
 	s.dnsmasq("--interface=cable", "--dhcp-range=192.0.2.50,192.0.2.60,1h")
 	s.startIronic(netip.MustParseAddr("192.0.2.1"), mac, time.Minute)
 	startTarget := func(port uint16, name, secret string) *testenv.ISCSITarget {
+		disk := file(t, fmt.Sprint(port), 64*mib, nil)
+		patch(t, disk, 0, []byte(onTarget))
 		return testenv.StartISCSI(t, testenv.ISCSITarget{
-			Name: name, Disk: file(t, fmt.Sprint(port), 64*mib, nil), User: "node", Secret: secret, Launch: s.ns.Start,
+			Name: name, Disk: disk, User: "node", Secret: secret, Launch: s.ns.Start,
 			Address: netip.AddrPortFrom(netip.MustParseAddr("198.51.100.1"), port),
 		})
 	}
@@ -287,9 +292,37 @@ func TestISCSIStatic(t *testing.T) {
 	} {
 		says(t, s.machine, expression)
 	}
+	t.Run("rescue", s.rescueFromSAN)
 	for _, secret := range []string{right.Secret, wrong.Secret} {
 		if strings.Contains(s.machine.Console().String(), secret) {
 			t.Error("the console shows a secret")
 		}
+	}
+}
+
+// rescueFromSAN rescues the machine, and reads the disk of the target as the user of the rescue.
+func (s *site) rescueFromSAN(t *testing.T) {
+	url, _ := s.node.Callback()
+	address := netip.MustParseAddrPort(strings.TrimPrefix(url, "https://")).Addr()
+	record, err := s.node.Command(soon(t), "rescue.finalize_rescue", map[string]any{
+		"rescue_password": rescueHash, "hashed": true,
+	}, true)
+	if err != nil || record.Status != conductor.Succeeded {
+		t.Fatalf("got %+v, %v, want success", record, err)
+	}
+	const again = `(?s)starts again without the agent.*`
+	s.follow(t, again+`iSCSI disk attached target=`+regexp.QuoteMeta(sanTarget)+` device=/dev/sda bytes=67108864`)
+	s.follow(t, again+`rescue: waiting for logins`)
+	conn, err := s.ns.Dial(soon(t), "tcp", netip.AddrPortFrom(address, sshPort).String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, err := sshtest.Login(conn, "rescue", ssh.Password(rescuePassword), s.machine.Console().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	if got := sshtest.Run(t, client, "sudo dd if=/dev/sda bs=512 count=1", nil); !strings.Contains(got, onTarget) {
+		t.Errorf("start of the disk: got %q, want %q", got, onTarget)
 	}
 }

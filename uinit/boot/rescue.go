@@ -23,7 +23,7 @@ const (
 	askPause = 5 * time.Second
 )
 
-// rescuer is the work of the ramdisk in a rescue: networks with DHCP, and logins of the user.
+// rescuer is the work of the ramdisk in a rescue: networks with DHCP, the disks of the iBFT, and logins of the user.
 func (b *boot) rescuer() Func {
 	var network *netboot.Network // kept when the work is run again
 	return func(ctx context.Context, m *Machine) error {
@@ -46,6 +46,7 @@ func (b *boot) rescuer() Func {
 			network = started
 			keep(ctx, func() { followHostname(ctx, started, setHostname, m.Log) })
 			keep(ctx, func() { askAgain(ctx, started) })
+			attachSAN(ctx, m, started, func() bool { return false })
 			loadFileSystems(ctx, m)
 		}
 		return b.serveRescue(ctx, m, root)
