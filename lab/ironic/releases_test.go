@@ -1,0 +1,124 @@
+//go:build linux && long
+
+package ironic
+
+import (
+	"context"
+	"errors"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/crypto/ssh"
+
+	"ironroot/internal/testenv"
+	"ironroot/internal/testenv/sshtest"
+	"ironroot/lab/osimage"
+	"ironroot/lab/qemu"
+	"ironroot/storage/partition"
+)
+
+// TestRealIronicReleases runs the operations of a user of Ironic with the oldest and the newest Ironic of Debian:
+// inspection where the ramdisk is asked for it, automated cleaning, deployment of a whole-disk image, rescue with a
+// login by SSH, and tear-down with another cleaning. The version is that of the installed package. Ironic 21.4 inspects
+// with ironic-inspector only. Ironic 29.0 is that of the other tests.
+//
+// Parity: T13 (21.4, 39.0)
+func TestRealIronicReleases(t *testing.T) {
+	kernel, ramdisk := testenv.Build(t, "ipa-ironroot-amd64.kernel"), testenv.Build(t, "ipa-ironroot-amd64.initramfs")
+	ctx := testenv.Context(t, 100*time.Minute)
+	system, err := osimage.Build(ctx, osimage.Options{Progress: t.Output()})
+	step(t, "image", err)
+	for _, release := range []struct{ suite, version, api string }{
+		{Bookworm, "1:21.4.", "1.82"},
+		{Sid, "1:39.0.", "1.115"},
+	} {
+		t.Run(release.suite, func(t *testing.T) {
+			i := start(t, Options{Suite: release.suite})
+			checkVersion(t, ctx, i, release.version, release.api)
+			disk := testenv.SparseFile(t, 5<<30)
+			testenv.GPT(t, disk, "size=8MiB")
+			n, err := i.Enroll(ctx, NodeOptions{
+				Kernel: kernel, Ramdisk: ramdisk, Memory: memory, Disks: []qemu.Disk{{File: disk, Serial: "DISK0"}},
+			})
+			step(t, "enroll", err)
+			step(t, "manage", n.Manage(ctx))
+			if inspectInterface(release.suite) == "agent" {
+				step(t, "inspect", n.Inspect(ctx))
+				inventory, _, err := n.Inventory(ctx)
+				step(t, "inventory", err)
+				if disks, _ := inventory["disks"].([]any); len(disks) != 1 {
+					t.Errorf("inventory: got %d disks, want 1", len(disks))
+				}
+			}
+			clean(t, ctx, disk, n.Provide)
+			image := publish(t, i, system.Raw, "os.raw")
+			image.Format = "raw"
+			deploy(t, ctx, n.Deploy, n, image)
+			rescueAndLogIn(t, ctx, n)
+			clean(t, ctx, disk, n.Undeploy)
+		})
+	}
+}
+
+// rescueAndLogIn rescues an active node with its deploy ramdisk, logs in with the password that Ironic got, and ends the
+// rescue: the instance starts again.
+func rescueAndLogIn(t *testing.T, ctx context.Context, n *Node) {
+	t.Helper()
+	const password = "a password of a rescue"
+	for key, file := range map[string]string{"rescue_kernel": n.Kernel, "rescue_ramdisk": n.Ramdisk} {
+		url, err := n.ironic.publishByContent(file)
+		step(t, "publish", err)
+		step(t, key, n.Set(ctx, "/driver_info/"+key, url))
+	}
+	mark := n.Mark()
+	step(t, "rescue", n.provision(ctx, slowly, "rescue", "rescue", map[string]any{"rescue_password": password}))
+	if _, err := n.Follow(ctx, mark, regexp.MustCompile(`rescue: waiting for logins`)); err != nil {
+		t.Fatal(err)
+	}
+	login := func(password string) (*ssh.Client, error) {
+		conn, err := n.ironic.ns.Dial(ctx, "tcp", leasedAddress(t, n)+":22")
+		step(t, "dial", err)
+		return sshtest.Login(conn, "rescue", ssh.Password(password), n.Console(100))
+	}
+	if client, err := login("wrong"); err == nil {
+		_ = client.Close()
+		t.Error("log in with another password: got success")
+	}
+	client, err := login(password)
+	step(t, "log in", err)
+	if got := sshtest.Run(t, client, "id", nil); !strings.HasPrefix(got, "uid=1000(rescue)") {
+		t.Errorf("id: got %q, want the user rescue", got)
+	}
+	_ = client.Close() // the rescue ends anyway
+	mark = n.Mark()
+	step(t, "unrescue", n.provision(ctx, slowly, "unrescue", "active", nil))
+	if _, err := n.Follow(ctx, mark, osimage.Up); err != nil {
+		t.Fatalf("the instance does not come up after the rescue: %v", err)
+	}
+}
+
+// leasedAddress returns the address that the machine has by DHCP.
+func leasedAddress(t *testing.T, n *Node) string {
+	t.Helper()
+	for _, lease := range n.ironic.dhcp.Leases() {
+		if lease.MAC.String() == n.MAC {
+			return lease.Address.String()
+		}
+	}
+	t.Fatalf("no lease for %s", n.MAC)
+	return ""
+}
+
+// clean runs an operation that includes an automated cleaning, and checks that it removed the disk's partition table.
+func clean(t *testing.T, ctx context.Context, disk string, operation func(context.Context) error) {
+	t.Helper()
+	if table, err := partition.Read(ctx, disk); err != nil || len(table.Partitions) == 0 {
+		t.Fatalf("partition table before the cleaning: got %+v and %v, want partitions", table, err)
+	}
+	step(t, "automated cleaning", operation(ctx))
+	if table, err := partition.Read(ctx, disk); !errors.Is(err, partition.ErrNoTable) {
+		t.Errorf("partition table after the cleaning: got %+v and %v, want %v", table, err, partition.ErrNoTable)
+	}
+}
