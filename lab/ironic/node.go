@@ -10,6 +10,7 @@ import (
 	"hash/crc32"
 	"io"
 	"net/http"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -235,6 +236,19 @@ func (n *Node) On() bool { return n.system.On() }
 
 // Console returns the last lines of the serial console over all starts of the machine.
 func (n *Node) Console(lines int) string { return n.console.tail(lines) }
+
+// Since returns the lines of the console after mark.
+func (n *Node) Since(mark int) string { return n.console.since(mark) }
+
+// Address returns the IPv4 address that DHCP has leased to the machine.
+func (n *Node) Address() (netip.Addr, error) {
+	for _, lease := range n.ironic.dhcp.Leases() {
+		if lease.MAC.String() == n.MAC {
+			return lease.Address, nil
+		}
+	}
+	return netip.Addr{}, fmt.Errorf("address of %s: no lease for %s", n.Name, n.MAC)
+}
 
 // Mark returns the current end of the console, for Follow.
 func (n *Node) Mark() int { return n.console.mark() }

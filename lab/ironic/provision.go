@@ -143,6 +143,16 @@ func (n *Node) Service(ctx context.Context, steps ...Step) error {
 	return n.provision(ctx, slowly, "service", "active", map[string]any{"service_steps": steps})
 }
 
+// Rescue boots the rescue ramdisk on an active node. The user rescue can log in with the password.
+func (n *Node) Rescue(ctx context.Context, password string) error {
+	return n.provision(ctx, slowly, "rescue", "rescue", map[string]any{"rescue_password": password})
+}
+
+// Unrescue ends a rescue and starts the instance.
+func (n *Node) Unrescue(ctx context.Context) error {
+	return n.provision(ctx, slowly, "unrescue", "active", nil)
+}
+
 // Provide cleans a manageable node and makes it available.
 func (n *Node) Provide(ctx context.Context) error {
 	return n.provision(ctx, slowly, "provide", "available", nil)

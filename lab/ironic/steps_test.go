@@ -21,12 +21,12 @@ import (
 )
 
 // TestRealIronicSteps runs steps by name and by a runbook, both with arguments, automated cleaning with a step that
-// requests a reboot, and servicing. While that step runs, the ramdisk is replaced by one with another version of a
-// manager: Ironic reports no failure and starts over. Fast track saves boots: four serve all.
+// requests a reboot, servicing, and a rescue. While the step that requests a reboot runs, the ramdisk is replaced by one
+// with another version of a manager: Ironic reports no failure and starts over. Fast track saves boots: five serve all.
 //
 // Ironic ignores reboot_requested in manual cleaning, up to 39.0.
 //
-// Parity: S3, S5 (service), S7 (automated cleaning), P10
+// Parity: S3, S5 (rescue, login, unrescue; service), S7 (automated cleaning), P10
 func TestRealIronicSteps(t *testing.T) {
 	testenv.Programs(t, "go")
 	kernel, ramdisk := testenv.Build(t, "ipa-ironroot-amd64.kernel"), testenv.Build(t, "ipa-ironroot-amd64.initramfs")
@@ -76,6 +76,7 @@ func TestRealIronicSteps(t *testing.T) {
 		t.Error("the machine is off after servicing")
 	}
 	r.check(t, nil)
+	rescue(t, ctx, n, ramdisk)
 }
 
 // managerAddress is where the test listens for reports of the manager.

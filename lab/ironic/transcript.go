@@ -39,6 +39,12 @@ func (t *transcript) tail(n int) string {
 	return strings.Join(t.lines[max(0, len(t.lines)-n):], "\n")
 }
 
+func (t *transcript) since(mark int) string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return strings.Join(t.lines[min(mark, len(t.lines)):], "\n")
+}
+
 func (t *transcript) follow(ctx context.Context, from int, expression *regexp.Regexp) ([]string, error) {
 	for {
 		t.mu.Lock()
