@@ -283,7 +283,9 @@ func (e *Exporter) remove(ctx context.Context) error {
 		}
 	}
 	e.current = nil
-	e.logger().Info("iSCSI target removed", "target", t.Name, "device", t.Device)
+	if t.stop != nil { // it was started
+		e.logger().Info("iSCSI target removed", "target", t.Name, "device", t.Device)
+	}
 	check := e.check
 	if check == nil {
 		check = checkFree

@@ -180,6 +180,9 @@ func (f *configfs) Write(path, value string) error {
 		return f.kernelFiles.Write(filepath.Join(filepath.Dir(path), "udev_path"), device+"\n")
 	}
 	if strings.HasSuffix(name, "tpgt_1/enable") && value == "0" {
+		if enabled, err := f.kernelFiles.Read(path); err != nil || strings.TrimSpace(enabled) == "0" {
+			return &fs.PathError{Op: "write", Path: path, Err: unix.EINVAL}
+		}
 		if err := os.Truncate(filepath.Join(filepath.Dir(path), "dynamic_sessions"), 0); err != nil {
 			return err
 		}

@@ -134,7 +134,7 @@ func (t tree) verify() error {
 // remove removes what exists of the target. First it ends all sessions.
 func (t tree) remove() error {
 	for _, do := range []func() error{
-		func() error { return t.Write(t.group("enable"), "0") },
+		t.disable,
 		func() error { return t.Rmdir(t.group("np", t.Portal.String())) },
 		func() error { return t.Unlink(t.group(unit, link)) },
 		func() error { return t.Rmdir(t.group(unit)) },
@@ -148,6 +148,15 @@ func (t tree) remove() error {
 		}
 	}
 	return nil
+}
+
+// disable ends all sessions. Older kernels reject to disable a group that is not enabled.
+func (t tree) disable() error {
+	enabled, err := t.Read(t.group("enable"))
+	if err != nil || strings.TrimSpace(enabled) == "0" {
+		return err
+	}
+	return t.Write(t.group("enable"), "0")
 }
 
 // sessions returns the names of the initiators that are logged in.
