@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/netip"
 	"os"
 	"slices"
@@ -85,7 +86,9 @@ type Exporter struct {
 	files    files                                                 // nil: those of the kernel
 	restrict func(netip.AddrPort, netip.Addr) (restriction, error) // nil: restrict
 	mount    func(dir string) error                                // nil: mountConfigfs
-	check    func(ctx context.Context, device string) error        // nil: checkFree
+	// listen is that of a net.ListenConfig if it is nil.
+	listen func(ctx context.Context, network, address string) (net.Listener, error)
+	check  func(ctx context.Context, device string) error // nil: checkFree
 
 	mu      sync.Mutex
 	current *target
@@ -132,6 +135,9 @@ func (e *Exporter) start(ctx context.Context, x Export, before func(context.Cont
 		return fmt.Errorf("kernel has no iSCSI target (module group target): %w", err)
 	}
 	if err := t.tree.absent(); err != nil {
+		return err
+	}
+	if err := e.checkPortal(ctx, x.Portal); err != nil {
 		return err
 	}
 	if before != nil {
@@ -199,6 +205,20 @@ func (e *Exporter) findConfig(root string) error {
 	}
 	_, err := os.Stat(root)
 	return err
+}
+
+// checkPortal returns an error if the address is not that of this machine, or the port is in use. The kernel's target
+// would name no reason.
+func (e *Exporter) checkPortal(ctx context.Context, portal netip.AddrPort) error {
+	listen := e.listen
+	if listen == nil {
+		listen = (&net.ListenConfig{}).Listen
+	}
+	listener, err := listen(ctx, "tcp", portal.String())
+	if err != nil {
+		return fmt.Errorf("portal: %w", err)
+	}
+	return listener.Close()
 }
 
 // create configures the kernel. Nobody can connect before the restriction is in force.

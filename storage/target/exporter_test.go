@@ -3,6 +3,7 @@ package target
 import (
 	"context"
 	"errors"
+	"net"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -40,6 +41,9 @@ func newRig(t *testing.T) *rig {
 	r := &rig{kernel: kernel, door: &door{}}
 	r.Exporter = &Exporter{
 		System: sysfs.Root{Path: path}, files: kernel, restrict: r.door.restrict,
+		listen: func(ctx context.Context, network, _ string) (net.Listener, error) {
+			return (&net.ListenConfig{}).Listen(ctx, network, "127.0.0.1:0")
+		},
 		check: func(_ context.Context, device string) error {
 			r.freed = append(r.freed, device)
 			return r.busy
@@ -87,7 +91,7 @@ func TestStart(t *testing.T) {
 	got := map[string]string{}
 	group := "iscsi/" + export.Name + "/tpgt_1/"
 	for _, name := range []string{
-		"core/iblock_0/sda/udev_path", "core/iblock_0/sda/enable", group + "enable",
+		"core/iblock_0/sda/info", "core/iblock_0/sda/enable", group + "enable",
 		"iscsi/discovery_auth/enforce_discovery_auth", group + "attrib/authentication",
 		group + "attrib/demo_mode_write_protect", group + "attrib/generate_node_acls",
 	} {
@@ -98,7 +102,7 @@ func TestStart(t *testing.T) {
 		got[strings.TrimPrefix(name, group)] = strings.TrimSpace(string(text))
 	}
 	want := map[string]string{
-		"core/iblock_0/sda/udev_path": "/dev/sda", "core/iblock_0/sda/enable": "1", "enable": "1",
+		"core/iblock_0/sda/info": strings.TrimSpace(info("/dev/sda")), "core/iblock_0/sda/enable": "1", "enable": "1",
 		"iscsi/discovery_auth/enforce_discovery_auth": "0", "attrib/authentication": "0",
 		"attrib/demo_mode_write_protect": "0", "attrib/generate_node_acls": "1",
 	}
@@ -165,14 +169,14 @@ func TestStartFails(t *testing.T) {
 func TestStartVerifies(t *testing.T) {
 	r := newRig(t)
 	r.kernel.onCall = func(call string) {
-		if call == "read core/iblock_0/sda/udev_path" {
-			path := filepath.Join(r.kernel.root, "core/iblock_0/sda/udev_path")
-			if err := os.WriteFile(path, []byte("/dev/sdb\n"), 0o600); err != nil {
+		if call == "read core/iblock_0/sda/info" {
+			path := filepath.Join(r.kernel.root, "core/iblock_0/sda/info")
+			if err := os.WriteFile(path, []byte(info("/dev/sdb")), 0o600); err != nil {
 				t.Error(err)
 			}
 		}
 	}
-	if err := r.Start(t.Context(), export, nil); err == nil || !strings.Contains(err.Error(), `got "/dev/sdb"`) {
+	if err := r.Start(t.Context(), export, nil); err == nil || !strings.Contains(err.Error(), "/dev/sdb") {
 		t.Errorf("got %v, want an error with both devices", err)
 	}
 	r.gone(t)
@@ -293,6 +297,27 @@ func TestStartTwice(t *testing.T) {
 	}
 	if called != 1 {
 		t.Errorf("got %d calls before the start, want one", called)
+	}
+}
+
+// A portal at a port in use, or at another machine's address, is an error before anything is done.
+func TestStartChecksPortal(t *testing.T) {
+	r := newRig(t)
+	r.listen = nil
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	x := export
+	x.Portal, x.Peer = listener.Addr().(*net.TCPAddr).AddrPort(), netip.MustParseAddr("127.0.0.1")
+	for want, x := range map[string]Export{"address already in use": x, "cannot assign requested address": export} {
+		if err := r.Start(t.Context(), x, nil); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("portal %s: got %v, want %q", x.Portal, err, want)
+		}
+		if len(r.kernel.objects("")) > 0 {
+			t.Errorf("portal %s: got objects %q", x.Portal, r.kernel.objects(""))
+		}
 	}
 }
 

@@ -31,7 +31,7 @@ type configfs struct {
 // contents are the files and directories (with a slash) that the kernel creates in new directories.
 var contents = map[string][]string{
 	"core/*":            {"hba_info"},
-	"core/*/*":          {"control", "enable", "udev_path", "wwn/vpd_unit_serial"},
+	"core/*/*":          {"control", "enable", "info", "wwn/vpd_unit_serial"},
 	"iscsi":             {"discovery_auth/enforce_discovery_auth"},
 	"iscsi/*":           {"fabric_statistics/"},
 	"iscsi/*/*":         {"enable", "dynamic_sessions", "attrib/", "lun/", "np/", "acls/"},
@@ -177,7 +177,7 @@ func (f *configfs) Write(path, value string) error {
 	}
 	if filepath.Base(name) == "control" {
 		device, _ := strings.CutPrefix(value, "udev_path=")
-		return f.kernelFiles.Write(filepath.Join(filepath.Dir(path), "udev_path"), device+"\n")
+		return f.kernelFiles.Write(filepath.Join(filepath.Dir(path), "info"), info(device))
 	}
 	if strings.HasSuffix(name, "tpgt_1/enable") && value == "0" {
 		if enabled, err := f.kernelFiles.Read(path); err != nil || strings.TrimSpace(enabled) == "0" {
@@ -195,6 +195,13 @@ func (f *configfs) Read(path string) (string, error) {
 		return "", err
 	}
 	return f.kernelFiles.Read(path)
+}
+
+// info is what the kernel shows of a back end.
+func info(device string) string {
+	return "Status: DEACTIVATED  Max Queue Depth: 0  SectorSize: 0  HwMaxSectors: 0\n" +
+		"        iBlock device: sda  UDEV PATH: " + device + "  readonly: 0\n" +
+		"        Major: 8 Minor: 0  CLAIMED: IBLOCK\n"
 }
 
 // login sets the initiators that are logged in, in the kernel's form.

@@ -115,18 +115,24 @@ func (t tree) mkdirIfAbsent(name string) error {
 	return nil
 }
 
-// verify reads back whether the target is in use.
+// verify reads back whether the target is in use, and with which device.
 func (t tree) verify() error {
-	for name, want := range map[string]string{
-		t.backend("enable"): "1", t.backend("udev_path"): t.Device, t.group("enable"): "1",
-	} {
+	for _, name := range []string{t.backend("enable"), t.group("enable")} {
 		got, err := t.Read(name)
 		if err != nil {
 			return err
 		}
-		if got := strings.TrimSpace(got); got != want {
-			return fmt.Errorf("%s: got %q, want %q", name, got, want)
+		if got := strings.TrimSpace(got); got != "1" {
+			return fmt.Errorf("%s: got %q, want 1", name, got)
 		}
+	}
+	text, err := t.Read(t.backend("info"))
+	if err != nil {
+		return err
+	}
+	got, want := strings.Join(strings.Fields(text), " "), "UDEV PATH: "+t.Device+" readonly: 0"
+	if !strings.Contains(got, want) {
+		return fmt.Errorf("%s: got %q, want %q", t.backend("info"), got, want)
 	}
 	return nil
 }
