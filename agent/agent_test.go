@@ -172,8 +172,8 @@ func TestMaskedToken(t *testing.T) {
 	}
 }
 
-// A token of virtual media authorizes commands once Ironic has accepted it. A command that the conductor sends before it
-// responds to the heartbeat waits until then.
+// A token of virtual media authorizes commands once Ironic has accepted it. A command that the conductor sends before
+// it responds to the heartbeat waits until then.
 func TestUnverifiedToken(t *testing.T) {
 	for name, accepted := range map[string]bool{"accepted": true, "refused": false} {
 		t.Run(name, func(t *testing.T) {

@@ -190,7 +190,8 @@ func TestVerifyNamesCompanions(t *testing.T) {
 	}
 }
 
-// Documents that are signed, but belong to another content of the same name, are errors, and so is a missing prediction.
+// Documents that are signed, but belong to another content of the same name, are errors, and so is a missing
+// prediction.
 func TestVerifyOtherBuild(t *testing.T) {
 	signer, key := keys(t)
 	for want, change := range map[string]func(prediction string){

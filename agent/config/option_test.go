@@ -322,7 +322,9 @@ func sample(t *testing.T, o option) string {
 			value = o.choices[1]
 		}
 	case o.check != "":
-		value = map[string]string{"urls": "http://x", "ntp": "x", "syslog": "udp://x", "version": "1.2", "file": "/x"}[o.check]
+		value = map[string]string{
+			"urls": "http://x", "ntp": "x", "syslog": "udp://x", "version": "1.2", "file": "/x",
+		}[o.check]
 	case o.def == "true":
 		value = "false"
 	case o.kind == "integer" && !o.inRange(7), o.kind == "float" && !o.inRange(7):

@@ -63,7 +63,8 @@ func Reference(w io.Writer) error {
 	text.WriteString(unsignedIntroduction)
 	for _, o := range options() {
 		if len(o.unsigned) > 0 {
-			fmt.Fprintf(&text, "| `%s` | %s | %s |\n", o.fullName(), yes(o.opensTo(FromMedia)), yes(o.opensTo(FromMDNS)))
+			fmt.Fprintf(&text, "| `%s` | %s | %s |\n",
+				o.fullName(), yes(o.opensTo(FromMedia)), yes(o.opensTo(FromMDNS)))
 		}
 	}
 	_, err := io.WriteString(w, text.String())

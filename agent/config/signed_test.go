@@ -231,7 +231,10 @@ func TestUnsignedURL(t *testing.T) {
 			name: "boot ISO http", cmdline: "ipa-api-url=https://a", file: "[DEFAULT]\napi_url=http://b\n",
 			unsigned: []string{"ipa-api-url"},
 		},
-		{name: "boot ISO, signed URL", cmdline: "ipa-api-url=https://a", file: "[DEFAULT]\napi_url=http://b\n", ok: true},
+		{
+			name: "boot ISO, signed URL", cmdline: "ipa-api-url=https://a", file: "[DEFAULT]\napi_url=http://b\n",
+			ok: true,
+		},
 		{
 			name: "boot ISO https", cmdline: "ipa-api-url=http://a", file: "[DEFAULT]\napi_url=https://b\n",
 			unsigned: []string{"ipa-api-url"}, ok: true,

@@ -76,8 +76,8 @@ func TestHeartbeatBodyByVersion(t *testing.T) {
 	}
 }
 
-// A token that must be verified is confirmed by an accepted heartbeat of an API version that has tokens, and by no other
-// response.
+// A token that must be verified is confirmed by an accepted heartbeat of an API version that has tokens, and by no
+// other response.
 func TestHeartbeatConfirmsToken(t *testing.T) {
 	for _, tt := range []struct {
 		server string

@@ -52,8 +52,8 @@ type Options struct {
 	Settled <-chan struct{}
 	// Root is the directory below which etc is written; "" is "/".
 	Root string
-	// Signed is set if the firmware has verified the whole image. The media then replace no file and no parameter of the
-	// image, and can set only what [config.Source] allows.
+	// Signed is set if the firmware has verified the whole image. The media then replace no file and no parameter of
+	// the image, and can set only what [config.Source] allows.
 	Signed bool
 
 	// Set by tests: the limits of waits, and the functions that open media and list ignored disks.

@@ -19,7 +19,7 @@ import (
 type FilesConfig struct {
 	Log    *slog.Logger   // may be nil
 	Listen netip.AddrPort // port 0 means any free port
-	// Interface is the only interface whose packets reach the server. Without it, packets of every interface do that are
+	// Interface is the only interface whose requests reach the server. Without it, those of every interface do that are
 	// sent to the address of Listen, and those of this machine.
 	Interface string
 	Root      string // only regular files below this directory are served; links cannot lead outside

@@ -51,8 +51,7 @@ func withoutVariable(environment []string, key string) []string {
 }
 
 // wantsFIPS reports whether a kernel command line enables the mode. The kernel's own mode has the same parameter. As in
-// the kernel, words behind "--" do not count: there is what the firmware appends to the command line of a unified kernel
-// image.
+// the kernel, words behind "--" do not count: the firmware appends them to the command line of a unified kernel image.
 func wantsFIPS(cmdline string) bool {
 	params := config.ParseCmdline(strings.Join(kmod.KernelWords(cmdline), " "))
 	return strings.Trim(params["fips"], "0") != ""

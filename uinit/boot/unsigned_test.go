@@ -57,8 +57,8 @@ func TestHostileMedia(t *testing.T) {
 		}
 		var log bytes.Buffer
 		media := vmedia.New(vmedia.Options{
-			System: sysfs.Root{Path: root}, Params: config.Params{"boot_method": "vmedia"}, Root: ramdisk, Signed: signed,
-			Log: slog.New(slog.NewTextHandler(&log, nil)),
+			System: sysfs.Root{Path: root}, Params: config.Params{"boot_method": "vmedia"}, Root: ramdisk,
+			Signed: signed, Log: slog.New(slog.NewTextHandler(&log, nil)),
 		})
 		params, err := media.Load(t.Context())
 		if err != nil {
@@ -72,7 +72,8 @@ func TestHostileMedia(t *testing.T) {
 			!c.Container.AllowArbitraryContainers && c.APIURL == "https://ironic.example"
 		_, err = os.Stat(filepath.Join(ramdisk, "etc/ironic-python-agent.d/mysteps.yaml"))
 		if closed != signed || errors.Is(err, fs.ErrNotExist) != signed || c.TokenUnverified != signed {
-			t.Errorf("signed %t: got configuration %v, token unverified %t, steps %v", signed, c, c.TokenUnverified, err)
+			t.Errorf("signed %t: got configuration %v, token unverified %t, steps %v",
+				signed, c, c.TokenUnverified, err)
 		}
 		if !c.Debug || c.AgentToken != secret {
 			t.Errorf("signed %t: got debug %t, want what is harmless", signed, c.Debug)
@@ -83,7 +84,9 @@ func TestHostileMedia(t *testing.T) {
 		if strings.Contains(log.String(), secret) {
 			t.Errorf("the log has the token:\n%s", &log)
 		}
-		for _, want := range []string{"parameter=ipa-standalone", "standalone of file ", "allow_arbitrary_containers of "} {
+		for _, want := range []string{
+			"parameter=ipa-standalone", "standalone of file ", "allow_arbitrary_containers of ",
+		} {
 			if strings.Contains(log.String(), want) != signed {
 				t.Errorf("signed %t: got log\n%swant %q in it: %t", signed, &log, want, signed)
 			}
