@@ -471,7 +471,7 @@ func TestNXCompatibility(t *testing.T) {
 }
 
 func TestMergeSBAT(t *testing.T) {
-	got, err := mergeSBAT([]byte("sbat,1,old\nstub,1,a\n\x00\x00"), nil, []byte("sbat,9,x\r\nkernel,3,b"))
+	got, err := mergeSBAT([]byte("sbat,1,old\nstub,1,a\n\x00\x00"), nil, []byte("sbat,9,x\r\nkernel,3,b\r\n"))
 	if want := sbatHeader + "\nstub,1,a\nkernel,3,b\n\x00"; err != nil || string(got) != want {
 		t.Errorf("got %q, %v, want %q", got, err, want)
 	}
@@ -487,18 +487,18 @@ func TestStubFaults(t *testing.T) {
 	const optional, table = 0x58, 0x58 + 240
 	le := binary.LittleEndian
 	for name, change := range map[string]func([]byte) []byte{
-		"truncated":             func(b []byte) []byte { return b[:0x500] },
-		"file alignment":        func(b []byte) []byte { le.PutUint32(b[optional+36:], 3); return b },
-		"section alignment":     func(b []byte) []byte { le.PutUint32(b[optional+32:], 0x100); return b },
-		"headers too large":     func(b []byte) []byte { le.PutUint32(b[optional+60:], 1<<30); return b },
-		"headers too small":     func(b []byte) []byte { le.PutUint32(b[optional+60:], 0x100); return b },
-		"no sections":           func(b []byte) []byte { le.PutUint16(b[0x46:], 0); return b },
-		"unaligned section":     func(b []byte) []byte { le.PutUint32(b[table+20:], 0x401); return b },
-		"overlapping section":   func(b []byte) []byte { le.PutUint32(b[table+20:], 0x200); return b },
-		"section behind end":    func(b []byte) []byte { le.PutUint32(b[table+16:], 0x400); return b },
-		"address out of range":  func(b []byte) []byte { le.PutUint32(b[table+12:], 0xfffff000); return b },
-		"signature":             func(b []byte) []byte { le.PutUint32(b[optional+112+4*8:], 8); return b },
-		"data in the headers":   func(b []byte) []byte { b[table+40] = 1; return b },
+		"truncated":              func(b []byte) []byte { return b[:0x500] },
+		"file alignment":         func(b []byte) []byte { le.PutUint32(b[optional+36:], 3); return b },
+		"section alignment":      func(b []byte) []byte { le.PutUint32(b[optional+32:], 0x100); return b },
+		"headers too large":      func(b []byte) []byte { le.PutUint32(b[optional+60:], 1<<30); return b },
+		"headers too small":      func(b []byte) []byte { le.PutUint32(b[optional+60:], 0x100); return b },
+		"no sections":            func(b []byte) []byte { le.PutUint16(b[0x46:], 0); return b },
+		"unaligned section":      func(b []byte) []byte { le.PutUint32(b[table+20:], 0x401); return b },
+		"overlapping section":    func(b []byte) []byte { le.PutUint32(b[table+20:], 0x200); return b },
+		"section behind end":     func(b []byte) []byte { le.PutUint32(b[table+16:], 0x400); return b },
+		"address out of range":   func(b []byte) []byte { le.PutUint32(b[table+12:], 0xfffff000); return b },
+		"signature":              func(b []byte) []byte { le.PutUint32(b[optional+112+4*8:], 8); return b },
+		"data in the headers":    func(b []byte) []byte { b[table+40] = 1; return b },
 		"no space in the header": func(b []byte) []byte { le.PutUint32(b[optional+60:], table+40); return b },
 	} {
 		image, err := parseImage(change(program(pe.IMAGE_FILE_MACHINE_AMD64, "")))

@@ -71,7 +71,7 @@ type Machine struct {
 	// PrepareRescue hides the secrets of the operator. It returns an error if the machine must not be handed over to the
 	// user of a rescue.
 	PrepareRescue func(ctx context.Context) error
-	// Flush waits until the log is written to all consoles, at most for flushTime.
+	// Flush waits until the log is written to all consoles, at most for flushTimeout.
 	Flush func()
 }
 

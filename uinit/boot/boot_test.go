@@ -259,13 +259,13 @@ func TestPanicTime(t *testing.T) {
 
 func TestTruncatedTellsBothSizes(t *testing.T) {
 	about := layout.ParseAbout(layout.About{Name: "x", Unpacked: 40 << 20, Kernel: "6.1"}.String())
-	got := truncated(about, 100<<20)
+	got := incompleteText(about, 100<<20)
 	for _, want := range []string{"at least 144 MiB", "has 100 MiB"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("got %q, want %q in it", got, want)
 		}
 	}
-	if got := truncated(layout.About{}, 100<<20); !strings.Contains(got, "more memory") {
+	if got := incompleteText(layout.About{}, 100<<20); !strings.Contains(got, "more memory") {
 		t.Errorf("got %q", got)
 	}
 }

@@ -137,7 +137,7 @@ type sink struct {
 	lost    int64
 	dead    bool
 	painted bool // it shows the screen, not lines
-	torn    bool // something else was written over the screen
+	stale   bool // the terminal may show something else than the last screen
 }
 
 func newSink(f *os.File) *sink {
@@ -173,7 +173,7 @@ func (s *sink) setPainted(painted bool) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	before := s.painted
-	s.painted, s.torn = painted, true
+	s.painted, s.stale = painted, true
 	return before != painted
 }
 
@@ -189,19 +189,20 @@ func (s *sink) show(picture []byte) bool {
 	return true
 }
 
-func (s *sink) tear() {
+// markStale causes a full redraw, because something else may have been written over the screen.
+func (s *sink) markStale() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.torn = true
+	s.stale = true
 }
 
-// mended reports whether the screen was torn, and resets that. The caller must redraw it.
-func (s *sink) mended() bool {
+// takeStale reports whether the screen is stale, and resets that. The caller must redraw it.
+func (s *sink) takeStale() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	torn := s.torn
-	s.torn = false
-	return torn
+	stale := s.stale
+	s.stale = false
+	return stale
 }
 
 // run writes until the terminal is removed.
@@ -235,7 +236,7 @@ func (s *sink) write(p []byte) error {
 	}
 	_ = s.file.Close() // what could be written was
 	s.file = again
-	s.tear()
+	s.markStale()
 	_, err = s.file.Write(p[n:])
 	return err
 }

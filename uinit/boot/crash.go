@@ -24,10 +24,10 @@ import (
 const (
 	// panicDelay is the time for which a machine shows a panic before it restarts.
 	panicDelay = 30 * time.Second
-	// flushTime limits the time to write to the consoles.
-	flushTime = 10 * time.Second
-	// crashSync limits the time of a sync of the file systems.
-	crashSync = 30 * time.Second
+	// flushTimeout limits the time to write to the consoles.
+	flushTimeout = 10 * time.Second
+	// syncTimeout limits the time of a sync of the file systems.
+	syncTimeout = 30 * time.Second
 )
 
 // panicTime parses the kernel's panic= parameter: seconds until a restart; 0 = never; negative = at once. Without the
@@ -79,8 +79,8 @@ func (b *boot) showPanic(where string, value any, stack []byte) {
 	_, _ = io.WriteString(b.console, b.journal.Clean(text))
 }
 
-// flush waits until the log is written to all consoles, at most for flushTime.
-func (b *boot) flush() { b.console.Flush(flushTime) }
+// flush waits until the log is written to all consoles, at most for flushTimeout.
+func (b *boot) flush() { b.console.Flush(flushTimeout) }
 
 // die restarts the machine after the delay of panic=. It does not return.
 func (b *boot) die(reason string) {
@@ -100,7 +100,7 @@ func (b *boot) die(reason string) {
 	select {}
 }
 
-// writeOut syncs the file systems, at most for crashSync: a disk that hangs must not prevent the restart.
+// writeOut syncs the file systems, at most for syncTimeout: a disk that hangs must not prevent the restart.
 func writeOut() {
 	done := make(chan struct{})
 	goroutine.Go(func() error {
@@ -109,14 +109,14 @@ func writeOut() {
 	}, func(error) { close(done) })
 	select {
 	case <-done:
-	case <-time.After(crashSync):
+	case <-time.After(syncTimeout):
 	}
 }
 
 // crashOutput prepares for panics that no guard catches. The runtime writes their stack to standard error and exits,
 // and the kernel panics and restarts the machine. Nothing of this program runs in between, so file systems are not
-// synced: writes to a disk are flushed before their success is reported. The crash reporter shows the stack on all consoles;
-// without it, only the last console does.
+// synced: writes to a disk are flushed before their success is reported. The crash reporter shows the stack on all
+// consoles; without it, only the last console does.
 func (b *boot) crashOutput() {
 	if err := b.startCrashReporter(); err != nil {
 		b.log.Warn("crash reporter not started: panics are shown on one console only", "err", err)
@@ -126,6 +126,7 @@ func (b *boot) crashOutput() {
 	}
 }
 
+// sysctl sets a parameter of the kernel. Failures are logged.
 func (b *boot) sysctl(name, value string) {
 	if err := os.WriteFile("/proc/sys/"+name, []byte(value), 0o644); err != nil {
 		b.log.Warn("kernel setting", "name", name, "err", err)
@@ -139,8 +140,8 @@ func (b *boot) restrictKernel() {
 	b.sysctl("kernel/kptr_restrict", "1")
 }
 
-// quietKernel keeps kernel messages of level warning and below off the consoles, where they would break our lines.
-// The kernel log contains them. A level on the kernel command line has precedence.
+// quietKernel keeps kernel messages of level warning and below off the consoles, where they would interrupt the lines of
+// this program. The kernel log contains them. A level on the kernel command line has precedence.
 func (b *boot) quietKernel() {
 	for _, word := range strings.Fields(b.cmdline) {
 		name, _, _ := strings.Cut(word, "=")
@@ -159,11 +160,12 @@ func (b *boot) welcome() {
 	var info unix.Sysinfo_t
 	_ = unix.Uname(&uts) // cannot fail with a valid pointer
 	_ = unix.Sysinfo(&info)
-	b.log.Info("ironroot starts", "kernel", unix.ByteSliceToString(uts.Release[:]), "memory_mib", memory(&info)>>20,
+	b.log.Info("ironroot starts", "kernel", unix.ByteSliceToString(uts.Release[:]), "memory_mib", totalMemory(&info)>>20,
 		slog.Any("consoles", b.console.Paths()), "uptime", clock.Uptime().Round(uptimePrecision))
 	if fips140.Enabled() {
 		b.log.Info("FIPS 140-3 mode", "module", fips140.Version())
 	}
 }
 
-func memory(info *unix.Sysinfo_t) int64 { return int64(info.Totalram) * int64(info.Unit) }
+// totalMemory returns the memory that the kernel can use, in bytes.
+func totalMemory(info *unix.Sysinfo_t) int64 { return int64(info.Totalram) * int64(info.Unit) }

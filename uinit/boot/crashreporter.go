@@ -25,10 +25,11 @@ const crashReporterName = "crash-reporter"
 // crashReporterTimeout limits the time in which a terminal must accept one message. After that it gets no more.
 const crashReporterTimeout = 5 * time.Second
 
-// startCrashReporter starts a process that shows the stack of a panic on all terminals when a panic that no guard caught
-// ends this process. At that moment only the Go runtime runs here. It calls write(2) and exits, and the kernel
+// startCrashReporter starts a process that shows the stack of a panic on all terminals when a panic that no guard
+// caught ends this process. At that moment only the Go runtime runs here. It calls write(2) and exits, and the kernel
 // panics: data that a serial port has not sent is lost, and a port that does not accept data would block the restart.
-// Therefore the runtime writes to a pipe, and the crash reporter at its other end waits for the terminals, with a limit.
+// Therefore the runtime writes to a pipe, and the crash reporter at its other end waits for the terminals, with a
+// limit.
 //
 // The pipe contains one message at a time (O_DIRECT, see pipe(2)): the next is read only when the last is on the
 // terminals.

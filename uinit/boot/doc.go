@@ -13,9 +13,9 @@
 //
 // All consoles show errors. After a panic in a goroutine of this package, the stack is written to all consoles, file
 // systems are synced, and the machine restarts after a delay. A panic elsewhere ends the process: the Go runtime
-// writes the stack to standard error, from which a second process, the crash reporter, copies it to all consoles. The kernel
-// then restarts the machine after the same delay, without sync. A console that does not accept data is not waited
-// for. Because of that missing sync, a write to a disk is flushed before its success is reported.
+// writes the stack to standard error, from which a second process, the crash reporter, copies it to all consoles. The
+// kernel then restarts the machine after the same delay, without sync. A console that does not accept data is not
+// waited for. Because of that missing sync, a write to a disk is flushed before its success is reported.
 //
 // These kernel parameters have an effect: console=, panic=, quiet and loglevel= as in the kernel; modprobe.blacklist=
 // and MODULE.PARAMETER= as in modprobe; ironroot.shell=1 for a shell on the first console, and ironroot.shell=ttyS1

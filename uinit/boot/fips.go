@@ -28,7 +28,7 @@ func enterFIPS() error {
 	}
 	// /proc stays mounted for mountAll. In a rescue it is mounted: another instance would show what is hidden there.
 	if _, err := os.Stat("/proc/self"); err != nil {
-		for _, c := range procfs() {
+		for _, c := range procEntries() {
 			if err := c.Create(); err != nil && !errors.Is(err, unix.EBUSY) {
 				return fmt.Errorf("%s: %w", c, err)
 			}

@@ -21,17 +21,17 @@ import (
 )
 
 const (
-	// endTime limits the wait for the end of all other processes.
-	endTime = 20 * time.Second
+	// endTimeout limits the wait for the end of all other processes.
+	endTimeout = 20 * time.Second
 	// endPause is the pause between two checks whether they have ended. The kernel reports only the end of children.
 	endPause = 50 * time.Millisecond
-	// ejectTime limits the removal of virtual media.
-	ejectTime = 20 * time.Second
+	// ejectTimeout limits the removal of virtual media.
+	ejectTimeout = 20 * time.Second
 )
 
-// configured are the directories with the operator's configuration of the agent, and with network data of the
+// configDirs are the directories with the operator's configuration of the agent, and with network data of the
 // provisioning network.
-var configured = []string{
+var configDirs = []string{
 	"/etc/ironic-python-agent", "/etc/ironic-python-agent.d", "/mnt/config", "/openstack", "/root/.ssh",
 }
 
@@ -87,7 +87,7 @@ func (b *boot) prepareRescue(ctx context.Context) error {
 
 // removeMedia removes media with secrets of the operator.
 func (b *boot) removeMedia(ctx context.Context) error {
-	limited, cancel := context.WithTimeout(ctx, ejectTime)
+	limited, cancel := context.WithTimeout(ctx, ejectTimeout)
 	defer cancel()
 	if err := vmedia.Remove(limited, sysfs.Root{}, b.params, b.log); err != nil {
 		return fmt.Errorf("hide virtual media: %w", err)
@@ -113,7 +113,7 @@ func (b *boot) hide() error {
 // removeFiles removes the operator's files below root.
 func removeFiles(root string) error {
 	var failed []error
-	for _, dir := range configured {
+	for _, dir := range configDirs {
 		failed = append(failed, os.RemoveAll(filepath.Join(root, dir)))
 	}
 	return errors.Join(failed...)
@@ -148,7 +148,7 @@ func openConsole() error {
 
 // endProcesses kills all processes but this one, and waits until the kernel has ended them.
 func endProcesses(ctx context.Context) error {
-	limited, cancel := context.WithTimeout(ctx, endTime)
+	limited, cancel := context.WithTimeout(ctx, endTimeout)
 	defer cancel()
 	for {
 		if err := unix.Kill(-1, unix.SIGKILL); err != nil && !errors.Is(err, unix.ESRCH) { // ESRCH: there is none
@@ -159,7 +159,7 @@ func endProcesses(ctx context.Context) error {
 			return err
 		}
 		if pause.For(limited, endPause) != nil {
-			return fmt.Errorf("still running after %v: processes %v", endTime, left)
+			return fmt.Errorf("still running after %v: processes %v", endTimeout, left)
 		}
 	}
 }

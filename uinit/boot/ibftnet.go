@@ -60,8 +60,8 @@ func unanswered(links []snapshot.Link, n ibft.NIC) bool {
 	return false
 }
 
-// ibftData returns the network data of the cards whose addresses are used. A card with a VLAN keeps DHCP beside it. The
-// routers lead to the targets and, if isDefault is set, everywhere.
+// ibftData returns the network data of the cards whose addresses are used. A card with a VLAN also keeps DHCP without
+// the VLAN. The routers lead to the targets and, if isDefault is set, everywhere.
 func ibftData(table *ibft.Table, used map[string]bool, isDefault bool) *networkdata.Data {
 	data := &networkdata.Data{}
 	for _, n := range table.NICs {

@@ -13,23 +13,23 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// safe are the flags of file systems without files of users.
-const safe = unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC
+// kernelFlags are the mount flags of file systems that only the kernel fills.
+const kernelFlags = unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC
 
-// procfs lists the parts of the root file system that show the kernel's command line.
-func procfs() []libinit.Creator {
+// procEntries lists the parts of the root file system that show the kernel's command line.
+func procEntries() []libinit.Creator {
 	return []libinit.Creator{
 		libinit.Dir{Name: "/proc", Mode: 0o555},
-		libinit.Mount{Source: "proc", Target: "/proc", FSType: "proc", Flags: safe},
+		libinit.Mount{Source: "proc", Target: "/proc", FSType: "proc", Flags: kernelFlags},
 	}
 }
 
-// root lists the parts of the root file system, in order. Unlike u-root's list it has no cgroups and no directories for
-// compilers. efivarfs needs a module: see mountLate.
-func root() []libinit.Creator {
-	return append(procfs(), []libinit.Creator{
+// rootEntries lists the parts of the root file system, in order. Unlike u-root's list it has no cgroups and no
+// directories for compilers. efivarfs needs a module: see mountLate.
+func rootEntries() []libinit.Creator {
+	return append(procEntries(), []libinit.Creator{
 		libinit.Dir{Name: "/sys", Mode: 0o555},
-		libinit.Mount{Source: "sysfs", Target: "/sys", FSType: "sysfs", Flags: safe},
+		libinit.Mount{Source: "sysfs", Target: "/sys", FSType: "sysfs", Flags: kernelFlags},
 		libinit.Dir{Name: "/dev", Mode: 0o755},
 		libinit.Mount{Source: "devtmpfs", Target: "/dev", FSType: "devtmpfs", Flags: unix.MS_NOSUID, Opts: "mode=0755"},
 		libinit.Dir{Name: "/dev/pts", Mode: 0o755},
@@ -62,7 +62,7 @@ func root() []libinit.Creator {
 func mountAll() []error {
 	var failed []error
 	unix.Umask(0)
-	for _, c := range root() {
+	for _, c := range rootEntries() {
 		// The kernel can have mounted devtmpfs already.
 		if err := c.Create(); err != nil && !errors.Is(err, unix.EBUSY) {
 			failed = append(failed, fmt.Errorf("%s: %w", c, err))
@@ -82,7 +82,7 @@ func mountLate(log *slog.Logger) {
 		if _, err := os.Stat(m.Target); errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
-		m.Flags = safe
+		m.Flags = kernelFlags
 		if err := m.Create(); err != nil && !errors.Is(err, unix.EBUSY) {
 			log.Warn("not mounted", "file_system", m.FSType, "err", err)
 		}

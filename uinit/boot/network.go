@@ -21,9 +21,9 @@ import (
 	"ironroot/netboot/vlan"
 )
 
-// archived are the paths of network data in an archive that is appended to the initramfs: the path where images of
+// archivedFiles are the paths of network data in an archive that is appended to the initramfs: the path where images of
 // ironic-python-agent mount the config drive, and the path on the drive.
-var archived = []string{"mnt/config/openstack/latest/network_data.json", "openstack/latest/network_data.json"}
+var archivedFiles = []string{"mnt/config/openstack/latest/network_data.json", "openstack/latest/network_data.json"}
 
 // maxNetworkData limits such a file, in bytes.
 const maxNetworkData = 4 << 20
@@ -55,9 +55,9 @@ func startNetwork(
 	if err != nil {
 		return nil, err
 	}
-	overdue := sync.OnceFunc(func() { close(found) })
+	stopWaiting := sync.OnceFunc(func() { close(found) })
 	goroutine.Go(func() error {
-		document, err := media.NetworkData(ctx, overdue)
+		document, err := media.NetworkData(ctx, stopWaiting)
 		if data := staticData(document, m.Log); data != nil {
 			static.Store(true)
 			network.Configure(data)
@@ -67,14 +67,14 @@ func startNetwork(
 		if err != nil && ctx.Err() == nil {
 			m.Log.Warn("network data not readable, using DHCP", "err", err)
 		}
-		overdue()
+		stopWaiting()
 	})
 	return network, nil
 }
 
 // archivedData returns the network data of an archive below root, and nil if there is none.
 func archivedData(root string, log *slog.Logger) *networkdata.Data {
-	for _, name := range archived {
+	for _, name := range archivedFiles {
 		path := filepath.Join(root, name)
 		document, err := bounded.ReadFile(path, maxNetworkData)
 		if errors.Is(err, fs.ErrNotExist) {

@@ -80,13 +80,13 @@ func (c *Console) Plain() {
 	}
 }
 
-// Torn causes a full redraw, because the kernel wrote a line onto the screens. The line is shown with the log.
-func (c *Console) Torn(line string) {
+// KernelWrote causes a full redraw, because the kernel wrote a line onto the screens. The line is shown with the log.
+func (c *Console) KernelWrote(line string) {
 	c.tail.add([]byte(line + "\n"))
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, s := range c.sinks {
-		s.tear()
+		s.markStale()
 	}
 }
 
@@ -102,7 +102,7 @@ func (c *Console) draw(ctx context.Context, s *sink, board *status.Board) {
 		case <-ctx.Done():
 			return
 		}
-		if s.mended() {
+		if s.takeStale() {
 			painter.Forget()
 		}
 		width, height := terminalSize(s.path)
@@ -181,7 +181,7 @@ func (t *tail) changes() <-chan struct{} {
 }
 
 // watchKernel redraws the screens whenever the kernel wrote a message onto them, until ctx ends. If /dev/kmsg cannot
-// be read, a torn screen is redrawn with its next change; that is not logged.
+// be read, a stale screen is redrawn with its next change; that is not logged.
 func watchKernel(ctx context.Context, c *Console) {
 	f, err := os.OpenFile("/dev/kmsg", os.O_RDONLY|unix.O_NONBLOCK, 0)
 	if err != nil {
@@ -202,7 +202,7 @@ func watchKernel(ctx context.Context, c *Console) {
 			return
 		}
 		if text, level := kernelMessage(record[:n]); level < consoleLevel() {
-			c.Torn("kernel: " + text)
+			c.KernelWrote("kernel: " + text)
 		}
 	}
 }

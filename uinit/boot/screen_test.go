@@ -52,9 +52,9 @@ func TestScreenAndSerial(t *testing.T) {
 	if got := readUntil(t, monitor, "second line"); strings.Contains(got, "ironroot") {
 		t.Errorf("what did not change is drawn again: %q", got)
 	}
-	c.Torn("kernel: it broke")
+	c.KernelWrote("kernel: it broke")
 	if got := readUntil(t, monitor, "kernel: it broke"); !strings.Contains(got, "ironroot") {
-		t.Errorf("a torn screen is not drawn anew: %q", got)
+		t.Errorf("a stale screen is not redrawn: %q", got)
 	}
 	second := fifo(t, dir, "tty2") // comes with its driver
 	c.Retry()

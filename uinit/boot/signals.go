@@ -13,8 +13,8 @@ import (
 	"ironroot/agent/power"
 )
 
-// stopTime limits the time for which the machine waits for the end of the work before it stops.
-const stopTime = 5 * time.Second
+// stopTimeout limits the time for which the machine waits for the end of the work before it stops.
+const stopTimeout = 5 * time.Second
 
 // signals returns a context that ends at a signal: SIGINT, SIGTERM and Ctrl-Alt-Del restart the machine, SIGUSR2
 // powers it off. The machine is then shut down in order.
@@ -38,7 +38,7 @@ func (b *boot) signals(ctx context.Context) context.Context {
 		if which == unix.SIGUSR2 {
 			stop = machine.PowerOff
 		}
-		b.console.Flush(stopTime)
+		b.console.Flush(stopTimeout)
 		b.log.Error("not stopped", "err", stop(context.Background()))
 		b.die("stop failed")
 	})
