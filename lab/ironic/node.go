@@ -30,6 +30,7 @@ const (
 	IPXE         Boot = "ipxe"
 	PXE          Boot = "pxe" // requires Options.PXE and NodeOptions.Firmware
 	VirtualMedia Boot = "redfish-virtual-media"
+	HTTPBoot     Boot = "redfish-https" // UEFI HTTP boot of an ISO
 )
 
 // NodeOptions describes a machine and how Ironic boots it.
@@ -150,6 +151,7 @@ func (n *Node) build() error {
 // cards creates the cables of the machine's network cards. The first one leads to the bridge.
 func (n *Node) cards() ([]qemu.NIC, error) {
 	var nics []qemu.NIC
+	noROM := n.Boot == PXE && !n.BIOS || n.Boot == HTTPBoot
 	for card, tap := range n.taps {
 		var err error
 		if card == 0 {
@@ -160,7 +162,7 @@ func (n *Node) cards() ([]qemu.NIC, error) {
 		if err != nil {
 			return nil, err
 		}
-		nics = append(nics, qemu.NIC{MAC: n.MACs[card], Netdev: "tap:" + tap, NoROM: n.Boot == PXE && !n.BIOS})
+		nics = append(nics, qemu.NIC{MAC: n.MACs[card], Netdev: "tap:" + tap, NoROM: noROM})
 	}
 	return nics, nil
 }
