@@ -34,17 +34,18 @@ func archive(t *testing.T, files map[string]string) string {
 
 // TestSignedImage boots the ramdisk as a unified kernel image from an ISO, under Secure Boot with a key of its own. The
 // image contains the certificate authority of Ironic, and virtual media the URL. Parameters of virtual media and of the
-// firmware that would give access to the machine are ignored, and so is another certificate authority.
+// firmware that would give control of the machine are ignored, and so is another certificate authority.
 func TestSignedImage(t *testing.T) {
 	key := newOwnKey(t)
+	const token = "a-token-that-ironic-put-onto-the-floppy-43ch"
 	r := start(t, setup{
-		noIronic: true,
-		machine:  qemu.Config{Dir: key.enroll(t), Firmware: qemu.UEFISecure, Memory: 1 << 30, CDBoot: 1},
+		noIronic: true, token: token,
+		machine: qemu.Config{Dir: key.enroll(t), Firmware: qemu.UEFISecure, Memory: 1 << 30, CDBoot: 1},
 		prepare: func(r *rig, c *qemu.Config) {
 			image := filepath.Join(t.TempDir(), "boot.efi")
 			_, err := uki.Build(t.Context(), uki.Options{
 				Kernel: c.Kernel, Initrds: []string{c.Initrd, archive(t, r.caConfig())}, Out: image, Key: key.key,
-				Cert: key.cert, Cmdline: "console=ttyS0,115200n8 loglevel=4 boot_method=vmedia " + qemu.KernelHints,
+				Cert: key.cert, Cmdline: "console=ttyS0,115200n8 loglevel=4 boot_method=vmedia fips=1 " + qemu.KernelHints,
 				Version: "test", Log: t.Output(),
 			})
 			if err != nil {
@@ -55,16 +56,22 @@ func TestSignedImage(t *testing.T) {
 				t.Fatal(err)
 			}
 			c.SMBIOS = append(c.SMBIOS, "type=11,value=io.systemd.stub.kernel-cmdline-extra="+
-				"ironroot.shell=1 rdinit=/bbin/gosh ipa-insecure=1")
+				"ironroot.shell=1 rdinit=/bbin/gosh ipa-insecure=1 ipa-standalone=1 fips=0")
 			c.Extra = append(c.Extra, bmcFloppy(fatImage(t, mib, "ir-vfd-dev",
-				r.parameter()+" ipa-insecure=1 ironroot.shell=1 rootpwd=x sshkey=y"), "ACME", "Floppy")...)
+				r.parameter()+" ipa-insecure=1 ironroot.shell=1 rootpwd=x sshkey=y ipa-standalone=1 "+
+					"ipa-agent-token="+token), "ACME", "Floppy")...)
 		},
 	})
 	r.waitAgent(t)
+	r.succeed(t, "clean.get_clean_steps", map[string]any{"node": map[string]any{"uuid": r.node.UUID()}, "ports": []any{}})
 	for _, want := range []string{
+		"token of virtual media used once Ironic has accepted it",
+		`FIPS 140-3 mode.*module=v1\.0\.0`,
 		"unified kernel image with Secure Boot: only its own command line is used",
-		"kernel parameters ignored that the signed image does not contain",
+		"kernel parameters ignored that the signed image does not contain.* " +
+			"known=.fips ipa-insecure ipa-standalone ironroot.shell",
 		"parameter of virtual floppy ignored.* parameter=ipa-insecure",
+		"parameter of virtual floppy ignored.* parameter=ipa-standalone",
 		"parameter of virtual floppy ignored.* parameter=ironroot.shell",
 		"parameter of virtual floppy ignored.* parameter=rootpwd",
 		"parameter of virtual floppy ignored.* parameter=sshkey",
