@@ -62,6 +62,13 @@ func TestSaveFails(t *testing.T) {
 	if IsMarked(root) {
 		t.Error("the machine is marked")
 	}
+	root = t.TempDir()
+	if err := os.MkdirAll(filepath.Join(root, markerFile, "x"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := Save(root, hash); err == nil || !strings.Contains(err.Error(), markerFile) {
+		t.Errorf("marker not written: got error %v, want one that names it", err)
+	}
 }
 
 // A damaged file is an error that does not contain its text.

@@ -1,8 +1,10 @@
 package vmedia
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -238,6 +240,27 @@ func TestNoBlockDevices(t *testing.T) {
 	}
 	if params["ipa-api-url"] != "http://cmdline" {
 		t.Errorf("got %v, want the parameters of the command line", params)
+	}
+}
+
+// If neither the floppy nor the boot ISO is attached, that is logged.
+func TestNoMediaWarning(t *testing.T) {
+	for _, attached := range []bool{false, true} {
+		m := newMachine(t)
+		if attached {
+			m.attach("sda", usb, "0", "Stick", floppy(t, "IR-VFD-DEV", "parameters.txt", "a=b"), mib)
+		}
+		var log bytes.Buffer
+		o := m.options(cmdline)
+		o.Log = slog.New(slog.NewTextHandler(&log, nil))
+		media := New(o)
+		if params, err := media.Load(limited(t)); err != nil || (params["a"] == "b") != attached {
+			t.Fatalf("got %v and %v, want the parameters of the floppy: %v", params, err, attached)
+		}
+		media.awaitWarnings(t)
+		if got := strings.Contains(log.String(), "neither the floppy"); got == attached {
+			t.Errorf("floppy attached: %v; got the warning: %v\n%s", attached, got, &log)
+		}
 	}
 }
 

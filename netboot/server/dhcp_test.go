@@ -123,6 +123,21 @@ func TestAddresses(t *testing.T) {
 	}
 }
 
+// An address of the pool that a machine has by configuration is for that machine only.
+func TestFixedAddressOfPool(t *testing.T) {
+	d := quiet()
+	d.SetHost(another, Host{Address: netip.MustParseAddr("192.0.2.10")})
+	wanted := dhcpv4.WithOption(dhcpv4.OptRequestedIPAddress(net.IPv4(192, 0, 2, 10)))
+	for _, tt := range []struct {
+		mac  net.HardwareAddr
+		want net.IP
+	}{{machine, net.IPv4(192, 0, 2, 11)}, {another, net.IPv4(192, 0, 2, 10)}} {
+		if got := ask(t, d, message(t, tt.mac, dhcpv4.MessageTypeDiscover, wanted)).YourIPAddr; !got.Equal(tt.want) {
+			t.Errorf("%s: got %v, want %v", tt.mac, got, tt.want)
+		}
+	}
+}
+
 func TestRequests(t *testing.T) {
 	d := quiet()
 	wanted := func(last byte) dhcpv4.Modifier {
