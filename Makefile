@@ -90,7 +90,8 @@ test-long: prepare-test build ## tests that take long: chroots of other releases
 	$(GO) test -tags long -count=1 -timeout 60m -run TestChroots ./initramfs
 	$(GO) test -tags long -count=1 -timeout 60m -run '^(TestRAIDBoot|TestNetbootProxy|TestSignedImage|TestUKI)' ./lab/e2e
 	$(GO) test -tags long -count=1 -timeout 20m -run '^TestUndionly$$' ./netboot/pxe
-	$(GO) test -tags long -count=1 -timeout 210m -run 'TestRealIronic(Array|BIOS|Bootc|HTTPBoot|Metal3|Progress|Releases)' ./lab/ironic
+	$(GO) test -tags long -count=1 -timeout 270m \
+		-run 'TestRealIronic(Array|BIOS|Bootc|HTTPBoot|Metal3|MixedFleet|Progress|Releases)' ./lab/ironic
 
 .PHONY: lock
 lock: prepare-build ## pin the newest versions of Debian's packages in the lock file

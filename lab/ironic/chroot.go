@@ -65,9 +65,25 @@ grub-mkimage -O x86_64-efi -p /grub -o netboot.efi normal linux configfile echo 
     efinet net tftp sleep
 `
 
-// chroot returns the directory of an installed Ironic, and builds it if it is not in the cache. The name contains a
-// hash of the recipe. A lock prevents concurrent builds.
+// chroot returns the directory of an installed Ironic, and builds it if it is not in the cache.
 func chroot(ctx context.Context, cache, suite string, progress io.Writer) (string, error) {
+	recipe := strings.Join(append(packages(), suite, finish), "\n")
+	dir, err := cached(cache, "ironic-"+suite, recipe, func(dir string) error {
+		_, _ = fmt.Fprintf(progress, "installing Ironic from Debian %s into %s\n", suite, dir)
+		if err := debootstrap(ctx, progress, suite, dir, packages()); err != nil {
+			return err
+		}
+		return run(ctx, progress, "chroot", dir, "env", "-i", "PATH=/usr/sbin:/usr/bin:/sbin:/bin", "sh", "-ec", finish)
+	})
+	if err != nil {
+		return "", fmt.Errorf("chroot of Ironic: %w", err)
+	}
+	return dir, nil
+}
+
+// cached returns a directory of the cache, and builds it if it is missing. Its name contains a hash of the recipe. A
+// lock prevents concurrent builds.
+func cached(cache, name, recipe string, build func(dir string) error) (string, error) {
 	if cache == "" {
 		user, err := os.UserCacheDir()
 		if err != nil {
@@ -78,8 +94,8 @@ func chroot(ctx context.Context, cache, suite string, progress io.Writer) (strin
 	if err := os.MkdirAll(cache, 0o755); err != nil {
 		return "", err
 	}
-	recipe := sha256.Sum256([]byte(strings.Join(append(packages(), suite, finish), "\n")))
-	dir := filepath.Join(cache, "ironic-"+suite+"-"+hex.EncodeToString(recipe[:6]))
+	hash := sha256.Sum256([]byte(recipe))
+	dir := filepath.Join(cache, name+"-"+hex.EncodeToString(hash[:6]))
 	lock, err := os.Create(dir + ".lock")
 	if err != nil {
 		return "", err
@@ -91,33 +107,34 @@ func chroot(ctx context.Context, cache, suite string, progress io.Writer) (strin
 	if _, err := os.Stat(dir); err == nil {
 		return dir, nil
 	}
-	if err := build(ctx, dir+".new", suite, progress); err != nil {
-		return "", fmt.Errorf("build of Ironic's chroot: %w", errors.Join(err, os.RemoveAll(dir+".new")))
+	if err := os.RemoveAll(dir + ".new"); err != nil {
+		return "", err
+	}
+	if err := build(dir + ".new"); err != nil {
+		return "", errors.Join(err, os.RemoveAll(dir+".new"))
 	}
 	return dir, os.Rename(dir+".new", dir)
 }
 
-func build(ctx context.Context, dir, suite string, progress io.Writer) error {
-	if err := os.RemoveAll(dir); err != nil {
-		return err
-	}
-	_, _ = fmt.Fprintf(progress, "installing Ironic from Debian %s into %s\n", suite, dir)
-	args := []string{
+// debootstrap installs packages of a release of Debian into a directory, without documentation. options are further
+// arguments of mmdebstrap.
+func debootstrap(
+	ctx context.Context, progress io.Writer, suite, dir string, packages []string, options ...string,
+) error {
+	args := append([]string{
 		"--variant=minbase", `--aptopt=APT::Install-Recommends "false"`, "--dpkgopt=path-exclude=/usr/share/doc/*",
 		"--dpkgopt=path-exclude=/usr/share/locale/*", "--dpkgopt=path-exclude=/usr/share/man/*",
-		"--include=" + strings.Join(packages(), ","), suite, dir,
-	}
+		"--include=" + strings.Join(packages, ","),
+	}, options...)
 	if suite == Sid {
 		// An expired index of sid is accepted, because mirrors can be older than it allows. Its signature is verified.
-		args = append([]string{`--aptopt=Acquire::Check-Valid-Until "false"`}, args...)
+		args = append(args, `--aptopt=Acquire::Check-Valid-Until "false"`)
 	}
+	args = append(args, suite, dir)
 	if mirror := mirror(ctx); mirror != "" {
 		args = append(args, mirror)
 	}
-	if err := run(ctx, progress, "mmdebstrap", args...); err != nil {
-		return err
-	}
-	return run(ctx, progress, "chroot", dir, "env", "-i", "PATH=/usr/sbin:/usr/bin:/sbin:/bin", "sh", "-ec", finish)
+	return run(ctx, progress, "mmdebstrap", args...)
 }
 
 // mirror returns the package mirror of this machine if it runs Debian, or "" for mmdebstrap's default.

@@ -194,7 +194,8 @@ func (n *Node) enroll(ctx context.Context) error {
 	node := map[string]any{
 		"name": n.Name, "uuid": n.UUID, "driver": "redfish", "resource_class": "lab", "boot_interface": n.Boot,
 		"deploy_interface": n.DeployInterface, "inspect_interface": inspectInterface(n.ironic.options.Suite),
-		"network_interface": "noop", "bios_interface": "no-bios", "raid_interface": "agent", "rescue_interface": "agent",
+		"network_interface": "noop", "bios_interface": "no-bios",
+		"raid_interface": "agent", "rescue_interface": "agent",
 		"management_interface": "redfish", "power_interface": "redfish", "vendor_interface": "no-vendor",
 		"driver_info": info, "properties": map[string]any{"cpu_arch": "x86_64", "capabilities": mode},
 	}

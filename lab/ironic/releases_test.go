@@ -62,8 +62,8 @@ func TestRealIronicReleases(t *testing.T) {
 	}
 }
 
-// rescueAndLogIn rescues an active node with its deploy ramdisk, logs in with the password that Ironic got, and ends the
-// rescue: the instance starts again.
+// rescueAndLogIn rescues an active node with its deploy ramdisk, logs in with the password that Ironic got, and ends
+// the rescue: the instance starts again.
 func rescueAndLogIn(t *testing.T, ctx context.Context, n *Node) {
 	t.Helper()
 	const password = "a password of a rescue"

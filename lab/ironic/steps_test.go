@@ -113,8 +113,7 @@ type stepRun struct {
 
 // recorder receives the reports of the manager.
 type recorder struct {
-	published string            // path of the ramdisk that Ironic fetches
-	versions  map[string]string // ramdisks by version of the manager
+	publish func(version string) error // replaces the ramdisk that Ironic fetches
 
 	mu    sync.Mutex
 	runs  []stepRun
@@ -128,8 +127,14 @@ func recordSteps(t *testing.T, i *Ironic, n *Node, versions map[string]string) *
 	t.Helper()
 	url, err := i.Publish(versions["1"], "replaced.initramfs")
 	step(t, "publish", err)
-	r := &recorder{published: i.path("http/replaced.initramfs"), versions: versions}
 	step(t, "deploy_ramdisk", n.Set(t.Context(), "/driver_info/deploy_ramdisk", url))
+	return record(t, i, func(version string) error { return i.replace("replaced.initramfs", versions[version]) })
+}
+
+// record records the steps of managers. publish replaces the ramdisk that Ironic fetches by that of a version.
+func record(t *testing.T, i *Ironic, publish func(version string) error) *recorder {
+	t.Helper()
+	r := &recorder{publish: publish}
 	listener, err := i.ns.Listen(t.Context(), "tcp", managerAddress)
 	step(t, "listen", err)
 	server := &http.Server{Handler: r, ReadHeaderTimeout: time.Minute}
@@ -158,19 +163,19 @@ func (r *recorder) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	if r.next == "" {
 		return
 	}
-	if err := r.publish(r.versions[r.next]); err != nil {
+	if err := r.publish(r.next); err != nil {
 		r.errs = append(r.errs, err)
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 	}
 	r.next = ""
 }
 
-// publish replaces the ramdisk that Ironic fetches by another one. Ironic fetches it again because it is newer.
-func (r *recorder) publish(ramdisk string) error {
-	if err := copyFile(ramdisk, r.published+".new"); err != nil {
+// replace replaces a published file. Ironic fetches it again because it is newer.
+func (i *Ironic) replace(name, file string) error {
+	if err := copyFile(file, i.path("http/"+name+".new")); err != nil {
 		return err
 	}
-	return os.Rename(r.published+".new", r.published)
+	return os.Rename(i.path("http/"+name+".new"), i.path("http/"+name))
 }
 
 // replaceBy makes the next step that runs replace the ramdisk by that of a version.
