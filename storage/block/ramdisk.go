@@ -1,10 +1,6 @@
 package block
 
 import (
-	"errors"
-	"fmt"
-	"io/fs"
-	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -28,11 +24,7 @@ func isFirmwareRAMDisk(s sysfs.Root, name string) bool {
 	if err != nil || !strings.HasPrefix(filepath.Base(namespace), "namespace") {
 		return false // with a layer between the memory and the device, which has metadata of its own
 	}
-	return isRAMDiskRegion(s, filepath.Dir(namespace))
-}
-
-// isRAMDiskRegion reports whether the firmware's table describes a region of the kernel as a RAM disk.
-func isRAMDiskRegion(s sysfs.Root, region string) bool {
+	region := filepath.Dir(namespace)
 	number := func(file string, base int) (uint64, bool) {
 		n, err := strconv.ParseUint(strings.TrimPrefix(readText(s, filepath.Join(region, file)), "0x"), base, 64)
 		return n, err == nil
@@ -58,51 +50,4 @@ func isRAMDiskRegion(s sysfs.Root, region string) bool {
 		found = true
 	}
 	return found
-}
-
-// AttachRAMDisks makes the kernel create block devices for the RAM disks of the firmware. The kernel's driver of
-// persistent memory maps pages in units of 2 MiB and rejects a RAM disk that is not aligned to them, as those of OVMF
-// are not. It needs no such pages in raw mode, which AttachRAMDisks selects. Other persistent memory is not changed.
-// Devices that the kernel has created already, and a driver that is not loaded yet, are no errors: the driver finds the
-// mode when it is loaded.
-func AttachRAMDisks(s sysfs.Root) error {
-	var errs []error
-	for _, name := range names(s.Sys("bus/nd/devices")) {
-		if !strings.HasPrefix(name, "namespace") {
-			continue
-		}
-		if err := attachRAMDisk(s, name); err != nil {
-			errs = append(errs, fmt.Errorf("RAM disk of the firmware, %s: %w", name, err))
-		}
-	}
-	return errors.Join(errs...)
-}
-
-func attachRAMDisk(s sysfs.Root, name string) error {
-	namespace, err := filepath.EvalSymlinks(s.Sys("bus/nd/devices", name))
-	if err != nil {
-		return nil //nolint:nilerr // it disappeared
-	}
-	attached := func() bool { return exists(filepath.Join(namespace, "driver")) }
-	if attached() || !isRAMDiskRegion(s, filepath.Dir(namespace)) {
-		return nil
-	}
-	if err := writeAttribute(filepath.Join(namespace, "force_raw"), "1"); err != nil {
-		return err
-	}
-	err = writeAttribute(s.Sys("bus/nd/drivers/nd_pmem/bind"), name)
-	if errors.Is(err, fs.ErrNotExist) || attached() { // the driver itself can have been first
-		return nil
-	}
-	return err
-}
-
-// writeAttribute writes a file of sysfs, which must exist.
-func writeAttribute(path, value string) error {
-	f, err := os.OpenFile(path, os.O_WRONLY, 0)
-	if err != nil {
-		return err
-	}
-	_, err = f.WriteString(value)
-	return errors.Join(err, f.Close())
 }

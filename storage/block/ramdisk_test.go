@@ -3,10 +3,7 @@ package block
 import (
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
-
-	"github.com/google/go-cmp/cmp"
 
 	"ironroot/storage/nfit"
 	"ironroot/storage/nfit/nfittest"
@@ -78,71 +75,4 @@ func (tr tree) ramDisk(name string, want bool) {
 	if medium != want || len(disks) != map[bool]int{false: 1}[want] {
 		tr.t.Errorf("got medium %t and disks %v, want medium %t, and a disk if it is none", medium, disks, want)
 	}
-}
-
-// Only the namespaces of RAM disks are attached, and only those without a driver.
-func TestAttachRAMDisks(t *testing.T) {
-	const (
-		devices = "sys/devices/LNXSYSTM:00/ACPI0012:00/ndbus0/"
-		bind    = "sys/bus/nd/drivers/nd_pmem/bind"
-	)
-	cd := nfit.Range{Index: 7, Type: nfit.VirtualCD, Base: 1 << 20, Size: gib}
-	memory := nfit.Range{Index: 8, Type: nfittest.Persistent, Base: 8 << 30, Size: gib}
-	machine := func(t *testing.T) tree {
-		tr := newTree(t)
-		nfittest.Machine(t, tr.root, cd, memory)
-		for _, namespace := range []string{"region7/namespace7.0", "region8/namespace8.0"} {
-			if err := os.Remove(filepath.Join(tr.root, devices, namespace, "driver")); err != nil {
-				t.Fatal(err)
-			}
-		}
-		return tr
-	}
-	check := func(t *testing.T, tr tree, want ...string) {
-		t.Helper()
-		var got []string
-		for _, file := range []string{
-			devices + "region7/namespace7.0/force_raw", devices + "region8/namespace8.0/force_raw", bind,
-		} {
-			content, _ := os.ReadFile(filepath.Join(tr.root, file)) // the last one is missing in a case
-			got = append(got, strings.TrimSpace(string(content)))
-		}
-		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("force_raw of the RAM disk, of persistent memory, and bind (-want +got):\n%s", diff)
-		}
-	}
-	t.Run("rejected by the driver", func(t *testing.T) {
-		tr := machine(t)
-		if err := AttachRAMDisks(tr.system()); err != nil {
-			t.Error(err)
-		}
-		check(t, tr, "1", "0", "namespace7.0")
-	})
-	t.Run("attached", func(t *testing.T) {
-		tr := machine(t)
-		tr.link("sys/bus/nd/drivers/nd_pmem", devices+"region7/namespace7.0/driver")
-		if err := AttachRAMDisks(tr.system()); err != nil {
-			t.Error(err)
-		}
-		check(t, tr, "0", "0", "")
-	})
-	t.Run("before the driver", func(t *testing.T) {
-		tr := machine(t)
-		if err := os.Remove(filepath.Join(tr.root, bind)); err != nil {
-			t.Fatal(err)
-		}
-		if err := AttachRAMDisks(tr.system()); err != nil {
-			t.Error(err)
-		}
-		check(t, tr, "1", "0", "")
-	})
-	t.Run("no raw mode", func(t *testing.T) {
-		tr := machine(t)
-		if err := os.Remove(filepath.Join(tr.root, devices, "region7/namespace7.0/force_raw")); err != nil {
-			t.Fatal(err)
-		}
-		if err := AttachRAMDisks(tr.system()); err == nil || !strings.Contains(err.Error(), "namespace7.0") {
-			t.Errorf("got %v, want an error that names namespace7.0", err)
-		}
-	})
 }

@@ -37,15 +37,9 @@ type Problem struct {
 }
 
 // Volumes opens all trusted media that contain a file system, sorted by device name. Media that cannot be read, or
-// whose file system causes a panic, are returned as problems. The kernel shows RAM disks of the firmware only after
-// Volumes has asked it to.
+// whose file system causes a panic, are returned as problems.
 func Volumes(ctx context.Context, sys sysfs.Root) ([]*Volume, []*Problem, error) {
-	attachErr := block.AttachRAMDisks(sys)
-	opened, problems, err := volumes(ctx, sys, block.IsVirtualMedia, (*Volume).probe)
-	if attachErr != nil {
-		problems = append(problems, &Problem{sys.Sys("bus/nd"), attachErr})
-	}
-	return opened, problems, err
+	return volumes(ctx, sys, block.IsVirtualMedia, (*Volume).probe)
 }
 
 func volumes(

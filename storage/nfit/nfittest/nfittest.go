@@ -43,11 +43,10 @@ func Table(ranges ...nfit.Range) []byte {
 }
 
 // Machine describes a machine below root, as the kernel does: each range is a region with a namespace, whose block
-// device is pmem followed by the range's index. The driver has attached it.
+// device is pmem followed by the range's index.
 func Machine(t testing.TB, root string, ranges ...nfit.Range) {
 	t.Helper()
-	const driver = "bus/nd/drivers/nd_pmem"
-	files := map[string]string{"firmware/acpi/tables/NFIT": string(Table(ranges...)), driver + "/bind": ""}
+	files := map[string]string{"firmware/acpi/tables/NFIT": string(Table(ranges...))}
 	for _, r := range ranges {
 		name := fmt.Sprintf("pmem%d", r.Index)
 		region := fmt.Sprintf("devices/LNXSYSTM:00/ACPI0012:00/ndbus0/region%d", r.Index)
@@ -57,10 +56,8 @@ func Machine(t testing.TB, root string, ranges ...nfit.Range) {
 		files[region+"/resource"] = fmt.Sprintf("%#x\n", r.Base)
 		files[region+"/size"] = fmt.Sprintf("%d\n", r.Size)
 		files[device+"/size"] = fmt.Sprintf("%d\n", r.Size/512)
-		files[namespace+"/force_raw"] = "0\n"
 		for link, target := range map[string]string{
 			device + "/device": namespace, "block/" + name: device, "class/block/" + name: device,
-			"bus/nd/devices/" + filepath.Base(namespace): namespace, namespace + "/driver": driver,
 		} {
 			link = filepath.Join(root, "sys", link)
 			makeDir(t, filepath.Dir(link))
