@@ -89,6 +89,7 @@ machines-rest:
 test-long: prepare-test build ## tests that take long: chroots of other releases; RAID, BIOS, bootc, netboot, UKI
 	$(GO) test -tags long -count=1 -timeout 60m -run TestChroots ./initramfs
 	$(GO) test -tags long -count=1 -timeout 60m -run '^(TestRAIDBoot|TestNetbootProxy|TestSignedImage|TestUKI)' ./lab/e2e
+	$(GO) test -tags long -count=1 -timeout 40m -run '^TestLegacyISCSI$$' ./lab/e2e
 	$(GO) test -tags long -count=1 -timeout 20m -run '^TestUndionly$$' ./netboot/pxe
 	$(GO) test -tags long -count=1 -timeout 270m \
 		-run 'TestRealIronic(Array|BIOS|Bootc|HTTPBoot|Metal3|MixedFleet|Progress|Releases)' ./lab/ironic

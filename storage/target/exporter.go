@@ -108,9 +108,9 @@ type target struct {
 	stop   context.CancelFunc // ends the watch
 }
 
-// Start exports a device and returns once initiators can log in. If the target exists and no initiator is logged in to
-// it, it is removed first. Another target, or a session, is an error that wraps ErrExists. before, when set, is called
-// when nothing exports the device and the kernel is able to.
+// Start exports a device and returns once initiators can log in. If the target exists, and no initiator is logged in
+// to it after some seconds, it is removed first. Another target, or a session, is an error that wraps ErrExists. before,
+// when set, is called when nothing exports the device and the kernel is able to.
 func (e *Exporter) Start(ctx context.Context, x Export, before func(context.Context) error) error {
 	if err := e.start(ctx, x, before); err != nil {
 		return fmt.Errorf("export %s: %w", x, err)
@@ -168,11 +168,7 @@ func (e *Exporter) replace(ctx context.Context, x Export) error {
 	if e.current.Export != x {
 		return fmt.Errorf("%w: %s", ErrExists, e.current)
 	}
-	sessions, err := e.current.tree.sessions()
-	if err != nil {
-		return err
-	}
-	if len(sessions) > 0 {
+	if sessions := e.awaitLogout(ctx, e.current); len(sessions) > 0 {
 		return fmt.Errorf("%w: logged in: %s", ErrExists, strings.Join(sessions, ", "))
 	}
 	return e.remove(ctx)
@@ -253,9 +249,7 @@ func (e *Exporter) Stop(ctx context.Context) error {
 	if e.current == nil {
 		return nil
 	}
-	limited, cancel := context.WithTimeout(ctx, logoutTimeout)
-	sessions := e.awaitLogout(limited, e.current)
-	cancel()
+	sessions := e.awaitLogout(ctx, e.current)
 	name := e.current.Name
 	err := e.remove(ctx)
 	if len(sessions) > 0 {
@@ -274,8 +268,10 @@ func (e *Exporter) Close(ctx context.Context) error {
 	return e.remove(ctx)
 }
 
-// awaitLogout waits until no initiator is logged in, and returns those that are when ctx ends.
+// awaitLogout waits until no initiator is logged in, and returns those that still are after logoutTimeout.
 func (e *Exporter) awaitLogout(ctx context.Context, t *target) []string {
+	ctx, cancel := context.WithTimeout(ctx, logoutTimeout)
+	defer cancel()
 	for {
 		sessions, err := t.tree.sessions()
 		if err != nil {

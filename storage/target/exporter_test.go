@@ -290,14 +290,27 @@ func TestStartTwice(t *testing.T) {
 			t.Errorf("other %s: got %v, want %v with the first target", name, err, ErrExists)
 		}
 	}
-	r.kernel.login(export, initiator)
-	err := r.Start(t.Context(), export, before)
-	if !errors.Is(err, ErrExists) || !strings.Contains(err.Error(), initiator) {
-		t.Errorf("in use: got %v, want %v with the initiator", err, ErrExists)
-	}
 	if called != 1 {
 		t.Errorf("got %d calls before the start, want one", called)
 	}
+}
+
+// A target in use stays. The kernel can take a moment to end a session after the logout.
+func TestStartInUse(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.start(t, export)
+		r.kernel.login(export, initiator)
+		err := r.Start(t.Context(), export, func(context.Context) error { return errors.New("disk wiped") })
+		if !errors.Is(err, ErrExists) || !strings.Contains(err.Error(), initiator) {
+			t.Errorf("in use: got %v, want %v with the initiator", err, ErrExists)
+		}
+		time.AfterFunc(logoutTimeout/2, func() { r.kernel.login(export) })
+		r.start(t, export)
+		if err := r.Stop(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 // A portal at a port in use, or at another machine's address, is an error before anything is done.
