@@ -10,8 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/crypto/ssh"
-
 	"ironroot/internal/testenv"
 	"ironroot/internal/testenv/sshtest"
 	"ironroot/lab/osimage"
@@ -73,42 +71,25 @@ func rescueAndLogIn(t *testing.T, ctx context.Context, n *Node) {
 		step(t, key, n.Set(ctx, "/driver_info/"+key, url))
 	}
 	mark := n.Mark()
-	step(t, "rescue", n.provision(ctx, slowly, "rescue", "rescue", map[string]any{"rescue_password": password}))
+	step(t, "rescue", n.Rescue(ctx, password))
 	if _, err := n.Follow(ctx, mark, regexp.MustCompile(`rescue: waiting for logins`)); err != nil {
 		t.Fatal(err)
 	}
-	login := func(password string) (*ssh.Client, error) {
-		conn, err := n.ironic.ns.Dial(ctx, "tcp", leasedAddress(t, n)+":22")
-		step(t, "dial", err)
-		return sshtest.Login(conn, "rescue", ssh.Password(password), n.Console(100))
-	}
-	if client, err := login("wrong"); err == nil {
+	if client, err := login(ctx, n, "wrong", n.Since(mark)); err == nil {
 		_ = client.Close()
 		t.Error("log in with another password: got success")
 	}
-	client, err := login(password)
+	client, err := login(ctx, n, password, n.Since(mark))
 	step(t, "log in", err)
 	if got := sshtest.Run(t, client, "id", nil); !strings.HasPrefix(got, "uid=1000(rescue)") {
 		t.Errorf("id: got %q, want the user rescue", got)
 	}
 	_ = client.Close() // the rescue ends anyway
 	mark = n.Mark()
-	step(t, "unrescue", n.provision(ctx, slowly, "unrescue", "active", nil))
+	step(t, "unrescue", n.Unrescue(ctx))
 	if _, err := n.Follow(ctx, mark, osimage.Up); err != nil {
 		t.Fatalf("the instance does not come up after the rescue: %v", err)
 	}
-}
-
-// leasedAddress returns the address that the machine has by DHCP.
-func leasedAddress(t *testing.T, n *Node) string {
-	t.Helper()
-	for _, lease := range n.ironic.dhcp.Leases() {
-		if lease.MAC.String() == n.MAC {
-			return lease.Address.String()
-		}
-	}
-	t.Fatalf("no lease for %s", n.MAC)
-	return ""
 }
 
 // clean runs an operation that includes an automated cleaning, and checks that it removed the disk's partition table.
