@@ -26,8 +26,8 @@ func (e *exported) Close(context.Context) error {
 	return e.err
 }
 
-// The export of the root disk ends before the machine stops, at a lockdown, with another session of Ironic, and with the
-// agent. A failure is logged.
+// The export of the root disk ends before the machine stops, at a lockdown, with another session of Ironic, and with
+// the agent. A failure is logged.
 func TestExportEnds(t *testing.T) {
 	over, cancel := context.WithCancel(t.Context())
 	cancel()

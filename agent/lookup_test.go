@@ -102,8 +102,8 @@ func TestForgottenToken(t *testing.T) {
 	}
 }
 
-// If Ironic refuses a token while a command is running, the command continues as long as a lookup fails. When Ironic has
-// issued another token, the command ends and the list of commands is empty before the next heartbeat.
+// If Ironic refuses a token while a command is running, the command continues as long as a lookup fails. When Ironic
+// has issued another token, the command ends and the list of commands is empty before the next heartbeat.
 func TestForgottenTokenWhileBusy(t *testing.T) {
 	t.Parallel() // heartbeats are seconds apart
 	const second = "zX9Zr0vYc1mK4tXw8sBn2dHf6gJp3aQe5uTi7oRyVzB"

@@ -194,8 +194,8 @@ func (a *agent) refresh(ctx context.Context) error {
 //
 // With the other token begins another session: the running command is cancelled, and the list of commands starts again.
 // Otherwise Ironic would take the commands of the former session for its own, and the former deployment would write to
-// the disk of the new one. Until that command has ended, no heartbeat is sent, because an accepted one makes Ironic send
-// commands. A command continues as long as Ironic issues no other token.
+// the disk of the new one. Until that command has ended, no heartbeat is sent, because an accepted one makes Ironic
+// send commands. A command continues as long as Ironic issues no other token.
 func (a *agent) renewToken(ctx context.Context) {
 	uuid := a.node.Get().UUID()
 	answer, err := a.ironic.TryLookup(ctx, a.lookupMACs, uuid)

@@ -71,7 +71,8 @@ func (c *cloud) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		"provision_updated_at":"2026-11-27T01:02:03+00:00","driver_internal_info":{
 			"agent_status_message":"erase_devices: 43%, disk","agent_last_heartbeat":"2026-11-27T01:02:02.987654"}}`
 	const other = `{"uuid":"u2","name":null,"provision_state":"active","target_provision_state":null,
-		"last_error":"old","clean_step":null,"provision_updated_at":null,"driver_internal_info":{"content":"** Redacted **"}}`
+		"last_error":"old","clean_step":null,"provision_updated_at":null,
+		"driver_internal_info":{"content":"** Redacted **"}}`
 	switch _, path, _ := strings.Cut(r.URL.Path, "/v1/"); path {
 	case "nodes/rack-1":
 		_, _ = io.WriteString(w, node)

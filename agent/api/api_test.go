@@ -450,14 +450,14 @@ func TestCaller(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	go both.Serve(listener)
+	go func() { _ = both.Serve(listener) }()
 	t.Cleanup(func() { _ = both.Close() })
 	client := &http.Client{Transport: &http.Transport{
 		DialContext: (&net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 3)}}).DialContext,
 	}}
 	defer client.CloseIdleConnections()
 	path := fmt.Sprintf("http://127.0.0.2:%d/v1/commands/?agent_token=%s", listener.Addr().(*net.TCPAddr).Port, secret)
-	request, err := http.NewRequest("POST", path, strings.NewReader(`{"name":"test.caller","params":{}}`))
+	request, err := http.NewRequest(http.MethodPost, path, strings.NewReader(`{"name":"test.caller","params":{}}`))
 	if err != nil {
 		t.Fatal(err)
 	}

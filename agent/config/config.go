@@ -30,7 +30,7 @@ import (
 //	min      smallest number
 //	max      largest number
 //	choices  permitted texts, separated by commas
-//	check    form of the text: urls, ntp, syslog, version (see checkString), or file for the path of a file that is read
+//	check    form of the text: urls, ntp, syslog, version (see checkString), or file for the path of a file to read
 //	alias    former names, GROUP.NAME, separated by commas
 //	secret   "true": the value is never printed
 //	source   "flag": can be set by the flag only

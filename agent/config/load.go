@@ -56,7 +56,7 @@ func Load(s Sources) (*Config, error) {
 		l.set(f.option, "flag "+f.spelling, f.value)
 	}
 	// The kernel command line is the only way to enable debug messages on one machine without changing its files.
-	if value, ok := s.Params["ipa-debug"]; ok && !(s.Unsigned.hasParam("ipa-debug") && l.config.fromImage["debug"]) {
+	if value, ok := s.Params["ipa-debug"]; ok && (!s.Unsigned.hasParam("ipa-debug") || !l.config.fromImage["debug"]) {
 		l.config.Debug, _ = oslo.ParseBool(value) // a wrong value was reported with the other kernel parameters
 	}
 	l.checkSigned()

@@ -19,6 +19,7 @@ import (
 // that the firmware appends to those of the image set no option at all.
 type Source string
 
+// The sources.
 const (
 	FromMedia Source = "media" // parameters and files of virtual media
 	FromMDNS  Source = "mdns"  // options in answers of multicast DNS

@@ -84,7 +84,11 @@ func TestHeartbeatConfirmsToken(t *testing.T) {
 		status int
 		want   bool
 	}{
-		{"1.115", 202, true}, {"1.62", 202, true}, {"1.61", 202, false}, {"1.115", 200, false}, {"1.115", 400, false},
+		{"1.115", 202, true},
+		{"1.62", 202, true},
+		{"1.61", 202, false},
+		{"1.115", 200, false},
+		{"1.115", 400, false},
 		{"1.115", 500, false},
 	} {
 		synctest.Test(t, func(t *testing.T) {

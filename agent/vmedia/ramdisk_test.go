@@ -36,7 +36,10 @@ func TestRemoveRAMDisks(t *testing.T) {
 				t.Fatal(err)
 			}
 		}, nil, ""},
-		{"two", []nfit.Range{disk, persistent, cd}, nil, map[string]bool{"pmem1": true, "pmem2": false, "pmem3": true}, ""},
+		{
+			"two", []nfit.Range{disk, persistent, cd}, nil,
+			map[string]bool{"pmem1": true, "pmem2": false, "pmem3": true}, "",
+		},
 		{"not shown", []nfit.Range{disk, cd}, func(t *testing.T, root string) {
 			if err := os.Remove(filepath.Join(root, "sys/class/block/pmem3")); err != nil {
 				t.Fatal(err)

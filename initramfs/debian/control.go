@@ -72,7 +72,7 @@ func (a *Archive) ReadControl(deb string) (Control, error) {
 
 // parse reads the fields of a control file.
 func (c *Control) parse(text string) {
-	for line := range strings.Lines(string(text)) {
+	for line := range strings.Lines(text) {
 		field, value, _ := strings.Cut(strings.TrimSpace(line), ": ")
 		switch field {
 		case "Package":

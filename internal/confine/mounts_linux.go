@@ -22,8 +22,8 @@ func KeepMountsPrivate() error {
 }
 
 // Mask replaces the ramdisk's command line in this mount namespace, and hides its other sources: the kernel log, kernel
-// memory, the ramdisk's archive, and the files in which firmware and boot configuration pass a command line. Files that the kernel does not
-// have are skipped. It needs a writable /run.
+// memory, the ramdisk's archive, and the files in which firmware and boot configuration pass a command line. Files that
+// the kernel does not have are skipped. It needs a writable /run.
 func Mask(line string) error {
 	const file = "/run/cmdline"
 	if err := os.WriteFile(file, []byte(line), 0o444); err != nil {

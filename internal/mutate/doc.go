@@ -7,9 +7,9 @@
 //
 // Every mutant of a package is compiled into one test binary (mutant schemata): the environment variable MUTANT
 // selects the one that is active, also in the processes that tests start from the binary with an environment of their
-// own, unless they have another root directory. A first run of every test records its duration and the mutants that it reaches. A
-// mutant is run with those tests only, the quick ones first. A mutant that no test reaches survives. The option -skip
-// omits tests by a regular expression.
+// own, unless they have another root directory. A first run of every test records its duration and the mutants that it
+// reaches. A mutant is run with those tests only, the quick ones first. A mutant that no test reaches survives. The
+// option -skip omits tests by a regular expression.
 //
 // A mutant is hung, and counts as killed, if its tests take more than five times as long as without it, and more than
 // the option -timeout. The tests then run once more without the mutant. If they take more than half of the limit, the

@@ -134,8 +134,8 @@ func newStandIn(b *testing.B, ctx context.Context, i *ironic.Ironic, number int)
 	check("enroll", i.Call(ctx, http.MethodPost, "/v1/nodes", map[string]any{
 		"name": fmt.Sprintf("bench-%d", number), "driver": "fake-hardware", "deploy_interface": "direct",
 		"boot_interface": "fake", "power_interface": "fake", "management_interface": "fake",
-		"inspect_interface": "no-inspect", "network_interface": "noop", "raid_interface": "no-raid", "rescue_interface": "no-rescue",
-		"driver_info": map[string]any{"has_dedicated_power_supply": true},
+		"inspect_interface": "no-inspect", "network_interface": "noop", "raid_interface": "no-raid",
+		"rescue_interface": "no-rescue", "driver_info": map[string]any{"has_dedicated_power_supply": true},
 	}, &node))
 	a.uuid = node.UUID
 	check("port", i.Call(ctx, http.MethodPost, "/v1/ports", map[string]any{

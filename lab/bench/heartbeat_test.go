@@ -26,8 +26,9 @@ const (
 
 // BenchmarkFirstHeartbeat boots the same kernel in turn with a bare /init that prints one line, and with the ramdisk
 // until Ironic receives its first heartbeat. extra-s is the median of the differences, which is the ramdisk's own
-// part. It fails if this is more than maxOwnPart, and also more than the bare kernel's own time: a machine on which that
-// takes longer is too slow or too busy for a limit in seconds. The phases of the last run are printed from its console.
+// part. It fails if this is more than maxOwnPart, and also more than the bare kernel's own time: a machine on which
+// that takes longer is too slow or too busy for a limit in seconds. The phases of the last run are printed from its
+// console.
 func BenchmarkFirstHeartbeat(b *testing.B) {
 	const rounds = 3
 	bareDir, fullDir := b.TempDir(), b.TempDir()
@@ -52,7 +53,8 @@ func BenchmarkFirstHeartbeat(b *testing.B) {
 	b.ReportMetric(median(fulls), "heartbeat-s")
 	b.ReportMetric(median(extras), "extra-s")
 	if own := median(extras); own > max(maxOwnPart.Seconds(), median(bares)) {
-		b.Errorf("first heartbeat %.1f s after a bare /init, which needs %.1f s; at most %v", own, median(bares), maxOwnPart)
+		b.Errorf("first heartbeat %.1f s after a bare /init, which needs %.1f s; at most %v",
+			own, median(bares), maxOwnPart)
 	}
 }
 

@@ -92,7 +92,8 @@ func ramDisk(t *testing.T, image string) []string {
 	t.Helper()
 	const acpiHeader = 36
 	dir := t.TempDir()
-	table := nfittest.Table(nfit.Range{Index: 1, Type: nfit.VirtualCD, Base: ramDiskBase, Size: ramDiskSize})[acpiHeader:]
+	ramDisk := nfit.Range{Index: 1, Type: nfit.VirtualCD, Base: ramDiskBase, Size: ramDiskSize}
+	table := nfittest.Table(ramDisk)[acpiHeader:]
 	// Scope (\_SB) { Device (NVDR) { Name (_HID, "ACPI0012") } }
 	device := "\x10\x1c\\_SB_\x5b\x82\x14NVDR\x08_HID\x0dACPI0012\x00"
 	return []string{

@@ -62,7 +62,9 @@ func artefacts(t *testing.T) (dir string, inside bool) {
 		dir = t.TempDir()
 		loaders(t, dir)
 		t.Setenv(dirEnv, dir)
-		for name, from := range map[string]string{"kernel": foreign.Kernel(t, "amd64"), "initramfs": foreign.Initrd(t, "amd64")} {
+		for name, from := range map[string]string{
+			"kernel": foreign.Kernel(t, "amd64"), "initramfs": foreign.Initrd(t, "amd64"),
+		} {
 			content, err := os.ReadFile(from)
 			if err == nil {
 				err = os.WriteFile(filepath.Join(dir, name), content, 0o600)

@@ -131,7 +131,8 @@ func TestReadModules(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	modules, err := ReadModules(program, []string{"example.com/m v1.0.0 => example.com/fork v1.2.3", "malformed"}, Directories{Root: "/go"})
+	replaced := []string{"example.com/m v1.0.0 => example.com/fork v1.2.3", "malformed"}
+	modules, err := ReadModules(program, replaced, Directories{Root: "/go"})
 	if err != nil {
 		t.Fatal(err)
 	}

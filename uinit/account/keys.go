@@ -25,8 +25,8 @@ var keyTypes = []string{
 	ssh.KeyAlgoSKED25519, ssh.KeyAlgoSKECDSA256,
 }
 
-// allowedOptions are the options of a key that are true for every login: the server forwards nothing and runs no scripts of
-// users. Ignoring any other option could give more rights than the option allows.
+// allowedOptions are the options of a key that are true for every login: the server forwards nothing and runs no
+// scripts of users. Ignoring any other option could give more rights than the option allows.
 var allowedOptions = []string{"no-port-forwarding", "no-agent-forwarding", "no-x11-forwarding", "no-user-rc", "pty"}
 
 // Key is a public key in the wire format of SSH (RFC 4253, section 6.6).

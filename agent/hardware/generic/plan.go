@@ -67,8 +67,8 @@ func (r *diskRun) arrayItem(a *createdArray) status.Item {
 	return item
 }
 
-// finishItem records in the plan what was done to a device, whose erase or test has ended with an error or nil. In a step
-// that erases, the evidence decides, and the caller has recorded the report there.
+// finishItem records in the plan what was done to a device, whose erase or test has ended with an error or nil. In a
+// step that erases, the evidence decides, and the caller has recorded the report there.
 func (r *diskRun) finishItem(item string, d block.Device, report diskReport, err error) {
 	r.plan.Finish(item, r.outcome(d, report, err))
 }

@@ -273,11 +273,13 @@ func TestOutcome(t *testing.T) {
 		earlier error // of the disk, before the erase
 		want    status.Outcome
 	}{
-		"failed":         {erased(erase.Overwrite), broken, nil, status.Failed},
-		"failed before":  {erased(erase.Overwrite), nil, broken, status.Failed},
-		"tested":         {diskReport{tested: &burnin.DiskReport{}}, nil, nil, status.Tested},
-		"left":           {untouched(d, "read-only"), nil, nil, status.Untouched},
-		"metadata":       {erased(erase.MetadataOnly, erase.MetadataOnly+"; not erased: a"), nil, nil, status.MetadataErased},
+		"failed":        {erased(erase.Overwrite), broken, nil, status.Failed},
+		"failed before": {erased(erase.Overwrite), nil, broken, status.Failed},
+		"tested":        {diskReport{tested: &burnin.DiskReport{}}, nil, nil, status.Tested},
+		"left":          {untouched(d, "read-only"), nil, nil, status.Untouched},
+		"metadata": {
+			erased(erase.MetadataOnly, erase.MetadataOnly+"; not erased: a"), nil, nil, status.MetadataErased,
+		},
 		"both":           {erased(erase.MetadataOnly, erase.Overwrite), nil, nil, status.Erased},
 		"partly":         {partly, nil, nil, status.PartlyErased},
 		"partly, tables": {partlyMetadata, nil, nil, status.PartlyErased},

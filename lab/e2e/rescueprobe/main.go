@@ -1,9 +1,9 @@
 //go:build linux
 
 // Command rescueprobe searches the machine of a rescue, as root, for texts: the memory, arguments and environment of
-// all processes, the files of the ramdisk, block devices, and what the kernel shows. Its input is a line of hexadecimal digits for
-// each text, so that it is not in its own arguments. Its output has a line for each place that contains a text, and for
-// each interface that must be closed but is open.
+// all processes, the files of the ramdisk, block devices, and what the kernel shows. Its input is a line of hexadecimal
+// digits for each text, so that it is not in its own arguments. Its output has a line for each place that contains a
+// text, and for each interface that must be closed but is open.
 package main
 
 import (
