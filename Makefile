@@ -7,7 +7,9 @@ GOCMD = $(shell scripts/prepare go)
 GO    = PATH="$(dir $(GOCMD)):$$PATH" go
 BUILD   ?= build
 IMAGE    = $(BUILD)/ipa-ironroot-amd64
-BOOT    ?= network
+# Of the demonstration: how the node boots, network or iso, and its architecture, amd64 or arm64.
+BOOT    ?=
+ARCH    ?= amd64
 LINT     = github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 MISSPELL = github.com/golangci/misspell/cmd/misspell@v0.8.0
 DEADCODE = golang.org/x/tools/cmd/deadcode@v0.52.0
@@ -60,8 +62,8 @@ release: prepare-build ## build/release: both architectures, ISOs, OCI layout; S
 	done)
 
 .PHONY: demo
-demo: prepare-demo ## boot a node in QEMU: inspect, clean, deploy a real image, boot it (BOOT=iso: by ISO)
-	$(GO) run . demo --boot $(BOOT) -o $(BUILD)
+demo: prepare-demo$(if $(filter arm64,$(ARCH)),-arm64) ## boot a node in QEMU: inspect, clean, deploy a real image, boot it (BOOT=iso: by ISO; ARCH=arm64)
+	$(GO) run . demo --arch $(ARCH) --boot "$(BOOT)" -o $(BUILD)
 
 .PHONY: test
 test: prepare-test lint test-unit test-machines ## everything: lint, unit tests, loop devices, QEMU, a real Ironic
@@ -91,6 +93,7 @@ test-long: prepare-test build ## tests that take long: chroots of other releases
 	$(GO) test -tags long -count=1 -timeout 60m -run '^(TestRAIDBoot|TestNetbootProxy|TestSignedImage|TestUKI)' ./lab/e2e
 	$(GO) test -tags long -count=1 -timeout 40m -run '^TestLegacyISCSI$$' ./lab/e2e
 	$(GO) test -tags long -count=1 -timeout 20m -run '^TestUndionly$$' ./netboot/pxe
+	$(GO) test -tags long -count=1 -timeout 120m -run '^TestDemoARM$$' ./lab/demo
 	$(GO) test -tags long -count=1 -timeout 270m \
 		-run 'TestRealIronic(Array|BIOS|Bootc|HTTPBoot|Metal3|MixedFleet|Progress|Releases)' ./lab/ironic
 
@@ -141,6 +144,6 @@ docs: ## regenerate docs/configuration.md and the generated parts of other docum
 clean: ## remove build/ (caches stay in ~/.cache/ironroot)
 	rm -rf $(BUILD)
 
-.PHONY: prepare-build prepare-demo prepare-test prepare-race
-prepare-build prepare-demo prepare-test prepare-race: prepare-%:
+.PHONY: prepare-build prepare-demo prepare-demo-arm64 prepare-test prepare-race
+prepare-build prepare-demo prepare-demo-arm64 prepare-test prepare-race: prepare-%:
 	@scripts/prepare $*

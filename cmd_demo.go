@@ -13,7 +13,8 @@ import (
 
 // demoCmd demonstrates a node from inspection to the running instance.
 type demoCmd struct {
-	Boot      string        `default:"network" enum:"network,iso" help:"How the node boots the ramdisk: ${enum}."`
+	Arch      string        `default:"amd64" enum:"amd64,arm64" placeholder:"ARCH" help:"Architecture of the node: ${enum}."`
+	Boot      string        `default:"" enum:",network,iso" placeholder:"WAY" help:"How the node boots the ramdisk: network or iso (default: network, on arm64 iso)."`
 	Out       string        `short:"o" default:"build" help:"Directory of what is built; logs go to demo/ below it."`
 	Kernel    string        `type:"existingfile" placeholder:"FILE" help:"Boot this kernel instead of building one."`
 	Initramfs string        `type:"existingfile" placeholder:"FILE" help:"Boot this initramfs instead of building one."`
@@ -21,7 +22,7 @@ type demoCmd struct {
 	Firmware  string        `default:"uefi" enum:"uefi,uefi-secure,bios" help:"Firmware of the node: ${enum}."`
 	Append    string        `placeholder:"TEXT" help:"Further kernel parameters for the ramdisk."`
 	QCOW2     bool          `name:"qcow2" help:"Deploy the image as qcow2 instead of raw."`
-	Limit     time.Duration `default:"15m" help:"How long the node may take from power-on to the running instance."`
+	Limit     time.Duration `default:"0s" placeholder:"TIME" help:"How long the node may take from power-on to the running instance (default: 15m, on arm64 45m)."`
 }
 
 // failed is an error with exit status 1. The wrapped error can be that of a program with another exit status.
@@ -38,7 +39,7 @@ func (c *demoCmd) Run() error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	_, err := demo.Run(ctx, demo.Options{
-		Boot: c.Boot, Out: c.Out, Kernel: c.Kernel, Initramfs: c.Initramfs, Memory: c.Memory << 20,
+		Arch: c.Arch, Boot: c.Boot, Out: c.Out, Kernel: c.Kernel, Initramfs: c.Initramfs, Memory: c.Memory << 20,
 		Firmware: qemu.Firmware(c.Firmware), Append: c.Append, QCOW2: c.QCOW2, Limit: c.Limit, Progress: os.Stdout,
 	})
 	if err != nil {

@@ -7,6 +7,7 @@
 package demo
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -31,15 +32,16 @@ const (
 
 // Options configures the demonstration.
 type Options struct {
-	Boot      string // Network (also "") or ISO
+	Arch      string // GOARCH of the node: "amd64" (also "") or "arm64"
+	Boot      string // Network or ISO; "" means Network, on arm64 ISO, which alone is possible there
 	Out       string // directory of artefacts, "" means "build"; the demo's own files are in its subdirectory demo
 	Kernel    string // existing kernel and initramfs to boot; "" builds them
 	Initramfs string
 	Memory    int64         // of the node in bytes, 0 means 512 MiB
-	Firmware  qemu.Firmware // "" means UEFI
+	Firmware  qemu.Firmware // "" means UEFI; arm64 has no BIOS
 	Append    string        // additional kernel parameters for the ramdisk
 	QCOW2     bool          // deploy the image as qcow2 instead of raw
-	Limit     time.Duration // maximum time from power-on to the running instance, 0 means 15 minutes
+	Limit     time.Duration // maximum time from power-on to the running instance, 0 means 15 minutes, on arm64 45
 	Progress  io.Writer     // nil discards it
 }
 
@@ -116,12 +118,20 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 }
 
 func withDefaults(o Options) (Options, error) {
-	switch o.Boot {
-	case "":
-		o.Boot = Network
-	case Network, ISO:
+	boot, limit := Network, 15*time.Minute
+	switch o.Arch = cmp.Or(o.Arch, "amd64"); o.Arch {
+	case "amd64":
+	case "arm64":
+		boot, limit = ISO, 45*time.Minute // never with hardware virtualisation
 	default:
+		return o, fmt.Errorf("architecture %q is unknown, want amd64 or arm64", o.Arch)
+	}
+	o.Boot, o.Firmware = cmp.Or(o.Boot, boot), cmp.Or(o.Firmware, qemu.UEFI)
+	switch {
+	case o.Boot != Network && o.Boot != ISO:
 		return o, fmt.Errorf("boot %q is unknown, want %s or %s", o.Boot, Network, ISO)
+	case o.Arch == "arm64" && (o.Boot != ISO || o.Firmware == qemu.BIOS):
+		return o, fmt.Errorf("boot by %s with firmware %s: want %s and UEFI on arm64", o.Boot, o.Firmware, ISO)
 	}
 	if o.Out == "" {
 		o.Out = "build"
@@ -129,11 +139,8 @@ func withDefaults(o Options) (Options, error) {
 	if o.Memory == 0 {
 		o.Memory = 512 << 20
 	}
-	if o.Firmware == "" {
-		o.Firmware = qemu.UEFI
-	}
 	if o.Limit == 0 {
-		o.Limit = 15 * time.Minute
+		o.Limit = limit
 	}
 	if o.Progress == nil {
 		o.Progress = io.Discard
@@ -173,7 +180,9 @@ func (d *demo) run(ctx context.Context) error {
 func (d *demo) prepare(ctx context.Context) error {
 	if d.options.Kernel == "" || d.options.Initramfs == "" {
 		end := d.progress.wait("building the ramdisk")
-		built, err := initramfs.Build(ctx, initramfs.Options{Out: d.options.Out, Shell: true, Progress: d.progress})
+		built, err := initramfs.Build(ctx, initramfs.Options{
+			Arch: d.options.Arch, Out: d.options.Out, Shell: true, Progress: d.progress,
+		})
 		end()
 		if err != nil {
 			return fmt.Errorf("build the ramdisk: %w", err)
@@ -181,7 +190,7 @@ func (d *demo) prepare(ctx context.Context) error {
 		d.options.Kernel, d.options.Initramfs = built.Kernel, built.Initramfs
 	}
 	end := d.progress.wait("building an operating system image to deploy")
-	image, err := osimage.Build(ctx, osimage.Options{Progress: d.progress})
+	image, err := osimage.Build(ctx, osimage.Options{Arch: d.options.Arch, Progress: d.progress})
 	if err == nil {
 		d.os, d.osFile = image, image.Raw
 		if d.options.QCOW2 {

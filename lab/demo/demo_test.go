@@ -82,8 +82,13 @@ func TestDemoBIOS(t *testing.T) {
 }
 
 func TestUnknownBoot(t *testing.T) {
-	if _, err := demo.Run(t.Context(), demo.Options{Boot: "floppy", Progress: io.Discard}); err == nil {
-		t.Error("got no error for a way to boot that does not exist")
+	for _, o := range []demo.Options{
+		{Boot: "floppy"}, {Arch: "riscv64"}, {Arch: "arm64", Boot: demo.Network}, {Arch: "arm64", Firmware: qemu.BIOS},
+	} {
+		o.Progress = io.Discard
+		if _, err := demo.Run(t.Context(), o); err == nil {
+			t.Errorf("%+v: got no error for a way to boot that does not exist", o)
+		}
 	}
 }
 

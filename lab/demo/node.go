@@ -65,7 +65,8 @@ func freePort() (int, error) {
 // describe sets the machine's configuration.
 func (d *demo) describe(forward int) error {
 	d.config = qemu.Config{
-		Name: "node", Dir: d.report.Dir, Memory: d.options.Memory, CPUs: 2, Firmware: d.options.Firmware,
+		Name: "node", Dir: d.report.Dir, Arch: d.options.Arch, Memory: d.options.Memory, CPUs: 2,
+		Firmware: d.options.Firmware,
 		Disks: []qemu.Disk{
 			{File: filepath.Join(d.report.Dir, "disk.raw"), Size: 8 << 30, Serial: "DEMO0001", Boot: 2},
 		},
@@ -90,9 +91,13 @@ func (d *demo) describe(forward int) error {
 
 // cmdline returns the kernel command line that Ironic would set for the ramdisk.
 func (d *demo) cmdline() string {
-	api := d.conductor.URLFrom(host)
+	api, serial := d.conductor.URLFrom(host), "ttyS0"
+	if d.options.Arch == "arm64" {
+		serial = "ttyAMA0"
+	}
 	line := "ipa-api-url=" + api + " ipa-insecure=1 ipa-inspection-callback-url=" + api + "/v1/continue_inspection" +
-		" ipa-inspection-collectors=default,logs,pci-devices console=ttyS0,115200n8 loglevel=4 " + qemu.KernelHints
+		" ipa-inspection-collectors=default,logs,pci-devices console=" + serial + ",115200n8 loglevel=4 " +
+		qemu.KernelHints
 	if d.options.Boot == ISO {
 		line += " boot_method=vmedia ipa-agent-token=" + d.node.Token()
 	} else {

@@ -28,8 +28,8 @@ type part struct {
 	start, size int64
 }
 
-// assemble creates the disk image from the files in work.
-func assemble(work, raw string) error {
+// assemble creates the disk image from the files in work. Images for arm64 have no partition for GRUB for BIOS.
+func assemble(work, raw, arch string) error {
 	root, err := os.Stat(filepath.Join(work, "root.ext4"))
 	if err != nil {
 		return err
@@ -38,6 +38,9 @@ func assemble(work, raw string) error {
 		{"core.img", "bios", biosType, mib, biosSize},
 		{"esp.fat", "esp", gpt.EFISystemPartition, 2 * mib, espSize},
 		{"root.ext4", "root", gpt.LinuxFilesystem, 2*mib + espSize, root.Size()},
+	}
+	if arch == "arm64" {
+		parts = parts[1:]
 	}
 	last := parts[len(parts)-1]
 	if err := makeFile(raw, last.start+last.size+mib); err != nil {
@@ -54,6 +57,9 @@ func assemble(work, raw string) error {
 		if err := copyPart(f, filepath.Join(work, p.file), p); err != nil {
 			return errors.Join(err, f.Close())
 		}
+	}
+	if arch == "arm64" {
+		return f.Close()
 	}
 	return errors.Join(installBIOS(f, filepath.Join(work, "boot.img"), parts[0].start), f.Close())
 }

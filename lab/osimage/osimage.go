@@ -11,10 +11,14 @@
 // where uuid is the one in openstack/latest/meta_data.json on the partition with the label config-2. Images are
 // cached by their recipe.
 //
-// Limits: amd64; requires mmdebstrap, mke2fs, mtools and, for qcow2, qemu-img.
+// For arm64, the image contains Debian's kernel and boot loaders for UEFI, and a program of this repository that writes
+// this report (package instance), instead of a whole Debian.
+//
+// Limits: amd64 and arm64; requires mke2fs, mtools, for amd64 mmdebstrap and, for qcow2, qemu-img.
 package osimage
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	_ "embed"
@@ -30,12 +34,14 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"ironroot/initramfs/debian"
 )
 
 //go:embed customize.sh
 var customize string
 
-// DefaultSuite is the default release of Debian.
+// DefaultSuite is the default release of Debian for amd64.
 const DefaultSuite = "bookworm"
 
 // rootUUID is the UUID of the root file system. Boot loader and fstab refer to it.
@@ -55,7 +61,8 @@ var (
 
 // Options configures a build.
 type Options struct {
-	Suite    string    // Debian's release; "" means DefaultSuite
+	Arch     string    // GOARCH: "amd64" (also "") or "arm64"
+	Suite    string    // Debian's release; "" means DefaultSuite, for arm64 that of package initramfs/debian
 	CacheDir string    // "" means ironroot/osimage in the user's cache directory
 	Progress io.Writer // receives one line for each step; nil discards it
 }
@@ -70,8 +77,9 @@ type Image struct {
 
 // Build returns the image of the recipe, from the cache if possible.
 func Build(ctx context.Context, o Options) (*Image, error) {
+	o.Arch = cmp.Or(o.Arch, "amd64")
 	if o.Suite == "" {
-		o.Suite = DefaultSuite
+		o.Suite = map[string]string{"amd64": DefaultSuite, "arm64": debian.DefaultSuite}[o.Arch]
 	}
 	if o.Progress == nil {
 		o.Progress = io.Discard
@@ -91,7 +99,7 @@ func Build(ctx context.Context, o Options) (*Image, error) {
 		return nil, err
 	}
 	defer unlock()
-	dir := filepath.Join(o.CacheDir, key(o.Suite))
+	dir := filepath.Join(o.CacheDir, key(o))
 	if image, err := load(dir); err == nil {
 		image.Cached = true
 		say(o.Progress, "operating system image: %s, %d MiB, from the cache\n", image.Raw, image.Size>>20)
@@ -103,9 +111,13 @@ func Build(ctx context.Context, o Options) (*Image, error) {
 	return load(dir)
 }
 
-func key(suite string) string {
-	sum := sha256.Sum256([]byte(strings.Join(append([]string{layout, suite, customize}, packages...), "\n")))
-	return suite + "-" + hex.EncodeToString(sum[:6])
+func key(o Options) string {
+	recipe, name := append([]string{layout, o.Suite, customize}, packages...), o.Suite
+	if o.Arch == "arm64" {
+		recipe, name = []string{layout, o.Suite, instance}, o.Suite+"-"+o.Arch
+	}
+	sum := sha256.Sum256([]byte(strings.Join(recipe, "\n")))
+	return name + "-" + hex.EncodeToString(sum[:6])
 }
 
 // lock takes an exclusive lock on a file. It prevents concurrent builds of the same image.
@@ -136,7 +148,11 @@ func load(dir string) (*Image, error) {
 }
 
 func build(ctx context.Context, o Options, dir string) error {
-	for _, program := range []string{"mmdebstrap", "mke2fs", "mformat", "dpkg-deb"} {
+	programs := []string{"mke2fs", "mformat"}
+	if o.Arch == "amd64" {
+		programs = append(programs, "mmdebstrap", "dpkg-deb")
+	}
+	for _, program := range programs {
 		if _, err := lookup(program); err != nil {
 			return fmt.Errorf("%w (Debian: apt-get install mmdebstrap e2fsprogs mtools)", err)
 		}
@@ -153,12 +169,17 @@ func build(ctx context.Context, o Options, dir string) error {
 	}
 	defer os.RemoveAll(work) //nolint:errcheck // what is left of a build that went well
 	step := stepper(o.Progress)
-	step("unpacking Debian " + o.Suite + " (" + strings.Join(packages, ", ") + ")")
-	if err := debootstrap(ctx, o, work); err != nil {
+	if o.Arch == "arm64" {
+		err = buildARM(ctx, o, work, step)
+	} else {
+		step("unpacking Debian " + o.Suite + " (" + strings.Join(packages, ", ") + ")")
+		err = debootstrap(ctx, o, work)
+	}
+	if err != nil {
 		return err
 	}
 	step("EFI system partition")
-	if err := makeESP(ctx, work); err != nil {
+	if err := makeESP(ctx, work, o.Arch); err != nil {
 		return err
 	}
 	step("partitions")
@@ -166,7 +187,7 @@ func build(ctx context.Context, o Options, dir string) error {
 		return err
 	}
 	raw := filepath.Join(dir, "disk.raw")
-	if err := assemble(work, raw); err != nil {
+	if err := assemble(work, raw, o.Arch); err != nil {
 		return err
 	}
 	step("checksum")
@@ -215,13 +236,16 @@ func debootstrap(ctx context.Context, o Options, work string) error {
 // espSize is 34 MiB: the signed loaders need 8, and every firmware supports FAT16.
 const espSize = 34 << 20
 
-func makeESP(ctx context.Context, work string) error {
+func makeESP(ctx context.Context, work, arch string) error {
+	suffix := map[string]string{"amd64": "x64", "arm64": "aa64"}[arch]
+	shim, grub, upper := "shim"+suffix+".efi", "grub"+suffix+".efi", strings.ToUpper(suffix)
 	esp := filepath.Join(work, "esp.fat")
 	if err := makeFile(esp, espSize); err != nil {
 		return err
 	}
-	if err := os.WriteFile(filepath.Join(work, "BOOTX64.CSV"),
-		utf16("shimx64.efi,debian,,This is the boot entry for debian\n"), 0o644); err != nil {
+	list := "BOOT" + upper + ".CSV"
+	if err := os.WriteFile(filepath.Join(work, list),
+		utf16(shim+",debian,,This is the boot entry for debian\n"), 0o644); err != nil {
 		return err
 	}
 	commands := [][]string{
@@ -229,12 +253,12 @@ func makeESP(ctx context.Context, work string) error {
 		{"mmd", "-i", esp, "::EFI", "::EFI/BOOT", "::EFI/debian"},
 	}
 	for _, c := range [][2]string{
-		{"shimx64.efi", "EFI/BOOT/BOOTX64.EFI"},
-		{"grubx64.efi", "EFI/BOOT/grubx64.efi"},
-		{"shimx64.efi", "EFI/debian/shimx64.efi"},
-		{"grubx64.efi", "EFI/debian/grubx64.efi"},
+		{shim, "EFI/BOOT/BOOT" + upper + ".EFI"},
+		{grub, "EFI/BOOT/" + grub},
+		{shim, "EFI/debian/" + shim},
+		{grub, "EFI/debian/" + grub},
 		{"grub.cfg", "EFI/debian/grub.cfg"},
-		{"BOOTX64.CSV", "EFI/debian/BOOTX64.CSV"},
+		{list, "EFI/debian/" + list},
 	} {
 		commands = append(commands, []string{"mcopy", "-i", esp, filepath.Join(work, c[0]), "::" + c[1]})
 	}

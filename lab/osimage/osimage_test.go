@@ -71,3 +71,34 @@ func TestImageIsSmallAndItsTableIsSound(t *testing.T) {
 		t.Errorf("got %v, %v, want a file of %d bytes", info, err, i.Size)
 	}
 }
+
+// The image for arm64 boots on a machine with Secure Boot.
+func TestARMImageBoots(t *testing.T) {
+	testenv.Programs(t, "qemu-system-aarch64", "mke2fs", "mformat")
+	i, err := osimage.Build(t.Context(), osimage.Options{Arch: "arm64", Progress: t.Output()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	disk := t.TempDir() + "/disk.raw"
+	testenv.Run(t, "cp", "--sparse=always", i.Raw, disk)
+	began := time.Now()
+	m, err := qemu.Start(t.Context(), qemu.Config{
+		Dir: t.TempDir(), Arch: "arm64", Firmware: qemu.UEFISecure, Memory: 384 << 20,
+		Disks: []qemu.Disk{{File: disk, Boot: 1}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Stop() //nolint:errcheck // a leftover fails the next start
+	ctx := testenv.Context(t, 10*time.Minute)
+	for expression, want := range map[*regexp.Regexp]string{osimage.Up: "instance", osimage.ConfigDrive: "missing"} {
+		match, err := m.Console().Follow(ctx, expression)
+		if err != nil {
+			t.Fatalf("%v; the console ends with\n%s", err, m.Console().Tail(40))
+		}
+		if match.Groups[1] != want {
+			t.Errorf("got %q, want %s", match.Groups[0], want)
+		}
+	}
+	t.Logf("up after %.1f s", time.Since(began).Seconds())
+}
