@@ -85,10 +85,17 @@ const managerAddress = address + ":8081"
 // withManager returns a ramdisk with the manager in a version.
 func withManager(t *testing.T, ramdisk, version string) string {
 	t.Helper()
+	return withManagerFlags(t, ramdisk, version, "")
+}
+
+// withManagerFlags returns a ramdisk with the manager in a version, linked with more flags.
+func withManagerFlags(t *testing.T, ramdisk, version, flags string) string {
+	t.Helper()
 	dir := t.TempDir()
 	program := filepath.Join(dir, "program")
 	testenv.Run(t, "env", "CGO_ENABLED=0", "go", "build", "-C", testenv.Top(t), "-trimpath", "-o", program, "-ldflags",
-		"-s -w -X main.version="+version+" -X main.reportURL=http://"+managerAddress, "./lab/ironic/stepmanager")
+		"-s -w -X main.version="+version+" -X main.reportURL=http://"+managerAddress+" "+flags,
+		"./lab/ironic/stepmanager")
 	content, err := os.ReadFile(program)
 	if err != nil {
 		t.Fatal(err)

@@ -1,6 +1,7 @@
 // Command stepmanager is a hardware manager that is an executable, for the tests of lab/ironic. Each of its steps
 // reports to the test that it runs, in which version of the manager and in which boot of the machine. The step restart
-// requests a reboot, the step report does not. Automated cleaning runs both.
+// requests a reboot, the step report does not. Automated cleaning runs both. If the linker has set deployStep, the
+// manager has only a deploy step of this name, which runs on request.
 package main
 
 import (
@@ -14,8 +15,8 @@ import (
 	"time"
 )
 
-// version and reportURL are set by the linker.
-var version, reportURL string
+// Set by the linker.
+var version, reportURL, deployStep string
 
 type object map[string]any
 
@@ -53,10 +54,14 @@ func answer() (any, error) {
 				"argsinfo": object{"note": object{"description": "Text that is reported to the test."}},
 			}
 		}
-		return object{
-			"protocol": 1, "name": "lab_steps", "version": version,
-			"steps": []object{step("restart", 50, true), step("report", 40, false)},
-		}, nil
+		steps := []object{step("restart", 50, true), step("report", 40, false)}
+		if deployStep != "" {
+			steps = []object{{
+				"kind": "deploy", "step": deployStep, "priority": 0, "interface": "deploy",
+				"abortable": true, "reboot_requested": false, "argsinfo": object{},
+			}}
+		}
+		return object{"protocol": 1, "name": "lab_steps", "version": version, "steps": steps}, nil
 	case "evaluate":
 		return object{"level": 2}, nil
 	case "run":
