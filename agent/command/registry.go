@@ -94,9 +94,9 @@ func (r *Registry) Close() { r.cancel() }
 // errReset is the cause of a command's cancellation by Reset.
 var errReset = errors.New("cancelled for another session of Ironic")
 
-// Reset cancels the running command, waits until it has ended and removes all records: Ironic must not take the commands
-// of a former session for those of a new one. Commands that are requested meanwhile wait or are cancelled. If ctx ends
-// first, Reset returns its error, and the records stay.
+// Reset cancels the running command, waits until it has ended and removes all records: Ironic must not take the
+// commands of a former session for those of a new one. Commands that are requested meanwhile wait or are cancelled. If
+// ctx ends first, Reset returns its error, and the records stay.
 func (r *Registry) Reset(ctx context.Context) error {
 	r.endSession()
 	select { // a synchronous command keeps its turn until it ends
@@ -132,7 +132,8 @@ func (r *Registry) beginSession() {
 	r.session = r.newSession()
 }
 
-// sessionContext returns the context of a command that starts now. It does not end with the request, but has its caller.
+// sessionContext returns the context of a command that starts now. It does not end with the request, but has its
+// caller.
 func (r *Registry) sessionContext(request context.Context) context.Context {
 	r.mu.Lock()
 	defer r.mu.Unlock()

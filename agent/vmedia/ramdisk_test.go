@@ -37,8 +37,11 @@ func TestRemoveRAMDisks(t *testing.T) {
 			}
 		}, nil, ""},
 		{
-			"two", []nfit.Range{disk, persistent, cd}, nil,
-			map[string]bool{"pmem1": true, "pmem2": false, "pmem3": true}, "",
+			"two",
+			[]nfit.Range{disk, persistent, cd},
+			nil,
+			map[string]bool{"pmem1": true, "pmem2": false, "pmem3": true},
+			"",
 		},
 		{"not shown", []nfit.Range{disk, cd}, func(t *testing.T, root string) {
 			if err := os.Remove(filepath.Join(root, "sys/class/block/pmem3")); err != nil {

@@ -14,9 +14,9 @@ const SecureBootFile = "SecureBoot-" + GlobalGUID
 // attributesSize is the number of bytes of attributes before the value of a variable.
 const attributesSize = 4
 
-// SecureBoot reports whether Secure Boot is enabled (UEFI 2.10, section 3.3). dir is the directory of efivarfs, and read
-// reads a file. The error wraps that of read. Firmware without Secure Boot has no such variable: what an error means is
-// left to the caller.
+// SecureBoot reports whether Secure Boot is enabled (UEFI 2.10, section 3.3). dir is the directory of efivarfs, and
+// read reads a file. The error wraps that of read. Firmware without Secure Boot has no such variable: what an error
+// means is left to the caller.
 func SecureBoot(dir string, read func(path string) ([]byte, error)) (bool, error) {
 	path := filepath.Join(dir, SecureBootFile)
 	data, err := read(path)

@@ -1,9 +1,9 @@
 //go:build linux
 
 // Command initiator is the /init of a machine with Debian's open-iscsi: the conductor's side of a deployment over
-// iSCSI. It mounts Debian from the disk with the serial number DEBIAN, takes the address 10.0.2.15 of QEMU's own network, and
-// runs shell scripts in a chroot: the body of each request to port 8000. The reply has their output, and status 500 if
-// they fail.
+// iSCSI. It mounts Debian from the disk with the serial number DEBIAN, takes the address 10.0.2.15 of QEMU's own
+// network, and runs shell scripts in a chroot: the body of each request to port 8000. The reply has their output, and
+// status 500 if they fail.
 package main
 
 import (
