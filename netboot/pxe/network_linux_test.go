@@ -1,6 +1,7 @@
 package pxe
 
 import (
+	"os"
 	"os/exec"
 	"path/filepath"
 	"testing"
@@ -21,6 +22,10 @@ const (
 // network creates the network in the namespace of the test.
 func network(t *testing.T) {
 	t.Helper()
+	// Otherwise dhcp0, which is in the same namespace, answers ARP requests for the address of the bridge, too.
+	if err := os.WriteFile("/proc/sys/net/ipv4/conf/all/arp_ignore", []byte("1"), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	br := &netlink.Bridge{LinkAttrs: attrs(bridge)}
 	port := &netlink.Veth{LinkAttrs: attrs("port0"), PeerName: otherLink}
 	for _, link := range []netlink.Link{br, port} {
