@@ -109,8 +109,8 @@ type target struct {
 }
 
 // Start exports a device and returns once initiators can log in. If the target exists, and no initiator is logged in
-// to it after some seconds, it is removed first. Another target, or a session, is an error that wraps ErrExists. before,
-// when set, is called when nothing exports the device and the kernel is able to.
+// to it after some seconds, it is removed first. Another target, or a session, is an error that wraps ErrExists.
+// before, when set, is called when nothing exports the device and the kernel is able to.
 func (e *Exporter) Start(ctx context.Context, x Export, before func(context.Context) error) error {
 	if err := e.start(ctx, x, before); err != nil {
 		return fmt.Errorf("export %s: %w", x, err)
