@@ -74,7 +74,8 @@ func TestSaveFails(t *testing.T) {
 // A damaged file is an error that does not contain its text.
 func TestLoadDamaged(t *testing.T) {
 	for text, want := range map[string]string{
-		"": password.ErrFormat.Error(), "planted": password.ErrFormat.Error(), "$1$salt$planted": password.ErrFormat.Error(),
+		"": password.ErrFormat.Error(), "planted": password.ErrFormat.Error(),
+		"$1$salt$planted": password.ErrFormat.Error(),
 		strings.Repeat("planted", 10000): "more than 4096 bytes",
 	} {
 		root := t.TempDir()

@@ -49,7 +49,10 @@ func TestCheckLogin(t *testing.T) {
 		{"shell and a damaged userland", map[string]string{shellPath: "x", layout.RescueFile: "x"}, ""},
 		{"userland", map[string]string{layout.RescueFile: withShell}, ""},
 		{"neither", nil, "nobody could log in: no shell in "},
-		{"userland without a shell", map[string]string{layout.RescueFile: without}, layout.RescueFile + ": no shell in "},
+		{
+			"userland without a shell", map[string]string{layout.RescueFile: without},
+			layout.RescueFile + ": no shell in ",
+		},
 		{"damaged userland", map[string]string{layout.RescueFile: strings.Repeat("x", 1<<16)}, "squashfs: "},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

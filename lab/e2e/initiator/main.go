@@ -55,7 +55,7 @@ func run(ctx context.Context, m *boot.Machine) error {
 	if err := daemon.Start(); err != nil {
 		return fmt.Errorf("iscsid: %w", err)
 	}
-	listener, err := net.Listen("tcp", ":8000")
+	listener, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", ":8000")
 	if err != nil {
 		return err
 	}
@@ -75,7 +75,7 @@ func serve(w http.ResponseWriter, r *http.Request) {
 	fmt.Printf("script %q: %v: %s\n", script, err, out)
 	if err != nil {
 		w.WriteHeader(http.StatusInternalServerError)
-		fmt.Fprintf(w, "%v: ", err)
+		_, _ = fmt.Fprintf(w, "%v: ", err)
 	}
 	_, _ = w.Write(out)
 }
