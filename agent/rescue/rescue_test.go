@@ -75,7 +75,7 @@ func TestSaveFails(t *testing.T) {
 func TestLoadDamaged(t *testing.T) {
 	for text, want := range map[string]string{
 		"": password.ErrFormat.Error(), "planted": password.ErrFormat.Error(),
-		"$1$salt$planted": password.ErrFormat.Error(),
+		"$1$salt$planted":                password.ErrFormat.Error(),
 		strings.Repeat("planted", 10000): "more than 4096 bytes",
 	} {
 		root := t.TempDir()

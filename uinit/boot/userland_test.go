@@ -50,7 +50,8 @@ func TestCheckLogin(t *testing.T) {
 		{"userland", map[string]string{layout.RescueFile: withShell}, ""},
 		{"neither", nil, "nobody could log in: no shell in "},
 		{
-			"userland without a shell", map[string]string{layout.RescueFile: without},
+			"userland without a shell",
+			map[string]string{layout.RescueFile: without},
 			layout.RescueFile + ": no shell in ",
 		},
 		{"damaged userland", map[string]string{layout.RescueFile: strings.Repeat("x", 1<<16)}, "squashfs: "},
