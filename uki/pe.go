@@ -130,7 +130,8 @@ func (i *image) find(name string) int {
 func (i *image) isNXCompatible() bool { return i.header.DllCharacteristics&nxCompat != 0 }
 
 // withSections returns the program with more sections at its end. A section that exists already gets the new content,
-// if it has the space for it. If nx is false, the result is not marked as compatible with memory that is not executable.
+// if it has the space for it. If nx is false, the result is not marked as compatible with memory that is not
+// executable.
 func (i *image) withSections(added []section, nx bool) ([]byte, error) {
 	out := slices.Clone(i.data)
 	headers := slices.Clone(i.headers)

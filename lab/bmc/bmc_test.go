@@ -182,8 +182,8 @@ func TestGuestRestartsByTheBootOverride(t *testing.T) {
 	l.do("PATCH", "/redfish/v1/Systems/"+id, object{"Boot": object{"BootSourceOverrideTarget": "Floppy"}}, 400)
 }
 
-// The history has what was requested from the BMC and what guests did. BeforeReset is called while the machine is in the
-// state before.
+// The history has what was requested from the BMC and what guests did. BeforeReset is called while the machine is in
+// the state before.
 func TestHistory(t *testing.T) {
 	l := newLab(t)
 	var before []string

@@ -65,8 +65,8 @@ type DHCP struct {
 	leases map[string]Lease // by MAC; an offer reserves its address for offerTime
 }
 
-// maxLeases is the number of leases above which expired ones are deleted. Until then, their clients get the same address
-// again.
+// maxLeases is the number of leases above which expired ones are deleted. Until then, their clients get the same
+// address again.
 const maxLeases = 4096
 
 // offerTime is the time for which an offered address is reserved for a client that has not requested it yet.
