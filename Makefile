@@ -95,7 +95,7 @@ test-long: prepare-test build ## tests that take long: chroots of other releases
 	$(GO) test -tags long -count=1 -timeout 20m -run '^TestUndionly$$' ./netboot/pxe
 	$(GO) test -tags long -count=1 -timeout 120m -run '^TestDemoARM$$' ./lab/demo
 	$(GO) test -tags long -count=1 -timeout 270m \
-		-run 'TestRealIronic(Array|BIOS|Bootc|FastTrack|HTTPBoot|Metal3|MixedFleet|Progress|Releases)' ./lab/ironic
+		-run 'TestRealIronic(Array|BIOS|Bootc|FastTrack|HTTPBoot|Metal3|MixedFleet|Progress|Releases|SecureBoot)' ./lab/ironic
 
 .PHONY: lock
 lock: prepare-build ## pin the newest versions of Debian's packages in the lock file

@@ -10,7 +10,8 @@
 // cards, or by PXE with the PXELINUX or GRUB that Ironic configures. They boot from virtual media with an ISO that
 // Ironic builds. Stop ends everything; the end of the process does so too.
 //
-// Limits: requires root, /dev/net/tun, mmdebstrap and its archive keyring; amd64; UEFI and BIOS, no Secure Boot.
+// Limits: requires root, /dev/net/tun, mmdebstrap and its archive keyring; amd64; UEFI and BIOS. Ironic does not manage
+// Secure Boot.
 package ironic
 
 import (

@@ -44,6 +44,8 @@ type NodeOptions struct {
 	Cables int
 	CPUs   int  // 0 means 2
 	BIOS   bool // instead of UEFI
+	// SecureBoot makes UEFI enforce Secure Boot with Microsoft's keys. Ironic does not manage it.
+	SecureBoot bool
 	// Disks are the machine's disks; nil means one virtio disk of 8 GiB. Disks without a path get a new file.
 	Disks []qemu.Disk
 	// Firmware makes the firmware boot from the network, see UseFirmware.
@@ -126,8 +128,11 @@ func (n *Node) build() error {
 		}
 	}
 	firmware := qemu.UEFI
-	if n.BIOS {
+	switch {
+	case n.BIOS:
 		firmware = qemu.BIOS
+	case n.SecureBoot:
+		firmware = qemu.UEFISecure
 	}
 	n.machine = qemu.Config{
 		Name: n.Name, Dir: dir, Memory: n.Memory, CPUs: n.CPUs, Firmware: firmware, Disks: disks,
