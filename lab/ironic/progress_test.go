@@ -6,7 +6,9 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
+	"io/fs"
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
@@ -35,8 +37,9 @@ const slowAddress = address + ":8082"
 
 // TestRealIronicProgress erases two disks and deploys an image of 2 GiB from a slow server. Meanwhile the node in
 // Ironic shows a percentage that only grows and is within 5 points of what was on the disks at the time of the
-// heartbeat, and at the end the result, which `ironroot watch` shows, too. The disks are sparse files, so their blocks
-// on the host tell how much of them was written. Between the two steps, the test makes holes of the zeros that the
+// heartbeat, and at the end the result, which `ironroot watch` shows, too. Without names of nodes, it lists the node and
+// its percentages while Ironic changes it. The disks are sparse files, so their blocks on the host tell how much of them
+// was written. Between the two steps, the test makes holes of the zeros that the
 // erase has written.
 //
 // Parity: T12 (real Ironic)
@@ -72,7 +75,7 @@ func TestRealIronicProgress(t *testing.T) {
 		return float64(allocated(t, disks)) / (first + second)
 	})
 	step(t, "erase", n.Clean(ctx, Step{Interface: "deploy", Step: "erase_devices"}))
-	erased.check(t, "manageable", `^erase_devices: done, 2 disks erased in `)
+	erased.check(t, "clean wait", "manageable", `^erase_devices: done, 2 disks erased in `)
 	for _, disk := range disks {
 		punch(t, disk)
 	}
@@ -84,7 +87,7 @@ func TestRealIronicProgress(t *testing.T) {
 		return float64(allocated(t, disks[:1])) / imageSize
 	})
 	step(t, "deploy", n.Deploy(ctx, published, nil))
-	written.check(t, "active", `^write_image: done, image of 2\.0 GiB written to /dev/vd[ab] in \S+ \(\S+ MiB/s\)$`)
+	written.check(t, "wait call-back", "active", `^write_image: done, image of 2\.0 GiB written to /dev/vd[ab] in \S+ \(\S+ MiB/s\)$`)
 }
 
 // noisy returns a copy of the raw image of a system in which noise replaces the file systems behind the EFI system
@@ -108,10 +111,13 @@ func noisy(t *testing.T, system string, size int64) string {
 	return path
 }
 
-// allocated returns the bytes of files that have blocks.
+// allocated returns the bytes of files that have blocks. A disk has no file before its machine is first started.
 func allocated(t *testing.T, files []string) (bytes int64) {
 	for _, name := range files {
 		info, err := os.Stat(name)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
 		if err != nil {
 			t.Error(err)
 			return 0
@@ -231,7 +237,9 @@ type progressWatch struct {
 	lines   []progressLine
 	samples []sample
 	err     error
-	watched bytes.Buffer
+	watched bytes.Buffer  // of `ironroot watch NODE`, at the end
+	listed  bytes.Buffer  // of `ironroot watch`
+	listing chan struct{} // closed when it has ended
 }
 
 // watchProgress collects the lines of a step until check is called.
@@ -239,7 +247,15 @@ func (n *Node) watchProgress(
 	ctx context.Context, source watch.Source, name string, done func() float64,
 ) *progressWatch {
 	ctx, stop := context.WithCancel(ctx)
-	w := &progressWatch{node: n, source: source, step: name, stop: stop, ended: make(chan struct{})}
+	w := &progressWatch{
+		node: n, source: source, step: name, stop: stop, ended: make(chan struct{}), listing: make(chan struct{}),
+	}
+	go func() {
+		defer close(w.listing)
+		if err := w.show(ctx, nil, &w.listed); !errors.Is(err, context.Canceled) {
+			_, _ = fmt.Fprintln(&w.listed, err)
+		}
+	}()
 	go func() {
 		defer close(w.ended)
 		if err := w.collect(ctx, done); !errors.Is(err, context.Canceled) {
@@ -250,8 +266,8 @@ func (n *Node) watchProgress(
 }
 
 // show runs `ironroot watch` for the nodes.
-func (w *progressWatch) show(ctx context.Context, nodes []string) error {
-	display := watch.NewLines(&w.watched, func(text string) string { return text })
+func (w *progressWatch) show(ctx context.Context, nodes []string, out io.Writer) error {
+	display := watch.NewLines(out, func(text string) string { return text })
 	return watch.Run(ctx, watch.Options{Source: w.source, Display: display, Names: nodes, Interval: time.Second})
 }
 
@@ -292,11 +308,12 @@ func (w *progressWatch) around(at time.Time) (before, after float64) {
 var leading = regexp.MustCompile(`^[a-z_]+: (\d+)%`)
 
 // check ends the collection and checks the lines: the percentages have grown and were right, and the last line is the
-// result, also that of `ironroot watch`, for a node in a state.
-func (w *progressWatch) check(t *testing.T, state, result string) {
+// result, also that of `ironroot watch`. While the step runs, the node is in the state during, and finally in another one.
+func (w *progressWatch) check(t *testing.T, during, state, result string) {
 	t.Helper()
 	w.stop()
 	<-w.ended
+	<-w.listing
 	step(t, "progress of "+w.step, w.err)
 	previous, percentages := 0, 0
 	for _, line := range w.lines {
@@ -326,13 +343,28 @@ func (w *progressWatch) check(t *testing.T, state, result string) {
 		t.Errorf("got the result %q, want %s", last.Message, result)
 	}
 	w.checkWatch(t, state, last.Message)
+	w.checkList(t, during, state)
 }
 
 // checkWatch checks that `ironroot watch` shows the result of a node that rests.
 func (w *progressWatch) checkWatch(t *testing.T, state, result string) {
 	t.Helper()
-	step(t, "ironroot watch", w.show(t.Context(), []string{w.node.Name}))
+	step(t, "ironroot watch", w.show(t.Context(), []string{w.node.Name}, &w.watched))
 	if want := " " + w.node.Name + ": " + state + ", " + result + "\n"; !strings.HasSuffix(w.watched.String(), want) {
 		t.Errorf("got %q, want %q from ironroot watch", &w.watched, want)
+	}
+}
+
+// checkList checks that `ironroot watch` without names has shown at least five percentages of the step in a state, and
+// did not show the node once it rested.
+func (w *progressWatch) checkList(t *testing.T, during, rests string) {
+	t.Helper()
+	prefix := " " + w.node.Name + ": "
+	percentages := regexp.MustCompile(regexp.QuoteMeta(prefix+during+", "+w.step) + `: \d+%`)
+	if got := len(percentages.FindAllString(w.listed.String(), -1)); got < 5 {
+		t.Errorf("got %d percentages of %s from the list of ironroot watch, want at least 5:\n%s", got, w.step, &w.listed)
+	}
+	if strings.Contains(w.listed.String(), prefix+rests) {
+		t.Errorf("the list of ironroot watch shows a node that rests:\n%s", &w.listed)
 	}
 }
