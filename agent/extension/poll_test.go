@@ -160,7 +160,8 @@ func TestAll(t *testing.T) {
 	for _, e := range All(r.deps) {
 		names = append(names, e.Name)
 	}
-	if want := "standby clean deploy service image iscsi rescue log poll system flow"; strings.Join(names, " ") != want {
+	const want = "standby clean deploy service image iscsi rescue log poll system flow"
+	if strings.Join(names, " ") != want {
 		t.Errorf("got the extensions %q, want %q", names, want)
 	}
 }

@@ -45,8 +45,8 @@ func TestSignedImage(t *testing.T) {
 			image := filepath.Join(t.TempDir(), "boot.efi")
 			_, err := uki.Build(t.Context(), uki.Options{
 				Kernel: c.Kernel, Initrds: []string{c.Initrd, archive(t, r.caConfig())}, Out: image, Key: key.key,
-				Cert: key.cert, Cmdline: "console=ttyS0,115200n8 loglevel=4 boot_method=vmedia fips=1 " + qemu.KernelHints,
-				Version: "test", Log: t.Output(),
+				Cert: key.cert, Version: "test", Log: t.Output(),
+				Cmdline: "console=ttyS0,115200n8 loglevel=4 boot_method=vmedia fips=1 " + qemu.KernelHints,
 			})
 			if err != nil {
 				t.Fatal(err)
@@ -63,7 +63,8 @@ func TestSignedImage(t *testing.T) {
 		},
 	})
 	r.waitAgent(t)
-	r.succeed(t, "clean.get_clean_steps", map[string]any{"node": map[string]any{"uuid": r.node.UUID()}, "ports": []any{}})
+	node := map[string]any{"uuid": r.node.UUID()}
+	r.succeed(t, "clean.get_clean_steps", map[string]any{"node": node, "ports": []any{}})
 	for _, want := range []string{
 		"token of virtual media used once Ironic has accepted it",
 		`FIPS 140-3 mode.*module=v1\.0\.0`,

@@ -37,10 +37,9 @@ const slowAddress = address + ":8082"
 
 // TestRealIronicProgress erases two disks and deploys an image of 2 GiB from a slow server. Meanwhile the node in
 // Ironic shows a percentage that only grows and is within 5 points of what was on the disks at the time of the
-// heartbeat, and at the end the result, which `ironroot watch` shows, too. Without names of nodes, it lists the node and
-// its percentages while Ironic changes it. The disks are sparse files, so their blocks on the host tell how much of them
-// was written. Between the two steps, the test makes holes of the zeros that the
-// erase has written.
+// heartbeat, and at the end the result, which `ironroot watch` shows, too. Without names of nodes, it lists the node
+// and its percentages while Ironic changes it. The disks are sparse files, so their blocks on the host tell how much of
+// them was written. Between the two steps, the test makes holes of the zeros that the erase has written.
 //
 // Parity: T12 (real Ironic)
 func TestRealIronicProgress(t *testing.T) {
@@ -308,7 +307,8 @@ func (w *progressWatch) around(at time.Time) (before, after float64) {
 var leading = regexp.MustCompile(`^[a-z_]+: (\d+)%`)
 
 // check ends the collection and checks the lines: the percentages have grown and were right, and the last line is the
-// result, also that of `ironroot watch`. While the step runs, the node is in the state during, and finally in another one.
+// result, also that of `ironroot watch`. While the step runs, the node is in the state during, and finally in another
+// one.
 func (w *progressWatch) check(t *testing.T, during, state, result string) {
 	t.Helper()
 	w.stop()
@@ -362,7 +362,8 @@ func (w *progressWatch) checkList(t *testing.T, during, rests string) {
 	prefix := " " + w.node.Name + ": "
 	percentages := regexp.MustCompile(regexp.QuoteMeta(prefix+during+", "+w.step) + `: \d+%`)
 	if got := len(percentages.FindAllString(w.listed.String(), -1)); got < 5 {
-		t.Errorf("got %d percentages of %s from the list of ironroot watch, want at least 5:\n%s", got, w.step, &w.listed)
+		t.Errorf("got %d percentages of %s from the list of ironroot watch, want at least 5:\n%s",
+			got, w.step, &w.listed)
 	}
 	if strings.Contains(w.listed.String(), prefix+rests) {
 		t.Errorf("the list of ironroot watch shows a node that rests:\n%s", &w.listed)

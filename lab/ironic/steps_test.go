@@ -21,8 +21,9 @@ import (
 )
 
 // TestRealIronicSteps runs steps by name and by a runbook, both with arguments, automated cleaning with a step that
-// requests a reboot, servicing, and a rescue. While the step that requests a reboot runs, the ramdisk is replaced by one
-// with another version of a manager: Ironic reports no failure and starts over. Fast track saves boots: five serve all.
+// requests a reboot, servicing, and a rescue. While the step that requests a reboot runs, the ramdisk is replaced by
+// one with another version of a manager: Ironic reports no failure and starts over. Fast track saves boots: five serve
+// all.
 //
 // Ironic ignores reboot_requested in manual cleaning, up to 39.0.
 //

@@ -68,8 +68,8 @@ type Machine struct {
 	Adapters func() ([]kmod.Adapter, error)
 	// EndLogins ends all logins of operators forever.
 	EndLogins func()
-	// PrepareRescue hides the secrets of the operator. It returns an error if the machine must not be handed over to the
-	// user of a rescue.
+	// PrepareRescue hides the secrets of the operator. It returns an error if the machine must not be handed over to
+	// the user of a rescue.
 	PrepareRescue func(ctx context.Context) error
 	// Flush waits until the log is written to all consoles, at most for flushTimeout.
 	Flush func()

@@ -140,8 +140,8 @@ func (b *boot) restrictKernel() {
 	b.sysctl("kernel/kptr_restrict", "1")
 }
 
-// quietKernel keeps kernel messages of level warning and below off the consoles, where they would interrupt the lines of
-// this program. The kernel log contains them. A level on the kernel command line has precedence.
+// quietKernel keeps kernel messages of level warning and below off the consoles, where they would interrupt the lines
+// of this program. The kernel log contains them. A level on the kernel command line has precedence.
 func (b *boot) quietKernel() {
 	for _, word := range strings.Fields(b.cmdline) {
 		name, _, _ := strings.Cut(word, "=")
@@ -160,8 +160,9 @@ func (b *boot) welcome() {
 	var info unix.Sysinfo_t
 	_ = unix.Uname(&uts) // cannot fail with a valid pointer
 	_ = unix.Sysinfo(&info)
-	b.log.Info("ironroot starts", "kernel", unix.ByteSliceToString(uts.Release[:]), "memory_mib", totalMemory(&info)>>20,
-		slog.Any("consoles", b.console.Paths()), "uptime", clock.Uptime().Round(uptimePrecision))
+	b.log.Info("ironroot starts", "kernel", unix.ByteSliceToString(uts.Release[:]),
+		"memory_mib", totalMemory(&info)>>20, slog.Any("consoles", b.console.Paths()),
+		"uptime", clock.Uptime().Round(uptimePrecision))
 	if fips140.Enabled() {
 		b.log.Info("FIPS 140-3 mode", "module", fips140.Version())
 	}
