@@ -330,8 +330,10 @@ func (e *Exporter) watch(ctx context.Context, t *target) error {
 	since := time.Now()
 	for pause.For(ctx, min(sessionInterval, idle)) == nil {
 		sessions, err := t.tree.sessions()
-		if err != nil {
+		if err != nil { // it may be in use
 			e.logger().Warn("sessions of iSCSI target not read", "target", t.Name, "err", err)
+			since = time.Now()
+			continue
 		}
 		if !slices.Equal(before, sessions) {
 			e.logger().Info("sessions of iSCSI target changed", "target", t.Name, "initiators", sessions)

@@ -409,7 +409,7 @@ func TestStopFails(t *testing.T) {
 	r.door.lastLift = nil
 }
 
-// A target is removed once no initiator was logged in for a while.
+// A target is removed once no initiator was logged in for a while. It stays as long as the kernel does not tell.
 func TestIdle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
@@ -429,6 +429,13 @@ func TestIdle(t *testing.T) {
 		time.Sleep(4 * time.Second)
 		r.gone(t)
 		r.start(t, export) // again
+		sessions := "read iscsi/" + export.Name + "/tpgt_1/dynamic_sessions"
+		r.kernel.fail[sessions] = errors.New("sessions not read")
+		time.Sleep(time.Hour)
+		if !r.door.shut {
+			t.Fatal("a target whose sessions cannot be read was removed")
+		}
+		delete(r.kernel.fail, sessions)
 		time.Sleep(2 * time.Minute)
 		r.gone(t)
 	})
