@@ -164,11 +164,19 @@ func (a *API) authorized(
 	next func(http.ResponseWriter, *http.Request) error,
 ) func(http.ResponseWriter, *http.Request) error {
 	return func(w http.ResponseWriter, r *http.Request) error {
-		if !a.Token.Matches(r.URL.Query().Get("agent_token")) {
-			return httpError(http.StatusUnauthorized, "Token invalid.")
+		if err := a.checkToken(r); err != nil {
+			return err
 		}
 		return next(w, r)
 	}
+}
+
+// checkToken returns an error with status 401 unless the request contains the token.
+func (a *API) checkToken(r *http.Request) error {
+	if !a.Token.Matches(r.URL.Query().Get("agent_token")) {
+		return httpError(http.StatusUnauthorized, "Token invalid.")
+	}
+	return nil
 }
 
 // readable returns a handler that answers 401 unless the request contains the token or needs none.

@@ -35,6 +35,9 @@ func (a *API) run(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	if err := a.checkToken(r); err != nil { // Ironic can have issued another token while the body was read
+		return err
+	}
 	record, err := a.Commands.Execute(withCaller(r), name, params)
 	if err != nil {
 		return err

@@ -173,6 +173,37 @@ func TestSlowClients(t *testing.T) {
 	}
 }
 
+// A request whose token is replaced while its body is read runs no command: it belongs to a former session of Ironic.
+func TestTokenReplacedDuringBody(t *testing.T) {
+	f := start(t)
+	f.token.Set(secret)
+	conn, err := net.Dial("tcp", f.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	const body = `{"name":"test.nothing","params":{}}`
+	// The server asks for the body when it reads it, which is after its first check of the token.
+	if _, err := fmt.Fprintf(conn, "POST /v1/commands/?agent_token=%s HTTP/1.1\r\nHost: agent\r\n"+
+		"Expect: 100-continue\r\nContent-Length: %d\r\n\r\n", secret, len(body)); err != nil {
+		t.Fatal(err)
+	}
+	answers := bufio.NewReader(conn)
+	want := func(status int) {
+		t.Helper()
+		answer, err := http.ReadResponse(answers, nil) //nolint:bodyclose // the connection is closed
+		if err != nil || answer.StatusCode != status {
+			t.Fatalf("got %+v and %v, want status %d", answer, err, status)
+		}
+	}
+	want(http.StatusContinue)
+	f.token.Set(strings.ToUpper(secret))
+	if _, err := io.WriteString(conn, body); err != nil {
+		t.Fatal(err)
+	}
+	want(http.StatusUnauthorized)
+}
+
 // A client that does not read the response does not block the server's goroutine forever.
 func TestAnswerNotTaken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
