@@ -95,8 +95,8 @@ func (r *Registry) Close() { r.cancel() }
 var errReset = errors.New("cancelled for another session of Ironic")
 
 // Reset cancels the running command, waits until it has ended and removes all records: Ironic must not take the
-// commands of a former session for those of a new one. Commands that are requested meanwhile wait or are cancelled. If
-// ctx ends first, Reset returns its error, and the records stay.
+// commands of a former session for those of a new one. Commands that wait for their start are rejected; those that are
+// requested meanwhile wait. If ctx ends first, Reset returns its error, and the records stay.
 func (r *Registry) Reset(ctx context.Context) error {
 	r.endSession()
 	select { // a synchronous command keeps its turn until it ends
@@ -118,6 +118,12 @@ func (r *Registry) Reset(ctx context.Context) error {
 	defer r.mu.Unlock()
 	r.entries = nil
 	return nil
+}
+
+func (r *Registry) currentSession() session {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.session
 }
 
 func (r *Registry) endSession() {
@@ -151,11 +157,21 @@ func (r *Registry) Execute(ctx context.Context, name string, p Params) (*Record,
 	if err != nil {
 		return nil, err
 	}
+	current := r.currentSession()
+	var ended <-chan struct{} // by Reset; nil if it had ended before, because the command then belongs to the next one
+	if current.ctx.Err() == nil {
+		ended = current.ctx.Done()
+	}
 	select {
 	case r.turn <- struct{}{}:
 		defer func() { <-r.turn }()
+	case <-ended:
+		return nil, context.Cause(current.ctx)
 	case <-ctx.Done():
 		return nil, ctx.Err()
+	}
+	if ended != nil && current.ctx.Err() != nil {
+		return nil, context.Cause(current.ctx)
 	}
 	if busy, ok := r.running(); ok {
 		return nil, fault.AgentBusy(busy)

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"ironroot/agent/fault"
 )
@@ -226,6 +227,44 @@ func TestReset(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A command that waits for its start belongs to the session that Reset ends: it never runs.
+func TestResetRejectsWaiting(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ran := false
+		r := NewRegistry(set(
+			Command{Name: "write", Run: func(ctx context.Context, _ Params) (any, error) {
+				<-ctx.Done()
+				return nil, ctx.Err()
+			}},
+			Command{Name: "next", Run: func(context.Context, Params) (any, error) {
+				ran = true
+				return nil, nil
+			}},
+		), Options{})
+		defer r.Close()
+		answers := make(chan error, 2)
+		for _, name := range []string{"x.write", "x.next"} {
+			go func() {
+				_, err := r.Execute(context.Background(), name, nil)
+				answers <- err
+			}()
+			synctest.Wait() // the first one runs, the second one waits
+		}
+		if err := r.Reset(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if err := errors.Join(<-answers, <-answers); !errors.Is(err, errReset) || ran {
+			t.Errorf("got %v, and the waiting command ran: %v, want %v", err, ran, errReset)
+		}
+		if got := r.List(); len(got) != 0 {
+			t.Errorf("after Reset: got %v, want no records", got)
+		}
+		if _, err := r.Execute(t.Context(), "x.next", nil); err != nil || !ran {
+			t.Errorf("next session: got %v, ran %v", err, ran)
+		}
+	})
 }
 
 // A client that waits for a command learns why Reset has cancelled it.
