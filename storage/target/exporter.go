@@ -287,9 +287,6 @@ func (e *Exporter) awaitLogout(ctx context.Context, t *target) []string {
 // removed, it stays the current one and the restriction stays in force.
 func (e *Exporter) remove(ctx context.Context) error {
 	t := e.current
-	if t.stop != nil {
-		t.stop()
-	}
 	if err := t.tree.remove(); err != nil {
 		return fmt.Errorf("remove iSCSI target %s: %w", t.Name, err)
 	}
@@ -300,6 +297,7 @@ func (e *Exporter) remove(ctx context.Context) error {
 	}
 	e.current = nil
 	if t.stop != nil { // it was started
+		t.stop()
 		e.logger().Info("iSCSI target removed", "target", t.Name, "device", t.Device)
 	}
 	check := e.check
@@ -320,7 +318,8 @@ func checkFree(ctx context.Context, device string) error {
 	return block.WhileBusy(ctx, func() error { return openExclusively(device) })
 }
 
-// watch logs sessions, and removes the target once it had none for the time e.Idle.
+// watch logs sessions, and removes the target once it had none for the time e.Idle. If that fails, it tries again after
+// the same time. It ends when the target is removed.
 func (e *Exporter) watch(ctx context.Context, t *target) error {
 	idle := e.Idle
 	if idle == 0 {
@@ -343,7 +342,10 @@ func (e *Exporter) watch(ctx context.Context, t *target) error {
 			since = time.Now()
 		} else if time.Since(since) >= idle {
 			e.logger().Warn("iSCSI target unused, removing it", "target", t.Name, "idle", idle)
-			return e.removeUnused(ctx, t)
+			if err := e.removeUnused(ctx, t); err != nil {
+				e.logger().Error("removal of an unused iSCSI target failed", "target", t.Name, "err", err)
+			}
+			since = time.Now()
 		}
 	}
 	return nil

@@ -441,6 +441,24 @@ func TestIdle(t *testing.T) {
 	})
 }
 
+// An unused target that the kernel does not remove is removed later.
+func TestIdleRetries(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.Idle = time.Minute
+		r.start(t, export)
+		object := "iscsi/" + export.Name + "/tpgt_1/acls/other" // the group cannot be removed before it
+		r.kernel.mark(object, true)
+		time.Sleep(time.Minute + 2*time.Second)
+		if !r.door.shut {
+			t.Error("the restriction was lifted from a target that exists")
+		}
+		r.kernel.mark(object, false)
+		time.Sleep(time.Minute + 2*time.Second)
+		r.gone(t)
+	})
+}
+
 // Close removes a target in use at once.
 func TestClose(t *testing.T) {
 	r := newRig(t)
