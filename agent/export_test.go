@@ -54,3 +54,21 @@ func TestExportEnds(t *testing.T) {
 		})
 	}
 }
+
+// A rescue ends the export first, and is not possible if that fails.
+func TestExportEndsBeforeRescue(t *testing.T) {
+	prepared := 0
+	a := newAgent(Options{Config: &config.Config{}, PrepareRescue: func(context.Context) error {
+		prepared++
+		return nil
+	}})
+	export := &exported{err: errors.New("target is stuck")}
+	a.targets = export
+	if err := a.prepareRescue(t.Context()); !errors.Is(err, export.err) || prepared > 0 {
+		t.Errorf("got %v and %d preparations, want %v and none", err, prepared, export.err)
+	}
+	export.err = nil
+	if err := a.prepareRescue(t.Context()); err != nil || export.closed != 2 || prepared != 1 {
+		t.Errorf("got %v, %d ends of the export and %d preparations, want 2 and 1", err, export.closed, prepared)
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net/netip"
@@ -142,11 +143,16 @@ func (a *agent) close() {
 
 // endExport removes the iSCSI target of the root disk, if there is one. Failures are logged.
 func (a *agent) endExport(ctx context.Context) {
-	limits := erase.Limits{Silence: extension.DetachTimeout, Grace: exportGrace}
-	_, err := erase.Bounded(ctx, limits, func(ctx context.Context) (any, error) { return nil, a.targets.Close(ctx) })
-	if err != nil {
+	if err := a.removeTarget(ctx); err != nil {
 		a.log.Error("iSCSI target not removed", "err", err)
 	}
+}
+
+// removeTarget is endExport with an error.
+func (a *agent) removeTarget(ctx context.Context) error {
+	limits := erase.Limits{Silence: extension.DetachTimeout, Grace: exportGrace}
+	_, err := erase.Bounded(ctx, limits, func(ctx context.Context) (any, error) { return nil, a.targets.Close(ctx) })
+	return err
 }
 
 // detach ends the export of the root disk and the sessions of disks that are reached over a network.
@@ -341,10 +347,14 @@ func (a *agent) deps() extension.Deps {
 	}
 }
 
-// prepareRescue prepares a rescue. After a lockdown, nobody may log in.
+// prepareRescue prepares a rescue. After a lockdown, nobody may log in. An exported disk would stay exported in the
+// network of the user, because the kernel keeps the target when process 1 executes itself again.
 func (a *agent) prepareRescue(ctx context.Context) error {
 	if pause.Closed(a.locked) {
 		return errors.New("the machine is locked down")
+	}
+	if err := a.removeTarget(ctx); err != nil {
+		return fmt.Errorf("end export of the root disk: %w", err)
 	}
 	if a.o.PrepareRescue == nil {
 		return nil
