@@ -18,6 +18,7 @@ import (
 	"ironroot/internal/confine"
 	"ironroot/internal/pause"
 	"ironroot/internal/sysfs"
+	"ironroot/uinit/boot/layout"
 )
 
 const (
@@ -101,6 +102,9 @@ func (b *boot) hide() error {
 	if b.maskErr != nil {
 		return fmt.Errorf("hide kernel command line: %w", b.maskErr)
 	}
+	if err := maskSignedCmdline("/", b.journal.Clean); err != nil {
+		return fmt.Errorf("hide kernel command line of the image: %w", err)
+	}
 	if err := cleanKernelLog(b.journal.Clean); err != nil {
 		return fmt.Errorf("hide kernel log: %w", err)
 	}
@@ -108,6 +112,24 @@ func (b *boot) hide() error {
 		return fmt.Errorf("hide configuration: %w", err)
 	}
 	return nil
+}
+
+// maskSignedCmdline replaces the copy of the command line that a unified kernel image contains by what clean returns of
+// it. This program reads the file again when it executes itself, and needs none of the secrets.
+func maskSignedCmdline(root string, clean func(string) string) error {
+	name := filepath.Join(root, layout.SignedCmdline)
+	text, err := os.ReadFile(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	masked := clean(string(text))
+	if masked == string(text) {
+		return nil
+	}
+	return os.WriteFile(name, []byte(masked), 0o444)
 }
 
 // removeFiles removes the operator's files below root.

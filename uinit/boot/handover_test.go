@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -20,6 +21,7 @@ import (
 	"ironroot/internal/goroutine"
 	"ironroot/internal/sysfs"
 	"ironroot/internal/testenv"
+	"ironroot/uinit/boot/layout"
 )
 
 // Threads of the kernel and processes that have ended are not among those that run programs.
@@ -87,6 +89,31 @@ func TestRemoveFiles(t *testing.T) {
 		}
 		if _, err := os.Stat(path); left != (err == nil) {
 			t.Errorf("%s: got %v, want left: %v", name, err, left)
+		}
+	}
+}
+
+// Secrets are masked in the command line of a unified kernel image. Other images have no such file.
+func TestMaskSignedCmdline(t *testing.T) {
+	root := t.TempDir()
+	clean := func(text string) string { return strings.ReplaceAll(text, "$6$planted", "***") }
+	if err := maskSignedCmdline(root, clean); err != nil {
+		t.Errorf("no file: got %v", err)
+	}
+	name := filepath.Join(root, layout.SignedCmdline)
+	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(name, []byte("console=ttyS0 rootpwd=$6$planted --"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 { // a second call is not an error
+		if err := maskSignedCmdline(root, clean); err != nil {
+			t.Error(err)
+		}
+		text, err := os.ReadFile(name)
+		if want := "console=ttyS0 rootpwd=*** --"; err != nil || string(text) != want {
+			t.Errorf("got %q and %v, want %q", text, err, want)
 		}
 	}
 }
