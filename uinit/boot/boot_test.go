@@ -23,7 +23,7 @@ import (
 	"ironroot/uinit/boot/layout"
 )
 
-// TestMain lets the test program crashTerminal for process 1 and for the programs it starts; see TestReap.
+// TestMain lets the test program act as process 1 and as the programs it starts; see TestReap.
 func TestMain(m *testing.M) {
 	switch os.Getenv("BOOT_TEST_ROLE") {
 	case "init":
