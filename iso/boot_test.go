@@ -50,7 +50,7 @@ func TestBootsEverywhere(t *testing.T) {
 
 // A kernel and an initramfs for arm64 boot from the image as CD, by UEFI with Secure Boot.
 //
-// Parity: R13 (aarch64)
+// Parity: R10 (aarch64)
 func TestBootsARM(t *testing.T) {
 	testenv.Programs(t, "qemu-system-aarch64", "go", "apt-get")
 	testenv.Files(t, "install Debian's package qemu-efi-aarch64", "/usr/share/AAVMF/AAVMF_VARS.ms.fd")
