@@ -17,6 +17,9 @@ import (
 	"ironroot/storage/partition"
 )
 
+// The newest Ironic, which the documents describe: the start of the version of Debian's package, and its API version.
+const newestVersion, newestAPI = "1:39.0.", "1.115"
+
 // TestRealIronicReleases runs the operations of a user of Ironic with the oldest and the newest Ironic of Debian:
 // inspection where the ramdisk is asked for it, automated cleaning, deployment of a whole-disk image, rescue with a
 // login by SSH, and tear-down with another cleaning. The version is that of the installed package. Ironic 21.4 inspects
@@ -30,7 +33,7 @@ func TestRealIronicReleases(t *testing.T) {
 	step(t, "image", err)
 	for _, release := range []struct{ suite, version, api string }{
 		{Bookworm, "1:21.4.", "1.82"},
-		{Sid, "1:39.0.", "1.115"},
+		{Sid, newestVersion, newestAPI},
 	} {
 		t.Run(release.suite, func(t *testing.T) {
 			i := start(t, Options{Suite: release.suite})
