@@ -39,6 +39,13 @@ func (r *rig) rescue(t *testing.T, token string, p *plantedSecrets) {
 	if status != http.StatusOK || !strings.Contains(answer, `"SUCCEEDED"`) {
 		t.Fatalf("got %d %s, want success", status, answer)
 	}
+	for _, expression := range []string{ // a search proves nothing if there was nothing to find
+		`configuration copied from boot ISO.*/etc/ironic-python-agent\.d/b\.conf`,
+		`drive of virtual media removed device=/dev/sr`, `drive of virtual media removed device=/dev/sd`,
+		`RAM disk of the firmware overwritten device=/dev/pmem`,
+	} {
+		says(t, r.machine, expression)
+	}
 	r.secrets = append(r.secrets, rescuePassword, rescueHash)
 	says(t, r.machine, `(?s)starts again without the agent.*lease obtained`)
 	says(t, r.machine, `rescue: waiting for logins`)
