@@ -298,14 +298,16 @@ func (e *Exporter) remove(ctx context.Context) error {
 	e.current = nil
 	if t.stop != nil { // it was started
 		t.stop()
-		e.logger().Info("iSCSI target removed", "target", t.Name, "device", t.Device)
 	}
 	check := e.check
 	if check == nil {
 		check = checkFree
 	}
 	if err := check(ctx, t.Device); err != nil {
-		return fmt.Errorf("device of the removed iSCSI target %s: %w", t.Name, err)
+		return fmt.Errorf("check device %s of the removed iSCSI target %s: %w", t.Device, t.Name, err)
+	}
+	if t.stop != nil { // it was started
+		e.logger().Info("iSCSI target removed", "target", t.Name, "device", t.Device)
 	}
 	return nil
 }
