@@ -22,8 +22,8 @@ const (
 	// minForcedInterval is the minimum time before a forced heartbeat, so that short steps share one.
 	minForcedInterval = 5 * time.Second
 
-	// After a rejected heartbeat with a text, heartbeats have none for a while, which doubles with each rejection that
-	// follows: from unknownPause on if Ironic does not know the field, from rejectedPause on otherwise. It is at most
+	// After Ironic has rejected a heartbeat with a text, heartbeats have no text for a pause: unknownPause if Ironic
+	// does not know the field, otherwise rejectedPause. Each further rejection doubles the pause, up to
 	// maxRejectedPause.
 	rejectedPause    = time.Minute
 	unknownPause     = time.Hour
@@ -64,10 +64,10 @@ type Heartbeater struct {
 // progress is what is known about reports of progress.
 type progress struct {
 	pace     pace
-	accepted string // the latest text that Ironic accepted
-	rejected error  // of the latest heartbeat if it had a text and was rejected, otherwise nil
-	resume   time.Time
-	pause    time.Duration // that ends at resume, 0 if the latest text was accepted
+	accepted string        // the latest text that Ironic accepted
+	rejected error         // of the latest heartbeat if it had a text and was rejected, otherwise nil
+	resume   time.Time     // end of the latest pause
+	pause    time.Duration // length of the latest pause, 0 if a text was accepted since
 }
 
 // paused reports whether heartbeats have no text at the moment.
@@ -236,7 +236,7 @@ func (h *Heartbeater) sentProgress(text string, err error) {
 		}
 		p.pause = min(max(2*p.pause, first), maxRejectedPause)
 		p.resume = time.Now().Add(p.pause)
-		h.client.log.Warn("Ironic rejects heartbeats with progress, sending none for a while",
+		h.client.log.Warn("Ironic rejects heartbeats with progress, sending them without it for a while",
 			"node", h.NodeUUID, "pause", p.pause, "err", p.rejected)
 		p.rejected = nil
 	case rejected && text != "":
