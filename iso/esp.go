@@ -11,13 +11,13 @@ import (
 // espImage returns an EFI system partition with the two UEFI loaders at the place for removable media.
 func espImage(ctx context.Context, l loaders) ([]byte, error) {
 	// With small clusters it is FAT16. Firmware may read FAT12 as well, which was not tried.
-	return esp(ctx, sector, loader(firstNames[l.arch], l.shim), loader(secondNames[l.arch], l.grub))
+	return esp(ctx, sector, loader(removableNames[l.arch], l.shim), loader(grubNames[l.arch], l.grub))
 }
 
 // ukiESP returns an EFI system partition with a unified kernel image at that place. Its clusters are larger if needed.
 func ukiESP(ctx context.Context, arch string, image []byte) ([]byte, error) {
 	const largest = 30 << 20 // bytes of a file with small clusters
-	name := firstNames[arch]
+	name := removableNames[arch]
 	if len(image) > largest {
 		return esp(ctx, 0, loader(name, image))
 	}

@@ -19,11 +19,11 @@ type loaders struct {
 	debs []string // packages that the files are from
 }
 
-// Names of the UEFI loaders, by GOARCH: the one for removable media (UEFI 2.10, section 3.5.1.1), and the one that shim
-// starts.
+// Names of UEFI loaders, by GOARCH: the one that firmware starts from removable media (UEFI 2.10, section 3.5.1.1), and
+// GRUB's, which shim starts.
 var (
-	firstNames  = map[string]string{"amd64": "BOOTX64.EFI", "arm64": "BOOTAA64.EFI"}
-	secondNames = map[string]string{"amd64": "GRUBX64.EFI", "arm64": "GRUBAA64.EFI"}
+	removableNames = map[string]string{"amd64": "BOOTX64.EFI", "arm64": "BOOTAA64.EFI"}
+	grubNames      = map[string]string{"amd64": "GRUBX64.EFI", "arm64": "GRUBAA64.EFI"}
 )
 
 // loaderFile is a file of a boot loader.
@@ -36,7 +36,7 @@ type loaderFile struct {
 // files returns the files of the loaders of the architecture.
 func (l *loaders) files() []loaderFile {
 	const uefi = espPath + "/EFI/BOOT/"
-	first, second := uefi+firstNames[l.arch], uefi+secondNames[l.arch]
+	first, second := uefi+removableNames[l.arch], uefi+grubNames[l.arch]
 	if l.arch == "arm64" {
 		return []loaderFile{
 			{"shim-signed", "usr/lib/shim/shimaa64.efi.signed", first, &l.shim},

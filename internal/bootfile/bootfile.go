@@ -23,14 +23,14 @@ func KernelArch(path string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("kernel %s: %w", path, err)
 	}
-	armed := len(head) > 0x3c && bytes.Equal(head[0x38:0x3c], []byte("ARM\x64"))
-	compressed := bytes.HasPrefix(head, []byte("MZ\x00\x00zimg")) // unpacks itself (CONFIG_EFI_ZBOOT)
+	isARM64 := len(head) > 0x3c && bytes.Equal(head[0x38:0x3c], []byte("ARM\x64"))
+	isZboot := bytes.HasPrefix(head, []byte("MZ\x00\x00zimg")) // unpacks itself (CONFIG_EFI_ZBOOT)
 	switch {
 	case bytes.HasPrefix(head, []byte("\x7fELF")):
 		err = errors.New("is an uncompressed ELF kernel, want a bzImage")
 	case bytes.HasPrefix(head, []byte("\x1f\x8b")):
 		err = errors.New("is compressed by gzip, want an image with an EFI stub: decompress it first")
-	case armed || compressed:
+	case isARM64 || isZboot:
 		return uefiKernelArch(path)
 	case len(head) < 0x210 || head[bootFlag] != 0x55 || head[bootFlag+1] != 0xaa:
 		err = errors.New("has no boot flag at byte 510, want a bzImage or a kernel for arm64")
