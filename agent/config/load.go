@@ -59,7 +59,7 @@ func Load(s Sources) (*Config, error) {
 	if value, ok := s.Params["ipa-debug"]; ok && (!s.Unsigned.hasParam("ipa-debug") || !l.config.fromImage["debug"]) {
 		l.config.Debug, _ = oslo.ParseBool(value) // a wrong value was reported with the other kernel parameters
 	}
-	l.checkSigned()
+	l.checkUnsigned()
 	if err := errors.Join(l.errs...); err != nil {
 		return nil, err
 	}

@@ -55,9 +55,9 @@ type Refused struct {
 	Reason error
 }
 
-// KeepOpen deletes the parameters that a medium of a signed image cannot set, and returns them by name. own reports
+// DropRefused deletes the parameters that a medium of a signed image cannot set, and returns them by name. own reports
 // whether the image itself has a parameter.
-func (p Params) KeepOpen(own func(name string) bool) []Refused {
+func (p Params) DropRefused(own func(name string) bool) []Refused {
 	var refused []Refused
 	for _, name := range slices.Sorted(maps.Keys(p)) {
 		known, open := parameterClass(name)
@@ -160,8 +160,9 @@ func (l *loader) ignore(setting string, reason error) {
 	l.config.ignored = append(l.config.ignored, Unused{setting, reason.Error()})
 }
 
-// checkSigned checks values that unsigned sources have set.
-func (l *loader) checkSigned() {
+// checkUnsigned adds errors for files and URLs of unsigned sources that a signed image must not use. It marks a token
+// of such a source as unverified, and drops it in a standalone image.
+func (l *loader) checkUnsigned() {
 	if l.unsigned == nil {
 		return
 	}

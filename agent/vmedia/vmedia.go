@@ -298,7 +298,7 @@ func (m *Media) restrict(more config.Params, device string) {
 		return given && own == value && !m.unsigned.Params[name]
 	})
 	unknown := 0
-	for _, r := range more.KeepOpen(func(name string) bool {
+	for _, r := range more.DropRefused(func(name string) bool {
 		_, given := m.Params[name]
 		return given && !m.unsigned.Params[name]
 	}) {
