@@ -249,7 +249,7 @@ func (a *agent) listen(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	a.oldReads.Store(a.withIronic() && a.ironic.ReadsWithoutToken())
+	a.readsWithoutToken.Store(a.withIronic() && a.ironic.ReadsWithoutToken())
 	c := a.config.Get()
 	if a.server != nil { // left by a panic
 		a.stopServer(ctx)

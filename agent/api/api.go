@@ -40,12 +40,12 @@ type Options struct {
 // API handles requests. It is an [http.Handler].
 type API struct {
 	Options
-	running  requests
-	sent     atomic.Bool // a request to read records contained the token
-	throttle throttle
-	requests quota // of log lines about requests without the token
-	errors   quota // of log lines about broken connections
-	drops    quota // of log lines about connections over a limit
+	running       requests
+	readWithToken atomic.Bool // a request to read records contained the token
+	throttle      throttle
+	requests      quota // of log lines about requests without the token
+	errors        quota // of log lines about broken connections
+	drops         quota // of log lines about connections over a limit
 }
 
 // New returns an API.
@@ -184,7 +184,7 @@ func (a *API) readable(
 	next func(http.ResponseWriter, *http.Request) error,
 ) func(http.ResponseWriter, *http.Request) error {
 	authorized := a.authorized(func(w http.ResponseWriter, r *http.Request) error {
-		a.sent.Store(true)
+		a.readWithToken.Store(true)
 		return next(w, r)
 	})
 	return func(w http.ResponseWriter, r *http.Request) error {
@@ -196,10 +196,10 @@ func (a *API) readable(
 }
 
 // needsNoToken reports whether a request to read records needs no token: Ironic before 29.0 sends it with commands
-// only. The client must have sent it with a command, or there are no records to be read, as after a restart of the
-// machine. Once a request to read has contained the token, all of them must.
+// only. A request of an address that has sent the token with a command needs none. No request does while there are no
+// records, as after a restart of the machine. Once a request to read has contained the token, all of them must.
 func (a *API) needsNoToken(r *http.Request) bool {
-	if a.ReadsWithoutToken == nil || a.sent.Load() || !a.Token.Known() || !a.ReadsWithoutToken() {
+	if a.ReadsWithoutToken == nil || a.readWithToken.Load() || !a.Token.Known() || !a.ReadsWithoutToken() {
 		return false
 	}
 	return admission.Authenticated(r.Context()) || len(a.Commands.List()) == 0
