@@ -47,7 +47,7 @@ func TestRealIronicMetal3(t *testing.T) {
 
 	mark := n.Mark()
 	n.inspectUnmanaged(t, ctx)
-	if !strings.Contains(n.since(mark), "SSH server started") {
+	if !strings.Contains(n.Since(mark), "SSH server started") {
 		t.Error("the console does not show that the ramdisk accepted the operator's key")
 	}
 	n.waitHeartbeat(t, ctx)
@@ -142,11 +142,8 @@ func (n *Node) waitHeartbeat(t *testing.T, ctx context.Context) {
 	}
 }
 
-// since returns the lines of the console after mark.
-func (n *Node) since(mark int) string { return n.Console(n.Mark() - mark) }
-
 // boots returns the number of starts of the ramdisk on the console after mark.
-func (n *Node) boots(mark int) int { return strings.Count(n.since(mark), "ironroot starts") }
+func (n *Node) boots(mark int) int { return strings.Count(n.Since(mark), "ironroot starts") }
 
 // deliveries serves two images, the first one slowly, and records what was delivered to machines, in order.
 type deliveries struct {
@@ -236,7 +233,7 @@ func abortedDeploy(t *testing.T, ctx context.Context, n *Node, mark int, first, 
 		got[2] != "/second.raw begun" {
 		t.Errorf("got downloads %q, want the end of the first image before the second one", got)
 	}
-	if !strings.Contains(n.since(mark), "cancelling the running command") {
+	if !strings.Contains(n.Since(mark), "cancelling the running command") {
 		t.Error("the console does not show that the former command was cancelled")
 	}
 	if written := allocated(t, []string{disk}); written >= info.Size() {
