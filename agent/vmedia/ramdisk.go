@@ -16,9 +16,6 @@ import (
 	"ironroot/storage/nfit"
 )
 
-// nfitTable is the path below /sys of the firmware's table of memory ranges.
-const nfitTable = "firmware/acpi/tables/NFIT"
-
 // overwriteRAMDisks overwrites the RAM disks to which the firmware has loaded a medium with zeros, and reads them back.
 // They cannot be removed: their drivers can be loaded again. It is an error if the kernel does not show a RAM disk that
 // the firmware describes.
@@ -49,7 +46,7 @@ func overwriteRAMDisks(ctx context.Context, sys sysfs.Root, log *slog.Logger) er
 
 // describedRAMDisks returns the number of RAM disks that the firmware describes.
 func describedRAMDisks(sys sysfs.Root) (int, error) {
-	table, err := os.ReadFile(sys.Sys(nfitTable))
+	table, err := os.ReadFile(sys.Sys(nfit.TableFile))
 	if errors.Is(err, fs.ErrNotExist) {
 		return 0, nil
 	}

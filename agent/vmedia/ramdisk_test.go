@@ -31,7 +31,7 @@ func TestRemoveRAMDisks(t *testing.T) {
 		err    string
 	}{
 		{"no table", nil, func(t *testing.T, root string) {
-			if err := errors.Join(os.Remove(filepath.Join(root, "sys", nfitTable)),
+			if err := errors.Join(os.Remove(filepath.Join(root, "sys", nfit.TableFile)),
 				os.MkdirAll(filepath.Join(root, "sys/block"), 0o755)); err != nil {
 				t.Fatal(err)
 			}
@@ -54,7 +54,7 @@ func TestRemoveRAMDisks(t *testing.T) {
 			}
 		}, map[string]bool{"pmem3": true}, "overwrite RAM disk /dev/pmem1: "},
 		{"damaged table", []nfit.Range{disk}, func(t *testing.T, root string) {
-			if err := os.WriteFile(filepath.Join(root, "sys", nfitTable), []byte("NFIT"), 0o600); err != nil {
+			if err := os.WriteFile(filepath.Join(root, "sys", nfit.TableFile), []byte("NFIT"), 0o600); err != nil {
 				t.Fatal(err)
 			}
 		}, map[string]bool{"pmem1": false}, "parse NFIT: "},

@@ -35,7 +35,7 @@ func isFirmwareRAMDisk(s sysfs.Root, name string) bool {
 	if !hasIndex || !hasBase || !hasSize {
 		return false
 	}
-	ranges, err := nfit.Parse(readFile(s, s.Sys("firmware/acpi/tables/NFIT")))
+	ranges, err := nfit.Parse(readFile(s, s.Sys(nfit.TableFile)))
 	if err != nil {
 		return false
 	}

@@ -12,6 +12,9 @@ import (
 	"github.com/google/uuid"
 )
 
+// TableFile is the path of the table below /sys.
+const TableFile = "firmware/acpi/tables/NFIT"
+
 const (
 	headerBytes = 40 // of the table: the header of all ACPI tables, and four reserved bytes
 	rangeType   = 0  // of a structure that describes a range

@@ -46,7 +46,7 @@ func Table(ranges ...nfit.Range) []byte {
 // device is pmem followed by the range's index.
 func Machine(t testing.TB, root string, ranges ...nfit.Range) {
 	t.Helper()
-	files := map[string]string{"firmware/acpi/tables/NFIT": string(Table(ranges...))}
+	files := map[string]string{nfit.TableFile: string(Table(ranges...))}
 	for _, r := range ranges {
 		name := fmt.Sprintf("pmem%d", r.Index)
 		region := fmt.Sprintf("devices/LNXSYSTM:00/ACPI0012:00/ndbus0/region%d", r.Index)
