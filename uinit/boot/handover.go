@@ -96,7 +96,8 @@ func (b *boot) removeMedia(ctx context.Context) error {
 	return nil
 }
 
-// hide removes secrets of the operator from the interfaces of the kernel and from files. It can be called again.
+// hide removes secrets of the operator from the interfaces of the kernel and from files. It can be called again: the
+// command line is masked only the first time.
 func (b *boot) hide() error {
 	b.masking.Do(func() { b.maskErr = confine.Mask(b.journal.Clean(b.cmdline)) }) // covers cannot be covered again
 	if b.maskErr != nil {

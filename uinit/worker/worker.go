@@ -110,8 +110,9 @@ func run(ctx context.Context, s Spec, stopTime time.Duration) (err error) {
 	if err != nil {
 		return err
 	}
-	processes, membersErr := membersOf(process.Pid) // fails if the supervisor has ended already
-	_ = lifeIn.Close()                              // the process has its own
+	// It fails if the supervisor has ended already, or if the kernel lacks IPC namespaces: see membersFlags.
+	processes, membersErr := membersOf(process.Pid)
+	_ = lifeIn.Close() // the process has its own
 	_ = linesOut.Close()
 	read := make(chan error, 1)
 	goroutine.Go(func() error { return copyLines(s.Log, bufio.NewReaderSize(lines, maxLine)) },
