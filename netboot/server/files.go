@@ -19,8 +19,8 @@ import (
 type FilesConfig struct {
 	Log    *slog.Logger   // may be nil
 	Listen netip.AddrPort // port 0 means any free port
-	// Interface is the only interface whose requests reach the server. Without it, those of every interface do that are
-	// sent to the address of Listen, and those of this machine.
+	// Interface, if not "", restricts the server to requests that arrive on this interface. Requests of this machine do
+	// not. Otherwise the server accepts requests to the address of Listen that arrive on any interface.
 	Interface string
 	Root      string // only regular files below this directory are served; links cannot lead outside
 	// Source serves other files than those of a directory. Root must be "". It is used concurrently.

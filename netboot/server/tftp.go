@@ -38,8 +38,9 @@ const (
 
 var errBusy = errors.New("too many transfers, try again later")
 
-// ListenTFTP starts a read-only TFTP server that runs until ctx ends or Close is called. A transfer has a socket of its
-// own, on the address at which the request arrived, and any interface.
+// ListenTFTP starts a read-only TFTP server that runs until ctx ends or Close is called. FilesConfig.Interface
+// restricts requests only: each transfer has a socket of its own, on the address at which the request arrived, which is
+// not bound to the interface.
 func ListenTFTP(ctx context.Context, config FilesConfig) (*TFTP, error) {
 	files, err := openFiles(config)
 	if err != nil {
