@@ -2,7 +2,6 @@ package extension
 
 import (
 	"context"
-	"errors"
 
 	"ironroot/agent/command"
 	"ironroot/agent/fault"
@@ -26,7 +25,7 @@ func iscsiTarget(d Deps) command.Extension {
 			}
 			caller, ok := command.CallerOf(ctx)
 			if !ok {
-				return nil, fault.ISCSI("%w", errors.New("address of the client is unknown"))
+				return nil, fault.ISCSI("address of the client is unknown")
 			}
 			t.Local, t.Peer = caller.Local, caller.Remote
 			iqn, err := d.Imager.StartISCSITarget(ctx, t)
