@@ -58,7 +58,7 @@ type Options struct {
 
 // Exporter exports one disk at a time: see [target.Exporter].
 type Exporter interface {
-	Start(ctx context.Context, x target.Export, before func(context.Context) error) error
+	Start(ctx context.Context, x target.Export, prepare func(context.Context) error) error
 	Stop(ctx context.Context) error
 	Device() string
 }

@@ -58,7 +58,7 @@ func (i *Imager) StartISCSITarget(ctx context.Context, t ISCSITarget) (string, e
 	return t.IQN, nil
 }
 
-// prepareExport makes it possible to open the disk exclusively and, with wipe, erases its metadata.
+// prepareExport makes it possible to open the disk exclusively. If wipe is set, it erases the disk's metadata.
 func (i *Imager) prepareExport(ctx context.Context, disk block.Device, wipe bool) error {
 	i.forget()
 	if err := partition.Release(ctx, i.o.System, disk.Path); err != nil {

@@ -108,17 +108,17 @@ type target struct {
 	stop   context.CancelFunc // ends the watch
 }
 
-// Start exports a device and returns once initiators can log in. If the target exists, and no initiator is logged in
-// to it after some seconds, it is removed first. Another target, or a session, is an error that wraps ErrExists.
-// before, when set, is called when nothing exports the device and the kernel is able to.
-func (e *Exporter) Start(ctx context.Context, x Export, before func(context.Context) error) error {
-	if err := e.start(ctx, x, before); err != nil {
+// Start exports a device and returns once initiators can log in. If e exports x already, it removes that target first,
+// unless an initiator is still logged in after ten seconds. Such an initiator, and any other target, is an error that
+// wraps ErrExists. prepare, when set, is called before the kernel opens the device, after everything else was checked.
+func (e *Exporter) Start(ctx context.Context, x Export, prepare func(context.Context) error) error {
+	if err := e.start(ctx, x, prepare); err != nil {
 		return fmt.Errorf("export %s: %w", x, err)
 	}
 	return nil
 }
 
-func (e *Exporter) start(ctx context.Context, x Export, before func(context.Context) error) error {
+func (e *Exporter) start(ctx context.Context, x Export, prepare func(context.Context) error) error {
 	if err := x.check(); err != nil {
 		return err
 	}
@@ -134,14 +134,14 @@ func (e *Exporter) start(ctx context.Context, x Export, before func(context.Cont
 	if err := e.findConfig(t.tree.root); err != nil {
 		return fmt.Errorf("kernel has no iSCSI target (module group target): %w", err)
 	}
-	if err := t.tree.absent(); err != nil {
+	if err := t.tree.checkAbsent(); err != nil {
 		return err
 	}
 	if err := e.checkPortal(ctx, x.Portal); err != nil {
 		return err
 	}
-	if before != nil {
-		if err := before(ctx); err != nil {
+	if prepare != nil {
+		if err := prepare(ctx); err != nil {
 			return err
 		}
 	}
@@ -240,7 +240,7 @@ func (e *Exporter) Device() string {
 	return e.current.Device
 }
 
-// Stop removes the target, if there is one. It waits some seconds for initiators to log out. Then it removes the target
+// Stop removes the target, if there is one. It waits ten seconds for initiators to log out. Then it removes the target
 // in any case, and returns a *SessionError if it has ended a session. Afterwards the device is free, and all that
 // initiators wrote is on its medium; otherwise Stop returns an error.
 func (e *Exporter) Stop(ctx context.Context) error {

@@ -70,8 +70,8 @@ func (t tree) group(elem ...string) string {
 	return t.path(append([]string{"iscsi", t.Name, "tpgt_1"}, elem...)...)
 }
 
-// absent returns an error if the kernel has such a target, which this process did not create.
-func (t tree) absent() error {
+// checkAbsent returns an error if the kernel has such a target, which this process did not create.
+func (t tree) checkAbsent() error {
 	for _, name := range []string{t.path("iscsi", t.Name), t.path(adapter)} {
 		if _, err := os.Stat(name); err == nil {
 			return fmt.Errorf("%w: %s", ErrExists, name)
