@@ -10,6 +10,8 @@ import (
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
+
+	"ironroot/internal/confine"
 )
 
 // rulePriority is that of the first rule: after the kernel's table of local addresses, before its other tables.
@@ -57,8 +59,7 @@ func (r rules) lift() error {
 
 // mountConfigfs mounts configfs.
 func mountConfigfs(dir string) error {
-	const flags = unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC
-	if err := unix.Mount("configfs", dir, "configfs", flags, ""); err != nil && !errors.Is(err, unix.EBUSY) {
+	if err := unix.Mount("configfs", dir, "configfs", confine.DataOnly, ""); err != nil && !errors.Is(err, unix.EBUSY) {
 		return fmt.Errorf("mount configfs on %s: %w", dir, err)
 	}
 	return nil

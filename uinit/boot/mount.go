@@ -11,16 +11,15 @@ import (
 
 	"github.com/u-root/u-root/pkg/libinit"
 	"golang.org/x/sys/unix"
-)
 
-// kernelFlags are the mount flags of file systems that only the kernel fills.
-const kernelFlags = unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC
+	"ironroot/internal/confine"
+)
 
 // procEntries lists the parts of the root file system that show the kernel's command line.
 func procEntries() []libinit.Creator {
 	return []libinit.Creator{
 		libinit.Dir{Name: "/proc", Mode: 0o555},
-		libinit.Mount{Source: "proc", Target: "/proc", FSType: "proc", Flags: kernelFlags},
+		libinit.Mount{Source: "proc", Target: "/proc", FSType: "proc", Flags: confine.DataOnly},
 	}
 }
 
@@ -29,7 +28,7 @@ func procEntries() []libinit.Creator {
 func rootEntries() []libinit.Creator {
 	return append(procEntries(), []libinit.Creator{
 		libinit.Dir{Name: "/sys", Mode: 0o555},
-		libinit.Mount{Source: "sysfs", Target: "/sys", FSType: "sysfs", Flags: kernelFlags},
+		libinit.Mount{Source: "sysfs", Target: "/sys", FSType: "sysfs", Flags: confine.DataOnly},
 		libinit.Dir{Name: "/dev", Mode: 0o755},
 		libinit.Mount{Source: "devtmpfs", Target: "/dev", FSType: "devtmpfs", Flags: unix.MS_NOSUID, Opts: "mode=0755"},
 		libinit.Dir{Name: "/dev/pts", Mode: 0o755},
@@ -82,7 +81,7 @@ func mountLate(log *slog.Logger) {
 		if _, err := os.Stat(m.Target); errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
-		m.Flags = kernelFlags
+		m.Flags = confine.DataOnly
 		if err := m.Create(); err != nil && !errors.Is(err, unix.EBUSY) {
 			log.Warn("not mounted", "file_system", m.FSType, "err", err)
 		}

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"ironroot/agent/config"
+	"ironroot/internal/confine"
 	"ironroot/storage/efivarfs"
 	"ironroot/uinit/boot/layout"
 )
@@ -53,7 +54,7 @@ func readProtection(root string) protection {
 
 // mountVariables mounts efivarfs, which other machines get later: see mountLate.
 func mountVariables() error {
-	err := unix.Mount("efivarfs", "/"+variablesDir, "efivarfs", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "")
+	err := unix.Mount("efivarfs", "/"+variablesDir, "efivarfs", confine.DataOnly, "")
 	if err != nil && !errors.Is(err, unix.EBUSY) {
 		return &os.PathError{Op: "mount", Path: "efivarfs", Err: err}
 	}
