@@ -71,7 +71,7 @@ func (b *boot) startCrashReporter() error {
 	return debug.SetCrashOutput(nil, debug.CrashOptions{}) // otherwise the runtime also writes to one terminal
 }
 
-// crashReporterChild does the work of that process.
+// crashReporterChild does the work of the crash reporter, if this process is it.
 func crashReporterChild() {
 	if filepath.Base(os.Args[0]) != crashReporterName {
 		return
@@ -96,11 +96,11 @@ func reportCrash(in io.Reader, paths []string, limit time.Duration) {
 			}
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), limit)
-		for _, s := range terminals {
-			s.begin(message[:n])
+		for _, t := range terminals {
+			t.begin(message[:n])
 		}
-		for _, s := range terminals {
-			s.await(ctx)
+		for _, t := range terminals {
+			t.await(ctx)
 		}
 		cancel()
 	}
@@ -114,33 +114,33 @@ type crashTerminal struct {
 }
 
 func openCrashTerminal(path string) *crashTerminal {
-	s := &crashTerminal{messages: make(chan []byte, 1), shown: make(chan struct{}, 1)}
+	t := &crashTerminal{messages: make(chan []byte, 1), shown: make(chan struct{}, 1)}
 	fd, err := unix.Open(path, unix.O_WRONLY|unix.O_NOCTTY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	if err == nil {
 		err = unix.SetNonblock(fd, false) // open(2) must not block, write(2) must
 	}
 	if err != nil {
-		s.failed = true
-		return s
+		t.failed = true
+		return t
 	}
 	goroutine.Go(func() error {
-		s.run(fd, isVirtualTerminal(filepath.Base(path)))
+		t.run(fd, isVirtualTerminal(filepath.Base(path)))
 		return nil
 	}, nil) // a terminal that fails gets no more messages
-	return s
+	return t
 }
 
-func (s *crashTerminal) run(fd int, virtual bool) {
+func (t *crashTerminal) run(fd int, virtual bool) {
 	if virtual {
 		_ = writeAll(fd, []byte("\x1b[0m\n")) // below the screen, without its colours
 	}
-	for message := range s.messages {
+	for message := range t.messages {
 		if writeAll(fd, message) != nil {
 			return // failed is set
 		}
 		const drain = 1 // tcdrain(3): otherwise the kernel panics before the port has sent the data
 		_ = unix.IoctlSetInt(fd, unix.TCSBRK, drain)
-		s.shown <- struct{}{}
+		t.shown <- struct{}{}
 	}
 }
 
@@ -155,25 +155,25 @@ func writeAll(fd int, p []byte) error {
 	return nil
 }
 
-func (s *crashTerminal) begin(message []byte) {
-	if !s.failed {
-		s.messages <- slices.Clone(message)
+func (t *crashTerminal) begin(message []byte) {
+	if !t.failed {
+		t.messages <- slices.Clone(message)
 	}
 }
 
 // await waits until the message is shown or ctx ends.
-func (s *crashTerminal) await(ctx context.Context) {
-	if s.failed {
+func (t *crashTerminal) await(ctx context.Context) {
+	if t.failed {
 		return
 	}
 	select {
-	case <-s.shown:
+	case <-t.shown:
 		return
 	case <-ctx.Done():
 	}
 	select { // another terminal can have used up the time, although this one was quick
-	case <-s.shown:
+	case <-t.shown:
 	default:
-		s.failed = true
+		t.failed = true
 	}
 }
