@@ -26,6 +26,7 @@ type exports struct {
 	startErr error
 	stopErr  error
 	stopped  int
+	kept     error  // of the last Stop
 	onStart  func() // before the device is exported
 }
 
@@ -44,10 +45,15 @@ func (e *exports) Start(ctx context.Context, x target.Export, before func(contex
 }
 
 func (e *exports) Stop(context.Context) error {
+	if e.device == "" {
+		return e.kept
+	}
 	e.stopped++
-	e.device = ""
+	e.device, e.kept = "", e.stopErr
 	return e.stopErr
 }
+
+func (e *exports) Forget() { e.kept = nil }
 
 func (e *exports) Device() string { return e.device }
 
@@ -207,6 +213,9 @@ func TestInstallBootloaderEndsExport(t *testing.T) {
 		case failure != nil && (a.Status != "FAILED" || a.Error.Type != "ISCSIError" ||
 			!strings.Contains(a.Error.Details, "logged in: iqn.a")):
 			t.Errorf("initiator logged in: got %+v %+v, want an ISCSIError", a, a.Error)
+		}
+		if again := r.run("image.install_bootloader", params); again.Status != a.Status {
+			t.Errorf("once more: got %+v, want %s", again, a.Status)
 		}
 	}
 }

@@ -60,6 +60,7 @@ type Options struct {
 type Exporter interface {
 	Start(ctx context.Context, x target.Export, prepare func(context.Context) error) error
 	Stop(ctx context.Context) error
+	Forget()
 	Device() string
 }
 
@@ -320,7 +321,15 @@ func (i *Imager) isWritten(ctx context.Context, now written) bool {
 	return err == nil && reflect.DeepEqual(table, last.table)
 }
 
+// forget forgets the image that was written last, also by an initiator: the disk gets another content.
 func (i *Imager) forget() {
+	if i.o.Targets != nil {
+		i.o.Targets.Forget()
+	}
+	i.forgetWritten()
+}
+
+func (i *Imager) forgetWritten() {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.written, i.uuids, i.movedESP = written{}, map[string]any{}, ""

@@ -60,7 +60,7 @@ func (i *Imager) StartISCSITarget(ctx context.Context, t ISCSITarget) (string, e
 
 // prepareExport makes it possible to open the disk exclusively. If wipe is set, it erases the disk's metadata.
 func (i *Imager) prepareExport(ctx context.Context, disk block.Device, wipe bool) error {
-	i.forget()
+	i.forgetWritten() // the exporter forgets by itself
 	if err := partition.Release(ctx, i.o.System, disk.Path); err != nil {
 		return err
 	}
@@ -83,11 +83,11 @@ func (i *Imager) stopISCSITarget(ctx context.Context) error {
 		return nil
 	}
 	device := i.o.Targets.Device()
-	if device == "" {
-		return nil
-	}
 	if err := i.o.Targets.Stop(ctx); err != nil {
 		return fault.ISCSI("%w", err)
+	}
+	if device == "" {
+		return nil
 	}
 	if err := partition.Sync(ctx, i.o.System, device); err != nil {
 		i.o.Log.Warn("kernel does not see the new partitions", "device", device, "err", err)

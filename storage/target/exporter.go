@@ -63,14 +63,14 @@ func (e Export) check() error {
 	return nil
 }
 
-// SessionError means that initiators were logged in to a target when it was removed.
+// SessionError means that initiators were logged in to a target when it was to be removed.
 type SessionError struct {
 	Target     string
 	Initiators []string
 }
 
 func (e *SessionError) Error() string {
-	return fmt.Sprintf("iSCSI target %s removed while logged in: %s", e.Target, strings.Join(e.Initiators, ", "))
+	return fmt.Sprintf("iSCSI target %s in use, logged in: %s", e.Target, strings.Join(e.Initiators, ", "))
 }
 
 // Exporter exports at most one device at a time. It is safe for concurrent use. The zero value is that of a machine
@@ -90,8 +90,9 @@ type Exporter struct {
 	listen func(ctx context.Context, network, address string) (net.Listener, error)
 	check  func(ctx context.Context, device string) error // nil: checkFree
 
-	mu      sync.Mutex
-	current *target
+	mu         sync.Mutex
+	current    *target
+	incomplete error // why what initiators wrote to the last device may be incomplete
 }
 
 // restriction is a restriction of who can connect.
@@ -145,7 +146,7 @@ func (e *Exporter) start(ctx context.Context, x Export, prepare func(context.Con
 			return err
 		}
 	}
-	e.current = t
+	e.current, e.incomplete = t, nil
 	if err := e.create(t); err != nil {
 		return errors.Join(err, e.remove(context.WithoutCancel(ctx)))
 	}
@@ -168,8 +169,8 @@ func (e *Exporter) replace(ctx context.Context, x Export) error {
 	if e.current.Export != x {
 		return fmt.Errorf("%w: %s", ErrExists, e.current)
 	}
-	if sessions := e.awaitLogout(ctx, e.current); len(sessions) > 0 {
-		return fmt.Errorf("%w: logged in: %s", ErrExists, strings.Join(sessions, ", "))
+	if err := e.awaitLogout(ctx, e.current); err != nil {
+		return fmt.Errorf("%w: %w", ErrExists, err)
 	}
 	return e.remove(ctx)
 }
@@ -242,20 +243,28 @@ func (e *Exporter) Device() string {
 
 // Stop removes the target, if there is one. It waits ten seconds for initiators to log out. Then it removes the target
 // in any case, and returns a *SessionError if it has ended a session. Afterwards the device is free, and all that
-// initiators wrote is on its medium; otherwise Stop returns an error.
+// initiators wrote is on its medium; otherwise Stop returns an error. It returns the same error again, also that of a
+// removal as unused, until Forget is called or another target is started.
 func (e *Exporter) Stop(ctx context.Context) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.current == nil {
-		return nil
+		return e.incomplete
 	}
-	sessions := e.awaitLogout(ctx, e.current)
-	name := e.current.Name
-	err := e.remove(ctx)
-	if len(sessions) > 0 {
-		err = errors.Join(&SessionError{Target: name, Initiators: sessions}, err)
+	if err := e.awaitLogout(ctx, e.current); err != nil {
+		e.incomplete = err
 	}
-	return err
+	if err := e.remove(ctx); err != nil && e.current != nil {
+		return errors.Join(e.incomplete, err)
+	}
+	return e.incomplete
+}
+
+// Forget forgets why what initiators wrote may be incomplete: the device has another content now.
+func (e *Exporter) Forget() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.incomplete = nil
 }
 
 // Close removes the target, if there is one, without waiting for initiators.
@@ -268,23 +277,29 @@ func (e *Exporter) Close(ctx context.Context) error {
 	return e.remove(ctx)
 }
 
-// awaitLogout waits until no initiator is logged in, and returns those that still are after logoutTimeout.
-func (e *Exporter) awaitLogout(ctx context.Context, t *target) []string {
+// awaitLogout waits until no initiator is logged in. If one still is after logoutTimeout, it returns a *SessionError,
+// or another error if the kernel does not tell.
+func (e *Exporter) awaitLogout(ctx context.Context, t *target) error {
 	ctx, cancel := context.WithTimeout(ctx, logoutTimeout)
 	defer cancel()
 	for {
 		sessions, err := t.tree.sessions()
+		if err == nil && len(sessions) == 0 {
+			return nil
+		}
+		if pause.For(ctx, logoutPause) == nil {
+			continue
+		}
 		if err != nil {
-			sessions = []string{err.Error()}
+			return fmt.Errorf("sessions of iSCSI target %s: %w", t.Name, err)
 		}
-		if len(sessions) == 0 || pause.For(ctx, logoutPause) != nil {
-			return sessions
-		}
+		return &SessionError{Target: t.Name, Initiators: sessions}
 	}
 }
 
-// remove removes the current target and its restriction, and then checks that the device is free. If the target is not
-// removed, it stays the current one and the restriction stays in force.
+// remove removes the current target and its restriction, and then checks that the device is free and its content on the
+// medium: otherwise it is incomplete. If the target is not removed, it stays the current one and the restriction stays
+// in force.
 func (e *Exporter) remove(ctx context.Context) error {
 	t := e.current
 	if err := t.tree.remove(); err != nil {
@@ -304,7 +319,9 @@ func (e *Exporter) remove(ctx context.Context) error {
 		check = checkFree
 	}
 	if err := check(ctx, t.Device); err != nil {
-		return fmt.Errorf("check device %s of the removed iSCSI target %s: %w", t.Device, t.Name, err)
+		err = fmt.Errorf("check device %s of the removed iSCSI target %s: %w", t.Device, t.Name, err)
+		e.incomplete = errors.Join(e.incomplete, err)
+		return err
 	}
 	if t.stop != nil { // it was started
 		e.logger().Info("iSCSI target removed", "target", t.Name, "device", t.Device)

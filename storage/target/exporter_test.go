@@ -366,6 +366,13 @@ func TestStopWithSessions(t *testing.T) {
 			t.Errorf("logged in: got %v, want a SessionError with both initiators", err)
 		}
 		r.gone(t)
+		if err := r.Stop(t.Context()); !errors.As(err, &session) {
+			t.Errorf("once more: got %v, want the same error", err)
+		}
+		r.Forget()
+		if err := r.Stop(t.Context()); err != nil {
+			t.Errorf("forgotten: got %v", err)
+		}
 	})
 }
 
@@ -374,10 +381,32 @@ func TestStopChecksDevice(t *testing.T) {
 	r := newRig(t)
 	r.start(t, export)
 	r.busy = errors.New("device busy")
-	if err := r.Stop(t.Context()); !errors.Is(err, r.busy) {
-		t.Errorf("got %v, want %v", err, r.busy)
+	for range 2 {
+		if err := r.Stop(t.Context()); !errors.Is(err, r.busy) {
+			t.Errorf("got %v, want %v", err, r.busy)
+		}
+		r.gone(t)
 	}
-	r.gone(t)
+	r.busy = nil
+	r.start(t, export)
+	if err := r.Stop(t.Context()); err != nil {
+		t.Errorf("another target: got %v", err)
+	}
+}
+
+// Sessions that cannot be read are an error of their own.
+func TestStopWithoutSessions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.start(t, export)
+		failure := errors.New("sessions not read")
+		r.kernel.fail["read iscsi/"+export.Name+"/tpgt_1/dynamic_sessions"] = failure
+		var session *SessionError
+		if err := r.Stop(t.Context()); !errors.Is(err, failure) || errors.As(err, &session) {
+			t.Errorf("got %v, want %v", err, failure)
+		}
+		r.gone(t)
+	})
 }
 
 // A target that the kernel does not remove stays restricted, and the next attempt removes it.
@@ -429,6 +458,14 @@ func TestIdle(t *testing.T) {
 		time.Sleep(4 * time.Second)
 		r.gone(t)
 		r.start(t, export) // again
+		r.busy = errors.New("not flushed")
+		time.Sleep(2 * time.Minute)
+		r.gone(t)
+		if err := r.Stop(t.Context()); !errors.Is(err, r.busy) {
+			t.Errorf("got %v after the removal, want %v", err, r.busy)
+		}
+		r.busy = nil
+		r.start(t, export)
 		sessions := "read iscsi/" + export.Name + "/tpgt_1/dynamic_sessions"
 		r.kernel.fail[sessions] = errors.New("sessions not read")
 		time.Sleep(time.Hour)
