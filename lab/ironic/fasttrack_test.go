@@ -56,7 +56,7 @@ func TestRealIronicFastTrack(t *testing.T) {
 
 	step(t, "manage", n.Manage(ctx))
 	step(t, "inspect", n.Inspect(ctx))
-	step(t, "provide", n.Provide(ctx))
+	provideCleaned(t, ctx, n)
 	power.check(t, "inspection and cleaning", "On")
 	deploy(t, ctx, n.Deploy, n, image)
 	power.check(t, "deployment in the boot of the inspection", bmc.GuestOff, "On")
@@ -81,13 +81,24 @@ func TestRealIronicFastTrack(t *testing.T) {
 
 	step(t, "manage", n.Manage(ctx))
 	step(t, "agent's power interface", n.manageByHand(ctx))
-	step(t, "provide", n.Provide(ctx))
+	provideCleaned(t, ctx, n)
 	power.check(t, "cleaning with the agent's power interface")
 
 	log, err := os.ReadFile(i.path("log/ironic.log"))
 	step(t, "log of Ironic", err)
 	if refused := regexp.MustCompile(`.*Refusing to power off node.*`).Find(log); refused != nil {
 		t.Errorf("Ironic wanted to switch off a machine that must stay on: %s", refused)
+	}
+}
+
+// provideCleaned makes a manageable node available, and checks that the ramdisk has executed a clean step meanwhile.
+func provideCleaned(t *testing.T, ctx context.Context, n *Node) {
+	t.Helper()
+	mark := n.Mark()
+	step(t, "provide", n.Provide(ctx))
+	cleaned := regexp.MustCompile(`command ended command=clean\.execute_clean_step status=SUCCEEDED`)
+	if _, err := n.Follow(testenv.Context(t, time.Minute), mark, cleaned); err != nil {
+		t.Errorf("the node is available without a clean step: %v", err)
 	}
 }
 
