@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
+	"strings"
 
 	"ironroot/initramfs"
 	"ironroot/initramfs/debian"
@@ -21,10 +23,14 @@ var instance string
 // kernel's modules.
 func buildARM(ctx context.Context, o Options, work string, step func(string)) error {
 	step("kernel and initramfs for arm64")
+	module, err := moduleDir(ctx)
+	if err != nil {
+		return err
+	}
 	built, err := initramfs.Build(ctx, initramfs.Options{
-		Arch: "arm64", Package: "linux-image-cloud-arm64", Init: "ironroot/lab/osimage/instance",
-		ModuleGroups: []string{"virtual"}, NoFirmware: true, Out: work, Name: "instance", Progress: io.Discard,
-		Debian: debian.Options{Suite: o.Suite},
+		Dir: module, Arch: "arm64", Package: "linux-image-cloud-arm64", Init: "ironroot/lab/osimage/instance",
+		ModuleGroups: []string{"virtual"}, NoFirmware: true, Out: work, Name: "instance",
+		Progress: io.Discard, Debian: debian.Options{Suite: o.Suite},
 	})
 	if err != nil {
 		return err
@@ -50,6 +56,15 @@ func buildARM(ctx context.Context, o Options, work string, step func(string)) er
 		return err
 	}
 	return armLoaders(ctx, o, work)
+}
+
+// moduleDir returns the directory of the module of the working directory, which in tests is that of a package.
+func moduleDir(ctx context.Context) (string, error) {
+	out, err := exec.CommandContext(ctx, "go", "env", "GOMOD").Output()
+	if err != nil {
+		return "", fmt.Errorf("go env GOMOD: %w", err)
+	}
+	return filepath.Dir(strings.TrimSpace(string(out))), nil
 }
 
 // armLoaders writes Debian's signed loaders and GRUB's configuration.
