@@ -61,13 +61,5 @@ func (n *Node) deployISCSI(
 	}); err != nil {
 		return err
 	}
-	if err := n.CollectLogs(ctx); err != nil {
-		return err
-	}
-	if err := n.PowerOff(ctx); err != nil {
-		return err
-	}
-	n.SetState(Active)
-	n.event(EventDeployed, "")
-	return nil
+	return n.finishDeployment(ctx)
 }

@@ -295,6 +295,11 @@ func (n *Node) deploy(ctx context.Context, image Image, configDrive string) erro
 	if err := n.installBootloader(ctx); err != nil {
 		return err
 	}
+	return n.finishDeployment(ctx)
+}
+
+// finishDeployment collects the logs of a machine with an image, and powers it off.
+func (n *Node) finishDeployment(ctx context.Context) error {
 	if err := n.CollectLogs(ctx); err != nil {
 		return err
 	}
