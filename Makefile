@@ -62,7 +62,7 @@ release: prepare-build ## build/release: both architectures, ISOs, OCI layout; S
 	done)
 
 .PHONY: demo
-demo: prepare-demo$(if $(filter arm64,$(ARCH)),-arm64) ## boot a node in QEMU: inspect, clean, deploy a real image, boot it (BOOT=iso: by ISO; ARCH=arm64)
+demo: prepare-demo$(if $(filter arm64,$(ARCH)),-arm64) ## a node in QEMU: inspect, clean, deploy, boot (BOOT=iso; ARCH=arm64)
 	$(GO) run . demo --arch $(ARCH) --boot "$(BOOT)" -o $(BUILD)
 
 .PHONY: test
@@ -95,7 +95,8 @@ test-long: prepare-test build ## tests that take long: chroots of other releases
 	$(GO) test -tags long -count=1 -timeout 20m -run '^TestUndionly$$' ./netboot/pxe
 	$(GO) test -tags long -count=1 -timeout 120m -run '^TestDemoARM$$' ./lab/demo
 	$(GO) test -tags long -count=1 -timeout 270m \
-		-run 'TestRealIronic(Array|BIOS|Bootc|FastTrack|HTTPBoot|Metal3|MixedFleet|Progress|Releases|SecureBoot)' ./lab/ironic
+		-run 'TestRealIronic(Array|BIOS|Bootc|FastTrack|HTTPBoot|Metal3|MixedFleet|Progress|Releases|SecureBoot)' \
+		./lab/ironic
 
 .PHONY: lock
 lock: prepare-build ## pin the newest versions of Debian's packages in the lock file
@@ -124,8 +125,9 @@ fuzz: prepare-build ## every fuzz target for FUZZTIME (default 1m) each
 
 # Packages on the way to a disk: each survivor there is listed as equivalent or untestable, with the reason.
 ACCOUNTED = storage/erase,storage/partition,storage/hint,agent/hardware/generic,agent/imaging
-# The others are agents and servers that strangers can reach, logins, and what is signed. ./uinit/boot is not among them:
-# its mutants would write to the kernel's settings and log, which the sandbox cannot hide, and its tests boot machines.
+# The others are agents and servers that strangers can reach, logins, and what is signed. ./uinit/boot is not among
+# them: its mutants would write to the kernel's settings and log, which the sandbox cannot hide, and its tests boot
+# machines.
 MUTATED   = ./storage/erase ./storage/partition ./storage/hint ./agent/... \
 	./uinit/account ./uinit/login ./uinit/sshd ./uinit/sudo ./uinit/worker ./netboot/server \
 	./uki ./release/... ./watch ./internal/bounded ./internal/sysfs
