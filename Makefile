@@ -87,16 +87,27 @@ machines-arrays:
 machines-rest:
 	$(TEST_MACHINES) $(REST)
 
-.PHONY: test-long
-test-long: prepare-test build ## tests that take long: chroots of other releases; RAID, BIOS, bootc, netboot, UKI
-	$(GO) test -tags long -count=1 -timeout 60m -run TestChroots ./initramfs
-	$(GO) test -tags long -count=1 -timeout 60m -run '^(TestRAIDBoot|TestNetbootProxy|TestSignedImage|TestUKI)' ./lab/e2e
-	$(GO) test -tags long -count=1 -timeout 40m -run '^TestLegacyISCSI$$' ./lab/e2e
-	$(GO) test -tags long -count=1 -timeout 20m -run '^TestUndionly$$' ./netboot/pxe
-	$(GO) test -tags long -count=1 -timeout 120m -run '^TestDemoARM$$' ./lab/demo
-	$(GO) test -tags long -count=1 -timeout 270m \
-		-run 'TestRealIronic(Array|BIOS|Bootc|FastTrack|HTTPBoot|Metal3|MixedFleet|Progress|Releases|SecureBoot)' \
-		./lab/ironic
+# Tests with the build tag long, each a target of its own: one that fails does not end the others. Those that take
+# longest are the first.
+LONG_IRONIC = MixedFleet Releases Metal3 Progress FastTrack Metal3Media Array Bootc BIOS HTTPBoot SecureBoot
+LONG = $(LONG_IRONIC:%=long-ironic-%) long-e2e long-iscsi long-arm64 long-chroots long-undionly
+
+.PHONY: test-long $(LONG)
+test-long: prepare-test build ## tests that take long: other releases; RAID, BIOS, bootc, netboot, UKI, fast track, Metal3
+	$(MAKE) --no-print-directory -k -j 2 $(LONG)
+$(LONG): LONG_TEST = $(GO) test $(TEST_FLAGS) -tags long -count=1 -timeout 120m
+$(LONG_IRONIC:%=long-ironic-%): long-ironic-%:
+	$(LONG_TEST) -run '^TestRealIronic$*$$' ./lab/ironic
+long-e2e:
+	$(LONG_TEST) -run '^(TestRAIDBoot|TestNetbootProxy|TestSignedImage|TestUKI)' ./lab/e2e
+long-iscsi:
+	$(LONG_TEST) -run '^TestLegacyISCSI$$' ./lab/e2e
+long-arm64:
+	$(LONG_TEST) -run '^TestDemoARM$$' ./lab/demo
+long-chroots:
+	$(LONG_TEST) -run '^TestChroots$$' ./initramfs
+long-undionly:
+	$(LONG_TEST) -run '^TestUndionly$$' ./netboot/pxe
 
 .PHONY: lock
 lock: prepare-build ## pin the newest versions of Debian's packages in the lock file
