@@ -11,9 +11,11 @@ import (
 	"golang.org/x/crypto/ssh"
 )
 
+// MaxKeysFile limits the size of a file of public keys, in bytes.
+const MaxKeysFile = 256 << 10
+
 // Limits of public keys.
 const (
-	maxKeyFile = 256 << 10 // bytes of a file
 	maxKeyLine = 16 << 10  // bytes of a line
 	minRSABits = 2048
 	maxRSABits = 16384 // the time to verify a signature grows with them
@@ -33,10 +35,10 @@ var allowedOptions = []string{"no-port-forwarding", "no-agent-forwarding", "no-x
 type Key []byte
 
 // ParseKeys parses a file of public keys in the format of authorized_keys, see sshd(8). The first line that is not a
-// valid key is an error, as is a file without keys.
+// valid key is an error, as is a file without keys, or of more than [MaxKeysFile] bytes.
 func ParseKeys(text []byte) ([]Key, error) {
-	if len(text) > maxKeyFile {
-		return nil, fmt.Errorf("authorized keys: %d bytes, want at most %d", len(text), maxKeyFile)
+	if len(text) > MaxKeysFile {
+		return nil, fmt.Errorf("authorized keys: %d bytes, want at most %d", len(text), MaxKeysFile)
 	}
 	var keys []Key
 	number := 0

@@ -20,9 +20,6 @@ import (
 	"ironroot/uinit/sshd"
 )
 
-// maxKeysFile limits what is read of it, in bytes. Package account has a lower limit.
-const maxKeysFile = 1 << 20
-
 // operators returns the hash of the password and the public keys with which an operator may log in as root: of the
 // parameters rootpwd and sshkey of the kernel command line, and of the image below root. What is invalid allows nothing
 // and is an error without its text.
@@ -50,7 +47,7 @@ func operators(params config.Params, root string) (hash password.Hash, keys []ac
 
 // embeddedKeys returns the keys of a file, none if it does not exist.
 func embeddedKeys(name string) ([]account.Key, error) {
-	text, err := bounded.ReadFile(name, maxKeysFile)
+	text, err := bounded.ReadFile(name, account.MaxKeysFile)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}

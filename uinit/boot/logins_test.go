@@ -46,7 +46,8 @@ func TestOperators(t *testing.T) {
 		"MD5":      {cmdline: `rootpwd=$1$planted$x`, want: []string{"rootpwd", "MD5"}},
 		"bad file": {cmdline: keyParameter, file: testKey + "\nplanted\n", keys: 1, want: []string{"line 2"}},
 		"large file": {
-			file: strings.Repeat(testKey+"\n", 1<<20/len(testKey)), want: []string{"authorized_keys", "bytes"},
+			file: strings.Repeat("#", 1<<20-len(testKey)-1) + "\n" + testKey,
+			want: []string{"root/.ssh/authorized_keys: more than 262144 bytes"},
 		},
 	} {
 		root := t.TempDir()
