@@ -48,6 +48,13 @@ func membersOf(pid int) (*members, error) {
 	return m, nil
 }
 
+// hasEnded reports whether a child, for which nothing has waited yet, has ended.
+func hasEnded(pid int) bool {
+	var info unix.Siginfo
+	err := unix.Waitid(unix.P_PID, pid, &info, unix.WEXITED|unix.WNOHANG|unix.WNOWAIT, nil)
+	return err == nil && info.Signo != 0 // 0: its state has not changed
+}
+
 func namespaceOf(pid string) string { return filepath.Join("/proc", pid, "ns/ipc") }
 
 // killPause is the pause before processes that were killed are looked for again. The kernel reports only the end of

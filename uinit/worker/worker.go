@@ -9,8 +9,9 @@
 // not reuse before it has waited for them.
 //
 // If the supervisor itself is killed, for example for lack of memory, the kernel kills the worker (PR_SET_PDEATHSIG),
-// and process 1 kills all other processes that they have started. It recognizes them by their IPC namespace. Only a
-// process with the rights of root can leave it.
+// and process 1 kills all other processes that they have started. It recognizes them by their IPC namespace. A process
+// can leave it with the rights of root, or by means of a user namespace of its own, which any user may create: the
+// containers of the agent need user namespaces. Such a process is left then, but not if the supervisor ends it.
 //
 // A worker gets its input on standard input, and its log lines go through standard output to process 1.
 package worker
@@ -53,14 +54,15 @@ const (
 
 // Keep runs a worker, and again whenever it ends, until ctx ends. It then ends the worker and all processes that it has
 // started. If the kernel does not end one of them, the error wraps [confine.ErrStillRunning].
-func Keep(ctx context.Context, s Spec) error { return keep(ctx, s, stopTime) }
+func Keep(ctx context.Context, s Spec) error { return keep(ctx, s, stopTime, membersFlags()) }
 
-// keep is like Keep, with another limit of the time in which all processes must end.
-func keep(ctx context.Context, s Spec, stopTime time.Duration) error {
+// keep is like Keep, with another limit of the time in which all processes must end, and with flags of clone(2) for
+// supervisors.
+func keep(ctx context.Context, s Spec, stopTime time.Duration, flags uintptr) error {
 	wait := shortestPause
 	for {
 		start := time.Now()
-		err := run(ctx, s, stopTime)
+		err := run(ctx, s, stopTime, flags)
 		if ctx.Err() != nil {
 			return err
 		}
@@ -77,7 +79,7 @@ func keep(ctx context.Context, s Spec, stopTime time.Duration) error {
 var errEnded = errors.New("exit status 0")
 
 // run runs a worker until it ends, which is always an error, or ctx ends.
-func run(ctx context.Context, s Spec, stopTime time.Duration) (err error) {
+func run(ctx context.Context, s Spec, stopTime time.Duration, flags uintptr) (err error) {
 	if pause.Closed(ctx.Done()) {
 		return nil
 	}
@@ -105,13 +107,17 @@ func run(ctx context.Context, s Spec, stopTime time.Duration) (err error) {
 	defer lines.Close()    //nolint:errcheck // only read
 	process, err := os.StartProcess("/proc/self/exe", []string{supervisorName, s.Name}, &os.ProcAttr{
 		Dir: "/", Env: environment(), Files: append([]*os.File{lifeIn, linesOut, os.Stderr, input}, s.Files...),
-		Sys: &syscall.SysProcAttr{Cloneflags: membersFlags()},
+		Sys: &syscall.SysProcAttr{Cloneflags: flags},
 	})
 	if err != nil {
 		return err
 	}
 	// It fails if the supervisor has ended already, or if the kernel lacks IPC namespaces: see membersFlags.
 	processes, membersErr := membersOf(process.Pid)
+	if membersErr != nil && !hasEnded(process.Pid) {
+		s.Log.Warn("processes of a worker cannot be recognized: some are left if its supervisor is killed",
+			"worker", s.Name, "err", membersErr)
+	}
 	_ = lifeIn.Close() // the process has its own
 	_ = linesOut.Close()
 	read := make(chan error, 1)

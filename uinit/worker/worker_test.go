@@ -12,6 +12,7 @@ import (
 	"log/slog"
 	"os"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -60,6 +61,12 @@ func TestMain(m *testing.M) {
 // startKeep runs a worker. It returns its log lines, and a function that ends it.
 func startKeep(t *testing.T, s Spec) (lines <-chan string, stop func() error) {
 	t.Helper()
+	return startIn(t, s, membersFlags())
+}
+
+// startIn is like startKeep, with flags of clone(2) for supervisors.
+func startIn(t *testing.T, s Spec, flags uintptr) (lines <-chan string, stop func() error) {
+	t.Helper()
 	testenv.Root(t)
 	in, out := io.Pipe()
 	s.Log = slog.New(slog.NewTextHandler(out, &slog.HandlerOptions{
@@ -78,7 +85,7 @@ func startKeep(t *testing.T, s Spec) (lines <-chan string, stop func() error) {
 	}()
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
-	go func() { ended <- keep(ctx, s, eventTimeout) }()
+	go func() { ended <- keep(ctx, s, eventTimeout, flags) }()
 	stop = func() error {
 		cancel()
 		err := <-ended
@@ -256,6 +263,50 @@ func TestSupervisorKilledEndsAll(t *testing.T) {
 	}
 	if err := <-stopped; err != nil || exists(second) {
 		t.Errorf("got %v, process %d is left: %v", err, second, exists(second))
+	}
+}
+
+// A worker whose processes cannot be recognized runs, and its log says so once.
+func TestMembersUnknown(t *testing.T) {
+	lines, stop := startIn(t, Spec{Name: echoName, Input: []byte("x"), Files: []*os.File{os.Stdin}}, 0)
+	got := []string{next(t, lines), next(t, lines)}
+	slices.Sort(got)
+	if !strings.Contains(got[0], `level=WARN msg="processes of a worker cannot be recognized: `) ||
+		!strings.Contains(got[0], `worker=test-echo err="no IPC namespace of its own"`) ||
+		!strings.Contains(got[1], "msg=echo") {
+		t.Errorf("got %q, want a warning about the namespace, and the worker's line", got)
+	}
+	if err := stop(); err != nil {
+		t.Error(err)
+	}
+	select {
+	case line := <-lines:
+		t.Errorf("got %s, want no other line", line)
+	default:
+	}
+}
+
+// A child has ended if it is a zombie. It can still be waited for.
+func TestHasEnded(t *testing.T) {
+	child := exec.Command("sleep", "1000")
+	if err := child.Start(); err != nil {
+		t.Fatal(err)
+	}
+	pid := child.Process.Pid
+	if hasEnded(pid) {
+		t.Error("a running process has ended")
+	}
+	if err := child.Process.Kill(); err != nil {
+		t.Error(err)
+	}
+	if err := unix.Waitid(unix.P_PID, pid, nil, unix.WEXITED|unix.WNOWAIT, nil); err != nil {
+		t.Error(err)
+	}
+	if !hasEnded(pid) {
+		t.Error("a process that was killed has not ended")
+	}
+	if err := child.Wait(); err == nil || err.Error() != "signal: killed" {
+		t.Errorf("got %v, want the signal", err)
 	}
 }
 
