@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"ironroot/internal/password"
+	"ironroot/internal/sysfs"
 	"ironroot/internal/testenv"
 	"ironroot/uinit/account"
 	"ironroot/uinit/worker"
@@ -141,8 +142,32 @@ func start(t *testing.T, terminals ...string) (*Prompts, *logBuffer) {
 	return p, log
 }
 
+// process returns the number of the process of the prompts, whose parent is a child of this process.
+func process(t *testing.T) int {
+	t.Helper()
+	read := func(pid string) sysfs.Process {
+		stat, _ := os.ReadFile("/proc/" + pid + "/stat") // it can have ended
+		p, _ := sysfs.ParseProcess(stat)
+		return p
+	}
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, entry := range entries {
+		p := read(entry.Name())
+		name, _ := os.ReadFile("/proc/" + entry.Name() + "/cmdline")
+		if string(name) == childName+"\x00" && read(strconv.Itoa(p.Parent)).Parent == os.Getpid() {
+			return p.PID
+		}
+	}
+	t.Fatal("the process of the prompts is not found")
+	return 0
+}
+
 // A user logs in on each of the terminals, without the password being shown. Wrong ones are refused after a pause.
-// When the shell ends, the next user is asked. When the prompts are stopped, nothing that a user started is left.
+// When the shell ends, the next user is asked. Signals do not end the prompts. When they are stopped, nothing that a
+// user started is left.
 func TestLogin(t *testing.T) {
 	first, second := newConsole(t), newConsole(t)
 	prompts, log := start(t, first.path, "/dev/missing", second.path)
@@ -202,6 +227,13 @@ func TestLogin(t *testing.T) {
 	if err := unix.Kill(pid, 0); err != nil {
 		t.Errorf("the detached process does not run: %v", err)
 	}
+	for _, signal := range []unix.Signal{unix.SIGHUP, unix.SIGTERM} {
+		if err := unix.Kill(process(t), signal); err != nil {
+			t.Fatal(err)
+		}
+	}
+	first.send("\n")
+	first.await("ironroot login: ")
 	if err := prompts.Stop(); err != nil {
 		t.Error(err)
 	}
@@ -218,6 +250,9 @@ func TestLogin(t *testing.T) {
 		if !strings.Contains(log.String(), want) {
 			t.Errorf("the log lacks %q:\n%s", want, log)
 		}
+	}
+	if strings.Contains(log.String(), "retrying\" device=/dev/pts") || strings.Contains(log.String(), "restarting") {
+		t.Errorf("got an interruption of prompts, want none:\n%s", log)
 	}
 }
 
