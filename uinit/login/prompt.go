@@ -38,7 +38,10 @@ func run() error {
 	group := goroutine.NewGroup()
 	turn := make(chan struct{}, 1)
 	for _, path := range c.Terminals {
-		p := &prompt{path: path, accounts: c.Accounts, log: log.With("device", path), turn: turn, delay: failureDelay}
+		p := &prompt{
+			path: path, accounts: c.Accounts, log: log.With("device", path), turn: turn, delay: failureDelay,
+			limit: passwordTime,
+		}
 		group.Go(func() error { return p.run() })
 	}
 	return group.Wait()
@@ -59,9 +62,10 @@ type prompt struct {
 	accounts account.List
 	log      *slog.Logger
 	turn     chan struct{} // has capacity for the check of one password: each takes memory and the processor
-	delay    time.Duration
-	failed   int  // logins
-	broken   bool // the terminal could not be used, which was logged
+	delay    time.Duration // after a failed login
+	limit    time.Duration // to enter a password
+	failed   int           // logins
+	broken   bool          // the terminal could not be used, which was logged
 }
 
 // run asks and starts shells forever.
@@ -105,7 +109,7 @@ func (p *prompt) ask(t *terminal) (user account.Account, ok bool, err error) {
 	if err != nil || len(name) == 0 {
 		return user, false, err
 	}
-	given, err := t.question("Password: ", false, passwordTime)
+	given, err := t.question("Password: ", false, p.limit)
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		return user, false, t.write("\r\nno password entered in time\r\n")
 	}
