@@ -13,8 +13,9 @@ ARCH    ?= amd64
 LINT     = github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 MISSPELL = github.com/golangci/misspell/cmd/misspell@v0.8.0
 DEADCODE = golang.org/x/tools/cmd/deadcode@v0.52.0
-# Tests that boot machines run after all others, two at a time: a machine uses one processor. ./lab/e2e takes longer
-# than the other packages, REST, together, so its tests of arrays are a part of their own.
+# Tests that boot machines run after all others. ./lab/e2e takes longer than the other packages, REST, together, so its
+# tests of arrays are a part of their own. Each part runs one test at a time, and some of them wait for leases and
+# restarts, so three parts keep two processors busy.
 REST     = ./uinit/... ./iso/... $$($(GO) list ./lab/... | grep -v -E '^ironroot/lab/e2e$$')
 ARRAYS   = '^TestRAID'
 # All others. Those that take longest are the first; a package that is named twice is tested once.
@@ -70,7 +71,7 @@ test: prepare-test lint test-unit test-machines ## everything: lint, unit tests,
 
 .PHONY: test-unit
 test-unit: prepare-test
-	$(GO) test $(TEST_FLAGS) -timeout 40m $(UNIT)
+	$(GO) test $(TEST_FLAGS) -p 3 -timeout 40m $(UNIT)
 
 .PHONY: test-race
 test-race: prepare-race ## the tests that boot no machine, with the race detector (cgo, with the resolver of Go)
@@ -78,7 +79,7 @@ test-race: prepare-race ## the tests that boot no machine, with the race detecto
 
 .PHONY: test-machines machines-e2e machines-arrays machines-rest
 test-machines: build
-	$(MAKE) --no-print-directory -k -j 2 machines-e2e machines-arrays machines-rest
+	$(MAKE) --no-print-directory -k -j 3 machines-e2e machines-arrays machines-rest
 machines-e2e machines-arrays machines-rest: TEST_MACHINES = $(GO) test $(TEST_FLAGS) -count=1 -p 1 -timeout 80m
 machines-e2e:
 	$(TEST_MACHINES) -skip $(ARRAYS) ./lab/e2e
