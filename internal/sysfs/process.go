@@ -11,6 +11,9 @@ type Process struct {
 	PID, Parent int
 	State       byte  // a letter, for example 'Z' for a zombie
 	Flags       int64 // the kernel's PF_ flags
+	// UserTime and SystemTime are the processor times that the process has used so far, in clock ticks: USER_HZ, which
+	// is 100 a second on all architectures of the ramdisk.
+	UserTime, SystemTime int64
 	// EnvironStart and EnvironEnd are the addresses of the environment that the process was started with, 0 if the
 	// reader may not know them.
 	EnvironStart, EnvironEnd int64
@@ -21,6 +24,8 @@ const (
 	stateField        = 3 // the first after the program's name
 	parentField       = 4
 	flagsField        = 9
+	userTimeField     = 14
+	systemTimeField   = 15
 	environStartField = 50
 	environEndField   = 51
 )
@@ -43,6 +48,7 @@ func ParseProcess(stat []byte) (Process, error) {
 		return n
 	}
 	p.PID, p.Parent, p.Flags = int(number(string(pid))), int(number(field(parentField))), number(field(flagsField))
+	p.UserTime, p.SystemTime = number(field(userTimeField)), number(field(systemTimeField))
 	p.EnvironStart, p.EnvironEnd = number(field(environStartField)), number(field(environEndField))
 	if err != nil {
 		return Process{}, fmt.Errorf("parse stat of process: %w", err)

@@ -9,8 +9,9 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"time"
+
+	"ironroot/internal/sysfs"
 )
 
 // Address is the address of Ironic in the network of its machines.
@@ -42,11 +43,12 @@ func (i *Ironic) ProcessorTime() (time.Duration, error) {
 		if err != nil {
 			continue // the process has ended
 		}
-		id, parent, used, err := parseStat(string(data))
+		process, err := sysfs.ParseProcess(data)
 		if err != nil {
 			return 0, fmt.Errorf("%s: %w", file, err)
 		}
-		parents[id], times[id] = parent, used
+		parents[process.PID] = process.Parent
+		times[process.PID] = time.Duration(process.UserTime+process.SystemTime) * clockTick
 	}
 	root := i.process.cmd.Process.Pid
 	if _, runs := times[root]; !runs {
@@ -62,22 +64,4 @@ func (i *Ironic) ProcessorTime() (time.Duration, error) {
 		}
 	}
 	return sum, nil
-}
-
-// parseStat reads the identifier of a process, that of its parent, and the processor time that it has used, from
-// /proc/PID/stat (proc_pid_stat(5)).
-func parseStat(text string) (id, parent int, used time.Duration, err error) {
-	name := strings.LastIndexByte(text, ')') // the name can contain spaces and parentheses
-	fields := strings.Fields(text[name+1:])
-	if name < 0 || len(fields) < 13 {
-		return 0, 0, 0, fmt.Errorf("unexpected form: %q", text)
-	}
-	first, _, _ := strings.Cut(text, " ")
-	var values [4]int64
-	for i, field := range []string{first, fields[1], fields[11], fields[12]} { // pid, ppid, utime, stime
-		if values[i], err = strconv.ParseInt(field, 10, 64); err != nil {
-			return 0, 0, 0, fmt.Errorf("%q: %w", text, err)
-		}
-	}
-	return int(values[0]), int(values[1]), time.Duration(values[2]+values[3]) * clockTick, nil
 }
