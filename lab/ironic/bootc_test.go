@@ -88,20 +88,9 @@ func serveContainer(t *testing.T, ctx context.Context, i *Ironic) string {
 	certificate, authority, err := selfsigned.Issue(address)
 	step(t, "certificate", err)
 	step(t, "authority", os.WriteFile(i.path("registry.pem"), authority, 0o644))
-	listener, err := i.ns.Listen(ctx, "tcp", host)
-	step(t, "listen", err)
-	server := &http.Server{
-		Handler: privateRegistry(host), ReadHeaderTimeout: time.Minute, ErrorLog: log.New(t.Output(), "", 0),
+	i.serveHTTP(t, host, &http.Server{
+		Handler:   privateRegistry(host),
 		TLSConfig: &tls.Config{Certificates: []tls.Certificate{certificate}},
-	}
-	served := make(chan struct{})
-	go func() {
-		defer close(served)
-		_ = server.ServeTLS(listener, "", "")
-	}()
-	t.Cleanup(func() {
-		_ = server.Close()
-		<-served
 	})
 	reference, err := name.ParseReference(host + "/os:latest")
 	step(t, "name", err)

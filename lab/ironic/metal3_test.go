@@ -6,7 +6,6 @@ import (
 	"crypto/ed25519"
 	"crypto/tls"
 	"fmt"
-	"log"
 	"net/http"
 	"net/http/httputil"
 	"net/url"
@@ -180,10 +179,7 @@ func (i *Ironic) serveProxy(t *testing.T, certificate tls.Certificate) {
 	forward := httputil.NewSingleHostReverseProxy(target)
 	forward.Transport = i.http.Transport
 	public := regexp.MustCompile(`^/(v1/?)?$|^/(v1/)?(lookup|heartbeat|continue_inspection)`)
-	listener, err := i.ns.Listen(t.Context(), "tcp", proxyAddress)
-	step(t, "listen", err)
-	server := &http.Server{
-		ReadHeaderTimeout: time.Minute, ErrorLog: log.New(t.Output(), "", 0),
+	i.serveHTTP(t, proxyAddress, &http.Server{
 		TLSConfig: &tls.Config{Certificates: []tls.Certificate{certificate}},
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 			if user, password, _ := req.BasicAuth(); !public.MatchString(req.URL.Path) &&
@@ -195,15 +191,6 @@ func (i *Ironic) serveProxy(t *testing.T, certificate tls.Certificate) {
 			}
 			forward.ServeHTTP(w, req)
 		}),
-	}
-	served := make(chan struct{})
-	go func() {
-		defer close(served)
-		_ = server.ServeTLS(listener, "", "")
-	}()
-	t.Cleanup(func() {
-		_ = server.Close()
-		<-served
 	})
 }
 

@@ -191,18 +191,7 @@ func abortedDeploy(t *testing.T, ctx context.Context, n *Node, mark int, first, 
 	images := &deliveries{
 		images: map[string]string{"/first.raw": first, "/second.raw": second}, rate: 4 << 20,
 	}
-	listener, err := n.ironic.ns.Listen(t.Context(), "tcp", slowAddress)
-	step(t, "listen", err)
-	server := &http.Server{ReadHeaderTimeout: time.Minute, Handler: images}
-	served := make(chan struct{})
-	go func() {
-		defer close(served)
-		_ = server.Serve(listener)
-	}()
-	t.Cleanup(func() {
-		_ = server.Close()
-		<-served
-	})
+	n.ironic.serveHTTP(t, slowAddress, &http.Server{Handler: images})
 	image := publish(t, n.ironic, first, "first.raw") // for its checksum
 	image.URL, image.Format = "http://"+slowAddress+"/first.raw", "raw"
 	step(t, "instance_info", n.Set(ctx, "/instance_info", map[string]any{

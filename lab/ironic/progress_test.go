@@ -164,24 +164,13 @@ func (p *paced) Write(data []byte) (int, error) {
 // serveSlowly serves a file, slowly to machines and quickly to Ironic.
 func serveSlowly(t *testing.T, i *Ironic, file string, rate int64) (url string) {
 	t.Helper()
-	listener, err := i.ns.Listen(t.Context(), "tcp", slowAddress)
-	step(t, "listen", err)
-	server := &http.Server{ReadHeaderTimeout: time.Minute, Handler: http.HandlerFunc(
+	i.serveHTTP(t, slowAddress, &http.Server{Handler: http.HandlerFunc(
 		func(w http.ResponseWriter, req *http.Request) {
 			if req.Method == http.MethodGet && !strings.HasPrefix(req.RemoteAddr, address+":") {
 				w = &paced{ResponseWriter: w, request: req, began: time.Now(), rate: rate}
 			}
 			http.ServeFile(w, req, file)
-		})}
-	served := make(chan struct{})
-	go func() {
-		defer close(served)
-		_ = server.Serve(listener)
-	}()
-	t.Cleanup(func() {
-		_ = server.Close()
-		<-served
-	})
+		})})
 	return "http://" + slowAddress + "/large.raw"
 }
 

@@ -143,18 +143,7 @@ func recordSteps(t *testing.T, i *Ironic, n *Node, versions map[string]string) *
 func record(t *testing.T, i *Ironic, publish func(version string) error) *recorder {
 	t.Helper()
 	r := &recorder{publish: publish}
-	listener, err := i.ns.Listen(t.Context(), "tcp", managerAddress)
-	step(t, "listen", err)
-	server := &http.Server{Handler: r, ReadHeaderTimeout: time.Minute}
-	served := make(chan struct{})
-	go func() {
-		defer close(served)
-		_ = server.Serve(listener)
-	}()
-	t.Cleanup(func() {
-		_ = server.Close()
-		<-served
-	})
+	i.serveHTTP(t, managerAddress, &http.Server{Handler: r})
 	return r
 }
 
