@@ -15,8 +15,12 @@ import (
 	"ironroot/initramfs/debian"
 )
 
-//go:embed instance/main.go
-var instance string
+var (
+	//go:embed instance/main.go
+	instance string
+	//go:embed arm64.go
+	armBuild string // this file: kernel, modules, options of the file system, boot loaders and their menu
+)
 
 // buildARM creates root.ext4, the boot loaders and GRUB's configuration of a system for arm64 in work. It runs no
 // programs of arm64: the system consists of Debian's kernel, and of an initramfs with the command instance and the

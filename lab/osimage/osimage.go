@@ -111,13 +111,23 @@ func Build(ctx context.Context, o Options) (*Image, error) {
 	return load(dir)
 }
 
+// key returns the name of an image in the cache, which contains a hash of the recipe.
 func key(o Options) string {
-	recipe, name := append([]string{layout, o.Suite, customize}, packages...), o.Suite
+	name := o.Suite
 	if o.Arch == "arm64" {
-		recipe, name = []string{layout, o.Suite, instance}, o.Suite+"-"+o.Arch
+		name += "-" + o.Arch
 	}
-	sum := sha256.Sum256([]byte(strings.Join(recipe, "\n")))
+	sum := sha256.Sum256([]byte(strings.Join(recipe(o), "\n")))
 	return name + "-" + hex.EncodeToString(sum[:6])
+}
+
+// recipe returns what determines the content of an image, except Debian's packages and the packages of this repository
+// that the program instance is built from.
+func recipe(o Options) []string {
+	if o.Arch == "arm64" {
+		return []string{layout, o.Suite, instance, armBuild}
+	}
+	return append([]string{layout, o.Suite, customize}, packages...)
 }
 
 // lock takes an exclusive lock on a file. It prevents concurrent builds of the same image.
