@@ -14,6 +14,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -67,8 +68,7 @@ grub-mkimage -O x86_64-efi -p /grub -o netboot.efi normal linux configfile echo 
 
 // chroot returns the directory of an installed Ironic, and builds it if it is not in the cache.
 func chroot(ctx context.Context, cache, suite string, progress io.Writer) (string, error) {
-	recipe := strings.Join(append(packages(), suite, finish), "\n")
-	dir, err := cached(cache, "ironic-"+suite, recipe, func(dir string) error {
+	dir, err := cached(cache, "ironic-"+suite, recipe(suite, time.Now()), func(dir string) error {
 		_, _ = fmt.Fprintf(progress, "installing Ironic from Debian %s into %s\n", suite, dir)
 		if err := debootstrap(ctx, progress, suite, dir, packages()); err != nil {
 			return err
@@ -79,6 +79,17 @@ func chroot(ctx context.Context, cache, suite string, progress io.Writer) (strin
 		return "", fmt.Errorf("chroot of Ironic: %w", err)
 	}
 	return dir, nil
+}
+
+// recipe returns the recipe of an installed Ironic. Stable releases of Debian keep their version of Ironic. The recipe
+// of sid contains the month of now, so that its newest Ironic is installed once a month. The directories of earlier
+// months remain in the cache.
+func recipe(suite string, now time.Time) string {
+	parts := append(packages(), suite, finish)
+	if suite == Sid {
+		parts = append(parts, now.UTC().Format("2006-01"))
+	}
+	return strings.Join(parts, "\n")
 }
 
 // cached returns a directory of the cache, and builds it if it is missing. Its name contains a hash of the recipe. A
