@@ -38,6 +38,10 @@ func agentPackages() []string {
 		pciutils qemu-utils smartmontools`)
 }
 
+// agentVersion is the version of ironic-python-agent in Debian trixie, which docs/migration.md names. It is part of the
+// cache key.
+const agentVersion = "10.2.0"
+
 // pythonAgent describes a ramdisk with ironic-python-agent.
 type pythonAgent struct {
 	Kernel, Ramdisk string // paths
@@ -48,7 +52,7 @@ type pythonAgent struct {
 // the command stepmanager, or takes it from the cache. The ramdisk's process 1 is a script that starts the agent.
 func buildAgent(ctx context.Context, progress io.Writer) (pythonAgent, error) {
 	steps := strings.ReplaceAll(agentSteps, "@REPORT_URL@", "http://"+managerAddress)
-	recipe := strings.Join(append(agentPackages(), agentInit, agentDHCP, steps, agentCustomize), "\n")
+	recipe := strings.Join(append(agentPackages(), agentVersion, agentInit, agentDHCP, steps, agentCustomize), "\n")
 	dir, err := cached("", "ipa-"+Trixie, recipe, func(dir string) error {
 		_, _ = fmt.Fprintf(progress, "building a ramdisk with ironic-python-agent in %s\n", dir)
 		if err := os.Mkdir(dir, 0o755); err != nil {
@@ -81,5 +85,8 @@ func pythonAgentRamdisk(t *testing.T, ctx context.Context) pythonAgent {
 	agent, err := buildAgent(ctx, t.Output())
 	step(t, "build", err)
 	t.Logf("ironic-python-agent %s", agent.Version)
+	if !strings.HasPrefix(agent.Version, agentVersion+"-") {
+		t.Errorf("ironic-python-agent: got version %s, want %s, as in docs/migration.md", agent.Version, agentVersion)
+	}
 	return agent
 }
