@@ -35,9 +35,9 @@ import (
 	"ironroot/internal/goroutine"
 	"ironroot/internal/pause"
 	"ironroot/internal/sysfs"
+	"ironroot/internal/timelimit"
 	"ironroot/netboot/route"
 	"ironroot/storage/block"
-	"ironroot/storage/erase"
 	"ironroot/storage/multipath"
 	"ironroot/storage/target"
 )
@@ -150,8 +150,8 @@ func (a *agent) endExport(ctx context.Context) {
 
 // removeTarget is endExport with an error.
 func (a *agent) removeTarget(ctx context.Context) error {
-	limits := erase.Limits{Silence: extension.DetachTimeout, Grace: exportGrace}
-	_, err := erase.Bounded(ctx, limits, func(ctx context.Context) (any, error) { return nil, a.targets.Close(ctx) })
+	limits := timelimit.Limits{NoProgress: extension.DetachTimeout, Grace: exportGrace}
+	_, err := timelimit.Do(ctx, limits, func(ctx context.Context) (any, error) { return nil, a.targets.Close(ctx) })
 	return err
 }
 

@@ -9,7 +9,7 @@ import (
 	"ironroot/agent/command"
 	"ironroot/agent/fault"
 	"ironroot/agent/imaging"
-	"ironroot/storage/erase"
+	"ironroot/internal/timelimit"
 )
 
 // standby writes an image, syncs the disks, and restarts the machine or powers it off.
@@ -112,9 +112,9 @@ const (
 // syncDisks lets the hardware managers flush all disks. It fails if they do not return within limit. Managers that
 // ignore the end of their context continue in the background.
 func syncDisks(ctx context.Context, d Deps, limit time.Duration) error {
-	limits := erase.Limits{Silence: limit, Grace: syncCancelTimeout}
-	_, err := erase.Bounded(ctx, limits, func(ctx context.Context) (any, error) { return nil, d.Managers.Sync(ctx) })
-	if errors.Is(err, erase.ErrStuck) {
+	limits := timelimit.Limits{NoProgress: limit, Grace: syncCancelTimeout}
+	_, err := timelimit.Do(ctx, limits, func(ctx context.Context) (any, error) { return nil, d.Managers.Sync(ctx) })
+	if errors.Is(err, timelimit.ErrStuck) {
 		return fmt.Errorf("hardware managers: sync: %w", err)
 	}
 	return err

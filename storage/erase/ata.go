@@ -7,6 +7,7 @@ import (
 	"os"
 
 	"ironroot/internal/sysfs"
+	"ironroot/internal/timelimit"
 	"ironroot/storage/ata"
 	"ironroot/storage/block"
 	"ironroot/storage/scsi"
@@ -161,7 +162,7 @@ func (d *ataDisk) identify(ctx context.Context) (ata.Identity, error) {
 		return ata.Identity{}, err
 	}
 	id, err := d.drive.Identify()
-	ReportProgress(ctx)
+	timelimit.Progress(ctx)
 	if err == nil {
 		note(ctx, func(o *Observed) { o.Firmware = id.Firmware })
 	}

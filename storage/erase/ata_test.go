@@ -20,6 +20,7 @@ import (
 
 	"ironroot/internal/sysfs"
 	"ironroot/internal/testenv"
+	"ironroot/internal/timelimit"
 	"ironroot/storage/ata"
 	"ironroot/storage/block"
 	"ironroot/storage/scsi"
@@ -860,7 +861,7 @@ func TestATAProgress(t *testing.T) {
 	}{
 		"sanitize": {drive: fakeATA{noSecurity: true, sanitize: sanitizeBlock}, do: erase},
 		"recover":  {drive: fakeATA{password: &null}, do: recovery},
-		"hangs":    {drive: fakeATA{}, hangs: "erase", do: erase, err: ErrStuck},
+		"hangs":    {drive: fakeATA{}, hangs: "erase", do: erase, err: timelimit.ErrStuck},
 	} {
 		disk, drive := ataMedium(t), c.drive
 		synctest.Test(t, func(t *testing.T) {
@@ -875,7 +876,7 @@ func TestATAProgress(t *testing.T) {
 				}
 			}
 			ended := make(chan struct{})
-			_, err := Bounded(t.Context(), Limits{Silence: time.Minute, Grace: time.Second},
+			_, err := timelimit.Do(t.Context(), timelimit.Limits{NoProgress: time.Minute, Grace: time.Second},
 				func(ctx context.Context) (any, error) {
 					defer close(ended)
 					return nil, c.do(ctx, disk, drive.open)
@@ -918,7 +919,7 @@ func TestATABounded(t *testing.T) {
 		disk := ataMedium(t)
 		synctest.Test(t, func(t *testing.T) {
 			drive.path = disk.Path
-			method, err := Bounded(t.Context(), DefaultLimits, func(ctx context.Context) (Method, error) {
+			method, err := timelimit.Do(t.Context(), timelimit.Disk, func(ctx context.Context) (Method, error) {
 				return eraseATA(ctx, sysfs.Root{}, disk, Options{ATA: true}, drive.open)
 			})
 			if string(method) != name || err != nil {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 
+	"ironroot/internal/timelimit"
 	"ironroot/storage/ata"
 	"ironroot/storage/block"
 	"ironroot/storage/scsi"
@@ -126,7 +127,7 @@ func (d *ataDisk) disable(ctx context.Context) error {
 	var problems []error
 	for _, password := range unlockPasswords {
 		err := d.drive.DisablePassword(password)
-		ReportProgress(ctx)
+		timelimit.Progress(ctx)
 		if err == nil {
 			return nil
 		}

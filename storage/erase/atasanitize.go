@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"ironroot/internal/timelimit"
 	"ironroot/storage/ata"
 )
 
@@ -38,7 +39,7 @@ func (d *ataDisk) sanitizeUnavailable(ctx context.Context, method Method) error 
 
 func (d *ataDisk) sanitizeStatus(ctx context.Context) (ata.SanitizeStatus, error) {
 	status, err := d.drive.SanitizeStatus()
-	ReportProgress(ctx)
+	timelimit.Progress(ctx)
 	return status, err
 }
 
@@ -52,7 +53,7 @@ func (d *ataDisk) sanitize(ctx context.Context, m ata.SanitizeMethod) error {
 	if err := d.drive.Sanitize(m); err != nil {
 		return err
 	}
-	ReportProgress(ctx)
+	timelimit.Progress(ctx)
 	status, err := d.awaitSanitize(ctx)
 	if err == nil {
 		reported(ctx, "SANITIZE STATUS EXT", fmt.Sprintf("after %v: completed %t, failed %t, frozen %t",

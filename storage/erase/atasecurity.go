@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"ironroot/internal/timelimit"
 	"ironroot/storage/ata"
 	"ironroot/storage/scsi"
 )
@@ -33,7 +34,7 @@ func securityMethod(s ata.SecurityState) Method {
 }
 
 // securityErase erases a drive that is neither locked nor frozen by SECURITY ERASE UNIT. It sets a user password first,
-// which replaces one that is set. If the erase fails, it removes the password.
+// which replaces one that is set. If the erase fails, it removes the password, even if ctx has ended meanwhile.
 func (d *ataDisk) securityErase(ctx context.Context, s ata.SecurityState) (Method, error) {
 	taken, err := takeSamples(ctx, d.file, d.size, d.sampling)
 	if err != nil {
@@ -54,11 +55,11 @@ func (d *ataDisk) securityErase(ctx context.Context, s ata.SecurityState) (Metho
 		return "", errors.Join(err, d.removePassword())
 	}
 	timeout := eraseTimeout(estimate, d.size)
-	willTake(ctx, timeout)
+	timelimit.Extend(ctx, timeout)
 	err = d.erasing.during(ctx, method, estimate, func() error {
 		return d.drive.SecurityErase(erasePassword, s.Enhanced, timeout)
 	})
-	ReportProgress(ctx)
+	timelimit.Progress(ctx)
 	if err != nil {
 		return "", errors.Join(err, d.removePassword())
 	}

@@ -16,6 +16,7 @@ import (
 
 	"ironroot/internal/pause"
 	"ironroot/internal/sysfs"
+	"ironroot/internal/timelimit"
 )
 
 // ErrBusy is returned if a device is still in use after the time limit for its holders. Errors that wrap it name the
@@ -69,7 +70,7 @@ func (w Wait) until(ctx context.Context, sys sysfs.Root, device string, do func(
 			}
 			return errors.Join(fmt.Errorf("%w: held by %s: %w", ErrBusy, strings.Join(names, ", "), err), holdersErr)
 		}
-		willTake(ctx, w.Interval)
+		timelimit.Extend(ctx, w.Interval)
 		// The kernel does not report the end of every kind of holder.
 		if err := pause.For(ctx, w.Interval); err != nil {
 			return err

@@ -2,17 +2,20 @@ package erase
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"os/exec"
 	"strconv"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"ironroot/internal/sysfs"
 	"ironroot/internal/testenv"
+	"ironroot/internal/timelimit"
 	"ironroot/storage/partition"
 )
 
@@ -136,4 +139,24 @@ func TestAwaitFree(t *testing.T) {
 	if err := AwaitFree(t.Context(), sysfs.Root{}, disk, Wait{}); err != nil {
 		t.Error(err)
 	}
+}
+
+// A wait for a holder extends the time limit, regardless of the duration of the wait.
+func TestBusyExtendsTheLimit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tries := 0
+		wait := Wait{Retries: 3, Interval: time.Hour}
+		_, err := timelimit.Do(t.Context(), timelimit.Limits{NoProgress: time.Minute, Grace: time.Second},
+			func(ctx context.Context) (any, error) {
+				return nil, wait.until(ctx, sysfs.Root{}, "/dev/none", func() error {
+					if tries++; tries <= wait.Retries {
+						return unix.EBUSY
+					}
+					return nil
+				})
+			})
+		if err != nil || tries != 4 {
+			t.Errorf("got %v after %d tries, want success after 4", err, tries)
+		}
+	})
 }

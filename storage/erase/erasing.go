@@ -29,8 +29,8 @@ func (e Erasing) interval(estimate time.Duration) time.Duration {
 }
 
 // during calls command, which returns when the drive has erased itself, and e until then. A panic of e during the
-// command ends the calls; it is logged, and does not change the result. The calls are no progress for [Bounded]: that
-// time passes says nothing about the drive.
+// command ends the calls; it is logged, and does not change the result. For the time limit of the command, the calls
+// are no progress: that time passes says nothing about the drive.
 func (e Erasing) during(ctx context.Context, method Method, estimate time.Duration, command func() error) error {
 	if e == nil {
 		return command()

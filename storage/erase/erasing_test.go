@@ -9,6 +9,7 @@ import (
 
 	"ironroot/internal/sysfs"
 	"ironroot/internal/testenv"
+	"ironroot/internal/timelimit"
 	"ironroot/storage/block"
 )
 
@@ -95,7 +96,8 @@ func TestErasing(t *testing.T) {
 func TestErasingEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		calls, ended := 0, make(chan struct{})
-		_, err := Bounded(t.Context(), Limits{time.Hour, time.Minute}, func(ctx context.Context) (any, error) {
+		limits := timelimit.Limits{NoProgress: time.Hour, Grace: time.Minute}
+		_, err := timelimit.Do(t.Context(), limits, func(ctx context.Context) (any, error) {
 			defer close(ended)
 			report := Erasing(func(Method, time.Duration, time.Duration) { calls++ })
 			return nil, report.during(ctx, ATAErase, 0, func() error {
@@ -103,8 +105,8 @@ func TestErasingEnds(t *testing.T) {
 				return nil
 			})
 		})
-		if !errors.Is(err, ErrStuck) {
-			t.Errorf("got %v, want %v", err, ErrStuck)
+		if !errors.Is(err, timelimit.ErrStuck) {
+			t.Errorf("got %v, want %v", err, timelimit.ErrStuck)
 		}
 		<-ended
 		if calls < 60 || calls > 61 {

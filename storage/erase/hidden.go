@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 
+	"ironroot/internal/timelimit"
 	"ironroot/storage/ata"
 	"ironroot/storage/erase/evidence"
 )
@@ -27,7 +28,7 @@ func (d *ataDisk) noteHidden(ctx context.Context, c ata.Capacity, unable error) 
 			err = fmt.Errorf("not asked: %w", err)
 		default:
 			largest, err = read()
-			ReportProgress(ctx)
+			timelimit.Progress(ctx)
 		}
 		switch {
 		case err != nil:

@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"ironroot/internal/sysfs"
+	"ironroot/internal/timelimit"
 	"ironroot/storage/ata"
 	"ironroot/storage/block"
 	"ironroot/storage/scsi"
@@ -47,7 +48,7 @@ func checkLocked(ctx context.Context, device block.Device, open sgOpener) (unkno
 	}
 	defer file.Close() //nolint:errcheck // nothing was written
 	found, err := tcg.Discover(scsi.New(transport).SecurityReceive)
-	ReportProgress(ctx)
+	timelimit.Progress(ctx)
 	var rejected *scsi.CommandError
 	if errors.As(err, &rejected) && rejected.Unsupported() { // most disks: they have no such feature
 		if !isATA(device) {
@@ -55,7 +56,7 @@ func checkLocked(ctx context.Context, device block.Device, open sgOpener) (unkno
 		}
 		drive := ata.New(transport)
 		id, identifyErr := drive.Identify()
-		ReportProgress(ctx)
+		timelimit.Progress(ctx)
 		switch {
 		case identifyErr != nil:
 			return lockNotRead(ctx, identifyErr)
@@ -63,7 +64,7 @@ func checkLocked(ctx context.Context, device block.Device, open sgOpener) (unkno
 			return false, nil
 		}
 		found, err = tcg.Discover(drive.TrustedReceive)
-		ReportProgress(ctx)
+		timelimit.Progress(ctx)
 	}
 	return lockState(ctx, found, err)
 }
@@ -107,7 +108,7 @@ func checkLockedNVMe(ctx context.Context, controller []byte, d adminDevice) (unk
 	found, err := tcg.Discover(func(protocol byte, specific uint16, buffer []byte) ([]byte, error) {
 		return buffer, securityReceive(d, protocol, specific, buffer)
 	})
-	ReportProgress(ctx)
+	timelimit.Progress(ctx)
 	return lockState(ctx, found, err)
 }
 

@@ -12,6 +12,7 @@ import (
 	"slices"
 
 	"ironroot/internal/sysfs"
+	"ironroot/internal/timelimit"
 	"ironroot/storage/block"
 	"ironroot/storage/md"
 	"ironroot/storage/partition"
@@ -268,7 +269,7 @@ func (s span) superblocks(ctx context.Context, r io.ReaderAt) ([]md.Superblock, 
 		return nil, err
 	}
 	found, err := md.Find(io.NewSectionReader(r, s.start, s.end-s.start), s.end-s.start)
-	ReportProgress(ctx)
+	timelimit.Progress(ctx)
 	return found, err
 }
 
@@ -288,7 +289,7 @@ func (s span) labels(ctx context.Context, r io.ReaderAt) ([]span, error) {
 		if errors.Is(err, io.EOF) {
 			return nil, fmt.Errorf("read %d bytes at byte %d: %w", len(text), label.start, err)
 		}
-		ReportProgress(ctx)
+		timelimit.Progress(ctx)
 		if err != nil || string(text) == bluestoreText {
 			found = append(found, label)
 		}
@@ -337,7 +338,7 @@ func (s span) zero(ctx context.Context, f *os.File, zeros []byte) error {
 		if err != nil {
 			return fmt.Errorf("write zeros at byte %d: %w", offset, err)
 		}
-		ReportProgress(ctx)
+		timelimit.Progress(ctx)
 		offset += int64(n)
 	}
 	return nil
@@ -355,7 +356,7 @@ func (s span) checkZero(ctx context.Context, f *os.File) error {
 		if _, err := f.ReadAt(data[:n], offset); err != nil {
 			return fmt.Errorf("read %d bytes at byte %d: %w", n, offset, err)
 		}
-		ReportProgress(ctx)
+		timelimit.Progress(ctx)
 		if !bytes.Equal(data[:n], zeros[:n]) {
 			return fmt.Errorf("not all %d bytes at byte %d read as zeros after they were overwritten", n, offset)
 		}

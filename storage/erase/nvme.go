@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"ironroot/internal/timelimit"
 	"ironroot/storage/block"
 )
 
@@ -134,9 +135,9 @@ func formatNVMe(
 		opcode: opFormat, nsid: scope.nsid, cdw10: formatWord(namespace, setting),
 		timeout: uint32(formatTimeout.Milliseconds()),
 	}
-	willTake(ctx, formatTimeout) // after that the kernel gives up
+	timelimit.Extend(ctx, formatTimeout) // after that the kernel gives up
 	err = report.during(ctx, method, 0, func() error { return d.admin(&command, nil) })
-	ReportProgress(ctx)
+	timelimit.Progress(ctx)
 	if err != nil {
 		return "", fmt.Errorf("NVMe format: %w", err)
 	}
@@ -186,7 +187,7 @@ func identify(ctx context.Context, d adminDevice, structure, nsid uint32) ([]byt
 		opcode: opIdentify, nsid: nsid, cdw10: structure, timeout: uint32(identifyTimeout.Milliseconds()),
 	}
 	err := d.admin(&command, data)
-	ReportProgress(ctx)
+	timelimit.Progress(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("NVMe identify (CNS 0x%02x): %w", structure, err)
 	}

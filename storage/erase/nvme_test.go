@@ -19,6 +19,7 @@ import (
 
 	"ironroot/internal/sysfs"
 	"ironroot/internal/testenv"
+	"ironroot/internal/timelimit"
 	"ironroot/storage/block"
 )
 
@@ -386,8 +387,8 @@ func TestNVMeProgress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		drive := fakeNVMe{oacs: 2, old: true, afterIdentify: func() { time.Sleep(50 * time.Second) }}
 		ended := make(chan struct{})
-		limits := Limits{Silence: time.Minute, Grace: time.Second}
-		_, err := Bounded(t.Context(), limits, func(ctx context.Context) (Method, error) {
+		limits := timelimit.Limits{NoProgress: time.Minute, Grace: time.Second}
+		_, err := timelimit.Do(t.Context(), limits, func(ctx context.Context) (Method, error) {
 			defer close(ended)
 			_, _, scope := identifyAll(ctx, &drive)
 			return "", scope.unknown
@@ -407,14 +408,14 @@ func TestNVMeFormatTime(t *testing.T) {
 		want  error
 	}{
 		{fakeNVMe{oacs: 2, formatTime: 20 * time.Hour, formatError: failure}, failure},
-		{fakeNVMe{oacs: 2, formatTime: 25 * time.Hour, formatError: failure}, ErrStuck},
-		{fakeNVMe{oacs: 2, closeTime: time.Hour, formatError: failure}, ErrStuck},
+		{fakeNVMe{oacs: 2, formatTime: 25 * time.Hour, formatError: failure}, timelimit.ErrStuck},
+		{fakeNVMe{oacs: 2, closeTime: time.Hour, formatError: failure}, timelimit.ErrStuck},
 	} {
 		c.drive.path = testenv.SparseFile(t, mib)
 		synctest.Test(t, func(t *testing.T) {
 			ended := make(chan struct{})
-			limits := Limits{Silence: time.Minute, Grace: time.Second}
-			_, err := Bounded(t.Context(), limits, func(ctx context.Context) (Method, error) {
+			limits := timelimit.Limits{NoProgress: time.Minute, Grace: time.Second}
+			_, err := timelimit.Do(t.Context(), limits, func(ctx context.Context) (Method, error) {
 				defer close(ended)
 				method, _, err := eraseNVMe(ctx, block.Device{Path: "/dev/none"}, Options{NVMe: true},
 					func(string) (adminDevice, error) { return &c.drive, nil })

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"ironroot/internal/timelimit"
 	"ironroot/storage/block"
 )
 
@@ -115,7 +116,7 @@ func readSanitizeLog(ctx context.Context, d adminDevice) (sanitizeLog, error) {
 		timeout: uint32(identifyTimeout.Milliseconds()),
 	}
 	err := d.admin(&command, page)
-	ReportProgress(ctx)
+	timelimit.Progress(ctx)
 	if err != nil {
 		return sanitizeLog{}, fmt.Errorf("NVMe sanitize status log: %w", err)
 	}
@@ -274,9 +275,9 @@ func (s *sanitizer) run(ctx context.Context, a sanitizeAction) error {
 	if err := ctx.Err(); err != nil { // the previous commands can take minutes
 		return err
 	}
-	willTake(ctx, sanitizeTimeout)
+	timelimit.Extend(ctx, sanitizeTimeout)
 	startErr := s.send(a.cdw10, sanitizeTimeout)
-	ReportProgress(ctx)
+	timelimit.Progress(ctx)
 	var rejected nvmeStatus
 	if errors.As(startErr, &rejected) {
 		return startErr

@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"ironroot/internal/testenv"
+	"ironroot/internal/timelimit"
 	"ironroot/storage/block"
 )
 
@@ -649,7 +650,7 @@ func TestSanitizeProgress(t *testing.T) {
 					}
 				},
 			}
-			method, err := Bounded(t.Context(), DefaultLimits, func(ctx context.Context) (Method, error) {
+			method, err := timelimit.Do(t.Context(), timelimit.Disk, func(ctx context.Context) (Method, error) {
 				method, _, err := eraseNVMe(ctx, disk, o, func(string) (adminDevice, error) { return &drive, nil })
 				return method, err
 			})
@@ -754,7 +755,7 @@ func TestSanitizeBounded(t *testing.T) {
 		err          error
 	}{
 		"slow command": {command: 9 * time.Minute},
-		"hangs":        {log: 9 * time.Minute, err: ErrStuck},
+		"hangs":        {log: 9 * time.Minute, err: timelimit.ErrStuck},
 	} {
 		disk := sanitizeMedium(t)
 		synctest.Test(t, func(t *testing.T) {
@@ -768,7 +769,7 @@ func TestSanitizeBounded(t *testing.T) {
 				}
 			}
 			ended := make(chan struct{})
-			_, err := Bounded(t.Context(), Limits{Silence: time.Minute, Grace: time.Second},
+			_, err := timelimit.Do(t.Context(), timelimit.Limits{NoProgress: time.Minute, Grace: time.Second},
 				func(ctx context.Context) (any, error) {
 					defer close(ended)
 					_, _, err := eraseNVMe(ctx, disk, Options{NVMe: true, NVMeSanitize: true},

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"ironroot/internal/goroutine"
+	"ironroot/internal/timelimit"
 	"ironroot/storage/block"
 	"ironroot/storage/erase/evidence"
 )
@@ -76,7 +77,7 @@ func (s space) overwrite(ctx context.Context, o Options) (err error) {
 		if err := s.file.Sync(); err != nil {
 			return fmt.Errorf("pass %d of %d: %w", pass+1, passes, err)
 		}
-		ReportProgress(ctx)
+		timelimit.Progress(ctx)
 		note(ctx, func(o *Observed) {
 			o.InsteadOfZeros = instead
 			o.Passes = append(o.Passes, evidence.Pass{Pattern: last.name(), Bytes: size, Ended: time.Now().UTC()})
@@ -184,7 +185,7 @@ func writePass(
 			return err
 		}
 		offset += int64(len(data))
-		ReportProgress(ctx)
+		timelimit.Progress(ctx)
 		progress(offset)
 	}
 	return nil

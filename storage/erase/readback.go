@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"ironroot/internal/sysfs"
+	"ironroot/internal/timelimit"
 	"ironroot/storage/block"
 	"ironroot/storage/erase/evidence"
 )
@@ -97,7 +98,7 @@ func readPlan(
 			}
 			r.classify(part, at)
 			at += int64(len(part))
-			ReportProgress(ctx)
+			timelimit.Progress(ctx)
 			if progress != nil {
 				progress(r.result.Read, total)
 			}

@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"ironroot/internal/timelimit"
 	"ironroot/storage/erase/evidence"
 )
 
@@ -64,7 +65,7 @@ func takeSamples(ctx context.Context, f *os.File, size int64, how sampling) (*sa
 			err = fmt.Errorf("%s sample at byte %d: %w", verb, offset, err)
 			break
 		}
-		ReportProgress(ctx)
+		timelimit.Progress(ctx)
 	}
 	if err == nil {
 		err = f.Sync()
@@ -103,7 +104,7 @@ func (s *samples) read(ctx context.Context, f *os.File, do func(offset int64, sa
 		if _, err := f.ReadAt(found, offset); err != nil {
 			return fmt.Errorf("read sample at byte %d: %w", offset, err)
 		}
-		ReportProgress(ctx)
+		timelimit.Progress(ctx)
 		if err := do(offset, s.buffer[i*sampleSize:(i+1)*sampleSize], found); err != nil {
 			return err
 		}

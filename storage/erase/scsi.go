@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"ironroot/internal/sysfs"
+	"ironroot/internal/timelimit"
 	"ironroot/storage/block"
 	"ironroot/storage/scsi"
 )
@@ -87,7 +88,7 @@ func (d *scsiDevice) choose(
 			return "", scsi.SanitizeMethod{}, err
 		}
 		support, err := d.disk.Supports(s.command)
-		ReportProgress(ctx)
+		timelimit.Progress(ctx)
 		var rejected *scsi.CommandError
 		switch {
 		case errors.As(err, &rejected): // disks that cannot say what they support
@@ -185,7 +186,7 @@ func reportSanitize(ctx context.Context, m scsi.SanitizeMethod, seen, failed, co
 // run starts a sanitize and waits for its end. It returns whether one was seen in progress.
 func (d *scsiDevice) run(ctx context.Context, method Method, m scsi.SanitizeMethod) (seen bool, err error) {
 	startErr := d.disk.Sanitize(m)
-	ReportProgress(ctx)
+	timelimit.Progress(ctx)
 	var rejected *scsi.CommandError
 	if errors.As(startErr, &rejected) {
 		return false, startErr
@@ -209,7 +210,7 @@ func (d *scsiDevice) run(ctx context.Context, method Method, m scsi.SanitizeMeth
 
 func (d *scsiDevice) state(ctx context.Context) (scsi.SanitizeState, error) {
 	state, err := d.disk.SanitizeState()
-	ReportProgress(ctx)
+	timelimit.Progress(ctx)
 	return state, err
 }
 

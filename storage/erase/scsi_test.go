@@ -19,6 +19,7 @@ import (
 
 	"ironroot/internal/sysfs"
 	"ironroot/internal/testenv"
+	"ironroot/internal/timelimit"
 	"ironroot/storage/block"
 	"ironroot/storage/erase/evidence"
 	"ironroot/storage/scsi"
@@ -461,7 +462,7 @@ func TestSanitizeLimit(t *testing.T) {
 	}
 }
 
-// A sanitize may take hours without the time limit of [Bounded], and shows its progress.
+// A sanitize may take hours without the time limit of [timelimit.Do], and shows its progress.
 func TestSCSIBounded(t *testing.T) {
 	disk, sys := sasMedium(t)
 	synctest.Test(t, func(t *testing.T) {
@@ -474,7 +475,7 @@ func TestSCSIBounded(t *testing.T) {
 			}
 		}
 		drive := fakeSCSI{path: disk.Path, actions: []byte{2}, mlu: 1, sanitizing: 4 * time.Hour}
-		method, err := Bounded(t.Context(), DefaultLimits, func(ctx context.Context) (Method, error) {
+		method, err := timelimit.Do(t.Context(), timelimit.Disk, func(ctx context.Context) (Method, error) {
 			return eraseSCSI(ctx, sys, disk, o, drive.open)
 		})
 		if method != SCSISanitizeBlock || err != nil || !cmp.Equal(started, []Method{SCSISanitizeBlock}) {

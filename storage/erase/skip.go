@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"ironroot/internal/sysfs"
+	"ironroot/internal/timelimit"
 	"ironroot/storage/block"
 	"ironroot/storage/partition"
 )
@@ -138,7 +139,7 @@ func guardTable(ctx context.Context, device string, table *partition.Table) erro
 		if kind != "" {
 			return fmt.Errorf("%w: %s on partition %d", ErrProtected, kind, p.Number)
 		}
-		ReportProgress(ctx)
+		timelimit.Progress(ctx)
 	}
 	return nil
 }

@@ -11,7 +11,7 @@ import (
 )
 
 // Trace collects what an erase has done, what the drive reported and what was read back. It is safe for concurrent use:
-// an erase that the kernel does not return from ([ErrStuck]) leaves what is known until then.
+// an erase that the kernel does not return from (timelimit.ErrStuck) leaves what is known until then.
 type Trace struct {
 	mu    sync.Mutex
 	found Observed

@@ -15,6 +15,7 @@ import (
 	"ironroot/agent/hardware/burnin"
 	"ironroot/internal/goroutine"
 	"ironroot/internal/pause"
+	"ironroot/internal/timelimit"
 	"ironroot/storage/block"
 	"ironroot/storage/erase"
 )
@@ -190,7 +191,7 @@ func (b *diskBurnin) testDisk(ctx context.Context, d block.Device) (_ diskReport
 	defer tracker.End()
 	err = erase.Exclusive(ctx, b.m.o.System, d, b.flags.wait, func(f *os.File, size int64) (err error) {
 		report, err = b.m.testDisk(ctx, f, size, b.options, func(done, total int64) {
-			erase.ReportProgress(ctx)
+			timelimit.Progress(ctx)
 			tracker.Set(done, total)
 		})
 		return err

@@ -19,6 +19,7 @@ import (
 	"ironroot/agent/journal"
 	"ironroot/agent/status"
 	"ironroot/internal/testenv"
+	"ironroot/internal/timelimit"
 	"ironroot/storage/block"
 	"ironroot/storage/erase"
 	"ironroot/storage/partition"
@@ -289,8 +290,8 @@ func TestBurninDiskProgress(t *testing.T) {
 			m := onThisMachine(t, disk)
 			board := status.NewBoard("1", nil)
 			m.o.Track = func(what, device string) Tracker { return board.Track(m.o.Log, what, device) }
-			m.limits = func(block.Device) erase.Limits {
-				return erase.Limits{Silence: 90 * time.Second, Grace: time.Hour}
+			m.limits = func(block.Device) timelimit.Limits {
+				return timelimit.Limits{NoProgress: 90 * time.Second, Grace: time.Hour}
 			}
 			m.testDisk = func(
 				_ context.Context, _ burnin.Medium, _ int64, _ burnin.DiskOptions, progress func(done, total int64),

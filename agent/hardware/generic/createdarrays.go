@@ -9,6 +9,7 @@ import (
 
 	"ironroot/agent/hardware"
 	"ironroot/agent/node"
+	"ironroot/internal/timelimit"
 	"ironroot/storage/block"
 	"ironroot/storage/erase"
 	"ironroot/storage/md"
@@ -233,7 +234,7 @@ func (m *Manager) assemble(ctx context.Context, a *createdArray) (string, error)
 		used[other.Name] = true
 	}
 	number := freeNumber(a.number, used)
-	path, err := erase.Bounded(ctx, m.limits(a.disks[0]), func(ctx context.Context) (string, error) {
+	path, err := timelimit.Do(ctx, m.limits(a.disks[0]), func(ctx context.Context) (string, error) {
 		return m.assembleArray(ctx, m.o.System, number, a.members[0].UUID, a.paths())
 	})
 	if err != nil {

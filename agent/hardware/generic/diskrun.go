@@ -12,6 +12,7 @@ import (
 	"ironroot/agent/hardware"
 	"ironroot/agent/hardware/burnin"
 	"ironroot/agent/status"
+	"ironroot/internal/timelimit"
 	"ironroot/storage/block"
 	"ironroot/storage/erase"
 	"ironroot/storage/md"
@@ -152,8 +153,8 @@ func bounded[T any](
 	if err != nil {
 		return value, err
 	}
-	value, err = erase.Bounded(ctx, r.m.limits(d), func(ctx context.Context) (T, error) { return call(ctx, d) })
-	if errors.Is(err, erase.ErrStuck) {
+	value, err = timelimit.Do(ctx, r.m.limits(d), func(ctx context.Context) (T, error) { return call(ctx, d) })
+	if errors.Is(err, timelimit.ErrStuck) {
 		r.mu.Lock()
 		r.stuck[d.Path] = err
 		r.mu.Unlock()

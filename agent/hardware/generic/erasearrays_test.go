@@ -19,6 +19,7 @@ import (
 	"ironroot/internal/imagetest"
 	"ironroot/internal/sysfs"
 	"ironroot/internal/testenv"
+	"ironroot/internal/timelimit"
 	"ironroot/storage/block"
 	"ironroot/storage/erase"
 	"ironroot/storage/erase/evidence"
@@ -365,13 +366,13 @@ func TestEraseArrayFails(t *testing.T) {
 // An array whose members keep the kernel busy when it is stopped does not hold up the step forever.
 func TestStopStuck(t *testing.T) {
 	m := onThisMachine(t)
-	m.limits = func(block.Device) erase.Limits {
-		return erase.Limits{Silence: time.Millisecond, Grace: time.Millisecond}
+	m.limits = func(block.Device) timelimit.Limits {
+		return timelimit.Limits{NoProgress: time.Millisecond, Grace: time.Millisecond}
 	}
 	m.stopArray = func(context.Context, string) error { <-t.Context().Done(); return nil }
 	err := m.stop(t.Context(), &createdArray{disks: make([]block.Device, 1)}, "/dev/md0")
-	if !errors.Is(err, erase.ErrStuck) {
-		t.Errorf("got %v, want %v", err, erase.ErrStuck)
+	if !errors.Is(err, timelimit.ErrStuck) {
+		t.Errorf("got %v, want %v", err, timelimit.ErrStuck)
 	}
 }
 

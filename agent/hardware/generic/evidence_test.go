@@ -27,6 +27,7 @@ import (
 	"ironroot/internal/imagetest"
 	"ironroot/internal/sysfs"
 	"ironroot/internal/testenv"
+	"ironroot/internal/timelimit"
 	"ironroot/storage/block"
 	"ironroot/storage/erase"
 	"ironroot/storage/erase/evidence"
@@ -220,7 +221,7 @@ func TestEvidenceOfFailure(t *testing.T) {
 			m := onThisMachine(t, disk)
 			j, _ := withJournal(m)
 			if name == "kernel hangs" {
-				m.limits = func(block.Device) erase.Limits { return erase.Limits{Silence: 10 * time.Second} }
+				m.limits = func(block.Device) timelimit.Limits { return timelimit.Limits{NoProgress: 10 * time.Second} }
 			}
 			m.eraseFull = func(
 				ctx context.Context, _ sysfs.Root, _ block.Device, _ erase.Options,

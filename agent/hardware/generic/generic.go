@@ -27,6 +27,7 @@ import (
 	"ironroot/internal/goroutine"
 	"ironroot/internal/pause"
 	"ironroot/internal/sysfs"
+	"ironroot/internal/timelimit"
 	"ironroot/storage/block"
 	"ironroot/storage/erase"
 	"ironroot/storage/hint"
@@ -84,7 +85,7 @@ func (m *Manager) trackAside(what, device string) Tracker {
 type Manager struct {
 	o Options
 
-	limits      func(block.Device) erase.Limits // time limits of operations on one disk
+	limits      func(block.Device) timelimit.Limits // time limits of operations on one disk
 	recoverDisk func(ctx context.Context, d block.Device, progress func(done, total int64)) error
 	eraseFull   func(ctx context.Context, s sysfs.Root, d block.Device, o erase.Options) (erase.Method, error)
 	// previewErase is erase.Preview.
@@ -127,7 +128,7 @@ func New(o Options) *Manager {
 	if o.Disks == nil {
 		o.Disks = func(ctx context.Context) ([]block.Device, error) { return block.Disks(ctx, o.System) }
 	}
-	limits := func(block.Device) erase.Limits { return erase.DefaultLimits }
+	limits := func(block.Device) timelimit.Limits { return timelimit.Disk }
 	return &Manager{
 		o: o, limits: limits, recoverDisk: erase.Recover, eraseFull: erase.Full,
 		previewErase: erase.Preview, testDisk: burnin.Disk,
@@ -296,7 +297,7 @@ func uuidOf(n *node.Node) string {
 // Sync implements [hardware.Syncer]. It writes out all dirty pages, drops the caches and flushes every disk. It
 // returns an error if a write or flush failed. Caches that are not dropped and disks that cannot be flushed lose no
 // data and are only logged. While a disk hangs, the kernel does not return: if ctx ends first, the error names the
-// operation that did not end and wraps [erase.ErrStuck].
+// operation that did not end and wraps [timelimit.ErrStuck].
 func (m *Manager) Sync(ctx context.Context) error {
 	err := interruptible(ctx, "sync", func() error {
 		m.sync()
@@ -346,16 +347,16 @@ func (m *Manager) flushDisk(ctx context.Context, d block.Device) error {
 }
 
 // syncLimits are the limits of one operation of Sync. They allow no time after its context has ended.
-var syncLimits = erase.Limits{Silence: erase.DefaultLimits.Silence}
+var syncLimits = timelimit.Limits{NoProgress: timelimit.Disk.NoProgress}
 
 // interruptible calls a function that can block in the kernel, and returns its error. If ctx ends first, the error
-// names the operation and wraps [erase.ErrStuck], and the call continues in the background.
+// names the operation and wraps [timelimit.ErrStuck], and the call continues in the background.
 func interruptible(ctx context.Context, operation string, call func() error) error {
 	if ctx.Err() != nil {
 		return fmt.Errorf("%s: %w", operation, context.Cause(ctx))
 	}
-	_, err := erase.Bounded(ctx, syncLimits, func(context.Context) (any, error) { return nil, call() })
-	if errors.Is(err, erase.ErrStuck) {
+	_, err := timelimit.Do(ctx, syncLimits, func(context.Context) (any, error) { return nil, call() })
+	if errors.Is(err, timelimit.ErrStuck) {
 		return fmt.Errorf("%s: %w", operation, err)
 	}
 	return err

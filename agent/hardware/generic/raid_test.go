@@ -21,6 +21,7 @@ import (
 	"ironroot/internal/imagetest"
 	"ironroot/internal/sysfs"
 	"ironroot/internal/testenv"
+	"ironroot/internal/timelimit"
 	"ironroot/storage/block"
 	"ironroot/storage/erase"
 	"ironroot/storage/md"
@@ -414,12 +415,12 @@ func TestCreateFails(t *testing.T) {
 }
 
 // passedLimits returns limits that have passed before a call can end. Until the end of the test, Go uses one processor.
-// So [erase.Bounded] continues, and finds the limit passed, before the call that it has started as a goroutine.
-func passedLimits(t *testing.T) erase.Limits {
+// So [timelimit.Do] continues, and finds the limit passed, before the call that it has started as a goroutine.
+func passedLimits(t *testing.T) timelimit.Limits {
 	t.Helper()
 	before := runtime.GOMAXPROCS(1)
 	t.Cleanup(func() { runtime.GOMAXPROCS(before) })
-	return erase.Limits{Silence: time.Nanosecond, Grace: erase.DefaultLimits.Grace}
+	return timelimit.Limits{NoProgress: time.Nanosecond, Grace: timelimit.Disk.Grace}
 }
 
 // A disk whose partition table is written only in part is cleared too.
@@ -430,12 +431,12 @@ func TestCreatePartitionsFails(t *testing.T) {
 	m, kernel := onThisMachine(t, disks...), &fakeKernel{}
 	kernel.attach(m)
 	failed, passed := false, passedLimits(t)
-	m.limits = func(d block.Device) erase.Limits {
+	m.limits = func(d block.Device) timelimit.Limits {
 		if d.Path == disks[1].Path && !failed && strings.HasPrefix(layoutOf(t, disks[0]), "gpt ") {
 			failed = true
 			return passed
 		}
-		return erase.DefaultLimits
+		return timelimit.Disk
 	}
 	_, err := m.createConfiguration(t.Context(), hardware.Call{Node: nodeWith(t, target(logical("1", "1", ""),
 		`, "properties": {"capabilities": "disk_label:gpt"}`))})
@@ -456,11 +457,11 @@ func TestCreateWipeStuck(t *testing.T) {
 	m, kernel := onThisMachine(t, disks...), &fakeKernel{}
 	kernel.attach(m)
 	passed := passedLimits(t)
-	m.limits = func(d block.Device) erase.Limits {
+	m.limits = func(d block.Device) timelimit.Limits {
 		if d.Path == "/dev/md0" {
 			return passed
 		}
-		return erase.DefaultLimits
+		return timelimit.Disk
 	}
 	m.wipeArray = func(ctx context.Context, _ sysfs.Root, _ string, _ erase.Wait) error {
 		select {

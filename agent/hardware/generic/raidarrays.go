@@ -11,6 +11,7 @@ import (
 	"ironroot/agent/fault"
 	"ironroot/agent/hardware"
 	"ironroot/agent/node"
+	"ironroot/internal/timelimit"
 	"ironroot/storage/block"
 	"ironroot/storage/erase"
 	"ironroot/storage/md"
@@ -381,16 +382,16 @@ func (m *Manager) checkWritable(ctx context.Context, s *raidState, d block.Devic
 	return nil
 }
 
-// membersOn reads the members of arrays on a disk and its partitions, with the time limits of [erase.Bounded].
+// membersOn reads the members of arrays on a disk and its partitions, with the time limits of [timelimit.Do].
 func (m *Manager) membersOn(ctx context.Context, d block.Device) ([]md.Member, error) {
-	return erase.Bounded(ctx, m.limits(d), func(ctx context.Context) ([]md.Member, error) {
+	return timelimit.Do(ctx, m.limits(d), func(ctx context.Context) ([]md.Member, error) {
 		return md.Members(ctx, m.o.System, d)
 	})
 }
 
-// withLimits calls a function that reads or writes a device, with the time limits of [erase.Bounded].
+// withLimits calls a function that reads or writes a device, with the time limits of [timelimit.Do].
 func (m *Manager) withLimits(ctx context.Context, d block.Device, call func(context.Context) error) error {
-	_, err := erase.Bounded(ctx, m.limits(d), func(ctx context.Context) (any, error) { return nil, call(ctx) })
+	_, err := timelimit.Do(ctx, m.limits(d), func(ctx context.Context) (any, error) { return nil, call(ctx) })
 	return err
 }
 

@@ -22,6 +22,7 @@ import (
 	"ironroot/agent/node"
 	"ironroot/internal/sysfs"
 	"ironroot/internal/testenv"
+	"ironroot/internal/timelimit"
 	"ironroot/storage/block"
 	"ironroot/storage/erase"
 	"ironroot/storage/hint"
@@ -358,11 +359,11 @@ func TestDeleteMetadataStuck(t *testing.T) {
 	disks := memberDisks(t, "data")
 	m := onThisMachine(t, disks...)
 	passed := passedLimits(t)
-	m.limits = func(d block.Device) erase.Limits {
+	m.limits = func(d block.Device) timelimit.Limits {
 		if d.Path == disks[1].Path && len(superblocks(t, disks[0])) == 0 {
 			return passed
 		}
-		return erase.DefaultLimits
+		return timelimit.Disk
 	}
 	_, err := m.deleteConfiguration(t.Context(), hardware.Call{})
 	if typeOf(err) != "SoftwareRAIDError" || !strings.Contains(err.Error(), "no progress for 1ns") {
@@ -376,14 +377,14 @@ func TestDeleteMetadataBusy(t *testing.T) {
 	m := onThisMachine(t, disks...)
 	m.o.Config.Update(func(c *config.Config) { c.DiskPartitioner.CheckDeviceMaxRetries = 0 })
 	var holder *os.File
-	m.limits = func(d block.Device) erase.Limits {
+	m.limits = func(d block.Device) timelimit.Limits {
 		if d.Path == disks[1].Path && holder == nil && len(superblocks(t, disks[0])) == 0 {
 			var err error
 			if holder, err = os.Open(d.Path); err != nil {
 				t.Error(err)
 			}
 		}
-		return erase.DefaultLimits
+		return timelimit.Disk
 	}
 	_, err := m.deleteConfiguration(t.Context(), hardware.Call{})
 	if typeOf(err) != "SoftwareRAIDError" || !errors.Is(err, erase.ErrBusy) {
@@ -400,12 +401,12 @@ func TestDeleteChecks(t *testing.T) {
 	m := onThisMachine(t, disks...)
 	again := testenv.RAID{Name: "data", Level: 1, Size: disks[0].Size}
 	written := false
-	m.limits = func(block.Device) erase.Limits {
+	m.limits = func(block.Device) timelimit.Limits {
 		if !written && len(superblocks(t, disks[0])) == 0 && len(superblocks(t, disks[1])) == 0 {
 			written = true
 			write(t, disks[0].Path, 4096, again.Superblock(4096))
 		}
-		return erase.DefaultLimits
+		return timelimit.Disk
 	}
 	_, err := m.deleteConfiguration(t.Context(), hardware.Call{})
 	want := "Remaining " + disks[0].Path

@@ -15,6 +15,7 @@ import (
 	"ironroot/agent/config"
 	"ironroot/agent/hardware"
 	"ironroot/internal/testenv"
+	"ironroot/internal/timelimit"
 	"ironroot/storage/block"
 	"ironroot/storage/erase"
 	"ironroot/storage/md"
@@ -186,11 +187,11 @@ func TestDeleteWipeStuck(t *testing.T) {
 	m := onThisMachine(t, disks...)
 	member := block.PartitionPath(m.o.System, disks[1].Path, 2)
 	passed := passedLimits(t)
-	m.limits = func(d block.Device) erase.Limits {
+	m.limits = func(d block.Device) timelimit.Limits {
 		if d.Path == member {
 			return passed
 		}
-		return erase.DefaultLimits
+		return timelimit.Disk
 	}
 	_, err := m.deleteConfiguration(t.Context(), hardware.Call{
 		Node: nodeWith(t, `"properties": {"skip_block_devices": [{"volume_name": "root"}]}`),

@@ -18,8 +18,8 @@ import (
 
 	"ironroot/agent/hardware"
 	"ironroot/internal/testenv"
+	"ironroot/internal/timelimit"
 	"ironroot/storage/block"
-	"ironroot/storage/erase"
 )
 
 // stuckDisk makes a disk that is full of a tenant's data, a file on a frozen file system. Its writes block until thaw
@@ -132,11 +132,11 @@ func newStuckCase(t *testing.T, name string, step func(*Manager) hardware.StepFu
 		disks = []block.Device{c.plain, c.stuck} // the last one comes first
 	}
 	m := onThisMachine(t, disks...)
-	m.limits = func(d block.Device) erase.Limits {
+	m.limits = func(d block.Device) timelimit.Limits {
 		if d.Path == c.stuck.Path {
-			return erase.Limits{Silence: 10 * time.Second, Grace: time.Second}
+			return timelimit.Limits{NoProgress: 10 * time.Second, Grace: time.Second}
 		}
-		return erase.DefaultLimits
+		return timelimit.Disk
 	}
 	c.step = step(m)
 	return c
@@ -185,8 +185,8 @@ func TestEraseStuckDisk(t *testing.T) {
 func TestEraseStuckCancelled(t *testing.T) {
 	stuck, _ := stuckDisk(t)
 	m := onThisMachine(t, stuck)
-	m.limits = func(block.Device) erase.Limits {
-		return erase.Limits{Silence: erase.DefaultLimits.Silence, Grace: time.Second}
+	m.limits = func(block.Device) timelimit.Limits {
+		return timelimit.Limits{NoProgress: timelimit.Disk.NoProgress, Grace: time.Second}
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -217,8 +217,8 @@ func TestEraseStuckCancelled(t *testing.T) {
 // error, the disk is used again.
 func TestBoundedAgain(t *testing.T) {
 	m := newManager(t)
-	limits := erase.DefaultLimits
-	m.limits = func(block.Device) erase.Limits { return limits }
+	limits := timelimit.Disk
+	m.limits = func(block.Device) timelimit.Limits { return limits }
 	run := startErase(t, m)
 	disk, broken := block.Device{Path: "/dev/stuck"}, errors.New("broken")
 	calls := 0
@@ -236,16 +236,16 @@ func TestBoundedAgain(t *testing.T) {
 	}
 	returns := make(chan struct{})
 	defer close(returns)
-	limits = erase.Limits{Silence: time.Millisecond, Grace: time.Millisecond}
+	limits = timelimit.Limits{NoProgress: time.Millisecond, Grace: time.Millisecond}
 	_, first := bounded(t.Context(), run, disk, func(context.Context, block.Device) (string, error) {
 		<-returns
 		return "", nil
 	})
-	limits = erase.DefaultLimits
+	limits = timelimit.Disk
 	_, second := bounded(t.Context(), run, disk, count)
-	if !errors.Is(first, erase.ErrStuck) || !errors.Is(second, erase.ErrStuck) || calls != 2 {
+	if !errors.Is(first, timelimit.ErrStuck) || !errors.Is(second, timelimit.ErrStuck) || calls != 2 {
 		t.Errorf("got %v, then %v and %d calls, want twice %v and no further call",
-			first, second, calls-2, erase.ErrStuck)
+			first, second, calls-2, timelimit.ErrStuck)
 	}
 	other := block.Device{Path: "/dev/other"}
 	if _, err := bounded(t.Context(), run, other, count); !errors.Is(err, broken) {

@@ -15,8 +15,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"ironroot/internal/testenv"
+	"ironroot/internal/timelimit"
 	"ironroot/storage/block"
-	"ironroot/storage/erase"
 )
 
 // A disk that cannot be flushed is a warning. Any other error of a flush is an error of the sync, because data may be
@@ -96,7 +96,7 @@ func TestSyncCancelled(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(cause)
 	err := m.Sync(ctx)
-	if !errors.Is(err, cause) || errors.Is(err, erase.ErrStuck) || err.Error() != "sync: stopped" {
+	if !errors.Is(err, cause) || errors.Is(err, timelimit.ErrStuck) || err.Error() != "sync: stopped" {
 		t.Errorf("got %v, want sync: stopped", err)
 	}
 }
@@ -148,7 +148,7 @@ func TestSyncStuck(t *testing.T) {
 						t.Errorf("got %d disks flushed, want the other one", len(flushed))
 					}
 				}
-				if err == nil || err.Error() != c.want || !errors.Is(err, erase.ErrStuck) || took != limit {
+				if err == nil || err.Error() != c.want || !errors.Is(err, timelimit.ErrStuck) || took != limit {
 					t.Errorf("got %v after %v, want %q after %v", err, took, c.want, limit)
 				}
 			})

@@ -17,8 +17,8 @@ import (
 	"ironroot/agent/hardware"
 	"ironroot/internal/goroutine"
 	"ironroot/internal/testenv"
+	"ironroot/internal/timelimit"
 	"ironroot/storage/block"
-	"ironroot/storage/erase"
 	"ironroot/storage/md"
 )
 
@@ -97,7 +97,7 @@ func TestEraseNewMember(t *testing.T) {
 // Disks are read concurrently: one that hangs does not delay the others.
 func TestReadMembersConcurrently(t *testing.T) {
 	m := newManager(t)
-	m.limits = func(block.Device) erase.Limits { return erase.Limits{Silence: time.Hour, Grace: time.Hour} }
+	m.limits = func(block.Device) timelimit.Limits { return timelimit.Limits{NoProgress: time.Hour, Grace: time.Hour} }
 	var disks []block.Device
 	for _, name := range []string{"first", "second"} {
 		pipe := filepath.Join(t.TempDir(), name) // its reader waits for a writer
