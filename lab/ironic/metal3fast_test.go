@@ -222,6 +222,9 @@ func abortedDeploy(t *testing.T, ctx context.Context, n *Node, mark int, first, 
 		got[2] != "/second.raw begun" {
 		t.Errorf("got downloads %q, want the end of the first image before the second one", got)
 	}
+	if got := n.boots(mark); got != 2 {
+		t.Errorf("got %d boots of the ramdisk until the end of the second deployment, want 2", got)
+	}
 	if !strings.Contains(n.Since(mark), "cancelling the running command") {
 		t.Error("the console does not show that the former command was cancelled")
 	}
