@@ -9,6 +9,7 @@ import (
 	"github.com/vishvananda/netlink"
 
 	"ironroot/internal/testenv"
+	"ironroot/internal/testenv/nettest"
 )
 
 // The test's network is a bridge with this machine's address. The link dhcp0 is another machine on it.
@@ -34,9 +35,9 @@ func network(t *testing.T) {
 		}
 	}
 	attach(t, port)
-	raise(t, bridge, own+"/24")
-	raise(t, otherLink, other+"/24")
-	raise(t, "lo", "")
+	nettest.Configure(t, bridge, own+"/24")
+	nettest.Configure(t, otherLink, other+"/24")
+	nettest.Configure(t, "lo")
 }
 
 func attrs(name string) netlink.LinkAttrs {
@@ -51,23 +52,6 @@ func attach(t *testing.T, link netlink.Link) {
 	master, err := netlink.LinkByName(bridge)
 	if err == nil {
 		err = netlink.LinkSetMaster(link, master)
-	}
-	if err == nil {
-		err = netlink.LinkSetUp(link)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
-func raise(t *testing.T, name, address string) {
-	t.Helper()
-	link, err := netlink.LinkByName(name)
-	if err == nil && address != "" {
-		var parsed *netlink.Addr
-		if parsed, err = netlink.ParseAddr(address); err == nil {
-			err = netlink.AddrAdd(link, parsed)
-		}
 	}
 	if err == nil {
 		err = netlink.LinkSetUp(link)

@@ -2,7 +2,6 @@ package pxe
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"io"
 	"log/slog"
@@ -95,16 +94,7 @@ func cabled(t *testing.T, l *nettest.Lab) {
 // get fetches a file by HTTP from the peer. It returns "" for one that does not exist.
 func get(t *testing.T, l *nettest.Lab, url string) string {
 	t.Helper()
-	web := &http.Client{Transport: &http.Transport{
-		DisableKeepAlives: true,
-		DialContext: func(ctx context.Context, network, address string) (conn net.Conn, err error) {
-			l.Peer(func() error {
-				conn, err = new(net.Dialer).DialContext(ctx, network, address)
-				return nil
-			})
-			return conn, err
-		},
-	}}
+	web := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: l.Dial}}
 	response, err := web.Get(url)
 	if err != nil {
 		t.Fatal(err)
@@ -334,7 +324,7 @@ func TestOtherNetworks(t *testing.T) {
 	}
 	cabled(t, l)
 	l.Cable("other0", "198.51.100.2/24")
-	raise(t, "other0", "198.51.100.1/24")
+	nettest.Configure(t, "other0", "198.51.100.1/24")
 	var log nettest.Log
 	s := mustStart(t, options(t, &log))
 	if get(t, l, s.URL()+"02-00-00-00-00-01/kernel-amd64") == "" {
@@ -417,7 +407,7 @@ func TestInterfaces(t *testing.T) {
 		return
 	}
 	network(t)
-	raise(t, "port0", "2001:db8::1/64")
+	nettest.Configure(t, "port0", "2001:db8::1/64")
 	for name, c := range map[string]struct {
 		link, own string
 		want      string

@@ -2,7 +2,6 @@ package server
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"io"
 	"net"
@@ -13,7 +12,6 @@ import (
 	"testing"
 
 	"github.com/pin/tftp/v3"
-	"github.com/vishvananda/netlink"
 
 	"ironroot/internal/testenv/nettest"
 )
@@ -30,17 +28,7 @@ func TestFilesOfOneInterface(t *testing.T) {
 		"net0": {"192.0.2.1/24", "192.0.2.2/24"}, "net1": {"198.51.100.1/24", "198.51.100.2/24"},
 	} {
 		l.Cable(name, addresses[1])
-		link, err := netlink.LinkByName(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		address, err := netlink.ParseAddr(addresses[0])
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := errors.Join(netlink.AddrAdd(link, address), netlink.LinkSetUp(link)); err != nil {
-			t.Fatal(err)
-		}
+		nettest.Configure(t, name, addresses[0])
 	}
 	root := directory(t, []byte("content"))
 	for name, refused := range map[string]bool{"net0": false, "net1": true} {
@@ -53,16 +41,7 @@ func TestFilesOfOneInterface(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		client := &http.Client{Transport: &http.Transport{
-			DisableKeepAlives: true,
-			DialContext: func(ctx context.Context, network, address string) (conn net.Conn, err error) {
-				l.Peer(func() error {
-					conn, err = new(net.Dialer).DialContext(ctx, network, address)
-					return nil
-				})
-				return conn, err
-			},
-		}}
+		client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: l.Dial}}
 		var got []byte
 		response, err := client.Get(web.URL("sub/file"))
 		if err == nil {

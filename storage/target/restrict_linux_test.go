@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
 	"ironroot/internal/testenv"
@@ -27,27 +26,8 @@ func TestRestrict(t *testing.T) {
 	l.AddPeerAddress("eth0", "192.0.2.2/24")
 	l.AddPeerAddress("eth0", "2001:db8::1/64")
 	l.AddPeerAddress("eth0", "2001:db8::2/64")
-	link, err := netlink.LinkByName("eth0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, text := range []string{"192.0.2.7/24", "2001:db8::7/64"} {
-		address, err := netlink.ParseAddr(text)
-		if err != nil {
-			t.Fatal(err)
-		}
-		address.Flags = unix.IFA_F_NODAD
-		if err := netlink.AddrAdd(link, address); err != nil {
-			t.Fatal(err)
-		}
-	}
-	loopback, err := netlink.LinkByName("lo")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := errors.Join(netlink.LinkSetUp(link), netlink.LinkSetUp(loopback)); err != nil {
-		t.Fatal(err)
-	}
+	nettest.Configure(t, "eth0", "192.0.2.7/24", "2001:db8::7/64")
+	nettest.Configure(t, "lo")
 	for _, c := range []struct{ local, peer, other string }{
 		{"192.0.2.7", "192.0.2.1", "192.0.2.2"},
 		{"2001:db8::7", "2001:db8::1", "2001:db8::2"},

@@ -178,6 +178,33 @@ func (l *Lab) Listen(address string) net.Listener {
 	return listener
 }
 
+// Dial connects from the peer to an address. It is a function for [net/http.Transport].
+func (l *Lab) Dial(ctx context.Context, network, address string) (conn net.Conn, err error) {
+	l.Peer(func() error {
+		conn, err = new(net.Dialer).DialContext(ctx, network, address)
+		return nil
+	})
+	return conn, err
+}
+
+// Configure adds addresses to a link of the namespace of the calling thread, and sets it up. The kernel does not check
+// whether IPv6 addresses are unique, so that they can be used at once.
+func Configure(t testing.TB, name string, addresses ...string) {
+	t.Helper()
+	link, err := netlink.LinkByName(name)
+	if err != nil {
+		t.Fatalf("link %s: %v", name, err)
+	}
+	for _, address := range addresses {
+		if err := addAddress(link, address); err != nil {
+			t.Fatalf("add %s to %s: %v", address, name, err)
+		}
+	}
+	if err := netlink.LinkSetUp(link); err != nil {
+		t.Fatalf("set %s up: %v", name, err)
+	}
+}
+
 func addAddress(link netlink.Link, address string) error {
 	parsed, err := netlink.ParseAddr(address)
 	if err != nil {
