@@ -4,6 +4,7 @@ package login
 
 import (
 	"errors"
+	"io"
 	"log/slog"
 	"runtime"
 	"strings"
@@ -12,6 +13,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"ironroot/uinit/account"
 )
 
 // lineHandler calls a function for each log line.
@@ -102,8 +105,8 @@ func TestPasswordLimit(t *testing.T) {
 	}
 }
 
-// Questions to a terminal that has hung up fail at once.
-func TestQuestionAfterHangUp(t *testing.T) {
+// Everything that a prompt does with a terminal that has hung up fails at once.
+func TestAfterHangUp(t *testing.T) {
 	c := newConsole(t)
 	terminal, err := openTerminal(c.path)
 	if err != nil {
@@ -123,6 +126,10 @@ func TestQuestionAfterHangUp(t *testing.T) {
 	if err := terminal.write("text"); !errors.Is(err, unix.EIO) {
 		t.Errorf("write: got %v, want %v", err, unix.EIO)
 	}
+	p := &prompt{log: slog.New(slog.DiscardHandler)}
+	if err := p.shell(terminal, account.Account{Shell: "/bin/true"}); !errors.Is(err, unix.EIO) {
+		t.Errorf("shell: got %v, want %v", err, unix.EIO)
+	}
 }
 
 // Stop returns the error of the prompts.
@@ -132,5 +139,25 @@ func TestStopFails(t *testing.T) {
 	close(p.ended)
 	if err := p.Stop(); !errors.Is(err, want) {
 		t.Errorf("got %v, want %v", err, want)
+	}
+}
+
+// chunks is a reader that returns one chunk at a time, also empty ones.
+type chunks []string
+
+func (c *chunks) Read(p []byte) (int, error) {
+	if len(*c) == 0 {
+		return 0, io.EOF
+	}
+	n := copy(p, (*c)[0])
+	*c = (*c)[1:]
+	return n, nil
+}
+
+// A read without a byte adds nothing to the line.
+func TestReadLineOfEmptyReads(t *testing.T) {
+	got, err := readLine(&chunks{"", "a", "", "b", "", "\r", "\n"})
+	if err != nil || string(got) != "ab" {
+		t.Errorf("got %q, %v, want ab", got, err)
 	}
 }

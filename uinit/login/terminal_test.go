@@ -3,6 +3,7 @@
 package login
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -62,6 +63,9 @@ func TestTerminalModes(t *testing.T) {
 	terminal.close()
 	if diff := cmp.Diff(before, modes()); diff != "" {
 		t.Errorf("modes after the end (-before +after):\n%s", diff)
+	}
+	if err := terminal.write("text"); !errors.Is(err, os.ErrClosed) {
+		t.Errorf("write after the end: got %v, want %v", err, os.ErrClosed)
 	}
 }
 
