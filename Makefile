@@ -140,7 +140,7 @@ ACCOUNTED = storage/erase,storage/partition,storage/hint,agent/hardware/generic,
 # The others are agents and servers that strangers can reach, logins, and what is signed. ./uinit/boot is not among
 # them: its mutants would write to the kernel's settings and log, which the sandbox cannot hide, and its tests boot
 # machines.
-MUTATED   = ./storage/erase ./storage/partition ./storage/hint ./agent/... \
+MUTATED   = ./storage/erase ./storage/partition ./storage/hint ./storage/target ./agent/... \
 	./uinit/account ./uinit/login ./uinit/sshd ./uinit/sudo ./uinit/worker ./netboot/server \
 	./uki ./release/... ./watch ./internal/bounded ./internal/sysfs ./internal/timelimit
 # Tests that boot virtual machines take minutes for each mutant. The sandbox has no network to fetch Debian's ukify.

@@ -165,6 +165,18 @@ func TestStartFails(t *testing.T) {
 	}
 }
 
+// A target that cannot be restricted to its peer is not created.
+func TestStartWithoutRestriction(t *testing.T) {
+	r := newRig(t)
+	r.door.shut = true // by another target, so that it fails
+	if err := r.Start(t.Context(), export, nil); err == nil || !strings.Contains(err.Error(), "restricted twice") {
+		t.Errorf("got %v, want the error of the restriction", err)
+	}
+	if got := r.kernel.objects(""); len(got) > 0 || !r.door.shut {
+		t.Errorf("got objects %q, restricted %v, want no change", got, r.door.shut)
+	}
+}
+
 // The kernel can accept a value and not use it.
 func TestStartVerifies(t *testing.T) {
 	r := newRig(t)
