@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptrace"
@@ -15,7 +17,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"ironroot/agent/config"
 	"ironroot/agent/rescue"
 	"ironroot/agent/status"
 )
@@ -302,8 +303,7 @@ func TestRescue(t *testing.T) {
 	again.done <- nil
 }
 
-// A rescue that is not possible is an error of the command: the agent keeps serving. After a lockdown it is not
-// possible.
+// A rescue that is not possible is an error of the command: the agent keeps serving.
 //
 // Parity: E10
 func TestRescueNotPossible(t *testing.T) {
@@ -323,14 +323,101 @@ func TestRescueNotPossible(t *testing.T) {
 	if rescue.IsMarked(machine.Path) {
 		t.Error("the machine is marked")
 	}
-	a := newAgent(Options{Config: &config.Config{}})
-	if err := a.prepareRescue(t.Context()); err != nil {
-		t.Errorf("got %v, want that a rescue is possible", err)
+}
+
+// While the machine is being locked down, the API answers and refuses all commands, also a rescue.
+func TestNothingAfterLockdown(t *testing.T) {
+	ironic := newIronic(t)
+	machine := bareMachine(t)
+	proceed := make(chan struct{})
+	r := startAgent(t, func(o *Options) {
+		o.Destructive, o.System = true, machine
+		o.EndLogins = func() { <-proceed }
+	}, "--api-url="+ironic.URL)
+	r.beat(ironic)
+	if got := r.run("system.lockdown", "{}"); got.Status != "SUCCEEDED" {
+		t.Errorf("got %s %v, want SUCCEEDED", got.Status, got.Error)
 	}
-	a.Lockdown()
-	if err := a.prepareRescue(t.Context()); err == nil {
-		t.Error("a rescue is possible after a lockdown")
+	r.reach("lockdown")
+	for _, command := range [][2]string{
+		{"rescue.finalize_rescue", `{"rescue_password": "planted of a rescue", "hashed": false}`},
+		{"standby.sync", "{}"}, {"system.lockdown", "{}"}, {"standby.run_image", "{}"},
+	} {
+		code, body := r.post(command[0], command[1])
+		if want := "Invalid command: " + command[0] + " refused after lockdown"; code != http.StatusBadRequest ||
+			!strings.Contains(body, want) {
+			t.Errorf("%s: got %d %s, want 400 %s", command[0], code, body, want)
+		}
 	}
+	if rescue.IsMarked(machine.Path) {
+		t.Error("the machine is marked for a rescue")
+	}
+	if all := r.list(); len(all) != 1 || all[0].Name != "lockdown" {
+		t.Errorf("records: got %v, want only lockdown", all)
+	}
+	close(proceed)
+	<-r.network.down
+}
+
+// A lockdown that is requested while a confirmed rescue waits for this request is refused, and the rescue begins.
+func TestNoLockdownInRescue(t *testing.T) {
+	ironic := newIronic(t)
+	r := startAgent(t, func(o *Options) { o.Destructive, o.System = true, bareMachine(t) }, "--api-url="+ironic.URL)
+	r.beat(ironic)
+	body, sender := io.Pipe()
+	reading := make(chan struct{})
+	request, err := http.NewRequest("POST", r.base+"/v1/commands/?agent_token="+r.token, io.MultiReader(
+		strings.NewReader(`{"name":"system.lockdown",`), &signalReader{body, reading}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	refused := make(chan error, 1)
+	go func() {
+		answer, err := r.client.Do(request)
+		if err != nil {
+			refused <- nil // on a slow machine the agent no longer waits for the request
+			return
+		}
+		if answer.StatusCode != http.StatusBadRequest {
+			err = fmt.Errorf("got status %d, want 400", answer.StatusCode)
+		}
+		refused <- errors.Join(err, answer.Body.Close())
+	}()
+	<-reading
+	got := r.run("rescue.finalize_rescue", `{"rescue_password": "planted of a rescue", "hashed": false}`)
+	if got.Status != "SUCCEEDED" {
+		t.Errorf("got %s %v, want SUCCEEDED", got.Status, got.Error)
+	}
+	go func() {
+		_, _ = io.WriteString(sender, `"params":{}}`) // fails only if the agent no longer waits for the request
+		_ = sender.Close()
+	}()
+	if err := <-refused; err != nil {
+		t.Errorf("lockdown: %v", err)
+	}
+	if err := <-r.done; !errors.Is(err, ErrRescue) {
+		t.Errorf("the agent ended with %v, want %v", err, ErrRescue)
+	}
+	r.done <- nil
+	select {
+	case <-r.network.down:
+		t.Error("the network was taken down")
+	default:
+	}
+}
+
+// signalReader closes started when its first Read begins.
+type signalReader struct {
+	io.Reader
+	started chan struct{}
+}
+
+func (s *signalReader) Read(p []byte) (int, error) {
+	if s.started != nil {
+		close(s.started)
+		s.started = nil
+	}
+	return s.Reader.Read(p)
 }
 
 // The callback URL contains the advertise_* options, with IPv6 addresses in brackets.

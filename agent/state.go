@@ -347,12 +347,9 @@ func (a *agent) deps() extension.Deps {
 	}
 }
 
-// prepareRescue prepares a rescue. After a lockdown, nobody may log in. An exported disk would stay exported in the
-// network of the user, because the kernel keeps the target when process 1 executes itself again.
+// prepareRescue prepares a rescue. An exported disk would stay exported in the network of the user, because the kernel
+// keeps the target when process 1 executes itself again.
 func (a *agent) prepareRescue(ctx context.Context) error {
-	if pause.Closed(a.locked) {
-		return errors.New("the machine is locked down")
-	}
 	if err := a.removeTarget(ctx); err != nil {
 		return fmt.Errorf("end export of the root disk: %w", err)
 	}

@@ -52,6 +52,7 @@ type Command struct {
 	Name        string // without the extension's name
 	Async       bool   // continues after the request
 	Destructive bool   // writes to disks, changes the network or stops the machine: rejected unless allowed
+	Last        bool   // once it has succeeded, its registry refuses every command; only for synchronous commands
 	Params      []Param
 	AnyParams   bool // accepts undeclared parameters
 	// Validate, if not nil, checks the parameters within the request, before an asynchronous command starts.
@@ -126,15 +127,23 @@ func (c Command) check(p Params) error {
 }
 
 // Call checks and validates the parameters and runs the command in the caller's goroutine. It returns a panic as a
-// *PanicError.
+// *PanicError, and an InvalidCommandError after a command marked Last, if ctx is that of another command.
 func (c Command) Call(ctx context.Context, p Params) (result any, err error) {
+	l := latchOf(ctx)
+	if err := l.refuse(c.Name); err != nil {
+		return nil, err
+	}
 	if err := c.check(p); err != nil {
 		return nil, err
 	}
 	if err := c.validate(ctx, p); err != nil {
 		return nil, err
 	}
-	return c.run(ctx, p)
+	result, err = c.run(ctx, p)
+	if err == nil && c.Last {
+		l.close(c.Name)
+	}
+	return result, err
 }
 
 func (c Command) validate(ctx context.Context, p Params) (err error) {

@@ -24,7 +24,8 @@ type Options struct {
 	Log     *slog.Logger
 }
 
-// Registry runs commands, one at a time, and keeps their records until Reset.
+// Registry runs commands, one at a time, and keeps their records until Reset. It runs none after one that is marked Last
+// has succeeded.
 type Registry struct {
 	set      Set
 	finished func()
@@ -35,6 +36,7 @@ type Registry struct {
 	ctx      context.Context // ended by Close
 	cancel   context.CancelFunc
 	turn     chan struct{} // a semaphore: its holder can start a command
+	latch    latch         // closed by a command marked Last
 
 	mu      sync.Mutex
 	session session
@@ -78,7 +80,7 @@ func NewRegistry(extensions []Extension, o Options) *Registry {
 	if r.log == nil {
 		r.log = slog.New(slog.DiscardHandler)
 	}
-	r.ctx, r.cancel = context.WithCancel(context.Background())
+	r.ctx, r.cancel = context.WithCancel(withLatch(context.Background(), &r.latch))
 	r.session = r.newSession()
 	return r
 }
@@ -151,7 +153,8 @@ func (r *Registry) sessionContext(request context.Context) context.Context {
 
 // Execute starts the command with the full name "extension.command". It returns after the end of a synchronous
 // command, and at once with the record of an asynchronous one. A failed command is not an error of Execute: errors
-// are rejections without a record (busy, unknown, invalid). ctx limits only the wait for the start.
+// are rejections without a record (busy, unknown, invalid, or after a command marked Last). ctx limits only the wait for
+// the start.
 func (r *Registry) Execute(ctx context.Context, name string, p Params) (*Record, error) {
 	_, short, err := split(name)
 	if err != nil {
@@ -172,6 +175,9 @@ func (r *Registry) Execute(ctx context.Context, name string, p Params) (*Record,
 	}
 	if ended != nil && current.ctx.Err() != nil {
 		return nil, context.Cause(current.ctx)
+	}
+	if err := r.latch.refuse(name); err != nil {
+		return nil, err
 	}
 	if busy, ok := r.running(); ok {
 		return nil, fault.AgentBusy(busy)

@@ -315,3 +315,103 @@ func TestResetHonoursContext(t *testing.T) {
 		t.Errorf("got %+v and %v, want SUCCEEDED", got, err)
 	}
 }
+
+// lastRig is a registry whose commands handover and lockdown are marked Last. handover waits for a result.
+func lastRig(t *testing.T) (r *Registry, result chan<- error, ran *[]string) {
+	t.Helper()
+	results := make(chan error)
+	ran = &[]string{}
+	note := func(name string, last bool) Command {
+		return Command{Name: name, Last: last, Run: func(context.Context, Params) (any, error) {
+			*ran = append(*ran, name)
+			return nil, nil
+		}}
+	}
+	lockdown, plain := note("lockdown", true), note("plain", false)
+	r = NewRegistry(set(lockdown, plain,
+		Command{Name: "handover", Last: true, Run: func(context.Context, Params) (any, error) { return nil, <-results }},
+		Command{Name: "both", Async: true, Run: func(ctx context.Context, _ Params) (any, error) {
+			for _, c := range []Command{plain, lockdown, plain} {
+				if _, err := c.Call(ctx, nil); err != nil {
+					return nil, err
+				}
+			}
+			return nil, nil
+		}},
+	), Options{})
+	t.Cleanup(r.Close)
+	return r, results, ran
+}
+
+// wantRefused executes commands that must be refused without a record, as invalid rather than busy.
+func wantRefused(t *testing.T, r *Registry, after string, names ...string) {
+	t.Helper()
+	records := len(r.List())
+	for _, name := range names {
+		_, err := r.Execute(t.Context(), name, nil)
+		if want := name + " refused after " + after; !fault.IsInvalidContent(err) || fault.From(err).Details != want {
+			t.Errorf("%s: got %v, want an InvalidCommandError: %s", name, err, want)
+		}
+	}
+	if got := len(r.List()); got != records {
+		t.Errorf("got %d records, want %d", got, records)
+	}
+}
+
+// Once a command marked Last has succeeded, no other one runs, also if it has waited for its turn, or Ironic starts
+// another session. If it fails, those that wait run.
+func TestLastCommand(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, result, ran := lastRig(t)
+		execute := func(name string) <-chan error {
+			answer := make(chan error, 1)
+			go func() {
+				_, err := r.Execute(t.Context(), name, nil)
+				answer <- err
+			}()
+			synctest.Wait() // the first one runs, the others wait
+			return answer
+		}
+		first, waiting := execute("x.handover"), execute("x.plain")
+		result <- errors.New("not possible")
+		if err := errors.Join(<-first, <-waiting); err != nil || len(*ran) != 1 {
+			t.Errorf("after a failure: got %v, and %v ran, want the waiting command", err, *ran)
+		}
+		first = execute("x.handover")
+		waits := []<-chan error{execute("x.lockdown"), execute("x.plain"), execute("x.both")}
+		result <- nil
+		if err := <-first; err != nil {
+			t.Error(err)
+		}
+		for _, answer := range waits {
+			if err := <-answer; !fault.IsInvalidContent(err) || !strings.Contains(err.Error(), "refused after handover") {
+				t.Errorf("command that waited: got %v, want that it is refused after handover", err)
+			}
+		}
+		wantRefused(t, r, "handover", "x.lockdown", "x.handover", "x.plain", "x.both")
+		if err := r.Reset(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		wantRefused(t, r, "handover", "x.lockdown", "x.plain")
+		if len(*ran) != 1 {
+			t.Errorf("got %v, want that nothing runs after the last command", *ran)
+		}
+	})
+}
+
+// A command marked Last that another command calls is the last one, too, and the caller can call none after it.
+func TestLastCommandIsCalled(t *testing.T) {
+	r, _, ran := lastRig(t)
+	record, err := r.Execute(t.Context(), "x.both", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := r.Wait(t.Context(), record.ID)
+	if err != nil || got.Status != Failed || !strings.Contains(got.Error.Error(), "plain refused after lockdown") {
+		t.Errorf("got %s, %v and %v, want a failure at the command after lockdown", got.Status, got.Error, err)
+	}
+	if want := "plain lockdown"; strings.Join(*ran, " ") != want {
+		t.Errorf("got %v, want %s", *ran, want)
+	}
+	wantRefused(t, r, "lockdown", "x.lockdown", "x.plain", "x.both")
+}

@@ -48,7 +48,7 @@ type Deps struct {
 	AllowDestructive bool
 }
 
-// Control controls the agent itself.
+// Control controls the agent itself. Commands that call it are marked Last, so that only one of its methods is called.
 type Control interface {
 	// Lockdown returns at once. Afterwards API and heartbeats stop, the network is taken down, and the agent idles.
 	Lockdown()

@@ -78,8 +78,8 @@ func TestLockdown(t *testing.T) {
 	r.deps.Control = c
 	lockdown := find(t, system(r.deps), "lockdown")
 	result, err := lockdown.Call(t.Context(), nil)
-	if result != nil || err != nil || c.lockdowns != 1 || !lockdown.Destructive {
-		t.Errorf("got %v, %v and %d lockdowns, want one, marked destructive", result, err, c.lockdowns)
+	if result != nil || err != nil || c.lockdowns != 1 || !lockdown.Destructive || !lockdown.Last {
+		t.Errorf("got %v, %v and %d lockdowns, want one, marked destructive and last", result, err, c.lockdowns)
 	}
 }
 

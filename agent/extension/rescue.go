@@ -14,7 +14,7 @@ import (
 // rescuing hands the machine over to a user who logs in with a password.
 func rescuing(d Deps) command.Extension {
 	return command.Extension{Name: "rescue", Commands: []command.Command{{
-		Name: "finalize_rescue", Destructive: true,
+		Name: "finalize_rescue", Destructive: true, Last: true,
 		Params: []command.Param{{Name: "rescue_password"}, {Name: "hashed"}},
 		Run: func(ctx context.Context, p command.Params) (any, error) {
 			hash, err := rescuePassword(d, p)

@@ -59,8 +59,8 @@ func TestFinalizeRescue(t *testing.T) {
 	for _, p := range calls {
 		finalize, r, c := rescueRig(t)
 		result, err := finalize.Call(t.Context(), p)
-		if result != nil || err != nil || c.rescues != 1 || !finalize.Destructive || finalize.Async {
-			t.Errorf("got %v, %v and %d rescues, want one of a destructive command", result, err, c.rescues)
+		if result != nil || err != nil || c.rescues != 1 || !finalize.Destructive || !finalize.Last || finalize.Async {
+			t.Errorf("got %v, %v and %d rescues, want one of a destructive command that is the last one", result, err, c.rescues)
 		}
 		stored, err := rescue.Load(r.deps.System.Path)
 		if err != nil || !stored.Matches([]byte("secret")) || stored.Matches([]byte("Secret")) {

@@ -11,6 +11,7 @@ func system(d Deps) command.Extension {
 	return command.Extension{Name: "system", Commands: []command.Command{{
 		Name:        "lockdown",
 		Destructive: true,
+		Last:        true,
 		Run: func(context.Context, command.Params) (any, error) {
 			d.Control.Lockdown()
 			return nil, nil
