@@ -50,7 +50,7 @@ type Request struct {
 	Method   string // HTTP method; "" for TFTP
 	Path     string
 	Range    string // HTTP Range header
-	Status   int    // HTTP status; for TFTP 200, 404 or 500
+	Status   int    // HTTP status; for TFTP 200, 404, 500, or 503 because of a limit
 	Bytes    int64  // bytes of the body that were sent
 	Duration time.Duration
 	Err      error

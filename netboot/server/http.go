@@ -11,8 +11,6 @@ import (
 	"net/url"
 	"time"
 
-	"golang.org/x/net/netutil"
-
 	"ironroot/internal/goroutine"
 )
 
@@ -25,12 +23,8 @@ type HTTP struct {
 	ended  chan struct{}
 }
 
-const (
-	// httpConnections limits the connections at a time; others wait.
-	httpConnections = 256
-	// httpStall is the time after which the transfer to a client that accepts no data ends.
-	httpStall = time.Minute
-)
+// httpStall is the time after which the transfer to a client that accepts no data ends.
+const httpStall = time.Minute
 
 // ListenHTTP starts an HTTP file server with byte ranges and strong entity tags (RFC 9110). It runs until ctx ends or
 // Close is called.
@@ -44,7 +38,7 @@ func ListenHTTP(ctx context.Context, config FilesConfig) (*HTTP, error) {
 	if err != nil {
 		return nil, fmt.Errorf("http server: %w", errors.Join(err, files.close()))
 	}
-	listener = netutil.LimitListener(listener, httpConnections)
+	listener = limitConnections(listener, httpConnections, httpPerClient, files.log)
 	h := &HTTP{files: files, addr: listener.Addr().(*net.TCPAddr).AddrPort(), ended: make(chan struct{})}
 	h.server = &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: time.Minute}
 	h.stop = goroutine.AfterContext(ctx, func() { _ = h.server.Close() })

@@ -18,25 +18,21 @@ import (
 // TFTP is a running TFTP server (RFC 1350 with the options of RFC 2348 and 2349). It ignores other options, as RFC 2347
 // allows: clients that request a window (RFC 7440) get one block at a time.
 type TFTP struct {
-	files  *files
-	server *tftp.Server
-	addr   netip.AddrPort
-	stop   func() bool
-	ended  chan struct{}
-	// transfers limits the transfers at a time.
-	transfers chan struct{}
+	files     *files
+	server    *tftp.Server
+	addr      netip.AddrPort
+	stop      func() bool
+	ended     chan struct{}
+	transfers *transfers
 }
 
 // The timeout and the number of retries end the transfers of clients that were switched off.
 const (
-	tftpTimeout   = time.Second
-	tftpRetries   = 6
-	tftpTransfers = 64
+	tftpTimeout = time.Second
+	tftpRetries = 6
 	// tftpBlock is the size of the longest block that fits into a frame of Ethernet, in bytes.
 	tftpBlock = 1500 - 20 - 8 - 4
 )
-
-var errBusy = errors.New("too many transfers, try again later")
 
 // ListenTFTP starts a read-only TFTP server that runs until ctx ends or Close is called. FilesConfig.Interface
 // restricts requests only: each transfer has a socket of its own, on the address at which the request arrived, which is
@@ -54,7 +50,7 @@ func ListenTFTP(ctx context.Context, config FilesConfig) (*TFTP, error) {
 	conn := packets.(*net.UDPConn)
 	t := &TFTP{
 		files: files, addr: conn.LocalAddr().(*net.UDPAddr).AddrPort(), ended: make(chan struct{}),
-		transfers: make(chan struct{}, tftpTransfers),
+		transfers: newTransfers(),
 	}
 	t.server = tftp.NewServer(t.read, nil)
 	t.server.SetTimeout(tftpTimeout)
@@ -89,22 +85,22 @@ func (t *TFTP) Close() error {
 func (t *TFTP) read(name string, to io.ReaderFrom) error {
 	request := Request{Protocol: "tftp", Path: name, Status: 200}
 	started := time.Now()
-	transfer, ok := to.(tftp.OutgoingTransfer)
+	var client netip.Addr
+	outgoing, ok := to.(tftp.OutgoingTransfer)
 	if ok {
-		address := transfer.RemoteAddr()
-		request.Client = address.String()
+		address := outgoing.RemoteAddr()
+		request.Client, client = address.String(), clientOf(&address)
 	}
 	defer func() {
 		request.Duration = time.Since(started)
 		t.files.done(request)
 	}()
-	select {
-	case t.transfers <- struct{}{}:
-		defer func() { <-t.transfers }()
-	default:
-		request.Status, request.Err = 503, errBusy
-		return errBusy
+	transfer, err := t.transfers.begin(client)
+	if err != nil {
+		request.Status, request.Err = 503, err
+		return err
 	}
+	defer t.transfers.end(transfer)
 	file, err := t.files.open(name)
 	if err != nil {
 		request.Status, request.Err = 404, err
@@ -115,16 +111,17 @@ func (t *TFTP) read(name string, to io.ReaderFrom) error {
 	}
 	defer file.Close() //nolint:errcheck // only read
 	if ok {
-		transfer.SetSize(file.Size)
+		outgoing.SetSize(file.Size)
 	}
-	request.Bytes, request.Err = to.ReadFrom(file)
-	if request.Err == nil {
-		return nil
-	}
+	request.Bytes, request.Err = to.ReadFrom(&blocks{Reader: file, transfers: t.transfers, transfer: transfer})
 	err = request.Err
-	if request.Bytes == 0 && file.Size > 0 {
+	switch {
+	case err == nil:
+	case errors.Is(err, errBusy), errors.Is(err, errDisplaced):
+		request.Status = 503
+	case request.Bytes == 0 && file.Size > 0:
 		request.Err = nil // firmware first requests the size and then aborts the transfer
-	} else {
+	default:
 		request.Status = 500
 	}
 	return err
