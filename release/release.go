@@ -169,7 +169,7 @@ func artefactOf(name string) string {
 // says that they belong to it.
 func (v *verifier) artefact(path string) {
 	before := len(v.problems)
-	sum, err := v.content(path)
+	sum, err := v.verifyContent(path)
 	if err != nil {
 		v.report(err)
 		for _, file := range companionsOf(path) {
@@ -184,7 +184,7 @@ func (v *verifier) artefact(path string) {
 			v.report(err)
 		}
 	}
-	v.described(path, sum)
+	v.verifyDocuments(path, sum)
 	if len(v.problems) == before {
 		if _, err := fmt.Fprintf(v.log, "verified %s, SHA-256 %s\n", path, sum); err != nil {
 			v.report(err)
@@ -192,9 +192,9 @@ func (v *verifier) artefact(path string) {
 	}
 }
 
-// content verifies an artefact with its signature, and returns its SHA-256 in hex: of a layout, that of its images.
-// What is not signed is not read.
-func (v *verifier) content(path string) (string, error) {
+// verifyContent verifies an artefact with its signature, and returns its SHA-256 in hex: of a layout, that of its
+// images. What is not signed is not read.
+func (v *verifier) verifyContent(path string) (string, error) {
 	hash := sha256.New()
 	if err := v.key.VerifyFile(signedFile(path), hash); err != nil {
 		return "", err
@@ -205,9 +205,9 @@ func (v *verifier) content(path string) (string, error) {
 	return hex.EncodeToString(hash.Sum(nil)), nil
 }
 
-// described verifies the documents of an artefact: its bill of materials, its provenance, and predicted PCR values if
-// it has some. The provenance says to which content the others belong.
-func (v *verifier) described(path, sum string) {
+// verifyDocuments verifies the documents of an artefact: its bill of materials, its provenance, and predicted PCR values
+// if it has some. The provenance says to which content the others belong.
+func (v *verifier) verifyDocuments(path, sum string) {
 	name := filepath.Base(filepath.Clean(path))
 	sums := map[string]string{name: sum}
 	files := []string{path + spdx.Suffix, path + provenance.Suffix}

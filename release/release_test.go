@@ -73,7 +73,8 @@ func example(t *testing.T, signer signature.Signer) string {
 	return dir
 }
 
-func TestVerify(t *testing.T) {
+// Artefacts are verified by the key that signed them, and by no other one.
+func TestVerifyAcceptsTheSigningKeyOnly(t *testing.T) {
 	signer, key := keys(t)
 	dir := example(t, signer)
 	for _, paths := range [][]string{{dir}, {filepath.Join(dir, "a.kernel"), filepath.Join(dir, "a.oci")}} {
