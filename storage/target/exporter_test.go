@@ -28,19 +28,19 @@ var export = Export{
 // rig is an exporter in a fake kernel.
 type rig struct {
 	*Exporter
-	kernel *configfs
-	door   *door
-	busy   error // of the device after a removal
-	freed  []string
+	kernel      *configfs
+	restriction *fakeRestriction
+	busy        error // of the device after a removal
+	freed       []string
 }
 
 func newRig(t *testing.T) *rig {
 	t.Helper()
 	kernel := newConfigfs(t)
 	path, _ := strings.CutSuffix(kernel.root, "/sys/kernel/config/target")
-	r := &rig{kernel: kernel, door: &door{}}
+	r := &rig{kernel: kernel, restriction: &fakeRestriction{}}
 	r.Exporter = &Exporter{
-		System: sysfs.Root{Path: path}, files: kernel, restrict: r.door.restrict,
+		System: sysfs.Root{Path: path}, files: kernel, restrict: r.restriction.restrict,
 		listen: func(ctx context.Context, network, _ string) (net.Listener, error) {
 			return (&net.ListenConfig{}).Listen(ctx, network, "127.0.0.1:0")
 		},
@@ -64,8 +64,8 @@ func (r *rig) start(t *testing.T, x Export) {
 func (r *rig) gone(t *testing.T) {
 	t.Helper()
 	left := slices.DeleteFunc(r.kernel.objects(""), func(name string) bool { return name == "iscsi" })
-	if len(left) > 0 || r.door.shut {
-		t.Errorf("got objects %q and a restriction %v, want nothing left", left, r.door.shut)
+	if len(left) > 0 || r.restriction.active {
+		t.Errorf("got objects %q and a restriction %v, want nothing left", left, r.restriction.active)
 	}
 }
 
@@ -77,7 +77,7 @@ func TestStart(t *testing.T) {
 		return nil
 	}
 	r.kernel.onCall = func(call string) {
-		if strings.HasPrefix(call, "mkdir iscsi/"+export.Name+"/tpgt_1/np/") && !r.door.shut {
+		if strings.HasPrefix(call, "mkdir iscsi/"+export.Name+"/tpgt_1/np/") && !r.restriction.active {
 			t.Error("the portal was opened before it was restricted")
 		}
 	}
@@ -85,8 +85,8 @@ func TestStart(t *testing.T) {
 	if want := []string{"target_core_mod", "target_core_iblock", "iscsi_target_mod"}; !slices.Equal(loaded, want) {
 		t.Errorf("got modules %q, want %q", loaded, want)
 	}
-	if r.door.portal != export.Portal || r.door.peer != export.Peer {
-		t.Errorf("got %v restricted to %v, want %v and %v", r.door.portal, r.door.peer, export.Portal, export.Peer)
+	if got := r.restriction; got.portal != export.Portal || got.peer != export.Peer {
+		t.Errorf("got %v restricted to %v, want %v and %v", got.portal, got.peer, export.Portal, export.Peer)
 	}
 	got := map[string]string{}
 	group := "iscsi/" + export.Name + "/tpgt_1/"
@@ -168,12 +168,12 @@ func TestStartFails(t *testing.T) {
 // A target that cannot be restricted to its peer is not created.
 func TestStartWithoutRestriction(t *testing.T) {
 	r := newRig(t)
-	r.door.shut = true // by another target, so that it fails
+	r.restriction.active = true // by another target, so that it fails
 	if err := r.Start(t.Context(), export, nil); err == nil || !strings.Contains(err.Error(), "restricted twice") {
 		t.Errorf("got %v, want the error of the restriction", err)
 	}
-	if got := r.kernel.objects(""); len(got) > 0 || !r.door.shut {
-		t.Errorf("got objects %q, restricted %v, want no change", got, r.door.shut)
+	if got := r.kernel.objects(""); len(got) > 0 || !r.restriction.active {
+		t.Errorf("got objects %q, restricted %v, want no change", got, r.restriction.active)
 	}
 }
 
@@ -194,7 +194,7 @@ func TestStartVerifies(t *testing.T) {
 	r.gone(t)
 }
 
-func TestBadExports(t *testing.T) {
+func TestStartRejectsInvalidExports(t *testing.T) {
 	for name, change := range map[string]func(*Export){
 		"no name":      func(x *Export) { x.Name = "" },
 		"other name":   func(x *Export) { x.Name = "iqn-5" },
@@ -433,7 +433,7 @@ func TestStopFails(t *testing.T) {
 		if err := r.Stop(t.Context()); !errors.Is(err, r.kernel.fail[call]) {
 			t.Errorf("%s: got %v", call, err)
 		}
-		if !r.door.shut {
+		if !r.restriction.active {
 			t.Errorf("%s: the restriction was lifted from a target that exists", call)
 		}
 		delete(r.kernel.fail, call)
@@ -443,11 +443,11 @@ func TestStopFails(t *testing.T) {
 	}
 	r.gone(t)
 	r.start(t, export)
-	r.door.lastLift = errors.New("rule not deleted")
-	if err := r.Stop(t.Context()); !errors.Is(err, r.door.lastLift) {
-		t.Errorf("got %v, want %v", err, r.door.lastLift)
+	r.restriction.liftErr = errors.New("rule not deleted")
+	if err := r.Stop(t.Context()); !errors.Is(err, r.restriction.liftErr) {
+		t.Errorf("got %v, want %v", err, r.restriction.liftErr)
 	}
-	r.door.lastLift = nil
+	r.restriction.liftErr = nil
 }
 
 // A target is removed once no initiator was logged in for a while. It stays as long as the kernel does not tell.
@@ -459,12 +459,12 @@ func TestIdle(t *testing.T) {
 		time.Sleep(time.Minute - time.Second)
 		r.kernel.login(export, initiator)
 		time.Sleep(time.Hour)
-		if got := len(r.kernel.objects("")); got == 0 || !r.door.shut {
+		if got := len(r.kernel.objects("")); got == 0 || !r.restriction.active {
 			t.Fatal("a target in use was removed")
 		}
 		r.kernel.login(export)
 		time.Sleep(time.Minute - 2*time.Second)
-		if !r.door.shut {
+		if !r.restriction.active {
 			t.Fatal("the target was removed too early")
 		}
 		time.Sleep(4 * time.Second)
@@ -481,7 +481,7 @@ func TestIdle(t *testing.T) {
 		sessions := "read iscsi/" + export.Name + "/tpgt_1/dynamic_sessions"
 		r.kernel.fail[sessions] = errors.New("sessions not read")
 		time.Sleep(time.Hour)
-		if !r.door.shut {
+		if !r.restriction.active {
 			t.Fatal("a target whose sessions cannot be read was removed")
 		}
 		delete(r.kernel.fail, sessions)
@@ -499,7 +499,7 @@ func TestIdleRetries(t *testing.T) {
 		object := "iscsi/" + export.Name + "/tpgt_1/acls/other" // the group cannot be removed before it
 		r.kernel.mark(object, true)
 		time.Sleep(time.Minute + 2*time.Second)
-		if !r.door.shut {
+		if !r.restriction.active {
 			t.Error("the restriction was lifted from a target that exists")
 		}
 		r.kernel.mark(object, false)

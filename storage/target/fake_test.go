@@ -217,26 +217,26 @@ func (f *configfs) login(x Export, initiators ...string) {
 	}
 }
 
-// door is a restriction that can be seen.
-type door struct {
-	portal   netip.AddrPort
-	peer     netip.Addr
-	shut     bool
-	lastLift error
+// fakeRestriction records the portal and the peer of a restriction, and whether it is active.
+type fakeRestriction struct {
+	portal  netip.AddrPort
+	peer    netip.Addr
+	active  bool
+	liftErr error // result of lift
 }
 
-func (d *door) restrict(portal netip.AddrPort, peer netip.Addr) (restriction, error) {
-	if d.shut {
+func (f *fakeRestriction) restrict(portal netip.AddrPort, peer netip.Addr) (restriction, error) {
+	if f.active {
 		return nil, errors.New("restricted twice")
 	}
-	d.portal, d.peer, d.shut = portal, peer, true
-	return d, nil
+	f.portal, f.peer, f.active = portal, peer, true
+	return f, nil
 }
 
-func (d *door) lift() error {
-	if d.lastLift != nil {
-		return d.lastLift
+func (f *fakeRestriction) lift() error {
+	if f.liftErr != nil {
+		return f.liftErr
 	}
-	d.shut = false
+	f.active = false
 	return nil
 }
