@@ -51,9 +51,9 @@ enabled_inspect_interfaces = agent,no-inspect
 		b.Fatal(err)
 	}
 	defer i.Stop() //nolint:errcheck // it has served
-	var agents []*standIn
+	var agents []*fakeAgent
 	for number := range nodes {
-		agents = append(agents, newStandIn(b, ctx, i, number))
+		agents = append(agents, newFakeAgent(b, ctx, i, number))
 	}
 	// all sends heartbeats of all nodes in turn, so that the conductor has unlocked a node before its next one.
 	all := func(rounds int, text string) {
@@ -93,8 +93,8 @@ enabled_inspect_interfaces = agent,no-inspect
 	b.ReportMetric(progress.Seconds()*progressPerHour, "progress-s/node-hour")
 }
 
-// standIn is a node and its agent, which executes a step forever.
-type standIn struct {
+// fakeAgent is the agent of a node without a machine. It executes a step forever.
+type fakeAgent struct {
 	ironic      *ironic.Ironic
 	uuid, url   string
 	certificate string
@@ -105,8 +105,8 @@ type standIn struct {
 	commands []map[string]any
 }
 
-// newStandIn enrols a node, and starts to clean it.
-func newStandIn(b *testing.B, ctx context.Context, i *ironic.Ironic, number int) *standIn {
+// newFakeAgent enrols a node, and starts to clean it.
+func newFakeAgent(b *testing.B, ctx context.Context, i *ironic.Ironic, number int) *fakeAgent {
 	b.Helper()
 	check := func(what string, err error) {
 		b.Helper()
@@ -117,7 +117,7 @@ func newStandIn(b *testing.B, ctx context.Context, i *ironic.Ironic, number int)
 	certificate, pem, err := selfsigned.Issue(ironic.Address)
 	check("certificate", err)
 	port := 9900 + number
-	a := &standIn{
+	a := &fakeAgent{
 		ironic: i, url: fmt.Sprintf("https://%s:%d", ironic.Address, port), certificate: string(pem),
 		asked: make(chan struct{}, 100),
 	}
@@ -156,7 +156,7 @@ func newStandIn(b *testing.B, ctx context.Context, i *ironic.Ironic, number int)
 }
 
 // provision requests a change of the provision state and waits until the node has reached a state.
-func (a *standIn) provision(ctx context.Context, state string, body map[string]any) error {
+func (a *fakeAgent) provision(ctx context.Context, state string, body map[string]any) error {
 	if err := a.ironic.Call(ctx, http.MethodPut, "/v1/nodes/"+a.uuid+"/states/provision", body, nil); err != nil {
 		return err
 	}
@@ -181,7 +181,7 @@ func (a *standIn) provision(ctx context.Context, state string, body map[string]a
 
 // beat sends a heartbeat and waits until the conductor has handled it. Ironic ignores one while it has locked the node.
 // format is the format of the progress at a percentage, "" for none.
-func (a *standIn) beat(ctx context.Context, format string, percent int) error {
+func (a *fakeAgent) beat(ctx context.Context, format string, percent int) error {
 	body := map[string]any{
 		"callback_url": a.url, "agent_version": "11.0.0", "agent_token": a.token, "agent_verify_ca": a.certificate,
 	}
@@ -205,7 +205,7 @@ func (a *standIn) beat(ctx context.Context, format string, percent int) error {
 }
 
 // forget removes requests that were not waited for.
-func (a *standIn) forget() {
+func (a *fakeAgent) forget() {
 	for {
 		select {
 		case <-a.asked:
@@ -216,7 +216,7 @@ func (a *standIn) forget() {
 }
 
 // ServeHTTP implements the commands of the agent that Ironic sends before and during a cleaning.
-func (a *standIn) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (a *fakeAgent) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	w.Header().Set("Content-Type", "application/json")

@@ -49,9 +49,9 @@ func TestRealIronicFastTrack(t *testing.T) {
 			fmt.Sprintf("[deploy]\nfast_track = true\nfast_track_timeout = %d\n", int(fastTrackTimeout.Seconds())) +
 			"[api]\nramdisk_heartbeat_timeout = 60\n",
 	})
-	guard := lockdownGuard{ns: i.ns, result: make(chan error, 1)}
+	lockdown := lockdownCheck{ns: i.ns, result: make(chan error, 1)}
 	n, err := i.Enroll(ctx, NodeOptions{
-		Kernel: kernel, Ramdisk: ramdisk, Memory: memory, BeforeReset: guard.beforeReset,
+		Kernel: kernel, Ramdisk: ramdisk, Memory: memory, BeforeReset: lockdown.beforeReset,
 		Disks: []qemu.Disk{{Size: 5 << 30, Serial: "DISK0"}},
 	})
 	step(t, "enroll", err)
@@ -81,10 +81,10 @@ func TestRealIronicFastTrack(t *testing.T) {
 	step(t, "undeploy", n.Undeploy(ctx))
 	power.check(t, "tear-down with disable_power_off", "ForceRestart", "ForceRestart")
 	mark := n.Mark()
-	guard.arm(t, ctx, n)
+	lockdown.expect(t, ctx, n)
 	deploy(t, ctx, n.Deploy, n, image)
 	power.check(t, "deployment with disable_power_off", "ForceRestart")
-	guard.check(t, ctx, n, mark)
+	lockdown.check(t, ctx, n, mark)
 	step(t, "undeploy", n.Undeploy(ctx))
 	power.check(t, "second tear-down with disable_power_off", "ForceRestart", "ForceRestart")
 
@@ -139,17 +139,17 @@ func (n *Node) manageByHand(ctx context.Context) error {
 	return n.ironic.call(ctx, http.MethodPatch, "/v1/nodes/"+n.UUID, patch, nil)
 }
 
-// lockdownGuard connects to the agent when its BMC is asked to restart the machine.
-type lockdownGuard struct {
+// lockdownCheck connects to the agent when its BMC is asked to restart the machine.
+type lockdownCheck struct {
 	ns     *netns.Namespace
 	result chan error // of one connection
 
 	mu     sync.Mutex
-	target string // address of the agent, "" while unarmed
+	target string // address of the agent, "" if no lockdown is expected
 }
 
-// arm checks that the agent accepts connections, and makes the next reset check that it no longer does.
-func (g *lockdownGuard) arm(t *testing.T, ctx context.Context, n *Node) {
+// expect checks that the agent accepts connections, and makes the next reset check that it no longer does.
+func (c *lockdownCheck) expect(t *testing.T, ctx context.Context, n *Node) {
 	t.Helper()
 	var node struct {
 		Internal struct {
@@ -159,39 +159,39 @@ func (g *lockdownGuard) arm(t *testing.T, ctx context.Context, n *Node) {
 	step(t, "agent_url", n.ironic.call(ctx, http.MethodGet, "/v1/nodes/"+n.UUID, nil, &node))
 	agent, err := url.Parse(node.Internal.URL)
 	step(t, "agent_url", err)
-	step(t, "connect before the lockdown", g.connect(ctx, agent.Host))
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.target = agent.Host
+	step(t, "connect before the lockdown", c.connect(ctx, agent.Host))
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.target = agent.Host
 }
 
-func (g *lockdownGuard) connect(ctx context.Context, target string) error {
+func (c *lockdownCheck) connect(ctx context.Context, target string) error {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	connection, err := g.ns.Dial(ctx, "tcp", target)
+	connection, err := c.ns.Dial(ctx, "tcp", target)
 	if err != nil {
 		return err
 	}
 	return connection.Close()
 }
 
-// beforeReset connects to the agent if the guard is armed.
-func (g *lockdownGuard) beforeReset(string) {
-	g.mu.Lock()
-	target := g.target
-	g.target = ""
-	g.mu.Unlock()
+// beforeReset connects to the agent if a lockdown is expected.
+func (c *lockdownCheck) beforeReset(string) {
+	c.mu.Lock()
+	target := c.target
+	c.target = ""
+	c.mu.Unlock()
 	if target != "" {
-		g.result <- g.connect(context.Background(), target)
+		c.result <- c.connect(context.Background(), target)
 	}
 }
 
 // check checks that the machine did not answer before the reset. One whose links are up would answer a connection to a
 // closed port with a reset.
-func (g *lockdownGuard) check(t *testing.T, ctx context.Context, n *Node, mark int) {
+func (c *lockdownCheck) check(t *testing.T, ctx context.Context, n *Node, mark int) {
 	t.Helper()
 	select {
-	case err := <-g.result:
+	case err := <-c.result:
 		t.Logf("connection to the agent before the reset: %v", err)
 		if !errors.Is(err, unix.EHOSTUNREACH) && !errors.Is(err, context.DeadlineExceeded) && !os.IsTimeout(err) {
 			t.Errorf("got %v from the machine after the lockdown, want no answer", err)
