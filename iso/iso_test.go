@@ -153,7 +153,7 @@ func TestOtherToolsReadTheImage(t *testing.T) {
 }
 
 // An image for arm64 has boot loaders for UEFI only. Firmware finds them on a CD and on a stick.
-func TestARM(t *testing.T) {
+func TestARMImageHasLoadersForUEFIOnly(t *testing.T) {
 	testenv.Programs(t, "sfdisk", "fsck.vfat", "isoinfo", "mcopy")
 	for name, kernel := range map[string][]byte{"image": armKernel(t), "compressed": zbootKernel(t)} {
 		o, err := Options{

@@ -572,7 +572,8 @@ func TestFailures(t *testing.T) {
 	}
 }
 
-func TestHistory(t *testing.T) {
+// The list has the records of all commands since the agent started, in order.
+func TestListHasAllCommandsInOrder(t *testing.T) {
 	f := start(t)
 	f.token.Set(secret)
 	if got := f.list(); len(got) != 0 {

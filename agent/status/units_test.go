@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-func TestUnits(t *testing.T) {
+func TestSizeAndRate(t *testing.T) {
 	for bytes, want := range map[int64]string{
 		0: "0 bytes", 1023: "1023 bytes", 1024: "1.0 KiB", 3 << 19: "1.5 MiB", 1<<30 - 1: "1024.0 MiB",
 		1 << 30: "1.0 GiB", 4 << 50: "4096.0 TiB",

@@ -137,7 +137,7 @@ func TestWaive(t *testing.T) {
 }
 
 // A token of an untrusted source matches once Ironic has accepted this token, and any token of a lookup replaces it.
-func TestUnverified(t *testing.T) {
+func TestUnverifiedTokenMatchesOnceAccepted(t *testing.T) {
 	var tok Token
 	tok.SetUnverified(own)
 	if !tok.Known() || tok.Matches(own) || !tok.Pending(own) || tok.Pending(minted) {
@@ -164,7 +164,7 @@ func TestUnverified(t *testing.T) {
 }
 
 // A request waits for Ironic's decision about the token, and no longer.
-func TestVerify(t *testing.T) {
+func TestVerifyWaitsForDecision(t *testing.T) {
 	for name, tt := range map[string]struct {
 		decide func(*Token, func())
 		want   bool

@@ -184,7 +184,7 @@ func TestGuestRestartsByTheBootOverride(t *testing.T) {
 
 // The history has what was requested from the BMC and what guests did. BeforeReset is called while the machine is in
 // the state before.
-func TestHistory(t *testing.T) {
+func TestHistoryHasRequestsAndGuestActions(t *testing.T) {
 	l := newLab(t)
 	var before []string
 	l.system.BeforeReset = func(kind string) { before = append(before, kind+" when "+l.power()) }

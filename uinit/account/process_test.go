@@ -7,7 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func TestProcess(t *testing.T) {
+func TestCredentialEnvironmentAndLoginShell(t *testing.T) {
 	a := Account{Name: "u", UID: 1000, GID: 1001, Groups: []int{27, 5}, Home: "/home/u", Shell: "/bin/bash"}
 	want := &syscall.Credential{Uid: 1000, Gid: 1001, Groups: []uint32{27, 5}}
 	if diff := cmp.Diff(want, a.Credential()); diff != "" {
