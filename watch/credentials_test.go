@@ -217,7 +217,7 @@ func TestConnect(t *testing.T) {
 			want := Node{
 				UUID: "u1", Name: "rack-1", State: "clean wait", Target: "available", Step: "erase_devices",
 				Progress:  "erase_devices: 43%, disk",
-				Heartbeat: time.Date(2026, 11, 27, 1, 2, 2, 987654000, time.UTC), Touched: at(3),
+				Heartbeat: time.Date(2026, 11, 27, 1, 2, 2, 987654000, time.UTC), UpdatedAt: at(3),
 			}
 			got, err := source.Node(t.Context(), "rack-1")
 			if err != nil {

@@ -68,7 +68,7 @@ func (i ironic) Nodes(ctx context.Context) ([]Node, error) {
 func newNode(n *nodes.Node) Node {
 	node := Node{
 		UUID: n.UUID, Name: n.Name, State: n.ProvisionState, Target: n.TargetProvisionState, LastError: n.LastError,
-		Touched: n.ProvisionUpdatedAt,
+		UpdatedAt: n.ProvisionUpdatedAt,
 	}
 	for _, step := range []map[string]any{n.CleanStep, n.DeployStep, n.ServiceStep} {
 		if name, ok := step["step"].(string); ok && node.Step == "" {

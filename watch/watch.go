@@ -19,20 +19,21 @@ type Node struct {
 	UUID      string
 	Name      string // "" if it has none
 	State     string // provision state
-	Target    string // provision state that it will reach, "" if it rests
+	Target    string // provision state that it will reach, "" if Ironic is not changing the node
 	Step      string // that Ironic is executing, "" for none
 	Progress  string // line of the ramdisk about its latest step, "" for none
 	LastError string
 
 	Heartbeat time.Time // the latest one of the ramdisk, zero if it is unknown
-	// Touched is when the state changed, or Ironic handled a heartbeat in it. It is zero if it is unknown.
-	Touched time.Time
+	// UpdatedAt is when the state changed, or Ironic handled a heartbeat in it. It is zero if it is unknown.
+	UpdatedAt time.Time
 	// Stale is set if the line has been there since before Ironic began to change the node.
 	Stale bool
 }
 
-// maxHandling is how long Ironic takes to handle a heartbeat at most. In waiting states, it sets Touched when it does.
-const maxHandling = 5 * time.Second
+// maxHeartbeatDelay is the longest time that Ironic takes to handle a heartbeat. In waiting states, it then sets
+// UpdatedAt.
+const maxHeartbeatDelay = 5 * time.Second
 
 // Label returns the name, or the UUID of a node without one.
 func (n *Node) Label() string {
@@ -48,25 +49,39 @@ func (n *Node) Failed() bool { return strings.HasSuffix(n.State, "failed") || n.
 // Rests reports whether Ironic is not changing the state of the node. A failed node keeps its target.
 func (n *Node) Rests() bool { return n.Target == "" || n.Failed() }
 
-// Line returns the line of the ramdisk, unless it is about something else than what Ironic is doing now: the line stays
-// in Ironic until a heartbeat brings another one. While Ironic is executing a step, the line must be about that one.
-// Without a step it must not be a result, unless the node rests. A heartbeat must have come in the current state.
+// Line returns the line of the ramdisk, or "" if it is not about what Ironic is doing now: the line stays in Ironic until
+// a heartbeat brings another one.
+//
+//   - An inspection has no steps, so the line is one from before it.
+//   - While Ironic is executing a step, the line must be about that one.
+//   - A node that rests shows results only. Ironic may have aborted a step in between.
+//   - While Ironic is changing a node, or if it failed to, a heartbeat must have come in the current state.
+//   - Between two steps, a result is that of an earlier one.
 func (n *Node) Line() string {
 	step, _, _ := strings.Cut(n.Progress, ":")
-	switch rests := n.Target == ""; {
+	isResult := result.MatchString(n.Progress)
+	switch {
+	case inspectStates[n.State]:
+		return ""
 	case n.Step != "" && n.Step != step:
 		return ""
-	case rests && !strings.Contains(n.Progress, ":"):
-		return "" // the ramdisk waits for a step, and Ironic has none
-	case rests:
-		return n.Progress
-	case n.Stale || !n.Heartbeat.IsZero() && n.Touched.Sub(n.Heartbeat) > maxHandling:
+	case n.Rests() && !isResult:
 		return ""
-	case n.Step == "" && !n.Failed() && result.MatchString(n.Progress):
+	case n.Target != "" && n.outdated():
+		return ""
+	case !n.Rests() && n.Step == "" && isResult:
 		return ""
 	}
 	return n.Progress
 }
+
+// outdated reports whether no heartbeat has come in the current state.
+func (n *Node) outdated() bool {
+	return n.Stale || !n.Heartbeat.IsZero() && n.UpdatedAt.Sub(n.Heartbeat) > maxHeartbeatDelay
+}
+
+// inspectStates are the provision states of an inspection. Ironic takes the data of an inspection as a heartbeat, too.
+var inspectStates = map[string]bool{"inspecting": true, "inspect wait": true, "inspect failed": true}
 
 var (
 	percentage = regexp.MustCompile(`^[^:]*: (\d{1,3})%`)
@@ -81,7 +96,7 @@ func (n *Node) Percent() (int, bool) {
 		return 100, true
 	}
 	m := percentage.FindStringSubmatch(line)
-	if m == nil || n.Rests() {
+	if m == nil {
 		return 0, false
 	}
 	percent, err := strconv.Atoi(m[1])
@@ -120,7 +135,7 @@ type Options struct {
 func Run(ctx context.Context, o Options) error {
 	defer o.Display.Close()
 	noted := ""
-	old := memory{}
+	resting := restHeartbeats{}
 	for first := true; ; first = false {
 		nodes, err := read(ctx, o)
 		switch {
@@ -135,7 +150,7 @@ func Run(ctx context.Context, o Options) error {
 			}
 		default:
 			noted = ""
-			old.mark(nodes)
+			resting.setStale(nodes)
 			if len(o.Names) == 0 {
 				nodes = slices.DeleteFunc(nodes, func(n Node) bool { return n.Rests() })
 			}
@@ -150,18 +165,19 @@ func Run(ctx context.Context, o Options) error {
 	}
 }
 
-// memory has the heartbeats of nodes when they rested, by UUID.
-type memory map[string]time.Time
+// restHeartbeats are the latest heartbeats of nodes when they rested, by UUID.
+type restHeartbeats map[string]time.Time
 
-// mark sets Stale of nodes whose latest heartbeat came while they rested, and remembers those of nodes that rest.
-func (m memory) mark(nodes []Node) {
+// setStale sets Stale of nodes whose latest heartbeat came while they rested, and stores the heartbeats of nodes that
+// rest.
+func (r restHeartbeats) setStale(nodes []Node) {
 	for i := range nodes {
 		n := &nodes[i]
 		if n.Rests() {
-			m[n.UUID] = n.Heartbeat
+			r[n.UUID] = n.Heartbeat
 			continue
 		}
-		before, rested := m[n.UUID]
+		before, rested := r[n.UUID]
 		n.Stale = rested && !n.Heartbeat.IsZero() && !n.Heartbeat.After(before)
 	}
 }

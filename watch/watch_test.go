@@ -53,9 +53,34 @@ func TestNode(t *testing.T) {
 			Node{State: "clean failed", Target: "available", Progress: "erase_devices: failed: a: done"},
 			"", "clean failed, erase_devices: failed: a: done", -1, true,
 		},
-		"percentage of a node that rests": {
-			Node{State: "available", Progress: "erase_devices: 43%, a command that was aborted"},
-			"", "available, erase_devices: 43%, a command that was aborted", -1, true,
+		"aborted step of a node that rests": {
+			Node{State: "manageable", Progress: "erase_devices: 43%, 3 of 12 disks done, 2h3m left"},
+			"", "manageable", -1, true,
+		},
+		"aborted step of a node that failed": {
+			Node{
+				State: "clean failed", Target: "manageable", Progress: "erase_devices: 43%, 2h3m left",
+				LastError: "aborted",
+			},
+			"", "clean failed, aborted", -1, true,
+		},
+		"inspection after an aborted step": {
+			Node{
+				State: "inspecting", Target: "manageable", Progress: "erase_devices: 43%, 2h3m left",
+				Heartbeat: at(60), UpdatedAt: at(61),
+			},
+			"", "inspecting", -1, false,
+		},
+		"inspection, waiting": {
+			Node{State: "inspect wait", Target: "manageable", Progress: "erase_devices: 43%, 2h3m left"},
+			"", "inspect wait", -1, false,
+		},
+		"inspection that has failed": {
+			Node{
+				State: "inspect failed", Target: "manageable", Progress: "erase_devices: failed: disk is broken",
+				LastError: "timeout",
+			},
+			"", "inspect failed, timeout", -1, true,
 		},
 		"result": {
 			Node{State: "active", Progress: "write_image: done, image of 2.0 GiB written"},
@@ -67,14 +92,14 @@ func TestNode(t *testing.T) {
 		"result of an earlier heartbeat": {
 			Node{
 				State: "deploying", Target: "active", Step: "write_image", Progress: "write_image: done, image",
-				Heartbeat: at(0), Touched: at(60),
+				Heartbeat: at(0), UpdatedAt: at(60),
 			},
 			"", "deploying, write_image", -1, false,
 		},
 		"heartbeat that Ironic has handled": {
 			Node{
 				State: "wait call-back", Target: "active", Step: "write_image", Progress: "write_image: 5%",
-				Heartbeat: at(60), Touched: at(61),
+				Heartbeat: at(60), UpdatedAt: at(61),
 			},
 			"", "wait call-back, write_image: 5%", 5, false,
 		},
@@ -90,7 +115,7 @@ func TestNode(t *testing.T) {
 			"", "clean wait, erase_devices", -1, false,
 		},
 		"result of a node that rests for long": {
-			Node{State: "active", Progress: "write_image: done, image", Heartbeat: at(0), Touched: at(60)},
+			Node{State: "active", Progress: "write_image: done, image", Heartbeat: at(0), UpdatedAt: at(60)},
 			"", "active, write_image: done, image", 100, true,
 		},
 		"ramdisk without a step": {
@@ -107,7 +132,7 @@ func TestNode(t *testing.T) {
 		"failure without a heartbeat": {
 			Node{
 				State: "clean failed", Target: "available", Progress: "erase_devices: done, 1 disk erased in 1s",
-				LastError: "timeout", Heartbeat: at(0), Touched: at(600),
+				LastError: "timeout", Heartbeat: at(0), UpdatedAt: at(600),
 			},
 			"", "clean failed, timeout", -1, true,
 		},
@@ -171,9 +196,9 @@ func TestRun(t *testing.T) {
 	failed.nodes[0].LastError = "disk is broken"
 	rests := one("available", "", "")
 	// A result of the last operation, which is there when the next one begins at the same time as the heartbeat.
-	beat := func(a answer, step string, heartbeat, touched int) answer {
+	beat := func(a answer, step string, heartbeat, updated int) answer {
 		n := &a.nodes[0]
-		n.Step, n.Heartbeat, n.Touched = step, at(heartbeat), at(touched)
+		n.Step, n.Heartbeat, n.UpdatedAt = step, at(heartbeat), at(updated)
 		return a
 	}
 	const done = "write_image: done, image written"
