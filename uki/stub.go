@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"os"
-	"path/filepath"
 
 	"ironroot/initramfs/debian"
 	"ironroot/internal/bounded"
@@ -41,13 +39,6 @@ func readStub(ctx context.Context, o Options, arch string) (stub, error) {
 	settings := o.Debian
 	settings.CacheDir = o.CacheDir
 	settings.Progress = func(format string, args ...any) { _, _ = fmt.Fprintf(log, format+"\n", args...) }
-	if settings.CacheDir == "" {
-		cache, err := os.UserCacheDir()
-		if err != nil {
-			return stub{}, err
-		}
-		settings.CacheDir = filepath.Join(cache, "ironroot")
-	}
 	s, err := fetchStub(ctx, settings, arch)
 	if err != nil {
 		return stub{}, fmt.Errorf("stub of systemd: %w", err)
