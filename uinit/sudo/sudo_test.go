@@ -191,6 +191,8 @@ func TestParse(t *testing.T) {
 		"--login=yes id":        nil,
 		"-l --login=yes":        nil,
 		"-l --user":             nil,
+		"-lx":                   nil,
+		"-l --nonsense":         nil,
 		"-n A=1":                nil,
 		"-R /x id":              nil,
 		"--chroot=/x id":        nil,
