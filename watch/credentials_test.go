@@ -240,6 +240,30 @@ func TestConnect(t *testing.T) {
 	}
 }
 
+// The certificate of Keystone is verified, unless the user or clouds.yaml says otherwise.
+func TestCloudVerification(t *testing.T) {
+	c := newCloud(t)
+	file := filepath.Join(t.TempDir(), "clouds.yaml")
+	yaml := fmt.Sprintf("clouds: {a: {auth: {auth_url: %q, username: admin, password: %q, project_name: admin, "+
+		"user_domain_id: default, project_domain_id: default}}}", c.URL+"/identity/v3", password)
+	if err := os.WriteFile(file, []byte(yaml), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	setEnvironment(t, []string{"OS_CLOUD=a", "OS_CLIENT_CONFIG_FILE=" + file})
+	if _, err := Connect(t.Context(), Access{}); err == nil || !strings.Contains(err.Error(), "certificate") {
+		t.Errorf("unknown certificate: got %v, want an error", err)
+	}
+	for name, access := range map[string]Access{"not verified": {Insecure: true}, "known": {CAFile: c.caFile(t)}} {
+		source, err := Connect(t.Context(), access)
+		if err == nil {
+			_, err = source.Node(t.Context(), "rack-1")
+		}
+		if err != nil {
+			t.Errorf("%s certificate: got %v", name, err)
+		}
+	}
+}
+
 // An Ironic before API version 1.83 rejects the parameter for nodes with a parent, which it does not know.
 func TestOldIronic(t *testing.T) {
 	setEnvironment(t, nil)
