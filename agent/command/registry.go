@@ -24,8 +24,8 @@ type Options struct {
 	Log     *slog.Logger
 }
 
-// Registry runs commands, one at a time, and keeps their records until Reset. It runs none after one that is marked Last
-// has succeeded.
+// Registry runs commands, one at a time, and keeps their records until Reset. It runs none after one that is marked
+// Last has succeeded.
 type Registry struct {
 	set      Set
 	finished func()
@@ -153,8 +153,8 @@ func (r *Registry) sessionContext(request context.Context) context.Context {
 
 // Execute starts the command with the full name "extension.command". It returns after the end of a synchronous
 // command, and at once with the record of an asynchronous one. A failed command is not an error of Execute: errors
-// are rejections without a record (busy, unknown, invalid, or after a command marked Last). ctx limits only the wait for
-// the start.
+// are rejections without a record (busy, unknown, invalid, or after a command marked Last). ctx limits only the wait
+// for the start.
 func (r *Registry) Execute(ctx context.Context, name string, p Params) (*Record, error) {
 	_, short, err := split(name)
 	if err != nil {

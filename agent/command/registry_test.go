@@ -329,7 +329,9 @@ func lastRig(t *testing.T) (r *Registry, result chan<- error, ran *[]string) {
 	}
 	lockdown, plain := note("lockdown", true), note("plain", false)
 	r = NewRegistry(set(lockdown, plain,
-		Command{Name: "handover", Last: true, Run: func(context.Context, Params) (any, error) { return nil, <-results }},
+		Command{Name: "handover", Last: true, Run: func(context.Context, Params) (any, error) {
+			return nil, <-results
+		}},
 		Command{Name: "both", Async: true, Run: func(ctx context.Context, _ Params) (any, error) {
 			for _, c := range []Command{plain, lockdown, plain} {
 				if _, err := c.Call(ctx, nil); err != nil {
@@ -384,7 +386,8 @@ func TestLastCommand(t *testing.T) {
 			t.Error(err)
 		}
 		for _, answer := range waits {
-			if err := <-answer; !fault.IsInvalidContent(err) || !strings.Contains(err.Error(), "refused after handover") {
+			err := <-answer
+			if !fault.IsInvalidContent(err) || !strings.Contains(err.Error(), "refused after handover") {
 				t.Errorf("command that waited: got %v, want that it is refused after handover", err)
 			}
 		}

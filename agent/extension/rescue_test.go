@@ -60,7 +60,8 @@ func TestFinalizeRescue(t *testing.T) {
 		finalize, r, c := rescueRig(t)
 		result, err := finalize.Call(t.Context(), p)
 		if result != nil || err != nil || c.rescues != 1 || !finalize.Destructive || !finalize.Last || finalize.Async {
-			t.Errorf("got %v, %v and %d rescues, want one of a destructive command that is the last one", result, err, c.rescues)
+			t.Errorf("got %v, %v and %d rescues, want one of a destructive command that is the last one",
+				result, err, c.rescues)
 		}
 		stored, err := rescue.Load(r.deps.System.Path)
 		if err != nil || !stored.Matches([]byte("secret")) || stored.Matches([]byte("Secret")) {
