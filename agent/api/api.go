@@ -60,9 +60,12 @@ func New(o Options) *API {
 	return a
 }
 
+type handler func(http.ResponseWriter, *http.Request) error
+
 // route is a resource with its handlers; nil is a method that the resource does not support.
 type route struct {
-	get, post func(http.ResponseWriter, *http.Request) error
+	get, post handler
+	none      handler // of records: answers instead of get while there are none; nil for other resources
 }
 
 // find returns the resource of a path and reports whether it exists.
@@ -73,12 +76,14 @@ func (a *API) find(path string) (r route, ok bool) {
 		return route{get: a.timed("get_status", a.status)}, true
 	case "/commands/":
 		return route{
-			get: a.readable(a.timed("list_commands", a.list)), post: a.authorized(a.timed("run_command", a.run)),
+			get: a.timed("list_commands", a.list), none: a.timed("list_commands", a.listNone),
+			post: a.authorized(a.timed("run_command", a.run)),
 		}, true
 	}
 	if id, ok := strings.CutPrefix(path, "/commands/"); ok && !strings.Contains(id, "/") {
 		show := func(w http.ResponseWriter, r *http.Request) error { return a.show(w, r, id) }
-		return route{get: a.readable(a.timed("get_command", show))}, true
+		none := func(http.ResponseWriter, *http.Request) error { return noRecord(id) }
+		return route{get: a.timed("get_command", show), none: a.timed("get_command", none)}, true
 	}
 	return route{}, false
 }
@@ -147,7 +152,7 @@ func (a *API) serve(w *statusWriter, r *http.Request) error {
 	}
 	switch {
 	case r.Method == http.MethodGet || r.Method == http.MethodHead:
-		return found.get(w, r)
+		return a.get(w, r, found)
 	case r.Method == http.MethodPost && found.post != nil:
 		return found.post(w, r)
 	}
@@ -160,9 +165,7 @@ func (a *API) serve(w *statusWriter, r *http.Request) error {
 }
 
 // authorized returns a handler that answers 401 unless the request contains the token.
-func (a *API) authorized(
-	next func(http.ResponseWriter, *http.Request) error,
-) func(http.ResponseWriter, *http.Request) error {
+func (a *API) authorized(next handler) handler {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		if err := a.checkToken(r); err != nil {
 			return err
@@ -179,36 +182,34 @@ func (a *API) checkToken(r *http.Request) error {
 	return nil
 }
 
-// readable returns a handler that answers 401 unless the request contains the token or needs none.
-func (a *API) readable(
-	next func(http.ResponseWriter, *http.Request) error,
-) func(http.ResponseWriter, *http.Request) error {
-	authorized := a.authorized(func(w http.ResponseWriter, r *http.Request) error {
-		a.readWithToken.Store(true)
-		return next(w, r)
-	})
-	return func(w http.ResponseWriter, r *http.Request) error {
-		if !r.URL.Query().Has("agent_token") && a.needsNoToken(r) {
-			return next(w, r)
-		}
-		return authorized(w, r)
+// get answers a request to read a resource. To read records, it must contain the token, but Ironic before 29.0 sends
+// that with commands only. A request of an address that has sent the token with a command therefore needs none, and
+// any can learn that there are no records, as after a restart of the machine. Once a request to read has contained the
+// token, all of them must.
+func (a *API) get(w http.ResponseWriter, r *http.Request, found route) error {
+	switch {
+	case found.none == nil:
+		return found.get(w, r)
+	case r.URL.Query().Has("agent_token") || !a.readsWithoutToken():
+	case admission.Authenticated(r.Context()):
+		return found.get(w, r)
+	case len(a.Commands.List()) == 0:
+		return found.none(w, r)
 	}
+	if err := a.checkToken(r); err != nil {
+		return err
+	}
+	a.readWithToken.Store(true)
+	return found.get(w, r)
 }
 
-// needsNoToken reports whether a request to read records needs no token: Ironic before 29.0 sends it with commands
-// only. A request of an address that has sent the token with a command needs none. No request does while there are no
-// records, as after a restart of the machine. Once a request to read has contained the token, all of them must.
-func (a *API) needsNoToken(r *http.Request) bool {
-	if a.ReadsWithoutToken == nil || a.readWithToken.Load() || !a.Token.Known() || !a.ReadsWithoutToken() {
-		return false
-	}
-	return admission.Authenticated(r.Context()) || len(a.Commands.List()) == 0
+// readsWithoutToken reports whether requests of Ironic to read records can lack the token.
+func (a *API) readsWithoutToken() bool {
+	return a.ReadsWithoutToken != nil && !a.readWithToken.Load() && a.Token.Known() && a.ReadsWithoutToken()
 }
 
 // timed returns a handler that measures the duration of next.
-func (a *API) timed(
-	name string, next func(http.ResponseWriter, *http.Request) error,
-) func(http.ResponseWriter, *http.Request) error {
+func (a *API) timed(name string, next handler) handler {
 	if a.Timer == nil {
 		return next
 	}

@@ -338,6 +338,40 @@ func TestReadsWithoutToken(t *testing.T) {
 	want(conductor, "GET", list, 401)
 }
 
+// Any host can learn from an old Ironic's agent that there are no records. One that begins while the request is being
+// answered is not shown to it.
+func TestReadsNoRecordsWithoutToken(t *testing.T) {
+	known := &token.Token{}
+	known.Set(secret)
+	for path, want := range map[string]string{
+		"/v1/commands/":    `{"commands":[]}`,
+		"/v1/commands/123": `"Not found: Command Result with id 123 not found."`,
+	} {
+		registry := command.NewRegistry((&fixture{}).extensions(), command.Options{})
+		defer registry.Close()
+		a := New(Options{
+			Commands: registry, Token: known, ReadsWithoutToken: func() bool { return true },
+			Timer: func(string) func() { // called between the check and the answer
+				if _, err := registry.Execute(t.Context(), "test.object", nil); err != nil {
+					t.Error(err)
+				}
+				return func() {}
+			},
+		})
+		read := func() *httptest.ResponseRecorder {
+			w := httptest.NewRecorder()
+			a.ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, http.NoBody))
+			return w
+		}
+		if got := read().Body.String(); !strings.Contains(got, want) {
+			t.Errorf("%s: got %s, want %s", path, got, want)
+		}
+		if got := read(); got.Code != http.StatusUnauthorized || len(registry.List()) != 1 {
+			t.Errorf("%s with %d records: got %d %s, want 401 with one", path, len(registry.List()), got.Code, got.Body)
+		}
+	}
+}
+
 // clientFrom returns a client that connects from an address.
 func clientFrom(address string) *http.Client {
 	dialer := &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(address)}}

@@ -20,14 +20,21 @@ func (a *API) list(w http.ResponseWriter, _ *http.Request) error {
 	return writeJSON(w, http.StatusOK, map[string][]command.Record{"commands": a.Commands.List()})
 }
 
+// listNone answers GET /v1/commands/ without reading records.
+func (a *API) listNone(w http.ResponseWriter, _ *http.Request) error {
+	return writeJSON(w, http.StatusOK, map[string][]command.Record{"commands": {}})
+}
+
 // show answers GET /v1/commands/ID.
 func (a *API) show(w http.ResponseWriter, r *http.Request, id string) error {
 	record, ok := a.Commands.Get(id)
 	if !ok {
-		return fault.NotFound("Command Result", id)
+		return noRecord(id)
 	}
 	return a.answer(w, r, record)
 }
+
+func noRecord(id string) error { return fault.NotFound("Command Result", id) }
 
 // run answers POST /v1/commands/.
 func (a *API) run(w http.ResponseWriter, r *http.Request) error {
