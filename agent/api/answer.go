@@ -62,8 +62,9 @@ func (a *API) recovered(w *statusWriter, r *http.Request) {
 // statusWriter records the status for the log.
 type statusWriter struct {
 	http.ResponseWriter
-	code       int
-	authorized bool // the request presented the token
+	code         int
+	authorized   bool // the request presented the token
+	needsNoToken bool // the request reads records, and needs no token
 }
 
 // Unwrap lets an [http.ResponseController] find the connection.
@@ -73,7 +74,7 @@ func (w *statusWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 func (w *statusWriter) WriteHeader(code int) {
 	w.code = code
 	limit := unauthorizedResponseTimeout
-	if w.authorized {
+	if w.authorized || w.needsNoToken {
 		limit = responseTimeout
 	}
 	// If this fails the connection is broken, and the next write returns the error.

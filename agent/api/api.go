@@ -122,13 +122,15 @@ func (a *API) verify(r *http.Request) bool {
 }
 
 func (a *API) serve(w *statusWriter, r *http.Request) error {
+	found, ok := a.find(r.URL.Path)
+	isRead := r.Method == http.MethodGet || r.Method == http.MethodHead
+	w.needsNoToken = found.none != nil && isRead && a.needsNoToken(r)
 	limit := unauthorizedBodyTimeout
 	if w.authorized {
 		admission.Authenticate(r.Context())
 		limit = stallTimeout
-	} else if delay := a.throttle.delay(time.Now()); delay > 0 {
-		admission.Yield(r.Context())
-		if err := pause.For(r.Context(), delay); err != nil {
+	} else if !w.needsNoToken {
+		if err := a.throttled(r); err != nil {
 			return err
 		}
 	}
@@ -140,7 +142,6 @@ func (a *API) serve(w *statusWriter, r *http.Request) error {
 		redirect(w, r)
 		return nil
 	}
-	found, ok := a.find(r.URL.Path)
 	switch r.URL.Path {
 	case "/":
 		found, ok = route{get: a.root}, true
@@ -151,7 +152,7 @@ func (a *API) serve(w *statusWriter, r *http.Request) error {
 		return notFound()
 	}
 	switch {
-	case r.Method == http.MethodGet || r.Method == http.MethodHead:
+	case isRead:
 		return a.get(w, r, found)
 	case r.Method == http.MethodPost && found.post != nil:
 		return found.post(w, r)
@@ -162,6 +163,16 @@ func (a *API) serve(w *statusWriter, r *http.Request) error {
 	}
 	w.Header().Set("Allow", allow)
 	return httpError(http.StatusMethodNotAllowed, "The method is not allowed for the requested URL.")
+}
+
+// throttled delays a request without the token if there are many of them. It returns an error if the client is gone.
+func (a *API) throttled(r *http.Request) error {
+	delay := a.throttle.delay(time.Now())
+	if delay == 0 {
+		return nil
+	}
+	admission.Yield(r.Context())
+	return pause.For(r.Context(), delay)
 }
 
 // authorized returns a handler that answers 401 unless the request contains the token.
@@ -182,18 +193,14 @@ func (a *API) checkToken(r *http.Request) error {
 	return nil
 }
 
-// get answers a request to read a resource. To read records, it must contain the token, but Ironic before 29.0 sends
-// that with commands only. A request of an address that has sent the token with a command therefore needs none, and
-// any can learn that there are no records, as after a restart of the machine. Once a request to read has contained the
-// token, all of them must.
-func (a *API) get(w http.ResponseWriter, r *http.Request, found route) error {
+// get answers a request to read a resource. To read records, it must contain the token, with two exceptions: it needs
+// none, or Ironic can be one that sends none, and there are no records, as after a restart of the machine. Then any
+// host can learn that.
+func (a *API) get(w *statusWriter, r *http.Request, found route) error {
 	switch {
-	case found.none == nil:
+	case found.none == nil || w.needsNoToken:
 		return found.get(w, r)
-	case r.URL.Query().Has("agent_token") || !a.readsWithoutToken():
-	case admission.Authenticated(r.Context()):
-		return found.get(w, r)
-	case len(a.Commands.List()) == 0:
+	case a.lacksToken(r) && len(a.Commands.List()) == 0:
 		return found.none(w, r)
 	}
 	if err := a.checkToken(r); err != nil {
@@ -203,9 +210,17 @@ func (a *API) get(w http.ResponseWriter, r *http.Request, found route) error {
 	return found.get(w, r)
 }
 
-// readsWithoutToken reports whether requests of Ironic to read records can lack the token.
-func (a *API) readsWithoutToken() bool {
-	return a.ReadsWithoutToken != nil && !a.readWithToken.Load() && a.Token.Known() && a.ReadsWithoutToken()
+// needsNoToken reports whether a request to read records needs no token: Ironic before 29.0 sends it with commands
+// only, so that a request of an address that has sent it with a command needs none.
+func (a *API) needsNoToken(r *http.Request) bool {
+	return a.lacksToken(r) && admission.Authenticated(r.Context())
+}
+
+// lacksToken reports whether a request to read records lacks the token, and Ironic can be one that sends none. Once a
+// request to read has contained the token, all of them must.
+func (a *API) lacksToken(r *http.Request) bool {
+	return !r.URL.Query().Has("agent_token") && a.ReadsWithoutToken != nil && !a.readWithToken.Load() &&
+		a.Token.Known() && a.ReadsWithoutToken()
 }
 
 // timed returns a handler that measures the duration of next.

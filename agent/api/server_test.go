@@ -79,6 +79,25 @@ func sleeping() *command.Registry {
 	}}}}, command.Options{})
 }
 
+// reading is an API whose Ironic reads records without the token, and has sent it with a command. All of its
+// connections have the same peer.
+func reading(t *testing.T) (s *Server, dial func() net.Conn) {
+	t.Helper()
+	registry := command.NewRegistry((&fixture{}).extensions(), command.Options{})
+	s, dial = serving(Options{Commands: registry, ReadsWithoutToken: func() bool { return true }})
+	conn := dial()
+	send(t, conn, "POST", "/v1/commands/?agent_token="+secret, `{"name":"test.nothing","params":{}}`)
+	answer, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil || answer.StatusCode != http.StatusOK {
+		t.Fatalf("command: got %+v and %v, want status 200", answer, err)
+	}
+	_, err = io.Copy(io.Discard, answer.Body)
+	if err = errors.Join(err, answer.Body.Close(), conn.Close()); err != nil {
+		t.Fatal(err)
+	}
+	return s, dial
+}
+
 func send(t *testing.T, conn net.Conn, method, path, body string) {
 	t.Helper()
 	text := fmt.Sprintf("%s %s HTTP/1.1\r\nHost: agent\r\nContent-Length: %d\r\n\r\n%s", method, path, len(body), body)
@@ -145,16 +164,19 @@ func TestShutdownAbortsRequests(t *testing.T) {
 	})
 }
 
-// A client with the token has more time to read the response.
+// A client with the token, or one that needs none, has more time to read the response.
 func TestTimeToReadAnswer(t *testing.T) {
-	for query, want := range map[string]error{"": io.EOF, "?agent_token=" + secret: nil} {
+	for path, want := range map[string]error{
+		"/v1/status": io.EOF, "/v1/status?agent_token=" + secret: nil, "/v1/commands/": nil,
+		"/v1/commands/?agent_token=": io.EOF,
+	} {
 		synctest.Test(t, func(t *testing.T) {
-			s, dial := serving(Options{})
+			s, dial := reading(t)
 			conn := dial()
-			send(t, conn, "GET", "/v1/status"+query, "")
+			send(t, conn, "GET", path, "")
 			time.Sleep(unauthorizedResponseTimeout + time.Second)
 			if _, err := conn.Read(make([]byte, 1)); !errors.Is(err, want) {
-				t.Errorf("query %q: got %v, want %v", query, err, want)
+				t.Errorf("%s: got %v, want %v", path, err, want)
 			}
 			_ = conn.Close()
 			shutdown(s)
@@ -162,16 +184,25 @@ func TestTimeToReadAnswer(t *testing.T) {
 	}
 }
 
-// Frequent requests without the token are delayed. Those with it are not.
+// Frequent requests without the token are delayed. Those with it are not, and neither are those that need none.
 func TestThrottle(t *testing.T) {
-	for query, want := range map[string]time.Duration{"": throttleDelay, "?agent_token=" + secret: 0} {
+	for request, want := range map[string]time.Duration{
+		"GET /v1/status":                       throttleDelay,
+		"GET /v1/status?agent_token=" + secret: 0,
+		"GET /v1/commands/":                    0,
+		"GET /v1/commands/x":                   0,
+		"GET /v1/commands/?agent_token=":       throttleDelay,
+		"POST /v1/commands/":                   throttleDelay,
+	} {
 		synctest.Test(t, func(t *testing.T) {
-			s, dial := serving(Options{})
+			s, dial := reading(t)
+			time.Sleep(time.Second)
 			conn := dial()
 			answers := bufio.NewReader(conn)
 			started := time.Now()
+			method, path, _ := strings.Cut(request, " ")
 			for range maxUndelayed + 1 {
-				send(t, conn, "GET", "/v1/status"+query, "")
+				send(t, conn, method, path, "")
 				answer, err := http.ReadResponse(answers, nil)
 				if err != nil {
 					t.Fatal(err)
@@ -182,7 +213,7 @@ func TestThrottle(t *testing.T) {
 				}
 			}
 			if took := time.Since(started); took != want {
-				t.Errorf("query %q: got %d answers in %v, want %v", query, maxUndelayed+1, took, want)
+				t.Errorf("%s: got %d answers in %v, want %v", request, maxUndelayed+1, took, want)
 			}
 			_ = conn.Close()
 			shutdown(s)
