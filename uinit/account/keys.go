@@ -16,7 +16,7 @@ const MaxKeysFile = 256 << 10
 
 // Limits of public keys.
 const (
-	maxKeyLine = 16 << 10  // bytes of a line
+	maxKeyLine = 16 << 10 // bytes of a line
 	minRSABits = 2048
 	maxRSABits = 16384 // the time to verify a signature grows with them
 )
