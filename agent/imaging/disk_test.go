@@ -464,7 +464,7 @@ func TestPrepareShowsProgress(t *testing.T) {
 	}
 	board.End(nil)
 	want := "write_image: done, image of 24.0 MiB written to " + disk + " in "
-	if got := board.Summary(); !strings.HasPrefix(got, want) || !strings.HasSuffix(got, " MiB/s)") {
+	if got := board.Summary(); !strings.HasPrefix(got, want) || !strings.HasSuffix(got, "iB/s)") {
 		t.Errorf("got the result %q, want %q with time and rate", got, want)
 	}
 	// Work after the write has no progress of the write.

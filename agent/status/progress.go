@@ -46,7 +46,7 @@ func (p *Progress) Left() (time.Duration, bool) {
 	return time.Duration(seconds) * time.Second, true
 }
 
-// RateText returns the rate in MiB/s, "-" if unknown.
+// RateText returns the rate as a size per second, "-" if unknown.
 func (p *Progress) RateText() string {
 	if p.Rate <= 0 || p.Parts {
 		return "-"

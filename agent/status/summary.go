@@ -133,7 +133,7 @@ func (j *Job) several() string {
 		words = append(words, fmt.Sprintf("%d failed", failed))
 	}
 	if rate := j.rate(); rate > 0 {
-		words = append(words, Size(rate)+"/s")
+		words = append(words, Rate(rate, time.Second))
 	}
 	if left, known := j.left(); known {
 		words = append(words, duration(left)+" left")

@@ -18,10 +18,10 @@ func Size(bytes int64) string {
 	return fmt.Sprintf("%.1f %s", value, units[unit])
 }
 
-// Rate formats a number of bytes in a time in MiB/s, "-" without a time.
+// Rate formats a number of bytes in a time as a size per second, "1.2 GiB/s". It is "-" without a time.
 func Rate(bytes int64, d time.Duration) string {
 	if d <= 0 {
 		return "-"
 	}
-	return fmt.Sprintf("%.1f MiB/s", float64(bytes)/(1<<20)/d.Seconds())
+	return Size(int64(float64(bytes)/d.Seconds())) + "/s"
 }

@@ -18,7 +18,13 @@ func TestSizeAndRate(t *testing.T) {
 		bytes int64
 		took  time.Duration
 		want  string
-	}{{10 << 20, 2 * time.Second, "5.0 MiB/s"}, {0, time.Second, "0.0 MiB/s"}, {10 << 20, 0, "-"}} {
+	}{
+		{10 << 20, 2 * time.Second, "5.0 MiB/s"},
+		{5 << 30, 2 * time.Second, "2.5 GiB/s"},
+		{3 << 9, time.Second, "1.5 KiB/s"},
+		{0, time.Second, "0 bytes/s"},
+		{10 << 20, 0, "-"},
+	} {
 		if got := Rate(tt.bytes, tt.took); got != tt.want {
 			t.Errorf("%d bytes in %v: got %s, want %s", tt.bytes, tt.took, got, tt.want)
 		}

@@ -86,7 +86,8 @@ func TestRealIronicProgress(t *testing.T) {
 		return float64(allocated(t, disks[:1])) / imageSize
 	})
 	step(t, "deploy", n.Deploy(ctx, published, nil))
-	written.check(t, "wait call-back", "active", `^write_image: done, image of 2\.0 GiB written to /dev/vd[ab] in \S+ \(\S+ MiB/s\)$`)
+	written.check(t, "wait call-back", "active",
+		`^write_image: done, image of 2\.0 GiB written to /dev/vd[ab] in \S+ \(\S+ [KMG]iB/s\)$`)
 }
 
 // noisy returns a copy of the raw image of a system in which noise replaces the file systems behind the EFI system
