@@ -89,6 +89,12 @@ func TestInclude(t *testing.T) {
 	if err := include(); err == nil || !strings.Contains(err.Error(), "file.spdx.json") {
 		t.Errorf("damaged document: got error %v", err)
 	}
+	if err := errors.Join(os.Remove(path+spdx.Suffix), os.Mkdir(path+spdx.Suffix, 0o700)); err != nil {
+		t.Fatal(err)
+	}
+	if err := include(); err == nil || !strings.Contains(err.Error(), "file.spdx.json: is a directory") {
+		t.Errorf("document that cannot be read: got error %v", err)
+	}
 }
 
 // The documents of a layout contain those of its files.

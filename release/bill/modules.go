@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"strings"
 
 	"golang.org/x/mod/module"
@@ -40,6 +41,10 @@ func ReadModules(program []byte, more []string, dirs Directories) ([]Module, err
 	if err != nil {
 		return nil, fmt.Errorf("modules of the program: %w", err)
 	}
+	return modulesOf(info, more, dirs), nil
+}
+
+func modulesOf(info *debug.BuildInfo, more []string, dirs Directories) []Module {
 	all := []Module{{Path: standard, Version: strings.TrimPrefix(info.GoVersion, "go"), Dir: dirs.Root}}
 	add := func(path, version, sum string) {
 		m := Module{Path: path, Version: version, Dir: dirs.Others[path], Sum: sum}
@@ -62,7 +67,7 @@ func ReadModules(program []byte, more []string, dirs Directories) ([]Module, err
 			add(fields[len(fields)-2], fields[len(fields)-1], "") // the last two are those of a replacement
 		}
 	}
-	return all, nil
+	return all
 }
 
 // moduleDir returns the directory of a module in Go's module cache, "" if it is not there.
