@@ -19,6 +19,7 @@ import (
 
 	"ironroot/internal/testenv"
 	"ironroot/storage/fat"
+	"ironroot/storage/iso9660"
 )
 
 // Offsets in the master boot record, by which tests check the structure.
@@ -149,6 +150,91 @@ func TestOtherToolsReadTheImage(t *testing.T) {
 		if listing := testenv.Run(t, "mdir", "-b", "-i", path, "::/EFI/BOOT"); !strings.Contains(listing, name+".EFI") {
 			t.Errorf("EFI system partition: got %q, want %s in it", listing, name)
 		}
+	}
+}
+
+// Every name has an ECMA-119 identifier that is valid and unique in its directory, with a leading dot as genisoimage
+// writes it. The agent's reader, which does not accept others, reads the whole image by the complete names.
+func TestIdentifiers(t *testing.T) {
+	testenv.Programs(t, "isoinfo")
+	image := buildImage(t)
+	for view, want := range map[string][]string{
+		"-f": {
+			"/BOOT", "/BOOT/GRUB", "/BOOT/GRUB/EFI.IMG;1", "/BOOT/GRUB/GRUB.CFG;1", "/INITRD.;1", "/ISOLINUX",
+			"/ISOLINUX/ISOLINUX.BIN;1", "/ISOLINUX/ISOLINUX.CFG;1", "/ISOLINUX/LDLINUX.C32;1", "/VMLINUZ.;1", "/_DISK",
+			"/_DISK/INFO.;1",
+		},
+		"-p": {"BOOT", "GRUB", "ISOLINUX", "_DISK"}, // the path table
+	} {
+		var got []string
+		for _, field := range strings.Fields(testenv.Run(t, "isoinfo", view, "-i", image)) {
+			if view == "-f" || strings.ContainsAny(field, "_BGIK") && strings.ToUpper(field) == field {
+				got = append(got, field)
+			}
+		}
+		slices.Sort(got)
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("identifiers (-want +got):\n%s", diff)
+		}
+	}
+	checkTree(t, image, map[string]string{".disk/info": "TEST_1\n"}, 12)
+
+	files := map[string]string{
+		".a": "1", ".b.c": "2", ".d/.e": "3", "..f": "4", "long-name-one.conf": "5", "long-name-two.conf": "6",
+		"long-name.d/x": "7", "long-name.e/x": "8", "A": "9", "two.dots.cfg": "10", espPath: "11",
+	}
+	tree, content := t.TempDir(), map[string][]byte{}
+	for name, text := range files {
+		content[name] = []byte(text)
+	}
+	if err := writeTree(tree, content); err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.Create(filepath.Join(t.TempDir(), "names.iso"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(writeImage(f, tree, "config-2", false), makeStable(f), f.Close()); err != nil {
+		t.Fatal(err)
+	}
+	checkTree(t, f.Name(), files, len(files)+5)
+}
+
+// checkTree checks that the agent's reader finds these files in an image, and the number of all files and directories.
+func checkTree(t *testing.T, image string, want map[string]string, count int) {
+	t.Helper()
+	f, err := os.Open(image)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	fs, err := iso9660.Open(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var walk func(iso9660.File, string)
+	walk = func(dir iso9660.File, prefix string) {
+		list, err := fs.List(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, file := range list {
+			count--
+			if file.IsDir {
+				walk(file, prefix+file.Name+"/")
+				continue
+			}
+			if text, found := want[prefix+file.Name]; found {
+				if got, err := fs.Read(file, 1<<20); err != nil || string(got) != text {
+					t.Errorf("%s: got %q, %v, want %q", prefix+file.Name, got, err, text)
+				}
+				delete(want, prefix+file.Name)
+			}
+		}
+	}
+	walk(fs.Root(), "")
+	if len(want) != 0 || count != 0 {
+		t.Errorf("files missing: %v; number of files and directories is %d below what was wanted", want, count)
 	}
 }
 

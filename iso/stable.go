@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"regexp"
 )
 
 // volume contains the used fields of the primary volume descriptor (ECMA-119, 8.4).
@@ -35,7 +36,8 @@ func readVolume(f *os.File) (volume, []byte, error) {
 }
 
 // makeStable replaces the bytes that depend on the time and place of the build: time stamps, owners and link counts,
-// which the library takes from the clock and from the files of its workspace.
+// which the library takes from the clock and from the files of its workspace. It restores the leading dots of names. An
+// invalid identifier of a file is an error.
 func makeStable(f *os.File) error {
 	v, block, err := readVolume(f)
 	if err != nil {
@@ -56,6 +58,12 @@ func recordTime() []byte {
 	return []byte{byte(epoch.Year() - 1900), byte(epoch.Month()), byte(epoch.Day()), 0, 0, 0, 0}
 }
 
+// Identifiers of interchange level 1 (ECMA-119, 7.5, 7.6 and 10.1).
+var (
+	dirIdentifier  = regexp.MustCompile(`^[A-Z0-9_]{1,8}$`)
+	fileIdentifier = regexp.MustCompile(`^([A-Z0-9_]{1,8}\.[A-Z0-9_]{0,3}|\.[A-Z0-9_]{1,3});1$`)
+)
+
 // stabilizeDir rewrites the records of a directory and of the directories below it.
 func stabilizeDir(f *os.File, location, size uint32, depth int) error {
 	const deepest = 8 // ECMA-119, 6.8.2.1
@@ -68,6 +76,7 @@ func stabilizeDir(f *os.File, location, size uint32, depth int) error {
 	}
 	type child struct{ location, size uint32 }
 	var children []child
+	seen := map[string]bool{}
 	for at := 0; at < len(extent); {
 		length := int(extent[at])
 		if length == 0 { // the rest of a sector: a record does not cross its end
@@ -90,10 +99,20 @@ func stabilizeDir(f *os.File, location, size uint32, depth int) error {
 		if err := stabilizeRockRidge(f, record[name:], isDir); err != nil {
 			return err
 		}
-		if own := record[32] == 1 && record[33] <= 1; isDir && !own { // not "." and ".."
+		if record[32] == 1 && record[33] <= 1 { // "." and ".."
+			continue
+		}
+		identifier, valid := string(record[33:33+int(record[32])]), fileIdentifier
+		if isDir {
+			valid = dirIdentifier
 			children = append(children,
 				child{binary.LittleEndian.Uint32(record[2:]), binary.LittleEndian.Uint32(record[10:])})
 		}
+		if !valid.MatchString(identifier) || seen[identifier] {
+			return fmt.Errorf("directory record at byte %d has the identifier %q, want a unique one of up to 8 and 3 "+
+				"characters", at-length, identifier)
+		}
+		seen[identifier] = true
 	}
 	if _, err := f.WriteAt(extent, int64(location)*blockSize); err != nil {
 		return err
@@ -106,8 +125,8 @@ func stabilizeDir(f *os.File, location, size uint32, depth int) error {
 	return nil
 }
 
-// stabilizeRockRidge rewrites the entries TF and PX of a system use area (SUSP 1.12, RRIP 1.12), and those of the area
-// that continues it.
+// stabilizeRockRidge rewrites the entries TF, PX and NM of a system use area (SUSP 1.12, RRIP 1.12), and those of the
+// area that continues it.
 func stabilizeRockRidge(f *os.File, area []byte, isDir bool) error {
 	for len(area) >= 4 {
 		length := int(area[2])
@@ -133,6 +152,10 @@ func stabilizeRockRidge(f *os.File, area []byte, isDir bool) error {
 			putBoth(entry[12:], links)
 			putBoth(entry[20:], 0) // owner
 			putBoth(entry[28:], 0) // group
+		case "NM":
+			if len(entry) > 5 && entry[5] == leadingDot {
+				entry[5] = '.'
+			}
 		case "CE":
 			offset := int64(binary.LittleEndian.Uint32(entry[4:]))*blockSize +
 				int64(binary.LittleEndian.Uint32(entry[12:]))

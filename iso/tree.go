@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/diskfs/go-diskfs/backend/file"
 	"github.com/diskfs/go-diskfs/filesystem/iso9660"
@@ -52,9 +53,21 @@ func fillTree(ctx context.Context, dir string, o Options, l loaders, esp []byte)
 	return parts, nil
 }
 
+// leadingDot replaces the dot at the start of a name while the image is written. The library makes an empty ECMA-119
+// identifier of ".disk". Of "~disk" it makes "_DISK", as genisoimage and xorriso make of ".disk". makeStable restores
+// the dot in the Rock Ridge name.
+const leadingDot = '~'
+
+// writeTree writes files with paths in the image to the directory of its files.
 func writeTree(dir string, files map[string][]byte) error {
 	for name, content := range files {
-		path := filepath.Join(dir, name)
+		elements := strings.Split(name, "/")
+		for i, e := range elements {
+			if rest, found := strings.CutPrefix(e, "."); found {
+				elements[i] = string(leadingDot) + rest
+			}
+		}
+		path := filepath.Join(dir, filepath.Join(elements...))
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 			return err
 		}

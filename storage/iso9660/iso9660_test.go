@@ -126,6 +126,38 @@ func check(t *testing.T, r io.ReaderAt, publisher string) {
 	}
 }
 
+// Names with a leading dot, for which genisoimage writes an identifier with an underscore, have the dot with Rock Ridge.
+func TestLeadingDots(t *testing.T) {
+	testenv.Programs(t, "genisoimage")
+	dir := t.TempDir()
+	if err := errors.Join(os.Mkdir(filepath.Join(dir, ".disk"), 0o755),
+		os.WriteFile(filepath.Join(dir, ".disk/info"), []byte("info"), 0o600),
+		os.WriteFile(filepath.Join(dir, ".hidden.txt"), []byte("hidden"), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	for flag, want := range map[string]map[string]string{
+		"-r":                  {".disk/info": "info", ".hidden.txt": "hidden"},
+		"-input-charset=utf8": {"_disk/info": "info", "_hidden.txt": "hidden"},
+	} {
+		image := filepath.Join(t.TempDir(), "image.iso")
+		testenv.Run(t, "genisoimage", "-quiet", "-V", "config-2", flag, "-o", image, dir)
+		file, err := os.Open(image)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer file.Close()
+		f, err := Open(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := map[string]string{}
+		read(t, f, f.Root(), "", got)
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s: files (-want +got):\n%s", flag, diff)
+		}
+	}
+}
+
 // ECMA-119 names are converted to the names in a mounted file system.
 func TestPlainNames(t *testing.T) {
 	testenv.Programs(t, "genisoimage")
