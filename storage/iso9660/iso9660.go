@@ -71,6 +71,7 @@ func Open(r io.ReaderAt) (*FS, error) {
 		return nil, errors.New("ISO 9660 root directory: got a file")
 	}
 	f.root = record.file
+	f.root.Name = "/" // for errors
 	return f, f.findRockRidge()
 }
 
