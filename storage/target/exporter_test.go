@@ -490,6 +490,20 @@ func TestIdle(t *testing.T) {
 	})
 }
 
+// By default, a target without a session is removed after five minutes.
+func TestDefaultIdle(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.start(t, export)
+		time.Sleep(5*time.Minute - time.Second)
+		if !r.restriction.active {
+			t.Fatal("the target was removed too early")
+		}
+		time.Sleep(3 * time.Second)
+		r.gone(t)
+	})
+}
+
 // An unused target that the kernel does not remove is removed later.
 func TestIdleRetries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
