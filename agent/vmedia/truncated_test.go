@@ -59,7 +59,7 @@ func TestTruncatedBootISO(t *testing.T) {
 		"before the root directory": {header, "/dev/sr0: ISO 9660 file /: got 0 bytes, want 2048"},
 		"in the directory":          {last - sector, "ISO 9660 file ironic-python-agent.d: got 4096 bytes, want 6144"},
 		"before all files":          {last, "ISO 9660 file "},
-		"in the middle of a file":   {after("middle"), "etc/ironic-python-agent.d/b.conf on /dev/sr0: ISO 9660 file b.conf: "},
+		"in the middle of a file":   {after("middle"), "d/b.conf on /dev/sr0: ISO 9660 file b.conf: "},
 		"after the configuration":   {after("kernel"), ""},
 		"not":                       {len(image), ""},
 	} {

@@ -348,7 +348,7 @@ func TestHTTPManyOfOneClient(t *testing.T) {
 			return "", err
 		}
 		body, err := io.ReadAll(response.Body)
-		return string(body), err // the connection stays open
+		return string(body), errors.Join(err, response.Body.Close()) // the connection stays open
 	}
 	for client := range httpConnections / httpPerClient {
 		address := fmt.Sprintf("127.0.0.%d", 2+client)

@@ -126,7 +126,7 @@ func check(t *testing.T, r io.ReaderAt, publisher string) {
 	}
 }
 
-// Names with a leading dot, for which genisoimage writes an identifier with an underscore, have the dot with Rock Ridge.
+// With Rock Ridge, names have the leading dot for which genisoimage writes an underscore in their identifier.
 func TestLeadingDots(t *testing.T) {
 	testenv.Programs(t, "genisoimage")
 	dir := t.TempDir()
