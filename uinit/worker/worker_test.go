@@ -33,6 +33,8 @@ const (
 	echoName   = "test-echo"   // logs its input and its descriptor 3, and waits
 	daemonName = "test-daemon" // starts a daemon, logs its number, and waits
 	crashName  = "test-crash"  // the same, but exits
+	endName    = "test-end"    // ends without an error
+	failName   = "test-fail"   // ends with the environment of a worker as its error
 )
 
 func TestMain(m *testing.M) {
@@ -54,6 +56,10 @@ func TestMain(m *testing.M) {
 			os.Exit(3)
 		}
 		_ = unix.Pause()
+	case endName:
+		Exit(nil)
+	case failName:
+		Exit(fmt.Errorf("environment %q", environment()))
 	}
 	os.Exit(m.Run())
 }
@@ -192,6 +198,43 @@ func TestRestart(t *testing.T) {
 	}
 	if first == second || exists(second) {
 		t.Errorf("process %d is left", second)
+	}
+}
+
+// A worker that ends without an error is started again, too. Nothing of it stays open.
+func TestWorkerEnds(t *testing.T) {
+	lines, stop := startKeep(t, Spec{Name: endName, Input: []byte("input")})
+	if got := next(t, lines); !strings.Contains(got, `err="test-end: exit status 0"`) {
+		t.Errorf("got %s, want its status", got)
+	}
+	if err := stop(); err != nil {
+		t.Error(err)
+	}
+	open, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, fd := range open {
+		if target, _ := os.Readlink("/proc/self/fd/" + fd.Name()); strings.HasPrefix(target, "/memfd:input") {
+			t.Errorf("descriptor %s of %s is open", fd.Name(), target)
+		}
+	}
+}
+
+// The error of a worker is on its standard error. Its workers have the FIPS 140-3 mode, and nothing else of its
+// environment.
+func TestExit(t *testing.T) {
+	for mode, want := range map[string]string{"off": `[]`, "on": `["GODEBUG=fips140=on"]`} {
+		cmd := exec.CommandContext(t.Context(), os.Args[0])
+		cmd.Args = []string{failName}
+		cmd.Env = append(os.Environ(), "GODEBUG=fips140="+mode, "OTHER=x")
+		out, err := cmd.CombinedOutput()
+		if want = failName + ": environment " + want + "\n"; string(out) != want {
+			t.Errorf("FIPS 140-3 %s: got %q, want %q", mode, out, want)
+		}
+		if got := cmd.ProcessState.ExitCode(); got != exitFailed {
+			t.Errorf("got status %d, %v, want %d", got, err, exitFailed)
+		}
 	}
 }
 
