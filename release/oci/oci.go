@@ -141,7 +141,6 @@ func imageOf(image Image, o Options) (v1.Image, error) {
 	if err != nil {
 		return nil, err
 	}
-	config = config.DeepCopy()
 	config.OS, config.Architecture = "linux", image.Arch
 	config.Created = v1.Time{Time: o.Created.UTC()}
 	built, err := mutate.ConfigFile(mutate.MediaType(empty.Image, types.OCIManifestSchema1), config)

@@ -15,8 +15,12 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/layout"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/types"
 	"github.com/google/go-containerregistry/pkg/v1/validate"
 )
+
+// created is the time of the images.
+var created = time.Unix(1700000000, 0)
 
 // files writes files into a directory and returns their paths.
 func files(t *testing.T, dir string, content map[string]string) []string {
@@ -41,7 +45,7 @@ func example(t *testing.T, change func(*Options)) string {
 			{"arm64", files(t, in, map[string]string{"a.kernel": "arm kernel", "a.initramfs": "arm files"})},
 			{"amd64", files(t, in, map[string]string{"b.kernel": "x86 kernel", "b.initramfs": "x86 files"})},
 		},
-		Tag: "1.0", Created: time.Unix(1700000000, 0),
+		Tag: "1.0", Created: created,
 		Annotations: map[string]string{"org.opencontainers.image.title": "x"},
 	}
 	if change != nil {
@@ -91,6 +95,12 @@ func readImages(t *testing.T, dir string) map[string]map[string]string {
 		if config.Architecture != d.Platform.Architecture || config.OS != d.Platform.OS {
 			t.Errorf("image of %s is for %s/%s", d.Platform, config.OS, config.Architecture)
 		}
+		if !config.Created.Equal(created) {
+			t.Errorf("image of %s: created at %v, want %v", d.Platform, config.Created, created)
+		}
+		if m, err := image.Manifest(); err != nil || m.Config.MediaType != types.OCIConfigJSON {
+			t.Errorf("image of %s: got manifest %+v, %v, want a configuration of the OCI", d.Platform, m, err)
+		}
 		images[d.Platform.String()] = readImage(t, image)
 	}
 	return images
@@ -128,6 +138,40 @@ func TestWrite(t *testing.T) {
 	}
 	if _, err := Verify(dir); err != nil {
 		t.Error(err)
+	}
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		info, err := d.Info()
+		if want := map[bool]fs.FileMode{true: fs.ModeDir | 0o755, false: 0o644}[d.IsDir()]; info.Mode() != want {
+			t.Errorf("%s: got mode %v, want %v", path, info.Mode(), want)
+		}
+		return err
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+// A blob that cannot be read is a problem.
+func TestVerifyDirectoryAsBlob(t *testing.T) {
+	dir := example(t, nil)
+	blobs, err := filepath.Glob(filepath.Join(dir, blobDir, "*"))
+	if err != nil || len(blobs) == 0 {
+		t.Fatalf("got blobs %v, %v", blobs, err)
+	}
+	for _, blob := range blobs {
+		content, err := os.ReadFile(blob)
+		if err := errors.Join(err, os.Remove(blob), os.Mkdir(blob, 0o700)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Verify(dir); err == nil || !strings.Contains(err.Error(), filepath.Base(blob)) {
+			t.Errorf("%s is a directory: got %v, want an error", blob, err)
+		}
+		if err := errors.Join(os.Remove(blob), os.WriteFile(blob, content, 0o600)); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 
@@ -175,7 +219,8 @@ func TestReproducible(t *testing.T) {
 func TestReplace(t *testing.T) {
 	dir := example(t, nil)
 	path := files(t, t.TempDir(), map[string]string{"new.kernel": "new"})
-	if _, err := Write(dir, Options{Images: []Image{{Arch: "amd64", Files: path}}, Tag: "2"}); err != nil {
+	o := Options{Images: []Image{{Arch: "amd64", Files: path}}, Tag: "2", Created: created}
+	if _, err := Write(dir, o); err != nil {
 		t.Fatal(err)
 	}
 	want := map[string]map[string]string{"linux/amd64": {"new.kernel": "new"}}
