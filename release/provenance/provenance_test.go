@@ -45,6 +45,12 @@ func TestEncode(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("statement (-want +got):\n%s", diff)
 	}
+	if text := string(example(t)); !strings.Contains(text, `"pkg:deb/debian/x@1?arch=all&distro=trixie"`) {
+		t.Errorf("got %s, want package URLs without escapes", text)
+	}
+	if text, err := Encode(nil, Definition{Parameters: map[string]any{"function": func() {}}}, "1.0"); err == nil {
+		t.Errorf("parameter that JSON lacks: got %s, want an error", text)
+	}
 }
 
 func TestSubjects(t *testing.T) {
