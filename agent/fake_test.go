@@ -44,6 +44,7 @@ type fakeIronic struct {
 	version    string           // of the API, "" for 1.115
 
 	mu       sync.Mutex
+	hidden   bool   // the root document contains no version until a heartbeat arrives
 	status   int    // of the lookup's answer; 0 is 200
 	forgot   string // a token that heartbeats are refused for
 	requests []string
@@ -79,6 +80,13 @@ func (f *fakeIronic) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
 	switch r.URL.Path {
 	case "/":
+		f.mu.Lock()
+		hidden := f.hidden
+		f.mu.Unlock()
+		if hidden {
+			_, _ = io.WriteString(w, "{}")
+			return
+		}
 		_, _ = io.WriteString(w, `{"default_version":{"version":"`+cmp.Or(f.version, "1.115")+`"}}`)
 	case "/v1/lookup":
 		f.mu.Lock()
@@ -103,6 +111,7 @@ func (f *fakeIronic) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		err := json.NewDecoder(r.Body).Decode(&b)
 		b.called = errors.Join(err, f.callBack(b))
 		f.mu.Lock()
+		f.hidden = false
 		refused := b.Token == f.forgot
 		f.mu.Unlock()
 		if refused {

@@ -429,3 +429,20 @@ func TestReadsWithoutToken(t *testing.T) {
 		}
 	}
 }
+
+// The version of Ironic can become known after the API was opened.
+func TestReadsWithoutTokenLater(t *testing.T) {
+	ironic := newIronic(t)
+	ironic.version, ironic.hidden = "1.82", true
+	r := startAgent(t, func(o *Options) { o.Destructive = true }, "--api-url="+ironic.URL)
+	r.beat(ironic)
+	if got, body := r.do(http.MethodGet, "/v1/commands/", ""); got != http.StatusUnauthorized {
+		t.Errorf("version unknown: got %d %s, want 401", got, body)
+	}
+	r.run("clean.execute_clean_step",
+		`{"step":{"step":"none","interface":"deploy"},"node":{"uuid":"`+nodeUUID+`"},"ports":[]}`)
+	r.beat(ironic) // the end of the command has forced it
+	if got, body := r.do(http.MethodGet, "/v1/commands/", ""); got != http.StatusOK {
+		t.Errorf("version known: got %d %s, want 200", got, body)
+	}
+}

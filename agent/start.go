@@ -249,7 +249,10 @@ func (a *agent) listen(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	a.readsWithoutToken.Store(a.withIronic() && a.ironic.ReadsWithoutToken())
+	a.caller.Store(nil)
+	if a.withIronic() {
+		a.caller.Store(a.ironic)
+	}
 	c := a.config.Get()
 	if a.server != nil { // left by a panic
 		a.stopServer(ctx)
@@ -261,6 +264,13 @@ func (a *agent) listen(ctx context.Context) error {
 	a.server = api.Serve(l, a.api, settings)
 	a.log.Info("API listening", "address", l.Addr(), "tls", settings != nil)
 	return nil
+}
+
+// readsWithoutToken reports whether Ironic can be one that reads the records of commands without the token. Its version
+// can become known after the API was opened.
+func (a *agent) readsWithoutToken() bool {
+	client := a.caller.Load()
+	return client != nil && client.ReadsWithoutToken()
 }
 
 // tlsSettings returns the TLS settings with the operator's certificate, with a generated one, or nil for plain HTTP. It

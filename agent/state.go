@@ -68,13 +68,13 @@ type agent struct {
 	commands  *command.Registry
 	api       *api.API
 
-	inspectedUUID     string         // UUID that the inspection returned
-	answer            *ironic.Answer // of the lookup; nil without Ironic
-	lookupMACs        []string       // of the lookup
-	endpoint          ironic.Endpoint
-	certificate       *api.Certificate // generated; nil without
-	server            *api.Server
-	readsWithoutToken atomic.Bool // Ironic can be one that reads the records of commands without the token
+	inspectedUUID string         // UUID that the inspection returned
+	answer        *ironic.Answer // of the lookup; nil without Ironic
+	lookupMACs    []string       // of the lookup
+	endpoint      ironic.Endpoint
+	certificate   *api.Certificate // generated; nil without
+	server        *api.Server
+	caller        atomic.Pointer[ironic.Client] // of the Ironic that calls the API; nil without
 
 	clocks          clocks
 	timeServer      string                   // that the operator configured, "" for none
@@ -268,7 +268,7 @@ func (a *agent) loadHardware(ctx context.Context) error {
 	})
 	a.api = api.New(api.Options{
 		Commands: a.commands, Token: &a.token, Version: a.o.Version, Started: a.started, Log: a.log,
-		Timer: metrics.New(a.config, a.log).Timer, ReadsWithoutToken: a.readsWithoutToken.Load,
+		Timer: metrics.New(a.config, a.log).Timer, ReadsWithoutToken: a.readsWithoutToken,
 	})
 	goroutine.Go(func() error { return a.logSelfTest(ctx) }, func(err error) {
 		if err != nil && ctx.Err() == nil {
