@@ -176,13 +176,14 @@ func (l *loader) checkUnsigned() {
 				o.fullName(), path))
 		}
 	}
-	for name, text := range map[string]string{
-		"api_url": c.APIURL, "inspection_callback_url": c.InspectionCallbackURL,
-	} {
-		if source := l.unsignedFrom[name]; source != "" {
-			if err := c.CheckURL(text); err != nil {
-				l.errs = append(l.errs, fmt.Errorf("option %s: %s: %w", name, source, err))
-			}
+	for _, o := range l.options {
+		name := o.fullName()
+		source := l.unsignedFrom[name]
+		if source == "" || !slices.Contains(ironicURLs, name) {
+			continue
+		}
+		if err := c.CheckURL(o.value(c).String()); err != nil {
+			l.errs = append(l.errs, fmt.Errorf("option %s: %s: %w", name, source, err))
 		}
 	}
 	source := l.unsignedFrom["agent_token"]
