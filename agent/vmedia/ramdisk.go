@@ -1,7 +1,6 @@
 package vmedia
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -9,6 +8,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
+	"slices"
 	"strings"
 
 	"ironroot/internal/sysfs"
@@ -85,17 +85,22 @@ func overwrite(ctx context.Context, path string, size int64) error {
 	if err := errors.Join(f.Sync(), dropBuffers(f)); err != nil {
 		return err
 	}
-	got := make([]byte, len(zeros))
+	return checkZeros(ctx, f, size)
+}
+
+// checkZeros returns an error with the first byte that is not zero in the first size bytes.
+func checkZeros(ctx context.Context, f io.ReaderAt, size int64) error {
+	got := make([]byte, 1<<20)
 	for at := int64(0); at < size; at += int64(len(got)) {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
 		piece := got[:min(int64(len(got)), size-at)]
-		if _, err := f.ReadAt(piece, at); err != nil && !errors.Is(err, io.EOF) {
-			return err
+		if n, err := f.ReadAt(piece, at); n < len(piece) {
+			return fmt.Errorf("read back at byte %d: %w", at+int64(n), err)
 		}
-		if !bytes.Equal(piece, zeros[:len(piece)]) {
-			return fmt.Errorf("read back at byte %d: not what was written", at)
+		if i := slices.IndexFunc(piece, func(b byte) bool { return b != 0 }); i >= 0 {
+			return fmt.Errorf("read back at byte %d: got 0x%02x, want 0x00", at+int64(i), piece[i])
 		}
 	}
 	return nil

@@ -87,3 +87,29 @@ func TestRemoveRAMDisks(t *testing.T) {
 		})
 	}
 }
+
+// The error of a RAM disk that is not zero names the first byte that differs, and where it is.
+func TestCheckZeros(t *testing.T) {
+	const size = 1<<20 + 512
+	for name, tt := range map[string]struct {
+		length, size int64
+		change       map[int]byte
+		want         string
+	}{
+		"zeros":             {size, size, nil, ""},
+		"after the end":     {size, size - 512, map[int]byte{size - 1: 1}, ""},
+		"first byte":        {size, size, map[int]byte{0: 'p', 1: 'l'}, "read back at byte 0: got 0x70, want 0x00"},
+		"second piece":      {size, size, map[int]byte{1<<20 + 7: 1, size - 1: 2}, "1048583: got 0x01, want 0x00"},
+		"last byte":         {size, size, map[int]byte{size - 1: 0xff}, "at byte 1049087: got 0xff, want 0x00"},
+		"smaller than size": {size - 1, size, nil, "read back at byte 1049087: EOF"},
+	} {
+		data := make([]byte, tt.length)
+		for at, b := range tt.change {
+			data[at] = b
+		}
+		err := checkZeros(t.Context(), bytes.NewReader(data), tt.size)
+		if (err != nil) != (tt.want != "") || err != nil && !strings.HasSuffix(err.Error(), tt.want) {
+			t.Errorf("%s: got %v, want %q", name, err, tt.want)
+		}
+	}
+}
