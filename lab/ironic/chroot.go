@@ -22,7 +22,7 @@ import (
 // The releases of Debian that provide Ironic.
 const (
 	Bookworm = "bookworm" // Ironic 21.4, without inspection by the ramdisk
-	Trixie   = "trixie"   // Ironic 29.0, the default
+	Trixie   = "trixie"   // Ironic 29.0
 	Sid      = "sid"      // the newest Ironic, 39.0 in November 2026
 )
 

@@ -107,8 +107,9 @@ func checkHooks(t *testing.T, ctx context.Context, n *Node) {
 	want := map[string]any{
 		"cpu_arch":    "x86_64",
 		"memory_mb":   float64(memory >> 20),
-		"local_gb":    "6", // of the second disk, which matches the hints; Ironic subtracts 1 GiB for other partitions
+		"local_gb":    float64(6), // of the second disk, which matches the hints; Ironic subtracts 1 GiB for other partitions
 		"root_device": map[string]any{"serial": "DISK1"},
+		"vendor":      "ironroot", // as the BMC tells
 	}
 	if diff := cmp.Diff(want, node.Properties); diff != "" {
 		t.Errorf("properties differ (-want +got):\n%s", diff)
@@ -144,10 +145,13 @@ func checkPorts(t *testing.T, ctx context.Context, n *Node) {
 	if err := n.ironic.call(ctx, http.MethodGet, "/v1/ports/detail?node="+n.UUID, nil, &list); err != nil {
 		t.Fatal(err)
 	}
-	network, chassis := "lab", "02:00:00:00:00:01"
+	network := "lab"
+	link := func(port string) map[string]string {
+		return map[string]string{"switch_id": "02:00:00:00:00:01", "switch_info": "leaf1", "port_id": port}
+	}
 	want := []port{
-		{n.MACs[0], true, map[string]string{"switch_id": chassis, "port_id": "Eth1/1"}, &network},
-		{n.MACs[1], false, map[string]string{"switch_id": chassis, "port_id": "Eth1/2"}, nil},
+		{n.MACs[0], true, link("Eth1/1"), &network},
+		{n.MACs[1], false, link("Eth1/2"), nil},
 	}
 	diff := cmp.Diff(want, list.Ports, cmpopts.SortSlices(func(a, b port) bool { return a.Address < b.Address }))
 	if diff != "" {

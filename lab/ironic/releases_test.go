@@ -17,15 +17,12 @@ import (
 	"ironroot/storage/partition"
 )
 
-// The newest Ironic, which the documents describe: the start of the version of Debian's package, and its API version.
-const newestVersion, newestAPI = "1:39.0.", "1.115"
-
-// TestRealIronicReleases runs the operations of a user of Ironic with the oldest and the newest Ironic of Debian:
+// TestRealIronicReleases runs the operations of a user of Ironic with the Ironic of each stable release of Debian:
 // inspection where the ramdisk is asked for it, automated cleaning, deployment of a whole-disk image, rescue with a
 // login by SSH, and tear-down with another cleaning. The version is that of the installed package. Ironic 21.4 inspects
-// with ironic-inspector only. Ironic 29.0 is that of the other tests.
+// with ironic-inspector only.
 //
-// Parity: T13 (21.4, 39.0)
+// Parity: T13 (21.4, 29.0)
 func TestRealIronicReleases(t *testing.T) {
 	kernel, ramdisk := testenv.Build(t, "ipa-ironroot-amd64.kernel"), testenv.Build(t, "ipa-ironroot-amd64.initramfs")
 	ctx := testenv.Context(t, 100*time.Minute)
@@ -33,7 +30,7 @@ func TestRealIronicReleases(t *testing.T) {
 	step(t, "image", err)
 	for _, release := range []struct{ suite, version, api string }{
 		{Bookworm, "1:21.4.", "1.82"},
-		{Sid, newestVersion, newestAPI},
+		{Trixie, "1:29.0.", "1.96"},
 	} {
 		t.Run(release.suite, func(t *testing.T) {
 			i := start(t, Options{Suite: release.suite})

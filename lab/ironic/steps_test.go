@@ -27,7 +27,7 @@ import (
 //
 // Ironic ignores reboot_requested in manual cleaning, up to 39.0.
 //
-// Parity: S3, S5 (rescue, login, unrescue; service), S7 (automated cleaning), P10
+// Parity: S3, S5 (rescue, login, unrescue; service), S7 (automated cleaning), P10, T13 (newest)
 func TestRealIronicSteps(t *testing.T) {
 	testenv.Programs(t, "go")
 	kernel, ramdisk := testenv.Build(t, "ipa-ironroot-amd64.kernel"), testenv.Build(t, "ipa-ironroot-amd64.initramfs")
@@ -36,6 +36,7 @@ func TestRealIronicSteps(t *testing.T) {
 	step(t, "image", err)
 	versions := map[string]string{"1": withManager(t, ramdisk, "1"), "2": withManager(t, ramdisk, "2")}
 	i := start(t, Options{
+		Suite:        Sid,
 		KernelParams: "ipa-disk-wait-attempts=1 ipa-disk-wait-delay=1",
 		Config:       "[deploy]\nfast_track = true\n",
 	})
@@ -60,7 +61,9 @@ func TestRealIronicSteps(t *testing.T) {
 			{"interface": "deploy", "step": "burnin_cpu", "args": map[string]any{}, "order": 2},
 		},
 	}, nil))
-	step(t, "trait", i.call(ctx, http.MethodPut, "/v1/nodes/"+n.UUID+"/traits/"+runbook, nil, nil))
+	// The names of a runbook and of its trait were the same before API 1.112.
+	step(t, "trait of the runbook", i.call(ctx, http.MethodPut, "/v1/runbooks/"+runbook+"/traits/"+runbook, nil, nil))
+	step(t, "trait of the node", i.call(ctx, http.MethodPut, "/v1/nodes/"+n.UUID+"/traits/"+runbook, nil, nil))
 	step(t, "cleaning by runbook", n.CleanByRunbook(ctx, runbook))
 	r.check(t, []stepRun{{"report", "by runbook", "1", 0}})
 
