@@ -28,6 +28,9 @@ const noStep = "waiting for the first step"
 //	write_image: done, image of 2.0 GiB written to /dev/sda in 43s (47.6 MiB/s)
 //	erase_devices: failed: erased: none; not erased: /dev/sda: device busy
 //
+// Between the end of the last device and that of the command it is "": with a heartbeat that is sent then, Ironic can
+// notice the end of the command, and would keep "100%, 12 of 12 disks done" as the last line.
+//
 // Secrets that have become known since the parts of the line were stored are redacted, too.
 func (b *Board) Summary() string {
 	if b == nil {
@@ -50,12 +53,23 @@ func (j *Job) summary() string {
 	switch {
 	case j.Name == "":
 		return noStep
+	case j.Ended.IsZero() && j.complete():
+		return ""
 	case j.Ended.IsZero():
 		return text + j.running()
 	case j.Failure != "":
 		return text + "failed: " + j.Failure
 	}
 	return text + "done" + j.result()
+}
+
+// complete reports whether all of several planned devices are done and nothing is worked on.
+func (j *Job) complete() bool {
+	finished := 0
+	for _, n := range j.Planned.Finished {
+		finished += n
+	}
+	return j.Planned.Devices > 1 && finished == j.Planned.Devices && len(j.Work) == 0
 }
 
 // result describes what a job has done, and how long it took.

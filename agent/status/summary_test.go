@@ -194,6 +194,11 @@ var summaries = []struct {
 		time.Sleep(2*time.Hour + 3*time.Minute + 4*time.Second)
 		b.End(nil)
 	}, "erase_devices: done, 2 disks erased, 1 disk with metadata erased, 1 disk left untouched in 2h3m"},
+	{"all disks are done, the command is not", func(b *Board) {
+		p := beginErase(b, twelve()[:2]...)
+		p.Finish("/dev/sda", Erased)
+		p.Finish("/dev/sdb", Failed)
+	}, ""},
 	{"parts of a disk", func(b *Board) {
 		p := beginErase(b, Item{"/dev/sda", 4 * testGiB})
 		p.Split("/dev/sda", []Item{{"/dev/sda1", testGiB}, {"/dev/sda2", 0}, {"/dev/sda", 2 * testGiB}})
