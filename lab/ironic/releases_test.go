@@ -5,13 +5,10 @@ package ironic
 import (
 	"context"
 	"errors"
-	"regexp"
-	"strings"
 	"testing"
 	"time"
 
 	"ironroot/internal/testenv"
-	"ironroot/internal/testenv/sshtest"
 	"ironroot/lab/osimage"
 	"ironroot/lab/qemu"
 	"ironroot/storage/partition"
@@ -54,41 +51,9 @@ func TestRealIronicReleases(t *testing.T) {
 			image := publish(t, i, system.Raw, "os.raw")
 			image.Format = "raw"
 			deploy(t, ctx, n.Deploy, n, image)
-			rescueAndLogIn(t, ctx, n)
+			rescue(t, ctx, n, n.Ramdisk)
 			clean(t, ctx, disk, n.Undeploy)
 		})
-	}
-}
-
-// rescueAndLogIn rescues an active node with its deploy ramdisk, logs in with the password that Ironic got, and ends
-// the rescue: the instance starts again.
-func rescueAndLogIn(t *testing.T, ctx context.Context, n *Node) {
-	t.Helper()
-	const password = "a password of a rescue"
-	for key, file := range map[string]string{"rescue_kernel": n.Kernel, "rescue_ramdisk": n.Ramdisk} {
-		url, err := n.ironic.publishByContent(file)
-		step(t, "publish", err)
-		step(t, key, n.Set(ctx, "/driver_info/"+key, url))
-	}
-	mark := n.Mark()
-	step(t, "rescue", n.Rescue(ctx, password))
-	if _, err := n.Follow(ctx, mark, regexp.MustCompile(`rescue: waiting for logins`)); err != nil {
-		t.Fatal(err)
-	}
-	if client, err := login(ctx, n, "wrong", n.Since(mark)); err == nil {
-		_ = client.Close()
-		t.Error("log in with another password: got success")
-	}
-	client, err := login(ctx, n, password, n.Since(mark))
-	step(t, "log in", err)
-	if got := sshtest.Run(t, client, "id", nil); !strings.HasPrefix(got, "uid=1000(rescue)") {
-		t.Errorf("id: got %q, want the user rescue", got)
-	}
-	_ = client.Close() // the rescue ends anyway
-	mark = n.Mark()
-	step(t, "unrescue", n.Unrescue(ctx))
-	if _, err := n.Follow(ctx, mark, osimage.Up); err != nil {
-		t.Fatalf("the instance does not come up after the rescue: %v", err)
 	}
 }
 
