@@ -59,7 +59,7 @@ func (a *API) recovered(w *statusWriter, r *http.Request) {
 	}
 }
 
-// statusWriter records the status for the log.
+// statusWriter records the status for the log, and limits the time to write the response.
 type statusWriter struct {
 	http.ResponseWriter
 	code         int

@@ -60,12 +60,15 @@ func New(o Options) *API {
 	return a
 }
 
+// handler answers a request. A returned error becomes the response.
 type handler func(http.ResponseWriter, *http.Request) error
 
 // route is a resource with its handlers; nil is a method that the resource does not support.
 type route struct {
 	get, post handler
-	none      handler // of records: answers instead of get while there are none; nil for other resources
+	// none answers a request that lacks the token, instead of get, while there are no records. It is nil for resources
+	// without records.
+	none handler
 }
 
 // find returns the resource of a path and reports whether it exists.
@@ -193,9 +196,9 @@ func (a *API) checkToken(r *http.Request) error {
 	return nil
 }
 
-// get answers a request to read a resource. To read records, it must contain the token, with two exceptions: it needs
-// none, or Ironic can be one that sends none, and there are no records, as after a restart of the machine. Then any
-// host can learn that.
+// get answers a request to read a resource. A request to read records must contain the token, unless it needs none. If
+// Ironic can be one that sends no token, any host can learn without it that there are no records, as after a restart of
+// the machine.
 func (a *API) get(w *statusWriter, r *http.Request, found route) error {
 	switch {
 	case found.none == nil || w.needsNoToken:
