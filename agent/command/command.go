@@ -127,7 +127,8 @@ func (c Command) check(p Params) error {
 }
 
 // Call checks and validates the parameters and runs the command in the caller's goroutine. It returns a panic as a
-// *PanicError, and an InvalidCommandError after a command marked Last, if ctx is that of another command.
+// *PanicError. If ctx is that of a command that a [Registry] runs, it returns an InvalidCommandError once a command
+// marked Last has succeeded.
 func (c Command) Call(ctx context.Context, p Params) (result any, err error) {
 	l := latchOf(ctx)
 	if err := l.refuse(c.Name); err != nil {

@@ -48,7 +48,8 @@ type Deps struct {
 	AllowDestructive bool
 }
 
-// Control controls the agent itself. Commands that call it are marked Last, so that only one of its methods is called.
+// Control controls the agent itself. The commands that call its methods are marked Last: after one has succeeded, the
+// other is refused.
 type Control interface {
 	// Lockdown returns at once. Afterwards API and heartbeats stop, the network is taken down, and the agent idles.
 	Lockdown()
