@@ -10,8 +10,9 @@
 //
 // If the supervisor itself is killed, for example for lack of memory, the kernel kills the worker (PR_SET_PDEATHSIG),
 // and process 1 kills all other processes that they have started. It recognizes them by their IPC namespace. A process
-// can leave it with the rights of root, or by means of a user namespace of its own, which any user may create: the
-// containers of the agent need user namespaces. Such a process is left then, but not if the supervisor ends it.
+// can leave the namespace with the rights of root, or in a user namespace of its own. Any user can create one, because
+// the containers of the agent need user namespaces. Process 1 does not kill a process that has left; the supervisor
+// does, as long as it runs.
 //
 // A worker gets its input on standard input, and its log lines go through standard output to process 1.
 package worker
