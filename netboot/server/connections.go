@@ -14,7 +14,7 @@ const (
 	httpPerClient   = 32 // of an address
 )
 
-var errConnections = errors.New("too many connections")
+var errTooManyConnections = errors.New("too many connections")
 
 // connections is a listener that limits the connections, in total and of each client. If there are too many in total,
 // a new one displaces the oldest of the client with the most. If all clients have one, new clients wait.
@@ -58,7 +58,8 @@ func (c *connections) Accept() (net.Conn, error) {
 
 // drop closes a connection because of a limit.
 func (c *connections) drop(conn net.Conn) {
-	c.log.Warn("http", "client", conn.RemoteAddr().String(), "err", errors.Join(errConnections, conn.Close()))
+	err := errors.Join(errTooManyConnections, conn.Close())
+	c.log.Warn("connection closed", "client", conn.RemoteAddr().String(), "err", err)
 }
 
 // admit adds a connection. It returns nil if a limit is exceeded, and the connection to close for the new one.
