@@ -67,7 +67,7 @@ demo: prepare-demo$(if $(filter arm64,$(ARCH)),-arm64) ## a node in QEMU: inspec
 	$(GO) run . demo --arch $(ARCH) --boot "$(BOOT)" -o $(BUILD)
 
 .PHONY: test
-test: prepare-test lint test-unit test-machines ## everything: lint, unit tests, loop devices, QEMU, a real Ironic
+test: prepare-test lint test-unit test-machines ## lint, unit tests, loop devices, QEMU, a real Ironic
 
 .PHONY: test-unit
 test-unit: prepare-test
@@ -94,7 +94,7 @@ LONG_IRONIC = MixedFleet Releases Metal3 Progress FastTrack Metal3Media Array Bo
 LONG = $(LONG_IRONIC:%=long-ironic-%) long-e2e long-iscsi long-arm64 long-chroots long-undionly
 
 .PHONY: test-long $(LONG)
-test-long: prepare-test build ## tests that take long: other releases; RAID, BIOS, bootc, netboot, UKI, fast track, Metal3
+test-long: prepare-test build ## tests that take long: other releases, RAID, BIOS, bootc, UKI, fast track, Metal3
 	$(MAKE) --no-print-directory -k -j 2 $(LONG)
 $(LONG): LONG_TEST = $(GO) test $(TEST_FLAGS) -tags long -count=1 -timeout 120m
 $(LONG_IRONIC:%=long-ironic-%): long-ironic-%:
