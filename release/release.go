@@ -205,8 +205,8 @@ func (v *verifier) verifyContent(path string) (string, error) {
 	return hex.EncodeToString(hash.Sum(nil)), nil
 }
 
-// verifyDocuments verifies the documents of an artefact: its bill of materials, its provenance, and predicted PCR values
-// if it has some. The provenance says to which content the others belong.
+// verifyDocuments verifies the documents of an artefact: its bill of materials, its provenance, and predicted PCR
+// values if it has some. The provenance says to which content the others belong.
 func (v *verifier) verifyDocuments(path, sum string) {
 	name := filepath.Base(filepath.Clean(path))
 	sums := map[string]string{name: sum}

@@ -49,8 +49,8 @@ func (n *Node) Failed() bool { return strings.HasSuffix(n.State, "failed") || n.
 // Rests reports whether Ironic is not changing the state of the node. A failed node keeps its target.
 func (n *Node) Rests() bool { return n.Target == "" || n.Failed() }
 
-// Line returns the line of the ramdisk, or "" if it is not about what Ironic is doing now: the line stays in Ironic until
-// a heartbeat brings another one.
+// Line returns the line of the ramdisk, or "" if it is not about what Ironic is doing now: the line stays in Ironic
+// until a heartbeat brings another one.
 //
 //   - An inspection has no steps, so the line is one from before it.
 //   - While Ironic is executing a step, the line must be about that one.
