@@ -58,7 +58,7 @@ func fillTree(ctx context.Context, dir string, o Options, l loaders, esp []byte)
 // the dot in the Rock Ridge name.
 const leadingDot = '~'
 
-// writeTree writes files with paths in the image to the directory of its files.
+// writeTree writes files below dir, by their paths in the image. A leading dot of a name is written as leadingDot.
 func writeTree(dir string, files map[string][]byte) error {
 	for name, content := range files {
 		elements := strings.Split(name, "/")
