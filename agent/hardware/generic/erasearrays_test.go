@@ -16,6 +16,7 @@ import (
 
 	"ironroot/agent/hardware"
 	"ironroot/agent/journal"
+	"ironroot/agent/status"
 	"ironroot/internal/imagetest"
 	"ironroot/internal/sysfs"
 	"ironroot/internal/testenv"
@@ -259,18 +260,23 @@ func dataOf(t *testing.T, path string) string {
 	return fmt.Sprint(path, [][2]int64{{s.DataOffset, s.DataOffset + s.DataSize/s.Chunk*s.Chunk}})
 }
 
-// A member that holds data after its array was erased fails its disk. Without a last pass of zeros, it cannot be read
-// back.
+// A member that holds data after its array was erased fails its disk and its array, also in the plan. Without a
+// last pass of zeros, it cannot be read back.
 func TestEraseMemberHoldsData(t *testing.T) {
 	for zeroize, want := range map[bool]string{true: "data", false: ""} {
 		disks, fields, _ := createdDisks(t, "gpt")
 		m, kernel := onThisMachine(t, disks...), &fakeArrays{zerosErr: fmt.Errorf("%w: data", erase.ErrNotErased)}
 		kernel.attach(t, m, disks)
 		j, _ := withJournal(m)
+		board := onBoard(m, fullErase)
 		result, err := m.eraseDevices(t.Context(), hardware.Call{Node: nodeWith(t, fields+
 			fmt.Sprintf(`, "driver_internal_info": {"agent_erase_devices_zeroize": %v}`, zeroize))})
 		if err != nil {
 			kernel.notErased(t, j, err, kernel.uuidOf(t, disks[0], 1))
+			want := map[status.Outcome]int{status.Failed: 4} // both disks and both arrays
+			if diff := cmp.Diff(want, board.State().Job.Planned.Finished); diff != "" {
+				t.Errorf("outcomes in the plan (-want +got):\n%s", diff)
+			}
 		}
 		if !strings.Contains(errorText(err), want) || (want == "") != (err == nil) ||
 			err != nil && !errors.Is(err, erase.ErrNotErased) {
