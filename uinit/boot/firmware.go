@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"os"
 	"slices"
 	"strings"
@@ -92,27 +93,16 @@ func readMessages(kmsg *os.File, f func(text string)) error {
 	if err != nil {
 		return err
 	}
-	record := make([]byte, maxRecord)
-	for {
-		n := 0
-		var failed error
-		if err := raw.Read(func(fd uintptr) bool {
-			n, failed = unix.Read(int(fd), record)
+	return readRecords(func(buffer []byte) (n int, err error) {
+		closed := raw.Read(func(fd uintptr) bool {
+			n, err = unix.Read(int(fd), buffer)
 			return true // do not wait
-		}); err != nil {
-			return err
-		}
-		switch {
-		case errors.Is(failed, unix.EAGAIN):
-			return nil
-		case errors.Is(failed, unix.EPIPE), errors.Is(failed, unix.EINTR):
-			continue
-		case failed != nil:
-			return failed
-		}
-		text, _ := kernelMessage(record[:n])
+		})
+		return n, errors.Join(err, closed)
+	}, math.MaxInt, func(record []byte) {
+		text, _ := kernelMessage(record)
 		f(text)
-	}
+	})
 }
 
 // reportFirmware logs the files that were not reported yet, and shows all of them on the screen.

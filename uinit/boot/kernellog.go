@@ -3,9 +3,11 @@
 package boot
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"os"
+	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -20,29 +22,106 @@ const (
 	actionSize       = 10
 )
 
-// cleanKernelLog replaces the kernel's log by what clean returns of it, if it contains anything that clean changes. The
-// kernel cannot erase its log, but new lines overwrite the oldest ones.
+// maxKernelLog limits the part of the kernel's log that is written again, in bytes. It is the latest part.
+const maxKernelLog = 16 << 20
+
+// cleanKernelLog removes what clean changes from the kernel's log. The kernel cannot erase its log, but new lines
+// overwrite the oldest ones. If clean changes any record, all are overwritten. Those that syslog(2) has shown, which
+// are the ones since the log was cleared (dmesg --clear), are written again as clean returns them.
 func cleanKernelLog(clean func(string) string) error {
 	size, err := unix.Klogctl(actionSize, nil)
 	if err != nil {
 		return fmt.Errorf("get size of kernel log: %w", err)
 	}
-	buffer := make([]byte, size)
+	// Not by syslog(2): it does not show what was written before the log was cleared.
+	isClean := func() (bool, error) { return kernelLogIsClean(size, clean) }
+	if done, err := isClean(); done || err != nil {
+		return err
+	}
+	buffer := make([]byte, min(size, maxKernelLog))
 	n, err := unix.Klogctl(actionReadAll, buffer)
 	if err != nil {
 		return fmt.Errorf("read kernel log: %w", err)
 	}
-	before := string(buffer[:n])
-	after := clean(before)
-	if after == before {
-		return nil
-	}
+	after := clean(string(buffer[:n]))
 	if _, err := unix.Klogctl(actionConsoleOff, nil); err != nil {
 		return fmt.Errorf("keep kernel log off the consoles: %w", err)
 	}
 	err = errors.Join(overwriteKernelLog(size), writeKernelLog(after))
 	_, restoreErr := unix.Klogctl(actionConsoleOn, nil)
-	return errors.Join(err, restoreErr)
+	if err := errors.Join(err, restoreErr); err != nil {
+		return err
+	}
+	if done, err := isClean(); done || err != nil {
+		return err
+	}
+	return errors.New("kernel log contains secrets after it was overwritten")
+}
+
+// kernelLogIsClean reports whether clean changes none of the records in the kernel's log, whose size is in bytes.
+func kernelLogIsClean(size int, clean func(string) string) (bool, error) {
+	fd, err := unix.Open("/dev/kmsg", unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return false, fmt.Errorf("open /dev/kmsg: %w", err)
+	}
+	defer unix.Close(fd)      //nolint:errcheck // only read
+	const minRecordBytes = 16 // in the kernel's memory, with its header
+	isClean := true
+	err = readRecords(func(buffer []byte) (int, error) { return unix.Read(fd, buffer) }, size/minRecordBytes,
+		func(record []byte) {
+			text := recordText(record)
+			isClean = isClean && clean(text) == text
+		})
+	if err != nil {
+		return false, fmt.Errorf("read /dev/kmsg: %w", err)
+	}
+	return isClean, nil
+}
+
+// readRecords calls f for each record that /dev/kmsg contains now. read reads the next one, and fails with EAGAIN after
+// the last one. The kernel can add records as fast as they are read: after most records, there are only new ones.
+// Records that the kernel overwrites before they are read are omitted.
+func readRecords(read func(buffer []byte) (int, error), most int, f func(record []byte)) error {
+	buffer := make([]byte, maxRecord)
+	for done := 0; done < most; {
+		n, err := read(buffer)
+		switch {
+		case errors.Is(err, unix.EAGAIN):
+			return nil
+		case errors.Is(err, unix.EINTR):
+			continue
+		case errors.Is(err, unix.EPIPE): // the next one was overwritten, and others perhaps
+		case err != nil:
+			return err
+		case n == 0:
+			return errors.New("end of file")
+		default:
+			f(buffer[:n])
+		}
+		done++
+	}
+	return nil
+}
+
+// recordText returns the text and the properties of a record of /dev/kmsg without the kernel's escapes, which are \xNN
+// for control characters, for bytes that are not ASCII, and for the backslash (Documentation/ABI/testing/dev-kmsg in
+// Linux).
+func recordText(record []byte) string {
+	const escapeBytes = len(`\xNN`)
+	_, escaped, _ := bytes.Cut(record, []byte(";"))
+	text := make([]byte, 0, len(escaped))
+	for len(escaped) > 0 {
+		if len(escaped) >= escapeBytes && escaped[0] == '\\' && escaped[1] == 'x' {
+			if value, err := strconv.ParseUint(string(escaped[2:escapeBytes]), 16, 8); err == nil {
+				text = append(text, byte(value))
+				escaped = escaped[escapeBytes:]
+				continue
+			}
+		}
+		text = append(text, escaped[0])
+		escaped = escaped[1:]
+	}
+	return string(text)
 }
 
 // overwriteKernelLog fills the kernel's log with other lines.
@@ -74,7 +153,8 @@ func writeKernelLog(text string) error {
 	return withKernelLog(func(f *os.File) error {
 		for line := range strings.Lines(text) {
 			line = strings.TrimSuffix(line, "\n")
-			if _, err := f.WriteString(line[:min(len(line), longest)]); err != nil {
+			// Without a line feed, the kernel shows the last line only after the next one.
+			if _, err := f.WriteString(line[:min(len(line), longest)] + "\n"); err != nil {
 				return err
 			}
 		}
