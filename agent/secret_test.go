@@ -2,12 +2,14 @@ package agent
 
 import (
 	"fmt"
+	"io"
 	"maps"
 	"net/http"
 	"strings"
 	"testing"
 
 	"ironroot/agent/config"
+	"ironroot/agent/journal"
 )
 
 // Parity: A16
@@ -97,5 +99,18 @@ func TestPresetTokenIsNotDisclosed(t *testing.T) {
 	}
 	if !strings.Contains(shown["console"], "a panic that contains ***") {
 		t.Errorf("the panic is not on the console:\n%s", shown["console"])
+	}
+}
+
+// Every parameter of a command line can be a secret: the kernel's log contains also those that later ones replace.
+func TestRedactCmdline(t *testing.T) {
+	j := journal.New(io.Discard, nil, 1<<20)
+	RedactCmdline(j, `rootpwd="$6$first word" rootpwd=$6$second ipa-agent-token=t1 token=short `+
+		`ipa-agent-token=token-2 mirror=http://u:first-one@h/ mirror=http://u:second-one@h/ x_secret=secret-1 `+
+		`x_secret=secret-2`)
+	const log = `rootpwd="$6$first word" rootpwd=$6$second t1 token=short token-2 first-one second-one ` +
+		`secret-1 secret-2`
+	if got, want := j.Clean(log), `rootpwd="***" rootpwd=*** *** token=short *** *** *** *** ***`; got != want {
+		t.Errorf("got %q, want %q", got, want)
 	}
 }

@@ -11,22 +11,32 @@ import (
 // Redacting a "1" would mask every such digit in the log.
 const minSecretLength = 6
 
-// redactSecrets registers the secrets of the configuration with the journal. It includes kernel parameters of other
-// programs, because the kernel's log contains the whole command line and is part of the log archive.
+// redactSecrets registers the secrets of the configuration with the journal.
 func redactSecrets(j *journal.Journal, c *config.Config) {
-	for _, secret := range []string{
-		c.AgentToken, c.ImageServerPassword, c.Params["ipa-agent-token"], c.Params["rootpwd"],
-	} {
-		j.Redact(secret)
-	}
+	j.Redact(c.AgentToken)
+	j.Redact(c.ImageServerPassword)
 	j.RedactURLs(c.APIURL)
 	j.RedactURLs(c.InspectionCallbackURL)
 	j.RedactURLs(c.EraseEvidenceURL)
-	secretive := regexp.MustCompile(`(?i)passw|pwd|secret|token|credential`)
 	for name, value := range c.Params {
-		j.RedactURLs(value)
-		if secretive.MatchString(name) && len(value) >= minSecretLength {
-			j.Redact(value)
-		}
+		redactParam(j, name, value)
+	}
+}
+
+// RedactCmdline registers the secrets of a kernel command line with the journal, because the kernel's log contains the
+// whole line and is part of the log archive. It includes parameters of other programs, and those that later ones with
+// the same name replace.
+func RedactCmdline(j *journal.Journal, line string) {
+	for name, value := range config.AllParams(line) {
+		redactParam(j, name, value)
+	}
+}
+
+// redactParam registers the secrets in the value of a kernel parameter.
+func redactParam(j *journal.Journal, name, value string) {
+	j.RedactURLs(value)
+	secretive := regexp.MustCompile(`(?i)passw|pwd|secret|token|credential`)
+	if name == "ipa-agent-token" || name == "rootpwd" || secretive.MatchString(name) && len(value) >= minSecretLength {
+		j.Redact(value)
 	}
 }

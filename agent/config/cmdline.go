@@ -1,6 +1,7 @@
 package config
 
 import (
+	"iter"
 	"log/slog"
 	"maps"
 	"slices"
@@ -17,25 +18,26 @@ type Params map[string]string
 // characters, with two exceptions whose values contain spaces: sshkey="..." and rootpwd="..." extend to the closing
 // quote, as do "sshkey=..." and "rootpwd=...", the form in which GRUB passes them. Other quotes can therefore neither
 // hide a parameter that the kernel sees nor add one.
-func ParseCmdline(line string) Params {
-	params := Params{}
-	for {
-		line = strings.TrimLeftFunc(line, unicode.IsSpace)
-		if line == "" {
-			return params
+func ParseCmdline(line string) Params { return maps.Collect(AllParams(line)) }
+
+// AllParams yields the name and the value of each parameter of a kernel command line, in order, as [ParseCmdline]
+// splits it. A name can occur several times.
+func AllParams(line string) iter.Seq2[string, string] {
+	return func(yield func(name, value string) bool) {
+		for rest := strings.TrimSpace(line); rest != ""; rest = strings.TrimSpace(rest) {
+			end := strings.IndexFunc(rest, unicode.IsSpace)
+			if end < 0 {
+				end = len(rest)
+			}
+			name, value, ok := strings.Cut(rest[:end], "=")
+			if quotedName, quoted, length, found := quotedParam(rest); found {
+				name, value, end = quotedName, quoted, length
+			}
+			if ok && name != "" && !yield(name, value) {
+				return
+			}
+			rest = rest[end:]
 		}
-		end := strings.IndexFunc(line, unicode.IsSpace)
-		if end < 0 {
-			end = len(line)
-		}
-		name, value, ok := strings.Cut(line[:end], "=")
-		if quotedName, quoted, length, found := quotedParam(line); found {
-			name, value, end = quotedName, quoted, length
-		}
-		if ok && name != "" {
-			params[name] = value
-		}
-		line = line[end:]
 	}
 }
 

@@ -59,6 +59,19 @@ func TestParseCmdline(t *testing.T) {
 	}
 }
 
+func TestAllParams(t *testing.T) {
+	var got []string
+	for name, value := range AllParams(`a=1 quiet "rootpwd=x y" rootpwd=z a= =b a=2`) {
+		got = append(got, name+": "+value)
+		if value == "" {
+			break
+		}
+	}
+	if diff := cmp.Diff([]string{"a: 1", "rootpwd: x y", "rootpwd: z", "a: "}, got); diff != "" {
+		t.Errorf("AllParams (-want +got):\n%s", diff)
+	}
+}
+
 func TestParamsPrintWithoutValues(t *testing.T) {
 	params := Params{"ipa-agent-token": "planted", "a": "b"}
 	for _, got := range []string{fmt.Sprint(params), fmt.Sprintf("%#v", params), params.LogValue().String()} {

@@ -159,7 +159,11 @@ func (j *Journal) pack(members []Member, memberLimit int) (archive []byte, trunc
 	}
 	left := maxArchiveBytes
 	for _, m := range members {
-		data := j.cleanBytes(m.Data) // before truncation, which could leave a part of a secret
+		data := m.Data
+		if m.Name == "dmesg" {
+			data = []byte(j.CleanKernelLog(string(data)))
+		}
+		data = j.cleanBytes(data) // before truncation, which could leave a part of a secret
 		size, kept := len(data), min(len(data), memberLimit, left)
 		part := "first"
 		if m.Name == "journal" || m.Name == "dmesg" {

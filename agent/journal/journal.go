@@ -90,6 +90,43 @@ func (j *Journal) Clean(text string) string {
 	return j.clean(text)
 }
 
+// minTruncatedSecret is the minimum length of the beginning of a secret, in bytes, that CleanKernelLog redacts.
+const minTruncatedSecret = 6
+
+// CleanKernelLog is like Clean, for lines of the kernel's log. The kernel truncates lines after about 1000 bytes.
+// Therefore it also redacts the beginning of a secret, of at least 6 bytes, at the end of a long line.
+func (j *Journal) CleanKernelLog(text string) string {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	var out strings.Builder
+	for line := range strings.Lines(text) {
+		out.WriteString(j.cleanEnd(line))
+	}
+	return j.clean(out.String())
+}
+
+// cleanEnd redacts the longest beginning of a secret at the end of a line that is truncated, or can be. Parts of it can
+// be secrets, too.
+func (j *Journal) cleanEnd(line string) string {
+	text := strings.TrimSuffix(line, "\n")
+	text, marked := strings.CutSuffix(text, truncationMark)
+	if len(line) < minTruncated && !marked {
+		return line
+	}
+	longest := 0
+	for _, secret := range j.secrets {
+		for n := min(len(secret), len(text)); n > longest && n >= minTruncatedSecret; n-- {
+			if strings.HasSuffix(text, secret[:n]) {
+				longest = n
+			}
+		}
+	}
+	if longest == 0 {
+		return line
+	}
+	return text[:len(text)-longest] + "***" + line[len(text):]
+}
+
 func (j *Journal) clean(text string) string {
 	for _, secret := range j.secrets {
 		text = strings.ReplaceAll(text, secret, "***")

@@ -117,6 +117,33 @@ func TestRedactURLs(t *testing.T) {
 	}
 }
 
+// The beginning of a secret at the end of a line of the kernel's log is redacted if the line is long enough to be
+// truncated, or if it has lost its last word.
+func TestCleanKernelLog(t *testing.T) {
+	const mark = "[    0.000000] Command line: rootpwd="
+	pad := strings.Repeat("quiet ", 150)
+	j := New(io.Discard, nil, 1<<20)
+	j.Redact("secret-of-an-operator")
+	j.Redact("of-an")
+	j.Redact("two words and a third")
+	for text, want := range map[string]string{
+		pad + mark + "secret-of-an-operator":                   pad + mark + "***",
+		pad + mark + "secret-of-an-opera":                      pad + mark + "***",
+		pad + mark + "secret\nnext":                            pad + mark + "***\nnext",
+		pad + mark + "secret-of\n SUBSYSTEM=x\n":               pad + mark + "***\n SUBSYSTEM=x\n",
+		pad + mark + "secre\n":                                 pad + mark + "secre\n",
+		pad + mark + "secret-of-an-opera quiet\n":              pad + mark + "secret-***-opera quiet\n",
+		mark + "secret-of\n":                                   mark + "secret-of\n",
+		pad + mark + `"two words and ` + truncationMark + "\n": pad + mark + `"***` + truncationMark + "\n",
+		mark + `"two words and ` + truncationMark:              mark + `"***` + truncationMark,
+		"": "",
+	} {
+		if got := j.CleanKernelLog(text); got != want {
+			t.Errorf("%q: got %q, want %q", text, got, want)
+		}
+	}
+}
+
 // Go and JSON escape control characters, characters beyond ASCII, and those of HTML in different ways.
 func TestRedactEscapedCharacters(t *testing.T) {
 	const password = "a\x01b<c>d\u00f6&\a"
@@ -300,6 +327,20 @@ func TestArchiveCutsNoSecrets(t *testing.T) {
 	}
 	if start := got["dmesg"][:30]; !strings.HasPrefix(start, "***x") {
 		t.Errorf("got a start of %q, want the secret masked", start)
+	}
+}
+
+// The beginning of a secret is redacted in the kernel's log of an archive.
+func TestArchiveTruncatedSecret(t *testing.T) {
+	j := New(io.Discard, nil, 1<<20)
+	j.Redact("two words")
+	line := []byte(strings.Repeat("x", minTruncated) + "two wo")
+	packed, _, err := j.pack([]Member{{"dmesg", line}}, maxMemberBytes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := testenv.Untar(t, packed)["dmesg"]; !strings.HasSuffix(got, "x***") {
+		t.Errorf("got an end of %q, want the beginning of the secret masked", got[minTruncated-5:])
 	}
 }
 

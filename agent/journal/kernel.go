@@ -31,6 +31,9 @@ func KernelLog() ([]byte, error) {
 // minTruncated is the length in bytes from which a line of the kernel can be truncated.
 const minTruncated = 900
 
+// truncationMark replaces the last word of such a line.
+const truncationMark = "..."
+
 // withoutLastWord removes the last word of a long line with the kernel's command line. The kernel truncates such lines
 // after about 1000 bytes, and a part of a secret would not be redacted.
 func withoutLastWord(line []byte) []byte {
@@ -38,7 +41,7 @@ func withoutLastWord(line []byte) []byte {
 		return line
 	}
 	text := bytes.TrimRight(line, "\n")
-	return append(bytes.Clone(text[:bytes.LastIndexByte(text, ' ')+1]), "...\n"...)
+	return append(bytes.Clone(text[:bytes.LastIndexByte(text, ' ')+1]), truncationMark+"\n"...)
 }
 
 // stripPriorities removes the priorities ("<6>") and truncated words from the lines.

@@ -196,6 +196,8 @@ func (b *boot) up() {
 	}
 	b.console = OpenConsole("/dev", consoleNames(b.cmdline, string(active)))
 	b.journal = journal.New(b.console, new(slog.LevelVar), journalSize)
+	agent.RedactCmdline(b.journal, string(cmdline)) // the kernel logs also what a signed image ignores
+	agent.RedactCmdline(b.journal, protection.cmdline)
 	b.log = b.journal.Logger()
 	slog.SetDefault(b.log)
 	log.SetOutput(unquoted{log.Writer()})

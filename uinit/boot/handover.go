@@ -106,7 +106,7 @@ func (b *boot) hide() error {
 	if err := maskSignedCmdline("/", b.journal.Clean); err != nil {
 		return fmt.Errorf("hide kernel command line of the image: %w", err)
 	}
-	if err := cleanKernelLog(b.journal.Clean); err != nil {
+	if err := cleanKernelLog(b.journal.CleanKernelLog); err != nil {
 		return fmt.Errorf("hide kernel log: %w", err)
 	}
 	if err := removeFiles("/"); err != nil { // last: after another error, the agent still needs them
