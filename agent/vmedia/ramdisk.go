@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"ironroot/internal/sysfs"
+	"ironroot/internal/timelimit"
 	"ironroot/storage/block"
 	"ironroot/storage/nfit"
 )
@@ -66,26 +67,43 @@ func describedRAMDisks(sys sysfs.Root) (int, error) {
 	return count, nil
 }
 
+// ramDisk is an open RAM disk. WriteAt returns when the device contains the data. DropBuffers makes the next read
+// return what the device contains.
+type ramDisk interface {
+	io.WriterAt
+	io.ReaderAt
+	DropBuffers() error
+}
+
+type deviceFile struct{ *os.File }
+
+func (f deviceFile) DropBuffers() error { return dropBuffers(f.File) }
+
 // overwrite overwrites a device of size bytes with zeros, and compares what it reads back.
 func overwrite(ctx context.Context, path string, size int64) error {
-	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_SYNC, 0)
 	if err != nil {
 		return err
 	}
-	defer f.Close() //nolint:errcheck // it was synced
+	return errors.Join(zero(ctx, deviceFile{f}, size), f.Close())
+}
+
+// zero is overwrite for an open device. It reports progress to [timelimit.Do].
+func zero(ctx context.Context, d ramDisk, size int64) error {
 	zeros := make([]byte, 1<<20)
 	for at := int64(0); at < size; at += int64(len(zeros)) {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		if _, err := f.WriteAt(zeros[:min(int64(len(zeros)), size-at)], at); err != nil {
+		if _, err := d.WriteAt(zeros[:min(int64(len(zeros)), size-at)], at); err != nil {
 			return err
 		}
+		timelimit.Progress(ctx)
 	}
-	if err := errors.Join(f.Sync(), dropBuffers(f)); err != nil {
+	if err := d.DropBuffers(); err != nil {
 		return err
 	}
-	return checkZeros(ctx, f, size)
+	return checkZeros(ctx, d, size)
 }
 
 // checkZeros returns an error with the first byte that is not zero in the first size bytes.
@@ -102,6 +120,7 @@ func checkZeros(ctx context.Context, f io.ReaderAt, size int64) error {
 		if i := slices.IndexFunc(piece, func(b byte) bool { return b != 0 }); i >= 0 {
 			return fmt.Errorf("read back at byte %d: got 0x%02x, want 0x00", at+int64(i), piece[i])
 		}
+		timelimit.Progress(ctx)
 	}
 	return nil
 }

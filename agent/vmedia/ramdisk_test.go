@@ -2,15 +2,19 @@ package vmedia
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"ironroot/agent/config"
 	"ironroot/internal/sysfs"
+	"ironroot/internal/timelimit"
 	"ironroot/storage/nfit"
 	"ironroot/storage/nfit/nfittest"
 )
@@ -111,5 +115,48 @@ func TestCheckZeros(t *testing.T) {
 		if (err != nil) != (tt.want != "") || err != nil && !strings.HasSuffix(err.Error(), tt.want) {
 			t.Errorf("%s: got %v, want %q", name, err, tt.want)
 		}
+	}
+}
+
+// slowDisk is a RAM disk whose calls take a time each.
+type slowDisk struct {
+	call    time.Duration
+	written int64
+}
+
+func (d *slowDisk) WriteAt(p []byte, _ int64) (int, error) {
+	time.Sleep(d.call)
+	d.written += int64(len(p))
+	return len(p), nil
+}
+
+func (d *slowDisk) ReadAt(p []byte, _ int64) (int, error) {
+	time.Sleep(d.call)
+	clear(p)
+	return len(p), nil
+}
+
+func (d *slowDisk) DropBuffers() error {
+	time.Sleep(d.call)
+	return nil
+}
+
+// Overwriting a RAM disk reports progress, so that only one that does not respond exceeds a limit without progress.
+func TestOverwriteProgress(t *testing.T) {
+	const size = 20<<20 + 512
+	limits := timelimit.Limits{NoProgress: 20 * time.Second, Grace: 15 * time.Second}
+	for call, want := range map[time.Duration]string{9 * time.Second: "", 30 * time.Second: "no progress for 20s"} {
+		synctest.Test(t, func(t *testing.T) {
+			d := &slowDisk{call: call}
+			_, err := timelimit.Do(t.Context(), limits, func(ctx context.Context) (any, error) {
+				return nil, zero(ctx, d, size)
+			})
+			if (err != nil) != (want != "") || err != nil && !strings.Contains(err.Error(), want) {
+				t.Errorf("calls of %v: got %v, want %q", call, err, want)
+			}
+			if want == "" && d.written != size {
+				t.Errorf("got %d bytes written, want %d", d.written, size)
+			}
+		})
 	}
 }

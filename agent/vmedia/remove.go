@@ -10,30 +10,21 @@ import (
 	"strings"
 
 	"ironroot/agent/config"
-	"ironroot/internal/goroutine"
 	"ironroot/internal/sysfs"
+	"ironroot/internal/timelimit"
 	"ironroot/storage/removable"
 )
 
 // Remove removes media with the operator's configuration. It overwrites the RAM disks to which the firmware has loaded
 // one. If params say that the machine was booted from virtual media, it makes the kernel forget the drives with the
 // boot ISO, the config drive and the floppy with parameters. It continues after an error and returns all of them.
-// Opening a drive can hang in the kernel: Remove then returns when ctx ends, and continues in the background.
+// Opening a drive can hang in the kernel: call Remove by [timelimit.Do], to which it reports progress.
 func Remove(ctx context.Context, sys sysfs.Root, params config.Params, log *slog.Logger) error {
-	done := make(chan error, 1)
-	goroutine.Go(func() error {
-		err := overwriteRAMDisks(ctx, sys, log)
-		if Booted(params) {
-			err = errors.Join(err, removeAll(ctx, sys, log))
-		}
-		return err
-	}, func(err error) { done <- err })
-	select {
-	case err := <-done:
-		return err
-	case <-ctx.Done():
-		return fmt.Errorf("remove virtual media: %w", context.Cause(ctx))
+	err := overwriteRAMDisks(ctx, sys, log)
+	if Booted(params) && ctx.Err() == nil {
+		err = errors.Join(err, removeAll(ctx, sys, log))
 	}
+	return err
 }
 
 func removeAll(ctx context.Context, sys sysfs.Root, log *slog.Logger) error {
@@ -44,6 +35,7 @@ func removeAll(ctx context.Context, sys sysfs.Root, log *slog.Logger) error {
 	var failed []error
 	for _, p := range problems { // it can contain anything
 		failed = append(failed, remove(sys, p.Device, log))
+		timelimit.Progress(ctx)
 	}
 	for _, v := range volumes {
 		isFloppy := strings.EqualFold(v.Label, floppyLabel) ||
@@ -54,6 +46,7 @@ func removeAll(ctx context.Context, sys sysfs.Root, log *slog.Logger) error {
 		if isFloppy || isBootISO(v) {
 			failed = append(failed, remove(sys, v.Device.Path, log))
 		}
+		timelimit.Progress(ctx)
 	}
 	return errors.Join(failed...)
 }

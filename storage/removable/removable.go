@@ -16,6 +16,7 @@ import (
 
 	"ironroot/internal/goroutine"
 	"ironroot/internal/sysfs"
+	"ironroot/internal/timelimit"
 	"ironroot/storage/block"
 	"ironroot/storage/tree"
 )
@@ -37,7 +38,7 @@ type Problem struct {
 }
 
 // Volumes opens all trusted media that contain a file system, sorted by device name. Media that cannot be read, or
-// whose file system causes a panic, are returned as problems.
+// whose file system causes a panic, are returned as problems. It reports progress to [timelimit.Do] after each device.
 func Volumes(ctx context.Context, sys sysfs.Root) ([]*Volume, []*Problem, error) {
 	return volumes(ctx, sys, block.IsVirtualMedia, (*Volume).probe)
 }
@@ -67,6 +68,7 @@ func volumes(
 		if volume != nil {
 			opened = append(opened, volume)
 		}
+		timelimit.Progress(ctx)
 	}
 	return opened, problems, nil
 }

@@ -122,7 +122,7 @@ func Run(f Func, o Options) {
 		o.RestartDelay = restartDelay
 	}
 	// Arguments are ignored: some boot loaders pass the kernel's name to init.
-	b := &boot{options: o}
+	b := &boot{options: o, removal: make(removal, 1)}
 	fipsErr := enterFIPS()
 	b.up()
 	switch {
@@ -169,6 +169,7 @@ type boot struct {
 	leaving  atomic.Bool              // this program executes itself again
 	masking  sync.Once                // of the kernel command line, for a rescue
 	maskErr  error                    // of masking
+	removal  removal                  // of virtual media, for a rescue
 }
 
 // up sets up the basics of the machine, one after another. None of it waits for a device.

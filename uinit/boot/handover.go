@@ -18,6 +18,7 @@ import (
 	"ironroot/internal/confine"
 	"ironroot/internal/pause"
 	"ironroot/internal/sysfs"
+	"ironroot/internal/timelimit"
 	"ironroot/uinit/boot/layout"
 )
 
@@ -26,9 +27,10 @@ const (
 	endTimeout = 20 * time.Second
 	// endPause is the pause between two checks whether they have ended. The kernel reports only the end of children.
 	endPause = 50 * time.Millisecond
-	// ejectTimeout limits the removal of virtual media.
-	ejectTimeout = 20 * time.Second
 )
+
+// removalLimits limit the removal of virtual media. A RAM disk can be large, so that it has no limit in total.
+var removalLimits = timelimit.Limits{NoProgress: 20 * time.Second, Grace: 5 * time.Second}
 
 // configDirs are the directories with the operator's configuration of the agent, and with network data of the
 // provisioning network.
@@ -88,12 +90,31 @@ func (b *boot) prepareRescue(ctx context.Context) error {
 
 // removeMedia removes media with secrets of the operator.
 func (b *boot) removeMedia(ctx context.Context) error {
-	limited, cancel := context.WithTimeout(ctx, ejectTimeout)
-	defer cancel()
-	if err := vmedia.Remove(limited, sysfs.Root{}, b.params, b.log); err != nil {
+	err := b.removal.run(ctx, func(ctx context.Context) error {
+		return vmedia.Remove(ctx, sysfs.Root{}, b.params, b.log)
+	})
+	if err != nil {
 		return fmt.Errorf("hide virtual media: %w", err)
 	}
 	return nil
+}
+
+// removal runs removals of virtual media one after another. One that does not return in time continues in the
+// background. The channel has a capacity of one, and contains a value while a removal runs.
+type removal chan struct{}
+
+// run runs a removal within removalLimits, after a former one has ended.
+func (r removal) run(ctx context.Context, remove func(context.Context) error) error {
+	_, err := timelimit.Do(ctx, removalLimits, func(ctx context.Context) (none struct{}, err error) {
+		select {
+		case r <- struct{}{}:
+		case <-ctx.Done():
+			return none, errors.New("a former removal still runs")
+		}
+		defer func() { <-r }()
+		return none, remove(ctx)
+	})
+	return err
 }
 
 // hide removes secrets of the operator from the interfaces of the kernel and from files. It can be called again: the

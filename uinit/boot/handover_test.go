@@ -4,6 +4,7 @@ package boot
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -21,6 +22,7 @@ import (
 	"ironroot/internal/goroutine"
 	"ironroot/internal/sysfs"
 	"ironroot/internal/testenv"
+	"ironroot/internal/timelimit"
 	"ironroot/uinit/boot/layout"
 )
 
@@ -116,6 +118,44 @@ func TestMaskSignedCmdline(t *testing.T) {
 			t.Errorf("got %q and %v, want %q", text, err, want)
 		}
 	}
+}
+
+// A removal of media that is slow succeeds. One that hangs fails, and no other is started until it has ended.
+func TestRemoval(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := make(removal, 1)
+		slow := func(ctx context.Context) error {
+			for range 10 {
+				time.Sleep(removalLimits.NoProgress / 2)
+				timelimit.Progress(ctx)
+			}
+			return ctx.Err()
+		}
+		if err := r.run(t.Context(), slow); err != nil {
+			t.Errorf("slow: got %v", err)
+		}
+		release := make(chan struct{})
+		hang := func(context.Context) error {
+			<-release
+			return nil
+		}
+		if err := r.run(t.Context(), hang); !errors.Is(err, timelimit.ErrStuck) {
+			t.Errorf("hangs: got %v, want %v", err, timelimit.ErrStuck)
+		}
+		started := false
+		next := func(context.Context) error {
+			started = true
+			return nil
+		}
+		if err := r.run(t.Context(), next); started || err == nil ||
+			!strings.Contains(err.Error(), "a former removal still runs") {
+			t.Errorf("while it hangs: got %v, another was started: %v", err, started)
+		}
+		time.AfterFunc(removalLimits.NoProgress/2, func() { close(release) })
+		if err := r.run(t.Context(), next); err != nil || !started {
+			t.Errorf("when it ends: got %v, another was started: %v", err, started)
+		}
+	})
 }
 
 type countingAsker struct{ asked atomic.Int32 }
