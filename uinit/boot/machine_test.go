@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"strings"
 	"testing"
 	"time"
 
@@ -82,6 +83,21 @@ func TestSuccess(t *testing.T) {
 	if bytes.Contains([]byte(m.Console().String()), []byte("root file system incomplete")) {
 		t.Errorf("a mount failed:\n%s", m.Console().Tail(40))
 	}
+}
+
+// A rescue hides secrets in the kernel's log, also if they are in a part that an operator has cleared, and keeps what
+// was written later. Secrets are the values of all parameters with one name, and one that the kernel has truncated.
+func TestClearedKernelLog(t *testing.T) {
+	const secrets = "rootpwd=planted-first rootpwd=planted-last padding="
+	before := len("console=ttyS0 ") + len(qemu.KernelHints) + 1 + len(secrets)
+	const truncated, end = 850, 1200 // the kernel truncates the line in between
+	m := guest(t, "kernellog", secrets+strings.Repeat("x", truncated-before)+
+		" x_password=planted-"+strings.Repeat("y", end-truncated), nil)
+	expect(t, m,
+		"booted secret_in_syslog=true secret_in_kmsg=true line_in_syslog=false line_in_kmsg=false err=<nil>",
+		"cleared secret_in_syslog=false secret_in_kmsg=true line_in_syslog=true line_in_kmsg=true err=<nil>",
+		"hidden secret_in_syslog=false secret_in_kmsg=false line_in_syslog=true line_in_kmsg=true err=<nil>",
+		"finished")
 }
 
 // Parity: R8
