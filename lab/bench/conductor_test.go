@@ -27,10 +27,15 @@ const (
 	progressPerHour = 3600 / 60.0
 )
 
+// maxProgressCost limits the processor time per node and hour with progress, as a multiple of that of the heartbeats
+// that Ironic requires, which ironic-python-agent sends, too. The numbers of heartbeats alone make 2.25.
+const maxProgressCost = 3
+
 // BenchmarkHeartbeats measures the processor time that a real Ironic uses for heartbeats of nodes that execute a step,
 // API and conductor together: those that Ironic requires, and those with progress. Both are printed per node and hour.
 // Each heartbeat counts once the conductor has requested the state of the commands from the agent, which is a server of
-// this process. What Ironic uses without heartbeats is subtracted.
+// this process. What Ironic uses without heartbeats is subtracted. The benchmark fails if the ratio of both is more than
+// maxProgressCost.
 func BenchmarkHeartbeats(b *testing.B) {
 	const nodes, rounds = 10, 20
 	testenv.Root(b)
@@ -91,6 +96,12 @@ enabled_inspect_interfaces = agent,no-inspect
 	b.ReportMetric(progress.Seconds()*1000, "progress-ms")
 	b.ReportMetric(required.Seconds()*requiredPerHour, "required-s/node-hour")
 	b.ReportMetric(progress.Seconds()*progressPerHour, "progress-s/node-hour")
+	ratio := progress.Seconds() * progressPerHour / (required.Seconds() * requiredPerHour)
+	b.ReportMetric(ratio, "ratio")
+	if required <= 0 || ratio > maxProgressCost {
+		b.Errorf("progress: got %.2f times the processor time of the required heartbeats (%v and %v for each), "+
+			"want at most %d times", ratio, progress, required, maxProgressCost)
+	}
 }
 
 // fakeAgent is the agent of a node without a machine. It executes a step forever.
