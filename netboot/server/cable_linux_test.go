@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
+	"os"
 	"syscall"
 	"testing"
 	"time"
@@ -141,62 +142,103 @@ func TestAdvertiserOnCable(t *testing.T) {
 		return
 	}
 	l.Cable("eth0", "192.0.2.2/24")
-	l.AddPeerAddress("eth0", "fe80::2/64")
+	l.Peer(func() error { // only the test solicits routers
+		return os.WriteFile("/proc/sys/net/ipv6/conf/peer-eth0/router_solicitations", []byte("0"), 0)
+	})
+	for _, address := range []string{"fe80::2/64", "fe80::3/64", "fe80::4/64"} {
+		l.AddPeerAddress("eth0", address)
+	}
 	nettest.Configure(t, "eth0", "fe80::1/64")
 	a, err := ListenAdvertiser(t.Context(),
 		slog.New(slog.NewTextHandler(&l.Log, &slog.HandlerOptions{Level: slog.LevelDebug})), "eth0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	var raw net.PacketConn
-	var link *net.Interface
-	l.Peer(func() (err error) {
-		if link, err = net.InterfaceByName("peer-eth0"); err != nil {
-			return err
+	first := newSolicitor(t, l, "fe80::2", 255)
+	for deadline := time.Now().Add(nettest.Timeout); ; { // packets get lost until the kernel has activated the link
+		first.solicit()
+		if got := first.advertisement(); got != nil {
+			if len(got) != 16 || got[6] != 0 || got[7] != 0 {
+				t.Errorf("got advertisement %v, want the lifetime 0 and no prefixes", got)
+			}
+			break
 		}
-		raw, err = net.ListenPacket("ip6:ipv6-icmp", "fe80::2%peer-eth0")
-		return err
-	})
-	defer raw.Close()
-	conn := ipv6.NewPacketConn(raw)
-	solicitation := []byte{byte(ipv6.ICMPTypeRouterSolicitation), 0, 0, 0, 0, 0, 0, 0}
-	routers := &net.IPAddr{IP: net.IPv6linklocalallrouters}
-	for _, hops := range []int{64, 255} { // the first one could come from another network
-		if err := conn.SetMulticastHopLimit(hops); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := conn.WriteTo(solicitation, &ipv6.ControlMessage{IfIndex: link.Index}, routers); err != nil {
-			t.Fatal(err)
+		if time.Now().After(deadline) {
+			t.Fatal("got no advertisement")
 		}
 	}
-	if err := conn.SetReadDeadline(time.Now().Add(nettest.Timeout)); err != nil {
-		t.Fatal(err)
-	}
-	buffer := make([]byte, maxMessage)
-	for {
-		n, _, _, err := conn.ReadFrom(buffer)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if n == 0 || buffer[0] != byte(ipv6.ICMPTypeRouterAdvertisement) {
-			continue
-		}
-		if n != 16 || buffer[6] != 0 || buffer[7] != 0 {
-			t.Errorf("got advertisement %v, want the lifetime 0 and no prefixes", buffer[:n])
-		}
-		break
-	}
+	newSolicitor(t, l, "fe80::3", 64).solicit() // could be in another network
+	newSolicitor(t, l, "fe80::4", 255).solicit()
+	const line = `msg="router advertisement" interface=eth0 client=fe80::`
+	l.WaitLog(line + "4") // solicitations are handled in turn
 	if err := a.Close(); err != nil {
 		t.Error(err)
 	}
-	const line = `(?s)msg="router advertisement" interface=eth0 client=fe80::2.*`
-	if found, _ := l.Log.Matches(line); !found {
-		t.Error("the advertisement was not logged")
+	if found, _ := l.Log.Matches(line + "2"); !found {
+		t.Error("the first advertisement was not logged")
 	}
-	if found, _ := l.Log.Matches(line + line); found {
+	if found, _ := l.Log.Matches(line + "3"); found {
 		t.Error("a solicitation of another network was answered")
 	}
 	if _, err := ListenAdvertiser(t.Context(), nil, "absent"); err == nil {
 		t.Error("absent interface: got no error")
+	}
+}
+
+// solicitor is a machine at the peer's end of the cable that solicits routers.
+type solicitor struct {
+	t    *testing.T
+	link *net.Interface
+	conn *ipv6.PacketConn
+}
+
+// newSolicitor returns a machine with an address of the peer. Its packets have a hop limit.
+func newSolicitor(t *testing.T, l *nettest.Lab, address string, hops int) *solicitor {
+	t.Helper()
+	s := &solicitor{t: t}
+	var raw net.PacketConn
+	l.Peer(func() (err error) {
+		if s.link, err = net.InterfaceByName("peer-eth0"); err != nil {
+			return err
+		}
+		raw, err = net.ListenPacket("ip6:ipv6-icmp", address+"%peer-eth0")
+		return err
+	})
+	t.Cleanup(func() { _ = raw.Close() })
+	s.conn = ipv6.NewPacketConn(raw)
+	if err := s.conn.SetMulticastHopLimit(hops); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// solicit solicits routers.
+func (s *solicitor) solicit() {
+	s.t.Helper()
+	solicitation := []byte{byte(ipv6.ICMPTypeRouterSolicitation), 0, 0, 0, 0, 0, 0, 0}
+	routers := &net.IPAddr{IP: net.IPv6linklocalallrouters}
+	if _, err := s.conn.WriteTo(solicitation, &ipv6.ControlMessage{IfIndex: s.link.Index}, routers); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// advertisement waits shortly for a router advertisement. It returns nil if none arrives.
+func (s *solicitor) advertisement() []byte {
+	s.t.Helper()
+	if err := s.conn.SetReadDeadline(time.Now().Add(100 * time.Millisecond)); err != nil {
+		s.t.Fatal(err)
+	}
+	buffer := make([]byte, maxMessage)
+	for {
+		n, _, _, err := s.conn.ReadFrom(buffer)
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			return nil
+		}
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		if n > 0 && buffer[0] == byte(ipv6.ICMPTypeRouterAdvertisement) {
+			return buffer[:n]
+		}
 	}
 }
