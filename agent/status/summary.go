@@ -28,8 +28,8 @@ const noStep = "waiting for the first step"
 //	write_image: done, image of 2.0 GiB written to /dev/sda in 43s (47.6 MiB/s)
 //	erase_devices: failed: erased: none; not erased: /dev/sda: device busy
 //
-// Between the end of the last device and that of the command it is "": with a heartbeat that is sent then, Ironic can
-// notice the end of the command, and would keep "100%, 12 of 12 disks done" as the last line.
+// Between the end of the last of several devices and that of the command it is "". If the command ends while Ironic
+// handles a heartbeat, Ironic can keep that heartbeat's line instead of the result.
 //
 // Secrets that have become known since the parts of the line were stored are redacted, too.
 func (b *Board) Summary() string {
