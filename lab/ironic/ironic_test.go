@@ -119,7 +119,7 @@ func checkVersion(t *testing.T, ctx context.Context, i *Ironic, prefix, api stri
 const newestVersion, newestAPI = "1:39.0.", "1.115"
 
 // checkNewest checks that the newest Ironic of Debian is not older than the one that the documents describe. A newer
-// one is no failure, because Debian's sid changes any day: the other checks of a test tell whether it works.
+// one is no failure, because Debian's sid changes any day: the other checks of a test show whether it works.
 func checkNewest(t *testing.T, ctx context.Context, i *Ironic) {
 	t.Helper()
 	debian, api, err := i.Version(ctx)
