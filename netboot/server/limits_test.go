@@ -164,8 +164,8 @@ func TestTFTPManyOfOneClient(t *testing.T) {
 	}
 }
 
-// Requests whose blocks nobody acknowledges, from one address or from many, keep nobody from being served, and end no
-// transfer of a client that answers.
+// Requests whose blocks nobody acknowledges, from one address or from many, keep nobody from being served as long as
+// fewer than tftpRunning transfers run, and end no transfer of a client that answers.
 func TestTFTPFlood(t *testing.T) {
 	content := bytes.Repeat([]byte("0123456789"), 1000)
 	const flood = 2 * tftpUnconfirmed

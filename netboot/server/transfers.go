@@ -13,7 +13,8 @@ const (
 	tftpTransfers   = 64 // confirmed
 	tftpUnconfirmed = 128
 	tftpPerClient   = 8 // of an address
-	// tftpRunning includes those that were displaced by others and end at their next timeout or block.
+	// tftpRunning includes those that were displaced. They end when their client acknowledges a block, or after all
+	// retries, which is after 7 to 13 s.
 	tftpRunning = 1024
 )
 
@@ -26,7 +27,7 @@ var (
 // but then no block is acknowledged. Transfers are therefore unconfirmed until the client has acknowledged the first
 // block. A request displaces unconfirmed transfers that are in its way: older ones of the same address, or of the
 // address with the most. A flood of requests with forged sources displaces transfers of the flood, while confirmed
-// transfers continue.
+// transfers continue. But if the flood fills tftpRunning, new requests are refused until transfers of it end.
 type transfers struct {
 	mu          sync.Mutex
 	running     int
