@@ -2,9 +2,11 @@ package command
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -37,6 +39,7 @@ type Registry struct {
 	cancel   context.CancelFunc
 	turn     chan struct{} // a semaphore: its holder can start a command
 	latch    latch         // closed by a command marked Last
+	final    *final        // the command that closed latch; guarded by turn
 
 	mu      sync.Mutex
 	session session
@@ -153,8 +156,9 @@ func (r *Registry) sessionContext(request context.Context) context.Context {
 
 // Execute starts the command with the full name "extension.command". It returns after the end of a synchronous
 // command, and at once with the record of an asynchronous one. A failed command is not an error of Execute: errors
-// are rejections without a record (busy, unknown, invalid, or after a command marked Last). ctx limits only the wait
-// for the start.
+// are rejections without a record (busy, unknown, invalid, or after a command marked Last). Ironic repeats a command
+// whose answer it did not get in time: a repetition of one marked Last returns the record of the first. ctx limits only
+// the wait for the start.
 func (r *Registry) Execute(ctx context.Context, name string, p Params) (*Record, error) {
 	_, short, err := split(name)
 	if err != nil {
@@ -176,6 +180,11 @@ func (r *Registry) Execute(ctx context.Context, name string, p Params) (*Record,
 	if ended != nil && current.ctx.Err() != nil {
 		return nil, context.Cause(current.ctx)
 	}
+	if f := r.final; f != nil && f.name == name && maps.EqualFunc(f.params, p, slices.Equal[json.RawMessage]) {
+		r.log.Info("command repeated, answered with its record", "command", name)
+		record := f.record
+		return &record, nil
+	}
 	if err := r.latch.refuse(name); err != nil {
 		return nil, err
 	}
@@ -194,6 +203,13 @@ func (r *Registry) Execute(ctx context.Context, name string, p Params) (*Record,
 	return r.runSync(ctx, command, name, short, p)
 }
 
+// final is a command marked Last that has succeeded.
+type final struct {
+	name   string
+	params Params
+	record Record
+}
+
 func (r *Registry) runSync(ctx context.Context, c Command, name, short string, p Params) (*Record, error) {
 	started := time.Now()
 	// The command continues when the client disconnects: the next command must not find it half done.
@@ -210,6 +226,9 @@ func (r *Registry) runSync(ctx context.Context, c Command, name, short string, p
 	}
 	r.report(name, started, record, err)
 	r.add(record)
+	if c.Last && err == nil {
+		r.final = &final{name, p, record}
+	}
 	return &record, nil
 }
 

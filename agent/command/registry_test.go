@@ -10,6 +10,8 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/google/go-cmp/cmp"
+
 	"ironroot/agent/fault"
 )
 
@@ -391,7 +393,7 @@ func TestLastCommand(t *testing.T) {
 				t.Errorf("command that waited: got %v, want that it is refused after handover", err)
 			}
 		}
-		wantRefused(t, r, "handover", "x.lockdown", "x.handover", "x.plain", "x.both")
+		wantRefused(t, r, "handover", "x.lockdown", "x.plain", "x.both")
 		if err := r.Reset(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -400,6 +402,35 @@ func TestLastCommand(t *testing.T) {
 			t.Errorf("got %v, want that nothing runs after the last command", *ran)
 		}
 	})
+}
+
+// Ironic repeats a command whose answer it did not get in time. Only the same command is answered as the first one was,
+// and it does not run again.
+func TestRepeatedLastCommand(t *testing.T) {
+	runs := 0
+	r := NewRegistry(set(Command{
+		Name: "handover", Last: true, Params: []Param{{Name: "password"}},
+		Run: func(context.Context, Params) (any, error) {
+			runs++
+			return "done", nil
+		},
+	}), Options{})
+	t.Cleanup(r.Close)
+	params := func(password string) Params { return Params{"password": json.RawMessage(strconv.Quote(password))} }
+	first, err := r.Execute(t.Context(), "x.handover", params("a"))
+	if err != nil || first.Status != Succeeded {
+		t.Fatalf("got %+v and %v, want SUCCEEDED", first, err)
+	}
+	again, err := r.Execute(t.Context(), "x.handover", params("a"))
+	if diff := cmp.Diff(first, again); err != nil || diff != "" {
+		t.Errorf("repeated: got %v, record differs (-first +again):\n%s", err, diff)
+	}
+	if _, err := r.Execute(t.Context(), "x.handover", params("b")); !fault.IsInvalidContent(err) {
+		t.Errorf("with another password: got %v, want an InvalidCommandError", err)
+	}
+	if runs != 1 || len(r.List()) != 1 {
+		t.Errorf("got %d runs and %d records, want 1 of each", runs, len(r.List()))
+	}
 }
 
 // A command marked Last that another command calls is the last one, too, and the caller can call none after it.
