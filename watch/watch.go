@@ -89,10 +89,14 @@ var (
 	result     = regexp.MustCompile(`^[^:]*: (done|failed)\b`)
 )
 
-// Percent returns the percentage of the running step, and false if it is unknown.
+// Percent returns the percentage of the running step, and false if it is unknown. It is 100 for the result of a step,
+// unless the node has failed: a step has succeeded before the one that failed.
 func (n *Node) Percent() (int, bool) {
 	line := n.Line()
-	if finished.MatchString(line) {
+	switch {
+	case n.Failed():
+		return 0, false
+	case finished.MatchString(line):
 		return 100, true
 	}
 	m := percentage.FindStringSubmatch(line)

@@ -53,6 +53,13 @@ func TestNode(t *testing.T) {
 			Node{State: "clean failed", Target: "available", Progress: "erase_devices: failed: a: done"},
 			"", "clean failed, erase_devices: failed: a: done", -1, true,
 		},
+		"step before the one that has failed": {
+			Node{
+				State: "clean failed", Target: "available", Progress: "erase_devices: done, 1 disk erased in 1s",
+				LastError: "no such step", Heartbeat: at(0), UpdatedAt: at(1),
+			},
+			"", "clean failed, erase_devices: done, 1 disk erased in 1s, no such step", -1, true,
+		},
 		"aborted step of a node that rests": {
 			Node{State: "manageable", Progress: "erase_devices: 43%, 3 of 12 disks done, 2h3m left"},
 			"", "manageable", -1, true,
