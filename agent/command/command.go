@@ -52,7 +52,7 @@ type Command struct {
 	Name        string // without the extension's name
 	Async       bool   // continues after the request
 	Destructive bool   // writes to disks, changes the network or stops the machine: rejected unless allowed
-	Last        bool   // once it has succeeded, its registry refuses every command; only for synchronous commands
+	Last        bool   // once it has succeeded, its registry runs no other command; only for synchronous commands
 	Params      []Param
 	AnyParams   bool // accepts undeclared parameters
 	// Validate, if not nil, checks the parameters within the request, before an asynchronous command starts.

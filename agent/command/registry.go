@@ -39,7 +39,7 @@ type Registry struct {
 	cancel   context.CancelFunc
 	turn     chan struct{} // a semaphore: its holder can start a command
 	latch    latch         // closed by a command marked Last
-	final    *final        // the command that closed latch; guarded by turn
+	final    *final        // nil if another command called the one that closed latch; guarded by turn
 
 	mu      sync.Mutex
 	session session
