@@ -327,6 +327,7 @@ func TestRescueNotPossible(t *testing.T) {
 
 // While the machine is being locked down, the API answers and refuses all other commands, also a rescue. A repeated
 // lockdown gets the record of the first.
+// Parity: E12 (later commands)
 func TestNothingAfterLockdown(t *testing.T) {
 	ironic := newIronic(t)
 	machine := bareMachine(t)
@@ -364,6 +365,7 @@ func TestNothingAfterLockdown(t *testing.T) {
 }
 
 // A lockdown that is requested while a confirmed rescue waits for this request is refused, and the rescue begins.
+// Parity: E10 (a later lockdown)
 func TestNoLockdownInRescue(t *testing.T) {
 	ironic := newIronic(t)
 	r := startAgent(t, func(o *Options) { o.Destructive, o.System = true, bareMachine(t) }, "--api-url="+ironic.URL)
