@@ -28,7 +28,7 @@ const noStep = "waiting for the first step"
 //	write_image: done, image of 2.0 GiB written to /dev/sda in 43s (47.6 MiB/s)
 //	erase_devices: failed: erased: none; not erased: /dev/sda: device busy
 //
-// Between the end of the last of several devices and that of the command it is "". If the command ends while Ironic
+// Between the end of the last device and that of the command it is "". If the command ends while Ironic
 // handles a heartbeat, Ironic can keep that heartbeat's line instead of the result.
 //
 // Secrets that have become known since the parts of the line were stored are redacted, too.
@@ -63,13 +63,13 @@ func (j *Job) summary() string {
 	return text + "done" + j.result()
 }
 
-// complete reports whether all of several planned devices are done and nothing is worked on.
+// complete reports whether all planned devices are done and nothing is worked on.
 func (j *Job) complete() bool {
 	finished := 0
 	for _, n := range j.Planned.Finished {
 		finished += n
 	}
-	return j.Planned.Devices > 1 && finished == j.Planned.Devices && len(j.Work) == 0
+	return j.Planned.Devices > 0 && finished == j.Planned.Devices && len(j.Work) == 0
 }
 
 // result describes what a job has done, and how long it took.
