@@ -96,7 +96,7 @@ LONG = $(LONG_IRONIC:%=long-ironic-%) long-e2e long-iscsi long-arm64 long-chroot
 .PHONY: test-long $(LONG)
 test-long: prepare-test build ## tests that take long: other releases, RAID, BIOS, bootc, UKI, fast track, Metal3
 	$(MAKE) --no-print-directory -k -j 2 $(LONG)
-$(LONG): LONG_TEST = $(GO) test $(TEST_FLAGS) -tags long -count=1 -timeout 120m
+$(LONG): LONG_TEST = CI=true $(GO) test $(TEST_FLAGS) -tags long -count=1 -timeout 120m
 $(LONG_IRONIC:%=long-ironic-%): long-ironic-%:
 	$(LONG_TEST) -run '^TestRealIronic$*$$' ./lab/ironic
 long-e2e:
