@@ -327,6 +327,7 @@ func TestRescueNotPossible(t *testing.T) {
 
 // While the machine is being locked down, the API answers and refuses all other commands, also a rescue. A repeated
 // lockdown gets the record of the first.
+//
 // Parity: E12 (later commands)
 func TestNothingAfterLockdown(t *testing.T) {
 	ironic := newIronic(t)
@@ -343,7 +344,8 @@ func TestNothingAfterLockdown(t *testing.T) {
 	r.reach("lockdown")
 	for _, command := range [][2]string{
 		{"rescue.finalize_rescue", `{"rescue_password": "planted of a rescue", "hashed": false}`},
-		{"standby.sync", "{}"}, {"standby.run_image", "{}"},
+		{"standby.sync", "{}"},
+		{"standby.run_image", "{}"},
 	} {
 		code, body := r.post(command[0], command[1])
 		if want := "Invalid command: " + command[0] + " refused after lockdown"; code != http.StatusBadRequest ||
@@ -365,6 +367,7 @@ func TestNothingAfterLockdown(t *testing.T) {
 }
 
 // A lockdown that is requested while a confirmed rescue waits for this request is refused, and the rescue begins.
+//
 // Parity: E10 (a later lockdown)
 func TestNoLockdownInRescue(t *testing.T) {
 	ironic := newIronic(t)
@@ -372,7 +375,7 @@ func TestNoLockdownInRescue(t *testing.T) {
 	r.beat(ironic)
 	body, sender := io.Pipe()
 	reading := make(chan struct{})
-	request, err := http.NewRequest("POST", r.base+"/v1/commands/?agent_token="+r.token, io.MultiReader(
+	request, err := http.NewRequest(http.MethodPost, r.base+"/v1/commands/?agent_token="+r.token, io.MultiReader(
 		strings.NewReader(`{"name":"system.lockdown",`), &signalReader{body, reading}))
 	if err != nil {
 		t.Fatal(err)

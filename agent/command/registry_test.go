@@ -406,6 +406,7 @@ func TestLastCommand(t *testing.T) {
 
 // Ironic repeats a command whose answer it did not get in time. Only the same command is answered as the first one was,
 // and it does not run again.
+//
 // Parity: E10 (a repetition)
 func TestRepeatedLastCommand(t *testing.T) {
 	runs := 0

@@ -34,8 +34,8 @@ const maxProgressCost = 3
 // BenchmarkHeartbeats measures the processor time that a real Ironic uses for heartbeats of nodes that execute a step,
 // API and conductor together: those that Ironic requires, and those with progress. Both are printed per node and hour.
 // Each heartbeat counts once the conductor has requested the state of the commands from the agent, which is a server of
-// this process. What Ironic uses without heartbeats is subtracted. The benchmark fails if the ratio of both is more than
-// maxProgressCost.
+// this process. What Ironic uses without heartbeats is subtracted. The benchmark fails if the ratio of both is more
+// than maxProgressCost.
 func BenchmarkHeartbeats(b *testing.B) {
 	const nodes, rounds = 10, 20
 	testenv.Root(b)

@@ -131,8 +131,11 @@ func (h *powerHistory) check(t *testing.T, what string, want ...string) {
 func (n *Node) manageByHand(ctx context.Context) error {
 	var patch []map[string]any
 	for _, field := range [][2]any{
-		{"driver", "manual-management"}, {"power_interface", "agent"}, {"management_interface", "noop"},
-		{"boot_interface", IPXE}, {"disable_power_off", false},
+		{"driver", "manual-management"},
+		{"power_interface", "agent"},
+		{"management_interface", "noop"},
+		{"boot_interface", IPXE},
+		{"disable_power_off", false},
 	} {
 		patch = append(patch, map[string]any{"op": "add", "path": fmt.Sprint("/", field[0]), "value": field[1]})
 	}

@@ -104,17 +104,6 @@ func TestRealIronicTalksToTheClient(t *testing.T) {
 	}
 }
 
-// checkVersion checks the version of Ironic, as Debian's package and the running service report it.
-func checkVersion(t *testing.T, ctx context.Context, i *Ironic, prefix, api string) {
-	t.Helper()
-	debian, newest, err := i.Version(ctx)
-	step(t, "version", err)
-	t.Logf("Ironic %s, API %s", debian, newest)
-	if !strings.HasPrefix(debian, prefix) || newest != api {
-		t.Errorf("Ironic: got package %s and API %s, want %s and %s", debian, newest, prefix, api)
-	}
-}
-
 // The newest Ironic that docs/ironic.md describes: the start of the version of Debian's package, and the API version.
 const newestVersion, newestAPI = "1:39.0.", "1.115"
 

@@ -5,6 +5,7 @@ package ironic
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -66,5 +67,16 @@ func clean(t *testing.T, ctx context.Context, disk string, operation func(contex
 	step(t, "automated cleaning", operation(ctx))
 	if table, err := partition.Read(ctx, disk); !errors.Is(err, partition.ErrNoTable) {
 		t.Errorf("partition table after the cleaning: got %+v and %v, want %v", table, err, partition.ErrNoTable)
+	}
+}
+
+// checkVersion checks the version of Ironic, as Debian's package and the running service report it.
+func checkVersion(t *testing.T, ctx context.Context, i *Ironic, prefix, api string) {
+	t.Helper()
+	debian, newest, err := i.Version(ctx)
+	step(t, "version", err)
+	t.Logf("Ironic %s, API %s", debian, newest)
+	if !strings.HasPrefix(debian, prefix) || newest != api {
+		t.Errorf("Ironic: got package %s and API %s, want %s and %s", debian, newest, prefix, api)
 	}
 }
