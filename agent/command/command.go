@@ -142,7 +142,7 @@ func (c Command) Call(ctx context.Context, p Params) (result any, err error) {
 	}
 	result, err = c.run(ctx, p)
 	if err == nil && c.Last {
-		l.close(c.Name)
+		l.close(lastCommand{name: c.Name})
 	}
 	return result, err
 }

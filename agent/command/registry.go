@@ -2,11 +2,9 @@ package command
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -39,7 +37,6 @@ type Registry struct {
 	cancel   context.CancelFunc
 	turn     chan struct{} // a semaphore: its holder can start a command
 	latch    latch         // closed by a command marked Last
-	final    *final        // nil if another command called the one that closed latch; guarded by turn
 
 	mu      sync.Mutex
 	session session
@@ -180,9 +177,8 @@ func (r *Registry) Execute(ctx context.Context, name string, p Params) (*Record,
 	if ended != nil && current.ctx.Err() != nil {
 		return nil, context.Cause(current.ctx)
 	}
-	if f := r.final; f != nil && f.name == name && maps.EqualFunc(f.params, p, slices.Equal[json.RawMessage]) {
+	if record, ok := r.latch.repeated(name, p); ok {
 		r.log.Info("command repeated, answered with its record", "command", name)
-		record := f.record
 		return &record, nil
 	}
 	if err := r.latch.refuse(name); err != nil {
@@ -203,13 +199,6 @@ func (r *Registry) Execute(ctx context.Context, name string, p Params) (*Record,
 	return r.runSync(ctx, command, name, short, p)
 }
 
-// final is a command marked Last that has succeeded.
-type final struct {
-	name   string
-	params Params
-	record Record
-}
-
 func (r *Registry) runSync(ctx context.Context, c Command, name, short string, p Params) (*Record, error) {
 	started := time.Now()
 	// The command continues when the client disconnects: the next command must not find it half done.
@@ -227,7 +216,7 @@ func (r *Registry) runSync(ctx context.Context, c Command, name, short string, p
 	r.report(name, started, record, err)
 	r.add(record)
 	if c.Last && err == nil {
-		r.final = &final{name, p, record}
+		r.latch.close(lastCommand{name: short, request: &request{name, p, record}})
 	}
 	return &record, nil
 }
