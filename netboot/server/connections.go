@@ -10,18 +10,18 @@ import (
 
 // Limits of HTTP connections.
 const (
-	httpConnections = 256
-	httpPerClient   = 32 // of an address
+	maxConnections           = 256
+	maxConnectionsPerAddress = 32
 )
 
 var errTooManyConnections = errors.New("too many connections")
 
-// connections is a listener that limits the connections, in total and of each client. If there are too many in total,
-// a new one displaces the oldest of the client with the most. If all clients have one, new clients wait.
-type connections struct {
+// limitedListener limits the connections, in total and of each address. If there are too many in total, a new one
+// displaces the oldest of the address with the most. If all addresses have one, those of new addresses wait.
+type limitedListener struct {
 	net.Listener
-	perClient int
-	log       *slog.Logger
+	maxPerAddress int
+	log           *slog.Logger
 
 	mu      sync.Mutex
 	changed *sync.Cond // a connection was closed, or the listener
@@ -30,82 +30,83 @@ type connections struct {
 	open    map[*slot]net.Conn
 }
 
-func limitConnections(l net.Listener, total, perClient int, log *slog.Logger) *connections {
-	c := &connections{
-		Listener: l, perClient: perClient, log: log, pool: pool{limit: total}, open: map[*slot]net.Conn{},
+func limitConnections(inner net.Listener, maxTotal, maxPerAddress int, log *slog.Logger) *limitedListener {
+	l := &limitedListener{
+		Listener: inner, maxPerAddress: maxPerAddress, log: log,
+		pool: pool{limit: maxTotal}, open: map[*slot]net.Conn{},
 	}
-	c.changed = sync.NewCond(&c.mu)
-	return c
+	l.changed = sync.NewCond(&l.mu)
+	return l
 }
 
 // Accept implements [net.Listener]. It closes connections that exceed a limit.
-func (c *connections) Accept() (net.Conn, error) {
+func (l *limitedListener) Accept() (net.Conn, error) {
 	for {
-		conn, err := c.Listener.Accept()
+		conn, err := l.Listener.Accept()
 		if err != nil {
 			return nil, err
 		}
-		admitted, displaced := c.admit(conn)
+		admitted, displaced := l.admit(conn)
 		if displaced != nil {
-			c.drop(displaced)
+			l.drop(displaced)
 		}
 		if admitted != nil {
 			return admitted, nil
 		}
-		c.drop(conn)
+		l.drop(conn)
 	}
 }
 
 // drop closes a connection because of a limit.
-func (c *connections) drop(conn net.Conn) {
+func (l *limitedListener) drop(conn net.Conn) {
 	err := errors.Join(errTooManyConnections, conn.Close())
-	c.log.Warn("connection closed", "client", conn.RemoteAddr().String(), "err", err)
+	l.log.Warn("connection closed", "client", conn.RemoteAddr().String(), "err", err)
 }
 
 // admit adds a connection. It returns nil if a limit is exceeded, and the connection to close for the new one.
-func (c *connections) admit(conn net.Conn) (admitted, displaced net.Conn) {
-	client := clientOf(conn.RemoteAddr())
-	c.mu.Lock()
-	defer c.mu.Unlock()
+func (l *limitedListener) admit(conn net.Conn) (admitted, displaced net.Conn) {
+	address := addressOf(conn.RemoteAddr())
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	for {
-		own := c.pool.count(client)
-		if c.closed || own >= c.perClient {
+		own := l.pool.count(address)
+		if l.closed || own >= l.maxPerAddress {
 			return nil, nil
 		}
-		removed, ok := c.pool.makeSpace(client)
+		removed, ok := l.pool.makeSpace(address)
 		if ok {
-			displaced = c.open[removed]
-			delete(c.open, removed)
-			s := &slot{client: client}
-			c.pool.add(s)
-			c.open[s] = conn
-			return &connection{Conn: conn, close: func() { c.leave(s) }}, displaced
+			displaced = l.open[removed]
+			delete(l.open, removed)
+			s := &slot{address: address}
+			l.pool.add(s)
+			l.open[s] = conn
+			return &connection{Conn: conn, close: func() { l.leave(s) }}, displaced
 		}
 		if own > 0 {
 			return nil, nil
 		}
-		c.changed.Wait()
+		l.changed.Wait()
 	}
 }
 
 // leave removes a connection.
-func (c *connections) leave(s *slot) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+func (l *limitedListener) leave(s *slot) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	if s.pool != nil {
 		s.pool.remove(s)
-		delete(c.open, s)
-		c.changed.Broadcast()
+		delete(l.open, s)
+		l.changed.Broadcast()
 	}
 }
 
 // Close implements [net.Listener]. Admitted connections stay open.
-func (c *connections) Close() error {
-	c.mu.Lock()
-	c.closed = true
-	c.changed.Broadcast()
-	c.mu.Unlock()
-	return c.Listener.Close()
+func (l *limitedListener) Close() error {
+	l.mu.Lock()
+	l.closed = true
+	l.changed.Broadcast()
+	l.mu.Unlock()
+	return l.Listener.Close()
 }
 
 // connection is an admitted connection.
@@ -120,13 +121,13 @@ func (c *connection) Close() error {
 	return c.Conn.Close()
 }
 
-// clientOf returns the IP address of a client, the zero Addr if it has none.
-func clientOf(address net.Addr) netip.Addr {
-	switch address := address.(type) {
+// addressOf returns the IP address of a client, the zero Addr if it has none.
+func addressOf(client net.Addr) netip.Addr {
+	switch client := client.(type) {
 	case *net.TCPAddr:
-		return address.AddrPort().Addr().Unmap()
+		return client.AddrPort().Addr().Unmap()
 	case *net.UDPAddr:
-		return address.AddrPort().Addr().Unmap()
+		return client.AddrPort().Addr().Unmap()
 	}
 	return netip.Addr{}
 }

@@ -38,7 +38,7 @@ func ListenHTTP(ctx context.Context, config FilesConfig) (*HTTP, error) {
 	if err != nil {
 		return nil, fmt.Errorf("http server: %w", errors.Join(err, files.close()))
 	}
-	listener = limitConnections(listener, httpConnections, httpPerClient, files.log)
+	listener = limitConnections(listener, maxConnections, maxConnectionsPerAddress, files.log)
 	h := &HTTP{files: files, addr: listener.Addr().(*net.TCPAddr).AddrPort(), ended: make(chan struct{})}
 	h.server = &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: time.Minute}
 	h.stop = goroutine.AfterContext(ctx, func() { _ = h.server.Close() })

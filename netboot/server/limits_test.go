@@ -139,9 +139,9 @@ func TestTFTPManyOfOneClient(t *testing.T) {
 	content := bytes.Repeat([]byte("0123456789"), 1000)
 	s := limitedTFTP(t, content)
 	var peers []*tftpPeer
-	for client := range tftpTransfers / tftpPerClient {
+	for client := range maxConfirmed / maxTransfersPerAddress {
 		address := fmt.Sprintf("127.0.0.%d", 2+client)
-		for n := range tftpPerClient {
+		for n := range maxTransfersPerAddress {
 			p, ok := confirmed(t, s, address)
 			if !ok {
 				t.Fatalf("transfer %d of %s: got an error", n, address)
@@ -150,7 +150,7 @@ func TestTFTPManyOfOneClient(t *testing.T) {
 		}
 		if p := request(t, s, address); client == 0 {
 			if _, ok := p.receive(); ok {
-				t.Errorf("transfer %d of %s: got a block, want an error", tftpPerClient, address)
+				t.Errorf("transfer %d of %s: got a block, want an error", maxTransfersPerAddress, address)
 			}
 		}
 	}
@@ -165,10 +165,10 @@ func TestTFTPManyOfOneClient(t *testing.T) {
 }
 
 // Requests whose blocks nobody acknowledges, from one address or from many, keep nobody from being served as long as
-// fewer than tftpRunning transfers run, and end no transfer of a client that answers.
+// fewer than maxRunning transfers run, and end no transfer of a client that answers.
 func TestTFTPFlood(t *testing.T) {
 	content := bytes.Repeat([]byte("0123456789"), 1000)
-	const flood = 2 * tftpUnconfirmed
+	const flood = 2 * maxUnconfirmed
 	for name, source := range map[string]func(int) string{
 		"of one address":     func(int) string { return "127.0.1.1" },
 		"of many addresses":  func(n int) string { return fmt.Sprintf("127.0.2.%d", n%256) },
@@ -220,14 +220,14 @@ func TestTransfers(t *testing.T) {
 	if _, err := io.ReadAll(short); err != nil || len(all.confirmed.list) != 1 {
 		t.Fatalf("short file: got %d confirmed, %v, want one", len(all.confirmed.list), err)
 	}
-	for n := 1; all.running < tftpRunning; n++ {
+	for n := 1; all.running < maxRunning; n++ {
 		begin(n)
 	}
 	if _, err := short.Read(make([]byte, 1)); !errors.Is(err, errDisplaced) {
 		t.Errorf("displaced transfer: got %v, want %v", err, errDisplaced)
 	}
-	if _, err := all.begin(client(5000)); !errors.Is(err, errBusy) {
-		t.Errorf("with %d transfers: got %v, want %v", tftpRunning, err, errBusy)
+	if _, err := all.begin(client(5000)); !errors.Is(err, errTooManyTransfers) {
+		t.Errorf("with %d transfers: got %v, want %v", maxRunning, err, errTooManyTransfers)
 	}
 	all.end(short.transfer)
 	begin(5000)
@@ -267,7 +267,7 @@ func (c *tcpClient) answered() bool {
 	return n == 1
 }
 
-// The limits of connections: of a client, in total by closing one of the client with the most, and by waiting if all
+// The limits of connections: of an address, in total by closing one of the address with the most, and by waiting if all
 // have one.
 func TestConnections(t *testing.T) {
 	inner, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp4", "127.0.0.1:0")
@@ -350,15 +350,15 @@ func TestHTTPManyOfOneClient(t *testing.T) {
 		body, err := io.ReadAll(response.Body)
 		return string(body), errors.Join(err, response.Body.Close()) // the connection stays open
 	}
-	for client := range httpConnections / httpPerClient {
+	for client := range maxConnections / maxConnectionsPerAddress {
 		address := fmt.Sprintf("127.0.0.%d", 2+client)
-		for n := range httpPerClient {
+		for n := range maxConnectionsPerAddress {
 			if got, err := get(address); err != nil || got != "content" {
 				t.Fatalf("connection %d of %s: got %q, %v", n, address, got, err)
 			}
 		}
 		if got, err := get(address); err == nil {
-			t.Errorf("connection %d of %s: got %q, want an error", httpPerClient, address, got)
+			t.Errorf("connection %d of %s: got %q, want an error", maxConnectionsPerAddress, address, got)
 		}
 	}
 	if got, err := get("127.0.0.100"); err != nil || got != "content" {

@@ -5,10 +5,10 @@ import (
 	"slices"
 )
 
-// slot is the place of a transfer or connection of a client in a pool.
+// slot is the place of a transfer or connection of an address in a pool.
 type slot struct {
-	client netip.Addr
-	pool   *pool // that contains it; nil after its removal
+	address netip.Addr // of the client
+	pool    *pool      // that contains it; nil after its removal
 }
 
 // pool contains the slots of transfers or connections. It is not safe for concurrent use.
@@ -30,40 +30,40 @@ func (p *pool) remove(s *slot) {
 	s.pool = nil
 }
 
-// count returns the number of a client's slots.
-func (p *pool) count(client netip.Addr) int {
+// count returns the number of an address's slots.
+func (p *pool) count(address netip.Addr) int {
 	count := 0
 	for _, s := range p.list {
-		if s.client == client {
+		if s.address == address {
 			count++
 		}
 	}
 	return count
 }
 
-// largest returns the oldest slot of the client with the most slots, and their number. Of clients with equally many, it
-// is the one with the oldest slot.
+// largest returns the oldest slot of the address with the most slots, and their number. Of addresses with equally many,
+// it is the one with the oldest slot.
 func (p *pool) largest() (oldest *slot, count int) {
 	counts := map[netip.Addr]int{}
 	for _, s := range p.list {
-		counts[s.client]++
+		counts[s.address]++
 	}
 	for _, s := range p.list {
-		if counts[s.client] > count {
-			oldest, count = s, counts[s.client]
+		if counts[s.address] > count {
+			oldest, count = s, counts[s.address]
 		}
 	}
 	return oldest, count
 }
 
-// makeSpace makes space for a slot of a client. From a full pool it removes the oldest slot of the client with the most
-// slots, and returns it. ok is false if that client would then have fewer than the other one.
-func (p *pool) makeSpace(client netip.Addr) (removed *slot, ok bool) {
+// makeSpace makes space for a slot of an address. From a full pool it removes the oldest slot of the address with the
+// most slots, and returns it. ok is false if that address would then have fewer than the other one.
+func (p *pool) makeSpace(address netip.Addr) (removed *slot, ok bool) {
 	if !p.full() {
 		return nil, true
 	}
 	oldest, count := p.largest()
-	if count <= p.count(client)+1 {
+	if count <= p.count(address)+1 {
 		return nil, false
 	}
 	p.remove(oldest)

@@ -85,17 +85,17 @@ func (t *TFTP) Close() error {
 func (t *TFTP) read(name string, to io.ReaderFrom) error {
 	request := Request{Protocol: "tftp", Path: name, Status: 200}
 	started := time.Now()
-	var client netip.Addr
+	var address netip.Addr
 	outgoing, ok := to.(tftp.OutgoingTransfer)
 	if ok {
-		address := outgoing.RemoteAddr()
-		request.Client, client = address.String(), clientOf(&address)
+		client := outgoing.RemoteAddr()
+		request.Client, address = client.String(), addressOf(&client)
 	}
 	defer func() {
 		request.Duration = time.Since(started)
 		t.files.done(request)
 	}()
-	transfer, err := t.transfers.begin(client)
+	transfer, err := t.transfers.begin(address)
 	if err != nil {
 		request.Status, request.Err = 503, err
 		return err
@@ -117,7 +117,7 @@ func (t *TFTP) read(name string, to io.ReaderFrom) error {
 	err = request.Err
 	switch {
 	case err == nil:
-	case errors.Is(err, errBusy), errors.Is(err, errDisplaced):
+	case errors.Is(err, errTooManyTransfers), errors.Is(err, errDisplaced):
 		request.Status = 503
 	case request.Bytes == 0 && file.Size > 0:
 		request.Err = nil // firmware first requests the size and then aborts the transfer

@@ -10,24 +10,24 @@ import (
 
 // Limits of TFTP transfers.
 const (
-	tftpTransfers   = 64 // confirmed
-	tftpUnconfirmed = 128
-	tftpPerClient   = 8 // of an address
-	// tftpRunning includes those that were displaced. They end when their client acknowledges a block, or after all
+	maxConfirmed           = 64
+	maxUnconfirmed         = 128
+	maxTransfersPerAddress = 8
+	// maxRunning includes those that were displaced. They end when their client acknowledges a block, or after all
 	// retries, which is after 7 to 13 s.
-	tftpRunning = 1024
+	maxRunning = 1024
 )
 
 var (
-	errBusy      = errors.New("too many transfers, try again later")
-	errDisplaced = errors.New("displaced by another transfer")
+	errTooManyTransfers = errors.New("too many transfers, try again later")
+	errDisplaced        = errors.New("displaced by another transfer")
 )
 
-// transfers limits the transfers of a TFTP server, in total and of each client. The source of a request can be forged,
+// transfers limits the transfers of a TFTP server, in total and of each address. The source of a request can be forged,
 // but then no block is acknowledged. Transfers are therefore unconfirmed until the client has acknowledged the first
 // block. A request displaces unconfirmed transfers that are in its way: older ones of the same address, or of the
 // address with the most. A flood of requests with forged sources displaces transfers of the flood, while confirmed
-// transfers continue. But if the flood fills tftpRunning, new requests are refused until transfers of it end.
+// transfers continue. But if the flood fills maxRunning, new requests are refused until transfers of it end.
 type transfers struct {
 	mu          sync.Mutex
 	running     int
@@ -36,20 +36,20 @@ type transfers struct {
 }
 
 func newTransfers() *transfers {
-	return &transfers{unconfirmed: pool{limit: tftpUnconfirmed}, confirmed: pool{limit: tftpTransfers}}
+	return &transfers{unconfirmed: pool{limit: maxUnconfirmed}, confirmed: pool{limit: maxConfirmed}}
 }
 
 // begin adds an unconfirmed transfer. The caller must call end unless it returns an error.
-func (t *transfers) begin(client netip.Addr) (*slot, error) {
+func (t *transfers) begin(address netip.Addr) (*slot, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.running >= tftpRunning {
-		return nil, errBusy
+	if t.running >= maxRunning {
+		return nil, errTooManyTransfers
 	}
-	if t.unconfirmed.count(client)+t.confirmed.count(client) >= tftpPerClient {
-		i := slices.IndexFunc(t.unconfirmed.list, func(s *slot) bool { return s.client == client })
+	if t.unconfirmed.count(address)+t.confirmed.count(address) >= maxTransfersPerAddress {
+		i := slices.IndexFunc(t.unconfirmed.list, func(s *slot) bool { return s.address == address })
 		if i < 0 {
-			return nil, errBusy
+			return nil, errTooManyTransfers
 		}
 		t.unconfirmed.remove(t.unconfirmed.list[i])
 	}
@@ -57,7 +57,7 @@ func (t *transfers) begin(client netip.Addr) (*slot, error) {
 		oldest, _ := t.unconfirmed.largest()
 		t.unconfirmed.remove(oldest)
 	}
-	transfer := &slot{client: client}
+	transfer := &slot{address: address}
 	t.unconfirmed.add(transfer)
 	t.running++
 	return transfer, nil
@@ -74,8 +74,8 @@ func (t *transfers) proceed(transfer *slot, confirmed bool) error {
 	case !confirmed || transfer.pool == &t.confirmed:
 		return nil
 	}
-	if _, ok := t.confirmed.makeSpace(transfer.client); !ok {
-		return errBusy
+	if _, ok := t.confirmed.makeSpace(transfer.address); !ok {
+		return errTooManyTransfers
 	}
 	t.unconfirmed.remove(transfer)
 	t.confirmed.add(transfer)
