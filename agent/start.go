@@ -249,9 +249,9 @@ func (a *agent) listen(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	a.caller.Store(nil)
+	a.apiIronic.Store(nil)
 	if a.withIronic() {
-		a.caller.Store(a.ironic)
+		a.apiIronic.Store(a.ironic)
 	}
 	c := a.config.Get()
 	if a.server != nil { // left by a panic
@@ -269,7 +269,7 @@ func (a *agent) listen(ctx context.Context) error {
 // readsWithoutToken reports whether Ironic can be one that reads the records of commands without the token. Its version
 // can become known after the API was opened.
 func (a *agent) readsWithoutToken() bool {
-	client := a.caller.Load()
+	client := a.apiIronic.Load()
 	return client != nil && client.ReadsWithoutToken()
 }
 

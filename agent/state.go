@@ -74,7 +74,7 @@ type agent struct {
 	endpoint      ironic.Endpoint
 	certificate   *api.Certificate // generated; nil without
 	server        *api.Server
-	caller        atomic.Pointer[ironic.Client] // of the Ironic that calls the API; nil without
+	apiIronic     atomic.Pointer[ironic.Client] // client of the Ironic that calls the API; nil without
 
 	clocks          clocks
 	timeServer      string                   // that the operator configured, "" for none

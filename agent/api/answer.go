@@ -62,9 +62,9 @@ func (a *API) recovered(w *statusWriter, r *http.Request) {
 // statusWriter records the status for the log, and limits the time to write the response.
 type statusWriter struct {
 	http.ResponseWriter
-	code         int
-	authorized   bool // the request presented the token
-	needsNoToken bool // the request reads records, and needs no token
+	code          int
+	authorized    bool // the request presented the token
+	tokenOptional bool // the request has no token, but can read records
 }
 
 // Unwrap lets an [http.ResponseController] find the connection.
@@ -74,7 +74,7 @@ func (w *statusWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 func (w *statusWriter) WriteHeader(code int) {
 	w.code = code
 	limit := unauthorizedResponseTimeout
-	if w.authorized || w.needsNoToken {
+	if w.authorized || w.tokenOptional {
 		limit = responseTimeout
 	}
 	// If this fails the connection is broken, and the next write returns the error.

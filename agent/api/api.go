@@ -66,9 +66,9 @@ type handler func(http.ResponseWriter, *http.Request) error
 // route is a resource with its handlers; nil is a method that the resource does not support.
 type route struct {
 	get, post handler
-	// none answers a request that lacks the token, instead of get, while there are no records. It is nil for resources
-	// without records.
-	none handler
+	// getEmpty answers a request without the token while there are no records: as get would, but it never reads one.
+	// It is nil for resources that contain no records.
+	getEmpty handler
 }
 
 // find returns the resource of a path and reports whether it exists.
@@ -79,14 +79,14 @@ func (a *API) find(path string) (r route, ok bool) {
 		return route{get: a.timed("get_status", a.status)}, true
 	case "/commands/":
 		return route{
-			get: a.timed("list_commands", a.list), none: a.timed("list_commands", a.listNone),
+			get: a.timed("list_commands", a.list), getEmpty: a.timed("list_commands", a.listEmpty),
 			post: a.authorized(a.timed("run_command", a.run)),
 		}, true
 	}
 	if id, ok := strings.CutPrefix(path, "/commands/"); ok && !strings.Contains(id, "/") {
 		show := func(w http.ResponseWriter, r *http.Request) error { return a.show(w, r, id) }
-		none := func(http.ResponseWriter, *http.Request) error { return noRecord(id) }
-		return route{get: a.timed("get_command", show), none: a.timed("get_command", none)}, true
+		empty := func(http.ResponseWriter, *http.Request) error { return recordNotFound(id) }
+		return route{get: a.timed("get_command", show), getEmpty: a.timed("get_command", empty)}, true
 	}
 	return route{}, false
 }
@@ -127,12 +127,12 @@ func (a *API) verify(r *http.Request) bool {
 func (a *API) serve(w *statusWriter, r *http.Request) error {
 	found, ok := a.find(r.URL.Path)
 	isRead := r.Method == http.MethodGet || r.Method == http.MethodHead
-	w.needsNoToken = found.none != nil && isRead && a.needsNoToken(r)
+	w.tokenOptional = found.getEmpty != nil && isRead && a.tokenOptional(r)
 	limit := unauthorizedBodyTimeout
 	if w.authorized {
 		admission.Authenticate(r.Context())
 		limit = stallTimeout
-	} else if !w.needsNoToken {
+	} else if !w.tokenOptional {
 		if err := a.throttled(r); err != nil {
 			return err
 		}
@@ -196,15 +196,15 @@ func (a *API) checkToken(r *http.Request) error {
 	return nil
 }
 
-// get answers a request to read a resource. A request to read records must contain the token, unless it needs none. If
-// Ironic can be one that sends no token, any host can learn without it that there are no records, as after a restart of
-// the machine.
+// get answers a request to read a resource. Records are read only with the token, or if it is optional. If Ironic can
+// be one that sends no token, any host can learn without it that there are no records, as after a restart of the
+// machine.
 func (a *API) get(w *statusWriter, r *http.Request, found route) error {
 	switch {
-	case found.none == nil || w.needsNoToken:
+	case found.getEmpty == nil || w.tokenOptional:
 		return found.get(w, r)
-	case a.lacksToken(r) && len(a.Commands.List()) == 0:
-		return found.none(w, r)
+	case a.mayOmitToken(r) && len(a.Commands.List()) == 0:
+		return found.getEmpty(w, r)
 	}
 	if err := a.checkToken(r); err != nil {
 		return err
@@ -213,15 +213,15 @@ func (a *API) get(w *statusWriter, r *http.Request, found route) error {
 	return found.get(w, r)
 }
 
-// needsNoToken reports whether a request to read records needs no token: Ironic before 29.0 sends it with commands
-// only, so that a request of an address that has sent it with a command needs none.
-func (a *API) needsNoToken(r *http.Request) bool {
-	return a.lacksToken(r) && admission.Authenticated(r.Context())
+// tokenOptional reports whether a request without the token can read records. Ironic before 29.0 sends the token with
+// commands only, so an address that has sent it with a command can read without it.
+func (a *API) tokenOptional(r *http.Request) bool {
+	return a.mayOmitToken(r) && admission.Authenticated(r.Context())
 }
 
-// lacksToken reports whether a request to read records lacks the token, and Ironic can be one that sends none. Once a
+// mayOmitToken reports whether a request to read records has no token, and Ironic can be one that sends none. Once a
 // request to read has contained the token, all of them must.
-func (a *API) lacksToken(r *http.Request) bool {
+func (a *API) mayOmitToken(r *http.Request) bool {
 	return !r.URL.Query().Has("agent_token") && a.ReadsWithoutToken != nil && !a.readWithToken.Load() &&
 		a.Token.Known() && a.ReadsWithoutToken()
 }

@@ -20,8 +20,8 @@ func (a *API) list(w http.ResponseWriter, _ *http.Request) error {
 	return writeJSON(w, http.StatusOK, map[string][]command.Record{"commands": a.Commands.List()})
 }
 
-// listNone answers GET /v1/commands/ without reading records.
-func (a *API) listNone(w http.ResponseWriter, _ *http.Request) error {
+// listEmpty answers GET /v1/commands/ without reading records.
+func (a *API) listEmpty(w http.ResponseWriter, _ *http.Request) error {
 	return writeJSON(w, http.StatusOK, map[string][]command.Record{"commands": {}})
 }
 
@@ -29,12 +29,12 @@ func (a *API) listNone(w http.ResponseWriter, _ *http.Request) error {
 func (a *API) show(w http.ResponseWriter, r *http.Request, id string) error {
 	record, ok := a.Commands.Get(id)
 	if !ok {
-		return noRecord(id)
+		return recordNotFound(id)
 	}
 	return a.answer(w, r, record)
 }
 
-func noRecord(id string) error { return fault.NotFound("Command Result", id) }
+func recordNotFound(id string) error { return fault.NotFound("Command Result", id) }
 
 // run answers POST /v1/commands/.
 func (a *API) run(w http.ResponseWriter, r *http.Request) error {

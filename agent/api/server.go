@@ -123,7 +123,7 @@ func (s *Server) Shutdown(ctx context.Context) {
 // Idle waits until no request is running, or until ctx ends.
 func (a *API) Idle(ctx context.Context) {
 	select {
-	case <-a.running.none():
+	case <-a.running.idle():
 	case <-ctx.Done():
 	}
 }
@@ -152,7 +152,8 @@ func (r *requests) enter() (leave func()) {
 	}
 }
 
-func (r *requests) none() <-chan struct{} {
+// idle returns a channel that is closed when no request is running.
+func (r *requests) idle() <-chan struct{} {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.count > 0 {
