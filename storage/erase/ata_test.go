@@ -911,7 +911,7 @@ func TestEraseTimeout(t *testing.T) {
 }
 
 // An erase may take its time limit without progress, and so may a sanitize that the drive does not interrupt.
-func TestATABounded(t *testing.T) {
+func TestATATimeLimit(t *testing.T) {
 	for name, drive := range map[string]fakeATA{
 		string(ATAErase):         {normalTime: 60, takes: 4 * time.Hour},
 		string(ATASanitizeBlock): {noSecurity: true, sanitize: sanitizeBlock, sanitizing: 4 * time.Hour},

@@ -749,7 +749,7 @@ func TestSanitizeMeanwhile(t *testing.T) {
 }
 
 // The command may take its time limit without progress. A drive that hangs after it counts as hung.
-func TestSanitizeBounded(t *testing.T) {
+func TestNVMeSanitizeTimeLimit(t *testing.T) {
 	for name, c := range map[string]struct {
 		command, log time.Duration // duration of Sanitize and of the next query
 		err          error

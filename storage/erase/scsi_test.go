@@ -463,7 +463,7 @@ func TestSanitizeLimit(t *testing.T) {
 }
 
 // A sanitize may take hours without the time limit of [timelimit.Do], and shows its progress.
-func TestSCSIBounded(t *testing.T) {
+func TestSCSITimeLimit(t *testing.T) {
 	disk, sys := sasMedium(t)
 	synctest.Test(t, func(t *testing.T) {
 		var done []int64
