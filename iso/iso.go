@@ -217,7 +217,7 @@ func finish(ctx context.Context, o Options, work string, mbr []byte, espSize int
 	}
 	err = writeImage(f, filepath.Join(work, "tree"), o.Label, mbr != nil)
 	if err == nil {
-		err = makeStable(f)
+		err = correctRecords(f)
 	}
 	if err == nil {
 		err = makeHybrid(f, mbr, espSize)

@@ -35,10 +35,11 @@ func readVolume(f *os.File) (volume, []byte, error) {
 	}, block, nil
 }
 
-// makeStable replaces the bytes that depend on the time and place of the build: time stamps, owners and link counts,
-// which the library takes from the clock and from the files of its workspace. It restores the leading dots of names. An
-// invalid identifier of a file is an error.
-func makeStable(f *os.File) error {
+// correctRecords corrects the volume descriptor and the directory records that the library wrote. It replaces what
+// depends on the time and place of the build: time stamps, owners and link counts, which the library takes from the
+// clock and from the files of its workspace. It restores the leading dots of Rock Ridge names. An invalid identifier of
+// a file or directory is an error, and so is one that its directory contains twice.
+func correctRecords(f *os.File) error {
 	v, block, err := readVolume(f)
 	if err != nil {
 		return err
@@ -50,7 +51,7 @@ func makeStable(f *os.File) error {
 	if _, err := f.WriteAt(block, primaryBlock*blockSize); err != nil {
 		return err
 	}
-	return stabilizeDir(f, v.root, v.size, 1)
+	return correctDir(f, v.root, v.size, 1)
 }
 
 // recordTime is the time stamp of a directory record (ECMA-119, 9.1.5).
@@ -64,8 +65,8 @@ var (
 	fileIdentifier = regexp.MustCompile(`^([A-Z0-9_]{1,8}\.[A-Z0-9_]{0,3}|\.[A-Z0-9_]{1,3});1$`)
 )
 
-// stabilizeDir rewrites the records of a directory and of the directories below it.
-func stabilizeDir(f *os.File, location, size uint32, depth int) error {
+// correctDir corrects the records of a directory and of the directories below it, and checks their identifiers.
+func correctDir(f *os.File, location, size uint32, depth int) error {
 	const deepest = 8 // ECMA-119, 6.8.2.1
 	if depth > deepest {
 		return fmt.Errorf("directories are deeper than %d", deepest)
@@ -96,7 +97,7 @@ func stabilizeDir(f *os.File, location, size uint32, depth int) error {
 		}
 		const dirFlag = 2
 		isDir := record[25]&dirFlag != 0
-		if err := stabilizeRockRidge(f, record[name:], isDir); err != nil {
+		if err := correctRockRidge(f, record[name:], isDir); err != nil {
 			return err
 		}
 		if record[32] == 1 && record[33] <= 1 { // "." and ".."
@@ -118,16 +119,16 @@ func stabilizeDir(f *os.File, location, size uint32, depth int) error {
 		return err
 	}
 	for _, c := range children {
-		if err := stabilizeDir(f, c.location, c.size, depth+1); err != nil {
+		if err := correctDir(f, c.location, c.size, depth+1); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// stabilizeRockRidge rewrites the entries TF, PX and NM of a system use area (SUSP 1.12, RRIP 1.12), and those of the
+// correctRockRidge corrects the entries TF, PX and NM of a system use area (SUSP 1.12, RRIP 1.12), and those of the
 // area that continues it.
-func stabilizeRockRidge(f *os.File, area []byte, isDir bool) error {
+func correctRockRidge(f *os.File, area []byte, isDir bool) error {
 	for len(area) >= 4 {
 		length := int(area[2])
 		if length < 4 || length > len(area) {
@@ -163,7 +164,7 @@ func stabilizeRockRidge(f *os.File, area []byte, isDir bool) error {
 			if _, err := f.ReadAt(more, offset); err != nil {
 				return fmt.Errorf("read continuation area: %w", err)
 			}
-			if err := stabilizeRockRidge(f, more, isDir); err != nil {
+			if err := correctRockRidge(f, more, isDir); err != nil {
 				return err
 			}
 			if _, err := f.WriteAt(more, offset); err != nil {

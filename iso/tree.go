@@ -54,8 +54,8 @@ func fillTree(ctx context.Context, dir string, o Options, l loaders, esp []byte)
 }
 
 // leadingDot replaces the dot at the start of a name while the image is written. The library makes an empty ECMA-119
-// identifier of ".disk". Of "~disk" it makes "_DISK", as genisoimage and xorriso make of ".disk". makeStable restores
-// the dot in the Rock Ridge name.
+// identifier of ".disk". Of "~disk" it makes "_DISK", as genisoimage and xorriso make of ".disk". correctRecords
+// restores the dot in the Rock Ridge name.
 const leadingDot = '~'
 
 // writeTree writes files below dir, by their paths in the image. A leading dot of a name is written as leadingDot.
