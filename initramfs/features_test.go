@@ -36,7 +36,7 @@ var features = []string{
 // of their size.
 var onlyFeatures = []string{"golang.org/x/crypto/ssh", "github.com/pkg/sftp", "github.com/pin/tftp/v3", "debug/pe"}
 
-// TestFeatureSize builds /init twice, with the features and with stand-ins: packages with the same exported names, in
+// TestFeatureSize builds /init twice, with the features and with fakes: packages with the same exported names, in
 // which all functions panic and which therefore need no libraries. The difference includes the libraries.
 func TestFeatureSize(t *testing.T) {
 	testenv.Programs(t, "go")
@@ -44,7 +44,7 @@ func TestFeatureSize(t *testing.T) {
 	if err := b.setDefaults(); err != nil {
 		t.Fatal(err)
 	}
-	overlay := standIns(t, b, features)
+	overlay := fakePackages(t, b, features)
 	deps, err := b.goTool(t.Context(), "list", "-deps", overlay, productInit)
 	if err != nil {
 		t.Fatal(err)
@@ -72,13 +72,13 @@ func TestFeatureSize(t *testing.T) {
 			strings.Join(features, ", "), cost, stored, storedWithout, featureBudget)
 	}
 	if cost < featureBudget/100 {
-		t.Errorf("features cost %d bytes (%d with them, %d without): the stand-ins do not replace them", cost, stored,
+		t.Errorf("features cost %d bytes (%d with them, %d without): the fakes do not replace them", cost, stored,
 			storedWithout)
 	}
 }
 
-// standIns writes stand-ins for packages, and returns the flag of the go command that replaces the packages by them.
-func standIns(t *testing.T, b *builder, packages []string) string {
+// fakePackages writes fakes of packages, and returns the flag of the go command that replaces the packages by them.
+func fakePackages(t *testing.T, b *builder, packages []string) string {
 	t.Helper()
 	out, err := b.goTool(t.Context(), append([]string{
 		"list", "-f", `{{$dir := .Dir}}{{range .GoFiles}}{{$dir}}/{{.}}{{"\n"}}{{end}}`,
@@ -89,9 +89,9 @@ func standIns(t *testing.T, b *builder, packages []string) string {
 	dir := t.TempDir()
 	replace := map[string]string{}
 	for i, name := range strings.Fields(string(out)) {
-		text, err := standIn(name)
+		text, err := fakeFile(name)
 		if err != nil {
-			t.Fatalf("stand-in for %s: %v", name, err)
+			t.Fatalf("fake of %s: %v", name, err)
 		}
 		replace[name] = filepath.Join(dir, fmt.Sprintf("%d.go", i))
 		if err := os.WriteFile(replace[name], text, 0o600); err != nil {
@@ -109,9 +109,9 @@ func standIns(t *testing.T, b *builder, packages []string) string {
 	return "-overlay=" + overlay
 }
 
-// standIn returns a Go file with the exported functions and variables of a file and with its types and constants. The
+// fakeFile returns a Go file with the exported functions and variables of a file and with its types and constants. The
 // functions panic, and the structures have no unexported fields.
-func standIn(name string) ([]byte, error) {
+func fakeFile(name string) ([]byte, error) {
 	files := token.NewFileSet()
 	file, err := parser.ParseFile(files, name, nil, parser.SkipObjectResolution) // without comments
 	if err != nil {
@@ -121,7 +121,7 @@ func standIn(name string) ([]byte, error) {
 		switch d := d.(type) {
 		case *ast.FuncDecl:
 			d.Body.List = []ast.Stmt{&ast.ExprStmt{X: &ast.CallExpr{
-				Fun: ast.NewIdent("panic"), Args: []ast.Expr{&ast.BasicLit{Kind: token.STRING, Value: `"stand-in"`}},
+				Fun: ast.NewIdent("panic"), Args: []ast.Expr{&ast.BasicLit{Kind: token.STRING, Value: `"fake"`}},
 			}}}
 			return !d.Name.IsExported() || d.Recv != nil && !ast.IsExported(receiver(d.Recv.List[0].Type))
 		case *ast.GenDecl:

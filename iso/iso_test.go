@@ -30,8 +30,8 @@ const (
 	mbrEntrySize = 16
 )
 
-// standIns are loaders that boot nothing but have the right sizes and shapes.
-func standIns() loaders {
+// fakeLoaders returns loaders that boot nothing but have the right sizes and shapes.
+func fakeLoaders() loaders {
 	content := func(seed uint64, size int) []byte {
 		b := make([]byte, size)
 		r := rand.New(rand.NewPCG(seed, 1))
@@ -81,7 +81,7 @@ func buildImage(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	report, err := build(t.Context(), o, standIns(), t.TempDir())
+	report, err := build(t.Context(), o, fakeLoaders(), t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -249,7 +249,7 @@ func TestARMImageHasLoadersForUEFIOnly(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
-		l := standIns()
+		l := fakeLoaders()
 		l = loaders{arch: o.Arch, shim: l.shim, grub: l.grub}
 		if _, err := build(t.Context(), o, l, t.TempDir()); err != nil {
 			t.Fatalf("%s: %v", name, err)
@@ -303,7 +303,7 @@ func TestHybridPointers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := standIns()
+	l := fakeLoaders()
 	isolinux := binary.LittleEndian.Uint64(image[mbrIsolinux:]) * sector
 	// Bytes 8 to 63 are the boot information table.
 	if got, want := image[isolinux+64:isolinux+uint64(len(l.isolinux))], l.isolinux[64:]; !bytes.Equal(got, want) {

@@ -23,6 +23,7 @@ var glossary = []struct{ reject, write string }{
 	{`\bdoubted\b`, "dropped, ignored, rejected"},
 	{`hush`, "redact, mask"},
 	{`\bin which there (is|are)\b`, "which contains"},
+	{`\bstand-ins?\b`, "fake"},
 }
 
 // anyRejected matches every rejected word of the glossary.

@@ -163,7 +163,7 @@ func layerOf(t *testing.T, files map[string][]byte) []byte {
 func (r *testRegistry) pushAll() {
 	r.t.Helper()
 	path := filepath.Join(r.t.TempDir(), "bootc")
-	testenv.Run(r.t, "env", "CGO_ENABLED=0", "go", "build", "-ldflags=-s -w", "-o", path, "./bootcstandin")
+	testenv.Run(r.t, "env", "CGO_ENABLED=0", "go", "build", "-ldflags=-s -w", "-o", path, "./fakebootc")
 	program, err := os.ReadFile(path)
 	if err != nil {
 		r.t.Fatal(err)
@@ -215,10 +215,10 @@ func bombLayer(t *testing.T, size int64) []byte {
 }
 
 // TestContainers runs containers in the ramdisk. The images are in a registry on loopback. The program bootc of the
-// images is a stand-in, which checks its environment as bootc does and installs a system that the test finds on the
+// images is a fake, which checks its environment as bootc does and installs a system that the test finds on the
 // disk.
 //
-// Parity: E17 (a stand-in for bootc), F9 (allowed images)
+// Parity: E17 (a fake bootc), F9 (allowed images)
 func TestContainers(t *testing.T) {
 	testenv.Programs(t, "go", "debugfs", "dumpe2fs", "e2fsck", "sgdisk")
 	testenv.Root(t)

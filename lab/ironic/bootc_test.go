@@ -37,7 +37,7 @@ import (
 
 // TestRealIronicBootc deploys a bootable container image with the newest Ironic, whose deploy interface autodetect
 // reads the image's manifest in the registry and chooses the interface bootc. The registry requires the pull secret of
-// the node. The program bootc of the image is the stand-in of lab/e2e, which checks its environment. The machine has
+// the node. The program bootc of the image is the fake of lab/e2e, which checks its environment. The machine has
 // 768 MiB of memory.
 //
 // Parity: E17 (autodetect of a real Ironic)
@@ -129,13 +129,13 @@ func privateRegistry(host string) http.Handler {
 	return mux
 }
 
-// bootable returns an image whose program bootc is the stand-in. Its environment contains USER:PASSWORD
-// backwards, so that the stand-in can search for it.
+// bootable returns an image whose program bootc is the fake. Its environment contains USER:PASSWORD
+// backwards, so that the fake can search for it.
 func bootable(t *testing.T) v1.Image {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "bootc")
 	testenv.Run(t, "env", "CGO_ENABLED=0", "go", "build", "-C", testenv.Top(t), "-ldflags=-s -w", "-o", path,
-		"./lab/e2e/bootcstandin")
+		"./lab/e2e/fakebootc")
 	program, err := os.ReadFile(path)
 	step(t, "bootc", err)
 	var layer bytes.Buffer
@@ -164,7 +164,7 @@ func bootable(t *testing.T) v1.Image {
 	return image
 }
 
-// checkContainer reads from the machine's disk the files that the stand-in wrote.
+// checkContainer reads from the machine's disk the files that the fake bootc wrote.
 func checkContainer(t *testing.T, n *Node, image string) {
 	t.Helper()
 	disk := n.machine.Disks[0].File

@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// cards stands in for network cards and for the tools that query and change them. The fields are exported for a
-// stand-in that is a program, and keeps them in a file.
+// cards are fake network cards, with the fake tools that query and change them. The fields are exported for fakes that
+// are programs, which keep them in a file.
 type cards struct {
 	Cards map[string]*card // by address without the number of the function
 	Calls []string         // of tools that write

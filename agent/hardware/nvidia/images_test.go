@@ -20,7 +20,7 @@ import (
 
 const imageStep = "update_nvidia_nic_firmware_image"
 
-// content returns a firmware image, as the stand-in of mstflint reads it.
+// content returns a firmware image, as the fake mstflint reads it.
 func content(psid, version string) string { return psid + " " + version }
 
 // entry returns an entry of the argument images for an image with this content, with changed fields. A field that is

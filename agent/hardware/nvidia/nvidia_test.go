@@ -21,7 +21,7 @@ import (
 	"ironroot/internal/sysfs"
 )
 
-// rig is a manager on a machine whose network cards and tools are stand-ins.
+// rig is a manager on a machine whose network cards and tools are fakes.
 type rig struct {
 	*cards
 	options Options

@@ -16,13 +16,13 @@ import (
 	"ironroot/internal/testenv"
 )
 
-// TestMain becomes a tool of a manager root in processes that package external has started, and the stand-in of a tool
+// TestMain becomes a tool of a manager root in processes that package external has started, and the fake of a tool
 // in the root.
 func TestMain(m *testing.M) {
 	external.Child()
 	switch name := filepath.Base(os.Args[0]); name {
 	case mstflint, mstconfig, mstfwreset:
-		if err := standIn(name); err != nil {
+		if err := fakeTool(name); err != nil {
 			fmt.Println(err) // NVIDIA's tools report errors on the standard output
 			os.Exit(1)
 		}
@@ -34,8 +34,8 @@ func TestMain(m *testing.M) {
 // stateName is the file in the root that names the file with the state of the cards.
 const stateName = "etc/cards"
 
-// standIn is a tool, whose cards are in a file.
-func standIn(name string) error {
+// fakeTool is a tool, whose cards are in a file.
+func fakeTool(name string) error {
 	path, err := os.ReadFile("/" + stateName)
 	if err != nil {
 		return err
@@ -108,7 +108,7 @@ func temporary(t *testing.T, dir string) string {
 	return path
 }
 
-// writeRoot writes a manager root with the stand-ins, and returns its directory, which is on the root file system, and
+// writeRoot writes a manager root with the fake tools, and returns its directory, which is on the root file system, and
 // the file with the state of their cards. A root is discarded after each program, but it has the machine's /dev/shm.
 func writeRoot(t *testing.T, names ...string) (dir, state string) {
 	t.Helper()
@@ -129,10 +129,10 @@ func writeRoot(t *testing.T, names ...string) (dir, state string) {
 		})
 	}
 	add(stateName, name)
-	add("usr/lib/stand-in", staticTest(t))
+	add("usr/lib/fake-tool", staticTest(t))
 	for _, name := range names {
 		entries = append(entries, squashfs.Entry{
-			Path: "usr/bin/" + name, Mode: fs.ModeSymlink | 0o777, Target: "../lib/stand-in",
+			Path: "usr/bin/" + name, Mode: fs.ModeSymlink | 0o777, Target: "../lib/fake-tool",
 		})
 	}
 	for _, name := range []string{"dev", "proc", "sys", "run", "tmp"} {

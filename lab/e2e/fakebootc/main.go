@@ -1,6 +1,6 @@
 //go:build linux
 
-// Command bootcstandin stands in for bootc in the image of a test, because Debian has no bootc. It checks its
+// Command fakebootc replaces bootc in the image of a test, because Debian has no bootc. It checks its
 // environment as "bootc install to-disk --source-imgref" does (bootc 1.x: cli.rs, install.rs, mount.rs, lsm.rs and
 // baseline.rs), partitions the disk, and writes a file system whose files the test recognizes. Under other names it is
 // a program that bootc calls, or the tool of a step.
