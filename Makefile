@@ -137,10 +137,11 @@ fuzz: prepare-build ## every fuzz target for FUZZTIME (default 1m) each
 
 # Packages on the way to a disk: each survivor there is listed as equivalent or untestable, with the reason.
 ACCOUNTED = storage/erase,storage/partition,storage/hint,agent/hardware/generic,agent/imaging,internal/timelimit
-# The others are agents and servers that strangers can reach, logins, and what is signed. ./uinit/boot is not among
-# them: its mutants would write to the kernel's settings and log, which the sandbox cannot hide, and its tests boot
-# machines.
-MUTATED   = ./storage/erase ./storage/partition ./storage/hint ./storage/target ./agent/... \
+# The others are agents and servers that strangers can reach, logins and passwords, what parses media that a BMC
+# attached or tables of the firmware, and what is signed. ./uinit/boot is not among them: its mutants would write to
+# the kernel's settings and log, which the sandbox cannot hide, and its tests boot machines.
+MUTATED   = ./storage/erase ./storage/partition ./storage/hint ./storage/target ./storage/iso9660 \
+	./storage/nfit ./storage/removable ./agent/... ./internal/password \
 	./uinit/account ./uinit/login ./uinit/sshd ./uinit/sudo ./uinit/worker ./netboot/server \
 	./uki ./release/... ./watch ./internal/bounded ./internal/sysfs ./internal/timelimit
 # Tests that boot virtual machines take minutes for each mutant. The sandbox has no network to fetch Debian's ukify.
