@@ -51,7 +51,7 @@ func (r *diskRun) examineController(ctx context.Context, c block.NVMeController,
 	for _, namespace := range c.Namespaces {
 		shown = append(shown, namespace.ID)
 	}
-	found, err := bounded(ctx, r, d, func(ctx context.Context, d block.Device) (erase.Controller, error) {
+	found, err := limitRunDisk(ctx, r, d, func(ctx context.Context, d block.Device) (erase.Controller, error) {
 		return r.m.controller(ctx, d.Path, shown)
 	})
 	erased := slices.ContainsFunc(c.Namespaces, r.examined)

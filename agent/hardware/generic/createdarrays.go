@@ -246,7 +246,7 @@ func (m *Manager) assemble(ctx context.Context, a *createdArray) (string, error)
 
 // stop stops an array with a device path. It has a time limit, because the kernel writes to the members.
 func (m *Manager) stop(ctx context.Context, a *createdArray, path string) error {
-	err := m.withLimits(ctx, a.disks[0], func(ctx context.Context) error { return m.stopArray(ctx, path) })
+	err := m.limitDisk(ctx, a.disks[0], func(ctx context.Context) error { return m.stopArray(ctx, path) })
 	if err != nil {
 		return err
 	}

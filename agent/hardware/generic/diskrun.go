@@ -142,9 +142,9 @@ func (r *diskRun) lastFirst() []block.Device {
 	return disks
 }
 
-// bounded calls a function that erases or reads a disk, with a time limit. While the kernel is busy with a disk, later
-// calls for it fail.
-func bounded[T any](
+// limitRunDisk calls a function that erases or reads a disk, with the time limits of the disk. While the kernel is busy
+// with a disk, later calls for it in the same run fail.
+func limitRunDisk[T any](
 	ctx context.Context, r *diskRun, d block.Device, call func(context.Context, block.Device) (T, error),
 ) (value T, err error) {
 	r.mu.Lock()
@@ -162,18 +162,16 @@ func bounded[T any](
 	return value, err
 }
 
-// membersOn reads the members of arrays on a disk and its partitions, see bounded.
+// membersOn reads the members of arrays on a disk and its partitions, with the limits of limitRunDisk.
 func (r *diskRun) membersOn(ctx context.Context, d block.Device) ([]md.Member, error) {
-	return bounded(ctx, r, d, func(ctx context.Context, d block.Device) ([]md.Member, error) {
-		return md.Members(ctx, r.m.o.System, d)
-	})
+	return limitRunDisk(ctx, r, d, r.m.membersUnlimited)
 }
 
 // do erases or overwrites one disk with work and records the result.
 func (r *diskRun) do(
 	ctx context.Context, d block.Device, work func(context.Context, block.Device) (diskReport, error),
 ) {
-	report, err := bounded(ctx, r, d, work)
+	report, err := limitRunDisk(ctx, r, d, work)
 	if err != nil {
 		r.fail(d, err)
 	}

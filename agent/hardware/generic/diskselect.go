@@ -24,7 +24,7 @@ func (r *diskRun) recoverDisks(ctx context.Context, disks []block.Device) []bloc
 			continue
 		}
 		group.Go(func() error {
-			_, errs[i] = bounded(ctx, r, d, func(ctx context.Context, d block.Device) (any, error) {
+			_, errs[i] = limitRunDisk(ctx, r, d, func(ctx context.Context, d block.Device) (any, error) {
 				return nil, r.recoverDisk(ctx, d)
 			})
 			return nil
@@ -140,7 +140,7 @@ func (r *diskRun) guard(ctx context.Context, disks []block.Device) error {
 	}
 	var protected []error
 	for _, d := range disks {
-		_, err := bounded(ctx, r, d, func(ctx context.Context, d block.Device) (any, error) {
+		_, err := limitRunDisk(ctx, r, d, func(ctx context.Context, d block.Device) (any, error) {
 			return nil, erase.Guard(ctx, r.m.o.System, d.Path)
 		})
 		switch {

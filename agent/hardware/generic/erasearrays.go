@@ -64,7 +64,7 @@ func (r *diskRun) eraseArray(ctx context.Context, a *createdArray) error {
 	a.device = d
 	r.plan.Split(a.String(), []status.Item{{Device: path, Size: r.arrayItem(a).Size}})
 	r.evidence.add([]block.Device{d})
-	report, err := bounded(ctx, r, d, func(ctx context.Context, d block.Device) (diskReport, error) {
+	report, err := limitRunDisk(ctx, r, d, func(ctx context.Context, d block.Device) (diskReport, error) {
 		return r.eraseContent(ctx, a, d)
 	})
 	// A member can also fail when the array is stopped.
@@ -86,7 +86,7 @@ func (r *diskRun) guardArray(ctx context.Context, d block.Device) error {
 	if !r.flags.guard {
 		return nil
 	}
-	_, err := bounded(ctx, r, d, func(ctx context.Context, d block.Device) (any, error) {
+	_, err := limitRunDisk(ctx, r, d, func(ctx context.Context, d block.Device) (any, error) {
 		return nil, erase.Guard(ctx, r.m.o.System, d.Path)
 	})
 	return err
@@ -200,7 +200,7 @@ func (r *diskRun) restartArrays(ctx context.Context) {
 		}
 		path, err := r.m.assemble(ctx, a)
 		if err == nil {
-			err = r.m.withLimits(ctx, a.disks[0], func(context.Context) error { return r.m.resyncArray(path) })
+			err = r.m.limitDisk(ctx, a.disks[0], func(context.Context) error { return r.m.resyncArray(path) })
 		}
 		if err != nil {
 			r.fail(block.Device{Path: a.running}, err)

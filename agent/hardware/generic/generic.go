@@ -299,14 +299,14 @@ func uuidOf(n *node.Node) string {
 // data and are only logged. While a disk hangs, the kernel does not return: if ctx ends first, the error names the
 // operation that did not end and wraps [timelimit.ErrStuck].
 func (m *Manager) Sync(ctx context.Context) error {
-	err := interruptible(ctx, "sync", func() error {
+	err := limitSync(ctx, "sync", func() error {
 		m.sync()
 		return nil
 	})
 	if err != nil {
 		return err
 	}
-	err = interruptible(ctx, "drop caches", func() error {
+	err = limitSync(ctx, "drop caches", func() error {
 		if err := os.WriteFile(m.o.System.Proc("sys/vm/drop_caches"), []byte("3"), 0o200); err != nil {
 			m.o.Log.Warn("caches not dropped", "err", err)
 		}
@@ -317,7 +317,7 @@ func (m *Manager) Sync(ctx context.Context) error {
 	}
 	var disks []block.Device
 	var unlisted error
-	err = interruptible(ctx, "list disks", func() error {
+	err = limitSync(ctx, "list disks", func() error {
 		disks, unlisted = m.o.Disks(ctx)
 		return nil
 	})
@@ -338,7 +338,7 @@ func (m *Manager) Sync(ctx context.Context) error {
 
 // flushDisk flushes one disk. If the disk does not support it, it logs a warning.
 func (m *Manager) flushDisk(ctx context.Context, d block.Device) error {
-	err := interruptible(ctx, "flush "+d.Path, func() error { return m.flush(ctx, d.Path) })
+	err := limitSync(ctx, "flush "+d.Path, func() error { return m.flush(ctx, d.Path) })
 	if errors.Is(err, unix.ENOTTY) || errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EINVAL) {
 		m.o.Log.Warn("disk not flushed", "device", d.Path, "err", err)
 		return nil
@@ -349,9 +349,9 @@ func (m *Manager) flushDisk(ctx context.Context, d block.Device) error {
 // syncLimits are the limits of one operation of Sync. They allow no time after its context has ended.
 var syncLimits = timelimit.Limits{NoProgress: timelimit.Disk.NoProgress}
 
-// interruptible calls a function that can block in the kernel, and returns its error. If ctx ends first, the error
+// limitSync calls a function of Sync that can block in the kernel, and returns its error. If ctx ends first, the error
 // names the operation and wraps [timelimit.ErrStuck], and the call continues in the background.
-func interruptible(ctx context.Context, operation string, call func() error) error {
+func limitSync(ctx context.Context, operation string, call func() error) error {
 	if ctx.Err() != nil {
 		return fmt.Errorf("%s: %w", operation, context.Cause(ctx))
 	}

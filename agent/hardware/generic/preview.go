@@ -92,7 +92,7 @@ func (m *Manager) previewLocal(ctx context.Context, n *node.Node, disks []block.
 
 // preview describes what erase_devices would do to a disk. unit are the disks of its NVMe subsystem.
 func (r *diskRun) preview(ctx context.Context, d block.Device, unit []block.Device) ErasePreview {
-	p, err := bounded(ctx, r, d, func(ctx context.Context, d block.Device) (p ErasePreview, err error) {
+	p, err := limitRunDisk(ctx, r, d, func(ctx context.Context, d block.Device) (p ErasePreview, err error) {
 		p.Disk = d
 		if p.Untouched, err = r.skipReason(ctx, d, r.flags.skipReadOnly); p.Untouched != "" || err != nil {
 			return p, err

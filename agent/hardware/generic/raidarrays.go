@@ -328,7 +328,7 @@ func (m *Manager) checkWipe(ctx context.Context, s *raidState, g *raidGroup) err
 		if member.Version != "1.2" {
 			continue // of other members, only the data is wiped
 		}
-		if err := m.withLimits(ctx, member.Device, func(context.Context) error {
+		if err := m.limitDisk(ctx, member.Device, func(context.Context) error {
 			return raid.CheckWipe(member.Member)
 		}); err != nil {
 			return fmt.Errorf("wipe %s on %w", g, err)
@@ -377,20 +377,25 @@ func (m *Manager) checkWritable(ctx context.Context, s *raidState, d block.Devic
 	case d.Zoned == "host-managed":
 		return fmt.Errorf("%s: %w", d.Path, erase.ErrZoned)
 	case s.flags.guard:
-		return m.withLimits(ctx, d, func(ctx context.Context) error { return erase.Guard(ctx, m.o.System, d.Path) })
+		return m.limitDisk(ctx, d, func(ctx context.Context) error { return erase.Guard(ctx, m.o.System, d.Path) })
 	}
 	return nil
 }
 
-// membersOn reads the members of arrays on a disk and its partitions, with the time limits of [timelimit.Do].
+// membersUnlimited reads the members of arrays on a disk and its partitions, without a time limit.
+func (m *Manager) membersUnlimited(ctx context.Context, d block.Device) ([]md.Member, error) {
+	return md.Members(ctx, m.o.System, d)
+}
+
+// membersOn reads the members of arrays on a disk and its partitions, with the time limits of the disk.
 func (m *Manager) membersOn(ctx context.Context, d block.Device) ([]md.Member, error) {
 	return timelimit.Do(ctx, m.limits(d), func(ctx context.Context) ([]md.Member, error) {
-		return md.Members(ctx, m.o.System, d)
+		return m.membersUnlimited(ctx, d)
 	})
 }
 
-// withLimits calls a function that reads or writes a device, with the time limits of [timelimit.Do].
-func (m *Manager) withLimits(ctx context.Context, d block.Device, call func(context.Context) error) error {
+// limitDisk calls a function that reads or writes a disk, with the time limits of the disk.
+func (m *Manager) limitDisk(ctx context.Context, d block.Device, call func(context.Context) error) error {
 	_, err := timelimit.Do(ctx, m.limits(d), func(ctx context.Context) (any, error) { return nil, call(ctx) })
 	return err
 }
@@ -410,7 +415,7 @@ func (m *Manager) deleteArrays(ctx context.Context, del deletion) error {
 	}
 	for _, g := range del.wipe {
 		for _, member := range g.members {
-			if err := m.withLimits(ctx, member.Device, func(ctx context.Context) error {
+			if err := m.limitDisk(ctx, member.Device, func(ctx context.Context) error {
 				return raid.Wipe(ctx, member.Member)
 			}); err != nil {
 				return err
@@ -419,7 +424,7 @@ func (m *Manager) deleteArrays(ctx context.Context, del deletion) error {
 		m.o.Log.Warn("RAID array wiped", "array", g.String(), "devices", g.describe(), "reason", g.reason)
 	}
 	for _, d := range del.clear {
-		if err := m.withLimits(ctx, d, func(ctx context.Context) error {
+		if err := m.limitDisk(ctx, d, func(ctx context.Context) error {
 			return erase.Metadata(ctx, m.o.System, d.Path, del.flags.wait)
 		}); err != nil {
 			return err

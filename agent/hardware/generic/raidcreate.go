@@ -314,7 +314,7 @@ func (m *Manager) createArrays(ctx context.Context, plan creation) (err error) {
 	}()
 	for _, d := range plan.disks {
 		written = append(written, d) // at least in part
-		if err := m.withLimits(ctx, d, func(ctx context.Context) error {
+		if err := m.limitDisk(ctx, d, func(ctx context.Context) error {
 			_, err := partition.Create(ctx, d.Path, plan.layouts[d.Path])
 			return err
 		}); err != nil {
@@ -343,7 +343,7 @@ func (m *Manager) createArrays(ctx context.Context, plan creation) (err error) {
 		running = append(running, path)
 		members[path] = o.Members
 		// The disks can have been members of a similar array, whose content would appear again.
-		if err := m.withLimits(ctx, block.Device{Path: path}, func(ctx context.Context) error {
+		if err := m.limitDisk(ctx, block.Device{Path: path}, func(ctx context.Context) error {
 			return m.wipeArray(ctx, m.o.System, path, plan.flags.wait)
 		}); err != nil {
 			return err
@@ -372,7 +372,7 @@ func (m *Manager) removeArrays(ctx context.Context, plan creation, running []str
 		problems = append(problems, m.stopArray(ctx, path))
 	}
 	for _, d := range written {
-		problems = append(problems, m.withLimits(ctx, d, func(ctx context.Context) error {
+		problems = append(problems, m.limitDisk(ctx, d, func(ctx context.Context) error {
 			return erase.Metadata(ctx, m.o.System, d.Path, plan.flags.wait)
 		}))
 	}

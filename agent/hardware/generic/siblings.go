@@ -49,7 +49,7 @@ func (r *diskRun) siblings(ctx context.Context, d block.Device, disks []block.De
 	}
 	var others []block.Device
 	for _, other := range disks {
-		reason, err := bounded(ctx, r, other, func(ctx context.Context, d block.Device) (string, error) {
+		reason, err := limitRunDisk(ctx, r, other, func(ctx context.Context, d block.Device) (string, error) {
 			return r.skipReason(ctx, d, r.flags.skipReadOnly)
 		})
 		if err != nil || reason != "" {

@@ -227,7 +227,7 @@ func TestBoundedAgain(t *testing.T) {
 		return "", broken
 	}
 	for range 2 {
-		if _, err := bounded(t.Context(), run, disk, count); !errors.Is(err, broken) {
+		if _, err := limitRunDisk(t.Context(), run, disk, count); !errors.Is(err, broken) {
 			t.Errorf("got %v, want %v", err, broken)
 		}
 	}
@@ -237,18 +237,18 @@ func TestBoundedAgain(t *testing.T) {
 	returns := make(chan struct{})
 	defer close(returns)
 	limits = timelimit.Limits{NoProgress: time.Millisecond, Grace: time.Millisecond}
-	_, first := bounded(t.Context(), run, disk, func(context.Context, block.Device) (string, error) {
+	_, first := limitRunDisk(t.Context(), run, disk, func(context.Context, block.Device) (string, error) {
 		<-returns
 		return "", nil
 	})
 	limits = timelimit.Disk
-	_, second := bounded(t.Context(), run, disk, count)
+	_, second := limitRunDisk(t.Context(), run, disk, count)
 	if !errors.Is(first, timelimit.ErrStuck) || !errors.Is(second, timelimit.ErrStuck) || calls != 2 {
 		t.Errorf("got %v, then %v and %d calls, want twice %v and no further call",
 			first, second, calls-2, timelimit.ErrStuck)
 	}
 	other := block.Device{Path: "/dev/other"}
-	if _, err := bounded(t.Context(), run, other, count); !errors.Is(err, broken) {
+	if _, err := limitRunDisk(t.Context(), run, other, count); !errors.Is(err, broken) {
 		t.Errorf("another disk: got %v, want %v", err, broken)
 	}
 }
