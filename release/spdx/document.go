@@ -242,7 +242,6 @@ func (d *Document) Include(other *Document) {
 // derived from the content, so that only equal documents have equal ones.
 func (d *Document) Encode(created time.Time, tool string) ([]byte, error) {
 	d.Creation = creation{created.UTC().Format(time.RFC3339), []string{"Tool: " + tool}}
-	d.analyze()
 	slices.SortFunc(d.Packages[1:], func(a, b Package) int { return strings.Compare(a.ID, b.ID) })
 	slices.SortFunc(d.Files, func(a, b File) int {
 		return cmp.Or(strings.Compare(a.Name, b.Name), strings.Compare(a.ID, b.ID))
@@ -252,6 +251,7 @@ func (d *Document) Encode(created time.Time, tool string) ([]byte, error) {
 		return cmp.Or(strings.Compare(a.From, b.From), strings.Compare(a.Type, b.Type), strings.Compare(a.To, b.To))
 	})
 	d.Relationships = slices.Compact(d.Relationships)
+	d.analyze()
 	d.Namespace = ""
 	plain, err := d.marshal()
 	if err != nil {
