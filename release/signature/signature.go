@@ -40,18 +40,16 @@ func LoadSigner(path string, password func() (string, error)) (Signer, error) {
 		return Signer{}, fmt.Errorf("secret key: %w", err)
 	}
 	s := Signer{}
-	if !minisign.IsEncrypted(text) {
-		if err := s.key.UnmarshalText(text); err != nil {
-			return Signer{}, fmt.Errorf("secret key %s: %w", path, err)
+	if minisign.IsEncrypted(text) {
+		secret, err := password()
+		if err != nil {
+			return Signer{}, fmt.Errorf("secret key %s: password: %w", path, err)
 		}
-		return s, s.test(path)
-	}
-	secret, err := password()
-	if err != nil {
-		return Signer{}, fmt.Errorf("secret key %s: password: %w", path, err)
-	}
-	if s.key, err = minisign.DecryptKey(secret, text); err != nil {
-		return Signer{}, fmt.Errorf("secret key %s: wrong password or damaged key: %w", path, err)
+		if s.key, err = minisign.DecryptKey(secret, text); err != nil {
+			return Signer{}, fmt.Errorf("secret key %s: wrong password or damaged key: %w", path, err)
+		}
+	} else if err := s.key.UnmarshalText(text); err != nil {
+		return Signer{}, fmt.Errorf("secret key %s: %w", path, err)
 	}
 	return s, s.test(path)
 }
