@@ -196,6 +196,20 @@ func TestMatchesNothing(t *testing.T) {
 	}
 }
 
+// Neither an empty text nor an invalid one leaves the former hash, whose password would stay valid.
+func TestUnmarshalReplaces(t *testing.T) {
+	former, err := Parse(goldens["mkpasswd sha256crypt"].hash)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for text, valid := range map[string]bool{"": true, "secret": false} {
+		h := former
+		if err := h.UnmarshalText([]byte(text)); (err == nil) != valid || !h.IsZero() {
+			t.Errorf("%q: got %v and error %v, want no hash, and an error: %t", text, h, err, !valid)
+		}
+	}
+}
+
 // A hash is printed and logged without its text, and marshalled with it.
 func TestHashIsSecret(t *testing.T) {
 	text := goldens["mkpasswd sha512crypt"].hash
