@@ -139,7 +139,8 @@ fuzz: prepare-build ## every fuzz target for FUZZTIME (default 1m) each
 ACCOUNTED = storage/erase,storage/partition,storage/hint,agent/hardware/generic,agent/imaging,internal/timelimit
 # The others are agents and servers that strangers can reach, logins and passwords, what parses media that a BMC
 # attached or tables of the firmware, and what is signed. ./uinit/boot is not among them: its mutants would write to
-# the kernel's settings and log, which the sandbox cannot hide, and its tests boot machines.
+# the kernel's settings and log, which the sandbox cannot hide, and its tests boot machines. The tests of ./netboot/pxe
+# take half a minute for each mutant.
 MUTATED   = ./storage/erase ./storage/partition ./storage/hint ./storage/target ./storage/iso9660 \
 	./storage/nfit ./storage/removable ./agent/... ./internal/password \
 	./uinit/account ./uinit/login ./uinit/sshd ./uinit/sudo ./uinit/worker ./netboot/server \
