@@ -9,6 +9,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -128,14 +129,19 @@ func floppy(t *testing.T, label, file, content string) string {
 	return image
 }
 
+// iso makes an image whose files stand in the order of their names, whatever the order of the directory.
 func iso(t *testing.T, label, publisher string, files map[string]string) string {
 	t.Helper()
 	testenv.Programs(t, "genisoimage")
-	dir, image := t.TempDir(), filepath.Join(t.TempDir(), "image.iso")
-	for name, content := range files {
-		write(t, filepath.Join(dir, name), content)
+	dir, image, order := t.TempDir(), filepath.Join(t.TempDir(), "image.iso"), filepath.Join(t.TempDir(), "order")
+	var weights strings.Builder // the heaviest file comes first
+	for i, name := range slices.Sorted(maps.Keys(files)) {
+		write(t, filepath.Join(dir, name), files[name])
+		fmt.Fprintf(&weights, "%s %d\n", filepath.Join(dir, name), len(files)-i)
 	}
-	testenv.Run(t, "genisoimage", "-quiet", "-r", "-J", "-V", label, "-publisher", publisher, "-o", image, dir)
+	write(t, order, weights.String())
+	testenv.Run(t, "genisoimage", "-quiet", "-r", "-J", "-V", label, "-publisher", publisher, "-sort", order,
+		"-o", image, dir)
 	return image
 }
 
