@@ -3,6 +3,7 @@
 package e2e
 
 import (
+	"os"
 	"testing"
 
 	"github.com/vishvananda/netlink"
@@ -42,10 +43,16 @@ func TestNetbootProxy(t *testing.T) {
 	}
 }
 
-// other starts dnsmasq on the network, as another machine.
+// other starts dnsmasq on the network, as another machine. Both cards are in one network, so each answers requests for
+// its own address only, as docs/netboot.md advises.
 func (n *netboot) other() {
 	n.t.Helper()
 	if err := n.ns.Do(func() error {
+		for name, value := range map[string]string{"arp_ignore": "1", "arp_announce": "2"} {
+			if err := os.WriteFile("/proc/sys/net/ipv4/conf/all/"+name, []byte(value), 0o644); err != nil {
+				return err
+			}
+		}
 		attrs := netlink.NewLinkAttrs()
 		attrs.Name = "port0"
 		veth := &netlink.Veth{LinkAttrs: attrs, PeerName: "dhcp0"}
