@@ -11,6 +11,9 @@ import (
 // Redacting a "1" would mask every such digit in the log.
 const minSecretLength = 6
 
+// secretive matches the names of parameters whose values are secrets.
+var secretive = regexp.MustCompile(`(?i)passw|pwd|secret|token|credential`)
+
 // redactSecrets registers the secrets of the configuration with the journal.
 func redactSecrets(j *journal.Journal, c *config.Config) {
 	j.Redact(c.AgentToken)
@@ -35,7 +38,6 @@ func RedactCmdline(j *journal.Journal, line string) {
 // redactParam registers the secrets in the value of a kernel parameter.
 func redactParam(j *journal.Journal, name, value string) {
 	j.RedactURLs(value)
-	secretive := regexp.MustCompile(`(?i)passw|pwd|secret|token|credential`)
 	if name == "ipa-agent-token" || name == "rootpwd" || secretive.MatchString(name) && len(value) >= minSecretLength {
 		j.Redact(value)
 	}
