@@ -28,8 +28,8 @@ const noStep = "waiting for the first step"
 //	write_image: done, image of 2.0 GiB written to /dev/sda in 43s (47.6 MiB/s)
 //	erase_devices: failed: erased: none; not erased: /dev/sda: device busy
 //
-// Between the end of the last device and that of the command it is "". If the command ends while Ironic
-// handles a heartbeat, Ironic can keep that heartbeat's line instead of the result.
+// Between the end of the last device and that of the command it is "". If the command ends while Ironic handles a
+// heartbeat, Ironic can keep that heartbeat's line instead of the result.
 //
 // Secrets that have become known since the parts of the line were stored are redacted, too.
 func (b *Board) Summary() string {
@@ -65,11 +65,16 @@ func (j *Job) summary() string {
 
 // complete reports whether all planned devices are done and nothing is worked on.
 func (j *Job) complete() bool {
-	finished := 0
-	for _, n := range j.Planned.Finished {
-		finished += n
+	return j.Planned.Devices > 0 && j.Planned.ended() == j.Planned.Devices && len(j.Work) == 0
+}
+
+// ended returns the number of devices that have an outcome.
+func (p *Planned) ended() int {
+	count := 0
+	for _, n := range p.Finished {
+		count += n
 	}
-	return j.Planned.Devices > 0 && finished == j.Planned.Devices && len(j.Work) == 0
+	return count
 }
 
 // result describes what a job has done, and how long it took.
@@ -134,15 +139,11 @@ func (j *Job) running() string {
 func (j *Job) several() string {
 	p := &j.Planned
 	failed, untouched := p.Finished[Failed], p.Finished[Untouched]
-	finished := 0
-	for _, n := range p.Finished {
-		finished += n
-	}
 	var words []string
 	if percent, known := p.Percent(); known {
 		words = append(words, fmt.Sprintf("%d%%", percent))
 	}
-	words = append(words, fmt.Sprintf("%d of %s done", finished-failed-untouched, disks(p.Devices-untouched)))
+	words = append(words, fmt.Sprintf("%d of %s done", p.ended()-failed-untouched, disks(p.Devices-untouched)))
 	if failed > 0 {
 		words = append(words, fmt.Sprintf("%d failed", failed))
 	}
