@@ -63,7 +63,7 @@ release: prepare-build ## build/release: both architectures, ISOs, OCI layout; S
 	done)
 
 .PHONY: demo
-demo: prepare-demo$(if $(filter arm64,$(ARCH)),-arm64) ## a node in QEMU: inspect, clean, deploy, boot (BOOT=iso; ARCH=arm64)
+demo: prepare-demo$(if $(filter arm64,$(ARCH)),-arm64) ## a node in QEMU: inspect, clean, deploy (BOOT=iso; ARCH=arm64)
 	$(GO) run . demo --arch $(ARCH) --boot "$(BOOT)" -o $(BUILD)
 
 .PHONY: test
@@ -100,7 +100,7 @@ $(LONG): LONG_TEST = CI=true $(GO) test $(TEST_FLAGS) -tags long -count=1 -timeo
 $(LONG_IRONIC:%=long-ironic-%): long-ironic-%:
 	$(LONG_TEST) -run '^TestRealIronic$*$$' ./lab/ironic
 long-e2e:
-	$(LONG_TEST) -run '^(TestRAIDBoot|TestNetbootProxy|TestSignedImage|TestUKI)' ./lab/e2e
+	$(LONG_TEST) -run '^(TestRAIDBoot(BIOS|PartitionUEFI)|TestNetbootProxy|TestSignedImage|TestUKI)' ./lab/e2e
 long-iscsi:
 	$(LONG_TEST) -run '^TestLegacyISCSI$$' ./lab/e2e
 long-arm64:
