@@ -8,11 +8,17 @@ root=$1
 # Kernel messages and the report go to the first serial port; nothing else starts.
 cat > "$root/etc/inittab" <<'END'
 id:2:initdefault:
-si::sysinit:/etc/init.d/rcS
+si::sysinit:/usr/local/sbin/instance-start
 l0:0:wait:/etc/init.d/rc 0
 l6:6:wait:/etc/init.d/rc 6
 re:2:once:/usr/local/sbin/instance-report
 pf::powerwait:/sbin/shutdown -h now
+END
+cat > "$root/usr/local/sbin/instance-start" <<'END'
+#!/bin/sh
+# Mounts and names what /etc/rcS.d would. Debian's scripts take more of an emulated processor than all before them.
+mount -a
+hostname -F /etc/hostname
 END
 cat > "$root/usr/local/sbin/instance-report" <<'END'
 #!/bin/sh
@@ -28,17 +34,9 @@ else
 fi
 echo "INSTANCE-READY"
 END
-chmod 755 "$root/usr/local/sbin/instance-report"
+chmod 755 "$root"/usr/local/sbin/instance-*
 echo instance > "$root/etc/hostname"
 echo 'UUID=@UUID@ / ext4 rw,noatime 0 0' > "$root/etc/fstab"
-
-# Of the boot scripts only those that mount and name things: devtmpfs has the device nodes, and nothing else is needed.
-for link in "$root"/etc/rcS.d/S* "$root"/etc/rc2.d/S*; do
-    case $link in
-    *mountkernfs.sh | *mountdevsubfs.sh | *mountall.sh | *hostname.sh) ;;
-    *) rm -f "$link" ;;
-    esac
-done
 
 # Only what finds a root disk goes into the initramfs.
 sed -i -e 's/^MODULES=.*/MODULES=list/' -e 's/^COMPRESS=.*/COMPRESS=gzip/' "$root/etc/initramfs-tools/initramfs.conf"
@@ -57,7 +55,7 @@ cp "$OUT/unpacked/usr/lib/grub/x86_64-efi-signed/grubx64.efi.signed" "$OUT/grubx
 # The same menu for both firmwares. GRUB for BIOS gets it built in.
 cat > "$OUT/grub.cfg" <<'END'
 search --no-floppy --fs-uuid --set=root @UUID@
-linux /vmlinuz root=UUID=@UUID@ rw quiet console=ttyS0,115200n8 tsc=reliable no_timer_check
+linux /vmlinuz root=UUID=@UUID@ rw quiet console=ttyS0,115200n8 tsc=reliable no_timer_check mitigations=off
 initrd /initrd.img
 boot
 END

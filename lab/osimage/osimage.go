@@ -237,6 +237,7 @@ func debootstrap(ctx context.Context, o Options, work string) error {
 	args := []string{
 		"--variant=essential", "--format=null", "--quiet", "--skip=cleanup", "--include=" + strings.Join(packages, ","),
 		"--aptopt=APT::Install-Recommends \"false\"", "--aptopt=Acquire::Retries \"3\"",
+		"--dpkgopt=force-unsafe-io", // an image that is not complete is not used
 		"--dpkgopt=path-exclude=/usr/share/doc/*", "--dpkgopt=path-exclude=/usr/share/locale/*",
 		"--dpkgopt=path-exclude=/usr/share/man/*", "--customize-hook=" + hook + ` "$1"`, o.Suite, "-",
 	}
