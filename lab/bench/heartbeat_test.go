@@ -19,7 +19,7 @@ const (
 	// machineTimeout is the time limit for all that a benchmark does with one machine of a run.
 	machineTimeout = 20 * time.Minute
 	// bothAppend are the kernel parameters for both contestants.
-	bothAppend = "console=ttyS0,115200n8 loglevel=4 " + qemu.KernelHints
+	bothAppend = "console=ttyS0,115200n8 loglevel=4 mitigations=off " + qemu.ClockHints
 	// maxOwnPart limits the ramdisk's own part of the time until the first heartbeat.
 	maxOwnPart = 3 * time.Second
 )

@@ -138,11 +138,14 @@ type Config struct {
 	Line func(line string)
 }
 
-// KernelHints are kernel parameters for guests that run without hardware virtualisation. On a busy host, the kernel
+// ClockHints are kernel parameters for guests that run without hardware virtualisation. On a busy host, the kernel
 // would otherwise reject the time-stamp counter and fall back to slow clocks, or panic because too few timer
-// interrupts arrived while it counted them. Its mitigations of processor defects protect nothing in an emulated
-// machine, and cost time.
-const KernelHints = "tsc=reliable no_timer_check mitigations=off"
+// interrupts arrived while it counted them.
+const ClockHints = "tsc=reliable no_timer_check"
+
+// KernelHints are ClockHints and parameters that save time in an emulated machine. There, the kernel's mitigations of
+// processor defects protect nothing. Its self-tests of cryptographic algorithms take a fifth of a start.
+const KernelHints = ClockHints + " mitigations=off cryptomgr.notests"
 
 // FirmwareARM is the path of the UEFI firmware without variables for arm64 machines. Debian's package is
 // qemu-efi-aarch64.
