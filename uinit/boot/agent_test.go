@@ -9,14 +9,12 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"regexp"
 	"strings"
 	"testing"
 	"time"
 
 	"ironroot/initramfs"
-	"ironroot/internal/testenv"
 	"ironroot/lab/qemu"
 )
 
@@ -54,58 +52,14 @@ func ironic(t *testing.T) (port int, heartbeats <-chan map[string]any) {
 	return server.Listener.Addr().(*net.TCPAddr).Port, beats
 }
 
-// TestAgent builds the image as it is delivered, two files, and boots it to the agent's first heartbeat.
-//
-// Parity: R14
-func TestAgent(t *testing.T) {
-	testenv.Programs(t, "qemu-system-x86_64", "apt-get")
-	report, err := initramfs.Build(t.Context(), initramfs.Options{Out: t.TempDir(), Dir: testenv.Top(t), Shell: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, path := range []string{report.Kernel, report.Initramfs} {
-		if info, err := os.Stat(path); err != nil || info.Size() == 0 {
-			t.Fatalf("%s: %v", path, err)
-		}
-	}
-	port, heartbeats := ironic(t)
-	m := start(t, report, fmt.Sprintf("quiet ipa-debug=1 ipa-api-url=http://10.0.2.2:%d", port), func(c *qemu.Config) {
-		c.Memory = 512 << 20
-		c.NICs = []qemu.NIC{{}}
-		c.Disks = []qemu.Disk{{Bus: qemu.NVMe, File: t.TempDir() + "/disk", Size: 5 << 30}}
-	})
-	select {
-	case beat := <-heartbeats:
-		if beat["agent_token"] != nodeToken {
-			t.Errorf("heartbeat with token %v, want the one of the lookup", beat["agent_token"])
-		}
-		if url, _ := beat["callback_url"].(string); url != "https://10.0.2.15:9999" {
-			t.Errorf("callback_url: got %q, want https://10.0.2.15:9999", url)
-		}
-	case <-time.After(machineTimeout):
-		t.Fatalf("no heartbeat; the console ends with\n%s", m.Console().Tail(40))
-	}
-	expect(t, m, "ironroot starts", "lease obtained", "modules are loaded")
-	if console := m.Console().String(); strings.Contains(console, nodeToken) {
-		t.Error("the console shows the token")
-	} else {
-		t.Log(console)
-	}
-}
-
 // After a panic the real agent starts again with the same network and addresses and sends its first heartbeat. Process
 // 1 keeps running.
 //
 // Parity: R8
 func TestAgentStartsAgain(t *testing.T) {
-	testenv.Programs(t, "qemu-system-x86_64", "apt-get")
-	report, err := initramfs.Build(t.Context(), initramfs.Options{
-		Out: t.TempDir(), Package: "linux-image-cloud-amd64", Init: "ironroot/uinit/boot/testdata/agent",
-		Dir: testenv.Top(t),
+	report := ramdisk(t, initramfs.Options{
+		Package: "linux-image-cloud-amd64", ModuleGroups: []string{"virtual"}, Init: programs + "agent",
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
 	port, heartbeats := ironic(t)
 	m := start(t, report, fmt.Sprintf("ipa-api-url=http://10.0.2.2:%d", port), func(c *qemu.Config) {
 		c.Memory = 512 << 20

@@ -23,6 +23,9 @@ import (
 	"ironroot/uinit/boot/layout"
 )
 
+// RamdiskDir is the directory of the ramdisks that tests in package boot_test have built, "" if there are none.
+var RamdiskDir string
+
 // TestMain lets the test program act as process 1 and as the programs it starts; see TestReap.
 func TestMain(m *testing.M) {
 	switch os.Getenv("BOOT_TEST_ROLE") {
@@ -43,7 +46,9 @@ func TestMain(m *testing.M) {
 	if os.Args[0] == secondLife {
 		secondRole()
 	}
-	os.Exit(m.Run())
+	code := m.Run()
+	_ = os.RemoveAll(RamdiskDir)
+	os.Exit(code)
 }
 
 func role(name string) *exec.Cmd {

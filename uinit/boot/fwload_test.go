@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"ironroot/initramfs"
-	"ironroot/internal/testenv"
 	"ironroot/lab/qemu"
 )
 
@@ -16,16 +15,11 @@ import (
 //
 // Parity: R13 (firmware)
 func TestFirmware(t *testing.T) {
-	testenv.Programs(t, "qemu-system-x86_64")
 	const loaded, missing = "Loaded FW: e100/d102e_ucode.bin", `firmware missing.*e100/d102e_ucode\.bin \(e100\)`
 	for _, without := range []bool{false, true} {
-		report, err := initramfs.Build(t.Context(), initramfs.Options{
-			Out: t.TempDir(), Init: "ironroot/uinit/boot/testdata/firmware", Dir: testenv.Top(t),
-			ModuleGroups: []string{"network"}, NoFirmware: without,
+		report := ramdisk(t, initramfs.Options{
+			Init: programs + "firmware", ModuleGroups: []string{"network"}, NoFirmware: without,
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
 		m := start(t, report, `dyndbg="file drivers/base/firmware_loader/main.c +p"`, func(c *qemu.Config) {
 			c.Extra = append(c.Extra, "-device", "i82551")
 		})

@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	"ironroot/initramfs"
-	"ironroot/internal/testenv"
 	"ironroot/lab/qemu"
 )
 
@@ -14,18 +13,11 @@ import (
 //
 // Parity: R13 (modules)
 func TestServerHardware(t *testing.T) {
-	testenv.Programs(t, "qemu-system-x86_64", "apt-get")
-	report, err := initramfs.Build(t.Context(), initramfs.Options{
-		Out: t.TempDir(), Init: "ironroot/uinit/boot/testdata/modules", Dir: testenv.Top(t),
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
 	disks := t.TempDir()
 	disk := func(bus qemu.Bus) qemu.Disk {
 		return qemu.Disk{Bus: bus, File: disks + "/" + string(bus), Size: 16 << 20}
 	}
-	m := start(t, report, "quiet", func(c *qemu.Config) {
+	m := start(t, ramdisk(t, initramfs.Options{Init: programs + "modules"}), "quiet", func(c *qemu.Config) {
 		c.Disks = []qemu.Disk{disk(qemu.Virtio), disk(qemu.SATA), disk(qemu.NVMe), disk(qemu.SCSI), disk(qemu.USB)}
 		c.NICs = []qemu.NIC{{}, {Model: "e1000e"}}
 		c.Extra = []string{
@@ -47,12 +39,7 @@ func TestServerHardware(t *testing.T) {
 // TestAdapterWithoutModule boots the agent on a machine whose only network adapter has a driver that no module group
 // contains.
 func TestAdapterWithoutModule(t *testing.T) {
-	testenv.Programs(t, "qemu-system-x86_64", "apt-get")
-	report, err := initramfs.Build(t.Context(), initramfs.Options{Out: t.TempDir(), Dir: testenv.Top(t)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	m := start(t, report, "quiet ipa-api-url=http://192.0.2.1:6385", func(c *qemu.Config) {
+	m := start(t, delivered(t), "quiet ipa-api-url=http://192.0.2.1:6385", func(c *qemu.Config) {
 		c.Memory = 512 << 20
 		c.Extra = []string{"-netdev", "user,id=old", "-device", "tulip,netdev=old"}
 	})

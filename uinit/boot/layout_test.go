@@ -21,7 +21,6 @@ import (
 // TestForeignLayout boots a kernel with the module layout of other distributions: below lib/modules/RELEASE,
 // compressed with xz, and one module replaced by an unsigned one below updates/.
 func TestForeignLayout(t *testing.T) {
-	testenv.Programs(t, "qemu-system-x86_64")
 	cache, err := os.UserCacheDir()
 	if err != nil {
 		t.Fatal(err)
@@ -38,7 +37,8 @@ func TestForeignLayout(t *testing.T) {
 	source := filepath.Join(kernel.Modules, "usr/lib/modules", kernel.Release)
 	target := filepath.Join(t.TempDir(), kernel.Release)
 	for _, part := range []string{
-		"drivers/net", "drivers/virtio", "drivers/ptp", "drivers/pps", "net/core", "fs/fat", "fs/nls", "lib", "crypto",
+		"drivers/net/ethernet/intel/e1000e", "drivers/net/net_failover.ko.xz",
+		"drivers/net/virtio_net.ko.xz", "drivers/virtio", "drivers/ptp", "drivers/pps", "net/core", "fs/fat", "fs/nls", "lib", "crypto",
 	} {
 		if err := os.MkdirAll(filepath.Join(target, "kernel", filepath.Dir(part)), 0o755); err != nil {
 			t.Fatal(err)
@@ -50,13 +50,10 @@ func TestForeignLayout(t *testing.T) {
 	const name = "e1000e.ko.xz"
 	replaceUnsigned(t, filepath.Join(target, "kernel/drivers/net/ethernet/intel/e1000e", name),
 		filepath.Join(target, "updates/dkms", name))
-	report, err := initramfs.Build(t.Context(), initramfs.Options{
-		Out: t.TempDir(), Init: "ironroot/uinit/boot/testdata/modules", Dir: testenv.Top(t),
+	report := ramdisk(t, initramfs.Options{
 		Kernel: kernel.Image, Modules: target, ModuleGroups: []string{"network", "filesystems"}, NoFirmware: true,
+		Init: programs + "modules",
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
 	m := start(t, report, "quiet", func(c *qemu.Config) { c.NICs = []qemu.NIC{{}, {Model: "e1000e"}} })
 	expect(t, m, "the kernel got its file system", "loaded module=e1000e taint=E",
 		"loaded module=virtio_net taint=none")

@@ -12,8 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"ironroot/initramfs"
-	"ironroot/internal/testenv"
 	"ironroot/lab/qemu"
 )
 
@@ -23,13 +21,6 @@ import (
 //
 // Parity: H9
 func TestInspectionHearsLLDP(t *testing.T) {
-	testenv.Programs(t, "qemu-system-x86_64", "apt-get")
-	report, err := initramfs.Build(t.Context(), initramfs.Options{
-		Out: t.TempDir(), Package: "linux-image-cloud-amd64", Dir: testenv.Top(t),
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
 	posted := make(chan map[string]json.RawMessage, 1)
 	ironic := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var data map[string]json.RawMessage
@@ -66,7 +57,7 @@ func TestInspectionHearsLLDP(t *testing.T) {
 	}
 	speakLLDP(t, sw, guest)
 
-	m := start(t, report, "ipa-inspection-callback-url=http://10.0.2.2:"+port+"/v1/continue_inspection "+
+	m := start(t, delivered(t), "ipa-inspection-callback-url=http://10.0.2.2:"+port+"/v1/continue_inspection "+
 		"ipa-inspection-collectors=default,lldp ipa-collect-lldp=1 ipa-lldp-timeout=20 ipa-disk-wait-attempts=1 "+
 		"ipa-disk-wait-delay=1",
 		func(c *qemu.Config) {

@@ -4,16 +4,20 @@ package boot_test
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"ironroot/initramfs"
 	"ironroot/internal/testenv"
 	"ironroot/lab/qemu"
+	"ironroot/uinit/boot"
 )
 
 // machineTimeout is the time limit for what takes seconds on an idle machine. The start of a machine takes minutes on a
@@ -24,20 +28,58 @@ const machineTimeout = 10 * time.Minute
 // alter the machine's configuration.
 func guest(t *testing.T, program, cmdline string, change func(*qemu.Config)) *qemu.Machine {
 	t.Helper()
-	testenv.Programs(t, "qemu-system-x86_64", "apt-get")
-	out := t.TempDir()
-	report, err := initramfs.Build(t.Context(), initramfs.Options{
-		Out: out, Package: "linux-image-cloud-amd64", ModuleGroups: []string{"none"},
-		Init: "ironroot/uinit/boot/testdata/" + program, Dir: testenv.Top(t),
-	})
+	return start(t, ramdisk(t, initramfs.Options{
+		Package: "linux-image-cloud-amd64", ModuleGroups: []string{"none"}, Init: programs + program,
+	}), cmdline, change)
+}
+
+// programs is the prefix of the packages of programs in testdata.
+const programs = "ironroot/uinit/boot/testdata/"
+
+// ramdisks holds the ramdisks that this process has built. They are in boot.RamdiskDir.
+var ramdisks struct {
+	mu    sync.Mutex
+	built map[string]initramfs.Report
+}
+
+// ramdisk builds a ramdisk, or returns the one that another test has built with the same options.
+func ramdisk(t *testing.T, o initramfs.Options) initramfs.Report {
+	t.Helper()
+	testenv.Programs(t, "apt-get")
+	ramdisks.mu.Lock()
+	defer ramdisks.mu.Unlock()
+	key := fmt.Sprintf("%+v", o)
+	if report, ok := ramdisks.built[key]; ok {
+		return report
+	}
+	if boot.RamdiskDir == "" {
+		dir, err := os.MkdirTemp("", "ramdisks")
+		if err != nil {
+			t.Fatal(err)
+		}
+		boot.RamdiskDir, ramdisks.built = dir, map[string]initramfs.Report{}
+	}
+	o.Out, o.Dir = filepath.Join(boot.RamdiskDir, strconv.Itoa(len(ramdisks.built))), testenv.Top(t)
+	report, err := initramfs.Build(t.Context(), o)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return start(t, report, cmdline, change)
+	ramdisks.built[key] = report
+	return report
+}
+
+// delivered returns the ramdisk that make build has built.
+func delivered(t *testing.T) initramfs.Report {
+	t.Helper()
+	return initramfs.Report{
+		Kernel:    testenv.Build(t, "ipa-ironroot-amd64.kernel"),
+		Initramfs: testenv.Build(t, "ipa-ironroot-amd64.initramfs"),
+	}
 }
 
 func start(t *testing.T, report initramfs.Report, cmdline string, change func(*qemu.Config)) *qemu.Machine {
 	t.Helper()
+	testenv.Programs(t, "qemu-system-x86_64")
 	c := qemu.Config{
 		Name: t.Name(), Dir: t.TempDir(), Memory: 384 << 20, Kernel: report.Kernel, Initrd: report.Initramfs,
 		Append: "console=ttyS0 " + qemu.KernelHints + " " + cmdline, OnReboot: qemu.Shutdown,
@@ -73,6 +115,7 @@ func restarts(t *testing.T, m *qemu.Machine) {
 	}
 }
 
+// The machine keeps running after its work has ended, until Ctrl-Alt-Delete restarts it.
 func TestSuccess(t *testing.T) {
 	// The kernel parameters turn the restrictions off, process 1 turns them on.
 	m := guest(t, "success", "sysctl.kernel.dmesg_restrict=0 sysctl.kernel.kptr_restrict=0", nil)
@@ -83,6 +126,15 @@ func TestSuccess(t *testing.T) {
 	if bytes.Contains([]byte(m.Console().String()), []byte("root file system incomplete")) {
 		t.Errorf("a mount failed:\n%s", m.Console().Tail(40))
 	}
+	keys := []map[string]any{}
+	for _, key := range []string{"ctrl", "alt", "delete"} {
+		keys = append(keys, map[string]any{"type": "qcode", "data": key})
+	}
+	if _, err := m.QMP(t.Context(), "send-key", map[string]any{"keys": keys}); err != nil {
+		t.Fatal(err)
+	}
+	expect(t, m, "asked to stop", "syncing and unmounting file systems")
+	restarts(t, m)
 }
 
 // A rescue hides secrets in the kernel's log, also if they are in a part that an operator has cleared, and keeps what
@@ -191,14 +243,9 @@ func TestStarvedRandomSource(t *testing.T) {
 }
 
 func TestTruncatedArchive(t *testing.T) {
-	testenv.Programs(t, "qemu-system-x86_64", "apt-get")
-	report, err := initramfs.Build(t.Context(), initramfs.Options{
-		Out: t.TempDir(), Package: "linux-image-cloud-amd64", ModuleGroups: []string{"virtual"},
-		Init: "ironroot/uinit/boot/testdata/success", Dir: testenv.Top(t),
+	report := ramdisk(t, initramfs.Options{
+		Package: "linux-image-cloud-amd64", ModuleGroups: []string{"virtual"}, Init: programs + "success",
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
 	// What the kernel leaves when memory runs out: the front of the archive. The uncompressed part at its end is cut.
 	data, err := os.ReadFile(report.Initramfs)
 	if err != nil {
@@ -215,30 +262,10 @@ func TestTruncatedArchive(t *testing.T) {
 	restarts(t, m)
 }
 
-func TestCtrlAltDel(t *testing.T) {
-	m := guest(t, "success", "", nil)
-	expect(t, m, "finished")
-	keys := []map[string]any{}
-	for _, key := range []string{"ctrl", "alt", "delete"} {
-		keys = append(keys, map[string]any{"type": "qcode", "data": key})
-	}
-	if _, err := m.QMP(t.Context(), "send-key", map[string]any{"keys": keys}); err != nil {
-		t.Fatal(err)
-	}
-	expect(t, m, "asked to stop", "syncing and unmounting file systems")
-	restarts(t, m)
-}
-
 func TestShell(t *testing.T) {
-	testenv.Programs(t, "qemu-system-x86_64", "apt-get")
-	report, err := initramfs.Build(t.Context(), initramfs.Options{
-		Out: t.TempDir(), Package: "linux-image-cloud-amd64", ModuleGroups: []string{"none"}, Shell: true,
-		Init: "ironroot/uinit/boot/testdata/success", Dir: testenv.Top(t),
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	m := start(t, report, "ironroot.shell=1", nil)
+	m := start(t, ramdisk(t, initramfs.Options{
+		Package: "linux-image-cloud-amd64", ModuleGroups: []string{"none"}, Shell: true, Init: programs + "success",
+	}), "ironroot.shell=1", nil)
 	expect(t, m, "modules are loaded", `[$#>] `)
 	if err := m.Console().Send("cat /etc/hosts\r"); err != nil {
 		t.Fatal(err)
