@@ -39,8 +39,9 @@ func DebianDisk(t testing.TB, suite string, packages ...string) string {
 	}
 	root := filepath.Join(t.TempDir(), "root")
 	Run(t, "mmdebstrap", "--quiet", "--variant=essential", `--aptopt=APT::Install-Recommends "false"`,
-		"--include="+strings.Join(packages, ","), "--dpkgopt=path-exclude=/usr/share/doc/*",
-		"--dpkgopt=path-exclude=/usr/share/locale/*", "--dpkgopt=path-exclude=/usr/share/man/*", suite, root)
+		"--dpkgopt=force-unsafe-io", "--include="+strings.Join(packages, ","),
+		"--dpkgopt=path-exclude=/usr/share/doc/*", "--dpkgopt=path-exclude=/usr/share/locale/*",
+		"--dpkgopt=path-exclude=/usr/share/man/*", suite, root)
 	Run(t, "mke2fs", "-q", "-t", "ext4", "-d", root, disk+".new", "512M")
 	if err := os.Rename(disk+".new", disk); err != nil {
 		t.Fatal(err)
