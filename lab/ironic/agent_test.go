@@ -65,7 +65,7 @@ func buildAgent(ctx context.Context, progress io.Writer) (pythonAgent, error) {
 				return err
 			}
 		}
-		return debootstrap(ctx, progress, Trixie, "/dev/null", agentPackages(), "--dpkgopt=force-unsafe-io",
+		return debootstrap(ctx, progress, Trixie, "/dev/null", agentPackages(),
 			"--customize-hook=OUT='"+dir+"' sh '"+filepath.Join(dir, "customize.sh")+`' "$1"`)
 	})
 	if err != nil {

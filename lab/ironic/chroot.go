@@ -66,14 +66,24 @@ grub-mkimage -O x86_64-efi -p /grub -o netboot.efi normal linux configfile echo 
     efinet net tftp sleep
 `
 
-// chroot returns the directory of an installed Ironic, and builds it if it is not in the cache.
+// chroot returns the directory of an installed Ironic, and builds it if it is not in the cache. progress receives the
+// output of the programs that build it; nil discards it.
 func chroot(ctx context.Context, cache, suite string, progress io.Writer) (string, error) {
+	if progress == nil {
+		progress = io.Discard
+	}
 	dir, err := cached(cache, "ironic-"+suite, recipe(suite, time.Now()), func(dir string) error {
 		_, _ = fmt.Fprintf(progress, "installing Ironic from Debian %s into %s\n", suite, dir)
 		if err := debootstrap(ctx, progress, suite, dir, packages()); err != nil {
 			return err
 		}
-		return run(ctx, progress, "chroot", dir, "env", "-i", "PATH=/usr/sbin:/usr/bin:/sbin:/bin", "sh", "-ec", finish)
+		for _, script := range []string{finish, "ironic-dbsync --version"} { // the second fails if Ironic cannot start
+			err := run(ctx, progress, "chroot", dir, "env", "-i", "PATH=/usr/sbin:/usr/bin:/sbin:/bin", "sh", "-ec", script)
+			if err != nil {
+				return err
+			}
+		}
+		return nil
 	})
 	if err != nil {
 		return "", fmt.Errorf("chroot of Ironic: %w", err)
@@ -133,7 +143,9 @@ func debootstrap(
 	ctx context.Context, progress io.Writer, suite, dir string, packages []string, options ...string,
 ) error {
 	args := append([]string{
-		"--variant=minbase", `--aptopt=APT::Install-Recommends "false"`, "--dpkgopt=path-exclude=/usr/share/doc/*",
+		"--variant=minbase", `--aptopt=APT::Install-Recommends "false"`,
+		"--dpkgopt=force-unsafe-io", // a directory that is not complete is not used
+		"--dpkgopt=path-exclude=/usr/share/doc/*",
 		"--dpkgopt=path-exclude=/usr/share/locale/*", "--dpkgopt=path-exclude=/usr/share/man/*",
 		"--include=" + strings.Join(packages, ","),
 	}, options...)

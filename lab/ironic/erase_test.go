@@ -28,7 +28,7 @@ func TestRealIronicErasesArrays(t *testing.T) {
 	dir := t.TempDir()
 	members := []string{filepath.Join(dir, "first"), filepath.Join(dir, "second")}
 	tenantArray(t, members)
-	i := start(t, Options{Suite: Sid, KernelParams: "ipa-disk-wait-attempts=1 ipa-disk-wait-delay=1"})
+	i := start(t, Options{Suite: newest(t), KernelParams: "ipa-disk-wait-attempts=1 ipa-disk-wait-delay=1"})
 	n, err := i.Enroll(ctx, NodeOptions{
 		Kernel: kernel, Ramdisk: ramdisk, Memory: memory,
 		Disks: []qemu.Disk{

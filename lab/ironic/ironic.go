@@ -85,9 +85,6 @@ func Start(ctx context.Context, o Options) (*Ironic, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	if o.Progress == nil {
-		o.Progress = io.Discard
-	}
 	if o.Suite == "" {
 		o.Suite = Trixie
 	}

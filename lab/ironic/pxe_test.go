@@ -17,7 +17,7 @@ import (
 func TestRealIronicPXE(t *testing.T) {
 	kernel, ramdisk := testenv.Build(t, "ipa-ironroot-amd64.kernel"), testenv.Build(t, "ipa-ironroot-amd64.initramfs")
 	ctx := testenv.Context(t, 45*time.Minute)
-	i := start(t, Options{Suite: Sid, PXE: true, Config: "[conductor]\nautomated_clean = false\n"})
+	i := start(t, Options{Suite: newest(t), PXE: true, Config: "[conductor]\nautomated_clean = false\n"})
 	for _, c := range []struct {
 		name, loader string
 		config       string // path without the MAC address

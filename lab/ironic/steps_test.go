@@ -36,7 +36,7 @@ func TestRealIronicSteps(t *testing.T) {
 	step(t, "image", err)
 	versions := map[string]string{"1": withManager(t, ramdisk, "1"), "2": withManager(t, ramdisk, "2")}
 	i := start(t, Options{
-		Suite:        Sid,
+		Suite:        newest(t),
 		KernelParams: "ipa-disk-wait-attempts=1 ipa-disk-wait-delay=1",
 		Config:       "[deploy]\nfast_track = true\n",
 	})
