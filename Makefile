@@ -13,30 +13,39 @@ ARCH    ?= amd64
 LINT     = github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 MISSPELL = github.com/golangci/misspell/cmd/misspell@v0.8.0
 DEADCODE = golang.org/x/tools/cmd/deadcode@v0.52.0
-# Tests that boot machines run after all others. ./lab/e2e takes longer than the other packages, REST, together, so its
-# tests of arrays are a part of their own. Each part runs one test at a time, and some of them wait for leases and
-# restarts, so three parts keep two processors busy.
-REST     = ./uinit/... ./iso/... $$($(GO) list ./lab/... | grep -v -E '^ironroot/lab/e2e$$')
-ARRAYS   = '^TestRAID'
-# All others. Those that take longest are the first; a package that is named twice is tested once.
-UNIT     = ./storage/raid ./storage/image ./agent/hardware/generic ./storage/erase \
+# The packages whose tests boot machines: MACHINES are tested after all others, UNIT. Those that take longest are the
+# first; a package that is named twice is tested once.
+MACHINES = ./lab/e2e ./lab/ironic ./lab/... ./uinit/... ./iso/...
+UNIT     = ./storage/image ./agent/hardware/generic ./netboot/pxe \
 	$$($(GO) list ./... | grep -v -E '^ironroot/(uinit|iso|lab)(/|$$)')
+# The tests of MACHINES that `make test` runs prove the main job, in as few machines as possible: UEFI and BIOS, network
+# and virtual media; inspection, cleaning and deployment of disks, partitions and a mirror; rescue; and the life of a
+# node with the Ironic of Debian stable.
+CORE     = TestRealIronicLifecycle TestDemoBIOS TestRAIDBootUEFI TestAlone
+empty   :=
+CORE_RUN = '^($(subst $(empty) $(empty),|,$(CORE)))$$'
 export CGO_ENABLED = 0
 export GOFLAGS ?= -buildvcs=false
 TEST_FLAGS ?=
+# Prints a line for each package and, at the end, the output of failed tests and the reasons of skipped ones.
+GOTESTSUM = gotest.tools/gotestsum@v1.13.0
+RESULTS   = $(BUILD)/tests
+GOTEST    = mkdir -p $(RESULTS) && \
+	$(GO) run $(GOTESTSUM) --format-icons text --jsonfile $(RESULTS)/$@.json -- $(TEST_FLAGS)
+VERDICT   = +GO=$(GOCMD) GOTESTSUM=$(GOTESTSUM) RESULTS=$(RESULTS) scripts/verdict
 # Flags of `ironroot image` and `ironroot iso`, for example --locked, --offline, --suite NAME, --mirror URL.
 ARCHIVE_FLAGS ?=
 
 .PHONY: help
-help: ## list the targets
-	@sed -n 's/^\([a-z-]*\):.*## /\1	/p' $(MAKEFILE_LIST) | expand -t 12
+help: ## list the targets, with their durations on two processors without KVM
+	@sed -n 's/^\([a-z-]*\):.*## /\1	/p' $(MAKEFILE_LIST) | expand -t 14
 
 .PHONY: build
-build: prepare-build ## kernel, initramfs, tarball and checksums into build/
+build: prepare-build ## kernel, initramfs, tarball and checksums into build/: 10 seconds, the first time 3 minutes
 	$(GO) run . image $(ARCHIVE_FLAGS) -o $(BUILD)
 
 .PHONY: iso
-iso: build ## build/ipa-ironroot-amd64.iso, for CD, virtual media and USB stick
+iso: build ## build/ipa-ironroot-amd64.iso, for CD, virtual media and USB stick: seconds
 	$(GO) run . iso $(ARCHIVE_FLAGS) -k $(IMAGE).kernel -i $(IMAGE).initramfs -o $(IMAGE).iso
 
 # A key of minisign that signs the release, and a file with its password: otherwise the terminal asks for it.
@@ -48,7 +57,7 @@ RELEASE  = $(BUILD)/release
 UKI_FLAGS ?=
 
 .PHONY: release
-release: prepare-build ## build/release: both architectures, ISOs, OCI layout; SIGN_KEY=FILE signs (docs/release.md)
+release: prepare-build ## both architectures, ISOs, OCI layout; SIGN_KEY=FILE signs (docs/release.md): 10 minutes
 	rm -rf $(RELEASE)
 	$(GO) run . image $(ARCHIVE_FLAGS) $(SIGN) --oci -o $(RELEASE)
 	for arch in amd64 arm64; do \
@@ -63,38 +72,42 @@ release: prepare-build ## build/release: both architectures, ISOs, OCI layout; S
 	done)
 
 .PHONY: demo
-demo: prepare-demo$(if $(filter arm64,$(ARCH)),-arm64) ## a node in QEMU: inspect, clean, deploy (BOOT=iso; ARCH=arm64)
+demo: prepare-demo$(if $(filter arm64,$(ARCH)),-arm64) ## deploy a node in QEMU (BOOT=iso; ARCH=arm64): 2 minutes
 	$(GO) run . demo --arch $(ARCH) --boot "$(BOOT)" -o $(BUILD)
 
+# Parts of `make test` and `make ci`, in the order in which they run. Each can be run alone.
+TEST_PARTS = build test-unit test-core
+CI_PARTS   = test lint test-machines
+
 .PHONY: test
-test: prepare-test lint test-unit test-machines ## lint, unit tests, loop devices, QEMU, a real Ironic
+test: prepare-test ## unit tests, the main job in QEMU and with a real Ironic: 15 minutes, first 25
+	$(VERDICT) $@ '15 minutes at most, 25 if all caches were empty (two cores, no KVM)' $(TEST_PARTS)
+
+.PHONY: ci
+ci: prepare-test ## make test, make lint and all other machines: 40 minutes
+	$(VERDICT) $@ '40 minutes at most, 70 on a busy machine (two cores, no KVM)' $(CI_PARTS)
 
 .PHONY: test-unit
-test-unit: prepare-test
-	$(GO) test $(TEST_FLAGS) -p 3 -timeout 40m $(UNIT)
+test-unit: prepare-test ## the tests that boot no machine: 7 minutes
+	$(GOTEST) -p 3 -timeout 40m $(UNIT)
+
+.PHONY: test-core test-machines
+test-core: build ## the machines of make test
+	$(GOTEST) -count=1 -p 3 -timeout 80m -run $(CORE_RUN) $(MACHINES)
+test-machines: build ## the other machines
+	$(GOTEST) -count=1 -p 2 -parallel 2 -timeout 80m -skip $(CORE_RUN) $(MACHINES)
 
 .PHONY: test-race
-test-race: prepare-race ## the tests that boot no machine, with the race detector (cgo, with the resolver of Go)
+test-race: prepare-race ## test-unit with the race detector (cgo, with the resolver of Go): 15 minutes
 	CGO_ENABLED=1 $(GO) test -race -tags netgo,osusergo $(TEST_FLAGS) -timeout 60m $(UNIT)
-
-.PHONY: test-machines machines-e2e machines-arrays machines-rest
-test-machines: build
-	$(MAKE) --no-print-directory -k -j 3 machines-e2e machines-arrays machines-rest
-machines-e2e machines-arrays machines-rest: TEST_MACHINES = $(GO) test $(TEST_FLAGS) -count=1 -p 1 -timeout 80m
-machines-e2e:
-	$(TEST_MACHINES) -skip $(ARRAYS) ./lab/e2e
-machines-arrays:
-	$(TEST_MACHINES) -run $(ARRAYS) ./lab/e2e
-machines-rest:
-	$(TEST_MACHINES) $(REST)
 
 # Tests with the build tag long, each a target of its own: one that fails does not end the others. Those that take
 # longest are the first.
-LONG_IRONIC = MixedFleet Releases Metal3 Progress FastTrack Metal3Media Array Bootc BIOS HTTPBoot SecureBoot
+LONG_IRONIC = MixedFleet Newest Releases Metal3 Progress FastTrack Metal3Media Array Bootc BIOS HTTPBoot SecureBoot
 LONG = $(LONG_IRONIC:%=long-ironic-%) long-e2e long-iscsi long-arm64 long-chroots long-undionly
 
 .PHONY: test-long $(LONG)
-test-long: prepare-test build ## tests that take long: other releases, RAID, BIOS, bootc, UKI, fast track, Metal3
+test-long: prepare-test build ## other releases, RAID, BIOS, bootc, UKI, fast track, Metal3: 2 hours
 	$(MAKE) --no-print-directory -k -j 2 $(LONG)
 $(LONG): LONG_TEST = CI=true $(GO) test $(TEST_FLAGS) -tags long -count=1 -timeout 120m
 $(LONG_IRONIC:%=long-ironic-%): long-ironic-%:
@@ -111,11 +124,15 @@ long-undionly:
 	$(LONG_TEST) -run '^TestUndionly$$' ./netboot/pxe
 
 .PHONY: lock
-lock: prepare-build ## pin the newest versions of Debian's packages in the lock file
+lock: prepare-build ## pin the newest versions of Debian's packages in the lock file: seconds
 	$(GO) run . lock $(ARCHIVE_FLAGS)
 
+.PHONY: quick
+quick: prepare-build ## format, linters and tests of the packages that differ from BASE: a minute
+	@PATH="$(dir $(GOCMD)):$$PATH" scripts/quick $(LINT) $(BASE)
+
 .PHONY: lint
-lint: prepare-build
+lint: prepare-build ## vet, linters, unused functions, the rules of this project: 3 minutes
 	$(GO) vet -tags long ./...
 	GOOS=darwin GOARCH=arm64 $(GO) vet ./...
 	$(GO) run $(LINT) run
@@ -124,11 +141,11 @@ lint: prepare-build
 	PATH="$(dir $(GOCMD)):$$PATH" scripts/unused $(DEADCODE)
 
 .PHONY: bench
-bench: prepare-test build ## figures: first heartbeat, images, erasing, RAID, each with an alternative or a limit
+bench: prepare-test build ## first heartbeat, images, erasing, RAID, each with an alternative or a limit: 1 hour
 	$(GO) test -run '^$$' -bench . -benchtime 1x -timeout 60m ./lab/bench/...
 
 .PHONY: fuzz
-fuzz: prepare-build ## every fuzz target for FUZZTIME (default 1m) each
+fuzz: prepare-build ## every fuzz target for FUZZTIME (default 1m) each: 2 hours
 	@for package in $$($(GO) list ./...); do \
 		for target in $$($(GO) test -list '^Fuzz' $$package | grep '^Fuzz'); do \
 			echo "$$package $$target"; \
@@ -149,15 +166,15 @@ MUTATED   = ./storage/erase ./storage/partition ./storage/hint ./storage/target 
 UNMUTATED = '^(TestMachine|TestImageEqualsUkify)$$'
 
 .PHONY: mutations
-mutations: prepare-test ## do tests notice a changed statement? As root; MUTATIONS=N of each package (default all)
+mutations: prepare-test ## do tests notice a changed statement? MUTATIONS=N of each package (default all): days
 	$(GO) run ./internal/mutate -n $${MUTATIONS:-0} -skip $(UNMUTATED) -accounted $(ACCOUNTED) $(MUTATED)
 
 .PHONY: docs
-docs: ## regenerate docs/configuration.md and the generated parts of other documents
+docs: ## regenerate docs/configuration.md and the generated parts of other documents: seconds
 	$(GO) run ./internal/docs
 
 .PHONY: clean
-clean: ## remove build/ (caches stay in ~/.cache/ironroot)
+clean: ## remove build/ (caches stay in ~/.cache/ironroot): seconds
 	rm -rf $(BUILD)
 
 .PHONY: prepare-build prepare-demo prepare-demo-arm64 prepare-test prepare-race

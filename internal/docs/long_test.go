@@ -25,17 +25,7 @@ type longTarget struct {
 // longTargets returns the commands of `make test-long`, without executing them.
 func longTargets(t *testing.T) []longTarget {
 	t.Helper()
-	testenv.Programs(t, "make")
-	command := exec.CommandContext(t.Context(), "make", "--no-print-directory", "--dry-run", "test-long")
-	command.Dir = root
-	command.Env = slices.DeleteFunc(os.Environ(), func(variable string) bool { // of a make that runs this test
-		name, _, _ := strings.Cut(variable, "=")
-		return name == "MAKEFLAGS" || name == "MFLAGS" || name == "MAKELEVEL"
-	})
-	out, err := command.CombinedOutput()
-	if err != nil {
-		t.Fatalf("make: %v\n%s", err, out)
-	}
+	out := dryRun(t, "test-long")
 	var targets []longTarget
 	for _, m := range regexp.MustCompile(`-tags long .*-run '([^']+)' \./(\S+)`).FindAllSubmatch(out, -1) {
 		run, err := regexp.Compile(string(m[1]))
@@ -50,8 +40,33 @@ func longTargets(t *testing.T) []longTarget {
 	return targets
 }
 
+// dryRun returns the commands of a target of the Makefile, without executing them.
+func dryRun(t *testing.T, target string) []byte {
+	t.Helper()
+	testenv.Programs(t, "make")
+	command := exec.CommandContext(t.Context(), "make", "--no-print-directory", "--dry-run", target)
+	command.Dir = root
+	command.Env = slices.DeleteFunc(os.Environ(), func(variable string) bool { // of a make that runs this test
+		name, _, _ := strings.Cut(variable, "=")
+		return name == "MAKEFLAGS" || name == "MFLAGS" || name == "MAKELEVEL"
+	})
+	out, err := command.CombinedOutput()
+	if err != nil {
+		t.Fatalf("make: %v\n%s", err, out)
+	}
+	return out
+}
+
 // longTests returns the tests with the build tag "long", by directory.
 func longTests(t *testing.T) map[string][]string {
+	t.Helper()
+	return testsOf(t, func(path string, text []byte, file *ast.File) bool {
+		return bytes.Contains(text, []byte("//go:build")) && isLongFile(t, path, file)
+	})
+}
+
+// testsOf returns the tests of the files that wanted accepts, by directory.
+func testsOf(t *testing.T, wanted func(path string, text []byte, file *ast.File) bool) map[string][]string {
 	t.Helper()
 	tests := map[string][]string{}
 	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
@@ -64,11 +79,11 @@ func longTests(t *testing.T) map[string][]string {
 			return nil
 		}
 		text, err := os.ReadFile(path)
-		if err != nil || !bytes.Contains(text, []byte("//go:build")) {
+		if err != nil {
 			return err
 		}
 		file := parseTest(t, path)
-		if !isLongFile(t, path, file) {
+		if !wanted(path, text, file) {
 			return nil
 		}
 		directory, err := filepath.Rel(root, filepath.Dir(path))
@@ -105,6 +120,38 @@ func TestLongTargets(t *testing.T) {
 	for _, target := range targets {
 		if !target.used {
 			t.Errorf("make test-long runs %s in %s: no test with the tag long", target.run, target.directory)
+		}
+	}
+}
+
+// The machines of `make test` and the other machines of `make ci` are those of the same tests: a name that is wrong
+// would leave a test out of the first, unnoticed.
+func TestCoreTargets(t *testing.T) {
+	names := func(target, flag string) []string {
+		match := regexp.MustCompile(flag + ` '\^\(([^']+)\)\$'`).FindSubmatch(dryRun(t, target))
+		if match == nil {
+			t.Fatalf("make %s has no flag %s with names of tests", target, flag)
+		}
+		return strings.Split(string(match[1]), "|")
+	}
+	core := names("test-core", "-run")
+	if skipped := names("test-machines", "-skip"); !slices.Equal(core, skipped) {
+		t.Errorf("make test-core runs %v, make test-machines skips %v, want the same", core, skipped)
+	}
+	known := map[string]int{}
+	for directory, tests := range testsOf(t, func(path string, _ []byte, file *ast.File) bool {
+		return !isLongFile(t, path, file)
+	}) {
+		if top, _, _ := strings.Cut(directory, "/"); top != "lab" && top != "uinit" && top != "iso" {
+			continue
+		}
+		for _, name := range tests {
+			known[name]++
+		}
+	}
+	for _, name := range core {
+		if known[name] != 1 {
+			t.Errorf("make test-core runs %s: got %d tests of this name, want 1", name, known[name])
 		}
 	}
 }
