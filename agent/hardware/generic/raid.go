@@ -35,6 +35,10 @@ func (m *Manager) createConfiguration(ctx context.Context, call hardware.Call) (
 	if err != nil {
 		return nil, err
 	}
+	if lacksSoftwareRAID(config) {
+		m.o.Log.Warn("RAID configuration contains no software RAID")
+		return map[string]any{}, nil
+	}
 	return m.applyRAID(ctx, call.Node, config, false)
 }
 
@@ -71,26 +75,20 @@ func targetConfig(n *node.Node) (map[string]any, error) {
 
 // applyRAID creates the arrays of a configuration and returns it. With remove, it first deletes the existing arrays.
 // Everything is checked before the first write. If an array cannot be created, those of the configuration are removed
-// again. The result is empty if the configuration contains no software RAID.
+// again. A configuration without software RAID is an error: it would delete the arrays and create none.
 func (m *Manager) applyRAID(ctx context.Context, n *node.Node, config map[string]any, remove bool) (any, error) {
 	arrays, err := hardware.ArraysOf(n)
 	if err != nil {
 		return nil, raidFault(ctx, err)
 	}
-	volumes, err := volumesOf(n, config, arrays)
+	v, err := validate(config, arrays)
 	if err != nil {
 		return nil, err
 	}
-	if len(volumes) == 0 {
-		m.o.Log.Warn("RAID configuration contains no software RAID")
-		if remove {
-			if err := m.deleteAll(ctx, n); err != nil {
-				return nil, raidFault(ctx, err)
-			}
-		}
-		return map[string]any{}, nil
+	if err := v.err(n); err != nil {
+		return nil, err
 	}
-	if err := m.replaceRAID(ctx, n, volumes, remove); err != nil {
+	if err := m.replaceRAID(ctx, n, v.volumes, remove); err != nil {
 		return nil, raidFault(ctx, err)
 	}
 	return config, nil

@@ -64,7 +64,6 @@ func TestRAIDValidation(t *testing.T) {
 		disks, fields string
 		want          []string
 	}{
-		"no disks":   {"", "", []string{"RAID config contains no logical disks"}},
 		"no objects": {`"md0"`, "", []string{"logical disk 1: got md0, want an object"}},
 		"three": {first + ", " + first + ", " + first, "", []string{
 			"requires one or two logical disks",
@@ -141,13 +140,17 @@ func TestRAIDNothing(t *testing.T) {
 	m := onThisMachine(t)
 	m.o.Disks = func(context.Context) ([]block.Device, error) { return nil, errors.New("disks were listed") }
 	for _, fields := range []string{
-		`"properties": {}`, `"target_raid_config": {}`, `"target_raid_config": null`,
+		`"properties": {}`, `"target_raid_config": {}`, `"target_raid_config": null`, target("", ""),
 		target(`{"controller": "megaraid", "raid_level": "5", "size_gb": 10}`, ""),
 	} {
 		result, err := m.createConfiguration(t.Context(), hardware.Call{Node: nodeWith(t, fields)})
 		if diff := cmp.Diff(map[string]any{}, result); err != nil || diff != "" {
 			t.Errorf("%s: got %v and %v, want an empty result", fields, result, err)
 		}
+	}
+	_, err := m.createConfiguration(t.Context(), hardware.Call{Node: nodeWith(t, `"target_raid_config": {"size": 1}`)})
+	if typeOf(err) != "SoftwareRAIDError" || !strings.Contains(errorText(err), "contains no logical disks") {
+		t.Errorf("no list of disks: got %v, want a SoftwareRAIDError", err)
 	}
 }
 

@@ -31,53 +31,63 @@ var raidLevels = map[string]string{"0": "raid0", "1": "raid1", "1+0": "raid10", 
 // maxVolumes is the number of arrays that a configuration can have.
 const maxVolumes = 2
 
-// volumesOf validates a configuration and returns its arrays in the order in which they are created: that of
-// size MAX is the last. All problems are in one error. It returns none if the configuration is empty or contains no
-// software RAID.
+// lacksSoftwareRAID reports whether a configuration is empty, or all its entries have other controllers than
+// "software".
+func lacksSoftwareRAID(config map[string]any) bool {
+	if len(config) == 0 {
+		return true
+	}
+	disks, ok := config["logical_disks"].([]any)
+	return ok && !slices.ContainsFunc(disks, func(disk any) bool {
+		entry, ok := disk.(map[string]any)
+		return !ok || entry["controller"] == softwareController
+	})
+}
+
+// volumesOf validates a configuration and returns its arrays in the order in which they are created. All problems are
+// in one error. It returns none if the configuration is empty or contains no software RAID.
+func volumesOf(n *node.Node, config map[string]any, arrays hardware.Arrays) ([]volume, error) {
+	if lacksSoftwareRAID(config) {
+		return nil, nil
+	}
+	v, err := validate(config, arrays)
+	if err != nil {
+		return nil, err
+	}
+	return v.volumes, v.err(n)
+}
+
+// validate collects the arrays and the problems of a configuration. A configuration without entries is an error.
 //
 // The rules are those of ironic-python-agent. In addition, levels, sizes and names must be usable before anything is
 // written.
-func volumesOf(n *node.Node, config map[string]any, arrays hardware.Arrays) ([]volume, error) {
-	if len(config) == 0 {
-		return nil, nil
-	}
-	disks, ok := config["logical_disks"].([]any)
-	if !ok || len(disks) == 0 {
+func validate(config map[string]any, arrays hardware.Arrays) (*validation, error) {
+	disks, _ := config["logical_disks"].([]any)
+	if len(disks) == 0 {
 		return nil, fault.SoftwareRAID("RAID config contains no logical disks")
 	}
-	entries := make([]map[string]any, len(disks))
-	software := false
-	for i, disk := range disks {
-		if entries[i], ok = disk.(map[string]any); !ok {
-			return nil, fault.SoftwareRAID("logical disk %d: got %v, want an object", i+1, disk)
-		}
-		software = software || entries[i]["controller"] == softwareController
-	}
-	if !software {
-		return nil, nil
-	}
-	v := validation{names: map[string]bool{}, named: arrays.HasProtected()}
-	if len(entries) > maxVolumes {
+	v := &validation{names: map[string]bool{}, named: arrays.HasProtected()}
+	if len(disks) > maxVolumes {
 		v.add("Software RAID configuration requires one or two logical disks")
 	}
-	var volumes []volume
-	for i, entry := range entries {
-		volumes = append(volumes, v.volume(i, entry))
+	for i, disk := range disks {
+		entry, ok := disk.(map[string]any)
+		if !ok {
+			v.add("logical disk %d: got %v, want an object", i+1, disk)
+			continue
+		}
+		v.volumes = append(v.volumes, v.volume(i, entry))
 	}
-	slices.SortStableFunc(volumes, func(a, b volume) int { return rank(a) - rank(b) })
-	for i := range volumes {
-		if volumes[i].name == "" {
-			volumes[i].name = fmt.Sprintf("md%d", i)
-			if v.names[volumes[i].name] {
-				v.add("Duplicate software RAID device name %s detected", volumes[i].name)
+	slices.SortStableFunc(v.volumes, func(a, b volume) int { return rank(a) - rank(b) })
+	for i := range v.volumes {
+		if v.volumes[i].name == "" {
+			v.volumes[i].name = fmt.Sprintf("md%d", i)
+			if v.names[v.volumes[i].name] {
+				v.add("Duplicate software RAID device name %s detected", v.volumes[i].name)
 			}
 		}
 	}
-	if len(v.problems) > 0 {
-		return nil, fault.SoftwareRAID("Could not validate Software RAID config for %s: %s", uuidOf(n),
-			strings.Join(v.problems, "; "))
-	}
-	return volumes, nil
+	return v, nil
 }
 
 const softwareController = "software"
@@ -90,8 +100,9 @@ func rank(v volume) int {
 	return 0
 }
 
-// validation collects the problems of a target configuration.
+// validation collects the arrays and the problems of a configuration.
 type validation struct {
+	volumes  []volume // in the order in which they are created: that of size MAX is the last
 	problems []string
 	names    map[string]bool
 	named    bool // skip_block_devices has names of arrays, so that all need one
@@ -103,6 +114,15 @@ func (v *validation) add(format string, args ...any) {
 	if text := fmt.Sprintf(format, args...); !slices.Contains(v.problems, text) {
 		v.problems = append(v.problems, text)
 	}
+}
+
+// err returns all problems as one error, nil if there are none.
+func (v *validation) err(n *node.Node) error {
+	if len(v.problems) == 0 {
+		return nil
+	}
+	return fault.SoftwareRAID("Could not validate Software RAID config for %s: %s", uuidOf(n),
+		strings.Join(v.problems, "; "))
 }
 
 // volume validates an entry of logical_disks.

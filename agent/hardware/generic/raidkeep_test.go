@@ -10,8 +10,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"ironroot/agent/config"
 	"ironroot/agent/hardware"
 	"ironroot/internal/testenv"
@@ -233,27 +231,47 @@ func TestDeleteBusy(t *testing.T) {
 	}
 }
 
-// A configuration without software RAID deletes the existing arrays too, unless it must not.
-func TestApplyNothing(t *testing.T) {
-	for _, config := range []string{
-		`{}`, `{"logical_disks": [{"controller": "megaraid", "raid_level": "1", "size_gb": 1}]}`,
+// apply_configuration refuses a configuration without software RAID with all its problems, and writes to no disk.
+//
+// Parity: N1 (apply_configuration)
+func TestApplyWithoutSoftwareRAID(t *testing.T) {
+	const none = "RAID config contains no logical disks"
+	disks := memberDisks(t, "old")
+	before := [][]byte{content(t, disks[0]), content(t, disks[1])}
+	m, kernel := onThisMachine(t, disks...), &fakeKernel{}
+	kernel.attach(m)
+	for config, want := range map[string][]string{
+		`{}`: {none}, `null`: {none}, `{"logical_disks": []}`: {none}, `{"logical_disks": null}`: {none},
+		`{"logical_disks": {"controller": "software"}}`: {none},
+		`{"logical_disks": [{"controller": "megaraid", "raid_level": "1", "size_gb": 1}]}`: {
+			"requires all logical disks to have 'controller'='software'",
+		},
+		`{"logical_disks": [{"raid_level": "5", "size_gb": "MAX"}, "md1", {"raid_level": "7", "size_gb": "MAX"}]}`: {
+			"requires one or two logical disks", "requires all logical disks to have 'controller'='software'",
+			"requires RAID-1 for the first logical disk", "logical disk 2: got md1, want an object",
+			"does not support RAID level 7", "only one RAID device with size 'MAX'",
+		},
 	} {
-		for _, remove := range []string{"true", "false"} {
-			disks := memberDisks(t, "old")
-			result, err := onThisMachine(t, disks...).applyConfiguration(t.Context(), hardware.Call{
-				Node: nodeWith(t, `"properties": {}`),
-				Args: map[string]json.RawMessage{
-					raidConfig: json.RawMessage(config), deleteExisting: json.RawMessage(remove),
-				},
-			})
-			if diff := cmp.Diff(map[string]any{}, result); err != nil || diff != "" {
-				t.Errorf("%s: got %v and %v, want an empty result", config, result, err)
+		for _, remove := range []string{"", "true", "false"} {
+			call := applied(nodeWith(t, `"properties": {}`), config)
+			if remove != "" {
+				call.Args[deleteExisting] = json.RawMessage(remove)
 			}
-			for _, d := range disks {
-				if left := superblocks(t, d); (len(left) == 0) != (remove == "true") {
-					t.Errorf("%s, delete_existing %s: got arrays %q on %s", config, remove, left, d.Path)
+			result, err := m.applyConfiguration(t.Context(), call)
+			for _, text := range want {
+				if typeOf(err) != "SoftwareRAIDError" || !strings.Contains(errorText(err), text) {
+					t.Errorf("%s, delete_existing %q: got %v and %v, want a SoftwareRAIDError with %q", config, remove,
+						result, err, text)
+				}
+			}
+			for i, d := range disks {
+				if !bytes.Equal(content(t, d), before[i]) {
+					t.Fatalf("%s, delete_existing %q: %s was written to", config, remove, d.Path)
 				}
 			}
 		}
+	}
+	if len(kernel.created)+len(kernel.stopped) > 0 {
+		t.Errorf("got arrays %q created and %q stopped, want none", kernel.created, kernel.stopped)
 	}
 }
