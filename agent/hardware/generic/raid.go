@@ -43,7 +43,7 @@ func (m *Manager) createConfiguration(ctx context.Context, call hardware.Call) (
 }
 
 // applyConfiguration implements the step apply_configuration: it creates the arrays of its argument raid_config, and
-// first deletes the existing ones unless delete_existing is false.
+// first deletes the existing ones unless delete_existing is false or null, as in ironic-python-agent.
 func (m *Manager) applyConfiguration(ctx context.Context, call hardware.Call) (any, error) {
 	var config map[string]any
 	decoder := json.NewDecoder(strings.NewReader(string(call.Args[raidConfig])))
@@ -53,9 +53,11 @@ func (m *Manager) applyConfiguration(ctx context.Context, call hardware.Call) (a
 	}
 	remove := true
 	if raw, given := call.Args[deleteExisting]; given {
-		if err := json.Unmarshal(raw, &remove); err != nil {
+		var value *bool
+		if err := json.Unmarshal(raw, &value); err != nil {
 			return nil, fault.InvalidCommandParams("'%s' must be true or false", deleteExisting)
 		}
+		remove = value != nil && *value
 	}
 	return m.applyRAID(ctx, call.Node, config, remove)
 }

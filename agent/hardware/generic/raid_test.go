@@ -697,11 +697,12 @@ func TestApplyConfiguration(t *testing.T) {
 		return run(t.Context(), hardware.Call{Node: nodeWith(t, `"properties": {}`), Args: args})
 	}
 	for want, args := range map[string]map[string]json.RawMessage{
-		"is a member of":                  {"raid_config": config("1"), "delete_existing": json.RawMessage("false")},
-		"has space up to":                 {"raid_config": config("5")},
-		"'raid_config' must be an":        {"raid_config": json.RawMessage(`[]`)},
-		"'delete_existing' must be true":  {"raid_config": config("1"), "delete_existing": json.RawMessage(`"no"`)},
-		"the step has no argument 'size'": {"raid_config": config("1"), "size": json.RawMessage("1")},
+		"is a member of":                   {"raid_config": config("1"), "delete_existing": json.RawMessage("false")},
+		`is a member of raid1 array "old"`: {"raid_config": config("1"), "delete_existing": json.RawMessage("null")},
+		"has space up to":                  {"raid_config": config("5")},
+		"'raid_config' must be an":         {"raid_config": json.RawMessage(`[]`)},
+		"'delete_existing' must be true":   {"raid_config": config("1"), "delete_existing": json.RawMessage(`"no"`)},
+		"the step has no argument 'size'":  {"raid_config": config("1"), "size": json.RawMessage("1")},
 	} {
 		if _, err := apply(args); !strings.Contains(errorText(err), want) {
 			t.Errorf("got %v, want an error with %q", err, want)
