@@ -50,6 +50,9 @@ var creatable = map[string]levelDefaults{
 	"raid10": {10, NearLayout, defaultChunk, 2},
 }
 
+// MinDevices returns the least number of members of a new array of a level, 0 for levels that are not supported.
+func MinDevices(level string) int { return creatable[level].minDevices }
+
 // Features of a superblock, MD_FEATURE_BITMAP_OFFSET and MD_FEATURE_RAID0_LAYOUT.
 const (
 	FeatureBitmap      = 1

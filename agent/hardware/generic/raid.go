@@ -1,6 +1,7 @@
 package generic
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"strings"
@@ -87,18 +88,18 @@ func (m *Manager) applyRAID(ctx context.Context, n *node.Node, config map[string
 	if err != nil {
 		return nil, err
 	}
-	if err := v.err(n); err != nil {
-		return nil, err
-	}
-	if err := m.replaceRAID(ctx, n, v.volumes, remove); err != nil {
+	if err := m.replaceRAID(ctx, n, v, remove); err != nil {
 		return nil, raidFault(ctx, err)
 	}
 	return config, nil
 }
 
-func (m *Manager) replaceRAID(ctx context.Context, n *node.Node, volumes []volume, remove bool) error {
+func (m *Manager) replaceRAID(ctx context.Context, n *node.Node, v *validation, remove bool) error {
 	s, err := m.readRAID(ctx, n)
-	if err != nil {
+	if err == nil {
+		err = m.checkDisks(ctx, v, s)
+	}
+	if err := cmp.Or(v.err(n), err); err != nil {
 		return err
 	}
 	del := deletion{raidState: s}
@@ -110,7 +111,7 @@ func (m *Manager) replaceRAID(ctx context.Context, n *node.Node, volumes []volum
 			return err
 		}
 	}
-	plan, err := m.planCreate(ctx, n, volumes, del)
+	plan, err := m.planCreate(ctx, n, v.volumes, del)
 	if err != nil {
 		return err
 	}

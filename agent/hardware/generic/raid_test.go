@@ -154,6 +154,78 @@ func TestRAIDNothing(t *testing.T) {
 	}
 }
 
+// The disks that an array lacks are among the problems of its configuration: the number that its level needs, and those
+// that its hints do not find. An array that exists and remains needs none.
+//
+// Parity: N1 (number of disks)
+func TestRAIDDisksValidation(t *testing.T) {
+	hinted := func(level, name string, serials ...string) string {
+		hints := `{"serial": "` + strings.Join(serials, `"}, {"serial": "`) + `"}`
+		return logical(level, "1", fmt.Sprintf(`"volume_name": %q, "physical_disks": [%s]`, name, hints))
+	}
+	const protect = `, "properties": {"skip_block_devices": [{"volume_name": "data"}]}`
+	disks := memberDisks(t, "data")
+	for i, serial := range []string{"A", "B"} {
+		disks[i].Serial, disks[i].Serials = serial, []string{serial}
+	}
+	before := [][]byte{content(t, disks[0]), content(t, disks[1])}
+	for name, tt := range map[string]struct {
+		disks         []block.Device
+		config, other string // logical disks, other fields of the node
+		want, wantNot []string
+	}{
+		"level 5": {disks, logical("0", "1", "") + ", " + logical("5", `"MAX"`, ""), "", []string{
+			"requires RAID-1 for the first logical disk",
+			"RAID level 5 with only 2 block devices found. Want 3 or more, got " + disks[0].Path + ", " + disks[1].Path,
+		}, []string{"level 0 with"}},
+		"level 6": {disks, logical("1", `"MAX"`, "") + ", " + logical("6", `"MAX"`, ""), "", []string{
+			"only one RAID device with size 'MAX'", "RAID level 6 with only 2 block devices found. Want 4 or more",
+		}, []string{"level 1 with"}},
+		"no disks": {nil, logical("1", "1", "") + ", " + logical("1+0", `"MAX"`, ""), "", []string{
+			"RAID level 1 with only 0 block devices found. Want 2 or more, got none", "RAID level 1+0 with only 0",
+		}, nil},
+		"hints": {disks, hinted("1", "a", "A", "X") + ", " + hinted("5", "b", "A", "B"), "", []string{
+			"No candidates for physical disk", "from the list " + disks[0].Path,
+			`RAID array "b": got 2 entries of physical_disks, want 3 or more for RAID level 5`,
+			"RAID level 5 with only 2 block devices found.",
+		}, []string{`RAID array "a": got`}},
+		"wrong hints": {
+			disks, logical("1", "1", `"physical_disks": ["a", "b"]`) + ", " + hinted("6", "b", "X"), "",
+			[]string{"must be a list of device hints", "at least 2 items", "RAID level 6 with only 2"},
+			[]string{"No candidates", " entries of physical_disks"},
+		},
+		"array remains": {
+			disks, logical("0", "1", `"volume_name": "new"`) + ", " + hinted("5", "data", "X", "Y"), protect,
+			[]string{"requires RAID-1 for the first logical disk"},
+			[]string{"level 5", "No candidates", "entries"},
+		},
+	} {
+		m := onThisMachine(t, tt.disks...)
+		config := `{"logical_disks": [` + tt.config + `]}`
+		for step, err := range map[string]error{
+			"create": second(m.createConfiguration(t.Context(),
+				hardware.Call{Node: nodeWith(t, `"target_raid_config": `+config+tt.other)})),
+			"apply": second(m.applyConfiguration(t.Context(), applied(nodeWith(t, `"name": "n"`+tt.other), config))),
+		} {
+			for _, want := range tt.want {
+				if typeOf(err) != "SoftwareRAIDError" || !strings.Contains(errorText(err), want) {
+					t.Errorf("%s, %s: got %v, want a SoftwareRAIDError with %q", name, step, err, want)
+				}
+			}
+			for _, text := range tt.wantNot {
+				if strings.Contains(errorText(err), text) {
+					t.Errorf("%s, %s: got %v, want no %q", name, step, err, text)
+				}
+			}
+		}
+	}
+	for i, d := range disks {
+		if !bytes.Equal(content(t, d), before[i]) {
+			t.Errorf("%s was written to", d.Path)
+		}
+	}
+}
+
 // blankDisk is an empty disk of a size.
 func blankDisk(t *testing.T, size int64) block.Device {
 	t.Helper()
@@ -342,11 +414,16 @@ func TestCreateRefused(t *testing.T) {
 			`is a member of raid1 array "data"`,
 		},
 		"one disk": {
-			max, `, "properties": {"skip_block_devices": [{"serial": "SECOND"}]}`, plain, "got 1 members, want 2",
+			max, `, "properties": {"skip_block_devices": [{"serial": "SECOND"}]}`, plain,
+			"not possible for RAID level 1 with only 1 block devices found. Want 2 or more, got /dev/loop",
 		},
-		"three disks": {first + ", " + logical("5", `"MAX"`, ""), "", plain, "want 3 to 128 for raid5"},
-		"four disks":  {first + ", " + logical("6", `"MAX"`, ""), "", plain, "want 4 to 128 for raid6"},
-		"too large":   {logical("1", "4", ""), "", plain, "a disk of 3221225472 bytes has space"},
+		"three disks": {
+			first + ", " + logical("5", `"MAX"`, ""), "", plain, "RAID level 5 with only 2 block devices found.",
+		},
+		"four disks": {
+			first + ", " + logical("6", `"MAX"`, ""), "", plain, "RAID level 6 with only 2 block devices found.",
+		},
+		"too large": {logical("1", "4", ""), "", plain, "a disk of 3221225472 bytes has space"},
 		"no space": {
 			logical("1", "2", "") + ", " + logical("1", `"MAX"`, ""), "",
 			func(t *testing.T) block.Device { return blankDisk(t, 2*gib+mib) },

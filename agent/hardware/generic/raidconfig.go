@@ -28,6 +28,16 @@ func (v volume) isRoot() bool { return v.root != nil && *v.root }
 // raidLevels maps the levels that Ironic's configuration can have here to those of [md.New].
 var raidLevels = map[string]string{"0": "raid0", "1": "raid1", "1+0": "raid10", "5": "raid5", "6": "raid6"}
 
+// levelName returns the name of a level of [md.New] in a configuration.
+func levelName(level string) string {
+	for name, other := range raidLevels {
+		if other == level {
+			return name
+		}
+	}
+	return level
+}
+
 // maxVolumes is the number of arrays that a configuration can have.
 const maxVolumes = 2
 
@@ -60,7 +70,7 @@ func volumesOf(n *node.Node, config map[string]any, arrays hardware.Arrays) ([]v
 // validate collects the arrays and the problems of a configuration. A configuration without entries is an error.
 //
 // The rules are those of ironic-python-agent. In addition, levels, sizes and names must be usable before anything is
-// written.
+// written. The disks are not read: see [Manager.checkDisks].
 func validate(config map[string]any, arrays hardware.Arrays) (*validation, error) {
 	disks, _ := config["logical_disks"].([]any)
 	if len(disks) == 0 {
@@ -208,13 +218,15 @@ func (v *validation) size(index int, entry map[string]any) int64 {
 // maxSizeGB is the largest size in GiB, so that sums of sizes in bytes cannot overflow.
 const maxSizeGB = 1 << 28
 
+// hints returns the hints of physical_disks, nil if they have a problem.
 func (v *validation) hints(index int, entry map[string]any) []hint.Hints {
 	value, ok := entry["physical_disks"]
 	if !ok || value == nil {
 		return nil
 	}
 	list, _ := value.([]any)
-	if len(list) < 2 {
+	valid := len(list) >= 2
+	if !valid {
 		v.add("The physical_disks parameter for software RAID must be a list with at least 2 items, each specifying " +
 			"a disk in the device hints format")
 	}
@@ -223,13 +235,18 @@ func (v *validation) hints(index int, entry map[string]any) []hint.Hints {
 		raw, ok := item.(map[string]any)
 		if !ok {
 			v.add("The physical_disks parameter for software RAID must be a list of device hints (dictionaries)")
+			valid = false
 			continue
 		}
 		parsed, err := hint.Parse(raw)
 		if err != nil {
 			v.add("logical disk %d: entry %d of physical_disks: %v", index+1, i+1, err)
+			valid = false
 		}
 		hints = append(hints, parsed)
+	}
+	if !valid {
+		return nil
 	}
 	return hints
 }

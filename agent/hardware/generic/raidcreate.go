@@ -1,6 +1,7 @@
 package generic
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -66,18 +67,9 @@ func (m *Manager) planCreate(
 	if err != nil {
 		return creation{}, err
 	}
-	candidates := slices.Clone(del.disks)
-	for i := 0; i < len(candidates); {
-		// Media of a BMC come and go.
-		medium, err := block.IsVirtualMedia(m.o.System, candidates[i].Name)
-		if err != nil {
-			return creation{}, err
-		}
-		if medium {
-			candidates = slices.Delete(candidates, i, i+1)
-		} else {
-			i++
-		}
+	candidates, err := m.candidates(del.disks)
+	if err != nil {
+		return creation{}, err
 	}
 	uefi := imaging.BootsUEFI(n, bootloader.FirmwareIsUEFI(m.o.System))
 	scheme := imaging.TableScheme(n, uefi)
@@ -127,6 +119,56 @@ func (m *Manager) planCreate(
 			strings.Join(partitioned, ", "))
 	}
 	return plan, nil
+}
+
+// candidates returns the disks that arrays can be created on: all but the media of a BMC, which come and go.
+func (m *Manager) candidates(disks []block.Device) ([]block.Device, error) {
+	var candidates []block.Device
+	for _, d := range disks {
+		medium, err := block.IsVirtualMedia(m.o.System, d.Name)
+		if err != nil {
+			return nil, err
+		}
+		if !medium {
+			candidates = append(candidates, d)
+		}
+	}
+	return candidates, nil
+}
+
+// checkDisks adds to the problems of a configuration the arrays that have fewer disks than their levels need, and those
+// whose disks are not found. Arrays that exist and remain are not created, and need none.
+func (m *Manager) checkDisks(ctx context.Context, v *validation, s *raidState) error {
+	candidates, err := m.candidates(s.disks)
+	if err != nil {
+		return err
+	}
+	for _, array := range v.volumes {
+		if s.remains(array.name) {
+			continue
+		}
+		want, entries := md.MinDevices(array.level), len(array.hints)
+		if len(candidates) < want {
+			v.add("Software RAID configuration is not possible for RAID level %s with only %d block devices found. "+
+				"Want %d or more, got %s%s", levelName(array.level), len(candidates), want,
+				cmp.Or(pathList(candidates), "none"), s.network.note())
+		}
+		if array.hints != nil && entries < want {
+			v.add("RAID array %q: got %d entries of physical_disks, want %d or more for RAID level %s", array.name,
+				entries, want, levelName(array.level))
+		}
+		if _, err := choose(array, candidates, s.network); err != nil {
+			v.add("%s", fault.From(raidFault(ctx, err)).Details)
+		}
+	}
+	return nil
+}
+
+// remains reports whether an array of a name exists that is kept or wiped because of skip_block_devices.
+func (s *raidState) remains(name string) bool {
+	return slices.ContainsFunc(s.groups, func(g *raidGroup) bool {
+		return (g.action == actionKeep || g.action == actionWipe) && g.members[0].ShortName() == name
+	})
 }
 
 // missing returns the arrays that do not exist yet. An array that exists must be kept or wiped because of

@@ -65,7 +65,13 @@ func TestRAIDUnread(t *testing.T) {
 			}
 		}
 	}
-	m := newManager(t) // the machine is an empty directory
+	m := onThisMachine(t)
+	m.o.Disks = func(context.Context) ([]block.Device, error) { return nil, broken }
+	wrong := applied(nodeWith(t, skip("")), `{"logical_disks": [`+logical("5", "1", "")+`]}`)
+	if _, err := m.applyConfiguration(t.Context(), wrong); !strings.Contains(errorText(err), "requires RAID-1 for") {
+		t.Errorf("got %v, want the problem of the configuration first", err)
+	}
+	m = newManager(t) // the machine is an empty directory
 	if _, err := m.deleteConfiguration(t.Context(), hardware.Call{}); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("arrays of the kernel: got %v, want %v", err, fs.ErrNotExist)
 	}
@@ -511,9 +517,17 @@ func TestPlanCreateWithoutMedia(t *testing.T) {
 	if got, want := paths(plan.disks), []string{disks[0].Path, disks[2].Path}; err != nil || !slices.Equal(got, want) {
 		t.Errorf("got %v and %v, want %v", got, err, want)
 	}
+	v := &validation{volumes: []volume{{name: "root", level: "raid5"}}}
+	if err := m.checkDisks(t.Context(), v, del.raidState); err != nil || len(v.problems) != 1 ||
+		!strings.Contains(v.problems[0], "with only 2 block devices") {
+		t.Errorf("got %q and %v, want the number of disks without the medium", v.problems, err)
+	}
 	disks[1].Name = "gone"
 	if _, err := m.planCreate(t.Context(), nil, volumes, del); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("got %v, want %v", err, fs.ErrNotExist)
+	}
+	if err := m.checkDisks(t.Context(), v, del.raidState); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("number of disks: got %v, want %v", err, fs.ErrNotExist)
 	}
 }
 
