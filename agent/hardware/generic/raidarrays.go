@@ -400,7 +400,7 @@ func (m *Manager) limitDisk(ctx context.Context, d block.Device, call func(conte
 	return err
 }
 
-// deleteArrays stops and deletes the arrays of a plan. If one of their disks is in use, it writes to none.
+// deleteArrays stops and deletes the arrays of a plan. If one of their disks or members is in use, it writes to none.
 func (m *Manager) deleteArrays(ctx context.Context, del deletion) error {
 	for _, a := range del.stop {
 		if err := m.stopArray(ctx, a.Path); err != nil {
@@ -408,8 +408,17 @@ func (m *Manager) deleteArrays(ctx context.Context, del deletion) error {
 		}
 		m.o.Log.Info("RAID array stopped", "device", a.Path)
 	}
+	var written []string // device paths
 	for _, d := range del.clear {
-		if err := erase.AwaitFree(ctx, m.o.System, d.Path, del.flags.wait); err != nil {
+		written = append(written, d.Path)
+	}
+	for _, g := range del.wipe {
+		for _, member := range g.members {
+			written = append(written, member.Device.Path)
+		}
+	}
+	for _, path := range written {
+		if err := erase.AwaitFree(ctx, m.o.System, path, del.flags.wait); err != nil {
 			return err
 		}
 	}

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"ironroot/agent/config"
 	"ironroot/agent/hardware"
 	"ironroot/internal/testenv"
@@ -227,6 +229,34 @@ func TestDeleteBusy(t *testing.T) {
 		t.Errorf("got %v, want a SoftwareRAIDError that names the holder of %s", err, open)
 	}
 	if !bytes.Equal(content(t, first), before) {
+		t.Error("the other disk was written to")
+	}
+}
+
+// If a member whose content is to be removed is in use, no other member is written to.
+func TestDeleteWipeBusy(t *testing.T) {
+	var disks []block.Device
+	for i := range uint32(2) {
+		disks = append(disks, partsDisk(t, 4096, &testenv.RAID{Name: "root", Level: 1, Member: i},
+			&testenv.RAID{Name: "scratch", Level: 1, Member: i, UUID: "uuid-of-scratch-"}))
+	}
+	m := onThisMachine(t, disks...)
+	m.o.Config.Update(func(c *config.Config) { c.DiskPartitioner.CheckDeviceMaxRetries = 0 })
+	member := block.PartitionPath(m.o.System, disks[1].Path, 2)
+	holder, err := os.OpenFile(member, os.O_RDWR|unix.O_EXCL, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer holder.Close() //nolint:errcheck // only held
+	before := content(t, disks[0])
+	_, err = m.deleteConfiguration(t.Context(), hardware.Call{
+		Node: nodeWith(t, `"properties": {"skip_block_devices": [{"volume_name": "root"}]}`),
+	})
+	if typeOf(err) != "SoftwareRAIDError" || !errors.Is(err, erase.ErrBusy) ||
+		!strings.Contains(errorText(err), member) {
+		t.Errorf("got %v, want a SoftwareRAIDError that names the holder of %s", err, member)
+	}
+	if !bytes.Equal(content(t, disks[0]), before) {
 		t.Error("the other disk was written to")
 	}
 }
