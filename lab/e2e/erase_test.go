@@ -229,7 +229,8 @@ func (r *rig) eraseSkips(t *testing.T, names, files map[string]string) {
 			map[string]any{"volume_name": "root"}, map[string]any{"serial": "failing"},
 		}},
 	}
-	for _, step := range []string{"erase_devices", "erase_devices_express", "erase_devices_metadata"} {
+	const unformatted = "erase_devices_express without Format"
+	for _, step := range []string{"erase_devices", "erase_devices_express", "erase_devices_metadata", unformatted} {
 		method := map[string]string{}
 		for serial := range files {
 			method[serial] = "metadata"
@@ -247,13 +248,18 @@ func (r *rig) eraseSkips(t *testing.T, names, files map[string]string) {
 			}
 		case "erase_devices_metadata": // skips read-only disks regardless of the node
 			skip["driver_internal_info"] = map[string]any{}
+		case unformatted:
+			skip["driver_internal_info"] = map[string]any{
+				"agent_enable_nvme_secure_erase": false, "agent_erase_skip_read_only": true,
+			}
 		}
 		for _, path := range files {
 			patch(t, path, 0, secret)
 			patch(t, path, diskSize/2, secret)
 		}
 		from := len(r.node.Progress())
-		record := r.eraseStep(t, step, skip)
+		name, _, _ := strings.Cut(step, " ")
+		record := r.eraseStep(t, name, skip)
 		if step == "erase_devices" {
 			r.checkProgress(t, from, fmt.Sprintf("erase_devices: done, %d disks erased, ", len(files)))
 		}
@@ -326,6 +332,7 @@ func (r *rig) checkEvidence(t *testing.T) {
 		"plain-2":   {evidence.Erased, evidence.Clear, "overwrite"},
 		"nvme-3":    {evidence.Erased, evidence.None, "nvme-format-user"}, // erase_devices_express reads nothing back
 		"plain-4":   {evidence.Erased, evidence.None, "metadata"},
+		"nvme-5":    {evidence.Erased, evidence.None, "metadata"}, // agent_enable_nvme_secure_erase is off
 		"created-2": {evidence.NotErased, evidence.None, ""},
 	} {
 		e, err := evidence.Parse([]byte(files["erase/"+name+".json"]))

@@ -72,9 +72,9 @@ func (m *Manager) eraseMetadata(ctx context.Context, call hardware.Call) (any, e
 	return run.end(ctx, unattachedNoted)
 }
 
-// eraseExpress formats NVMe disks, which takes seconds. On all other disks, and if formatting fails, it erases the
-// metadata. Arrays that Ironic created are kept, see prepareArrays. Those with members on NVMe disks are overwritten
-// with zeros. Of all others the metadata is erased.
+// eraseExpress formats NVMe disks, which takes seconds, unless agent_enable_nvme_secure_erase is off. On all other
+// disks, and if formatting fails, it erases the metadata. Arrays that Ironic created are kept, see prepareArrays. Those
+// with members on disks to format are overwritten with zeros. Of all others the metadata is erased.
 func (m *Manager) eraseExpress(ctx context.Context, call hardware.Call) (any, error) {
 	run, err := m.startErase(ctx, call, expressErase)
 	if err != nil {
@@ -87,6 +87,9 @@ func (m *Manager) eraseExpress(ctx context.Context, call hardware.Call) (any, er
 		run.do(ctx, d, run.expressDisk)
 	}
 	run.restartArrays(ctx)
+	if !run.flags.nvme { // the step promises no more than erase_devices_metadata
+		return run.end(ctx, unattachedNoted)
+	}
 	return run.end(ctx, unattachedFail)
 }
 
@@ -185,11 +188,14 @@ func (r *diskRun) expressDisk(ctx context.Context, d block.Device) (diskReport, 
 	if reason, err := r.skipReason(ctx, d, r.flags.skipReadOnly); err != nil || reason != "" {
 		return untouched(d, reason), err
 	}
-	if d.Transport != "nvme" {
+	if !r.expressFormats(d) {
 		return r.eraseUnprotected(ctx, d, r.wipe)
 	}
 	return r.eraseUnprotected(ctx, d, r.format)
 }
+
+// expressFormats reports whether erase_devices_express formats a disk. Of all others it erases the metadata.
+func (r *diskRun) expressFormats(d block.Device) bool { return d.Transport == "nvme" && r.flags.nvme }
 
 // eraseFully erases all data of a device by its best method.
 func (r *diskRun) eraseFully(ctx context.Context, d block.Device, siblings []block.Device) (erase.Method, error) {

@@ -33,7 +33,7 @@ func (r *diskRun) eraseArrays(ctx context.Context) {
 
 // erasesFully reports whether the step erases all data of a disk with an array that it keeps, and not only metadata.
 func (r *diskRun) erasesFully(d block.Device) bool {
-	return r.step == fullErase || r.step == expressErase && d.Transport == "nvme"
+	return r.step == fullErase || r.step == expressErase && r.expressFormats(d)
 }
 
 // overwriteOptions returns the options for erasing an array that the step keeps, and the rest of its disks.

@@ -561,13 +561,16 @@ func TestEraseRunningOthers(t *testing.T) {
 	}
 }
 
-// erase_devices_express erases the content of arrays on NVMe disks, and of others the metadata.
+// erase_devices_express erases the content of arrays on NVMe disks unless secure erase is off, and of others the
+// metadata.
 func TestExpressArrays(t *testing.T) {
-	for _, nvme := range []bool{false, true} {
+	for _, tt := range []struct{ nvme, enabled bool }{{false, true}, {true, false}, {true, true}} {
 		disks, fields, positions := createdDisks(t, "gpt")
-		if nvme {
+		if tt.nvme {
 			disks[1].Transport = "nvme"
 		}
+		nvme := tt.nvme && tt.enabled
+		fields += fmt.Sprintf(`, "driver_internal_info": {"agent_enable_nvme_secure_erase": %v}`, tt.enabled)
 		m, kernel := onThisMachine(t, disks...), &fakeArrays{}
 		kernel.attach(t, m, disks)
 		ranges := fillUnused(t, disks[1])

@@ -52,11 +52,14 @@ func newEvidenceLog(call hardware.Call, operation string, flags eraseFlags) *evi
 	l := &evidenceLog{
 		operation: operation, node: uuidOf(call.Node), started: time.Now(), disks: map[string]*diskEvidence{},
 	}
-	if operation == fullErase {
+	switch operation {
+	case fullErase:
 		l.options = map[string]any{
 			"random_passes": flags.iterations, "zeroize": flags.zeroize, "nvme_secure_erase": flags.nvme,
 			"ata_secure_erase": flags.ata, "overwrite_if_secure_erase_fails": flags.continueOnFailure,
 		}
+	case expressErase: // its other settings are fixed
+		l.options = map[string]any{"nvme_secure_erase": flags.nvme}
 	}
 	return l
 }

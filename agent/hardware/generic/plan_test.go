@@ -212,6 +212,7 @@ func TestPlanItems(t *testing.T) {
 		}
 		r := &diskRun{
 			m: m, step: step, disks: []block.Device{sda, sdb, nvme}, createdArrays: []*createdArray{onDisks, onNVMe},
+			flags: eraseFlags{nvme: true},
 		}
 		r.announce()
 		if diff := cmp.Diff(want, got); diff != "" {

@@ -60,7 +60,7 @@ func (m *Manager) table() []row {
 		{
 			step: hardware.Step{
 				Name: "erase_devices_express", Interface: deployInterface, Run: m.eraseExpress,
-				Help: "Erases NVMe drives by their own commands, and the metadata of all other disks.",
+				Help: "Formats NVMe drives if secure erase of NVMe is on, and erases the metadata of all other disks.",
 			},
 			offers: map[hardware.Kind]offer{hardware.Clean: abortable},
 		},
