@@ -242,16 +242,13 @@ func (r *rig) eraseSkips(t *testing.T, names, files map[string]string) {
 				"sata": "overwrite", // with a reason if it had not answered IDENTIFY DEVICE
 				"scsi": "overwrite", "pair": "nvme-format-user", "pair-2": "nvme-format-user",
 			}
-		case "erase_devices_express":
+		case "erase_devices_express": // skips read-only disks regardless of the node, as the following steps do
+			skip["driver_internal_info"] = map[string]any{}
 			for _, serial := range []string{"nvme", "pair", "pair-2"} {
 				method[serial] = "nvme-format-user"
 			}
-		case "erase_devices_metadata": // skips read-only disks regardless of the node
-			skip["driver_internal_info"] = map[string]any{}
 		case unformatted:
-			skip["driver_internal_info"] = map[string]any{
-				"agent_enable_nvme_secure_erase": false, "agent_erase_skip_read_only": true,
-			}
+			skip["driver_internal_info"] = map[string]any{"agent_enable_nvme_secure_erase": false}
 		}
 		for _, path := range files {
 			patch(t, path, 0, secret)

@@ -184,8 +184,9 @@ func (r *diskRun) wipeDisk(ctx context.Context, d block.Device) (diskReport, err
 	return r.eraseUnprotected(ctx, d, r.wipe)
 }
 
+// expressDisk formats a disk or erases its metadata. It skips a read-only disk as wipeDisk does.
 func (r *diskRun) expressDisk(ctx context.Context, d block.Device) (diskReport, error) {
-	if reason, err := r.skipReason(ctx, d, r.flags.skipReadOnly); err != nil || reason != "" {
+	if reason, err := r.skipReason(ctx, d, true); err != nil || reason != "" {
 		return untouched(d, reason), err
 	}
 	if !r.expressFormats(d) {

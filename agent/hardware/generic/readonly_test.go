@@ -2,7 +2,9 @@ package generic
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -13,6 +15,7 @@ import (
 	"ironroot/internal/sysfs"
 	"ironroot/storage/block"
 	"ironroot/storage/erase"
+	"ironroot/storage/erase/evidence"
 )
 
 // readOnlyNVMe is a write-protected disk of a machine in a directory.
@@ -42,28 +45,46 @@ func readOnlyNVMe(t *testing.T) (*Manager, *bytes.Buffer) {
 	return m, log
 }
 
-// A write-protected disk is never reported as erased.
+// A write-protected disk is never reported as erased. It is an error of erase_devices, unless the node permits to skip
+// it. The other steps always skip it.
+//
+// Parity: P6 (read-only disks)
 func TestReadOnlyDisk(t *testing.T) {
 	m, _ := readOnlyNVMe(t)
-	if _, err := m.eraseExpress(t.Context(), hardware.Call{}); !errors.Is(err, erase.ErrReadOnly) {
-		t.Errorf("express: got %v, want %v", err, erase.ErrReadOnly)
-	}
 	if _, err := m.eraseDevices(t.Context(), hardware.Call{}); !errors.Is(err, erase.ErrReadOnly) {
 		t.Errorf("full: got %v, want %v", err, erase.ErrReadOnly)
 	}
-	n := nodeWith(t, `"driver_internal_info": {"agent_erase_skip_read_only": true}`)
-	for name, step := range map[string]hardware.StepFunc{"express": m.eraseExpress, "full": m.eraseDevices} {
-		result, err := step(t.Context(), hardware.Call{Node: n})
-		if err != nil {
-			t.Errorf("%s, skipping read-only disks: %v", name, err)
+	for name, step := range map[string]func(*Manager) hardware.StepFunc{
+		"full":     func(m *Manager) hardware.StepFunc { return m.eraseDevices },
+		"express":  func(m *Manager) hardware.StepFunc { return m.eraseExpress },
+		"metadata": func(m *Manager) hardware.StepFunc { return m.eraseMetadata },
+	} {
+		for _, skip := range []bool{false, true} {
+			if name == "full" && !skip {
+				continue
+			}
+			m, log := readOnlyNVMe(t)
+			n := nodeWith(t, fmt.Sprintf(`"driver_internal_info": {"agent_erase_skip_read_only": %v}`, skip))
+			result, err := step(m)(t.Context(), hardware.Call{Node: n})
+			if err != nil {
+				t.Errorf("%s, agent_erase_skip_read_only %v: %v", name, skip, err)
+				continue
+			}
+			disks, _ := m.o.Disks(t.Context())
+			path := disks[0].Path
+			sameResult(t, result, map[string]diskReport{path: {Untouched: map[string]string{path: "read-only"}}})
+			if !strings.Contains(log.String(), "reason=read-only") {
+				t.Errorf("%s: got log %q, want the reason why the disk was skipped", name, log)
+			}
+			var record evidence.Record
+			data := result.(map[string]any)[path].(diskReport).Evidence.Envelope.Record
+			if err := json.Unmarshal(data, &record); err != nil {
+				t.Fatal(err)
+			}
+			if record.Outcome != evidence.NotErased || record.Reason != path+": read-only" {
+				t.Errorf("%s: got evidence of %q because of %q, want %q because the disk is read-only",
+					name, record.Outcome, record.Reason, evidence.NotErased)
+			}
 		}
-		disks, _ := m.o.Disks(t.Context())
-		sameResult(t, result,
-			map[string]diskReport{disks[0].Path: {Untouched: map[string]string{disks[0].Path: "read-only"}}})
-	}
-	m, log := readOnlyNVMe(t)
-	if _, err := m.eraseMetadata(t.Context(), hardware.Call{}); err != nil ||
-		!strings.Contains(log.String(), "reason=read-only") {
-		t.Errorf("metadata: got %v and log %q, want the disk skipped, and the reason in the log", err, log)
 	}
 }
