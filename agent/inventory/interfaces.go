@@ -1,12 +1,14 @@
 package inventory
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -33,8 +35,20 @@ type noNetwork struct{}
 
 func (noNetwork) facts(context.Context) (map[string]linkFacts, error) { return nil, nil }
 
-// Interfaces returns the network interfaces of the machine that have a MAC address: those with a device, bonds and
-// VLANs.
+// interfaceKind is what an interface is. The inventory lists the interfaces by their kinds, then by name: Ironic's hook
+// parse-lldp reads only the first 64, and neighbours are those of physical cards.
+type interfaceKind int
+
+const (
+	foreign  interfaceKind = iota // not listed: lo, bridges, tunnels
+	physical                      // has a device
+	bond
+	virtualFunction // has a device that is a virtual function of another
+	vlan
+)
+
+// Interfaces returns the network interfaces of the machine that have a MAC address: those with a device, then bonds,
+// virtual functions and VLANs.
 func (s *Source) Interfaces(ctx context.Context) ([]Interface, error) {
 	dir := s.o.System.Sys("class/net")
 	entries, err := os.ReadDir(dir)
@@ -46,11 +60,14 @@ func (s *Source) Interfaces(ctx context.Context) ([]Interface, error) {
 		s.o.Log.Warn("interfaces without addresses", "err", err)
 	}
 	var names []string
+	kinds := map[string]interfaceKind{}
 	for _, entry := range entries {
-		if belongsToMachine(dir, entry.Name()) {
-			names = append(names, entry.Name())
+		name := entry.Name()
+		if kinds[name] = kindOf(dir, name); kinds[name] != foreign {
+			names = append(names, name)
 		}
 	}
+	slices.SortStableFunc(names, func(a, b string) int { return cmp.Compare(kinds[a], kinds[b]) })
 	list := []Interface{}
 	for i, found := range sysfs.Each(names, func(name string) *Interface { return s.describe(name, facts[name]) }) {
 		if found == nil {
@@ -62,14 +79,20 @@ func (s *Source) Interfaces(ctx context.Context) ([]Interface, error) {
 	return list, nil
 }
 
-func belongsToMachine(dir, name string) bool {
+func kindOf(dir, name string) interfaceKind {
 	if _, err := os.Lstat(filepath.Join(dir, name, "device")); err == nil {
-		return true
+		if _, err := os.Lstat(filepath.Join(dir, name, "device/physfn")); err == nil {
+			return virtualFunction
+		}
+		return physical
 	}
 	if info, err := os.Stat(filepath.Join(dir, name, "bonding")); err == nil && info.IsDir() {
-		return true
+		return bond
 	}
-	return vlanName.MatchString(name)
+	if vlanName.MatchString(name) {
+		return vlan
+	}
+	return foreign
 }
 
 // describe returns nil for an interface without a MAC address.

@@ -6,11 +6,13 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io/fs"
 	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -285,8 +287,6 @@ func TestInterfaces(t *testing.T) {
 	speed := 1000
 	text := func(s string) *string { return &s }
 	want := []Interface{
-		{Name: "bond0", MACAddress: "ac:1f:6b:00:00:01"},
-		{Name: "bond0.100", MACAddress: "ac:1f:6b:00:00:01"},
 		{
 			Name: "eno1", MACAddress: "ac:1f:6b:00:00:01", HasCarrier: true, Vendor: text("0x8086"),
 			Product: text("0x1521"), SpeedMbps: &speed, PCIAddress: text("0000:3b:00.0"), Driver: text("igb"),
@@ -295,9 +295,60 @@ func TestInterfaces(t *testing.T) {
 			Name: "eno2", MACAddress: "ac:1f:6b:00:00:02", Vendor: text("0x8086"), Product: text("0x1521"),
 			SpeedMbps: &speed, PCIAddress: text("0000:3b:00.1"), Driver: text("igb"),
 		},
+		{Name: "bond0", MACAddress: "ac:1f:6b:00:00:01"},
+		{Name: "bond0.100", MACAddress: "ac:1f:6b:00:00:01"},
 	}
 	if diff := cmp.Diff(want, list); diff != "" {
 		t.Errorf("interfaces differ (-want +got):\n%s", diff)
+	}
+}
+
+// Physical cards are among the first 64 interfaces, which are those that Ironic's hook parse-lldp reads, however many
+// VLANs and virtual functions there are.
+//
+// Parity: U4
+func TestInterfaceOrder(t *testing.T) {
+	sys := sysfs.Root{Path: t.TempDir()}
+	add := func(name, device string) {
+		write(t, sys.Path, "sys/class/net/"+name+"/address", []byte("52:54:00:00:00:01\n"))
+		if device != "" {
+			link := func(path string) error { return os.Symlink("../../../devices/"+device, path) }
+			put(t, sys.Path, "sys/class/net/"+name+"/device", link)
+		}
+	}
+	want := []string{"ens10", "ens9", "eth0", "eth1", "bond0"}
+	var functions, vlans []string
+	for i := range 40 {
+		address := fmt.Sprintf("0000:3b:02.%d", i)
+		link := func(path string) error { return os.Symlink("../0000:3b:00.0", path) }
+		put(t, sys.Path, "sys/devices/"+address+"/physfn", link)
+		functions = append(functions, fmt.Sprintf("ens9v%d", i))
+		add(functions[i], address)
+	}
+	for i := range 70 {
+		vlans = append(vlans, fmt.Sprintf("eth0.%d", i+1))
+		add(vlans[i], "")
+	}
+	for i, name := range want[:4] {
+		write(t, sys.Path, fmt.Sprintf("sys/devices/card%d/device", i), []byte("0x1521\n"))
+		add(name, fmt.Sprintf("card%d", i))
+	}
+	write(t, sys.Path, "sys/class/net/bond0/bonding/mode", nil)
+	add("bond0", "")
+	vlans = append(vlans, "bond0.5")
+	add("bond0.5", "")
+	slices.Sort(functions)
+	slices.Sort(vlans)
+	list, err := New(Options{System: sys}).Interfaces(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, i := range list {
+		got = append(got, i.Name)
+	}
+	if diff := cmp.Diff(slices.Concat(want, functions, vlans), got); diff != "" {
+		t.Errorf("names differ (-want +got):\n%s", diff)
 	}
 }
 
