@@ -17,7 +17,10 @@ import (
 	"ironroot/storage/target"
 )
 
-const targetName = "iqn.2008-10.org.openstack:b77a8c26-f785-4c57-91f5-b6ad41a2e08d"
+const (
+	targetName    = "iqn.2008-10.org.openstack:b77a8c26-f785-4c57-91f5-b6ad41a2e08d"
+	oldTargetName = "iqn-b77a8c26-f785-4c57-91f5-b6ad41a2e08d" // of Ironic before 4.0
+)
 
 // exports records what is exported.
 type exports struct {
@@ -88,6 +91,7 @@ func TestStartISCSITarget(t *testing.T) {
 			`iqn\.2008-10\.org\.openstack:[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}`,
 		},
 		{"first protocol", `{"iqn": "` + targetName + `"}`, 3260, targetName},
+		{"before 4.0", `{"iqn": "` + oldTargetName + `"}`, 3260, oldTargetName},
 		{"nothing", `{}`, 3260, `iqn\.2008-10\.org\.openstack:[0-9a-f-]{36}`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -135,6 +139,7 @@ func TestStartISCSITargetBadParameters(t *testing.T) {
 	for _, c := range []struct{ params, want string }{
 		{`{"iqn": ""}`, "parameter iqn"},
 		{`{"iqn": "iqn-5"}`, "iqn-5"},
+		{`{"iqn": "iqn.2008-10.org.openstack:a/b"}`, "a/b"},
 		{`{"iqn": 5}`, "parameter iqn"},
 		{`{"portal_port": 0}`, "parameter portal_port"},
 		{`{"portal_port": 65536}`, "parameter portal_port"},

@@ -33,7 +33,7 @@ func (i *Imager) StartISCSITarget(ctx context.Context, t ISCSITarget) (string, e
 	if t.Port == 0 {
 		t.Port = iscsi.DefaultPort
 	}
-	if err := iscsi.CheckName(t.IQN); err != nil { // before the search for the disk
+	if err := target.CheckName(t.IQN); err != nil { // before the search for the disk
 		return "", fault.ISCSI("%w", err)
 	}
 	if i.o.Targets == nil {

@@ -54,6 +54,7 @@ func TestLegacyISCSI(t *testing.T) {
 	l.ready(t)
 	t.Run("bad input", l.badInput)
 	t.Run("second port", l.secondPort)
+	t.Run("old name", l.oldName)
 	t.Run("disappeared", l.disappeared)
 	if t.Run("deploy", l.deploy) {
 		t.Run("boot", l.boots)
@@ -254,6 +255,23 @@ func (l *legacy) secondPort(t *testing.T) {
 	if found := signatures(t, l.disk); found != "" {
 		t.Errorf("got signatures %q on the disk, want none", found)
 	}
+}
+
+// oldName exports the disk as Ironic before 4.0 requested it, by a name that is no iSCSI name.
+func (l *legacy) oldName(t *testing.T) {
+	const port = 3260
+	iqn := "iqn-" + l.node.UUID()
+	record, err := l.node.Command(soon(t), "iscsi.start_iscsi_target", map[string]any{"iqn": iqn}, true)
+	if err != nil || record.Status != conductor.Succeeded {
+		t.Fatalf("got %+v, %v, want success", record, err)
+	}
+	if want := `{"iscsi_target_iqn":"` + iqn + `"}`; string(record.Result) != want {
+		t.Errorf("got result %s, want %s", record.Result, want)
+	}
+	l.must(t, login(iqn, port)+fmt.Sprintf(`test "$(blockdev --getsize64 $disk)" = %d`, int64(sanSize)))
+	l.must(t, logout(iqn))
+	l.installBootloader(t, true)
+	l.closed(t, port)
 }
 
 // onlyConductor checks who can connect to the portal.

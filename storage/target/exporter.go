@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -33,9 +34,28 @@ const (
 // ErrExists is returned if there is a target already.
 var ErrExists = errors.New("an iSCSI target exists already")
 
+// conductorName matches the names that Ironic chose for targets before version 4.0. They are not iSCSI names, but the
+// kernel's target and open-iscsi use any text.
+var conductorName = regexp.MustCompile(`^iqn-[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}$`)
+
+// CheckName returns an error unless a text can be the name of a target: an iSCSI name without a slash, or "iqn-" and a
+// UUID, as Ironic before version 4.0 sends.
+func CheckName(name string) error {
+	if conductorName.MatchString(name) {
+		return nil
+	}
+	if err := iscsi.CheckName(name); err != nil {
+		return err
+	}
+	if strings.Contains(name, "/") { // it is the name of a directory
+		return fmt.Errorf("got iSCSI name %.80q, want one without /", name)
+	}
+	return nil
+}
+
 // Export describes a target.
 type Export struct {
-	Name   string         // iqn, eui or naa
+	Name   string         // see CheckName
 	Device string         // path of the block device
 	Portal netip.AddrPort // of this machine, where initiators connect
 	Peer   netip.Addr     // the only address that can connect to the portal
@@ -47,11 +67,8 @@ func (e Export) String() string {
 
 // check returns an error unless the kernel can be configured with e.
 func (e Export) check() error {
-	if err := iscsi.CheckName(e.Name); err != nil {
+	if err := CheckName(e.Name); err != nil {
 		return err
-	}
-	if strings.Contains(e.Name, "/") { // it is the name of a directory
-		return fmt.Errorf("got iSCSI name %q, want one without /", e.Name)
 	}
 	local := e.Portal.Addr()
 	switch {

@@ -194,6 +194,30 @@ func TestStartVerifies(t *testing.T) {
 	r.gone(t)
 }
 
+// A target has an iSCSI name (RFC 3720, 3.2.6.3) that can be a directory, or one of those that Ironic chose in 2014.
+func TestCheckName(t *testing.T) {
+	for name, valid := range map[string]bool{
+		"iqn.2008-10.org.openstack:b77a8c26-f785-4c57-91f5-b6ad41a2e08d": true,
+		"iqn.2001-04.com.example": true, "eui.02004567A425678D": true, "naa.52004567BA64678D": true,
+		"iqn.2008-10.org:" + strings.Repeat("n", 207): true, // 223 bytes, which RFC 3720 and the kernel allow
+		"iqn.2008-10.org:" + strings.Repeat("n", 208): false,
+
+		"iqn-b77a8c26-f785-4c57-91f5-b6ad41a2e08d":  true,
+		"iqn-B77A8C26-F785-4C57-91F5-B6AD41A2E08D":  true,
+		"iqn-b77a8c26-f785-4c57-91f5-b6ad41a2e08":   false,
+		"iqn-b77a8c26f7854c5791f5b6ad41a2e08d":      false,
+		"iqn-b77a8c26-f785-4c57-91f5-b6ad41a2e08d2": false,
+		"xiqn-b77a8c26-f785-4c57-91f5-b6ad41a2e08d": false,
+		"b77a8c26-f785-4c57-91f5-b6ad41a2e08d":      false,
+
+		"iqn-5": false, "iqn-": false, "": false, "disk": false, "iqn.2008-10.org:a/b": false,
+	} {
+		if err := CheckName(name); (err == nil) != valid {
+			t.Errorf("%.60q: got %v, want valid %t", name, err, valid)
+		}
+	}
+}
+
 func TestStartRejectsInvalidExports(t *testing.T) {
 	for name, change := range map[string]func(*Export){
 		"no name":      func(x *Export) { x.Name = "" },
