@@ -61,15 +61,15 @@ func (a *agent) serveAPI(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// stopServer closes the port, and waits for running requests until shutdownTimeout. A lockdown waits for none: it has
-// given its own request the time to be answered.
+// stopServer closes the port, and waits for running requests until shutdownTimeout. For a lockdown it waits before it
+// closes the port, and not afterwards, because Ironic changes the machine's network as soon as the port is closed.
 func (a *agent) stopServer(ctx context.Context) {
-	limit := shutdownTimeout
-	if pause.Closed(a.locked) {
-		limit = 0
-	}
-	stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), limit)
+	stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownTimeout)
 	defer cancel()
+	if pause.Closed(a.locked) {
+		a.api.Idle(stopping)
+		cancel()
+	}
 	a.server.Shutdown(stopping)
 	a.server = nil
 }

@@ -1,13 +1,16 @@
 package agent
 
 import (
+	"bufio"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -210,6 +213,108 @@ func TestStopWaitsForRequests(t *testing.T) {
 			}
 		}
 	})
+}
+
+// pipeListener is a port whose connections are pipes.
+type pipeListener struct {
+	connections chan net.Conn
+	closed      chan struct{}
+	once        sync.Once
+	at          time.Time // when it was closed
+}
+
+func (l *pipeListener) Accept() (net.Conn, error) {
+	select {
+	case c := <-l.connections:
+		return c, nil
+	case <-l.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+func (l *pipeListener) Close() error {
+	l.once.Do(func() { l.at = time.Now(); close(l.closed) })
+	return nil
+}
+
+func (l *pipeListener) Addr() net.Addr { return &net.UnixAddr{} }
+
+// When the API is stopped, a request in progress is answered, or aborted after a time limit. The port is closed at
+// once. In a lockdown it is closed when nothing is waited for any more, also not for a connection without a request.
+//
+// Parity: E12 (the response of a request in progress)
+func TestStoppedAPIAnswers(t *testing.T) {
+	const body = `{"name":"none.such","params":{}}`
+	for name, c := range map[string]struct {
+		locked, silent    bool          // silent: there is no request
+		answered          time.Duration // after the stop
+		wantClosed, limit time.Duration // of the port; when all connections are closed at the latest
+	}{
+		"answered": {answered: time.Second, limit: shutdownTimeout},
+		"aborted":  {answered: time.Hour, limit: shutdownTimeout},
+		"answered in a lockdown": {
+			locked: true, answered: time.Second, wantClosed: time.Second, limit: time.Second,
+		},
+		"aborted in a lockdown": {
+			locked: true, answered: time.Hour, wantClosed: shutdownTimeout, limit: shutdownTimeout,
+		},
+		"no request in a lockdown": {locked: true, silent: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l := &pipeListener{connections: make(chan net.Conn), closed: make(chan struct{})}
+				a := startedAgent(t, Options{
+					Destructive: true,
+					Listen:      func(context.Context, string, int) (net.Listener, error) { return l, nil },
+				}, "--standalone", "--agent_token="+testToken)
+				serving, stop := context.WithCancel(t.Context())
+				ended := make(chan time.Time, 1)
+				go func() {
+					_ = a.serveAPI(serving) // it ends with its context
+					ended <- time.Now()
+				}()
+				client, server := net.Pipe()
+				defer client.Close() //nolint:errcheck // a pipe
+				l.connections <- server
+				request := fmt.Sprintf("POST /v1/commands/?agent_token=%s HTTP/1.1\r\nHost: agent\r\n"+
+					"Content-Length: %d\r\n\r\n%s", testToken, len(body), body[:1])
+				if c.silent {
+					request = ""
+				}
+				if _, err := io.WriteString(client, request); err != nil {
+					t.Fatal(err)
+				}
+				synctest.Wait() // the agent reads the body, or the request
+				if c.locked {
+					a.Lockdown()
+				}
+				stopped := time.Now()
+				stop()
+				time.Sleep(c.answered)
+				if !c.silent {
+					go func() { _, _ = io.WriteString(client, body[1:]) }() // fails if the connection is closed
+				}
+				answer, err := http.ReadResponse(bufio.NewReader(client), nil)
+				if aborted := c.silent || c.answered > shutdownTimeout; aborted != (err != nil) {
+					t.Errorf("got %v and %v, want an answer unless the request takes longer than %v",
+						answer, err, shutdownTimeout)
+				} else if !aborted {
+					text, err := io.ReadAll(answer.Body)
+					err = errors.Join(err, answer.Body.Close())
+					if err != nil || answer.StatusCode != http.StatusNotFound ||
+						!strings.Contains(string(text), "Extension with id none not found") {
+						t.Errorf("got %s, %q and %v, want status 404", answer.Status, text, err)
+					}
+				}
+				if got := (<-ended).Sub(stopped); got > c.limit {
+					t.Errorf("the API ended after %v, want at most %v", got, c.limit)
+				}
+				if got := l.at.Sub(stopped); got != c.wantClosed {
+					t.Errorf("the port was closed after %v, want %v", got, c.wantClosed)
+				}
+			})
+		})
+	}
 }
 
 // A running command ends with the agent.
