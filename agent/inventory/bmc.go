@@ -1,17 +1,23 @@
 package inventory
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io/fs"
 	"net"
 	"net/netip"
 	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
 
 	"ironroot/internal/goroutine"
+	"ironroot/internal/sysfs"
 )
 
 // bmcTimeout limits all requests to a BMC together: some BMCs answer none.
@@ -44,12 +50,16 @@ type bmcAddresses struct{ v4, v6, mac *string }
 // bmc queries the BMC once per process, because the answers are slow and do not change. At the time limit it returns
 // the answers so far.
 func (s *Source) bmc(ctx context.Context) bmcAddresses {
-	if s.ipmi == nil || !s.hasIPMI() {
+	if s.ipmi == nil {
+		return bmcAddresses{}
+	}
+	devices := IPMIDevices(s.o.System)
+	if len(devices) == 0 {
 		return bmcAddresses{}
 	}
 	s.bmcOnce.Do(func() {
 		goroutine.Go(func() error {
-			s.askBMC(context.WithoutCancel(ctx))
+			s.askBMC(context.WithoutCancel(ctx), devices)
 			return nil
 		}, nil)
 	})
@@ -61,19 +71,26 @@ func (s *Source) bmc(ctx context.Context) bmcAddresses {
 	return result
 }
 
-// askBMC queries everything from the BMC. It closes bmcEnded at the end or at the time limit.
-func (s *Source) askBMC(ctx context.Context) {
+// askBMC queries everything from the BMC through the first device that can be opened. It closes bmcEnded at the end or
+// at the time limit.
+func (s *Source) askBMC(ctx context.Context, devices []string) {
 	ctx, cancel := s.bmcLimit(ctx)
 	defer cancel()
 	defer close(s.bmcEnded)
 	connected := make(chan error, 1)
 	goroutine.Go(func() error { // not in this goroutine, because a request cannot be cancelled
-		device, err := s.ipmi()
-		if err == nil {
+		var problems []error
+		for _, path := range devices {
+			device, err := s.ipmi(path)
+			if err != nil {
+				problems = append(problems, err)
+				continue
+			}
 			defer device.Close() //nolint:errcheck // nothing was written
 			s.bmcAnswers.ask(ctx, device)
+			return nil
 		}
-		return err
+		return errors.Join(problems...)
 	}, func(err error) { connected <- err })
 	select {
 	case err := <-connected:
@@ -84,18 +101,30 @@ func (s *Source) askBMC(ctx context.Context) {
 	case <-ctx.Done():
 	}
 	if _, missing := s.bmcAnswers.addresses(); missing != "" {
-		s.o.Log.Warn("BMC did not answer in time", "device", "/dev/ipmi0", "timeout", bmcTimeout, "missing", missing)
+		s.o.Log.Warn("BMC did not answer in time", "devices", devices, "timeout", bmcTimeout, "missing", missing)
 	}
 }
 
-// hasIPMI reports whether there is a character device of the IPMI driver.
-func (s *Source) hasIPMI() bool {
-	for _, pattern := range []string{"ipmi0", "ipmi/0", "ipmidev/0"} {
-		if info, err := os.Stat(s.o.System.Dev(pattern)); err == nil && info.Mode()&fs.ModeCharDevice != 0 {
-			return true
+// IPMIDevices returns the paths of the character devices of the IPMI driver, in the order of their numbers: ipmiN,
+// ipmi/N and ipmidev/N in /dev. Number 0 can be missing.
+func IPMIDevices(system sysfs.Root) []string {
+	var found []string
+	numbers := map[string]int{}
+	for _, name := range []string{"ipmi", "ipmi/", "ipmidev/"} {
+		prefix := system.Dev() + "/" + name
+		paths, _ := filepath.Glob(prefix + "[0-9]*") // fails only for bad patterns
+		for _, path := range paths {
+			number, err := strconv.Atoi(strings.TrimPrefix(path, prefix))
+			if err != nil {
+				continue
+			}
+			if info, err := os.Stat(path); err == nil && info.Mode()&fs.ModeCharDevice != 0 {
+				found, numbers[path] = append(found, path), number
+			}
 		}
 	}
-	return false
+	slices.SortStableFunc(found, func(a, b string) int { return cmp.Compare(numbers[a], numbers[b]) })
+	return found
 }
 
 // bmcAnswers are the answers of a BMC so far. They can be read while the BMC is being queried.

@@ -9,8 +9,8 @@ import (
 // kernelIPMI is a connection to the BMC through the kernel's driver.
 type kernelIPMI struct{ *ipmi.IPMI }
 
-func openIPMI() (BMC, error) {
-	device, err := ipmi.Open(0)
+func openIPMI(path string) (BMC, error) {
+	device, err := ipmi.OpenPath(path)
 	if err != nil {
 		return nil, fmt.Errorf("open IPMI device: %w", err)
 	}

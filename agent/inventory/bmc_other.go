@@ -7,4 +7,6 @@ import (
 	"fmt"
 )
 
-func openIPMI() (BMC, error) { return nil, fmt.Errorf("open IPMI device: %w", errors.ErrUnsupported) }
+func openIPMI(string) (BMC, error) {
+	return nil, fmt.Errorf("open IPMI device: %w", errors.ErrUnsupported)
+}

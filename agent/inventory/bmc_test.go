@@ -182,6 +182,61 @@ func TestBMCNotReachable(t *testing.T) {
 	}
 }
 
+// The BMC is found at every path that the driver's devices have, the lowest number first. One that cannot be opened is
+// followed by the next.
+//
+// Parity: G10 (paths of the device)
+func TestIPMIDevices(t *testing.T) {
+	const broken = "ipmi3" // cannot be opened
+	for _, tt := range []struct{ devices, others, want []string }{
+		{devices: []string{"ipmi0"}, want: []string{"ipmi0"}},
+		{devices: []string{"ipmi1"}, want: []string{"ipmi1"}},
+		{devices: []string{"ipmi/0"}, want: []string{"ipmi/0"}},
+		{devices: []string{"ipmi/12"}, want: []string{"ipmi/12"}},
+		{devices: []string{"ipmidev/0"}, want: []string{"ipmidev/0"}},
+		{devices: []string{"ipmidev/2"}, want: []string{"ipmidev/2"}},
+		{devices: []string{"ipmi10", "ipmi2", "ipmi0"}, want: []string{"ipmi0", "ipmi2", "ipmi10"}},
+		{devices: []string{"ipmi1", "ipmi/1", "ipmidev/0"}, want: []string{"ipmidev/0", "ipmi1", "ipmi/1"}},
+		{devices: []string{"ipmi4", "ipmi3"}, want: []string{"ipmi3", "ipmi4"}},
+		{devices: []string{"ipmi4", "xipmi0"}, others: []string{"ipmi0", "ipmi/readme"}, want: []string{"ipmi4"}},
+		{devices: []string{"ipmi4", "ipmi0x", "ipmi-1"}, want: []string{"ipmi4"}},
+	} {
+		sys := tree(t, "testdata/qemu.tree")
+		for _, name := range tt.devices {
+			put(t, sys.Path, "dev/"+name, func(path string) error { return os.Symlink("/dev/null", path) })
+		}
+		for _, name := range tt.others {
+			write(t, sys.Path, "dev/"+name, nil)
+		}
+		var want []string
+		for _, name := range tt.want {
+			want = append(want, sys.Dev(name))
+		}
+		if diff := cmp.Diff(want, IPMIDevices(sys)); diff != "" {
+			t.Errorf("%q: devices differ (-want +got):\n%s", tt.devices, diff)
+		}
+		var opened []string
+		s := New(Options{System: sys})
+		s.ipmi = func(path string) (BMC, error) {
+			opened = append(opened, path)
+			if path == sys.Dev(broken) {
+				return nil, errors.New("no such device or address")
+			}
+			return fakeBMC{"1 3 0": {192, 0, 2, 9}}, nil
+		}
+		if got := s.bmc(t.Context()); got.v4 == nil || *got.v4 != "192.0.2.9" {
+			t.Errorf("%q: got %+v, want 192.0.2.9", tt.devices, got)
+		}
+		tries := 1
+		if tt.want[0] == broken {
+			tries = 2
+		}
+		if diff := cmp.Diff(want[:tries], opened); diff != "" {
+			t.Errorf("%q: opened devices differ (-want +got):\n%s", tt.devices, diff)
+		}
+	}
+}
+
 // Without the character device of the driver, the BMC is not opened.
 func TestNoIPMIDevice(t *testing.T) {
 	for _, name := range []string{"", "dev/ipmi0"} {
@@ -230,7 +285,7 @@ func TestSkipBMC(t *testing.T) {
 		// any character device makes the BMC's device present
 		put(t, sys.Path, "dev/ipmi0", func(path string) error { return os.Symlink("/dev/null", path) })
 		s := New(Options{System: sys, SkipBMC: func() bool { return tt.skip }})
-		s.ipmi = func() (BMC, error) { return fakeBMC{"1 3 0": {192, 0, 2, 9}}, nil }
+		s.ipmi = func(string) (BMC, error) { return fakeBMC{"1 3 0": {192, 0, 2, 9}}, nil }
 		inv, err := s.Collect(t.Context())
 		if err != nil {
 			t.Fatal(err)
@@ -291,7 +346,7 @@ func TestPartialBMC(t *testing.T) {
 			release := make(chan struct{})
 			defer close(release)
 			s.bmcLimit = func(context.Context) (context.Context, context.CancelFunc) { return limited, limitReached }
-			s.ipmi = func() (BMC, error) { return stalled{answers, tt.at, limitReached, release}, nil }
+			s.ipmi = func(string) (BMC, error) { return stalled{answers, tt.at, limitReached, release}, nil }
 			got := s.bmc(t.Context())
 			if diff := cmp.Diff(tt.want, got, cmp.AllowUnexported(bmcAddresses{})); diff != "" {
 				t.Errorf("addresses differ (-want +got):\n%s", diff)
@@ -360,7 +415,7 @@ func TestBMCContainsPanics(t *testing.T) {
 	sys := tree(t, "testdata/qemu.tree")
 	put(t, sys.Path, "dev/ipmi0", func(path string) error { return os.Symlink("/dev/null", path) })
 	s := New(Options{System: sys})
-	s.ipmi = func() (BMC, error) { panic("oops") }
+	s.ipmi = func(string) (BMC, error) { panic("oops") }
 	if got := s.bmc(t.Context()); got != (bmcAddresses{}) {
 		t.Errorf("got addresses %v, want none", got)
 	}

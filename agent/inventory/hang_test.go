@@ -198,7 +198,7 @@ func TestBMCHangs(t *testing.T) {
 		var log bytes.Buffer
 		s := New(Options{System: sys, Log: slog.New(slog.NewTextHandler(&log, nil))})
 		over := make(chan struct{})
-		s.ipmi = func() (BMC, error) { return deafBMC{over}, nil }
+		s.ipmi = func(string) (BMC, error) { return deafBMC{over}, nil }
 		for _, want := range []time.Duration{bmcTimeout, 0} { // it is asked once in the process's life
 			started := time.Now()
 			if got := s.bmc(t.Context()); got != (bmcAddresses{}) {

@@ -126,7 +126,7 @@ type Options struct {
 type Source struct {
 	o    Options
 	net  network
-	ipmi func() (BMC, error)
+	ipmi func(path string) (BMC, error) // nil if there is none
 
 	tables func() (*smbios.Table, error)
 
@@ -166,7 +166,7 @@ func New(o Options) *Source {
 		s.net, s.ipmi = noNetwork{}, nil
 	}
 	if o.BMC != nil {
-		s.ipmi = o.BMC
+		s.ipmi = func(string) (BMC, error) { return o.BMC() }
 	}
 	return s
 }

@@ -200,11 +200,7 @@ func (c *collector) machine() {
 	}
 	r.Memory = inv.Memory.Total
 	r.BMC.HasAddress = known(inv.BMCAddress, "0.0.0.0") || known(inv.BMCV6Address, "::")
-	for _, name := range []string{"ipmi0", "ipmi/0", "ipmidev/0"} {
-		if _, err := os.Stat(c.System.Dev(name)); err == nil {
-			r.BMC.Driver = true
-		}
-	}
+	r.BMC.Driver = len(inventory.IPMIDevices(c.System)) > 0
 	if r.BMC.Driver && !r.BMC.HasAddress {
 		c.problem("BMC has no address, or does not answer")
 	}
