@@ -62,7 +62,7 @@ func TestCollectSystemLogs(t *testing.T) {
 	for name, want := range map[string]string{
 		"journal": "node found", "df": "Filesystem", "ip_addr": "inet 127.0.0.1/8", "lsblk": "KNAME", "lsblk-full": "",
 		"mount": " on /proc type proc ", "ps": "PPID", "lshw": `"interfaces"`, "parted": "",
-		"multipath": "", "files" + extra: "from the configured file",
+		"multipath": "", extra[1:]: "from the configured file",
 	} {
 		if text, ok := members[name]; !ok || !strings.Contains(text, want) {
 			t.Errorf("member %s: got %v %q, want %q in it", name, ok, text, want)

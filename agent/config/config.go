@@ -120,7 +120,7 @@ type Config struct {
 	Debug        bool   `file:"debug" kernel:"ipa-debug" default:"false" unsigned:"media,mdns" heading:"General" help:"log debug messages; the kernel parameter overrides every other source"`
 	LogFile      string `file:"log_file" check:"file" unsigned:"none" help:"file to include in the collected logs"`
 	SyslogServer string `file:"syslog_server" kernel:"ipa-syslog-server" check:"syslog" unsigned:"none" help:"server to which the log is sent: udp://HOST:PORT, tcp://HOST:PORT or tls://HOST:PORT (default ports 514, 601 and 6514); not set, it is not sent"`
-	LogDir       string `file:"log_dir" check:"file" unsigned:"none" help:"directory whose files are included in the collected logs"`
+	LogDir       string `file:"log_dir" check:"file" unsigned:"none" help:"directory whose files, also in subdirectories, are included in the collected logs"`
 
 	Standalone  bool `file:"standalone" kernel:"ipa-standalone" default:"false" unsigned:"none" help:"serve the API and send nothing to Ironic"`
 	Destructive bool `file:"destructive" source:"flag" default:"false" unsigned:"none" help:"outside the ramdisk: allow writing to disks, changing the network and stopping the machine"`

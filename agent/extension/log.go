@@ -4,21 +4,9 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/json"
-	"fmt"
-	"io"
-	"os"
-	"path/filepath"
-
-	"golang.org/x/sys/unix"
 
 	"ironroot/agent/command"
 	"ironroot/agent/journal"
-)
-
-// Limits of one configured log file, and of all of them, in bytes.
-const (
-	maxLogFile  = 16 << 20
-	maxLogFiles = 64 << 20
 )
 
 // logs returns the log archive.
@@ -45,43 +33,5 @@ func extraMembers(ctx context.Context, d Deps) []journal.Member {
 		members = append(members, journal.Member{Name: "lshw", Data: data})
 	}
 	options := d.Config.Get()
-	names := []string{options.LogFile}
-	if options.LogDir != "" {
-		found, err := filepath.Glob(filepath.Join(options.LogDir, "*"))
-		if err != nil {
-			d.Log.Warn("log_dir not listed", "path", options.LogDir, "err", err)
-		}
-		names = append(names, found...)
-	}
-	left := int64(maxLogFiles)
-	for _, name := range names {
-		if name == "" {
-			continue
-		}
-		data, err := readEnd(name, min(maxLogFile, left))
-		left -= int64(len(data))
-		if err != nil {
-			d.Log.Warn("log file missing in log archive", "path", name, "err", err)
-			continue
-		}
-		members = append(members, journal.Member{Name: "files" + filepath.Clean("/"+name), Data: data})
-	}
-	return members
-}
-
-// readEnd returns the last bytes of a regular file, at most limit. It does not block on a pipe.
-func readEnd(name string, limit int64) ([]byte, error) {
-	f, err := os.OpenFile(name, os.O_RDONLY|unix.O_NONBLOCK, 0)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close() //nolint:errcheck // only read
-	info, err := f.Stat()
-	if err != nil {
-		return nil, err
-	}
-	if !info.Mode().IsRegular() {
-		return nil, fmt.Errorf("read %s: not a regular file", name)
-	}
-	return io.ReadAll(io.NewSectionReader(f, max(0, info.Size()-limit), limit))
+	return append(members, journal.Files(ctx, d.Log, options.LogFile, options.LogDir)...)
 }
