@@ -61,7 +61,7 @@ const logsKey = "logs"
 
 // collectLogs adds the log archive. Its failure must not fail the inspection.
 func collectLogs(ctx context.Context, i *inspection) error {
-	archive, err := i.Journal.Archive(ctx, i.System, i.logMembers()...)
+	archive, err := i.Journal.Archive(ctx, i.System, i.logMembers(ctx)...)
 	if err != nil {
 		i.Log.Warn("inspection without logs", "err", err)
 		return nil
@@ -70,14 +70,15 @@ func collectLogs(ctx context.Context, i *inspection) error {
 	return nil
 }
 
-// logMembers returns the inventory as a member of the log archive, under the name of the program that would print it.
-func (i *inspection) logMembers() []journal.Member {
-	if i.found == nil {
-		return nil
+// logMembers returns the configured log files, and the inventory under the name of the program that would print it, as
+// members of the log archive.
+func (i *inspection) logMembers(ctx context.Context) []journal.Member {
+	var members []journal.Member
+	if i.found != nil {
+		if data, err := json.MarshalIndent(i.found, "", "  "); err == nil { // it was encoded before
+			members = append(members, journal.Member{Name: "lshw", Data: data})
+		}
 	}
-	data, err := json.MarshalIndent(i.found, "", "  ")
-	if err != nil {
-		return nil // the inventory was encoded before
-	}
-	return []journal.Member{{Name: "lshw", Data: data}}
+	options := i.Config.Get()
+	return append(members, journal.Files(ctx, i.Log, options.LogFile, options.LogDir)...)
 }

@@ -251,6 +251,30 @@ func TestStages(t *testing.T) {
 	}
 }
 
+// The log archive contains the configured log files, as that of log.collect_system_logs does.
+//
+// Parity: H6 (log_file and log_dir)
+func TestLogFiles(t *testing.T) {
+	dir := t.TempDir()
+	file, below := filepath.Join(dir, "agent.log"), filepath.Join(dir, "logs", "manager", "a.log")
+	if err := errors.Join(
+		os.MkdirAll(filepath.Dir(below), 0o755), os.WriteFile(below, []byte("from the directory"), 0o600),
+		os.WriteFile(file, []byte("from the file"), 0o600),
+	); err != nil {
+		t.Fatal(err)
+	}
+	m := newMachine(t, &config.Config{
+		InspectionCollectors: "default,logs", LogFile: file, LogDir: filepath.Join(dir, "logs"),
+	})
+	if _, err := Run(t.Context(), m.Options); err != nil {
+		t.Fatal(err)
+	}
+	members := unpack(t, m.posted["logs"])
+	if members[file[1:]] != "from the file" || members[below[1:]] != "from the directory" {
+		t.Errorf("got members %q, want the files in %s", slices.Sorted(maps.Keys(members)), dir)
+	}
+}
+
 // hearing calls a function while it listens.
 type hearing func()
 

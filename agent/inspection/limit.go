@@ -75,7 +75,7 @@ func (i *inspection) reduce(ctx context.Context, parts map[string]json.RawMessag
 	if space < minArchiveBytes {
 		return note("%s: all %d bytes left out", logsKey, len(logs))
 	}
-	archive, truncated, err := i.Journal.ArchiveWithin(ctx, space, i.System, i.logMembers()...)
+	archive, truncated, err := i.Journal.ArchiveWithin(ctx, space, i.System, i.logMembers(ctx)...)
 	if err != nil {
 		return note("%s: all %d bytes left out: %v", logsKey, len(logs), err)
 	}
