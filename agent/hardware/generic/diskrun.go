@@ -57,6 +57,7 @@ type diskRun struct {
 	flags    eraseFlags
 	arrays   hardware.Arrays
 	skips    *hardware.SkipList
+	unused   []string        // PCI addresses of storage controllers that the operator does not use
 	disks    []block.Device  // those to erase or overwrite
 	known    map[string]bool // paths of all disks that were there at the start, whether or not they can be erased
 	evidence *evidenceLog    // of a step that erases; nil for others
@@ -99,6 +100,9 @@ func (m *Manager) startDiskRun(ctx context.Context, call hardware.Call, phrase, 
 	}
 	var err error
 	if r.arrays, err = hardware.ArraysOf(call.Node); err != nil {
+		return nil, fault.BlockDeviceErase("%w", err)
+	}
+	if r.unused, err = unusedControllers(c.SkipStorageControllers, call.Node); err != nil {
 		return nil, fault.BlockDeviceErase("%w", err)
 	}
 	r.failUnsettled()

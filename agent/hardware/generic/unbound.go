@@ -6,11 +6,15 @@ import (
 	"slices"
 	"strings"
 
+	"ironroot/agent/node"
 	"ironroot/storage/block"
 )
 
+// skipControllers is the name of the option, and of the key of driver_info, that names unused storage controllers.
+const skipControllers = "skip_storage_controllers"
+
 // namedBySkipControllers is the reason why a controller that the operator does not use is not examined.
-const namedBySkipControllers = "not examined: named by skip_storage_controllers"
+const namedBySkipControllers = "not examined: named by " + skipControllers
 
 // examineUnbound adds an error for each storage controller without a driver, because its disks are not known.
 // Controllers that the operator or noteOnly names are part of the result.
@@ -30,8 +34,7 @@ func (r *diskRun) examineUnbound(ctx context.Context) {
 			r.record(d, untouched(d, description+" not examined: no driver"))
 		default:
 			r.fail(d, fmt.Errorf("%s has no driver, so its disks are not known: see the kernel's log for a failed "+
-				"driver, build the ramdisk with the module, or name the address in skip_storage_controllers",
-				description))
+				"driver, build the ramdisk with the module, or name the address in %s", description, skipControllers))
 		}
 	}
 }
@@ -42,10 +45,35 @@ func noteOnly(class string) bool {
 	return strings.HasPrefix(class, "0x0101") || strings.HasPrefix(class, "0x0180")
 }
 
-// isUnused reports whether the option skip_storage_controllers names a PCI address, with or without its domain.
+// isUnused reports whether the operator names a PCI address, with or without its domain.
 func (r *diskRun) isUnused(address string) bool {
-	return address != "" && slices.ContainsFunc(r.m.o.Config.Get().SkipStorageControllers, func(entry string) bool {
+	return address != "" && slices.ContainsFunc(r.unused, func(entry string) bool {
 		entry = strings.ToLower(strings.TrimSpace(entry))
 		return entry == address || "0000:"+entry == address
 	})
+}
+
+// unusedControllers returns the PCI addresses of skip_storage_controllers: those of the option, and those of the node's
+// driver_info, a list or a text with commas. Addresses are not validated: a wrong one has no effect.
+func unusedControllers(option []string, n *node.Node) ([]string, error) {
+	if n == nil {
+		return option, nil
+	}
+	unused := slices.Clone(option)
+	switch value := n.DriverInfo()[skipControllers].(type) {
+	case nil:
+	case string:
+		unused = append(unused, strings.Split(value, ",")...)
+	case []any:
+		for _, entry := range value {
+			text, ok := entry.(string)
+			if !ok {
+				return nil, fmt.Errorf("driver_info %s: got entry %v, want a PCI address", skipControllers, entry)
+			}
+			unused = append(unused, text)
+		}
+	default:
+		return nil, fmt.Errorf("driver_info %s: got %v, want a list of PCI addresses", skipControllers, value)
+	}
+	return unused, nil
 }

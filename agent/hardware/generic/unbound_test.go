@@ -38,6 +38,7 @@ func TestEraseUnboundControllers(t *testing.T) {
 	const named = " not examined: named by skip_storage_controllers"
 	for name, c := range map[string]struct {
 		class, skip string
+		info        string // the value in driver_info
 		note        string // in the result; "" means an error
 	}{
 		"NVMe":              {class: "0x010802"},
@@ -47,18 +48,32 @@ func TestEraseUnboundControllers(t *testing.T) {
 			class: "0x010400", skip: "0000:3b:00.1,0000:3B:00.0", note: controller + "0x010400" + named,
 		},
 		"without its domain": {class: "0x010700", skip: "3b:00.0", note: controller + "0x010700" + named},
-		"IDE":                {class: "0x01018a", note: controller + "0x01018a not examined: no driver"},
-		"IDE, named":         {class: "0x01018a", skip: address, note: controller + "0x01018a" + named},
-		"other":              {class: "0x018000", note: controller + "0x018000 not examined: no driver"},
+		"named in driver_info": {
+			class: "0x010400", info: `["0000:5e:00.0", "3b:00.0"]`, note: controller + "0x010400" + named,
+		},
+		"named in driver_info, as text": {
+			class: "0x010400", info: `"0000:5e:00.0, 0000:3B:00.0"`, note: controller + "0x010400" + named,
+		},
+		"other named in driver_info": {class: "0x010400", skip: "0000:5e:00.0", info: `["0000:5f:00.0"]`},
+		"both": {
+			class: "0x010400", skip: address, info: `"0000:5f:00.0"`, note: controller + "0x010400" + named,
+		},
+		"IDE":        {class: "0x01018a", note: controller + "0x01018a not examined: no driver"},
+		"IDE, named": {class: "0x01018a", skip: address, note: controller + "0x01018a" + named},
+		"other":      {class: "0x018000", note: controller + "0x018000 not examined: no driver"},
 	} {
 		m := newManager(t)
 		addFunction(t, m.o.System, address, c.class)
+		call := hardware.Call{}
+		if c.info != "" {
+			call.Node = nodeWith(t, `"driver_info": {"skip_storage_controllers": `+c.info+`}`)
+		}
 		m.o.Config.Update(func(live *config.Config) { live.SkipStorageControllers = strings.Split(c.skip, ",") })
 		var log strings.Builder
 		m.o.Log = slog.New(slog.NewTextHandler(&log, nil))
 		for step, run := range erasing(m) {
 			log.Reset()
-			result, err := run(t.Context(), hardware.Call{})
+			result, err := run(t.Context(), call)
 			want := fmt.Sprintf("%s: %s%s has no driver, so its disks are not known: ", address, controller, c.class)
 			switch {
 			case c.note == "" && (typeOf(err) != "BlockDeviceEraseError" || !strings.Contains(err.Error(), want)):
@@ -72,6 +87,25 @@ func TestEraseUnboundControllers(t *testing.T) {
 				if !strings.Contains(log.String(), `level=WARN msg="device left untouched" device=`+address) {
 					t.Errorf("%s, %s: got log %s, want a warning of %s", name, step, &log, address)
 				}
+			}
+		}
+	}
+}
+
+// An invalid value in driver_info fails the step before a disk is written.
+func TestEraseUnusedControllersInvalid(t *testing.T) {
+	m := newManager(t, block.Device{Name: "sdz", Path: "/dev/none/sdz"})
+	for value, want := range map[string]string{
+		`7`:                     "got 7, want a list of PCI addresses",
+		`{"3b:00.0": true}`:     "got map[3b:00.0:true], want a list of PCI addresses",
+		`["0000:3b:00.0", 4.5]`: "got entry 4.5, want a PCI address",
+	} {
+		want = "driver_info skip_storage_controllers: " + want
+		call := hardware.Call{Node: nodeWith(t, `"driver_info": {"skip_storage_controllers": `+value+`}`)}
+		for step, run := range erasing(m) {
+			_, err := run(t.Context(), call)
+			if typeOf(err) != "BlockDeviceEraseError" || !strings.HasSuffix(errorText(err), want) {
+				t.Errorf("%s, %s: got %v, want a BlockDeviceEraseError with %q", value, step, err, want)
 			}
 		}
 	}
