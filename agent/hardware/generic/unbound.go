@@ -2,6 +2,7 @@ package generic
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -17,7 +18,7 @@ const skipControllers = "skip_storage_controllers"
 const namedBySkipControllers = "not examined: named by " + skipControllers
 
 // examineUnbound adds an error for each storage controller without a driver, because its disks are not known.
-// Controllers that the operator or noteOnly names are part of the result.
+// Controllers that the operator names, and those without disks, are part of the result.
 func (r *diskRun) examineUnbound(ctx context.Context) {
 	controllers, err := r.m.unbound(ctx)
 	if err != nil {
@@ -27,22 +28,40 @@ func (r *diskRun) examineUnbound(ctx context.Context) {
 	for _, c := range controllers {
 		d := block.Device{Name: c.Address, Path: c.Address}
 		description := fmt.Sprintf("storage controller %s of class %s", c.ID, c.Class)
-		switch {
-		case r.isUnused(c.Address):
+		if r.isUnused(c.Address) {
 			r.record(d, untouched(d, description+" "+namedBySkipControllers))
-		case noteOnly(c.Class):
-			r.record(d, untouched(d, description+" not examined: no driver"))
-		default:
-			r.fail(d, fmt.Errorf("%s has no driver, so its disks are not known: see the kernel's log for a failed "+
-				"driver, build the ramdisk with the module, or name the address in %s", description, skipControllers))
+			continue
 		}
+		reason, err := r.m.withoutDisks(c)
+		if err != nil {
+			r.fail(d, fmt.Errorf("%s %w: see the kernel's log for a failed driver, build the ramdisk with the module, "+
+				"or name the address in %s", description, err, skipControllers))
+			continue
+		}
+		r.record(d, untouched(d, description+" not examined: no driver, "+reason))
 	}
 }
 
-// noteOnly reports whether the step succeeds although a controller of that PCI class has no driver. The ramdisk has no
-// drivers for IDE controllers (0x0101). Others (0x0180) can be anything.
-func noteOnly(class string) bool {
-	return strings.HasPrefix(class, "0x0101") || strings.HasPrefix(class, "0x0180")
+// errNoDriver is the error of a controller without a driver, behind which there can be disks.
+var errNoDriver = errors.New("has no driver, so its disks are not known")
+
+// withoutDisks returns why there are no disks behind a controller without a driver. It returns an error if there can
+// be some, or if that is not known.
+func (m *Manager) withoutDisks(c block.UnboundController) (reason string, err error) {
+	if what := c.WithoutMedia(); what != "" {
+		return what, nil
+	}
+	if !c.IsIDE() {
+		return "", errNoDriver
+	}
+	present, found, err := block.IDEDrive(m.o.System, c.Address)
+	switch {
+	case err != nil:
+		return "", fmt.Errorf("%w, and whether a drive answers is not known either: %w", errNoDriver, err)
+	case present:
+		return "", fmt.Errorf("%w: a drive can be there, %s", errNoDriver, found)
+	}
+	return "no drive answers: " + found, nil
 }
 
 // isUnused reports whether the operator names a PCI address, with or without its domain.

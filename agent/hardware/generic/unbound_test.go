@@ -8,39 +8,70 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 
 	"ironroot/agent/config"
 	"ironroot/agent/hardware"
 	"ironroot/internal/sysfs"
+	"ironroot/internal/testenv"
 	"ironroot/storage/block"
 	"ironroot/storage/erase"
 )
 
-// addFunction adds a PCI function without a driver to a machine.
+// addFunction adds a PCI function without a driver to a machine. Its ID is 1000:005d.
 func addFunction(t *testing.T, sys sysfs.Root, address, class string) {
 	t.Helper()
-	for name, text := range map[string]string{"class": class, "vendor": "0x1000", "device": "0x005d"} {
+	addUnbound(t, sys, address, class, "1000:005d", "")
+}
+
+// addUnbound adds a PCI function without a driver to a machine. It decodes I/O ports, of one IDE channel with the
+// given alternate status, "" means none.
+func addUnbound(t *testing.T, sys sysfs.Root, address, class, id, status string) {
+	t.Helper()
+	vendor, device, _ := strings.Cut(id, ":")
+	config := make([]byte, 64)
+	config[0x04] = 1
+	files := map[string]string{
+		"class": class + "\n", "vendor": "0x" + vendor + "\n", "device": "0x" + device + "\n", "config": string(config),
+	}
+	if status != "" {
+		files["resource"] = "0x1f0 0x1f7 0x110\n0x3f6 0x3f6 0x110\n" + strings.Repeat("0x0 0x0 0x0\n", 5)
+		files["resource1"] = status
+	}
+	for name, text := range files {
 		file := sys.Sys("bus/pci/devices", address, name)
-		err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o755), os.WriteFile(file, []byte(text+"\n"), 0o600))
+		err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o755), os.WriteFile(file, []byte(text), 0o600))
 		if err != nil {
 			t.Fatal(err)
 		}
 	}
 }
 
-// A storage controller without a driver fails each step, because its disks are not known. If the ramdisk has no
-// drivers for it or if the operator names it, it is part of the result instead.
+// A storage controller without a driver fails each step, because its disks are not known. If there can be none, or if
+// the operator names it, it is part of the result instead.
+//
+// Parity: P6 (controllers without a driver)
 func TestEraseUnboundControllers(t *testing.T) {
 	const address = "0000:3b:00.0"
 	const controller = "storage controller 1000:005d of class "
 	const named = " not examined: named by skip_storage_controllers"
+	const unknown = " has no driver, so its disks are not known"
 	for name, c := range map[string]struct {
-		class, skip string
-		info        string // the value in driver_info
-		note        string // in the result; "" means an error
+		class, id, status string // without an ID, 1000:005d
+		skip, info        string // the option, and the value in driver_info
+		note              string // in the result; "" means an error
+		err               string // at the end of the error; "" is a function that is not of class IDE
 	}{
+		"SCSI":              {class: "0x010000"},
+		"floppy":            {class: "0x010200"},
+		"ATA":               {class: "0x010520"},
+		"SAS":               {class: "0x010700"},
+		"UFS":               {class: "0x010901"},
+		"reserved":          {class: "0x010a00"},
 		"NVMe":              {class: "0x010802"},
 		"RAID":              {class: "0x010400"},
 		"SATA, other named": {class: "0x010601", skip: "0000:3b:00.1,3b:00.1,0001:3b:00.0"},
@@ -58,12 +89,41 @@ func TestEraseUnboundControllers(t *testing.T) {
 		"both": {
 			class: "0x010400", skip: address, info: `"0000:5f:00.0"`, note: controller + "0x010400" + named,
 		},
-		"IDE":        {class: "0x01018a", note: controller + "0x01018a not examined: no driver"},
-		"IDE, named": {class: "0x01018a", skip: address, note: controller + "0x01018a" + named},
-		"other":      {class: "0x018000", note: controller + "0x018000 not examined: no driver"},
+		"IDE, drive": {
+			class: "0x01018a", status: "\x50", err: ": a drive can be there, status 0x50 at I/O port 0x3f6",
+		},
+		"IDE, perhaps": {
+			class: "0x01018a", status: "\x00", err: ": a drive can be there, status 0x00 at I/O port 0x3f6",
+		},
+		"IDE, unknown": {class: "0x01018a", err: ", and whether a drive answers is not known either: "},
+		"IDE, named":   {class: "0x01018a", status: "\x50", skip: address, note: controller + "0x01018a" + named},
+		"IDE, named in driver_info": {
+			class: "0x01018a", status: "\x50", info: `"3b:00.0"`, note: controller + "0x01018a" + named,
+		},
+		"IDE, no drive": {
+			class: "0x01018a", status: "\xff",
+			note: controller + "0x01018a not examined: no driver, no drive answers: status 0xff at I/O port 0x3f6",
+		},
+		"IDE redirection": {
+			class: "0x010185", id: "8086:a1bc", status: "\x50",
+			note: "storage controller 8086:a1bc of class 0x010185 not examined: no driver, IDE redirection of the " +
+				"management engine, which shows images of a remote console",
+		},
+		"other":        {class: "0x018000"},
+		"other, named": {class: "0x018000", skip: address, note: controller + "0x018000" + named},
+		"PCI Express switch": {
+			class: "0x018000", id: "1000:c010",
+			note: "storage controller 1000:c010 of class 0x018000 not examined: no driver, management function of a " +
+				"PCI Express switch",
+		},
+		"ID of a switch, SAS": {class: "0x010700", id: "1000:c010"},
 	} {
 		m := newManager(t)
-		addFunction(t, m.o.System, address, c.class)
+		id := c.id
+		if id == "" {
+			id = "1000:005d"
+		}
+		addUnbound(t, m.o.System, address, c.class, id, c.status)
 		call := hardware.Call{}
 		if c.info != "" {
 			call.Node = nodeWith(t, `"driver_info": {"skip_storage_controllers": `+c.info+`}`)
@@ -74,8 +134,10 @@ func TestEraseUnboundControllers(t *testing.T) {
 		for step, run := range erasing(m) {
 			log.Reset()
 			result, err := run(t.Context(), call)
-			want := fmt.Sprintf("%s: %s%s has no driver, so its disks are not known: ", address, controller, c.class)
+			want := fmt.Sprintf("%s: storage controller %s of class %s%s%s", address, id, c.class, unknown, c.err)
 			switch {
+			case c.note == "" && !strings.Contains(errorText(err), "or name the address in skip_storage_controllers"):
+				t.Errorf("%s, %s: got %v, want an error that names skip_storage_controllers", name, step, err)
 			case c.note == "" && (typeOf(err) != "BlockDeviceEraseError" || !strings.Contains(err.Error(), want)):
 				t.Errorf("%s, %s: got %v, want a BlockDeviceEraseError with %q", name, step, err, want)
 			case c.note == "" && !strings.Contains(log.String(), `level=ERROR msg="disk not erased" device=`+address):
@@ -108,6 +170,86 @@ func TestEraseUnusedControllersInvalid(t *testing.T) {
 				t.Errorf("%s, %s: got %v, want a BlockDeviceEraseError with %q", value, step, err, want)
 			}
 		}
+	}
+}
+
+// refusing has the modules whose modalias matches storage controllers that they do not drive: by their class, or by the
+// manufacturer and the class.
+var refusing = map[string]func(testenv.Controller) bool{
+	// It has an own list of IDE controllers, and drives IDE redirection only if its ports are switched on.
+	"ata_generic": func(testenv.Controller) bool { return true },
+	// It drives arrays of disks by their subsystem, of which this is none.
+	"hpsa": func(c testenv.Controller) bool { return c.ID == "103c:193f" },
+}
+
+// unboundOfServers has the controllers of recorded servers that the image does not drive, and what a step does for
+// them. Each was reviewed.
+var unboundOfServers = []string{
+	// PERC S300: software RAID that has drivers for Windows only. The disks on it are not known.
+	"Dell PowerEdge R410: 010400:1028:0016 fails",
+	// The SAS unit of a C600 chipset under an ID that Linux does not know, FreeBSD does. It can have disks.
+	"Fujitsu PRIMERGY RX200 S8: 010700:8086:1d6f fails",
+
+	// iLO's function for the software RAID of disks that AHCI controllers have. It has no disks itself, but is a RAID
+	// controller by its class. The kernel's log has "hpsa: unrecognized board ID" and a timeout.
+	"HPE ProLiant Gen10 with iLO 5: 010400:103c:193f fails",
+	"HPE ProLiant ML110 Gen10: 010400:103c:193f fails",
+	// The iSCSI function of network cards. It can have disks of a network only, but is a SCSI controller by its class.
+	"HP ProLiant DL20 Gen9: 010000:1425:5501 fails",
+	"Supermicro X10SLM+-LN4F: 010000:1425:4501 fails",
+	"Supermicro X8DTH-i-6-iF-6F: 010000:1425:4501 fails",
+
+	// IDE redirection.
+	"Dell Precision 7820 Tower: 010185:8086:a1bc noted",
+	"Lenovo ThinkStation P720 30BAS1HX00: 010185:8086:a1bc noted",
+	// The management function of a PCI Express switch. Disks behind the switch have controllers of their own.
+	"Fujitsu PRIMERGY RX2540 M6: 018000:1000:c010 noted",
+	"NVIDIA DGX A100: 018000:1000:c010 noted",
+}
+
+// Steps succeed for recorded servers, except for those with controllers that the image does not drive and that can have
+// disks. In the worst case, a drive answers behind each IDE controller.
+func TestEraseServers(t *testing.T) {
+	var got []string
+	servers := testenv.Servers(t)
+	if got, want := len(servers), 50; got < want {
+		t.Errorf("got %d servers, want at least %d", got, want)
+	}
+	for _, server := range servers {
+		m := newManager(t)
+		unbound := map[string]string{}
+		for i, c := range server.Controllers {
+			driven := slices.ContainsFunc(c.Modules, func(module string) bool {
+				refuses := refusing[module]
+				return refuses == nil || !refuses(c)
+			})
+			if !driven {
+				address := fmt.Sprintf("0000:%02x:00.0", i)
+				unbound[address] = c.Class + ":" + c.ID
+				addUnbound(t, m.o.System, address, "0x"+c.Class, c.ID, "\x50")
+			}
+		}
+		run := startErase(t, m)
+		run.examineUnbound(t.Context())
+		failures := errorText(run.failures.err())
+		if (failures != "") != strings.Contains(failures, "has no driver") {
+			t.Errorf("%s: got %s", server.Model, failures)
+		}
+		for address, controller := range unbound {
+			verdict := "fails"
+			if run.reports[address].Untouched[address] != "" {
+				verdict = "noted"
+			}
+			if strings.Contains(failures, address+": ") != (verdict == "fails") {
+				t.Errorf("%s: got %s for %s, want that it %s", server.Model, failures, address, verdict)
+			}
+			got = append(got, server.Model+": "+controller+" "+verdict)
+		}
+	}
+	slices.Sort(got)
+	want := slices.Sorted(slices.Values(unboundOfServers))
+	if diff := cmp.Diff(want, slices.Compact(got)); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
 	}
 }
 
