@@ -122,7 +122,7 @@ const (
 )
 
 // pciDevices adds the PCI devices, and problems for storage and network adapters without a driver. Virtual functions
-// belong to virtual machines.
+// belong to virtual machines, and some storage controllers never have media.
 func (c *collector) pciDevices() {
 	dir := c.System.Sys("bus/pci/devices")
 	entries, err := os.ReadDir(dir)
@@ -149,6 +149,7 @@ func (c *collector) pciDevices() {
 			continue
 		}
 		switch {
+		case (block.UnboundController{ID: d.ID, Class: "0x" + d.Class}).WithoutMedia() != "":
 		case strings.HasPrefix(d.Class, classStorage):
 			c.problem("storage controller %s (PCI ID %s) has no driver: its disks cannot be used", d.Address, d.ID)
 		case strings.HasPrefix(d.Class, classNetwork):

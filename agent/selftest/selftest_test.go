@@ -169,6 +169,19 @@ func TestProblems(t *testing.T) {
 			},
 		},
 		{
+			name: "storage controller without media",
+			change: func(t *testing.T, o *Options) {
+				t.Helper()
+				unbind(t, o.System, "0000:02:00.0")
+				for name, text := range map[string]string{"class": "0x018000\n", "device": "0xc010\n"} {
+					file := o.System.Sys("bus/pci/devices/0000:02:00.0", name)
+					if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+						t.Fatal(err)
+					}
+				}
+			},
+		},
+		{
 			name: "firmware",
 			change: func(_ *testing.T, o *Options) {
 				message := "[    3.1] bnx2x 0000:01:00.0: Direct firmware load for bnx2x/a.fw failed with error -2\n"
