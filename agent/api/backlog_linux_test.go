@@ -2,7 +2,7 @@ package api
 
 import (
 	"cmp"
-	"net"
+	"syscall"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -15,7 +15,7 @@ func TestBacklog(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	raw, err := l.(*net.TCPListener).SyscallConn()
+	raw, err := l.(syscall.Conn).SyscallConn()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -18,6 +18,7 @@ import (
 
 	"ironroot/agent/api/admission"
 	"ironroot/internal/goroutine"
+	"ironroot/internal/webserver"
 )
 
 // maxHeaderBytes limits a request's header. net/http adds 4 KiB.
@@ -35,7 +36,8 @@ func connectionLimits() admission.Limits {
 // net.core.somaxconn, is 4096: enough to fill the memory of a small machine, which makes the kernel panic.
 const backlog = 512
 
-// Listen opens the API's port. Host "::" accepts IPv4 and IPv6, an IPv4 address only IPv4.
+// Listen opens the API's port. Host "::" accepts IPv4 and IPv6, an IPv4 address only IPv4. The port is free when the
+// listener has been closed.
 func Listen(ctx context.Context, host string, port int) (net.Listener, error) {
 	network := "tcp"
 	if addr, err := netip.ParseAddr(host); err == nil && addr.Is4() {
@@ -49,7 +51,7 @@ func Listen(ctx context.Context, host string, port int) (net.Listener, error) {
 	if err := setBacklog(l.(syscall.Conn)); err != nil {
 		return nil, fmt.Errorf("limit the backlog of API port %d: %w", port, errors.Join(err, l.Close()))
 	}
-	return l, nil
+	return webserver.Listener(l), nil
 }
 
 // setBacklog limits the backlog of a listener: a second call of listen(2) changes only the limit.

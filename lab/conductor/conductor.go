@@ -24,6 +24,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"ironroot/internal/webserver"
 	"ironroot/lab/selfsigned"
 )
 
@@ -55,7 +56,7 @@ type Options struct {
 type Conductor struct {
 	options  Options
 	listener net.Listener
-	server   *http.Server
+	server   *webserver.Server
 	scheme   string
 	pem      []byte
 	max      version
@@ -94,6 +95,7 @@ func New(o Options) (*Conductor, error) {
 	if err != nil {
 		return nil, fmt.Errorf("conductor: %w", err)
 	}
+	listener = webserver.Listener(listener)
 	c := &Conductor{options: o, listener: listener, scheme: "http", max: highest}
 	if o.TLS {
 		host, _, _ := net.SplitHostPort(listener.Addr().String()) // a listener's address always has both parts
@@ -105,12 +107,13 @@ func New(o Options) (*Conductor, error) {
 			&tls.Config{Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12})
 		c.scheme, c.pem = "https", pem
 	}
-	c.server = &http.Server{Handler: c.dated(c.routes()), ReadHeaderTimeout: time.Minute}
-	go c.server.Serve(listener) //nolint:errcheck // ends with Close
+	server := &http.Server{Handler: c.dated(c.routes()), ReadHeaderTimeout: time.Minute}
+	c.server = webserver.Serve(listener, server, nil)
 	return c, nil
 }
 
-// Close stops the API. Methods that wait for a node return only when their context ends.
+// Close stops the API, aborts its requests and waits until the port is free and OnEvent has returned for them. Methods
+// that wait for a node return only when their context ends.
 func (c *Conductor) Close() error { return c.server.Close() }
 
 // Port returns the API's TCP port.

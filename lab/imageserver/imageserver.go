@@ -16,6 +16,7 @@ import (
 	"sync"
 	"time"
 
+	"ironroot/internal/webserver"
 	"ironroot/lab/selfsigned"
 )
 
@@ -54,7 +55,7 @@ type Stats struct {
 // Server is a running image server.
 type Server struct {
 	listener net.Listener
-	server   *http.Server
+	server   *webserver.Server
 	onServed func(name string, sent int64)
 	scheme   string
 	pem      []byte
@@ -79,6 +80,7 @@ func New(o Options) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("image server: %w", err)
 	}
+	listener = webserver.Listener(listener)
 	s := &Server{listener: listener, scheme: "http", onServed: o.OnServed, items: map[string]*item{}}
 	if o.TLS {
 		host, _, _ := net.SplitHostPort(listener.Addr().String()) // a listener's address always has both parts
@@ -90,12 +92,11 @@ func New(o Options) (*Server, error) {
 			&tls.Config{Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12})
 		s.scheme, s.pem = "https", pem
 	}
-	s.server = &http.Server{Handler: s, ReadHeaderTimeout: time.Minute}
-	go s.server.Serve(listener) //nolint:errcheck // ends with Close
+	s.server = webserver.Serve(listener, &http.Server{Handler: s, ReadHeaderTimeout: time.Minute}, nil)
 	return s, nil
 }
 
-// Close stops the server and aborts all downloads.
+// Close stops the server, aborts all downloads and waits until the port is free and OnServed has returned.
 func (s *Server) Close() error { return s.server.Close() }
 
 // Port returns the server's TCP port.

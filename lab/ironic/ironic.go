@@ -30,6 +30,7 @@ import (
 	"sync"
 	"time"
 
+	"ironroot/internal/webserver"
 	"ironroot/lab/bmc"
 	"ironroot/lab/netns"
 	"ironroot/netboot/server"
@@ -162,8 +163,7 @@ func (i *Ironic) serve() error {
 		return err
 	}
 	redfish := &http.Server{Handler: i.bmc, ReadHeaderTimeout: time.Minute}
-	i.onStop(redfish.Close)
-	go func() { _ = redfish.Serve(listener) }()
+	i.onStop(webserver.Serve(webserver.Listener(listener), redfish, nil).Close)
 	return nil
 }
 

@@ -2,6 +2,7 @@ package server
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"io"
 	"net"
@@ -262,18 +263,29 @@ func TestTFTPByCurl(t *testing.T) {
 	}
 }
 
+// The end of the context closes the connections.
 func TestServersEndWithTheirContext(t *testing.T) {
 	root := directory(t, nil)
-	h, err := ListenHTTP(t.Context(), FilesConfig{Listen: loopback, Root: root})
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	h, err := ListenHTTP(ctx, FilesConfig{Listen: loopback, Root: root})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := h.Close(); err != nil {
+	conn, err := net.Dial("tcp", h.Addr().String())
+	if err != nil {
 		t.Fatal(err)
 	}
-	client := &http.Client{Timeout: time.Minute}
-	if response, err := client.Get(h.URL("sub/file")); err == nil {
-		t.Errorf("after Close: got %d, want an error (%v)", response.StatusCode, response.Body.Close())
+	defer conn.Close()
+	if err := conn.SetReadDeadline(time.Now().Add(eventTimeout)); err != nil {
+		t.Fatal(err)
+	}
+	cancel()
+	if n, err := conn.Read(make([]byte, 1)); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("after the end of the context: got %d bytes and %v, want a closed connection", n, err)
+	}
+	if err := h.Close(); err != nil {
+		t.Error(err)
 	}
 	if _, err := ListenHTTP(t.Context(),
 		FilesConfig{Listen: loopback, Root: filepath.Join(root, "absent")}); err == nil {
@@ -281,17 +293,33 @@ func TestServersEndWithTheirContext(t *testing.T) {
 	}
 }
 
-// A closed server has released its port, even if it is closed before its goroutine runs.
-func TestTFTPReleasesItsPort(t *testing.T) {
-	config := FilesConfig{Listen: loopback, Root: t.TempDir()}
-	for range 200 {
-		server, err := ListenTFTP(t.Context(), config)
+// Close waits for the transfers, also if the end of the context has stopped the server.
+func TestTFTPWaitsForTransfers(t *testing.T) {
+	for name, cancelled := range map[string]bool{"closed": false, "context ended": true} {
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan Request, 1)
+		server, err := ListenTFTP(ctx, FilesConfig{
+			Listen: loopback, Root: directory(t, make([]byte, 2000)), Request: func(r Request) { ended <- r },
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
-		config.Listen = server.Addr()
+		server.server.SetTimeout(100 * time.Millisecond)
+		server.server.SetRetries(1)
+		if _, ok := request(t, server, "127.0.0.1").receive(); !ok { // and is not acknowledged
+			t.Fatalf("%s: got an error, want the first block", name)
+		}
+		if cancelled {
+			cancel()
+		}
 		if err := server.Close(); err != nil {
-			t.Fatal(err)
+			t.Error(err)
+		}
+		cancel()
+		select {
+		case <-ended:
+		default:
+			t.Errorf("%s: the transfer had not ended when Close returned", name)
 		}
 	}
 }

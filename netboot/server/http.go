@@ -12,15 +12,15 @@ import (
 	"time"
 
 	"ironroot/internal/goroutine"
+	"ironroot/internal/webserver"
 )
 
 // HTTP is a running HTTP file server.
 type HTTP struct {
 	files  *files
-	server *http.Server
+	server *webserver.Server
 	addr   netip.AddrPort
 	stop   func() bool
-	ended  chan struct{}
 }
 
 // httpStall is the time after which the transfer to a client that accepts no data ends.
@@ -38,16 +38,11 @@ func ListenHTTP(ctx context.Context, config FilesConfig) (*HTTP, error) {
 	if err != nil {
 		return nil, fmt.Errorf("http server: %w", errors.Join(err, files.close()))
 	}
-	listener = limitConnections(listener, maxConnections, maxConnectionsPerAddress, files.log)
-	h := &HTTP{files: files, addr: listener.Addr().(*net.TCPAddr).AddrPort(), ended: make(chan struct{})}
-	h.server = &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: time.Minute}
+	listener = limitConnections(webserver.Listener(listener), maxConnections, maxConnectionsPerAddress, files.log)
+	h := &HTTP{files: files, addr: listener.Addr().(*net.TCPAddr).AddrPort()}
+	server := &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: time.Minute}
+	h.server = webserver.Serve(listener, server, func(err error) { files.log.Error("http server ended", "err", err) })
 	h.stop = goroutine.AfterContext(ctx, func() { _ = h.server.Close() })
-	goroutine.Go(func() error { return h.server.Serve(listener) }, func(err error) {
-		if !errors.Is(err, http.ErrServerClosed) {
-			files.log.Error("http server ended", "err", err)
-		}
-		close(h.ended)
-	})
 	return h, nil
 }
 
@@ -59,14 +54,10 @@ func (h *HTTP) URL(path string) string {
 	return (&url.URL{Scheme: "http", Host: h.addr.String(), Path: "/" + path}).String()
 }
 
-// Close stops the server and aborts active transfers.
+// Close stops the server, aborts active transfers and waits until the port is free and all files are closed.
 func (h *HTTP) Close() error {
-	var err error
-	if h.stop() {
-		err = h.server.Close()
-	}
-	<-h.ended
-	return errors.Join(err, h.files.close())
+	h.stop()
+	return errors.Join(h.server.Close(), h.files.close())
 }
 
 // ServeHTTP serves a file.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"sync"
 	"time"
 
 	"github.com/insomniacslk/dhcp/dhcpv4"
@@ -22,11 +23,13 @@ const readPause = time.Second
 
 // listener receives the DHCP messages of one interface.
 type listener struct {
-	conn  *net.UDPConn
-	log   *slog.Logger
-	name  string // of the interface
-	stop  func() bool
-	ended chan struct{}
+	conn *net.UDPConn
+	log  *slog.Logger
+	name string // of the interface
+	// closeConn closes the socket once. Each call returns when the socket is closed.
+	closeConn func() error
+	stop      func() bool
+	ended     chan struct{}
 }
 
 // listen opens the socket, in the network namespace of the calling thread. serve starts the listener.
@@ -35,14 +38,20 @@ func listen(name string, port int, exclusive bool) (*listener, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: UDP port %d: %w", name, port, err)
 	}
-	return &listener{conn: conn, name: name, ended: make(chan struct{})}, nil
+	return &listener{
+		conn: conn, name: name, ended: make(chan struct{}),
+		closeConn: sync.OnceValue(func() error {
+			releasePort(conn, name)
+			return conn.Close()
+		}),
+	}, nil
 }
 
 // serve calls handle with each message, one at a time, until ctx ends or close is called. A panic of handle ends the
 // message only.
 func (l *listener) serve(ctx context.Context, log *slog.Logger, handle func(*net.UDPAddr, *dhcpv4.DHCPv4)) {
 	l.log = log
-	l.stop = goroutine.AfterContext(ctx, func() { _ = l.conn.Close() })
+	l.stop = goroutine.AfterContext(ctx, func() { _ = l.closeConn() })
 	goroutine.Go(func() error {
 		l.receive(ctx, handle)
 		return nil
@@ -90,12 +99,11 @@ func (l *listener) send(peer *net.UDPAddr, m, answer *dhcpv4.DHCPv4) {
 
 // close stops the listener and waits until its socket is closed.
 func (l *listener) close() error {
-	var err error
-	if l.stop == nil || l.stop() {
-		err = l.conn.Close()
+	if l.stop == nil { // serve was not called
+		return l.closeConn()
 	}
-	if l.stop != nil {
-		<-l.ended
-	}
+	l.stop()
+	err := l.closeConn()
+	<-l.ended
 	return err
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"sync"
 
 	"golang.org/x/net/ipv6"
 
@@ -18,6 +19,7 @@ type Advertiser struct {
 	log   *slog.Logger
 	link  *net.Interface
 	conn  *ipv6.PacketConn
+	close func() error // closes conn once
 	stop  func() bool
 	ended chan struct{}
 }
@@ -41,7 +43,8 @@ func ListenAdvertiser(ctx context.Context, log *slog.Logger, name string) (*Adve
 	if err := a.prepare(); err != nil {
 		return nil, fmt.Errorf("router advertisements: %s: %w", name, errors.Join(err, raw.Close()))
 	}
-	a.stop = goroutine.AfterContext(ctx, func() { _ = raw.Close() })
+	a.close = sync.OnceValue(raw.Close)
+	a.stop = goroutine.AfterContext(ctx, func() { _ = a.close() })
 	goroutine.Go(func() error {
 		a.serve()
 		return nil
@@ -95,12 +98,10 @@ func noRouter() []byte {
 	return message
 }
 
-// Close stops the advertiser.
+// Close stops the advertiser and waits until its socket is closed.
 func (a *Advertiser) Close() error {
-	var err error
-	if a.stop() {
-		err = a.conn.Close()
-	}
+	a.stop()
+	err := a.close()
 	<-a.ended
 	return err
 }

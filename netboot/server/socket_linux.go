@@ -49,6 +49,18 @@ func bind(name string, port, reuse int) (*net.UDPConn, error) {
 	return conn.(*net.UDPConn), nil
 }
 
+// releasePort prepares the end of a socket that is bound to an interface: it binds the socket to the loopback interface
+// instead. Until a program that this process starts runs, it has copies of all sockets, and a copy of this one would
+// keep the port of the interface in use. Without the permission, the port is free when the program runs.
+func releasePort(conn syscall.Conn, name string) {
+	if name == "" {
+		return
+	}
+	if raw, err := conn.SyscallConn(); err == nil {
+		_ = raw.Control(func(fd uintptr) { _ = unix.BindToDevice(int(fd), "lo") })
+	}
+}
+
 // onInterface returns a function for [net.ListenConfig.Control] that binds a socket to an interface. An address alone
 // does not: the kernel accepts packets to any of its addresses on every interface. Connections inherit the binding.
 func onInterface(name string) func(network, address string, raw syscall.RawConn) error {

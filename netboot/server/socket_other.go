@@ -13,6 +13,8 @@ func openSocket(string, int, bool) (*net.UDPConn, error) {
 	return nil, fmt.Errorf("socket of an interface: %w", errors.ErrUnsupported)
 }
 
+func releasePort(syscall.Conn, string) {}
+
 func onInterface(name string) func(network, address string, raw syscall.RawConn) error {
 	if name == "" {
 		return nil

@@ -20,6 +20,7 @@ import (
 type TFTP struct {
 	files     *files
 	server    *tftp.Server
+	shutdown  func()
 	addr      netip.AddrPort
 	stop      func() bool
 	ended     chan struct{}
@@ -56,7 +57,11 @@ func ListenTFTP(ctx context.Context, config FilesConfig) (*TFTP, error) {
 	t.server.SetTimeout(tftpTimeout)
 	t.server.SetRetries(tftpRetries)
 	t.server.SetBlockSize(tftpBlock)
-	t.stop = goroutine.AfterContext(ctx, t.server.Shutdown)
+	t.shutdown = func() {
+		releasePort(conn, config.Interface)
+		t.server.Shutdown()
+	}
+	t.stop = goroutine.AfterContext(ctx, t.shutdown)
 	goroutine.Go(func() error {
 		defer conn.Close() //nolint:errcheck // still open only if Shutdown came before Serve
 		return t.server.Serve(conn)
@@ -72,12 +77,16 @@ func ListenTFTP(ctx context.Context, config FilesConfig) (*TFTP, error) {
 // Addr returns the address on which the server listens.
 func (t *TFTP) Addr() netip.AddrPort { return t.addr }
 
-// Close stops the server and waits for active transfers.
+// Close stops the server and waits until the port is free and active transfers have ended.
 func (t *TFTP) Close() error {
-	if t.stop() {
-		t.server.Shutdown()
-	}
+	t.stop()
+	// The library panics if a request that it has just read starts a transfer while Shutdown waits for the others.
+	_ = goroutine.Catch(func() error {
+		t.shutdown()
+		return nil
+	})
 	<-t.ended
+	t.server.Shutdown() // waits for the transfers, of which no more start
 	return t.files.close()
 }
 
