@@ -79,6 +79,7 @@ func TestRepliesOnCable(t *testing.T) {
 	}
 	l.Cable("eth0", "192.0.2.2/24")
 	nettest.Configure(t, "eth0", "192.0.2.1/24")
+	l.Active("eth0")
 	address := netip.MustParseAddr("192.0.2.10")
 	d, err := ListenDHCP(t.Context(), DHCPConfig{
 		Log: slog.New(slog.NewTextHandler(&l.Log, nil)), Interface: "eth0", First: address, Last: address,

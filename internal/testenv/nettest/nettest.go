@@ -5,6 +5,7 @@ package nettest
 
 import (
 	"context"
+	"fmt"
 	"net"
 	"os"
 	"os/exec"
@@ -19,6 +20,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
 
+	"ironroot/internal/pause"
 	"ironroot/internal/testenv"
 )
 
@@ -152,6 +154,33 @@ func (l *Lab) Cable(name, address string) {
 		}
 		return netlink.LinkSetUp(link)
 	})
+}
+
+// Active waits until both ends of a cable transmit. Both must be up. The kernel drops packets until it has activated the
+// links, which it does up to a second later.
+func (l *Lab) Active(name string) {
+	l.T.Helper()
+	ctx, cancel := context.WithTimeout(l.Ctx, Timeout)
+	defer cancel()
+	active := func(name string) error {
+		for {
+			link, err := netlink.LinkByName(name)
+			if err != nil {
+				return err
+			}
+			state := link.Attrs().OperState
+			if state == netlink.OperUp {
+				return nil
+			}
+			if err := pause.For(ctx, 10*time.Millisecond); err != nil {
+				return fmt.Errorf("link %s: state %s: %w", name, state, err)
+			}
+		}
+	}
+	if err := active(name); err != nil {
+		l.T.Fatal(err)
+	}
+	l.Peer(func() error { return active("peer-" + name) })
 }
 
 // AddPeerAddress adds an address to the peer's end of a cable.
