@@ -2,13 +2,10 @@ package pxe
 
 import (
 	"os"
-	"os/exec"
-	"path/filepath"
 	"testing"
 
 	"github.com/vishvananda/netlink"
 
-	"ironroot/internal/testenv"
 	"ironroot/internal/testenv/nettest"
 )
 
@@ -61,24 +58,8 @@ func attach(t *testing.T, link netlink.Link) {
 	}
 }
 
-// dnsmasq starts an independent DHCP server on a link. It is killed at the end of the test.
+// dnsmasq starts an independent DHCP server on a link.
 func dnsmasq(t *testing.T, link string, args ...string) {
 	t.Helper()
-	testenv.Programs(t, "dnsmasq")
-	cmd := exec.CommandContext(t.Context(), "dnsmasq", append([]string{
-		"--no-daemon", "--conf-file=/dev/null", "--port=0", "--bind-interfaces", "--no-ping", "--dhcp-authoritative",
-		"--user=root", "--group=root", "--log-dhcp", "--dhcp-leasefile=" + filepath.Join(t.TempDir(), "leases"),
-		"--interface=" + link, "--dhcp-range=192.0.2.100,192.0.2.150,1h",
-	}, args...)...)
-	if cmd.Err != nil {
-		cmd.Path, cmd.Err = "/usr/sbin/dnsmasq", nil
-	}
-	cmd.Stdout, cmd.Stderr = t.Output(), t.Output()
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait() // it was killed
-	})
+	nettest.Dnsmasq(t, append([]string{"--interface=" + link, "--dhcp-range=192.0.2.100,192.0.2.150,1h"}, args...)...)
 }

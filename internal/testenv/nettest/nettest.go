@@ -6,6 +6,7 @@ package nettest
 import (
 	"context"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"os/exec"
@@ -156,8 +157,8 @@ func (l *Lab) Cable(name, address string) {
 	})
 }
 
-// Active waits until both ends of a cable transmit. Both must be up. The kernel drops packets until it has activated the
-// links, which it does up to a second later.
+// Active waits until both ends of a cable transmit. Both must be up. The kernel drops packets until it has activated
+// the links, which it does up to a second later.
 func (l *Lab) Active(name string) {
 	l.T.Helper()
 	ctx, cancel := context.WithTimeout(l.Ctx, Timeout)
@@ -276,23 +277,65 @@ func (l *Lab) SetPeer(name string, up bool) {
 	})
 }
 
-// Dnsmasq runs dnsmasq, an independent DHCP server, on the peer.
+// Dnsmasq runs dnsmasq, an independent DHCP server, on the peer. It is killed at the end of the test.
 func (l *Lab) Dnsmasq(args ...string) {
 	l.T.Helper()
-	all := append([]string{
+	dnsmasq(l.T, func(cmd *exec.Cmd) error {
+		var err error
+		l.Peer(func() error {
+			err = cmd.Start()
+			return nil
+		})
+		return err
+	}, args)
+}
+
+// Dnsmasq runs dnsmasq in the namespace of the calling thread. It is killed at the end of the test.
+func Dnsmasq(t testing.TB, args ...string) {
+	t.Helper()
+	dnsmasq(t, (*exec.Cmd).Start, args)
+}
+
+// dnsmasq starts dnsmasq and waits until it listens: shortly before, it has the port of all interfaces.
+func dnsmasq(t testing.TB, start func(*exec.Cmd) error, args []string) {
+	t.Helper()
+	testenv.Programs(t, "dnsmasq")
+	cmd := exec.CommandContext(t.Context(), "dnsmasq", append([]string{
 		"--no-daemon", "--conf-file=/dev/null", "--port=0", "--bind-interfaces", "--no-ping", "--dhcp-authoritative",
-		"--user=root", "--group=root", "--log-dhcp", "--dhcp-leasefile=" + filepath.Join(l.T.TempDir(), "leases"),
-	}, args...)
-	cmd := exec.CommandContext(l.Ctx, "dnsmasq", all...)
+		"--user=root", "--group=root", "--log-dhcp", "--dhcp-leasefile=" + filepath.Join(t.TempDir(), "leases"),
+	}, args...)...)
 	if cmd.Err != nil {
 		cmd.Path, cmd.Err = "/usr/sbin/dnsmasq", nil
 	}
-	cmd.Stdout, cmd.Stderr = l.T.Output(), l.T.Output()
-	l.Peer(cmd.Start)
-	l.T.Cleanup(func() {
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait()
+	var log Log
+	output := io.MultiWriter(&log, t.Output())
+	cmd.Stdout, cmd.Stderr = output, output
+	if err := start(cmd); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan struct{})
+	var result error
+	go func() {
+		result = cmd.Wait()
+		close(ended)
+	}()
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill() // it may have ended already
+		<-ended
 	})
+	for {
+		found, changed := log.Matches(`^dnsmasq: started`)
+		if found {
+			return
+		}
+		select {
+		case <-changed:
+		case <-ended:
+			t.Fatalf("dnsmasq ended: %v", result)
+		case <-time.After(Timeout):
+			t.Fatalf("dnsmasq does not listen after %v", Timeout)
+		}
+	}
 }
 
 // Raise sets a link of the machine up and returns its current state.
