@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"ironroot/initramfs"
-	"ironroot/internal/testenv"
 	"ironroot/lab/conductor"
 	"ironroot/lab/qemu"
 )
@@ -109,13 +108,19 @@ func (a *agent) step(kind string, step, fields map[string]any) (time.Duration, s
 	return duration, string(record.Result), err
 }
 
+const agentPort = 9999
+
 // runSteps boots the ramdisk on a machine with its own conductor, and calls do after the first heartbeat.
 func runSteps(b *testing.B, c qemu.Config, do func(*agent) error) {
 	image := build(b, b.TempDir(), initramfs.Options{Init: "ironroot/uinit", ModuleGroups: []string{"server"}})
-	port := testenv.FreePort(b)
+	var machine *qemu.Machine
 	ironic, err := conductor.New(conductor.Options{
 		TLS: true, Names: []string{"10.0.2.2"}, CommandTimeout: machineTimeout,
 		Dial: func(ctx context.Context, network, _ string) (net.Conn, error) {
+			port, err := machine.Forwarded(ctx, agentPort)
+			if err != nil {
+				return nil, err
+			}
 			return (&net.Dialer{}).DialContext(ctx, network, fmt.Sprintf("127.0.0.1:%d", port))
 		},
 	})
@@ -125,11 +130,12 @@ func runSteps(b *testing.B, c qemu.Config, do func(*agent) error) {
 	defer ironic.Close()
 	node := ironic.AddNode(conductor.NodeSpec{Name: "bench", MACs: []string{nodeMAC}})
 	node.SetState(conductor.CleanWait)
-	c.NICs = []qemu.NIC{{MAC: nodeMAC, Forwards: []qemu.Forward{{Host: port, Guest: 9999}}}}
+	c.NICs = []qemu.NIC{{MAC: nodeMAC, Forwards: []qemu.Forward{{Guest: agentPort}}}}
 	// The disks can be too small for a root disk, for which the agent would wait.
 	c.Append = bothAppend + " ipa-disk-wait-attempts=1 ipa-disk-wait-delay=1" +
 		" ipa-insecure=1 ipa-api-url=" + ironic.URLFrom("10.0.2.2")
 	bootMachine(b, image, c, func(ctx context.Context, m *qemu.Machine) error {
+		machine = m
 		if err := node.WaitAgent(ctx); err != nil {
 			return err
 		}

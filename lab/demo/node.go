@@ -26,10 +26,6 @@ func (d *demo) serve(_ context.Context) error {
 	d.images.File("kernel", d.options.Kernel)
 	d.images.File("initramfs", d.options.Initramfs)
 	d.images.File("debian"+filepath.Ext(d.osFile), d.osFile)
-	forward, err := freePort()
-	if err != nil {
-		return err
-	}
 	spec := conductor.NodeSpec{Name: "demo", MACs: []string{nodeMAC}}
 	if d.options.Firmware == qemu.BIOS {
 		spec.BootMode = "bios"
@@ -39,10 +35,7 @@ func (d *demo) serve(_ context.Context) error {
 	}
 	d.conductor, err = conductor.New(conductor.Options{
 		TLS: true, Names: []string{host}, FastTrack: true, OnEvent: d.event,
-		// The agent's address is on QEMU's own network and reached through a forwarded port.
-		Dial: func(ctx context.Context, network, _ string) (net.Conn, error) {
-			return (&net.Dialer{}).DialContext(ctx, network, net.JoinHostPort("127.0.0.1", strconv.Itoa(forward)))
-		},
+		Dial: d.dial,
 	})
 	if err != nil {
 		return errors.Join(err, d.images.Close())
@@ -50,20 +43,20 @@ func (d *demo) serve(_ context.Context) error {
 	d.node = d.conductor.AddNode(spec)
 	d.node.SetState(conductor.InspectWait)
 	d.report.Node, d.report.Drive = d.node.UUID(), conductor.NewUUID()
-	return d.describe(forward)
+	return d.describe()
 }
 
-// freePort returns a port of the loopback interface that is currently free.
-func freePort() (int, error) {
-	l, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", "127.0.0.1:0")
+// dial connects to the agent, whose address is on QEMU's own network, through a forwarded port.
+func (d *demo) dial(ctx context.Context, network, _ string) (net.Conn, error) {
+	port, err := d.machine.Forwarded(ctx, agentPort)
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
-	return l.Addr().(*net.TCPAddr).Port, l.Close()
+	return (&net.Dialer{}).DialContext(ctx, network, net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
 }
 
 // describe sets the machine's configuration.
-func (d *demo) describe(forward int) error {
+func (d *demo) describe() error {
 	d.config = qemu.Config{
 		Name: "node", Dir: d.report.Dir, Arch: d.options.Arch, Memory: d.options.Memory, CPUs: 2,
 		Firmware: d.options.Firmware,
@@ -73,7 +66,7 @@ func (d *demo) describe(forward int) error {
 		OnPowerOff: qemu.Pause, Line: d.consoleLine,
 		SMBIOS: []string{"type=1,manufacturer=ironroot,product=demonstration,serial=DEMO0001"},
 	}
-	nic := qemu.NIC{MAC: nodeMAC, Forwards: []qemu.Forward{{Host: forward, Guest: agentPort}}}
+	nic := qemu.NIC{MAC: nodeMAC, Forwards: []qemu.Forward{{Guest: agentPort}}}
 	if d.options.Boot == Network {
 		nic.Boot, nic.BootFile = 1, d.images.URLFrom(host, "boot.ipxe")
 		script, err := server.Script{

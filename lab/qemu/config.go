@@ -82,7 +82,7 @@ type Disk struct {
 
 // Forward forwards a TCP port of this machine's loopback to the guest.
 type Forward struct {
-	Host  int // port on 127.0.0.1
+	Host  int // port on 127.0.0.1; 0 means a free port, which Machine.Forwarded returns
 	Guest int // port of the guest
 }
 

@@ -10,7 +10,9 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"runtime"
+	"strconv"
 	"strings"
 	"time"
 
@@ -240,6 +242,28 @@ func (m *Machine) QMP(ctx context.Context, command string, arguments any) (json.
 		return nil, fmt.Errorf("%s: qmp %s: %w", m.config.Name, command, err)
 	}
 	return result, nil
+}
+
+// hostForward matches a line of QEMU's description of its own network.
+var hostForward = regexp.MustCompile(`TCP\[HOST_FORWARD\] +\d+ +127\.0\.0\.1 +(\d+) +\S+ +(\d+) `)
+
+// Forwarded returns the port of 127.0.0.1 that is forwarded to a port of the guest. QEMU listens on it since Start has
+// returned.
+func (m *Machine) Forwarded(ctx context.Context, guest int) (port int, err error) {
+	result, err := m.QMP(ctx, "human-monitor-command", map[string]any{"command-line": "info usernet"})
+	if err != nil {
+		return 0, err
+	}
+	var text string
+	if err := json.Unmarshal(result, &text); err != nil {
+		return 0, fmt.Errorf("%s: info usernet: %w", m.config.Name, err)
+	}
+	for _, groups := range hostForward.FindAllStringSubmatch(text, -1) {
+		if groups[2] == strconv.Itoa(guest) {
+			return strconv.Atoi(groups[1])
+		}
+	}
+	return 0, fmt.Errorf("%s: no port is forwarded to port %d of the guest: %s", m.config.Name, guest, text)
 }
 
 // Events returns the machine's events since its start. The channel is closed when ctx ends or QEMU exits.

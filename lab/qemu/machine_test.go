@@ -229,20 +229,27 @@ func TestUEFIFirmwareStarts(t *testing.T) {
 }
 
 func TestForwardListensOnLoopbackOnly(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	m := start(t, qemu.Config{NICs: []qemu.NIC{
+		{Restrict: true, Forwards: []qemu.Forward{{Guest: 22}, {Guest: 9999}}},
+	}})
+	for _, guest := range []int{22, 9999} {
+		port, err := m.Forwarded(limited(t), guest)
+		if err != nil {
+			t.Fatal(err)
+		}
+		conn, err := net.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", port))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = conn.Close()
+		if conn, err := net.Dial("tcp", fmt.Sprintf("127.0.0.2:%d", port)); err == nil {
+			t.Errorf("another address, port %d: got a connection, want an error", port)
+			_ = conn.Close()
+		}
 	}
-	port := l.Addr().(*net.TCPAddr).Port
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
+	if port, err := m.Forwarded(limited(t), 80); err == nil || !strings.Contains(err.Error(), "port 80 of the guest") {
+		t.Errorf("got port %d and %v, want an error that names port 80", port, err)
 	}
-	start(t, qemu.Config{NICs: []qemu.NIC{{Restrict: true, Forwards: []qemu.Forward{{Host: port, Guest: 9999}}}}})
-	conn, err := net.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", port))
-	if err != nil {
-		t.Fatal(err)
-	}
-	_ = conn.Close()
 }
 
 func TestStartTellsWhatQEMUComplainedOf(t *testing.T) {
