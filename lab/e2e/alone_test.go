@@ -39,9 +39,9 @@ func TestAlone(t *testing.T) {
 		append:  "ipa-disk-wait-attempts=1 ipa-disk-wait-delay=1 ironroot.shell=1 " + p.parameters(),
 		prepare: func(_ *rig, c *qemu.Config) { p.attach(t, c) },
 		machine: qemu.Config{
-			Memory: 336 * mib, NetNS: ns.Path(),
-			NICs:  []qemu.NIC{{MAC: cableMAC, Netdev: "tap,ifname=cable,script=no,downscript=no,vnet_hdr=off"}},
-			Extra: append(dumps[0].arguments(0), dumps[1].arguments(1)...),
+			Memory: 336 * mib,
+			NICs:   []qemu.NIC{{MAC: cableMAC, Netdev: "tap,ifname=cable,script=no,downscript=no,vnet_hdr=off"}},
+			Extra:  append(dumps[0].arguments(0), dumps[1].arguments(1)...),
 		},
 	})
 	r.secrets = append(append(r.secrets, token), p.secrets()...)

@@ -58,13 +58,15 @@ func TestBuses(t *testing.T) {
 		testenv.Run(t, "mkfs.vfat", shared)
 	})
 	kept := newProtected(t)
-	wrong := newDecoy(t)
+	ns := newNamespace(t)
+	wrong := newDecoy(t, ns)
 	floppy := fatImage(t, 4*mib, "ir-vfd-dev", wrong.parameter())
 	content := sumAll(t, floppy)
 	dump := capture{filepath.Join(t.TempDir(), "net.pcap")}
 	token := conductor.NewToken()
 	key, line := newKey(t)
 	r := start(t, setup{
+		namespace:  ns,
 		properties: map[string]any{"skip_block_devices": []any{map[string]any{"serial": protectedSerial}}},
 		lateIronic: true, token: token, append: "ipa-disk-wait-attempts=1 ipa-disk-wait-delay=1 ipa-lookup-timeout=1 " +
 			`sshkey="` + line + `" rootpwd="` + operatorHash + `"`,
@@ -230,12 +232,12 @@ func (r *rig) lockdown(t *testing.T, dump capture) {
 	silent := len(dump.sent(t, nodeMAC))
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 	defer cancel()
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet,
-		fmt.Sprintf("http://127.0.0.1:%d/v1/status", r.forward), nil)
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://agent/v1/status", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if response, err := http.DefaultClient.Do(request); err == nil {
+	client := &http.Client{Transport: &http.Transport{DialContext: r.dial}}
+	if response, err := client.Do(request); err == nil {
 		_ = response.Body.Close()
 		t.Errorf("the API answers %s, want no answer", response.Status)
 	}

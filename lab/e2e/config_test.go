@@ -52,7 +52,8 @@ func joined(t *testing.T, ramdisk string, archives [3][]byte) string {
 //
 // Parity: D1, D4, J3
 func TestJoinedConfiguration(t *testing.T) {
-	wrong := newDecoy(t)
+	ns := newNamespace(t)
+	wrong := newDecoy(t, ns)
 	premount := filepath.Join(t.TempDir(), "premount")
 	testenv.Run(t, "go", "build", "-C", testenv.Top(t), "-trimpath", "-ldflags", "-s -w", "-o", premount,
 		"./lab/e2e/premount")
@@ -64,8 +65,8 @@ func TestJoinedConfiguration(t *testing.T) {
 	certificate, key := issue(t)
 	r := start(t, setup{
 		config: map[string]any{"tls_min_version": nil}, agentCA: certificate,
-		noIronic: true,
-		append:   "rdinit=/premount ipa-insecure=0 ipa-disk-wait-attempts=100 boot_method=vmedia " + wrong.parameter(),
+		namespace: ns, noIronic: true,
+		append: "rdinit=/premount ipa-insecure=0 ipa-disk-wait-attempts=100 boot_method=vmedia " + wrong.parameter(),
 		machine: qemu.Config{
 			Memory: 512 * mib,
 			Disks:  []qemu.Disk{{Bus: qemu.SCSI, Size: 64 * mib, File: filepath.Join(t.TempDir(), "small")}},
@@ -161,10 +162,11 @@ func (r *rig) hotPlug(t *testing.T) {
 // TestBadMedia boots with damaged media and media with invalid content. Each causes a warning with the device's name;
 // the settings of the kernel's command line apply.
 func TestBadMedia(t *testing.T) {
-	wrong := newDecoy(t)
+	ns := newNamespace(t)
+	wrong := newDecoy(t, ns)
 	iso := isoImage(t, "VMEDIA_BOOT_ISO", map[string]string{"etc/ironic-python-agent.d/a.conf": wrong.conf()})
 	truncate(t, iso, 40<<10) // volume descriptors without a directory
-	r := start(t, setup{append: "boot_method=vmedia", machine: qemu.Config{
+	r := start(t, setup{namespace: ns, append: "boot_method=vmedia", machine: qemu.Config{
 		Memory: 512 * mib, CDROM: iso,
 		Disks: []qemu.Disk{
 			{Bus: qemu.USB, File: fatImage(t, mib, "ir-vfd-dev", wrong.parameter()+"\x00\x01 \x00")},

@@ -14,7 +14,6 @@ import (
 	"log"
 	"net/http"
 	"net/http/httptest"
-	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -28,6 +27,7 @@ import (
 
 	"ironroot/internal/testenv"
 	"ironroot/lab/conductor"
+	"ironroot/lab/netns"
 	"ironroot/lab/qemu"
 	"ironroot/storage/partition"
 )
@@ -41,18 +41,18 @@ const (
 // scratchMarker fills the large file of an image, so that it can be found on a disk.
 const scratchMarker = "SCRATCH SPACE MUST BE ZEROED....\n"
 
-// testRegistry is a registry of container images on loopback, by https.
+// testRegistry is a registry of container images on the loopback interface of a namespace, by https.
 type testRegistry struct {
 	t      *testing.T
 	server *httptest.Server
 	broken string // path of a blob that is served with another last byte
 }
 
-func newRegistry(t *testing.T) *testRegistry {
+func newRegistry(t *testing.T, ns *netns.Namespace) *testRegistry {
 	t.Helper()
 	r := &testRegistry{t: t}
 	images := registry.New(registry.Logger(log.New(io.Discard, "", 0)))
-	r.server = httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
+	r.server = unstarted(t, ns, http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
 		user, password, _ := request.BasicAuth()
 		private := strings.HasPrefix(request.URL.Path, "/v2/private") || request.URL.Path == "/v2/"
 		if private && (user != registryUser || password != registryPassword) {
@@ -70,17 +70,15 @@ func newRegistry(t *testing.T) *testRegistry {
 		}
 		images.ServeHTTP(w, request)
 	}))
+	r.server.StartTLS()
+	r.server.Client().Transport.(*http.Transport).DialContext = ns.Dial
 	t.Cleanup(r.server.Close)
 	return r
 }
 
 // name returns the name of an image for the guest.
 func (r *testRegistry) name(repository string) string {
-	address, err := url.Parse(r.server.URL)
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	return host + ":" + address.Port() + "/" + repository
+	return guestAddress(r.server) + "/" + repository
 }
 
 // send stores a blob or a manifest.
@@ -222,12 +220,14 @@ func bombLayer(t *testing.T, size int64) []byte {
 func TestContainers(t *testing.T) {
 	testenv.Programs(t, "go", "debugfs", "dumpe2fs", "e2fsck", "sgdisk")
 	testenv.Root(t)
-	registry := newRegistry(t)
+	ns := newNamespace(t)
+	registry := newRegistry(t, ns)
 	registry.pushAll()
 	small, big := file(t, "small", 1536*mib, nil), file(t, "big", 4096*mib, nil)
 	tiny := file(t, "tiny", 1216*mib, nil) // for an image it has less space than memory
 	r := start(t, setup{
-		append: "ipa-disk-wait-attempts=1 ipa-disk-wait-delay=1 ipa-image-download-connection-retries=0",
+		namespace: ns,
+		append:    "ipa-disk-wait-attempts=1 ipa-disk-wait-delay=1 ipa-image-download-connection-retries=0",
 		machine: qemu.Config{Firmware: qemu.UEFI, Memory: 768 * mib, Disks: []qemu.Disk{
 			{File: small}, {File: big}, {File: tiny},
 		}},

@@ -3,12 +3,9 @@
 package e2e
 
 import (
-	"fmt"
-	"os/exec"
 	"strings"
 	"testing"
 
-	"ironroot/internal/testenv"
 	"ironroot/lab/conductor"
 )
 
@@ -17,7 +14,6 @@ import (
 //
 // Parity: T10
 func (r *rig) fips(t *testing.T) {
-	testenv.Programs(t, "openssl")
 	says(t, r.machine, `FIPS 140-3 mode.*module=v1\.0\.0`)
 	for _, named := range []bool{true, false} {
 		info := r.rawInfo("any.raw", strings.Repeat("0", 32))
@@ -37,10 +33,8 @@ func (r *rig) fips(t *testing.T) {
 		suite  string
 		agreed bool
 	}{{"TLS_AES_256_GCM_SHA384", true}, {"TLS_CHACHA20_POLY1305_SHA256", false}} {
-		cmd := exec.CommandContext(soon(t), "openssl", "s_client", "-brief", "-tls1_3", "-ciphersuites", tt.suite,
-			"-connect", fmt.Sprintf("127.0.0.1:%d", r.forward))
-		out, err := cmd.CombinedOutput()
-		if agreed := strings.Contains(string(out), "Ciphersuite: "+tt.suite); agreed != tt.agreed {
+		out, err := r.handshake(t, "-brief", "-tls1_3", "-ciphersuites", tt.suite)
+		if agreed := strings.Contains(out, "Ciphersuite: "+tt.suite); agreed != tt.agreed {
 			t.Errorf("%s: got %v\n%s\nwant a connection: %t", tt.suite, err, out, tt.agreed)
 		}
 	}

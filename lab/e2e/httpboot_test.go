@@ -67,7 +67,8 @@ const (
 //
 // Parity: T3
 func TestHTTPBoot(t *testing.T) {
-	wrong := newDecoy(t)
+	ns := newNamespace(t)
+	wrong := newDecoy(t, ns)
 	persistent := isoImage(t, "config-2", map[string]string{
 		"etc/ironic-python-agent.d/a.conf": wrong.conf(), networkData: "no network data",
 	})
@@ -76,6 +77,7 @@ func TestHTTPBoot(t *testing.T) {
 	}
 	var image string
 	r := start(t, setup{
+		namespace: ns,
 		append: "ipa-insecure=0 boot_method=vmedia ipa-disk-wait-attempts=1 ipa-disk-wait-delay=1 ir_pub_id=" +
 			publisher + " " + persistentParam,
 		machine: qemu.Config{Memory: 768 * mib, Firmware: qemu.UEFI},

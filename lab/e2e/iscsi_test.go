@@ -56,12 +56,14 @@ func startISCSI(t *testing.T) (*rig, *testenv.ISCSITarget) {
 	t.Helper()
 	disk := file(t, "san", sanSize, nil)
 	patch(t, disk, 0, bytes.Repeat([]byte{0xa5}, mib))
+	ns := newNamespace(t)
 	target := testenv.StartISCSI(t, testenv.ISCSITarget{
+		Address: netip.MustParseAddrPort("127.0.0.1:3260"), Launch: ns.Start,
 		Name: sanTarget, Disk: disk, User: "node", Secret: "chap-of-the-node", TargetUser: "disk",
 		TargetSecret: "chap-of-the-disk",
 	})
 	return start(t, setup{
-		append:  metal3Parameters,
+		namespace: ns, append: metal3Parameters,
 		machine: qemu.Config{Memory: 512 * mib, Firmware: qemu.BIOS},
 		prepare: func(r *rig, c *qemu.Config) {
 			r.images.File("kernel", c.Kernel)
@@ -137,7 +139,8 @@ func (r *rig) bootsFromSAN(t *testing.T, target *testenv.ISCSITarget) {
 	r.images.Bytes("san.ipxe", []byte("#!ipxe\n"+sanhook(target, "sanboot")))
 	m, err := qemu.Start(t.Context(), qemu.Config{
 		Name: t.Name(), Dir: t.TempDir(), Memory: 64 * mib, CPUs: 1, Firmware: qemu.BIOS,
-		NICs: []qemu.NIC{{MAC: nodeMAC, Boot: 1, BootFile: r.images.URLFrom(host, "san.ipxe")}},
+		NICs:  []qemu.NIC{{MAC: nodeMAC, Boot: 1, BootFile: r.images.URLFrom(host, "san.ipxe")}},
+		NetNS: r.namespace.Path(),
 	})
 	if err != nil {
 		t.Fatal(err)

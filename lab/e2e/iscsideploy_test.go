@@ -31,6 +31,7 @@ const (
 	legacyConductor = "192.0.2.1"
 	legacyStranger  = "192.0.2.9" // another address of the network
 	legacyInitiator = "iqn.1993-08.org.debian:01:conductor"
+	scriptPort      = 8000 // of the conductor's machine
 )
 
 // legacy is a deployment over iSCSI: the node, and the machine with the conductor's open-iscsi, whose connections have
@@ -41,7 +42,6 @@ type legacy struct {
 	debian      string           // disk image of the conductor's machine
 	report      initramfs.Report // kernel and ramdisk of the conductor's machine
 	initiator   *qemu.Machine
-	port        int // of the conductor's machine, for scripts
 }
 
 // TestLegacyISCSI deploys a node over iSCSI, as Ironic up to version 17 did: the conductor writes the image with
@@ -95,7 +95,6 @@ func startLegacy(t *testing.T) *legacy {
 // startInitiator starts the conductor's machine with the image on /dev/vdb.
 func (l *legacy) startInitiator(t *testing.T) {
 	t.Helper()
-	l.port = testenv.FreePort(t)
 	m, err := qemu.Start(l.t.Context(), qemu.Config{
 		Name: "initiator", Dir: l.t.TempDir(), Memory: 384 * mib, CPUs: 1, NetNS: l.ns.Path(),
 		Kernel: l.report.Kernel, Initrd: l.report.Initramfs, Append: "console=ttyS0 " + qemu.KernelHints,
@@ -103,7 +102,7 @@ func (l *legacy) startInitiator(t *testing.T) {
 			{Bus: qemu.Virtio, File: l.debian, Serial: "DEBIAN", ReadOnly: true},
 			{Bus: qemu.Virtio, File: l.image, Serial: "IMAGE", ReadOnly: true},
 		},
-		NICs: []qemu.NIC{{MAC: "52:54:00:e2:e0:62", Forwards: []qemu.Forward{{Host: l.port, Guest: 8000}}}},
+		NICs: []qemu.NIC{{MAC: "52:54:00:e2:e0:62", Forwards: []qemu.Forward{{Host: scriptPort, Guest: scriptPort}}}},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -130,7 +129,7 @@ func (l *legacy) ready(t *testing.T) {
 func (l *legacy) sh(ctx context.Context, script string) (string, error) {
 	client := &http.Client{Transport: &http.Transport{DialContext: l.ns.Dial}}
 	defer client.CloseIdleConnections()
-	url := fmt.Sprintf("http://127.0.0.1:%d/", l.port)
+	url := fmt.Sprintf("http://127.0.0.1:%d/", scriptPort)
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, url, strings.NewReader(script))
 	if err != nil {
 		return "", err

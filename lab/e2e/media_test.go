@@ -13,18 +13,19 @@ import (
 	"testing"
 
 	"ironroot/internal/testenv"
+	"ironroot/lab/netns"
 	"ironroot/lab/qemu"
 )
 
-// decoy is an address that no agent may contact.
+// decoy is an address of a namespace that no agent may contact.
 type decoy struct {
 	port    int
 	callers atomic.Int32
 }
 
-func newDecoy(t *testing.T) *decoy {
+func newDecoy(t *testing.T, ns *netns.Namespace) *decoy {
 	t.Helper()
-	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	listener, err := ns.Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -122,7 +123,7 @@ func (r *rig) caConfig() map[string]string {
 	}
 }
 
-func (r *rig) parameter() string { return fmt.Sprintf("ipa-api-url=https://%s:%d", host, r.apiPort) }
+func (r *rig) parameter() string { return fmt.Sprintf("ipa-api-url=https://%s:%d", host, apiPort) }
 
 // TestVirtualMedia boots with media of every kind. Two belong to the BMC: a CD with the certificate authority of
 // Ironic's API, and a floppy without the usual label that contains the API's URL. All other media, and the kernel's
@@ -130,10 +131,11 @@ func (r *rig) parameter() string { return fmt.Sprintf("ipa-api-url=https://%s:%d
 //
 // Parity: D1, D2, D3
 func TestVirtualMedia(t *testing.T) {
-	wrong := newDecoy(t)
+	ns := newNamespace(t)
+	wrong := newDecoy(t, ns)
 	stray := fatImage(t, 4*mib, "ir-vfd-dev", wrong.parameter())
 	r := start(t, setup{
-		noIronic: true, append: "ipa-insecure=0 boot_method=vmedia " + wrong.parameter(),
+		namespace: ns, noIronic: true, append: "ipa-insecure=0 boot_method=vmedia " + wrong.parameter(),
 		machine: qemu.Config{Memory: 512 * mib, Disks: []qemu.Disk{
 			{Bus: qemu.SATA, File: isoImage(t, "VMEDIA_BOOT_ISO", map[string]string{
 				"etc/ironic-python-agent.d/a.conf": wrong.conf(),

@@ -26,7 +26,7 @@ func TestLittleMemory(t *testing.T) {
 		machine: qemu.Config{Memory: 256 * mib, Disks: []qemu.Disk{{File: disk}}},
 		prepare: func(r *rig, c *qemu.Config) {
 			c.Append += fmt.Sprintf(" ipa-inspection-callback-url=https://%s:%d/v1/continue_inspection"+
-				" ipa-inspection-collectors=default,logs,pci-devices", host, r.apiPort)
+				" ipa-inspection-collectors=default,logs,pci-devices", host, apiPort)
 			r.node.SetState(conductor.InspectWait)
 		},
 	})

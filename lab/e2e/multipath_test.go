@@ -7,9 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -190,7 +188,7 @@ func (r *rig) losePath(t *testing.T, image, disk string) (used string) {
 	}
 	var once sync.Once
 	pull := func() { r.unplug(t, used) }
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+	address, stop := r.serve(t, func(w http.ResponseWriter, q *http.Request) {
 		f, err := os.Open(image)
 		if err != nil {
 			t.Error(err)
@@ -199,10 +197,9 @@ func (r *rig) losePath(t *testing.T, image, disk string) (used string) {
 		defer f.Close()
 		http.ServeContent(w, q, "", time.Time{},
 			&watched{ReadSeeker: f, at: 12 * mib, reached: func() { once.Do(pull) }})
-	}))
-	defer server.Close()
-	port := server.Listener.Addr().(*net.TCPAddr).Port
-	r.overPaths(t, image, fmt.Sprintf("http://%s:%d/gpt.raw", host, port), disk)
+	})
+	defer stop()
+	r.overPaths(t, image, "http://"+address+"/gpt.raw", disk)
 	after := r.diskStats(t)
 	if _, there := after[used]; there || after[spare].Writes <= before[spare].Writes {
 		t.Errorf("got writes %v, before %v: %s was to go, and %s to be written to", after, before, used, spare)

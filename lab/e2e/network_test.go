@@ -6,6 +6,8 @@ import (
 	"encoding/binary"
 	"fmt"
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"net/netip"
 	"os"
 	"testing"
@@ -26,6 +28,21 @@ func newNamespace(t *testing.T) *netns.Namespace {
 	}
 	t.Cleanup(func() { _ = ns.Close() })
 	return ns
+}
+
+// unstarted returns a server that listens on the loopback interface of a namespace. Its client connects from there.
+func unstarted(t *testing.T, ns *netns.Namespace, handler http.Handler) *httptest.Server {
+	t.Helper()
+	l, err := ns.Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &httptest.Server{Listener: l, Config: &http.Server{Handler: handler, ReadHeaderTimeout: operationTimeout}}
+}
+
+// guestAddress returns the address and port of a server for a guest on QEMU's own network.
+func guestAddress(s *httptest.Server) string {
+	return fmt.Sprintf("%s:%d", host, s.Listener.Addr().(*net.TCPAddr).Port)
 }
 
 // linkLocal returns the IPv6 link-local address of an interface with the MAC address (RFC 4291, appendix A).

@@ -3,9 +3,7 @@
 package e2e
 
 import (
-	"net"
 	"net/http"
-	"net/http/httptest"
 	"regexp"
 	"strconv"
 	"strings"
@@ -61,7 +59,7 @@ func (r *rig) writeProgress(t *testing.T, disk string) {
 	image := mbrImage(t, "paced", size)
 	content := read(t, image, 0, size)
 	requested, next := make(chan struct{}, 1), make(chan struct{})
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+	address, stop := r.serve(t, func(w http.ResponseWriter, req *http.Request) {
 		w.Header().Set("Content-Length", strconv.Itoa(size))
 		if req.Method == http.MethodHead {
 			return
@@ -78,15 +76,11 @@ func (r *rig) writeProgress(t *testing.T, disk string) {
 			}
 			w.(http.Flusher).Flush()
 		}
-	}))
-	defer server.Close()
+	})
+	defer stop()
 	r.setHints(t, map[string]any{"serial": "small"})
-	_, port, err := net.SplitHostPort(server.Listener.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
 	info := r.rawInfo("paced.raw", sumAll(t, image))
-	info["urls"] = []string{"http://" + net.JoinHostPort(host, port) + "/paced.raw"}
+	info["urls"] = []string{"http://" + address + "/paced.raw"}
 	type outcome struct {
 		record *conductor.Record
 		err    error

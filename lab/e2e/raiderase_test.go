@@ -78,7 +78,7 @@ func TestRAIDErase(t *testing.T) {
 		},
 		prepare: func(r *rig, c *qemu.Config) {
 			c.Append += fmt.Sprintf(" ipa-inspection-callback-url=https://%s:%d/v1/continue_inspection"+
-				" ipa-inspection-collectors=default,logs,pci-devices", host, r.apiPort)
+				" ipa-inspection-collectors=default,logs,pci-devices", host, apiPort)
 			r.node.SetState(conductor.InspectWait)
 		},
 	})

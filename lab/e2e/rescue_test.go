@@ -210,7 +210,7 @@ func (r *rig) promptedLogin(t *testing.T, user, password string) {
 // dialSSH connects to the SSH server of the machine. It accepts only a host key whose fingerprint is on the console.
 func (r *rig) dialSSH(t *testing.T, user string, method ssh.AuthMethod) (*ssh.Client, error) {
 	t.Helper()
-	conn, err := r.dialPort(soon(t), r.sshForward)
+	conn, err := r.dialPort(soon(t), sshForward)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -31,6 +31,8 @@ import (
 const (
 	host      = "10.0.2.2" // the host as seen from a guest on QEMU's own network
 	agentPort = 9999
+	// Ports of the rig's namespace: of the conductor, and those that are forwarded to the agent and its SSH server.
+	apiPort, agentForward, sshForward = 6385, 9999, 2222
 	// agentAddress is the agent's address on that network, which is in its certificate and its callback URL.
 	agentAddress = "10.0.2.15"
 	nodeMAC      = "52:54:00:e2:e0:01"
@@ -42,7 +44,7 @@ const (
 
 // setup describes one machine and its environment.
 type setup struct {
-	machine qemu.Config // start sets name and network, and kernel, ramdisk and directory if they are empty
+	machine qemu.Config // start sets name, network and namespace, and kernel, ramdisk and directory if they are empty
 	append  string      // additional kernel parameters
 	token   string      // pre-generated token of the node
 	// config overrides keys of config in Ironic's lookup reply.
@@ -53,7 +55,8 @@ type setup struct {
 	properties map[string]any
 	// noIronic omits ipa-api-url. lateIronic defers the start of the conductor to rig.startConductor.
 	noIronic, lateIronic bool
-	namespace            *netns.Namespace // of the machine's network; nil means this process's own
+	// namespace contains QEMU, the conductor and the image server, which use fixed ports; nil means a new one.
+	namespace *netns.Namespace
 	// prepare, if not nil, changes the machine's configuration before it starts. The conductor runs, unless
 	// lateIronic is set.
 	prepare func(*rig, *qemu.Config)
@@ -66,14 +69,10 @@ type rig struct {
 	node      *conductor.Node
 	images    *imageserver.Server
 	machine   *qemu.Machine
-	forward   int // port of the host that is forwarded to the agent
-	// sshForward is the port that is forwarded to the SSH server.
-	sshForward int
-	apiPort    int    // port of the conductor
-	token      string // the node's pre-generated token
-	config     map[string]any
-	agentCA    string
-	namespace  *netns.Namespace
+	token     string // the node's pre-generated token
+	config    map[string]any
+	agentCA   string
+	namespace *netns.Namespace
 	// properties are the node's properties.
 	properties map[string]any
 	secrets    []string // texts that no console may contain, in addition to the node's tokens
@@ -93,20 +92,24 @@ func start(t *testing.T, s setup) *rig {
 	if c.Dir == "" {
 		c.Dir = t.TempDir()
 	}
-	r := &rig{
-		t: t, forward: testenv.FreePort(t), sshForward: testenv.FreePort(t), apiPort: testenv.FreePort(t),
-		token: s.token, namespace: s.namespace,
-		properties: s.properties, config: s.config, agentCA: s.agentCA,
+	if s.namespace == nil {
+		s.namespace = newNamespace(t)
 	}
-	images, err := imageserver.New(imageserver.Options{})
+	c.NetNS = s.namespace.Path()
+	r := &rig{
+		t: t, token: s.token, namespace: s.namespace, properties: s.properties, config: s.config, agentCA: s.agentCA,
+	}
+	err := r.namespace.Do(func() (err error) {
+		r.images, err = imageserver.New(imageserver.Options{})
+		return err
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = images.Close() })
-	r.images = images
+	t.Cleanup(func() { _ = r.images.Close() })
 	c.Append = "console=ttyS0,115200n8 loglevel=4 ipa-debug=1 ipa-insecure=1 " + qemu.KernelHints + " " + s.append
 	if !s.noIronic {
-		c.Append += fmt.Sprintf(" ipa-api-url=https://%s:%d", host, r.apiPort)
+		c.Append += fmt.Sprintf(" ipa-api-url=https://%s:%d", host, apiPort)
 	}
 	if s.token != "" {
 		c.Append += " ipa-agent-token=" + s.token
@@ -115,7 +118,7 @@ func start(t *testing.T, s setup) *rig {
 		r.startConductor()
 	}
 	c.NICs = append([]qemu.NIC{{MAC: nodeMAC, Forwards: []qemu.Forward{
-		{Host: r.forward, Guest: agentPort}, {Host: r.sshForward, Guest: sshPort},
+		{Host: agentForward, Guest: agentPort}, {Host: sshForward, Guest: sshPort},
 	}}}, c.NICs...)
 	if s.prepare != nil {
 		s.prepare(r, &c)
@@ -151,14 +154,18 @@ func (r *rig) finish() {
 // startConductor starts the conductor with one node, which waits for a deployment.
 func (r *rig) startConductor() {
 	r.t.Helper()
-	ironic, err := conductor.New(conductor.Options{
-		Addr: fmt.Sprintf("127.0.0.1:%d", r.apiPort), TLS: true, Names: []string{host},
-		CommandTimeout: operationTimeout, Dial: r.dial, Config: r.config, AgentCA: r.agentCA,
-		OnEvent: func(n *conductor.Node, e conductor.Event) {
-			if e.Name == conductor.EventFirstHeartbeat {
-				r.secrets = append(r.secrets, n.Token())
-			}
-		},
+	var ironic *conductor.Conductor
+	err := r.namespace.Do(func() (err error) {
+		ironic, err = conductor.New(conductor.Options{
+			Addr: fmt.Sprintf("127.0.0.1:%d", apiPort), TLS: true, Names: []string{host},
+			CommandTimeout: operationTimeout, Dial: r.dial, Config: r.config, AgentCA: r.agentCA,
+			OnEvent: func(n *conductor.Node, e conductor.Event) {
+				if e.Name == conductor.EventFirstHeartbeat {
+					r.secrets = append(r.secrets, n.Token())
+				}
+			},
+		})
+		return err
 	})
 	if err != nil {
 		r.t.Fatal(err)
@@ -176,17 +183,22 @@ func (r *rig) startConductor() {
 	r.node.SetState(conductor.DeployWait)
 }
 
+// dial connects to the agent.
 func (r *rig) dial(ctx context.Context, _, _ string) (net.Conn, error) {
-	return r.dialPort(ctx, r.forward)
+	return r.dialPort(ctx, agentForward)
 }
 
-// dialPort connects to a port of the host that is forwarded to the machine.
+// dialPort connects to a port of the namespace that is forwarded to the machine.
 func (r *rig) dialPort(ctx context.Context, port int) (net.Conn, error) {
-	address := fmt.Sprintf("127.0.0.1:%d", port)
-	if r.namespace != nil {
-		return r.namespace.Dial(ctx, "tcp", address)
-	}
-	return (&net.Dialer{}).DialContext(ctx, "tcp", address)
+	return r.namespace.Dial(ctx, "tcp", fmt.Sprintf("127.0.0.1:%d", port))
+}
+
+// serve serves HTTP in the namespace until stop is called. The address is that for the guest.
+func (r *rig) serve(t *testing.T, handler http.HandlerFunc) (address string, stop func()) {
+	t.Helper()
+	server := unstarted(t, r.namespace, handler)
+	server.Start()
+	return guestAddress(server), server.Close
 }
 
 // waitAgent waits for the first heartbeat since the machine's start.

@@ -3,6 +3,7 @@
 package e2e
 
 import (
+	"bytes"
 	"context"
 	"crypto/x509"
 	"encoding/pem"
@@ -25,9 +26,14 @@ func (r *rig) handshake(t *testing.T, args ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(t.Context(), operationTimeout)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "openssl",
-		append([]string{"s_client", "-connect", fmt.Sprintf("127.0.0.1:%d", r.forward)}, args...)...)
-	out, err := cmd.CombinedOutput() // without standard input it exits after the handshake
-	return string(out), err
+		append([]string{"s_client", "-connect", fmt.Sprintf("127.0.0.1:%d", agentForward)}, args...)...)
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	wait, err := r.namespace.Start(cmd)
+	if err == nil {
+		err = wait() // without standard input it exits after the handshake
+	}
+	return out.String(), err
 }
 
 // speaks checks which versions of TLS the agent accepts.

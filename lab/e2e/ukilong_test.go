@@ -9,7 +9,6 @@ import (
 	"encoding/hex"
 	"fmt"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -152,7 +151,8 @@ func TestUKIByHTTP(t *testing.T) {
 	testenv.Programs(t, "qemu-system-x86_64", "go", "apt-get")
 	key := newOwnKey(t)
 	_, image := foreignUKI(t, key)
-	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	ns := newNamespace(t)
+	web := unstarted(t, ns, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		t.Logf("%s %s", r.Method, r.URL)
 		w.Header().Set("Content-Type", "application/efi")
 		w.Header().Set("Content-Length", strconv.Itoa(len(image)))
@@ -160,12 +160,13 @@ func TestUKIByHTTP(t *testing.T) {
 			_, _ = w.Write(image)
 		}
 	}))
+	web.Start()
 	defer web.Close()
-	url := "http://" + host + web.URL[strings.LastIndex(web.URL, ":"):] + "/boot.efi"
+	url := "http://" + guestAddress(web) + "/boot.efi"
 	line, console := foreign.Boots(t, qemu.Config{
 		Name: "HTTP", Memory: 512 << 20, Firmware: qemu.UEFISecure,
 		Dir:  key.enroll(t, bootOrder(0x90), bootEntry(0x90, urlPath(url), extraArguments)),
-		NICs: []qemu.NIC{{MAC: nodeMAC, NoROM: true}},
+		NICs: []qemu.NIC{{MAC: nodeMAC, NoROM: true}}, NetNS: ns.Path(),
 	})
 	if line != ukiCmdline+" --" || !strings.Contains(console, "secure boot enforced: true") {
 		t.Errorf("got the command line %q and the console\n%s", line, console)
