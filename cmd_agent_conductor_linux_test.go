@@ -32,7 +32,7 @@ func TestAgentWithConductor(t *testing.T) {
 	node := c.AddNode(conductor.NodeSpec{MACs: macs(t)})
 	node.SetState(conductor.InspectWait)
 
-	port := strconv.Itoa(testenv.FreePort(t))
+	port := strconv.Itoa(testenv.Port(t))
 	binary, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)

@@ -251,15 +251,16 @@ func (n *fakeNetwork) Down(context.Context) error {
 // startAgent runs an agent with the flags until the test ends.
 func startAgent(t *testing.T, change func(*Options), args ...string) *running {
 	t.Helper()
-	l, err := api.Listen(context.Background(), "127.0.0.1", 0)
+	port := testenv.Port(t) // the agent can open it again
+	l, err := api.Listen(context.Background(), "127.0.0.1", port)
 	if err != nil {
 		t.Fatal(err)
 	}
 	r := &running{
 		t: t, console: &testenv.Log{}, client: http.DefaultClient, token: testToken, done: make(chan error, 1),
 		network: &fakeNetwork{make(chan struct{}), make(chan bool, 100)}, phases: make(chan string, 100),
+		port: port,
 	}
-	r.port = l.Addr().(*net.TCPAddr).Port
 	r.base = "http://127.0.0.1:" + strconv.Itoa(r.port)
 	args = append([]string{"--advertise-host=127.0.0.1", "--advertise-port=" + strconv.Itoa(r.port), "--insecure"},
 		args...)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
@@ -19,6 +20,7 @@ import (
 
 	"ironroot/agent/config"
 	"ironroot/internal/sysfs"
+	"ironroot/internal/testenv"
 )
 
 // A node that Ironic knows by the network cards found so far is not delayed by drivers that are still being loaded.
@@ -211,14 +213,7 @@ func TestDeployLooksTheNodeUpAgain(t *testing.T) {
 //
 // Parity: B3
 func TestStartsOverAfterLookupTimeout(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	dead := "http://" + l.Addr().String()
-	if err := l.Close(); err != nil { // connections are refused from now on
-		t.Fatal(err)
-	}
+	dead := fmt.Sprintf("http://127.0.0.1:%d", testenv.Port(t)) // refuses connections
 	synctest.Test(t, func(t *testing.T) {
 		options, err := config.Load(config.Sources{Args: []string{"--api-url=" + dead}})
 		if err != nil {

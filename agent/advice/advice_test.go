@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"io"
 	"log"
 	"net"
@@ -15,6 +16,7 @@ import (
 
 	"ironroot/agent/fault"
 	"ironroot/agent/ironic"
+	"ironroot/internal/testenv"
 )
 
 // silent returns the URL of a server that accepts no connection and answers nothing.
@@ -31,12 +33,7 @@ func silent(t *testing.T) string {
 // closed returns a URL whose port is closed.
 func closed(t *testing.T) string {
 	t.Helper()
-	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return "http://" + l.Addr().String()
+	return fmt.Sprintf("http://127.0.0.1:%d", testenv.Port(t))
 }
 
 // TestReasons lets connections fail in the usual ways and compares the reasons and the advice.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"net/netip"
 	"os"
 	"os/exec"
@@ -44,14 +43,7 @@ func StartISCSI(t testing.TB, target ISCSITarget) *ISCSITarget {
 	Root(t)
 	Programs(t, "tgtd", "tgtadm")
 	if !target.Address.IsValid() {
-		l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		target.Address = l.Addr().(*net.TCPAddr).AddrPort()
-		if err := l.Close(); err != nil {
-			t.Fatal(err)
-		}
+		target.Address = netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), uint16(Port(t)))
 	}
 	if target.Launch == nil {
 		target.Launch = func(cmd *exec.Cmd) (func() error, error) { return cmd.Wait, cmd.Start() }

@@ -6,13 +6,10 @@ package testenv
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -25,25 +22,6 @@ func missing(t testing.TB, format string, args ...any) {
 		t.Fatalf("missing on this machine: "+format, args...)
 	}
 	t.Skipf("missing on this machine: "+format, args...)
-}
-
-// FreePort returns a TCP port on which nothing listens. It is outside of the range from which Linux takes the ports of
-// outgoing connections: a connection to such a port can be connected to itself while nothing listens.
-func FreePort(t testing.TB) int {
-	t.Helper()
-	for range 100 {
-		port := 10000 + rand.IntN(20000)
-		l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", net.JoinHostPort("", strconv.Itoa(port)))
-		if err != nil {
-			continue
-		}
-		if err := l.Close(); err != nil {
-			t.Fatal(err)
-		}
-		return port
-	}
-	t.Fatal("found no free TCP port from 10000 to 29999")
-	return 0
 }
 
 // Linux ends the test on other systems than Linux; what names the feature that the test needs.

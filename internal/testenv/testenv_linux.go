@@ -29,6 +29,31 @@ func DropCapability(t testing.TB, capability uint) {
 	}
 }
 
+// Port returns a TCP port that no other process gets from the kernel until the test ends, neither for a server nor for
+// an outgoing connection. A socket that does not listen has it. Servers can listen on it if they set SO_REUSEADDR, as
+// [net.Listen] and most programs do; while none does, connections are refused.
+func Port(t testing.TB) int {
+	t.Helper()
+	fd, err := unix.Socket(unix.AF_INET6, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatalf("reserve a port: %v", err)
+	}
+	t.Cleanup(func() { _ = unix.Close(fd) })
+	err = errors.Join(
+		unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1),
+		unix.SetsockoptInt(fd, unix.IPPROTO_IPV6, unix.IPV6_V6ONLY, 0),
+		unix.Bind(fd, &unix.SockaddrInet6{}),
+	)
+	if err != nil {
+		t.Fatalf("reserve a port: %v", err)
+	}
+	address, err := unix.Getsockname(fd)
+	if err != nil {
+		t.Fatalf("reserve a port: %v", err)
+	}
+	return address.(*unix.SockaddrInet6).Port
+}
+
 // Loop attaches file to a free loop device with partition scanning and the given logical sector size in bytes, and
 // returns the device's path. The device is detached when the test ends.
 func Loop(t testing.TB, file string, sectorSize int) string {

@@ -2,12 +2,26 @@
 
 package testenv
 
-import "testing"
+import (
+	"net"
+	"testing"
+)
 
 // DropCapability ends the test: only Linux has capabilities.
 func DropCapability(t testing.TB, _ uint) {
 	t.Helper()
 	Linux(t, "capabilities")
+}
+
+// Port returns a TCP port on which nothing listens now. Only Linux can reserve one.
+func Port(t testing.TB) int {
+	t.Helper()
+	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().(*net.TCPAddr).Port
 }
 
 // Loop ends the test: only Linux has loop devices.

@@ -105,7 +105,7 @@ func newNetworkTest(t *testing.T, port int, writer bool) *networkTest {
 //
 // Parity: P9 (network, both nodes on one machine)
 func TestNetwork(t *testing.T) {
-	port := testenv.FreePort(t)
+	port := testenv.Port(t)
 	first, second := newNetworkTest(t, port, true), newNetworkTest(t, port, false)
 	first.o.Output = filepath.Join(t.TempDir(), "net")
 	var sent [2]atomic.Int64 // bytes of data
@@ -146,7 +146,7 @@ func TestNetwork(t *testing.T) {
 // Nodes that are paired have the roles and the partners that pairing returned. A partner that is gone is not waited for
 // longer than for pairing, and the error of pairing is one of a missing partner.
 func TestNetworkPaired(t *testing.T) {
-	port := testenv.FreePort(t)
+	port := testenv.Port(t)
 	var nodes [2]*networkTest
 	for i := range nodes {
 		n := newNetworkTest(t, port, i != 0) // the roles are swapped
@@ -201,7 +201,7 @@ func TestNetworkDamaged(t *testing.T) {
 		"too soon": {func(b []byte) { clear(b[8:16]) }, "partner has sent no data"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			port := testenv.FreePort(t)
+			port := testenv.Port(t)
 			first, second := newNetworkTest(t, port, true), newNetworkTest(t, port, false)
 			first.damage = test.damage
 			var errs [2]error
@@ -221,7 +221,7 @@ func TestNetworkDamaged(t *testing.T) {
 
 // Only the partner can connect.
 func TestNetworkStranger(t *testing.T) {
-	port := testenv.FreePort(t)
+	port := testenv.Port(t)
 	node := newNetworkTest(t, port, true)
 	node.o.Partner = "127.0.0.2"
 	ctx, cancel := context.WithCancelCause(t.Context())
@@ -272,19 +272,19 @@ func TestNetworkLimits(t *testing.T) {
 		}
 		closed(node.port)
 	}
-	node := newNetworkTest(t, testenv.FreePort(t), true)
+	node := newNetworkTest(t, testenv.Port(t), true)
 	node.wait = 10 * time.Millisecond
 	fails(node, "writer for 127.0.0.1: partner has opened 0 of 16 connections: no other within 10ms")
 
-	node = newNetworkTest(t, testenv.FreePort(t), false)
+	node = newNetworkTest(t, testenv.Port(t), false)
 	node.wait = 10 * time.Millisecond
 	fails(node, "reader for 127.0.0.1: partner has not accepted connections within 10ms: dial tcp ")
 
-	node = newNetworkTest(t, testenv.FreePort(t), false)
+	node = newNetworkTest(t, testenv.Port(t), false)
 	node.o.Partner = "no name" // is not asked of a server
 	fails(node, "look up partner: lookup no name: no such host")
 
-	node = newNetworkTest(t, testenv.FreePort(t), true)
+	node = newNetworkTest(t, testenv.Port(t), true)
 	node.silence = 50 * time.Millisecond
 	ended := make(chan struct{})
 	goroutine.Do(
@@ -303,7 +303,7 @@ func TestNetworkLimits(t *testing.T) {
 			}
 		},
 	)
-	port := testenv.FreePort(t)
+	port := testenv.Port(t)
 	gone := newNetworkTest(t, port, false)
 	gone.drain, gone.o.Runtime = 20*time.Millisecond, time.Hour
 	goroutine.Do(
@@ -318,7 +318,7 @@ func TestNetworkLimits(t *testing.T) {
 			}
 		},
 	)
-	port = testenv.FreePort(t)
+	port = testenv.Port(t)
 	first, second := newNetworkTest(t, port, true), newNetworkTest(t, port, false)
 	first.o.Runtime = time.Hour
 	second.drain = time.Millisecond
@@ -436,7 +436,7 @@ func TestNetworkCancelled(t *testing.T) {
 	ended := errors.New("ended")
 	for _, writer := range []bool{true, false} {
 		ctx, cancel := context.WithCancelCause(t.Context())
-		node := newNetworkTest(t, testenv.FreePort(t), writer)
+		node := newNetworkTest(t, testenv.Port(t), writer)
 		goroutine.AfterTime(20*time.Millisecond, func() { cancel(ended) })
 		if _, err := node.run(ctx); !errors.Is(err, ended) {
 			t.Errorf("writer %v: got error %v, want %v", writer, err, ended)
@@ -448,7 +448,7 @@ func TestNetworkCancelled(t *testing.T) {
 		}
 		l.Close() //nolint:errcheck // of a test
 	}
-	port := testenv.FreePort(t)
+	port := testenv.Port(t)
 	first, second := newNetworkTest(t, port, true), newNetworkTest(t, port, false)
 	first.o.Runtime = time.Hour
 	ctx, cancel := context.WithCancelCause(t.Context())

@@ -42,7 +42,7 @@ func server(t *testing.T) (ctx context.Context, address string) {
 	testenv.Linux(t, "ZooKeeper")
 	testenv.Programs(t, "java")
 	testenv.Files(t, "Debian's packages libzookeeper-java and python3-tooz", jar, debianPython, library)
-	port := strconv.Itoa(testenv.FreePort(t))
+	port := strconv.Itoa(testenv.Port(t))
 	var log bytes.Buffer
 	c := exec.Command("java", "-Xmx64m", "-XX:TieredStopAtLevel=1", "-Dzookeeper.admin.enableServer=false",
 		"-Dzookeeper.forceSync=no", "-Dzookeeper.preAllocSize=64", // KiB; 64 MiB are the default
@@ -799,7 +799,7 @@ func TestPairCancelled(t *testing.T) {
 
 // A server that does not answer is an error with its address and the reason.
 func TestPairServerDown(t *testing.T) {
-	where := "127.0.0.1:" + strconv.Itoa(testenv.FreePort(t))
+	where := "127.0.0.1:" + strconv.Itoa(testenv.Port(t))
 	ctx := t.Context()
 	_, err := pairNode(ctx, node(t, where+"?timeout=1", "group", "go"))
 	if err == nil || !strings.Contains(err.Error(), "connect to ZooKeeper "+where+": no session within 1s: ") ||
