@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -41,20 +42,14 @@ func TestInspectionHearsLLDP(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	// The other end of the cable is a UDP socket: QEMU's dgram back end sends and takes bare Ethernet frames.
-	guestEnd, err := net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	guest := guestEnd.LocalAddr().(*net.UDPAddr)
-	sw, err := net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)}) // first, to get another port
+	// The ends of the cable are Unix sockets: QEMU's dgram back end sends and takes bare Ethernet frames.
+	cable := t.TempDir()
+	guest := &net.UnixAddr{Net: "unixgram", Name: filepath.Join(cable, "guest")}
+	sw, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Net: "unixgram", Name: filepath.Join(cable, "switch")})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer sw.Close()
-	if err := guestEnd.Close(); err != nil { // QEMU binds it next
-		t.Fatal(err)
-	}
 	speakLLDP(t, sw, guest)
 
 	m := start(t, delivered(t), "ipa-inspection-callback-url=http://10.0.2.2:"+port+"/v1/continue_inspection "+
@@ -63,10 +58,8 @@ func TestInspectionHearsLLDP(t *testing.T) {
 		func(c *qemu.Config) {
 			c.Memory = 768 << 20
 			c.NICs = []qemu.NIC{
-				{MAC: "52:54:00:00:00:01", Netdev: fmt.Sprintf(
-					"dgram,local.type=inet,local.host=127.0.0.1,local.port=%d,remote.type=inet,remote.host="+
-						"127.0.0.1,remote.port=%d",
-					guest.Port, sw.LocalAddr().(*net.UDPAddr).Port)},
+				{MAC: "52:54:00:00:00:01", Netdev: "dgram,local.type=unix,local.path=" + guest.Name +
+					",remote.type=unix,remote.path=" + sw.LocalAddr().String()},
 				{MAC: "52:54:00:00:00:02"},
 			}
 		})
@@ -114,7 +107,7 @@ const (
 )
 
 // speakLLDP sends the frame to the guest's end of the cable until the test ends.
-func speakLLDP(t *testing.T, sw *net.UDPConn, guest *net.UDPAddr) {
+func speakLLDP(t *testing.T, sw *net.UnixConn, guest *net.UnixAddr) {
 	t.Helper()
 	frame, err := hex.DecodeString(lldpFrame)
 	if err != nil {
@@ -127,7 +120,7 @@ func speakLLDP(t *testing.T, sw *net.UDPConn, guest *net.UDPAddr) {
 		defer tick.Stop()
 		for {
 			// Until the machine runs nobody listens there, and the kernel says so.
-			_, _ = sw.WriteToUDP(frame, guest)
+			_, _ = sw.WriteToUnix(frame, guest)
 			select {
 			case <-tick.C:
 			case <-stop:
