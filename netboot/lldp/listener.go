@@ -388,13 +388,13 @@ func (l *Listener) receive(p *port, data []byte) {
 	case len(frame.TLVs) == 0, p.frame.Complete && !frame.Complete, !l.store(p, frame):
 		return
 	}
+	l.wake() // also if the log panics
 	if !p.logged {
 		p.logged = true
 		l.heard = time.Now()
 		n := frame.Neighbour()
 		l.log.Info("LLDP neighbour found", "interface", p.name, "system", n.System, "port", n.Port)
 	}
-	l.wake()
 }
 
 // store replaces the frame of a link and reports whether the memory for frames suffices; mu is held.
