@@ -380,7 +380,6 @@ func TestIPv6OnlyLinkIsWell(t *testing.T) {
 	}
 	l.Cable("nic0", "2001:db8:1::1/64")
 	l.Cable("silent", "")
-	l.neighbour("nic0", "leaf")
 	l.Dnsmasq("--interface=peer-nic0", "--enable-ra", "--dhcp-range=2001:db8:1::,ra-only")
 	n := l.start()
 	failed := func(name string) func(map[string]snapshot.Link) bool {

@@ -24,13 +24,17 @@ import (
 	"ironroot/netboot/snapshot"
 )
 
-// neighbour sends one LLDP frame of a switch of that name (of four letters) from the other end of a cable.
+// neighbour sends one LLDP frame of a switch of that name (of four letters) from the other end of a cable, once it
+// transmits.
 func (l *lab) neighbour(name, system string) {
 	l.T.Helper()
 	frame := []byte("\x01\x80\xc2\x00\x00\x0e\x02\x00\x00\x00\x00\x01\x88\xcc" +
 		"\x02\x07\x04\x02\x00\x00\x00\x00\x01" + "\x04\x05\x05swp1" + "\x06\x02\x00\x78" + "\x0a\x04" +
 		system + "\x00\x00")
 	l.Peer(func() error {
+		if err := nettest.WaitActive(l.Ctx, "peer-"+name); err != nil {
+			return err
+		}
 		link, err := netlink.LinkByName("peer-" + name)
 		if err != nil {
 			return err

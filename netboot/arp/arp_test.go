@@ -21,6 +21,7 @@ func TestDetect(t *testing.T) {
 	l.Cable("nic0", "192.0.2.10/24")
 	l.SetPeer("nic0", true)
 	nic := l.Raise("nic0")
+	l.Active("nic0")
 	const interval = 200 * time.Millisecond
 	var conflict *ConflictError
 	var owner net.HardwareAddr
@@ -31,7 +32,7 @@ func TestDetect(t *testing.T) {
 		}
 		return err
 	})
-	err := Detect(l.Ctx, nic, addr("192.0.2.10"), interval)
+	err := Detect(l.Ctx, nic, addr("192.0.2.10"), nettest.Timeout) // returns at the first reply
 	if !errors.As(err, &conflict) || conflict.Owner.String() != owner.String() ||
 		conflict.Address != addr("192.0.2.10") {
 		t.Errorf("address of the peer: got %v, want a conflict with %v", err, owner)

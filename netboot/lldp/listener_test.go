@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -54,9 +55,12 @@ func byName(t *testing.T, name string) netlink.Link {
 	return link
 }
 
-// send sends a frame from the switch's port.
+// send sends a frame from the switch's port, once it transmits.
 func send(t *testing.T, nic string, frame []byte) {
 	t.Helper()
+	if err := nettest.WaitActive(t.Context(), "sw-"+nic); err != nil {
+		t.Fatal(err)
+	}
 	conn, err := packet.Listen(&net.Interface{Index: byName(t, "sw-"+nic).Attrs().Index}, packet.Raw, 0, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -149,7 +153,10 @@ func TestListener(t *testing.T) {
 			send(t, nic, f)
 		}
 	}
-	const quiet = 5 * time.Second // a busy machine must receive the frames within it
+	for i, nic := range []string{"nic0", "nic1", "nic2"} {
+		until(t, l, nic, fmt.Sprintf("leaf%d", i))
+	}
+	const quiet = time.Second
 	frames, err := l.Wait(t.Context(), quiet)
 	if err != nil {
 		t.Fatal(err)
@@ -181,34 +188,32 @@ func TestListener(t *testing.T) {
 
 // The first frame of a link restarts the timeout of the others.
 func TestWaitRestartsAfterEveryArrival(t *testing.T) {
-	if !nettest.Namespace(t) {
-		return
-	}
-	const quiet = 4 * time.Second // half of it is what a busy host may be late by
-	l, _ := newListener(t)
-	for _, nic := range []string{"nic0", "nic1", "silent"} {
-		index := cable(t, nic, true)
-		l.Open(index, nic)
-		l.Expect(index, true)
-	}
-	started := time.Now()
-	go func() {
-		for _, nic := range []string{"nic0", "nic1"} {
-			<-time.After(quiet / 2)
-			send(t, nic, from("leaf-"+nic))
+	synctest.Test(t, func(t *testing.T) {
+		const quiet = time.Minute
+		l := New(nil)
+		for index, nic := range []string{"nic0", "nic1", "silent"} {
+			l.ports[index] = &port{name: nic}
+			l.Expect(index, true)
 		}
-	}()
-	frames, err := l.Wait(t.Context(), quiet)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if took, want := time.Since(started), 2*quiet; took < want {
-		t.Errorf("waited %v, want at least %v", took, want)
-	}
-	diff := cmp.Diff(map[string]string{"nic0": "leaf-nic0", "nic1": "leaf-nic1", "silent": "-"}, systems(frames))
-	if diff != "" {
-		t.Errorf("frames differ (-want +got):\n%s", diff)
-	}
+		started := time.Now()
+		go func() {
+			for index, nic := range []string{"nic0", "nic1"} {
+				time.Sleep(quiet / 2)
+				l.receive(l.ports[index], from("leaf-"+nic))
+			}
+		}()
+		frames, err := l.Wait(t.Context(), quiet)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if took := time.Since(started); took != 2*quiet {
+			t.Errorf("waited %v, want %v", took, 2*quiet)
+		}
+		diff := cmp.Diff(map[string]string{"nic0": "leaf-nic0", "nic1": "leaf-nic1", "silent": "-"}, systems(frames))
+		if diff != "" {
+			t.Errorf("frames differ (-want +got):\n%s", diff)
+		}
+	})
 }
 
 // Wait does not wait for a link that has been silent for long enough, but for one that has just got its carrier.

@@ -157,31 +157,33 @@ func (l *Lab) Cable(name, address string) {
 	})
 }
 
-// Active waits until both ends of a cable transmit. Both must be up. The kernel drops packets until it has activated
-// the links, which it does up to a second later.
+// Active waits until both ends of a cable transmit. Both must be up.
 func (l *Lab) Active(name string) {
 	l.T.Helper()
-	ctx, cancel := context.WithTimeout(l.Ctx, Timeout)
-	defer cancel()
-	active := func(name string) error {
-		for {
-			link, err := netlink.LinkByName(name)
-			if err != nil {
-				return err
-			}
-			state := link.Attrs().OperState
-			if state == netlink.OperUp {
-				return nil
-			}
-			if err := pause.For(ctx, 10*time.Millisecond); err != nil {
-				return fmt.Errorf("link %s: state %s: %w", name, state, err)
-			}
-		}
-	}
-	if err := active(name); err != nil {
+	if err := WaitActive(l.Ctx, name); err != nil {
 		l.T.Fatal(err)
 	}
-	l.Peer(func() error { return active("peer-" + name) })
+	l.Peer(func() error { return WaitActive(l.Ctx, "peer-"+name) })
+}
+
+// WaitActive waits until a link of the calling thread's namespace transmits. It must be up and have a carrier. The
+// kernel drops packets until it has activated the link, which it does up to a second later.
+func WaitActive(ctx context.Context, name string) error {
+	ctx, cancel := context.WithTimeout(ctx, Timeout)
+	defer cancel()
+	for {
+		link, err := netlink.LinkByName(name)
+		if err != nil {
+			return err
+		}
+		state := link.Attrs().OperState
+		if state == netlink.OperUp {
+			return nil
+		}
+		if err := pause.For(ctx, 10*time.Millisecond); err != nil {
+			return fmt.Errorf("link %s: state %s: %w", name, state, err)
+		}
+	}
 }
 
 // AddPeerAddress adds an address to the peer's end of a cable.
