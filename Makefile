@@ -180,3 +180,10 @@ clean: ## remove build/ (caches stay in ~/.cache/ironroot): seconds
 .PHONY: prepare-build prepare-demo prepare-demo-arm64 prepare-test prepare-race
 prepare-build prepare-demo prepare-demo-arm64 prepare-test prepare-race: prepare-%:
 	@scripts/prepare $*
+
+# Flags of internal/repeat, for example -run '^./netboot/', -fresh or -idle.
+REPEAT ?=
+
+.PHONY: repeat
+repeat: prepare-test build ## do tests pass 3 or 10 times on busy processors? It resumes (build/repeat): a day
+	$(GO) run ./internal/repeat $(REPEAT)
