@@ -151,7 +151,7 @@ func (r *rig) hotPlug(t *testing.T) {
 	}
 	took := time.Since(plugged)
 	t.Logf("the wait ended %v after the disk was plugged in", took.Round(time.Millisecond))
-	if took > time.Minute { // a busy host needs many seconds for the command
+	if took > 4*time.Minute { // the limit is five; a busy host needs many seconds for the command
 		t.Errorf("the wait ended %v after the disk was plugged in, want it long before the limit", took)
 	}
 	if _, err := r.machine.Console().Follow(ctx, regexp.MustCompile(`root disk found`)); err != nil {
