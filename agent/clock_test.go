@@ -75,7 +75,8 @@ func near(list []time.Time, ahead time.Duration) bool {
 func localServer(t *testing.T, reply sntptest.Reply) netip.Addr {
 	t.Helper()
 	testenv.Root(t)
-	address := netip.AddrFrom4([4]byte{127, byte(os.Getpid() >> 8), byte(os.Getpid()), 123})
+	process := os.Getpid() // at most 1 << 22
+	address := netip.AddrFrom4([4]byte{127, byte(process >> 16), byte(process >> 8), byte(process)})
 	conn, err := net.ListenUDP("udp", net.UDPAddrFromAddrPort(netip.AddrPortFrom(address, 123)))
 	if err != nil {
 		t.Fatal(err)

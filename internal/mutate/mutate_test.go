@@ -406,6 +406,7 @@ func TestSandboxDetachesLoops(t *testing.T) {
 	testenv.Root(t)
 	testenv.Programs(t, "sh", "losetup", "truncate", "mkfs.ext4", "mount")
 	other := testenv.Loop(t, testenv.SparseFile(t, 1<<20), 512)
+	leftover := fmt.Sprintf("mutate-leftover-%d", os.Getpid()) // another process can run this test
 	const mount = `d=${TMPDIR:-/tmp} && truncate -s 8M $d/image && mkfs.ext4 -q $d/image && mkdir $d/top &&
 mount -o loop $d/image $d/top && TMPDIR=$d/top && `
 	for name, c := range map[string]struct{ directory, before string }{
@@ -413,7 +414,7 @@ mount -o loop $d/image $d/top && TMPDIR=$d/top && `
 		"in /tmp, TMPDIR elsewhere": {directory: "/var/tmp", before: "TMPDIR=/tmp && "},
 	} {
 		cmd := sandboxed(t.Context(), t.TempDir(), "/usr", "/bin/sh", "-c",
-			c.before+`f=${TMPDIR:-/tmp}/mutate-leftover && truncate -s 1M $f && losetup --find --show $f`)
+			c.before+`f=${TMPDIR:-/tmp}/`+leftover+` && truncate -s 1M $f && losetup --find --show $f`)
 		cmd.Env = append(os.Environ(), "TMPDIR="+c.directory)
 		out, err := cmd.Output()
 		if err != nil {
@@ -422,7 +423,7 @@ mount -o loop $d/image $d/top && TMPDIR=$d/top && `
 		// Another test can use the number by now.
 		left := filepath.Base(strings.TrimSpace(string(out)))
 		if file, err := os.ReadFile("/sys/class/block/" + left + "/loop/backing_file"); err == nil &&
-			bytes.Contains(file, []byte("mutate-leftover")) {
+			bytes.Contains(file, []byte(leftover)) {
 			t.Errorf("%s: %s is still attached to %s", name, left, file)
 		}
 	}
@@ -437,8 +438,9 @@ func TestSandboxStopped(t *testing.T) {
 	testenv.Programs(t, "sh", "losetup", "truncate", "sleep")
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
+	name := fmt.Sprintf("mutate-stopped-%d", os.Getpid()) // another process can run this test
 	cmd := sandboxed(ctx, t.TempDir(), "/usr", "/bin/sh", "-c",
-		`f=/tmp/mutate-stopped && truncate -s 1M $f && losetup --find --show $f && exec sleep infinity`)
+		`f=/tmp/`+name+` && truncate -s 1M $f && losetup --find --show $f && exec sleep infinity`)
 	stdout, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -456,7 +458,7 @@ func TestSandboxStopped(t *testing.T) {
 	}
 	// Another test can use the number by now.
 	file, err := os.ReadFile("/sys/class/block/" + filepath.Base(strings.TrimSpace(line)) + "/loop/backing_file")
-	if err == nil && bytes.Contains(file, []byte("mutate-stopped")) {
+	if err == nil && bytes.Contains(file, []byte(name)) {
 		t.Errorf("%s is still attached to %s", strings.TrimSpace(line), file)
 	}
 }
