@@ -93,7 +93,7 @@ test-unit: prepare-test ## the tests that boot no machine: 7 minutes
 
 .PHONY: test-core test-machines
 test-core: build ## the machines of make test
-	$(GOTEST) -count=1 -p 3 -timeout 80m -run $(CORE_RUN) $(MACHINES)
+	$(GOTEST) -count=1 -p 3 -parallel 2 -timeout 80m -run $(CORE_RUN) $(MACHINES)
 test-machines: build ## the other machines
 	$(GOTEST) -count=1 -p 2 -parallel 2 -timeout 80m -skip $(CORE_RUN) $(MACHINES)
 

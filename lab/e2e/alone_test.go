@@ -26,6 +26,7 @@ import (
 //
 // Parity: B19, A13
 func TestAlone(t *testing.T) {
+	t.Parallel()
 	const cableMAC = "52:54:00:e2:e0:02"
 	ns := newNamespace(t)
 	if err := ns.Tap("cable"); err != nil {

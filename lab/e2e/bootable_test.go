@@ -90,6 +90,7 @@ func onRoot(t *testing.T, disk, name string) string {
 //
 // Parity: M7
 func TestPartitionBootsUEFI(t *testing.T) {
+	t.Parallel()
 	before := ""
 	image := osimagetest.Root(t, func(root, esp string) {
 		osimagetest.AddLoaders(t, root, esp)
@@ -139,6 +140,7 @@ func TestPartitionBootsUEFI(t *testing.T) {
 //
 // Parity: M6
 func TestPartitionBootsBIOS(t *testing.T) {
+	t.Parallel()
 	image := osimagetest.Root(t, func(root, _ string) { osimagetest.AddGRUB(t, root, "grub-pc-bin") })
 	disk := file(t, "disk", 5<<30, nil)
 	machine := qemu.Config{Dir: t.TempDir(), Memory: 640 * mib, Disks: []qemu.Disk{{File: disk}}}
@@ -165,6 +167,7 @@ func TestPartitionBootsBIOS(t *testing.T) {
 //
 // Parity: M6
 func TestPartitionInstallsOnESP(t *testing.T) {
+	t.Parallel()
 	image := osimagetest.Root(t, func(root, _ string) {
 		osimagetest.AddGRUB(t, root, "grub-efi-amd64-bin")
 		const script = "#!/bin/sh\nsed 's/^/# command line: /' /proc/cmdline\n" +

@@ -22,6 +22,7 @@ import (
 //
 // Parity: P9 (results in a machine)
 func TestBurnin(t *testing.T) {
+	t.Parallel()
 	good, failing := file(t, "good", diskSize, marker{}), file(t, "failing", diskSize, marker{})
 	skipped, readOnly := file(t, "skipped", diskSize, marker{}), file(t, "readonly", diskSize, marker{})
 	member, floppy := file(t, "member", diskSize, marker{}), fatImage(t, 4*mib, "ir-vfd-dev", "")

@@ -45,6 +45,7 @@ func (marker) Read(p []byte) (int, error) {
 //
 // Parity: D3, B3 (Ironic down)
 func TestBuses(t *testing.T) {
+	t.Parallel()
 	testenv.Programs(t, "sgdisk", "wipefs", "mkfs.vfat")
 	virtio, sata := file(t, "virtio", diskSize, marker{}), file(t, "sata", diskSize, marker{})
 	nvme, nvme4k := file(t, "nvme", diskSize, marker{}), file(t, "nvme4k", diskSize, marker{})

@@ -34,6 +34,7 @@ const near = 5 * time.Minute
 //
 // Parity: E3, R4
 func TestWrongClock(t *testing.T) {
+	t.Parallel()
 	const mac = "52:54:00:e2:e0:41"
 	s := newSite(t)
 	netdev := s.tap("lab", "192.0.2.1/24", "192.0.2.2/24", "192.0.2.3/24", "192.0.2.4/24", "192.0.2.5/24",
@@ -107,6 +108,7 @@ func TestWrongClock(t *testing.T) {
 //
 // Parity: E3, R4
 func TestNamedTimeServer(t *testing.T) {
+	t.Parallel()
 	const mac = "52:54:00:e2:e0:42"
 	s := newSite(t)
 	netdev := s.tap("lab", "192.0.2.1/24", "192.0.2.2/24", "192.0.2.3/24")

@@ -52,6 +52,7 @@ func joined(t *testing.T, ramdisk string, archives [3][]byte) string {
 //
 // Parity: D1, D4, J3
 func TestJoinedConfiguration(t *testing.T) {
+	t.Parallel()
 	ns := newNamespace(t)
 	wrong := newDecoy(t, ns)
 	premount := filepath.Join(t.TempDir(), "premount")
@@ -162,6 +163,7 @@ func (r *rig) hotPlug(t *testing.T) {
 // TestBadMedia boots with damaged media and media with invalid content. Each causes a warning with the device's name;
 // the settings of the kernel's command line apply.
 func TestBadMedia(t *testing.T) {
+	t.Parallel()
 	ns := newNamespace(t)
 	wrong := newDecoy(t, ns)
 	iso := isoImage(t, "VMEDIA_BOOT_ISO", map[string]string{"etc/ironic-python-agent.d/a.conf": wrong.conf()})

@@ -218,6 +218,7 @@ func bombLayer(t *testing.T, size int64) []byte {
 //
 // Parity: E17 (a fake bootc), F9 (allowed images)
 func TestContainers(t *testing.T) {
+	t.Parallel()
 	testenv.Programs(t, "go", "debugfs", "dumpe2fs", "e2fsck", "sgdisk")
 	testenv.Root(t)
 	ns := newNamespace(t)

@@ -24,6 +24,7 @@ import (
 // tries to boot the disk's content at every tenth of the image, and one deployment ends by killing the machine. The
 // machine also has disks that fail.
 func TestHalfWritten(t *testing.T) {
+	t.Parallel()
 	testenv.Programs(t, "qemu-img")
 	const size = 56 * mib // a request has at most 4 MiB, less than a tenth
 	image := bootable(t, "NEW SYSTEM", size)

@@ -37,6 +37,7 @@ func (r *rig) rawInfo(name, checksum string) map[string]any {
 //
 // Parity: R14, A16
 func TestDeploy(t *testing.T) {
+	t.Parallel()
 	large := file(t, "large", 5<<30, nil)
 	small := file(t, "small", 64*mib, old{})
 	failing := file(t, "failing", 64*mib, old{})

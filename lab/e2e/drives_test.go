@@ -22,6 +22,7 @@ const driveUUID = "1b0c7c1e-77f5-4f8e-9f0e-6e1a3c1d2b4a"
 // TestConfigDrives deploys images and config drives onto special disks: with sectors of 4096 bytes, of 3 TiB, or
 // without free space for another partition.
 func TestConfigDrives(t *testing.T) {
+	t.Parallel()
 	testenv.Programs(t, "sgdisk", "sfdisk", "blkid", "fsck.vfat", "mtype", "dd")
 	large := file(t, "large", 3<<40, nil)
 	native := file(t, "native", 256*mib, nil)

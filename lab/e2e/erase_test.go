@@ -33,6 +33,7 @@ const crashVariable = "dump-type0-1-1-1700000000-C"
 // stores the log of a crashed kernel. QEMU ignores what the machine discards: only zeros that were written are read
 // back.
 func TestErase(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	plain := file(t, "plain", diskSize, marker{})
 	unknown := file(t, "unknown", diskSize, marker{})

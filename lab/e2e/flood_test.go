@@ -68,6 +68,7 @@ const newConductor = "10.77.9.1"
 // size. The others are idle between two requests, which is allowed for two minutes: only the limits close them
 // earlier.
 func TestFlood(t *testing.T) {
+	t.Parallel()
 	t.Run("TLS", func(t *testing.T) { testFlood(t, true) })
 	t.Run("plain", func(t *testing.T) { testFlood(t, false) })
 }

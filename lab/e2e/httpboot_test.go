@@ -67,6 +67,7 @@ const (
 //
 // Parity: T3
 func TestHTTPBoot(t *testing.T) {
+	t.Parallel()
 	ns := newNamespace(t)
 	wrong := newDecoy(t, ns)
 	persistent := isoImage(t, "config-2", map[string]string{

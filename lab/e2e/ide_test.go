@@ -13,6 +13,7 @@ import (
 // TestEraseIDEWithoutDriver erases a machine with a disk behind an IDE controller, of which the driver is not loaded.
 // The step fails, because the kernel shows that a drive answers, and succeeds if the node names the controller.
 func TestEraseIDEWithoutDriver(t *testing.T) {
+	t.Parallel()
 	disk, hidden := file(t, "disk", diskSize, marker{}), file(t, "hidden", diskSize, marker{})
 	before := sumAll(t, hidden)
 	r := start(t, setup{

@@ -94,6 +94,7 @@ func startISCSI(t *testing.T) (*rig, *testenv.ISCSITarget) {
 //
 // Parity: F10 (iBFT), P6 (disks of a network), T2
 func TestISCSI(t *testing.T) {
+	t.Parallel()
 	r, target := startISCSI(t)
 	disk := target.Disk
 	r.waitAgent(t)
@@ -261,6 +262,7 @@ func ibftTable(initiator, mac string, address netip.Prefix, targets ...*testenv.
 //
 // Parity: F10 (iBFT, static address)
 func TestISCSIStatic(t *testing.T) {
+	t.Parallel()
 	const mac, sanMAC = "52:54:00:e2:e0:51", "52:54:00:e2:e0:52"
 	s := newSite(t)
 	cable := s.tap("cable", "192.0.2.1/24")

@@ -49,6 +49,7 @@ type legacy struct {
 //
 // Parity: E14, E15
 func TestLegacyISCSI(t *testing.T) {
+	t.Parallel()
 	l := startLegacy(t)
 	l.waitAgent(t)
 	l.ready(t)

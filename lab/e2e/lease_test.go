@@ -17,6 +17,7 @@ import (
 // TestLeases boots a machine with four cards: one on the network of Ironic, whose DHCP server assigns another address
 // on renewal, and three on networks of dnsmasq with IPv4, stateful IPv6, and addresses from router advertisements.
 func TestLeases(t *testing.T) {
+	t.Parallel()
 	macs := []string{"52:54:00:e2:e0:21", "52:54:00:e2:e0:22", "52:54:00:e2:e0:23", "52:54:00:e2:e0:24"}
 	s := newSite(t)
 	var nics []qemu.NIC
@@ -110,6 +111,7 @@ func (s *site) anotherAddress(t *testing.T) {
 //
 // Parity: B12 (IPv6)
 func TestIPv6Ironic(t *testing.T) {
+	t.Parallel()
 	const mac = "52:54:00:e2:e0:25"
 	s := newSite(t)
 	netdev := s.tap("six", "2001:db8:c::1/64")

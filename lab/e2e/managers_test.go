@@ -30,6 +30,7 @@ import (
 //
 // Parity: F5
 func TestManagers(t *testing.T) {
+	t.Parallel()
 	testenv.Programs(t, "go", "apt-get")
 	dir := t.TempDir()
 	testenv.Run(t, "cp", "-r", filepath.Join(testenv.Top(t), "docs/examples/bmcuser"), dir)

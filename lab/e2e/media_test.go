@@ -131,6 +131,7 @@ func (r *rig) parameter() string { return fmt.Sprintf("ipa-api-url=https://%s:%d
 //
 // Parity: D1, D2, D3
 func TestVirtualMedia(t *testing.T) {
+	t.Parallel()
 	ns := newNamespace(t)
 	wrong := newDecoy(t, ns)
 	stray := fatImage(t, 4*mib, "ir-vfd-dev", wrong.parameter())

@@ -17,6 +17,7 @@ import (
 //
 // Parity: R11 (memory)
 func TestLittleMemory(t *testing.T) {
+	t.Parallel()
 	const imageSize, limit = 1536 * mib, 40 * time.Minute
 	image := gptImage(t, "gpt", imageSize)
 	checksum := sumAll(t, image)

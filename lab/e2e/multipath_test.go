@@ -26,6 +26,7 @@ import (
 // TestMultipath deploys onto a disk with two paths, of which first one and then both are lost. The machine also has a
 // disk with one path.
 func TestMultipath(t *testing.T) {
+	t.Parallel()
 	testenv.Root(t)
 	testenv.Programs(t, "sgdisk", "blkid", "e2fsck", "fsck.vfat", "mke2fs", "isoinfo", "wipefs", "mtype")
 	disk, other := file(t, "twice", 5<<30, nil), file(t, "once", 64*mib, old{})

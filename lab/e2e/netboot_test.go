@@ -152,6 +152,7 @@ func noPXE() []string {
 // TestNetboot boots the ramdisk by UEFI HTTP boot from ironroot netboot, which assigns the address, to the first
 // heartbeat.
 func TestNetboot(t *testing.T) {
+	t.Parallel()
 	n := startNetboot(t, "--range=192.0.2.10-192.0.2.20")
 	n.boots(t, qemu.Config{Firmware: qemu.UEFI, Extra: noPXE()}, `firmware="UEFI HTTP boot, amd64" loader=snponly\.efi`)
 	record, err := n.node.Command(soon(t), "poll.get_hardware_info", nil, true)

@@ -14,6 +14,7 @@ import (
 // TestNetbootProxy boots the ramdisk in each way that ironroot netboot supports, to the first heartbeat. dnsmasq, which
 // knows nothing of it, assigns the addresses.
 func TestNetbootProxy(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		name     string
 		firmware qemu.Firmware

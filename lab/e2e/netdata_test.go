@@ -50,6 +50,7 @@ func staticNetwork(mac, ipv4, ipv6, more string) string {
 //
 // Parity: R2, D5 (publisher ids)
 func TestStaticNetwork(t *testing.T) {
+	t.Parallel()
 	const mac = "52:54:00:e2:e0:21"
 	s := newSite(t)
 	cable := s.tap("cable", "192.0.2.1/24", "2001:db8:7::1/64")
@@ -85,6 +86,7 @@ func TestStaticNetwork(t *testing.T) {
 //
 // Parity: D5 (BOOTIF)
 func TestNetworkDataUnused(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct{ parameters, data, says string }{
 		"useless": {"ir_pub_id=" + publisher, "links: []", "network data not usable, using DHCP"},
 		"BOOTIF":  {"BOOTIF=01-52-54-00-e2-e0-01", staticNetwork(nodeMAC, "192.0.2.66", "2001:db8:7::66", ""), ""},
@@ -115,6 +117,7 @@ func TestNetworkDataUnused(t *testing.T) {
 //
 // Parity: D5 (bond, VLAN, static addresses)
 func TestBond(t *testing.T) {
+	t.Parallel()
 	testenv.Programs(t, "qemu-system-x86_64", "apt-get")
 	report, err := initramfs.Build(t.Context(), initramfs.Options{
 		Dir: testenv.Top(t), Out: t.TempDir(), Package: "linux-image-cloud-amd64",

@@ -68,7 +68,6 @@ func (k ownKey) enroll(t *testing.T, more ...variable) (dir string) {
 	if err := debian.Extract(t.Context(), deb[0], unpacked, func(string) bool { return true }); err != nil {
 		t.Fatal(err)
 	}
-	t.Setenv("PYTHONPATH", filepath.Join(unpacked, modules))
 	empty, err := qemu.Variables(qemu.UEFI)
 	if err != nil {
 		t.Fatal(err)
@@ -79,8 +78,9 @@ func (k ownKey) enroll(t *testing.T, more ...variable) (dir string) {
 	}
 	dir = t.TempDir()
 	const owner = "a0baa8a3-041d-48a8-bc87-c36d121b5e3d"
-	testenv.Run(t, python, "-m", "virt.firmware.vars", "--input", empty, "--output", filepath.Join(dir, "vars.fd"),
-		"--set-pk", owner, k.cert, "--add-kek", owner, k.cert, "--add-db", owner, k.cert, "--secure-boot",
+	testenv.Run(t, "env", "PYTHONPATH="+filepath.Join(unpacked, modules), python, "-m", "virt.firmware.vars",
+		"--input", empty, "--output", filepath.Join(dir, "vars.fd"), "--set-pk", owner, k.cert,
+		"--add-kek", owner, k.cert, "--add-db", owner, k.cert, "--secure-boot",
 		"--set-json", writeFile(t, filepath.Join(t.TempDir(), "more.json"), string(text)))
 	if err := os.Chmod(filepath.Join(dir, "vars.fd"), 0o600); err != nil {
 		t.Fatal(err)

@@ -50,6 +50,7 @@ func layout(changes map[string]any) map[string]any {
 
 // TestPartitionImages deploys partition images to several disks of one machine. The layouts are checked on the host.
 func TestPartitionImages(t *testing.T) {
+	t.Parallel()
 	testenv.Root(t)
 	testenv.Programs(t, "sgdisk", "sfdisk", "parted", "blkid", "e2fsck", "fsck.vfat", "qemu-img", "mke2fs", "isoinfo",
 		"debugfs", "mtype")

@@ -25,6 +25,7 @@ import (
 // TestRAID creates arrays of each level through the agent's API, reads their members with mdadm on the host, erases
 // their metadata after a restart, and deletes them.
 func TestRAID(t *testing.T) {
+	t.Parallel()
 	testenv.Programs(t, "mdadm")
 	testenv.Root(t)
 	const size = 2 << 30

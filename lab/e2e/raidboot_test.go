@@ -24,6 +24,7 @@ import (
 //
 // Parity: N5
 func TestRAIDBootUEFI(t *testing.T) {
+	t.Parallel()
 	testenv.Programs(t, "mdadm", "mdir", "fsck.vfat", "dd")
 	testenv.Root(t)
 	image := osimagetest.Disk(t, func(root string) { osimagetest.AddRAID(t, root) })

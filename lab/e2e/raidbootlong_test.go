@@ -21,6 +21,7 @@ import (
 //
 // Parity: N5 (boot by BIOS)
 func TestRAIDBootBIOS(t *testing.T) {
+	t.Parallel()
 	testenv.Programs(t, "mdadm")
 	testenv.Root(t)
 	image := osimagetest.Root(t, func(root, _ string) {
@@ -60,6 +61,7 @@ func TestRAIDBootBIOS(t *testing.T) {
 // TestRAIDBootPartitionUEFI deploys partition images to a mirror: one whose loaders are copied to the EFI system
 // partition, and one whose GRUB installs itself there. The systems boot from each disk alone.
 func TestRAIDBootPartitionUEFI(t *testing.T) {
+	t.Parallel()
 	testenv.Programs(t, "mdadm")
 	testenv.Root(t)
 	for name, tt := range map[string]struct {

@@ -18,6 +18,7 @@ import (
 //
 // Parity: J5, F10 (arrays)
 func TestRAIDDeploy(t *testing.T) {
+	t.Parallel()
 	testenv.Programs(t, "mdadm")
 	testenv.Root(t)
 	files := []string{file(t, "first", 320*mib, old{}), file(t, "second", 320*mib, old{})}

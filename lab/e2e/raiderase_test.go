@@ -51,6 +51,7 @@ func createArrays(t *testing.T, config map[string]any, disks ...qemu.Disk) {
 // TestRAIDErase creates arrays, inspects the machine, which must not change the disks, and erases all disks. The arrays
 // stay, and of the old data nothing. Then it erases them with an incomplete array.
 func TestRAIDErase(t *testing.T) {
+	t.Parallel()
 	testenv.Programs(t, "mdadm")
 	testenv.Root(t)
 	const size = 1200 * mib

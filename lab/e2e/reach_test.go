@@ -36,6 +36,7 @@ func (s *site) checkCallback(t *testing.T, network string) {
 //
 // Parity: B11
 func TestTwoNetworks(t *testing.T) {
+	t.Parallel()
 	macs := []string{"52:54:00:e2:e0:31", "52:54:00:e2:e0:32"}
 	s := newSite(t)
 	nics := []qemu.NIC{
@@ -95,6 +96,7 @@ func (s *site) avahi(link, family, service string, port int, text ...string) {
 //
 // Parity: B16, B11 (network_interface)
 func TestMulticastDNS(t *testing.T) {
+	t.Parallel()
 	macs := []string{"52:54:00:e2:e0:33", "52:54:00:e2:e0:34"}
 	s := newSite(t)
 	nics := []qemu.NIC{

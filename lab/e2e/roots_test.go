@@ -27,6 +27,7 @@ import (
 //
 // Parity: F5, R6
 func TestManagerRoot(t *testing.T) {
+	t.Parallel()
 	testenv.Root(t)
 	testenv.Programs(t, "go", "apt-get", "mmdebstrap")
 	dir := t.TempDir()

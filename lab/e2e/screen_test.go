@@ -22,6 +22,7 @@ var picture = flag.String("picture", "", "file to save the picture of the status
 // Ironic at first. The screen's content is read from the memory of its graphics card. Kernel and agent are in FIPS
 // 140-3 mode.
 func TestScreen(t *testing.T) {
+	t.Parallel()
 	r := start(t, setup{
 		append: "console=tty0 fips=1", lateIronic: true,
 		machine: qemu.Config{

@@ -21,6 +21,7 @@ import (
 //
 // Parity: E4
 func TestSync(t *testing.T) {
+	t.Parallel()
 	testenv.Programs(t, "qemu-system-x86_64", "apt-get", "mkfs.vfat", "mcopy")
 	report, err := initramfs.Build(t.Context(), initramfs.Options{
 		Dir: testenv.Top(t), Out: t.TempDir(), Package: "linux-image-cloud-amd64",

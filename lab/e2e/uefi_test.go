@@ -21,6 +21,7 @@ import (
 //
 // Parity: E6, M2, M4
 func TestBootEntry(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	raw, image := systemWithoutFallback(t)
 	disk, small := file(t, "disk", 4<<30, nil), file(t, "small", 64*mib, nil)

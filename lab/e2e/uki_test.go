@@ -36,6 +36,7 @@ func archive(t *testing.T, files map[string]string) string {
 // image contains the certificate authority of Ironic, and virtual media the URL. Parameters of virtual media and of the
 // firmware that would give control of the machine are ignored, and so is another certificate authority.
 func TestSignedImage(t *testing.T) {
+	t.Parallel()
 	key := newOwnKey(t)
 	const token = "a-token-that-ironic-put-onto-the-floppy-43ch"
 	r := start(t, setup{

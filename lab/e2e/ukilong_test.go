@@ -104,6 +104,7 @@ func smbiosStrings() []string {
 // of a section is changed, and starts the fifth. The arguments of its boot entry are ignored, and behind "--" so is the
 // SMBIOS string.
 func TestUKIRejected(t *testing.T) {
+	t.Parallel()
 	testenv.Programs(t, "qemu-system-x86_64", "go", "apt-get", "mkfs.vfat", "mcopy")
 	key := newOwnKey(t)
 	_, image := foreignUKI(t, key)
@@ -148,6 +149,7 @@ func TestUKIRejected(t *testing.T) {
 
 // TestUKIByHTTP boots over HTTP under Secure Boot, by a boot entry whose arguments are ignored.
 func TestUKIByHTTP(t *testing.T) {
+	t.Parallel()
 	testenv.Programs(t, "qemu-system-x86_64", "go", "apt-get")
 	key := newOwnKey(t)
 	_, image := foreignUKI(t, key)
@@ -190,6 +192,7 @@ func tpm(t *testing.T) []string {
 
 // TestUKIByPXE boots over PXE by the firmware's own client, under Secure Boot.
 func TestUKIByPXE(t *testing.T) {
+	t.Parallel()
 	testenv.Programs(t, "qemu-system-x86_64", "go", "apt-get")
 	key := newOwnKey(t)
 	_, image := foreignUKI(t, key)
@@ -207,6 +210,7 @@ func TestUKIByPXE(t *testing.T) {
 // TestUKIFromStick boots the ISO from a USB stick, under Secure Boot. The registers of the TPM have the predicted
 // values, also the one that depends on the firmware's attempts.
 func TestUKIFromStick(t *testing.T) {
+	t.Parallel()
 	testenv.Programs(t, "qemu-system-x86_64", "go", "apt-get")
 	key := newOwnKey(t)
 	report, image := foreignUKI(t, key)

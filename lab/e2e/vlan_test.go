@@ -19,6 +19,7 @@ import (
 //
 // Parity: R3
 func TestVLANs(t *testing.T) {
+	t.Parallel()
 	macs := []string{"52:54:00:e2:e0:11", "52:54:00:e2:e0:12", "52:54:00:e2:e0:13"}
 	s := newSite(t)
 	trunks := []*trunk{
