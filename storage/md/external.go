@@ -2,10 +2,8 @@ package md
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
-	"hash/crc32"
 	"io"
 	"os"
 
@@ -13,7 +11,8 @@ import (
 )
 
 // External is a format of RAID metadata that firmware or a controller writes, and that is no superblock of md. The
-// kernel needs mdadm to run such arrays ("external metadata"). This package identifies them only.
+// kernel needs mdadm to run such arrays ("external metadata"). This package identifies the metadata, and reads whether
+// they list the disk that they are on.
 type External string
 
 // The formats that mdadm calls imsm and ddf.
@@ -35,29 +34,49 @@ func (e External) String() string {
 	return string(e)
 }
 
-const (
-	imsmSignature = "Intel Raid ISM Cfg Sig. " // MPB_SIGNATURE in mdadm's super-intel.c
-	ddfMagic      = 0xde11de11                 // DDF_Header signature, SNIA DDF 2.0, table "DDF Header"
-	ddfLength     = 512
-)
+// Membership describes what external metadata say about the disk that they are on.
+type Membership struct {
+	Format External // "" if there are none
+	// Inactive is nil if the metadata are valid and list this disk as an active member of an array. Otherwise it is why
+	// not: they are damaged, or the disk is a spare, has failed or is not listed.
+	Inactive error
+}
+
+// IsActive reports whether there are valid metadata that list the disk as an active member of an array.
+func (m Membership) IsActive() bool { return m.Format != "" && m.Inactive == nil }
 
 // ReadExternal returns the format of external metadata on a disk or image file, and "" if there are none.
 func ReadExternal(ctx context.Context, path string) (External, error) {
+	return readExternal(ctx, path, FindExternal)
+}
+
+// ReadMembership reads the external metadata on a disk or image file. The serial numbers are those of the disk.
+func ReadMembership(ctx context.Context, path string, serials []string) (Membership, error) {
+	return readExternal(ctx, path, func(r io.ReaderAt, size, sector int64) (Membership, error) {
+		return FindMembership(r, size, sector, serials)
+	})
+}
+
+// readExternal calls find with a disk or image file, its size and the size of its sectors.
+func readExternal[T any](
+	ctx context.Context, path string, find func(r io.ReaderAt, size, sector int64) (T, error),
+) (T, error) {
+	var none T
 	if err := ctx.Err(); err != nil {
-		return "", err
+		return none, err
 	}
 	f, err := os.Open(path)
 	if err != nil {
-		return "", fmt.Errorf("read external RAID metadata: %w", err)
+		return none, fmt.Errorf("read external RAID metadata: %w", err)
 	}
 	defer f.Close() //nolint:errcheck // only read
 	size, sector, err := block.Geometry(f)
 	if err != nil {
-		return "", fmt.Errorf("read external RAID metadata of %s: %w", path, err)
+		return none, fmt.Errorf("read external RAID metadata of %s: %w", path, err)
 	}
-	found, err := FindExternal(f, size, max(sector, 512))
+	found, err := find(f, size, max(sector, 512))
 	if err != nil {
-		return "", fmt.Errorf("read external RAID metadata of %s: %w", path, err)
+		return none, fmt.Errorf("read external RAID metadata of %s: %w", path, err)
 	}
 	return found, nil
 }
@@ -65,43 +84,74 @@ func ReadExternal(ctx context.Context, path string) (External, error) {
 // FindExternal returns the format of external metadata on a disk of size bytes with sectors of sector bytes, and "" if
 // there are none. IMSM has its anchor in the last sector but one, DDF in the last 512 bytes of the disk.
 func FindExternal(r io.ReaderAt, size, sector int64) (External, error) {
-	if size < max(2*sector, ddfLength) {
-		return "", nil
-	}
-	anchor := make([]byte, ddfLength)
-	read := func(offset int64) error {
-		n, err := r.ReadAt(anchor, offset)
-		if n == len(anchor) || errors.Is(err, io.EOF) {
-			clear(anchor[n:])
-			return nil
+	for _, format := range []External{IMSM, DDF} {
+		found, err := format.isOn(r, size, sector)
+		if err != nil {
+			return "", err
 		}
-		return fmt.Errorf("%d bytes at byte %d: %w", len(anchor), offset, err)
-	}
-	if err := read(size - 2*sector); err != nil {
-		return "", err
-	}
-	if string(anchor[:len(imsmSignature)]) == imsmSignature {
-		return IMSM, nil
-	}
-	if err := read(size - ddfLength); err != nil {
-		return "", err
-	}
-	if isDDF(anchor) {
-		return DDF, nil
+		if found {
+			return format, nil
+		}
 	}
 	return "", nil
 }
 
-// isDDF reports whether a block of 512 bytes is a DDF header with a valid checksum. The magic number of four bytes
-// alone can be in the data of a tenant by chance. The checksum is the CRC-32 of the header with its own field as ones,
-// as mdadm computes it: without the inversions before and after, which [crc32.Update] adds.
-func isDDF(header []byte) bool {
-	if binary.BigEndian.Uint32(header) != ddfMagic {
-		return false
+// FindMembership returns what external metadata say about a disk of size bytes with sectors of sector bytes. IMSM names
+// disks by their serial numbers; serials has every known one of this disk. DDF also records on each disk which of the
+// listed ones it is. A disk can have metadata of both formats, for instance old ones: those that list it as an active
+// member have precedence.
+func FindMembership(r io.ReaderAt, size, sector int64, serials []string) (Membership, error) {
+	var first Membership
+	for _, format := range []External{IMSM, DDF} {
+		found, err := format.isOn(r, size, sector)
+		if err != nil {
+			return Membership{}, err
+		}
+		if !found {
+			continue
+		}
+		m := Membership{Format: format}
+		switch format {
+		case IMSM:
+			m.Inactive, err = checkIMSM(r, size, sector, serials)
+		case DDF:
+			m.Inactive, err = checkDDF(r, size)
+		}
+		if err != nil {
+			return Membership{}, err
+		}
+		if m.IsActive() {
+			return m, nil
+		}
+		if first.Format == "" {
+			first = m
+		}
 	}
-	sum := ^uint32(0)
-	for _, part := range [][]byte{header[:4], {0xff, 0xff, 0xff, 0xff}, header[8:]} {
-		sum = crc32.Update(sum, crc32.IEEETable, part)
+	return first, nil
+}
+
+// isOn reports whether a disk has the anchor of the format.
+func (e External) isOn(r io.ReaderAt, size, sector int64) (bool, error) {
+	if size < max(2*sector, ddfBlock) {
+		return false, nil
 	}
-	return binary.BigEndian.Uint32(header[4:]) == ^sum
+	switch e {
+	case IMSM:
+		anchor, err := readBlocks(r, size-2*sector, int64(len(imsmSignature)))
+		return string(anchor) == imsmSignature, err
+	case DDF:
+		anchor, err := readBlocks(r, size-ddfBlock, ddfBlock)
+		return err == nil && checkDDFBlock(anchor, ddfHeaderMagic) == nil, err
+	}
+	return false, nil
+}
+
+// readBlocks reads bytes of a disk. What is missing at its end is zeros.
+func readBlocks(r io.ReaderAt, offset, length int64) ([]byte, error) {
+	data := make([]byte, length)
+	n, err := r.ReadAt(data, offset)
+	if n == len(data) || errors.Is(err, io.EOF) {
+		return data, nil
+	}
+	return nil, fmt.Errorf("%d bytes at byte %d: %w", length, offset, err)
 }

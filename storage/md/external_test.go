@@ -34,11 +34,11 @@ func TestFindDDF(t *testing.T) {
 	header := golden(t, "ddf")
 	for _, sector := range []int64{512, 4096} {
 		data := make([]byte, diskSize)
-		copy(data[diskSize-ddfLength:], header)
-		for flip, want := range map[int]External{-1: DDF, 0: "", 4: "", 8: "", ddfLength - 1: ""} {
+		copy(data[diskSize-ddfBlock:], header)
+		for flip, want := range map[int]External{-1: DDF, 0: "", 4: "", 8: "", ddfBlock - 1: ""} {
 			changed := bytes.Clone(data)
 			if flip >= 0 {
-				changed[diskSize-ddfLength+flip] ^= 1
+				changed[diskSize-ddfBlock+flip] ^= 1
 			}
 			got, err := FindExternal(bytes.NewReader(changed), diskSize, sector)
 			if err != nil || got != want {

@@ -105,34 +105,3 @@ func difference(a, b []byte) int {
 	}
 	return -1
 }
-
-// external creates containers with the metadata of firmware RAID, and prints what package md finds on their members.
-func external(ctx context.Context) error {
-	for _, format := range []string{"imsm", "ddf"} {
-		devices, release, err := members([]int64{64 * mib, 64*mib + 512})
-		if err != nil {
-			release()
-			return err
-		}
-		before, err := md.ReadExternal(ctx, devices[0])
-		if err != nil {
-			return err
-		}
-		args := []string{"--create", "/dev/md7", "--run", "--metadata=" + format, "--raid-devices", "2"}
-		if _, err := mdadm(append(args, devices...)...); err != nil {
-			return err
-		}
-		if _, err := mdadm("--stop", "/dev/md7"); err != nil {
-			return err
-		}
-		for i, device := range devices {
-			after, err := md.ReadExternal(ctx, device)
-			if err != nil {
-				return err
-			}
-			fmt.Printf("\nEXTERNAL %s member %d: %q, then %q\n", format, i, string(before), string(after))
-		}
-		release()
-	}
-	return nil
-}

@@ -1,6 +1,6 @@
 // Command guest is a ramdisk with mdadm. It compares the superblocks of mdadm with those of package md, creates arrays
 // with package raid, and prints what mdadm thinks of them. With the kernel parameter "assemble" it creates arrays with
-// mdadm, and assembles and erases them.
+// mdadm, and assembles and erases them. With "external" it creates arrays with the metadata of firmware RAID.
 package main
 
 import (
@@ -42,8 +42,10 @@ func main() {
 }
 
 func run(ctx context.Context, m *boot.Machine) error {
-	if err := m.Probe(ctx, "loop"); err != nil {
-		return err
+	for _, module := range []string{"loop", "md_mod"} { // the speed of a resync is limited before the first array
+		if err := m.Probe(ctx, module); err != nil {
+			return err
+		}
 	}
 	if err := errors.Join(os.MkdirAll("/run", 0o755), os.MkdirAll("/work", 0o755)); err != nil {
 		return err
@@ -55,14 +57,8 @@ func run(ctx context.Context, m *boot.Machine) error {
 		return err
 	} else if strings.Contains(string(command), "assemble") {
 		return assemble(ctx)
-	}
-	for _, name := range []string{"IMSM_NO_PLATFORM", "IMSM_DEVNAME_AS_SERIAL"} { // a machine without Intel's firmware
-		if err := os.Setenv(name, "1"); err != nil {
-			return err
-		}
-	}
-	if err := external(ctx); err != nil {
-		return err
+	} else if strings.Contains(string(command), "external") {
+		return external(ctx)
 	}
 	if err := create(ctx); err != nil {
 		return err
