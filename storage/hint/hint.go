@@ -174,6 +174,22 @@ func Find(h Hints, devices []block.Device) ([]block.Device, error) {
 	return found, nil
 }
 
+// nameHints are the hints whose values name one disk, if the disk has them.
+var nameHints = []string{"name", "serial", "wwn", "wwn_with_extension", "wwn_vendor_extension", "by_path"}
+
+// NameOnly reports whether a hint names the disk and no other of the devices: its path, serial number, world wide name
+// or by_path, in full. A hint that excludes other disks, compares sizes or matches a part of a value names none.
+func (h Hints) NameOnly(d block.Device, devices []block.Device) bool {
+	return slices.ContainsFunc(nameHints, func(name string) bool {
+		e, ok := h[name].(expression)
+		if !ok || !slices.Contains([]string{"s==", "==", "<or>"}, e.op) || slices.Contains(textHints[name](d), "none") {
+			return false
+		}
+		found, err := Find(Hints{name: e}, devices)
+		return err == nil && len(found) == 1 && found[0].Path == d.Path
+	})
+}
+
 // RootDisk chooses the first disk that matches the hints, or without hints the smallest of at least 4 GiB. Disks of
 // equal size are sorted by name. Its error wraps ErrNoDisk and names the disks and the hints.
 func RootDisk(h Hints, devices []block.Device) (block.Device, error) {

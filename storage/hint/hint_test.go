@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -94,6 +95,62 @@ func TestLists(t *testing.T) {
 		if got != c.want {
 			t.Errorf("%s %q: got %q, want %q", c.name, c.value, got, c.want)
 		}
+	}
+}
+
+// A hint names a disk if it has one of the disk's own values in full, and matches no other disk.
+func TestNameOnly(t *testing.T) {
+	twin := disks[0]
+	twin.Name, twin.Path = "sdc", "/dev/sdc"
+	for _, c := range []struct {
+		name, value string
+		others      []block.Device
+		want        string
+	}{
+		{"serial", "12345", nil, "sda"},
+		{"serial", "== 12345", nil, ""}, // cannot be compared with the serial number of the other disk
+		{"serial", "S2-long", nil, "sdb"},
+		{"serial", "s== s2", nil, "sdb"},
+		{"serial", "<or> S2 <or> S3", nil, "sdb"},
+		{"serial", "<or> 12345 <or> S2", nil, ""},
+		{"serial", "<in> 234", nil, ""},
+		{"serial", "s!= S2", nil, ""},
+		{"serial", "12345", []block.Device{twin}, ""},
+		{"wwn", "0x5000C500A1B2C3D4", nil, "sda"},
+		{"wwn", "0x5000c500a1b2c3d4", []block.Device{twin}, ""},
+		{"wwn_with_extension", "0x5000c500a1b2c3d4", nil, "sda"},
+		{"wwn_with_extension", "none", nil, ""}, // matches sdb only, which has none
+		{"wwn_vendor_extension", "none", nil, ""},
+		{"name", "/dev/sdb", nil, "sdb"},
+		{"name", "s> /dev/sda", nil, ""},
+		{"by_path", "/dev/disk/by-path/pci-0000:00:1f.2-ata-1", nil, "sda"},
+		{"by_path", "none", nil, ""},
+		{"model", "Other/disk", nil, ""},
+		{"hctl", "1:0:0:0", nil, ""},
+		{"size", "60", nil, ""},
+	} {
+		devices := append(slices.Clone(disks), c.others...)
+		hints, err := Parse(map[string]any{c.name: c.value})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := ""
+		for _, d := range devices {
+			if hints.NameOnly(d, devices) {
+				got += d.Name
+			}
+		}
+		if got != c.want {
+			t.Errorf("%s %q with %d disks: got %q, want %q", c.name, c.value, len(devices), got, c.want)
+		}
+	}
+	hints, err := Parse(map[string]any{"size": ">= 1", "serial": "12345", "name": "<in> sd"})
+	if err != nil || !hints.NameOnly(disks[0], disks) || hints.NameOnly(disks[1], disks) {
+		t.Errorf("several hints (%v): got %v for the disk and %v for the other, want true and false", err,
+			hints.NameOnly(disks[0], disks), hints.NameOnly(disks[1], disks))
+	}
+	if Hints(nil).NameOnly(disks[0], disks[:1]) {
+		t.Error("got the only disk as named without hints")
 	}
 }
 
