@@ -24,13 +24,16 @@ func (i *Imager) RootDisk(ctx context.Context, refresh bool) (block.Device, erro
 	if err != nil {
 		return block.Device{}, err
 	}
-	return i.rootDisk(ctx, n, nil)
+	disk, _, err := i.rootDisk(ctx, n, nil)
+	return disk, err
 }
 
 // DeployDisk assembles the arrays of raid_config and selects the disk for the operating system as RootDisk does. An
 // array with is_root_volume is the root disk, regardless of root device hints. If the flag is false, neither the array
 // nor a disk of its members is the root disk. Without the flag, the array can be selected as any disk. DeployDisk stops
 // the arrays that it has assembled, except the root disk.
+//
+// It also returns an error if the disk is an active member of an array of firmware, see checkFirmwareRAID.
 func (i *Imager) DeployDisk(ctx context.Context, refresh bool) (block.Device, error) {
 	n, err := i.currentNode(ctx, refresh)
 	if err != nil {
@@ -45,27 +48,52 @@ func (i *Imager) DeployDisk(ctx context.Context, refresh bool) (block.Device, er
 			return block.Device{}, fault.DeviceNotFound("RAID arrays of raid_config: %w", err)
 		}
 	}
-	disk, err := i.rootDisk(ctx, n, volumes.List)
+	disk, err := i.writableRootDisk(ctx, n, volumes.List)
 	if failed := volumes.release(ctx, disk.Path); failed != nil {
 		return block.Device{}, errors.Join(err, fault.DeviceNotFound("%w", failed))
 	}
 	return disk, err
 }
 
-// rootDisk selects the root disk of a node with the arrays that were assembled for it.
-func (i *Imager) rootDisk(ctx context.Context, n *node.Node, volumes []Volume) (block.Device, error) {
-	if err := i.waitDisks(ctx, n); err != nil {
+// writableRootDisk selects the root disk of a node and checks that writing to it destroys no array of firmware.
+func (i *Imager) writableRootDisk(ctx context.Context, n *node.Node, volumes []Volume) (block.Device, error) {
+	disk, disks, err := i.rootDisk(ctx, n, volumes)
+	if err != nil {
 		return block.Device{}, err
 	}
-	disks, err := i.o.Disks(ctx)
-	if err != nil {
-		return block.Device{}, fault.DeviceNotFound("list disks: %w", err)
+	if err := i.checkFirmwareRAID(ctx, n, disk, disks); err != nil {
+		return block.Device{}, err
 	}
-	if disks, err = hardware.WithoutProtectedArrays(ctx, i.o.System, n, disks); err != nil {
-		return block.Device{}, fault.DeviceNotFound("%w", err)
+	return disk, nil
+}
+
+// rootDisk selects the root disk of a node with the arrays that were assembled for it. It also returns all disks.
+func (i *Imager) rootDisk(
+	ctx context.Context, n *node.Node, volumes []Volume,
+) (disk block.Device, all []block.Device, err error) {
+	if err := i.waitDisks(ctx, n); err != nil {
+		return block.Device{}, nil, err
+	}
+	if all, err = i.o.Disks(ctx); err != nil {
+		return block.Device{}, nil, fault.DeviceNotFound("list disks: %w", err)
+	}
+	if disk, err = i.selectDisk(ctx, n, volumes, all); err != nil {
+		return block.Device{}, nil, fault.DeviceNotFound("%w", err)
+	}
+	i.o.Log.Debug("root disk", "device", disk.Path, "bytes", disk.Size, "serial", disk.Serial)
+	return disk, all, nil
+}
+
+// selectDisk selects the root disk of a node among disks.
+func (i *Imager) selectDisk(
+	ctx context.Context, n *node.Node, volumes []Volume, disks []block.Device,
+) (block.Device, error) {
+	disks, err := hardware.WithoutProtectedArrays(ctx, i.o.System, n, disks)
+	if err != nil {
+		return block.Device{}, err
 	}
 	if disks, err = rootCandidates(disks, volumes); err != nil {
-		return block.Device{}, fault.DeviceNotFound("%w", err)
+		return block.Device{}, err
 	}
 	var disk block.Device
 	if slices.ContainsFunc(volumes, Volume.isRoot) {
@@ -74,12 +102,11 @@ func (i *Imager) rootDisk(ctx context.Context, n *node.Node, volumes []Volume) (
 			i.o.Log.Warn("root device hints ignored, raid_config has a root volume", "device", disk.Path)
 		}
 	} else if disk, err = ChooseRootDisk(n, disks); err != nil {
-		return block.Device{}, fault.DeviceNotFound("%w", err)
+		return block.Device{}, err
 	}
 	if err := hardware.CheckCreated(ctx, i.o.System, n, disk); err != nil {
-		return block.Device{}, fault.DeviceNotFound("root disk %s: %w", disk.Path, err)
+		return block.Device{}, fmt.Errorf("root disk %s: %w", disk.Path, err)
 	}
-	i.o.Log.Debug("root disk", "device", disk.Path, "bytes", disk.Size, "serial", disk.Serial)
 	return disk, nil
 }
 
