@@ -58,7 +58,11 @@ func (s *Server) Close() error {
 }
 
 // listener is a listener whose Close frees the port.
-type listener struct{ *net.TCPListener }
+type listener struct {
+	*net.TCPListener
+	once sync.Once
+	err  error // of Close
+}
 
 // Listener returns a listener whose Close frees the port, even while this process starts a program: until the program
 // runs, it has copies of all descriptors, and a copy of a socket that listens keeps the port in use. It returns
@@ -68,15 +72,19 @@ func Listener(l net.Listener) net.Listener {
 	if !ok {
 		return l
 	}
-	return listener{tcp}
+	return &listener{TCPListener: tcp}
 }
 
-// Close implements [net.Listener].
-func (l listener) Close() error {
-	if raw, err := l.SyscallConn(); err == nil {
-		// Copies cannot listen any more. Where the system does not support that, they are closed as soon as the program
-		// runs.
-		_ = raw.Control(func(fd uintptr) { _ = unix.Shutdown(int(fd), unix.SHUT_RD) })
-	}
-	return l.TCPListener.Close()
+// Close implements [net.Listener]. Later calls return the result of the first: shutdown ends Accept, after which an HTTP
+// server closes its listener, too.
+func (l *listener) Close() error {
+	l.once.Do(func() {
+		if raw, err := l.SyscallConn(); err == nil {
+			// Copies cannot listen any more. Where the system does not support that, they are closed as soon as the
+			// program runs.
+			_ = raw.Control(func(fd uintptr) { _ = unix.Shutdown(int(fd), unix.SHUT_RD) })
+		}
+		l.err = l.TCPListener.Close()
+	})
+	return l.err
 }
