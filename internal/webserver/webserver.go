@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"sync"
+	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 
@@ -60,8 +61,8 @@ func (s *Server) Close() error {
 // listener is a listener whose Close frees the port.
 type listener struct {
 	*net.TCPListener
-	once sync.Once
-	err  error // of Close
+	closing atomic.Bool
+	close   func() error // closes the listener once
 }
 
 // Listener returns a listener whose Close frees the port, even while this process starts a program: until the program
@@ -72,19 +73,27 @@ func Listener(l net.Listener) net.Listener {
 	if !ok {
 		return l
 	}
-	return &listener{TCPListener: tcp}
-}
-
-// Close implements [net.Listener]. Later calls return the result of the first: shutdown ends Accept, after which an HTTP
-// server closes its listener, too.
-func (l *listener) Close() error {
-	l.once.Do(func() {
-		if raw, err := l.SyscallConn(); err == nil {
+	own := &listener{TCPListener: tcp}
+	own.close = sync.OnceValue(func() error {
+		own.closing.Store(true)
+		if raw, err := tcp.SyscallConn(); err == nil {
 			// Copies cannot listen any more. Where the system does not support that, they are closed as soon as the
 			// program runs.
 			_ = raw.Control(func(fd uintptr) { _ = unix.Shutdown(int(fd), unix.SHUT_RD) })
 		}
-		l.err = l.TCPListener.Close()
+		return tcp.Close()
 	})
-	return l.err
+	return own
 }
+
+// Accept implements [net.Listener].
+func (l *listener) Accept() (net.Conn, error) {
+	conn, err := l.TCPListener.Accept()
+	if err != nil && l.closing.Load() {
+		return nil, net.ErrClosed // after the shutdown the kernel returns another error
+	}
+	return conn, err
+}
+
+// Close implements [net.Listener]. It may be called more than once.
+func (l *listener) Close() error { return l.close() }

@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/http"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -75,5 +76,28 @@ func TestFailed(t *testing.T) {
 	}
 	if err := s.Close(); err != nil {
 		t.Error(err)
+	}
+}
+
+// Accept returns the error of a closed listener when Close interrupts it, and its caller can close the listener, too.
+func TestListenerClosesOnce(t *testing.T) {
+	for range 200 {
+		inner, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		l := Listener(inner)
+		ended := make(chan error)
+		go func() {
+			_, err := l.Accept()
+			ended <- errors.Join(err, l.Close())
+		}()
+		time.Sleep(100 * time.Microsecond) // Accept waits
+		if err := l.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-ended; !errors.Is(err, net.ErrClosed) || errors.Is(err, syscall.EINVAL) {
+			t.Fatalf("got %v, want %v", err, net.ErrClosed)
+		}
 	}
 }
