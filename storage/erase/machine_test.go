@@ -95,8 +95,10 @@ func guest(t *testing.T, dir string) string {
 	return qemu.Plain(m.Console().String())
 }
 
+// TestGuest boots a machine in which the program in testdata/guest lists and erases the disks.
+//
 // Parity: P2
-func TestMachine(t *testing.T) {
+func TestGuest(t *testing.T) {
 	dir := t.TempDir()
 	console := guest(t, dir)
 	got, paths := map[string]string{}, map[string]string{}

@@ -115,7 +115,7 @@ func TestCheckComplete(t *testing.T) {
 	}
 }
 
-// The size of an array, and what it uses of each member, is what Linux makes of the same members: TestMachineAssemble
+// The size of an array, and what it uses of each member, is what Linux makes of the same members: checkAssembled
 // in storage/raid compares them.
 func TestUsedSizes(t *testing.T) {
 	const chunk = 512 << 10

@@ -16,8 +16,27 @@ import (
 	"ironroot/lab/qemu"
 )
 
-// guest boots a machine with Debian's mdadm, a kernel parameter and disks, and returns its console.
-func guest(t *testing.T, parameter string, disks ...qemu.Disk) string {
+// TestGuest boots one machine with Debian's mdadm, in which the program in testdata/guest works with arrays.
+func TestGuest(t *testing.T) {
+	var disks []qemu.Disk
+	for i, d := range []qemu.Disk{
+		{Bus: qemu.SATA, Serial: "SATA : 0123456789ab"},
+		{Bus: qemu.SCSI, Serial: "SCSI0123456789012345678", Size: 512},
+		{Bus: qemu.NVMe, Serial: "nvme"},
+		{Bus: qemu.NVMe, Serial: "large1", Sector: 4096},
+		{Bus: qemu.NVMe, Serial: "large2", Sector: 4096},
+	} {
+		d.File, d.Size = filepath.Join(t.TempDir(), fmt.Sprint(i)), 96<<20+d.Size
+		disks = append(disks, d)
+	}
+	console := guest(t, disks)
+	t.Run("assemble", func(t *testing.T) { checkAssembled(t, console) })
+	t.Run("create", func(t *testing.T) { checkCreated(t, console) })
+	t.Run("external", func(t *testing.T) { checkExternal(t, console) })
+}
+
+// guest boots a machine with Debian's mdadm and disks, and returns its console.
+func guest(t *testing.T, disks []qemu.Disk) string {
 	t.Helper()
 	testenv.Programs(t, "qemu-system-x86_64", "apt-get", "mdadm", "ldd")
 	path, err := exec.LookPath("mdadm")
@@ -41,7 +60,7 @@ func guest(t *testing.T, parameter string, disks ...qemu.Disk) string {
 	}
 	m, err := qemu.Start(t.Context(), qemu.Config{
 		Name: t.Name(), Dir: t.TempDir(), Memory: 1280 << 20, Kernel: report.Kernel, Initrd: report.Initramfs,
-		Append: "console=ttyS0 " + parameter + " " + qemu.KernelHints, Disks: disks,
+		Append: "console=ttyS0 " + qemu.KernelHints, Disks: disks,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -55,13 +74,13 @@ func guest(t *testing.T, parameter string, disks ...qemu.Disk) string {
 	return strings.ReplaceAll(qemu.Plain(m.Console().String()), "\r", "")
 }
 
-// TestMachine creates arrays of each level on members with random data. It compares the superblocks with those that
+// checkCreated checks arrays of each level on members with random data. It compares the superblocks with those that
 // mdadm writes, what mdadm shows of the arrays with what it shows of its own, and after the resync all copies and
 // parities. A member that was removed returns by mdadm --re-add, and is rebuilt.
 //
 // Parity: N2 (metadata)
-func TestMachine(t *testing.T) {
-	console := guest(t, "")
+func checkCreated(t *testing.T, console string) {
+	t.Helper()
 	if count := strings.Count(console, "\nSAME "); count != 16 || strings.Contains(console, "\nDIFFERS ") {
 		t.Errorf("superblocks: got %d that are the same, want 16:\n%s", count,
 			strings.Join(regexp.MustCompile("(?m)^DIFFERS .*").FindAllString(console, -1), "\n"))
@@ -160,14 +179,14 @@ func part(t *testing.T, console, title string) string {
 	return text
 }
 
-// TestMachineAssemble assembles arrays that mdadm has created, and erases them. Nothing is written to a member before
-// the array is. Afterwards mdadm and the kernel find the same arrays, with equal copies and parities. This also applies
-// to arrays whose superblocks differ by the one update that was interrupted by a loss of power. Arrays that are not
-// complete are not started, nor those that have dropped a member.
+// checkAssembled checks arrays that mdadm has created, and that package raid has assembled and erased. Nothing is
+// written to a member before the array is. Afterwards mdadm and the kernel find the same arrays, with equal copies and
+// parities. This also applies to arrays whose superblocks differ by the one update that was interrupted by a loss of
+// power. Arrays that are not complete are not started, nor those that have dropped a member.
 //
 // Parity: F10 (arrays)
-func TestMachineAssemble(t *testing.T) {
-	console := guest(t, "assemble")
+func checkAssembled(t *testing.T, console string) {
+	t.Helper()
 	wants := []string{"AT BOOT 0 <nil>"}
 	const superblock, bitmap = "4096", " 8192 8704 9216 9728 10240 10752 11264 11776"
 	for name, tt := range map[string]struct {
@@ -230,26 +249,15 @@ func TestMachineAssemble(t *testing.T) {
 	}
 }
 
-// TestMachineExternal creates containers and volumes with the metadata of firmware RAID by mdadm, and deletes the
-// volumes. Package md finds the same disks as active members as mdadm, which compares serial numbers of SCSI, SATA and
-// NVMe disks, also those with spaces and colons and those that are too long.
-func TestMachineExternal(t *testing.T) {
+// checkExternal checks containers and volumes with the metadata of firmware RAID, which mdadm has created and deleted.
+// Package md finds the same disks as active members as mdadm, which compares serial numbers of SCSI, SATA and NVMe
+// disks, also those with spaces and colons and those that are too long.
+func checkExternal(t *testing.T, console string) {
+	t.Helper()
 	serials := map[string]string{ // as mdadm shows them
 		"SATA : 0123456789ab": "ATA;0123456789ab", "SCSI0123456789012345678": "3456789012345678", "nvme": "nvme",
 		"large1": "large1", "large2": "large2",
 	}
-	var disks []qemu.Disk
-	for i, d := range []qemu.Disk{
-		{Bus: qemu.SATA, Serial: "SATA : 0123456789ab"},
-		{Bus: qemu.SCSI, Serial: "SCSI0123456789012345678", Size: 512},
-		{Bus: qemu.NVMe, Serial: "nvme"},
-		{Bus: qemu.NVMe, Serial: "large1", Sector: 4096},
-		{Bus: qemu.NVMe, Serial: "large2", Sector: 4096},
-	} {
-		d.File, d.Size = filepath.Join(t.TempDir(), fmt.Sprint(i)), 96<<20+d.Size
-		disks = append(disks, d)
-	}
-	console := guest(t, "external", disks...)
 	got := map[string]int{}
 	line := regexp.MustCompile(`(?m)^MEMBER (imsm|ddf) (\w+) (.*): active (true|false) \((.*)\), mdadm: "(.*)" "(.*)"$`)
 	for _, m := range line.FindAllStringSubmatch(console, -1) {

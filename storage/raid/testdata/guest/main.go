@@ -1,6 +1,6 @@
-// Command guest is a ramdisk with mdadm. It compares the superblocks of mdadm with those of package md, creates arrays
-// with package raid, and prints what mdadm thinks of them. With the kernel parameter "assemble" it creates arrays with
-// mdadm, and assembles and erases them. With "external" it creates arrays with the metadata of firmware RAID.
+// Command guest is a ramdisk with mdadm. It creates arrays with mdadm, and assembles and erases them. It compares the
+// superblocks of mdadm with those of package md, creates arrays with package raid, and prints what mdadm shows of them.
+// Then mdadm creates arrays with the metadata of firmware RAID on the disks of the machine.
 package main
 
 import (
@@ -53,17 +53,12 @@ func run(ctx context.Context, m *boot.Machine) error {
 	if err := unix.Mount("tmpfs", "/work", "tmpfs", 0, "size=600m"); err != nil {
 		return err
 	}
-	if command, err := os.ReadFile("/proc/cmdline"); err != nil {
-		return err
-	} else if strings.Contains(string(command), "assemble") {
-		return assemble(ctx)
-	} else if strings.Contains(string(command), "external") {
-		return external(ctx)
+	for _, part := range []func(context.Context) error{assemble, create, compare, external} {
+		if err := part(ctx); err != nil {
+			return err
+		}
 	}
-	if err := create(ctx); err != nil {
-		return err
-	}
-	return compare(ctx)
+	return nil
 }
 
 // members attaches sparse files to loop devices.
