@@ -13,11 +13,14 @@ ARCH    ?= amd64
 LINT     = github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 MISSPELL = github.com/golangci/misspell/cmd/misspell@v0.8.0
 DEADCODE = golang.org/x/tools/cmd/deadcode@v0.52.0
-# The packages whose tests boot machines: MACHINES are tested after all others, UNIT. Those that take longest are the
-# first; a package that is named twice is tested once.
-MACHINES = ./lab/e2e ./lab/ironic ./lab/... ./uinit/... ./iso/...
-UNIT     = ./storage/image ./agent/hardware/generic ./netboot/pxe \
-	$$($(GO) list ./... | grep -v -E '^ironroot/(uinit|iso|lab)(/|$$)')
+# MACHINES are the packages whose tests boot machines, and the one that needs Java. UNIT are all others. Packages that
+# take longest are the first; one that is named twice is tested once.
+MACHINES = ./lab/e2e ./lab/ironic ./lab/... ./uinit/... ./iso/... ./agent/hardware/burnin/tooz
+UNIT     = ./storage/image ./agent/hardware/generic \
+	$$($(GO) list ./... | grep -v -E '^ironroot/((uinit|iso|lab)(/|$$)|agent/hardware/burnin/tooz$$)')
+# The tests of UNIT's packages that boot machines are run with the machines.
+GUESTS   = ./storage/raid ./storage/erase ./netboot/pxe
+GUESTS_RUN = '^(TestGuest|TestNetworkBoot)$$'
 # The tests of MACHINES that `make test` runs prove the main job, in as few machines as possible: UEFI and BIOS, network
 # and virtual media; inspection, cleaning and deployment of disks, partitions and a mirror; rescue; and the life of a
 # node with the Ironic of Debian stable.
@@ -77,29 +80,32 @@ demo: prepare-demo$(if $(filter arm64,$(ARCH)),-arm64) ## deploy a node in QEMU 
 
 # Parts of `make test` and `make ci`, in the order in which they run. Each can be run alone.
 TEST_PARTS = build test-unit test-core
-CI_PARTS   = test lint test-machines
+CI_PARTS   = test lint test-guests test-machines
 
 .PHONY: test
 test: prepare-test ## unit tests, the main job in QEMU and with a real Ironic: 15 minutes, first 25
 	$(VERDICT) $@ '15 minutes at most, 25 if all caches were empty (two cores, no KVM)' $(TEST_PARTS)
 
 .PHONY: ci
-ci: prepare-test ## make test, make lint and all other machines: 40 minutes
+ci: prepare-ci ## make test, make lint and all other machines: 40 minutes
 	$(VERDICT) $@ '40 minutes at most, 70 on a busy machine (two cores, no KVM)' $(CI_PARTS)
 
 .PHONY: test-unit
 test-unit: prepare-test ## the tests that boot no machine: 7 minutes
-	$(GOTEST) -p 3 -timeout 40m $(UNIT)
+	$(GOTEST) -p 3 -timeout 40m -skip $(GUESTS_RUN) $(UNIT)
 
-.PHONY: test-core test-machines
+.PHONY: test-core test-guests test-machines
 test-core: build ## the machines of make test
 	$(GOTEST) -count=1 -p 3 -parallel 2 -timeout 80m -run $(CORE_RUN) $(MACHINES)
-test-machines: build ## the other machines
+test-guests: ## the machines of packages whose other tests boot none: 1 minute
+	$(GOTEST) -count=1 -p 3 -timeout 40m -run $(GUESTS_RUN) $(GUESTS)
+test-machines: prepare-ci build ## the other machines
 	$(GOTEST) -count=1 -p 2 -parallel 2 -timeout 80m -skip $(CORE_RUN) $(MACHINES)
 
 .PHONY: test-race
 test-race: prepare-race ## test-unit with the race detector (cgo, with the resolver of Go): 15 minutes
-	CGO_ENABLED=1 $(GO) test -race -tags netgo,osusergo $(TEST_FLAGS) -timeout 60m $(UNIT)
+	CGO_ENABLED=1 $(GO) test -race -tags netgo,osusergo $(TEST_FLAGS) -timeout 60m \
+		-skip $(GUESTS_RUN) $(UNIT)
 
 # Tests with the build tag long, each a target of its own: one that fails does not end the others. Those that take
 # longest are the first.
@@ -107,7 +113,7 @@ LONG_IRONIC = MixedFleet Newest Releases Metal3 Progress FastTrack Metal3Media A
 LONG = $(LONG_IRONIC:%=long-ironic-%) long-e2e long-iscsi long-arm64 long-chroots long-undionly
 
 .PHONY: test-long $(LONG)
-test-long: prepare-test build ## other releases, RAID, BIOS, bootc, UKI, fast track, Metal3: 2 hours
+test-long: prepare-ci build ## other releases, RAID, BIOS, bootc, UKI, fast track, Metal3: 2 hours
 	$(MAKE) --no-print-directory -k -j 2 $(LONG)
 $(LONG): LONG_TEST = CI=true $(GO) test $(TEST_FLAGS) -tags long -count=1 -timeout 120m
 $(LONG_IRONIC:%=long-ironic-%): long-ironic-%:
@@ -163,10 +169,10 @@ MUTATED   = ./storage/erase ./storage/partition ./storage/hint ./storage/target 
 	./uinit/account ./uinit/login ./uinit/sshd ./uinit/sudo ./uinit/worker ./netboot/server \
 	./uki ./release/... ./watch ./internal/bounded ./internal/sysfs ./internal/timelimit
 # Tests that boot virtual machines take minutes for each mutant. The sandbox has no network to fetch Debian's ukify.
-UNMUTATED = '^(TestMachine|TestImageEqualsUkify)$$'
+UNMUTATED = '^(TestGuest|TestImageEqualsUkify)$$'
 
 .PHONY: mutations
-mutations: prepare-test ## do tests notice a changed statement? MUTATIONS=N of each package (default all): days
+mutations: prepare-ci ## do tests notice a changed statement? MUTATIONS=N of each package (default all): days
 	$(GO) run ./internal/mutate -n $${MUTATIONS:-0} -skip $(UNMUTATED) -accounted $(ACCOUNTED) $(MUTATED)
 
 .PHONY: docs
@@ -177,13 +183,13 @@ docs: ## regenerate docs/configuration.md and the generated parts of other docum
 clean: ## remove build/ (caches stay in ~/.cache/ironroot): seconds
 	rm -rf $(BUILD)
 
-.PHONY: prepare-build prepare-demo prepare-demo-arm64 prepare-test prepare-race
-prepare-build prepare-demo prepare-demo-arm64 prepare-test prepare-race: prepare-%:
+.PHONY: prepare-build prepare-demo prepare-demo-arm64 prepare-test prepare-ci prepare-race
+prepare-build prepare-demo prepare-demo-arm64 prepare-test prepare-ci prepare-race: prepare-%:
 	@scripts/prepare $*
 
 # Flags of internal/repeat, for example -run '^./netboot/', -fresh or -idle.
 REPEAT ?=
 
 .PHONY: repeat
-repeat: prepare-test build ## do tests pass 3 or 10 times on busy processors? It resumes (build/repeat): a day
+repeat: prepare-ci build ## do tests pass 3 or 10 times on busy processors? It resumes (build/repeat): a day
 	$(GO) run ./internal/repeat $(REPEAT)

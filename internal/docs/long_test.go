@@ -142,7 +142,7 @@ func TestCoreTargets(t *testing.T) {
 	for directory, tests := range testsOf(t, func(path string, _ []byte, file *ast.File) bool {
 		return !isLongFile(t, path, file)
 	}) {
-		if top, _, _ := strings.Cut(directory, "/"); top != "lab" && top != "uinit" && top != "iso" {
+		if top, _, _ := strings.Cut(directory, "/"); top != "lab" && top != "uinit" && top != "iso" { // not in MACHINES
 			continue
 		}
 		for _, name := range tests {
