@@ -41,6 +41,9 @@ const (
 	bareBudget   = 7 << 20  // without modules, with the shell
 )
 
+// smallInit is a program that is built and compressed in a fraction of the time of the agent.
+const smallInit = "ironroot/internal/foreign/hello"
+
 func build(t *testing.T, change func(*Options)) Report {
 	t.Helper()
 	testenv.Programs(t, "apt-get", "go")
@@ -141,7 +144,9 @@ func TestFirmwareDirectory(t *testing.T) {
 		}
 	}
 	for _, without := range []bool{false, true} {
-		report := build(t, func(o *Options) { o.Firmware, o.NoFirmware = dir, without })
+		report := build(t, func(o *Options) {
+			o.Firmware, o.NoFirmware, o.ModuleGroups, o.Init = dir, without, []string{"network"}, smallInit
+		})
 		got := map[string]string{}
 		for _, r := range readArchive(t, report.Initramfs) {
 			name, ok := strings.CutPrefix(r.Name, "lib/firmware/")
@@ -344,7 +349,7 @@ func TestExtraFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	report := build(t, func(o *Options) {
-		o.ModuleGroups = []string{"none"}
+		o.ModuleGroups, o.Init = []string{"none"}, smallInit
 		o.Files = []string{filepath.Join(dir, "ca.pem") + ":/etc/ssl/ca.pem"}
 	})
 	for _, r := range readArchive(t, report.Initramfs) {
