@@ -11,9 +11,9 @@ import (
 	"ironroot/storage/md"
 )
 
-// checkFirmwareRAID returns a fault if the disk is an active member of an array of firmware or of a RAID controller,
-// unless a root device hint names this disk and no other one. Other metadata of such arrays are only logged: those that
-// are damaged, belong to another disk, or list the disk as a spare or as failed. An array that runs is no member.
+// checkFirmwareRAID returns a fault if the disk is an active member of a firmware RAID, unless a root device hint names
+// this disk and no other one. Other metadata of firmware RAID are only logged: those that are damaged, belong to another
+// disk, or list the disk as a spare or as failed. An array that runs is no member.
 func (i *Imager) checkFirmwareRAID(ctx context.Context, n *node.Node, disk block.Device, disks []block.Device) error {
 	if disk.IsArray() {
 		return nil
@@ -24,16 +24,16 @@ func (i *Imager) checkFirmwareRAID(ctx context.Context, n *node.Node, disk block
 	}
 	log := i.o.Log.With("device", disk.Path)
 	if err != nil {
-		log.Warn("RAID metadata of firmware not read", "err", err)
+		log.Warn("firmware RAID metadata not read", "err", err)
 		return nil // refused only if it is known to be a member
 	}
 	if m.Format == "" {
 		return nil
 	}
 	log = log.With("format", m.Format.String())
-	if m.Inactive != nil {
-		log.Warn("RAID metadata of firmware ignored", "reason", m.Inactive)
-		return nil //nolint:nilerr // a reason, not a failure
+	if !m.Active {
+		log.Warn("firmware RAID metadata ignored", "reason", m.Reason)
+		return nil
 	}
 	var hints hint.Hints
 	if n != nil {
@@ -41,11 +41,11 @@ func (i *Imager) checkFirmwareRAID(ctx context.Context, n *node.Node, disk block
 			return fault.DeviceNotFound("root device hints: %w", err)
 		}
 	}
-	if hints.NameOnly(disk, disks) {
-		log.Warn("RAID metadata of firmware ignored", "reason", "a root device hint names this disk")
+	if hints.NamesOnly(disk, disks) {
+		log.Warn("firmware RAID member selected as root disk", "reason", "root device hint names this disk")
 		return nil
 	}
-	return fault.DeviceNotFound("root disk %s: its RAID metadata of %s list it as an active member of an array, which "+
-		"an image would destroy: remove them by erase_devices_metadata, or name this disk alone by the root device "+
-		"hint serial, wwn, name or by_path", disk.Path, m.Format)
+	return fault.DeviceNotFound("root disk %s: active member of a firmware RAID, %s: erase its metadata with "+
+		"erase_devices_metadata, or name only this disk by the root device hint serial, wwn, name or by_path",
+		disk.Path, m.Format)
 }

@@ -174,7 +174,7 @@ func TestFirmwareRAIDHints(t *testing.T) {
 			}
 			continue
 		}
-		if err != nil || got.Path != d.Path || !strings.Contains(log.String(), "a root device hint names this disk") {
+		if err != nil || got.Path != d.Path || !strings.Contains(log.String(), "root device hint names this disk") {
 			t.Errorf("%s: got %s, %v and the log %q, want %s and a warning", c.hints, got.Path, err, log, d.Path)
 		}
 	}
@@ -234,13 +234,13 @@ func TestFirmwareRAIDIgnored(t *testing.T) {
 		disk block.Device
 		log  string // "" for none
 	}{
-		"another disk": {firmwareDisk(t, "imsm", "S1"), "has the serial number S1"},
-		"no serial":    {firmwareDisk(t, "imsm", ""), "serial number of this disk is not known"},
+		"another disk": {firmwareDisk(t, "imsm", "S1"), "serial number S1 is not among"},
+		"no serial":    {firmwareDisk(t, "imsm", ""), "serial number of the disk is unknown"},
 		"damaged":      {damaged, "got checksum"},
 		"imsm spare":   {firmwareDisk(t, "imsm-spare", "SATA : 0123456789ab"), "as a spare"},
 		"ddf spare":    {firmwareDisk(t, "ddf-spare", ""), "as a spare"},
 		"array":        {array, ""},
-		"not readable": {missing, "RAID metadata of firmware not read"},
+		"not readable": {missing, "firmware RAID metadata not read"},
 	} {
 		i, log := firmwareImager(t, `{"model": "member"}`, c.disk)
 		got, err := i.DeployDisk(t.Context(), false)

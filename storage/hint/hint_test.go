@@ -99,7 +99,7 @@ func TestLists(t *testing.T) {
 }
 
 // A hint names a disk if it has one of the disk's own values in full, and matches no other disk.
-func TestNameOnly(t *testing.T) {
+func TestNamesOnly(t *testing.T) {
 	twin := disks[0]
 	twin.Name, twin.Path = "sdc", "/dev/sdc"
 	for _, c := range []struct {
@@ -136,7 +136,7 @@ func TestNameOnly(t *testing.T) {
 		}
 		got := ""
 		for _, d := range devices {
-			if hints.NameOnly(d, devices) {
+			if hints.NamesOnly(d, devices) {
 				got += d.Name
 			}
 		}
@@ -145,11 +145,11 @@ func TestNameOnly(t *testing.T) {
 		}
 	}
 	hints, err := Parse(map[string]any{"size": ">= 1", "serial": "12345", "name": "<in> sd"})
-	if err != nil || !hints.NameOnly(disks[0], disks) || hints.NameOnly(disks[1], disks) {
+	if err != nil || !hints.NamesOnly(disks[0], disks) || hints.NamesOnly(disks[1], disks) {
 		t.Errorf("several hints (%v): got %v for the disk and %v for the other, want true and false", err,
-			hints.NameOnly(disks[0], disks), hints.NameOnly(disks[1], disks))
+			hints.NamesOnly(disks[0], disks), hints.NamesOnly(disks[1], disks))
 	}
-	if Hints(nil).NameOnly(disks[0], disks[:1]) {
+	if Hints(nil).NamesOnly(disks[0], disks[:1]) {
 		t.Error("got the only disk as named without hints")
 	}
 }

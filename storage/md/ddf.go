@@ -24,7 +24,7 @@ const (
 	ddfDiskMagic    = 0x33333333 // Physical_Disk_Data
 	ddfPrimary      = 1
 	ddfSecondary    = 2
-	ddfRecordBytes  = 64 // of what precedes the records of a section, and of each of them
+	ddfRecordBytes  = 64 // size of the header of a section, and of each record
 	ddfUnused       = math.MaxUint32
 )
 
@@ -81,22 +81,23 @@ type ddfRecord struct {
 	Type, State uint16
 }
 
-// checkDDF returns nil if the metadata of a disk with the anchor of DDF are valid and list the disk as an active
-// member, and otherwise the reason. A damaged copy is ignored if the other one is valid.
-func checkDDF(r io.ReaderAt, size int64) (inactive, err error) {
+// checkDDF returns "" if the metadata of a disk with the anchor of DDF are valid and list the disk as an active member,
+// otherwise the reason. A damaged copy is ignored if the other one is valid. It returns an error if the anchor cannot be
+// read.
+func checkDDF(r io.ReaderAt, size int64) (reason string, err error) {
 	data, err := readBlocks(r, size-ddfBlock, ddfBlock)
 	if err != nil {
-		return nil, err
+		return "", err
 	}
 	copies, damaged := readDDFHeaders(r, size, ondisk.Decode[ddfHeader](data, binary.BigEndian))
 	for _, header := range copies {
-		inactive, err := checkDDFCopy(r, size, header)
+		reason, err := checkDDFCopy(r, size, header)
 		if err == nil {
-			return inactive, nil
+			return reason, nil
 		}
 		damaged = errors.Join(damaged, fmt.Errorf("copy at block %d: %w", header.start(), err))
 	}
-	return damaged, nil
+	return damaged.Error(), nil
 }
 
 // readDDFHeaders returns the valid headers that an anchor names, the one that mdadm prefers first, and what is wrong
@@ -134,9 +135,9 @@ func readDDFHeader(r io.ReaderAt, size int64, anchor ddfHeader, kind uint8) (ddf
 	return header, nil
 }
 
-// checkDDFCopy returns nil if a copy lists the disk as an active member, and otherwise the reason. A copy that is
-// damaged or cannot be read is the error.
-func checkDDFCopy(r io.ReaderAt, size int64, header ddfHeader) (inactive, err error) {
+// checkDDFCopy returns "" if a copy lists the disk as an active member, otherwise the reason. It returns an error if the
+// copy is damaged or cannot be read.
+func checkDDFCopy(r io.ReaderAt, size int64, header ddfHeader) (reason string, err error) {
 	read := func(s ddfSection, blocks, magic uint32) []byte {
 		data, readErr := readDDF(r, size, header.start()+uint64(s.Offset), blocks, magic)
 		err = errors.Join(err, readErr)
@@ -146,17 +147,17 @@ func checkDDFCopy(r io.ReaderAt, size int64, header ddfHeader) (inactive, err er
 	disks := read(header.Disks, header.Disks.Length, ddfDisksMagic)
 	virtual := read(header.VirtualDisks, header.VirtualDisks.Length, ddfVirtualMagic)
 	if err != nil {
-		return nil, err
+		return "", err
 	}
-	if inactive := findDDFDisk(ondisk.Decode[ddfDisk](data, binary.BigEndian), disks); inactive != nil {
-		return inactive, nil
+	if reason := findDDFDisk(ondisk.Decode[ddfDisk](data, binary.BigEndian), disks); reason != "" {
+		return reason, nil
 	}
 	for record := range ddfRecords(virtual) {
 		if !slices.Contains([]byte{0, ' ', 0xff}, record[0]) { // the GUID of a virtual disk begins with none of these
-			return nil, nil //nolint:nilnil // documented
+			return "", nil
 		}
 	}
-	return errors.New("they list no virtual disk"), nil // mdadm does not change the disks of one that it deletes
+	return "no virtual disk listed", nil // mdadm does not change the disks of one that it deletes
 }
 
 // ddfRecords yields the records of a section.
@@ -164,11 +165,10 @@ func ddfRecords(section []byte) iter.Seq[[]byte] {
 	return slices.Chunk(section[ddfRecordBytes:], ddfRecordBytes)
 }
 
-// findDDFDisk returns nil if a record lists the disk as an active member, and otherwise the reason. mdadm compares the
-// GUIDs of disks. The configurations of virtual disks name disks by their references.
-func findDDFDisk(disk ddfDisk, section []byte) error {
+// findDDFDisk returns "" if a record lists the disk as an active member, otherwise the reason. mdadm compares the GUIDs
+// of disks. The configurations of virtual disks name disks by their references.
+func findDDFDisk(disk ddfDisk, section []byte) (reason string) {
 	used := 0
-	var inactive error
 	for data := range ddfRecords(section) {
 		record := ondisk.Decode[ddfRecord](data, binary.BigEndian)
 		if record.Reference == ddfUnused {
@@ -191,19 +191,18 @@ func findDDFDisk(disk ddfDisk, section []byte) error {
 		case record.State&(ddfOnline|ddfRebuilding) == 0:
 			what = "offline"
 		default:
-			return nil
+			return ""
 		}
-		inactive = fmt.Errorf("they list disk %08x as %s (type %#x, state %#x)",
+		reason = fmt.Sprintf("disk %08x is listed as %s (type %#x, state %#x)",
 			record.Reference, what, record.Type, record.State)
 	}
-	if inactive == nil {
-		return fmt.Errorf("none of the %d disks that they list is disk %08x, as which they are marked",
-			used, disk.Reference)
+	if reason == "" {
+		return fmt.Sprintf("disk %08x is not among the %d listed disks", disk.Reference, used)
 	}
-	return inactive
+	return reason
 }
 
-// readDDF reads a structure at a block, and returns an error if it has not the magic number or a wrong checksum.
+// readDDF reads a structure at a block. It returns an error if the magic number or the checksum is wrong.
 func readDDF(r io.ReaderAt, size int64, block uint64, blocks, magic uint32) ([]byte, error) {
 	last := uint64(size / ddfBlock)
 	if blocks == 0 || blocks > ddfMaxBlocks || block >= last || uint64(blocks) > last-block {

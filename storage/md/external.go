@@ -37,13 +37,10 @@ func (e External) String() string {
 // Membership describes what external metadata say about the disk that they are on.
 type Membership struct {
 	Format External // "" if there are none
-	// Inactive is nil if the metadata are valid and list this disk as an active member of an array. Otherwise it is why
-	// not: they are damaged, or the disk is a spare, has failed or is not listed.
-	Inactive error
+	Active bool     // the metadata are valid and list this disk as an active member of an array
+	// Reason says why the disk is not active: damaged metadata, a spare, a failed disk or one that is not listed.
+	Reason string
 }
-
-// IsActive reports whether there are valid metadata that list the disk as an active member of an array.
-func (m Membership) IsActive() bool { return m.Format != "" && m.Inactive == nil }
 
 // ReadExternal returns the format of external metadata on a disk or image file, and "" if there are none.
 func ReadExternal(ctx context.Context, path string) (External, error) {
@@ -113,14 +110,14 @@ func FindMembership(r io.ReaderAt, size, sector int64, serials []string) (Member
 		m := Membership{Format: format}
 		switch format {
 		case IMSM:
-			m.Inactive, err = checkIMSM(r, size, sector, serials)
+			m.Reason, err = checkIMSM(r, size, sector, serials)
 		case DDF:
-			m.Inactive, err = checkDDF(r, size)
+			m.Reason, err = checkDDF(r, size)
 		}
 		if err != nil {
 			return Membership{}, err
 		}
-		if m.IsActive() {
+		if m.Active = m.Reason == ""; m.Active {
 			return m, nil
 		}
 		if first.Format == "" {
@@ -146,7 +143,7 @@ func (e External) isOn(r io.ReaderAt, size, sector int64) (bool, error) {
 	return false, nil
 }
 
-// readBlocks reads bytes of a disk. What is missing at its end is zeros.
+// readBlocks reads bytes of a disk. Bytes beyond the end of the disk are zero.
 func readBlocks(r io.ReaderAt, offset, length int64) ([]byte, error) {
 	data := make([]byte, length)
 	n, err := r.ReadAt(data, offset)

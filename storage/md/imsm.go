@@ -3,7 +3,6 @@ package md
 import (
 	"bytes"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -43,40 +42,40 @@ type imsmDiskEntry struct {
 	Status uint32
 }
 
-// checkIMSM returns nil if the metadata of a disk with the anchor of IMSM are valid and list one of the serial numbers
-// as an active member, and otherwise the reason why not. A disk that cannot be read is the error.
-func checkIMSM(r io.ReaderAt, size, sector int64, serials []string) (inactive, err error) {
+// checkIMSM returns "" if the metadata of a disk with the anchor of IMSM are valid and list one of the serial numbers as
+// an active member, otherwise the reason. It returns an error if the disk cannot be read.
+func checkIMSM(r io.ReaderAt, size, sector int64, serials []string) (reason string, err error) {
 	data, err := readBlocks(r, size-2*sector, sector)
 	if err != nil {
-		return nil, err
+		return "", err
 	}
 	super := ondisk.Decode[imsmSuper](data, binary.LittleEndian)
 	if super.Size < imsmHeaderBytes || super.Size > imsmMaxBytes {
-		return fmt.Errorf("got metadata of %d bytes, want %d to %d", super.Size, imsmHeaderBytes, imsmMaxBytes), nil
+		return fmt.Sprintf("got metadata of %d bytes, want %d to %d", super.Size, imsmHeaderBytes, imsmMaxBytes), nil
 	}
 	if more := (int64(super.Size) - 1) / sector * sector; more > 0 {
 		start := size - 2*sector - more
 		if start < 0 {
-			return fmt.Errorf("got metadata of %d bytes on a disk of %d bytes", super.Size, size), nil
+			return fmt.Sprintf("got metadata of %d bytes on a disk of %d bytes", super.Size, size), nil
 		}
 		rest, err := readBlocks(r, start, more)
 		if err != nil {
-			return nil, err
+			return "", err
 		}
 		data = append(data, rest...)
 	}
 	data = data[:super.Size]
 	if got, want := super.Checksum, imsmChecksum(data); got != want {
-		return fmt.Errorf("got checksum %08x, want %08x", got, want), nil
+		return fmt.Sprintf("got checksum %08x, want %08x", got, want), nil
 	}
 	if end := imsmHeaderBytes + imsmDiskBytes*int(super.Disks); end > len(data) {
-		return fmt.Errorf("got metadata of %d bytes, want at least %d for %d disks", super.Size, end, super.Disks), nil
+		return fmt.Sprintf("got metadata of %d bytes, want at least %d for %d disks", super.Size, end, super.Disks), nil
 	}
 	return findIMSMDisk(data[imsmHeaderBytes:], super, serials), nil
 }
 
-// findIMSMDisk returns nil if a table of disks lists one of the serial numbers as an active member.
-func findIMSMDisk(table []byte, super imsmSuper, serials []string) error {
+// findIMSMDisk returns "" if a table of disks lists one of the serial numbers as an active member, otherwise the reason.
+func findIMSMDisk(table []byte, super imsmSuper, serials []string) (reason string) {
 	var names []string
 	for _, serial := range serials {
 		if name := imsmSerial(serial); name != "" && !slices.Contains(names, name) {
@@ -84,10 +83,9 @@ func findIMSMDisk(table []byte, super imsmSuper, serials []string) error {
 		}
 	}
 	if len(names) == 0 {
-		return errors.New("the serial number of this disk is not known")
+		return "serial number of the disk is unknown"
 	}
-	inactive := fmt.Errorf("none of the %d disks that they list has the serial number %s", super.Disks,
-		strings.Join(names, " or "))
+	reason = fmt.Sprintf("serial number %s is not among the %d listed disks", strings.Join(names, " or "), super.Disks)
 	for i := range int(super.Disks) {
 		entry := ondisk.Decode[imsmDiskEntry](table[i*imsmDiskBytes:], binary.LittleEndian)
 		serial, _, _ := bytes.Cut(entry.Serial[:], []byte{0})
@@ -99,15 +97,15 @@ func findIMSMDisk(table []byte, super imsmSuper, serials []string) error {
 		case entry.Status&imsmFailed != 0:
 			what = "failed"
 		case entry.Status&imsmConfigured != 0 && super.Volumes > 0: // also if it is marked as a spare, as in mdadm
-			return nil
+			return ""
 		case entry.Status&imsmSpare != 0:
 			what = "a spare"
 		default:
 			what = "member of no volume"
 		}
-		inactive = fmt.Errorf("they list disk %s as %s (status %#x)", serial, what, entry.Status)
+		reason = fmt.Sprintf("disk %s is listed as %s (status %#x)", serial, what, entry.Status)
 	}
-	return inactive
+	return reason
 }
 
 // imsmSerial returns a serial number as the table of disks has it: without spaces and other characters that are not

@@ -65,21 +65,17 @@ func checkMembership(t *testing.T, name string, r io.ReaderAt, size, sector int6
 ) {
 	t.Helper()
 	got, err := FindMembership(r, size, sector, serials)
-	if err != nil || got.Format != want || (got.Inactive == nil) != (reason == "") ||
-		got.IsActive() != (want != "" && reason == "") {
-		t.Errorf("%s: got %q, active %v (%v) and %v, want %q (%s)", name, string(got.Format), got.IsActive(),
-			got.Inactive, err, string(want), reason)
-		return
-	}
-	if reason != "" && !strings.Contains(got.Inactive.Error(), reason) {
-		t.Errorf("%s: got reason %v, want %q", name, got.Inactive, reason)
+	if err != nil || got.Format != want || got.Active != (want != "" && reason == "") ||
+		(got.Reason == "") != (reason == "") || !strings.Contains(got.Reason, reason) {
+		t.Errorf("%s: got %q, active %v (%s) and %v, want %q (%s)", name, string(got.Format), got.Active, got.Reason,
+			err, string(want), reason)
 	}
 }
 
 // Disks of containers and volumes that mdadm created. IMSM compares the serial number as mdadm does: without spaces,
 // with ";" for ":", the last 16 characters.
 func TestMembershipGoldens(t *testing.T) {
-	const notListed, unknown = "none of the 2 disks that they list has the serial number ", "is not known"
+	const notListed, unknown = " is not among the 2 listed disks", "serial number of the disk is unknown"
 	for disk, cases := range map[string][]struct {
 		sector  int64
 		serials []string
@@ -90,16 +86,16 @@ func TestMembershipGoldens(t *testing.T) {
 			{512, []string{imsmSerialText}, IMSM, ""},
 			{512, []string{"other", " 3456 7890 1234 5678\n"}, IMSM, ""},
 			{512, []string{"nvme"}, IMSM, ""}, // the other member of the array
-			{512, []string{"3456789012345679"}, IMSM, notListed + "3456789012345679"},
-			{512, []string{"NVME", "nvme1"}, IMSM, notListed + "NVME or nvme1"},
-			{512, []string{imsmSpareSerial}, IMSM, notListed + "ATA;0123456789ab"},
+			{512, []string{"3456789012345679"}, IMSM, "3456789012345679" + notListed},
+			{512, []string{"NVME", "nvme1"}, IMSM, "NVME or nvme1" + notListed},
+			{512, []string{imsmSpareSerial}, IMSM, "ATA;0123456789ab" + notListed},
 			{512, nil, IMSM, unknown},
 			{512, []string{"", " \xff"}, IMSM, unknown},
 			{4096, []string{imsmSerialText}, "", ""},
 		},
 		"imsm-spare": {
-			{512, []string{imsmSpareSerial}, IMSM, "they list disk ATA;0123456789ab as a spare (status 0x1)"},
-			{512, []string{imsmSerialText}, IMSM, "none of the 1 disks"},
+			{512, []string{imsmSpareSerial}, IMSM, "disk ATA;0123456789ab is listed as a spare (status 0x1)"},
+			{512, []string{imsmSerialText}, IMSM, "is not among the 1 listed disks"},
 		},
 		"imsm-4096": {{4096, []string{"large1"}, IMSM, ""}, {512, []string{"large1"}, "", ""}},
 		"ddf":       {{512, nil, DDF, ""}, {4096, []string{"any"}, DDF, ""}},
@@ -152,10 +148,10 @@ func TestIMSMStatus(t *testing.T) {
 		reason  string
 	}{
 		"no volume":        {map[int64][]byte{57: {0}}, "as member of no volume"},
-		"placeholder":      {map[int64][]byte{216 + 48: []byte("789012345678:0\x00\x00")}, "none of the 2 disks"},
-		"one disk fewer":   {map[int64][]byte{56: {1}}, "none of the 1 disks"},
+		"placeholder":      {map[int64][]byte{216 + 48: []byte("789012345678:0\x00\x00")}, "is not among the 2 listed disks"},
+		"one disk fewer":   {map[int64][]byte{56: {1}}, "is not among the 1 listed disks"},
 		"too many disks":   {map[int64][]byte{56: {10}}, "got metadata of 648 bytes, want at least 696 for 10 disks"},
-		"serial shortened": {map[int64][]byte{216 + 48 + 15: {0}}, "none of the 2 disks"},
+		"serial shortened": {map[int64][]byte{216 + 48 + 15: {0}}, "is not among the 2 listed disks"},
 	} {
 		checkMembership(t, name, imsmFields(disk, c.changes), int64(len(disk)), 512, []string{imsmSerialText}, IMSM,
 			c.reason)
@@ -264,13 +260,13 @@ func TestDDFStatus(t *testing.T) {
 		"other GUID and reference": {
 			ddfDiskAt, 1,
 			map[int64][]byte{8: []byte("other"), 32: {1, 2, 3, 4}},
-			"none of the 3 disks that they list is disk 01020304, as which they are marked",
+			"disk 01020304 is not among the 3 listed disks",
 		},
 		"record not used": {
-			ddfDisksAt, ddfDisksLength, map[int64][]byte{record + 24: {0xff, 0xff, 0xff, 0xff}}, "none of the 2 disks",
+			ddfDisksAt, ddfDisksLength, map[int64][]byte{record + 24: {0xff, 0xff, 0xff, 0xff}}, "is not among the 2 listed disks",
 		},
 		"no virtual disk": {
-			ddfVirtualAt, ddfVirtualLength, map[int64][]byte{64: {0xff}, 128: {0xff}}, "they list no virtual disk",
+			ddfVirtualAt, ddfVirtualLength, map[int64][]byte{64: {0xff}, 128: {0xff}}, "no virtual disk listed",
 		},
 		"one virtual disk": {ddfVirtualAt, ddfVirtualLength, map[int64][]byte{64: {0xff}}, ""},
 	} {
@@ -467,7 +463,7 @@ func TestMembershipOfTwoFormats(t *testing.T) {
 	}
 	spare := testenv.FirmwareRAID(t, "ddf-spare")
 	both := patched{spare, map[int64][]byte{size - 1536: imsm[size-1536 : size-512]}}
-	checkMembership(t, "neither", both, size, 512, []string{"other"}, IMSM, "none of the 2 disks")
+	checkMembership(t, "neither", both, size, 512, []string{"other"}, IMSM, "is not among the 2 listed disks")
 }
 
 // failsAt fails to read some bytes.
@@ -491,7 +487,7 @@ func TestMembershipReadErrors(t *testing.T) {
 	size := int64(len(disk))
 	for _, at := range []int64{size - 1024, size - 1024 + 100, size - 1536} {
 		got, err := FindMembership(failsAt{bytes.NewReader(disk), at, broken}, size, 512, []string{imsmSerialText})
-		if !errors.Is(err, broken) || got.Format != "" && got.IsActive() {
+		if !errors.Is(err, broken) || got.Active {
 			t.Errorf("byte %d: got %+v and %v, want %v", at, got, err, broken)
 		}
 	}
@@ -516,7 +512,7 @@ func TestReadMembership(t *testing.T) {
 			t.Fatal(err)
 		}
 		got, err := ReadMembership(t.Context(), file, []string{imsmSerialText, "large1"})
-		if want := name != "imsm-4096"; err != nil || got.IsActive() != want { // a file has sectors of 512 bytes
+		if want := name != "imsm-4096"; err != nil || got.Active != want { // a file has sectors of 512 bytes
 			t.Errorf("%s: got %+v and %v, want active %v", name, got, err, want)
 		}
 	}
@@ -525,7 +521,7 @@ func TestReadMembership(t *testing.T) {
 	}
 	testenv.Root(t)
 	got, err := ReadMembership(t.Context(), testenv.Loop(t, file, 4096), []string{"large1"})
-	if err != nil || got.Format != IMSM || !got.IsActive() {
+	if err != nil || got.Format != IMSM || !got.Active {
 		t.Errorf("sectors of 4096 bytes: got %+v and %v, want an active member", got, err)
 	}
 }
@@ -556,8 +552,8 @@ func FuzzMembership(f *testing.F) {
 			if err != nil || (format == "") != (got.Format == "") {
 				t.Errorf("got %q and %v from FindExternal, %q from FindMembership", format, err, got.Format)
 			}
-			if got.Format == "" && got.Inactive != nil {
-				t.Errorf("got a reason without metadata: %v", got.Inactive)
+			if got.Active == (got.Reason != "") && got.Format != "" || got.Format == "" && got != (Membership{}) {
+				t.Errorf("got %+v, want an active member or a reason, and neither without metadata", got)
 			}
 		}
 	})

@@ -266,7 +266,7 @@ func checkExternal(t *testing.T, console string) {
 		if format == "imsm" && name != serials[serial] {
 			t.Errorf("serial number %q: mdadm shows %q, want %q", serial, name, serials[serial])
 		}
-		if format == "ddf" && stage == "deleted" && reason == "they list no virtual disk" {
+		if format == "ddf" && stage == "deleted" && reason == "no virtual disk listed" {
 			continue // mdadm does not change the state of the disks
 		}
 		if want := strings.HasPrefix(strings.TrimSpace(state), "active"); active != fmt.Sprint(want) {

@@ -101,7 +101,7 @@ func membership(ctx context.Context, name string, d block.Device) error {
 	if match == nil {
 		return fmt.Errorf("%s: mdadm does not list the disk:\n%s", d.Path, out)
 	}
-	fmt.Printf("\nMEMBER %s %s: active %v (%v), mdadm: %q %q\n", name, d.Serial, m.IsActive(), m.Inactive,
+	fmt.Printf("\nMEMBER %s %s: active %v (%v), mdadm: %q %q\n", name, d.Serial, m.Active, m.Reason,
 		match[1], match[2])
 	return nil
 }
