@@ -149,7 +149,7 @@ func (c *collector) pciDevices() {
 			continue
 		}
 		switch {
-		case (block.UnboundController{ID: d.ID, Class: "0x" + d.Class}).WithoutMedia() != "":
+		case block.FunctionWithoutMedia(d.ID, "0x"+d.Class) != "":
 		case strings.HasPrefix(d.Class, classStorage):
 			c.problem("storage controller %s (PCI ID %s) has no driver: its disks cannot be used", d.Address, d.ID)
 		case strings.HasPrefix(d.Class, classNetwork):

@@ -21,17 +21,17 @@ const (
 // IsIDE reports whether the controller is one of IDE drives.
 func (c UnboundController) IsIDE() bool { return strings.HasPrefix(c.Class, classIDE) }
 
-// WithoutMedia returns what a controller is whose PCI ID stands for a function that never has media, or "".
-// Only IDE controllers and those of no specific subclass are looked up.
-func (c UnboundController) WithoutMedia() string {
-	if !c.IsIDE() && !strings.HasPrefix(c.Class, classOther) {
+// FunctionWithoutMedia describes a PCI function that never has media, such as IDE redirection. It returns "" for all
+// other functions. It knows only functions of the classes IDE and other mass storage.
+func FunctionWithoutMedia(id, class string) string {
+	if !strings.HasPrefix(class, classIDE) && !strings.HasPrefix(class, classOther) {
 		return ""
 	}
-	return withoutMedia[c.ID]
+	return functionsWithoutMedia[id]
 }
 
-// IDEDrive reports whether a drive can be behind an IDE controller without a driver, and describes what was found.
-// With an error, that is not known.
+// IDEDrive reports whether a drive can be behind an IDE controller without a driver, and describes what was found. It
+// returns an error if this cannot be determined.
 //
 // Nothing is written to the controller. A controller whose I/O ports are switched off is not switched on: the kernel's
 // generic driver leaves it as it is, too, because firmware switches off unused ones. Otherwise the alternate status
@@ -200,7 +200,7 @@ func controlPorts(resources string) ([]controlPort, error) {
 	return ports, nil
 }
 
-// readAt reads size bytes at an offset of a file. The kernel reads registers only in their width.
+// readAt reads size bytes at an offset of a file. The kernel requires reads of the width of a register.
 func readAt(path string, offset int64, size int) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {

@@ -179,7 +179,7 @@ func TestIDEDrive(t *testing.T) {
 
 // The listed functions are looked up for IDE controllers and those of no specific subclass only: other subclasses have
 // media, whatever their ID.
-func TestWithoutMedia(t *testing.T) {
+func TestFunctionWithoutMedia(t *testing.T) {
 	for _, c := range []struct {
 		id, class string
 		want      string
@@ -192,7 +192,7 @@ func TestWithoutMedia(t *testing.T) {
 		{"8086:a1bd", "0x010185", ""},
 		{"1000:c010", "0x010601", ""},
 	} {
-		if got := (UnboundController{ID: c.id, Class: c.class}).WithoutMedia(); got != c.want {
+		if got := FunctionWithoutMedia(c.id, c.class); got != c.want {
 			t.Errorf("%s of class %s: got %q, want %q", c.id, c.class, got, c.want)
 		}
 	}

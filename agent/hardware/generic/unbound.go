@@ -48,7 +48,7 @@ var errNoDriver = errors.New("has no driver, so its disks are not known")
 // withoutDisks returns why there are no disks behind a controller without a driver. It returns an error if there can
 // be some, or if that is not known.
 func (m *Manager) withoutDisks(c block.UnboundController) (reason string, err error) {
-	if what := c.WithoutMedia(); what != "" {
+	if what := block.FunctionWithoutMedia(c.ID, c.Class); what != "" {
 		return what, nil
 	}
 	if !c.IsIDE() {
