@@ -61,14 +61,14 @@ func (a *agent) serveAPI(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// stopServer closes the port, and waits for running requests until shutdownTimeout. For a lockdown it waits before it
-// closes the port, and not afterwards, because Ironic changes the machine's network as soon as the port is closed.
+// stopServer waits for running requests, at most shutdownTimeout, and closes the port. In a lockdown it closes the port
+// last, because Ironic changes the machine's network as soon as the port is closed.
 func (a *agent) stopServer(ctx context.Context) {
 	stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownTimeout)
 	defer cancel()
 	if pause.Closed(a.locked) {
 		a.api.Idle(stopping)
-		cancel()
+		cancel() // Shutdown must not wait for idle connections
 	}
 	a.server.Shutdown(stopping)
 	a.server = nil

@@ -14,6 +14,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"ironroot/internal/goroutine"
@@ -77,6 +78,7 @@ func (s *Source) askBMC(ctx context.Context, devices []string) {
 	ctx, cancel := s.bmcLimit(ctx)
 	defer cancel()
 	defer close(s.bmcEnded)
+	var asked atomic.Pointer[string] // path of the device
 	connected := make(chan error, 1)
 	goroutine.Go(func() error { // not in this goroutine, because a request cannot be cancelled
 		var problems []error
@@ -86,6 +88,7 @@ func (s *Source) askBMC(ctx context.Context, devices []string) {
 				problems = append(problems, err)
 				continue
 			}
+			asked.Store(&path)
 			defer device.Close() //nolint:errcheck // nothing was written
 			s.bmcAnswers.ask(ctx, device)
 			return nil
@@ -101,7 +104,11 @@ func (s *Source) askBMC(ctx context.Context, devices []string) {
 	case <-ctx.Done():
 	}
 	if _, missing := s.bmcAnswers.addresses(); missing != "" {
-		s.o.Log.Warn("BMC did not answer in time", "devices", devices, "timeout", bmcTimeout, "missing", missing)
+		log := s.o.Log
+		if path := asked.Load(); path != nil {
+			log = log.With("device", *path)
+		}
+		log.Warn("BMC did not answer in time", "timeout", bmcTimeout, "missing", missing)
 	}
 }
 

@@ -35,20 +35,20 @@ type noNetwork struct{}
 
 func (noNetwork) facts(context.Context) (map[string]linkFacts, error) { return nil, nil }
 
-// interfaceKind is what an interface is. The inventory lists the interfaces by their kinds, then by name: Ironic's hook
-// parse-lldp reads only the first 64, and neighbours are those of physical cards.
+// interfaceKind is the kind of a network interface. Its values are in the order of the inventory: Ironic's hook
+// parse-lldp reads only the first 64 interfaces, and only physical cards have neighbours.
 type interfaceKind int
 
 const (
-	foreign  interfaceKind = iota // not listed: lo, bridges, tunnels
-	physical                      // has a device
+	unlisted interfaceKind = iota // lo, bridges, tunnels
+	physical
 	bond
-	virtualFunction // has a device that is a virtual function of another
+	virtualFunction // of SR-IOV
 	vlan
 )
 
-// Interfaces returns the network interfaces of the machine that have a MAC address: those with a device, then bonds,
-// virtual functions and VLANs.
+// Interfaces returns the network interfaces of the machine that have a MAC address: physical cards, bonds, virtual
+// functions and VLANs, in this order, each sorted by name.
 func (s *Source) Interfaces(ctx context.Context) ([]Interface, error) {
 	dir := s.o.System.Sys("class/net")
 	entries, err := os.ReadDir(dir)
@@ -63,7 +63,7 @@ func (s *Source) Interfaces(ctx context.Context) ([]Interface, error) {
 	kinds := map[string]interfaceKind{}
 	for _, entry := range entries {
 		name := entry.Name()
-		if kinds[name] = kindOf(dir, name); kinds[name] != foreign {
+		if kinds[name] = kindOf(dir, name); kinds[name] != unlisted {
 			names = append(names, name)
 		}
 	}
@@ -79,6 +79,7 @@ func (s *Source) Interfaces(ctx context.Context) ([]Interface, error) {
 	return list, nil
 }
 
+// kindOf returns the kind of an interface of the directory class/net of sysfs.
 func kindOf(dir, name string) interfaceKind {
 	if _, err := os.Lstat(filepath.Join(dir, name, "device")); err == nil {
 		if _, err := os.Lstat(filepath.Join(dir, name, "device/physfn")); err == nil {
@@ -92,7 +93,7 @@ func kindOf(dir, name string) interfaceKind {
 	if vlanName.MatchString(name) {
 		return vlan
 	}
-	return foreign
+	return unlisted
 }
 
 // describe returns nil for an interface without a MAC address.

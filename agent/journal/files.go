@@ -21,20 +21,19 @@ const (
 	maxFiles      = 4096
 )
 
-var errTooManyFiles = fmt.Errorf("got more files than fit into the log archive, want at most %d with %d bytes together",
-	maxFiles, maxFilesBytes)
+var errFull = fmt.Errorf("log archive is full: want at most %d files with %d bytes", maxFiles, maxFilesBytes)
 
 // Files reads files and the trees of directories for an archive. As in ironic-python-agent's archive, a member has the
 // path of its file, without the leading slash. A symbolic link below a directory has the content of its file; links to
 // directories are not followed. What cannot be read is skipped and logged. Empty paths are ignored.
 func Files(ctx context.Context, log *slog.Logger, paths ...string) []Member {
-	f := files{ctx: ctx, log: log, left: maxFilesBytes, known: map[string]bool{}}
+	f := files{ctx: ctx, log: log, left: maxFilesBytes, added: map[string]bool{}}
 	for _, path := range paths {
 		if path == "" {
 			continue
 		}
 		if err := f.addTree(filepath.Clean(path)); err != nil {
-			log.Warn("log files missing in log archive", "path", path, "err", err)
+			log.Warn("log file missing in log archive", "path", path, "err", err)
 		}
 	}
 	return f.members
@@ -44,8 +43,8 @@ func Files(ctx context.Context, log *slog.Logger, paths ...string) []Member {
 type files struct {
 	ctx     context.Context
 	log     *slog.Logger
-	left    int64 // bytes
-	known   map[string]bool
+	left    int64           // bytes
+	added   map[string]bool // names of members
 	members []Member
 }
 
@@ -66,7 +65,7 @@ func (f *files) addTree(path string) error {
 		if err == nil {
 			err = f.add(name)
 		}
-		if errors.Is(err, errTooManyFiles) || f.ctx.Err() != nil {
+		if errors.Is(err, errFull) || f.ctx.Err() != nil {
 			return err
 		}
 		if err != nil {
@@ -76,20 +75,21 @@ func (f *files) addTree(path string) error {
 	})
 }
 
+// add adds a file unless it was added before. A file longer than the limits is truncated to its end.
 func (f *files) add(path string) error {
 	name := strings.TrimPrefix(filepath.Clean("/"+path), "/")
-	if f.known[name] {
+	if f.added[name] {
 		return nil
 	}
 	if f.left == 0 || len(f.members) == maxFiles {
-		return errTooManyFiles
+		return errFull
 	}
 	data, err := readEnd(path, min(maxFileBytes, f.left))
 	if err != nil {
 		return err
 	}
 	f.left -= int64(len(data))
-	f.known[name] = true
+	f.added[name] = true
 	f.members = append(f.members, Member{name, data})
 	return nil
 }

@@ -173,8 +173,8 @@ func TestFilesAreBounded(t *testing.T) {
 		count, bytes int
 		log          error
 	}{
-		{t.Context(), large, maxFilesBytes / maxFileBytes, maxFilesBytes, errTooManyFiles},
-		{t.Context(), many, maxFiles, 0, errTooManyFiles},
+		{t.Context(), large, maxFilesBytes / maxFileBytes, maxFilesBytes, errFull},
+		{t.Context(), many, maxFiles, 0, errFull},
 		{ended, many, 0, 0, context.Canceled},
 	} {
 		var log bytes.Buffer

@@ -18,7 +18,7 @@ import (
 )
 
 const (
-	// maxRuns is the largest number of runs, and that of tests that have failed.
+	// maxRuns is the largest number of runs of a line, and the number of runs that a test must pass after a failure.
 	maxRuns = 10
 	// maxFailures is the number of failures after which a test is not run again.
 	maxFailures = 3
@@ -83,7 +83,7 @@ func (s *state) record(i item) *record {
 	return r
 }
 
-// result returns whether the item needs no further run, and its result.
+// result reports whether the item needs no further run, and returns its result.
 func (r *record) result() (done bool, text string) {
 	switch {
 	case len(r.Failures) >= maxFailures:

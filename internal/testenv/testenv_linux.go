@@ -30,7 +30,7 @@ func DropCapability(t testing.TB, capability uint) {
 }
 
 // Port returns a TCP port that no other process gets from the kernel until the test ends, neither for a server nor for
-// an outgoing connection. A socket that does not listen has it. Servers can listen on it if they set SO_REUSEADDR, as
+// an outgoing connection. A bound socket that does not listen reserves it. Servers can listen on it if they set SO_REUSEADDR, as
 // [net.Listen] and most programs do; while none does, connections are refused.
 func Port(t testing.TB) int {
 	t.Helper()

@@ -52,7 +52,7 @@ func newRegistry(t *testing.T, ns *netns.Namespace) *testRegistry {
 	t.Helper()
 	r := &testRegistry{t: t}
 	images := registry.New(registry.Logger(log.New(io.Discard, "", 0)))
-	r.server = unstarted(t, ns, http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
+	r.server = newServer(t, ns, http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
 		user, password, _ := request.BasicAuth()
 		private := strings.HasPrefix(request.URL.Path, "/v2/private") || request.URL.Path == "/v2/"
 		if private && (user != registryUser || password != registryPassword) {

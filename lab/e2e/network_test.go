@@ -30,8 +30,9 @@ func newNamespace(t *testing.T) *netns.Namespace {
 	return ns
 }
 
-// unstarted returns a server that listens on the loopback interface of a namespace. Its client connects from there.
-func unstarted(t *testing.T, ns *netns.Namespace, handler http.Handler) *httptest.Server {
+// newServer returns a server that is not started yet. It listens on the loopback interface of a namespace, from which
+// its client connects.
+func newServer(t *testing.T, ns *netns.Namespace, handler http.Handler) *httptest.Server {
 	t.Helper()
 	l, err := ns.Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {

@@ -196,7 +196,7 @@ func (r *rig) dialPort(ctx context.Context, port int) (net.Conn, error) {
 // serve serves HTTP in the namespace until stop is called. The address is that for the guest.
 func (r *rig) serve(t *testing.T, handler http.HandlerFunc) (address string, stop func()) {
 	t.Helper()
-	server := unstarted(t, r.namespace, handler)
+	server := newServer(t, r.namespace, handler)
 	server.Start()
 	return guestAddress(server), server.Close
 }

@@ -154,7 +154,7 @@ func TestUKIByHTTP(t *testing.T) {
 	key := newOwnKey(t)
 	_, image := foreignUKI(t, key)
 	ns := newNamespace(t)
-	web := unstarted(t, ns, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	web := newServer(t, ns, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		t.Logf("%s %s", r.Method, r.URL)
 		w.Header().Set("Content-Type", "application/efi")
 		w.Header().Set("Content-Length", strconv.Itoa(len(image)))

@@ -77,9 +77,9 @@ func chroot(ctx context.Context, cache, suite string, progress io.Writer) (strin
 		if err := debootstrap(ctx, progress, suite, dir, packages()); err != nil {
 			return err
 		}
+		const path = "PATH=/usr/sbin:/usr/bin:/sbin:/bin"
 		for _, script := range []string{finish, "ironic-dbsync --version"} { // the second fails if Ironic cannot start
-			err := run(ctx, progress, "chroot", dir, "env", "-i", "PATH=/usr/sbin:/usr/bin:/sbin:/bin", "sh", "-ec", script)
-			if err != nil {
+			if err := run(ctx, progress, "chroot", dir, "env", "-i", path, "sh", "-ec", script); err != nil {
 				return err
 			}
 		}

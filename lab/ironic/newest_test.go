@@ -24,7 +24,7 @@ func newest(t *testing.T) string {
 	testenv.Root(t)
 	testenv.Programs(t, "mmdebstrap")
 	if err := installNewest(); err != nil {
-		t.Logf("the Ironic of Debian sid cannot be installed: %v", err)
+		t.Logf("Ironic of Debian sid cannot be installed: %v", err)
 		return Trixie
 	}
 	return Sid
@@ -33,7 +33,7 @@ func newest(t *testing.T) string {
 // TestNewestIronic is skipped if the tests that call newest use the Ironic of Debian stable.
 func TestNewestIronic(t *testing.T) {
 	if newest(t) != Sid {
-		t.Skipf("the Ironic of Debian sid cannot be installed, other tests used that of %s: %v", Trixie, installNewest())
+		t.Skipf("Ironic of Debian sid cannot be installed, other tests used %s: %v", Trixie, installNewest())
 	}
 }
 

@@ -16,7 +16,8 @@ pf::powerwait:/sbin/shutdown -h now
 END
 cat > "$root/usr/local/sbin/instance-start" <<'END'
 #!/bin/sh
-# Mounts and names what /etc/rcS.d would. Debian's scripts take more of an emulated processor than all before them.
+# Mounts the file systems and sets the host name. Debian's scripts in rcS.d take more than half of the boot time under
+# emulation.
 mount -a
 hostname -F /etc/hostname
 END

@@ -49,9 +49,9 @@ func bind(name string, port, reuse int) (*net.UDPConn, error) {
 	return conn.(*net.UDPConn), nil
 }
 
-// releasePort prepares the end of a socket that is bound to an interface: it binds the socket to the loopback interface
-// instead. Until a program that this process starts runs, it has copies of all sockets, and a copy of this one would
-// keep the port of the interface in use. Without the permission, the port is free when the program runs.
+// releasePort frees the port of a socket that is about to be closed, by binding the socket to the loopback interface.
+// Otherwise a program that is being started keeps the port in use: it has copies of all sockets until exec. Failures are
+// ignored; the port is then free after exec.
 func releasePort(conn syscall.Conn, name string) {
 	if name == "" {
 		return

@@ -37,8 +37,8 @@ func TestForeignLayout(t *testing.T) {
 	source := filepath.Join(kernel.Modules, "usr/lib/modules", kernel.Release)
 	target := filepath.Join(t.TempDir(), kernel.Release)
 	for _, part := range []string{
-		"drivers/net/ethernet/intel/e1000e", "drivers/net/net_failover.ko.xz",
-		"drivers/net/virtio_net.ko.xz", "drivers/virtio", "drivers/ptp", "drivers/pps", "net/core", "fs/fat", "fs/nls", "lib", "crypto",
+		"drivers/net/ethernet/intel/e1000e", "drivers/net/net_failover.ko.xz", "drivers/net/virtio_net.ko.xz",
+		"drivers/virtio", "drivers/ptp", "drivers/pps", "net/core", "fs/fat", "fs/nls", "lib", "crypto",
 	} {
 		if err := os.MkdirAll(filepath.Join(target, "kernel", filepath.Dir(part)), 0o755); err != nil {
 			t.Fatal(err)

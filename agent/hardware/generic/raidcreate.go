@@ -136,8 +136,8 @@ func (m *Manager) candidates(disks []block.Device) ([]block.Device, error) {
 	return candidates, nil
 }
 
-// checkDisks adds to the problems of a configuration the arrays that have fewer disks than their levels need, and those
-// whose disks are not found. Arrays that exist and remain are not created, and need none.
+// checkDisks adds a problem for each array that has fewer disks than its level needs, or whose hints match no disk. It
+// ignores arrays that exist and remain.
 func (m *Manager) checkDisks(ctx context.Context, v *validation, s *raidState) error {
 	candidates, err := m.candidates(s.disks)
 	if err != nil {

@@ -283,12 +283,8 @@ func (l *Lab) SetPeer(name string, up bool) {
 func (l *Lab) Dnsmasq(args ...string) {
 	l.T.Helper()
 	dnsmasq(l.T, func(cmd *exec.Cmd) error {
-		var err error
-		l.Peer(func() error {
-			err = cmd.Start()
-			return nil
-		})
-		return err
+		l.Peer(cmd.Start)
+		return nil
 	}, args)
 }
 
@@ -298,7 +294,8 @@ func Dnsmasq(t testing.TB, args ...string) {
 	dnsmasq(t, (*exec.Cmd).Start, args)
 }
 
-// dnsmasq starts dnsmasq and waits until it listens: shortly before, it has the port of all interfaces.
+// dnsmasq starts dnsmasq and waits until it listens. Until then, dnsmasq is bound to port 67 of all interfaces, so that
+// no other DHCP server can start.
 func dnsmasq(t testing.TB, start func(*exec.Cmd) error, args []string) {
 	t.Helper()
 	testenv.Programs(t, "dnsmasq")
