@@ -35,7 +35,7 @@ GOTESTSUM = gotest.tools/gotestsum@v1.13.0
 RESULTS   = $(BUILD)/tests
 GOTEST    = mkdir -p $(RESULTS) && \
 	$(GO) run $(GOTESTSUM) --format-icons text --jsonfile $(RESULTS)/$@.json -- $(TEST_FLAGS)
-VERDICT   = +GO=$(GOCMD) GOTESTSUM=$(GOTESTSUM) RESULTS=$(RESULTS) scripts/verdict
+RUN_TARGETS = +GO=$(GOCMD) GOTESTSUM=$(GOTESTSUM) RESULTS=$(RESULTS) scripts/run-targets
 # Flags of `ironroot image` and `ironroot iso`, for example --locked, --offline, --suite NAME, --mirror URL.
 ARCHIVE_FLAGS ?=
 
@@ -84,20 +84,20 @@ CI_PARTS   = test lint test-guests test-machines
 
 .PHONY: test
 test: prepare-test ## unit tests, the main job in QEMU and with a real Ironic: 15 minutes, first 25
-	$(VERDICT) $@ '15 minutes at most, 25 if all caches were empty (two cores, no KVM)' $(TEST_PARTS)
+	$(RUN_TARGETS) $@ '15 minutes at most, 25 if all caches were empty (two cores, no KVM)' $(TEST_PARTS)
 
 .PHONY: ci
 ci: prepare-ci ## make test, make lint and all other machines: 40 minutes
-	$(VERDICT) $@ '40 minutes at most, 70 on a busy machine (two cores, no KVM)' $(CI_PARTS)
+	$(RUN_TARGETS) $@ '40 minutes at most, 70 on a busy machine (two cores, no KVM)' $(CI_PARTS)
 
 .PHONY: test-unit
 test-unit: prepare-test ## the tests that boot no machine: 7 minutes
 	$(GOTEST) -p 3 -timeout 40m -skip $(GUESTS_RUN) $(UNIT)
 
 .PHONY: test-core test-guests test-machines
-test-core: build ## the machines of make test
+test-core: prepare-test build ## the machines of make test
 	$(GOTEST) -count=1 -p 3 -parallel 2 -timeout 80m -run $(CORE_RUN) $(MACHINES)
-test-guests: ## the machines of packages whose other tests boot none: 1 minute
+test-guests: prepare-ci ## the machines of packages whose other tests boot none: 1 minute
 	$(GOTEST) -count=1 -p 3 -timeout 40m -run $(GUESTS_RUN) $(GUESTS)
 test-machines: prepare-ci build ## the other machines
 	$(GOTEST) -count=1 -p 2 -parallel 2 -timeout 80m -skip $(CORE_RUN) $(MACHINES)
@@ -135,7 +135,7 @@ lock: prepare-build ## pin the newest versions of Debian's packages in the lock 
 
 .PHONY: quick
 quick: prepare-build ## format, linters and tests of the packages that differ from BASE: a minute
-	@PATH="$(dir $(GOCMD)):$$PATH" scripts/quick $(LINT) $(BASE)
+	@PATH="$(dir $(GOCMD)):$$PATH" scripts/quick $(LINT) $(GUESTS_RUN) $(BASE)
 
 .PHONY: lint
 lint: prepare-build ## vet, linters, unused functions, the rules of this project: 3 minutes
