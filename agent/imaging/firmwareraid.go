@@ -2,6 +2,7 @@ package imaging
 
 import (
 	"context"
+	"maps"
 	"slices"
 
 	"ironroot/agent/fault"
@@ -12,8 +13,8 @@ import (
 )
 
 // checkFirmwareRAID returns a fault if the disk is an active member of a firmware RAID, unless a root device hint names
-// this disk and no other one. Other metadata of firmware RAID are only logged: those that are damaged, belong to another
-// disk, or list the disk as a spare or as failed. An array that runs is no member.
+// this disk and no other one. Other metadata of firmware RAID are only logged: those that are damaged, belong to
+// another disk, or list the disk as a spare or as failed. An array that runs is no member.
 func (i *Imager) checkFirmwareRAID(ctx context.Context, n *node.Node, disk block.Device, disks []block.Device) error {
 	if disk.IsArray() {
 		return nil
@@ -37,7 +38,7 @@ func (i *Imager) checkFirmwareRAID(ctx context.Context, n *node.Node, disk block
 	}
 	var hints hint.Hints
 	if n != nil {
-		if hints, err = hint.Parse(n.RootDeviceHints()); err != nil {
+		if hints, err = hint.Parse(chosenHints(n.RootDeviceHints())); err != nil {
 			return fault.DeviceNotFound("root device hints: %w", err)
 		}
 	}
@@ -48,4 +49,18 @@ func (i *Imager) checkFirmwareRAID(ctx context.Context, n *node.Node, disk block
 	return fault.DeviceNotFound("root disk %s: active member of a firmware RAID, %s: erase its metadata with "+
 		"erase_devices_metadata, or name only this disk by the root device hint serial, wwn, name or by_path",
 		disk.Path, m.Format)
+}
+
+// defaultNames are the values of the hint name that Metal3's baremetal-operator sets if the operator gives no hints.
+// Its default hardware profile has this device (pkg apis/metal3.io/v1alpha1/profile).
+var defaultNames = []any{"/dev/sda", "s== /dev/sda"}
+
+// chosenHints returns the hints without a name that nobody has chosen.
+func chosenHints(hints map[string]any) map[string]any {
+	if !slices.Contains(defaultNames, hints["name"]) {
+		return hints
+	}
+	hints = maps.Clone(hints)
+	delete(hints, "name")
+	return hints
 }

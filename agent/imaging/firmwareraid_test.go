@@ -141,6 +141,19 @@ func TestFirmwareRAIDErased(t *testing.T) {
 	}
 }
 
+// The name that Metal3 sets if an operator gives no hints is nobody's choice.
+func TestFirmwareRAIDDefaultName(t *testing.T) {
+	for name, want := range map[string]int{"/dev/sda": 1, "s== /dev/sda": 1, "/dev/sdb": 2, "s== /dev/vda": 2} {
+		hints := map[string]any{"name": name, "serial": "S1"}
+		if got := chosenHints(hints); len(got) != want || got["serial"] != "S1" || len(hints) != 2 {
+			t.Errorf("%s: got hints %v of %v, want %d of 2", name, got, hints, want)
+		}
+	}
+	if got := chosenHints(nil); len(got) != 0 {
+		t.Errorf("no hints: got %v, want none", got)
+	}
+}
+
 // A root device hint that names only this disk allows to write to it. A hint that another disk also matches does not,
 // nor one that names no disk.
 func TestFirmwareRAIDHints(t *testing.T) {
