@@ -43,11 +43,14 @@ func IDEDrive(s sysfs.Root, address string) (present bool, found string, err err
 	if err != nil {
 		return false, "", err
 	}
-	decoded, err := decodesPorts(dir)
-	if err != nil {
+	command, err := readCommand(dir)
+	switch {
+	case err != nil:
 		return false, "", err
-	}
-	if !decoded {
+	case command&commandIO == 0 && command&(commandMemory|commandMaster) != 0:
+		return false, "", fmt.Errorf("%s: I/O ports of the PCI function are switched off, but it is in use "+
+			"(command register %#04x)", dir, command)
+	case command&commandIO == 0:
 		return false, "its I/O ports are switched off", nil
 	}
 	if err := checkBridges(filepath.Dir(dir)); err != nil {
@@ -83,6 +86,8 @@ const (
 	configSize     = 64 // of the header: reads beyond it reach registers of the manufacturer
 	commandOffset  = 0x04
 	commandIO      = 1 << 0
+	commandMemory  = 1 << 1
+	commandMaster  = 1 << 2
 	statusOffset   = 0x06
 	statusCaps     = 1 << 4
 	capsOffset     = 0x34
@@ -92,41 +97,39 @@ const (
 	maxCaps        = 48 // in 192 bytes
 )
 
-// decodesPorts reports whether a PCI function decodes its I/O ports. A function that does not answer, or that is in a
-// state of low power, is an error.
-func decodesPorts(dir string) (bool, error) {
+// readCommand returns the command register of a PCI function. It returns an error if the function does not answer, or
+// decodes I/O ports and is in a state of low power.
+func readCommand(dir string) (uint16, error) {
 	file := dir + "/config"
 	header, err := readAt(file, 0, configSize)
 	if err != nil {
-		return false, err
+		return 0, err
 	}
 	if binary.LittleEndian.Uint16(header) == 0xffff {
-		return false, fmt.Errorf("%s: PCI function does not answer", file)
+		return 0, fmt.Errorf("%s: PCI function does not answer", file)
 	}
-	if binary.LittleEndian.Uint16(header[commandOffset:])&commandIO == 0 {
-		return false, nil
-	}
-	if binary.LittleEndian.Uint16(header[statusOffset:])&statusCaps == 0 {
-		return true, nil
+	command := binary.LittleEndian.Uint16(header[commandOffset:])
+	if command&commandIO == 0 || binary.LittleEndian.Uint16(header[statusOffset:])&statusCaps == 0 {
+		return command, nil
 	}
 	at := header[capsOffset] &^ 3
 	for range maxCaps {
 		if at < configSize {
-			return true, nil // the end of the list
+			return command, nil // the end of the list
 		}
 		capability, err := readAt(file, int64(at), powerOffset+2)
 		if err != nil {
-			return false, err
+			return 0, err
 		}
 		if capability[0] == capPower {
 			if state := capability[powerOffset] & powerStateMask; state != 0 {
-				return false, fmt.Errorf("%s: PCI function is in power state D%d, want D0", file, state)
+				return 0, fmt.Errorf("%s: PCI function is in power state D%d, want D0", file, state)
 			}
-			return true, nil
+			return command, nil
 		}
 		at = capability[1] &^ 3
 	}
-	return false, fmt.Errorf("%s: list of capabilities has no end", file)
+	return 0, fmt.Errorf("%s: list of capabilities has no end", file)
 }
 
 // addressPattern matches the address of a PCI function.
@@ -136,11 +139,11 @@ var addressPattern = regexp.MustCompile(`^[0-9a-f]{4,}:[0-9a-f]{2}:[0-9a-f]{2}\.
 // root of the bus.
 func checkBridges(dir string) error {
 	for ; addressPattern.MatchString(filepath.Base(dir)); dir = filepath.Dir(dir) {
-		decoded, err := decodesPorts(dir)
+		command, err := readCommand(dir)
 		if err != nil {
 			return err
 		}
-		if !decoded {
+		if command&commandIO == 0 {
 			return fmt.Errorf("bridge %s forwards no I/O", filepath.Base(dir))
 		}
 	}

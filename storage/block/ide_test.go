@@ -109,9 +109,15 @@ func TestIDEDrive(t *testing.T) {
 			files: map[string]string{ideDir + "/resource": resourceLines(0xd000, 0xd007, 0xd100, 0xd103)},
 			found: "status 0xff at I/O port 0xd102",
 		},
-		"ports switched off": {
-			files: map[string]string{ideDir + "/config": space(6, 0), ideDir + "/resource1": "\x00\x00\x50\x00"},
+		"switched off": {
+			files: map[string]string{ideDir + "/config": space(0, 0), ideDir + "/resource1": "\x00\x00\x50\x00"},
 			found: "its I/O ports are switched off",
+		},
+		"only memory": {
+			files: map[string]string{ideDir + "/config": space(2, 0)}, err: "in use (command register 0x0002)",
+		},
+		"only bus master": {
+			files: map[string]string{ideDir + "/config": space(4, 0)}, err: "in use (command register 0x0004)",
 		},
 		"no capabilities": {
 			files: map[string]string{ideDir + "/config": string(bare)},

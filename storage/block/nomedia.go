@@ -7,9 +7,10 @@ const (
 	virtioFS       = "virtio-fs, a shared directory of the host"
 )
 
-// functionsWithoutMedia has the PCI IDs of functions that are of class IDE (0101h) or other mass storage (0180h) and that never
-// have media of this machine. Each entry was reviewed: a wrong one lets an erase succeed with data left. The names are
-// those of the PCI ID Repository (pci-ids.ucw.cz). Two servers of testdata/servers/controllers.txt have 1000:c010.
+// functionsWithoutMedia has the PCI IDs of functions that are of class IDE (0101h) or other mass storage (0180h) and
+// that never have media of this machine. Each entry was reviewed: a wrong one lets an erase succeed with data left. The
+// names are those of the PCI ID Repository (pci-ids.ucw.cz). Two servers of testdata/servers/controllers.txt have
+// 1000:c010.
 var functionsWithoutMedia = map[string]string{
 	"8086:02e2": ideRedirection,
 	"8086:06e2": ideRedirection,
