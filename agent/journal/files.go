@@ -1,6 +1,7 @@
 package journal
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -94,7 +95,11 @@ func (f *files) add(path string) error {
 	return nil
 }
 
-// readEnd returns the last bytes of a regular file, at most limit. It does not block on a pipe.
+// maxCut is the number of bytes that readEnd drops at most to begin with a complete line.
+const maxCut = 4 << 10
+
+// readEnd returns the last bytes of a regular file, at most limit. The rest of a line that it would begin with is
+// dropped, because redaction cannot recognize a part of a secret. It does not block on a pipe.
 func readEnd(name string, limit int64) ([]byte, error) {
 	f, err := os.OpenFile(name, os.O_RDONLY|unix.O_NONBLOCK, 0)
 	if err != nil {
@@ -108,5 +113,14 @@ func readEnd(name string, limit int64) ([]byte, error) {
 	if !info.Mode().IsRegular() {
 		return nil, fmt.Errorf("read %s: not a regular file", name)
 	}
-	return io.ReadAll(io.NewSectionReader(f, max(0, info.Size()-limit), limit))
+	start := max(0, info.Size()-limit)
+	data, err := io.ReadAll(io.NewSectionReader(f, start, limit))
+	if start == 0 {
+		return data, err
+	}
+	cut := min(maxCut, len(data))
+	if end := bytes.IndexByte(data[:cut], '\n'); end >= 0 {
+		cut = end + 1
+	}
+	return data[cut:], err
 }

@@ -23,16 +23,23 @@ import (
 func TestReadEnd(t *testing.T) {
 	dir := t.TempDir()
 	file, pipe := filepath.Join(dir, "file"), filepath.Join(dir, "pipe")
-	if err := os.WriteFile(file, []byte("first second third"), 0o600); err != nil {
+	if err := os.WriteFile(file, []byte("first\nsecond\nthird"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if err := unix.Mkfifo(pipe, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for limit, want := range map[int64]string{5: "third", 100: "first second third", 0: ""} {
+	// A part of a line could be a part of a secret.
+	for limit, want := range map[int64]string{4: "", 7: "third", 100: "first\nsecond\nthird", 0: ""} {
 		if got, err := readEnd(file, limit); err != nil || string(got) != want {
 			t.Errorf("at most %d bytes: got %q and %v, want %q", limit, got, err, want)
 		}
+	}
+	if err := os.WriteFile(file, bytes.Repeat([]byte("x"), 3*maxCut), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := readEnd(file, 2*maxCut); err != nil || len(got) != maxCut {
+		t.Errorf("file without lines: got %d bytes and %v, want %d", len(got), err, maxCut)
 	}
 	for _, name := range []string{pipe, dir} { // the pipe has no writer
 		if _, err := readEnd(name, 5); err == nil || !strings.Contains(err.Error(), "not a regular file") {
@@ -156,7 +163,7 @@ func TestFilesAreBounded(t *testing.T) {
 	}
 	for i := range maxFilesBytes/maxFileBytes + 1 {
 		path := filepath.Join(large, strconv.Itoa(i))
-		if err := errors.Join(os.WriteFile(path, nil, 0o600), os.Truncate(path, maxFileBytes+1)); err != nil {
+		if err := errors.Join(os.WriteFile(path, nil, 0o600), os.Truncate(path, maxFileBytes)); err != nil {
 			t.Fatal(err)
 		}
 	}
