@@ -65,6 +65,9 @@ func run(ctx context.Context, arguments []string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	r := runner{state: s, dir: *dir, out: out, timeout: *timeout, wanted: wanted, fresh: *fresh, idle: *idle}
+	r := runner{
+		state: s, dir: *dir, out: out, timeout: *timeout, wanted: wanted, fresh: *fresh, idle: *idle,
+		commit: currentCommit(ctx),
+	}
 	return r.all(ctx, entries)
 }

@@ -33,6 +33,7 @@ type runner struct {
 	wanted  *regexp.Regexp // matches the names of the items to run
 	fresh   bool
 	idle    bool // run no busy loops
+	commit  string
 }
 
 // all runs the items of all packages, in the order of the list.
@@ -122,6 +123,15 @@ func (r *runner) build(ctx context.Context, i item) (program string, err error) 
 	return program, nil
 }
 
+// currentCommit returns the name of the current commit, with "+" if files have changed since. It is "" without git.
+func currentCommit(ctx context.Context) string {
+	out, err := exec.CommandContext(ctx, "git", "describe", "--always", "--abbrev=12", "--dirty=+").Output()
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(out))
+}
+
 // testFunction matches the beginning of a test in a formatted file.
 var testFunction = regexp.MustCompile(`(?m)^func (Test[A-Z]\w*)\(\w+ \*testing\.T\)`)
 
@@ -179,6 +189,7 @@ func (r *runner) once(ctx context.Context, i item, to *record, program string) e
 		return fmt.Errorf("%s: %w", i.name(), err)
 	}
 	text := "passed"
+	to.Commit = r.commit
 	switch {
 	case err != nil:
 		name := strings.Trim(notLetters.ReplaceAllString(i.name(), "-"), "-") + started.Format("-0102-150405") + ".log"

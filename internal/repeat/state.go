@@ -37,6 +37,7 @@ type record struct {
 	Failures []failure     `json:",omitempty"`
 	Skipped  bool          `json:",omitempty"` // the test was skipped at its last run
 	Longest  time.Duration // of the runs that passed
+	Commit   string        // of the last run, with "+" if files had changed since
 }
 
 // failure is a run that failed.
@@ -101,7 +102,8 @@ func (r *record) result() (done bool, text string) {
 // report returns a table of the items in Markdown, sorted by name.
 func (s *state) report() string {
 	var b strings.Builder
-	b.WriteString("| Test | Result | Passed in a row | Wanted | Failures | Longest run |\n|---|---|---|---|---|---|\n")
+	b.WriteString("| Test | Result | Passed in a row | Wanted | Failures | Longest run | Commit |\n" +
+		"|---|---|---|---|---|---|---|\n")
 	for _, name := range slices.Sorted(maps.Keys(s.Items)) {
 		r := s.Items[name]
 		var failures []string
@@ -109,8 +111,8 @@ func (s *state) report() string {
 			failures = append(failures, strings.Join(append(f.Tests, "`logs/"+f.Log+"`"), " "))
 		}
 		_, result := r.result()
-		fmt.Fprintf(&b, "| `%s` | %s | %d | %d | %s | %v |\n", name, result, r.Passed, r.Wanted,
-			strings.Join(failures, ", "), r.Longest.Round(time.Second/10))
+		fmt.Fprintf(&b, "| `%s` | %s | %d | %d | %s | %v | %s |\n", name, result, r.Passed, r.Wanted,
+			strings.Join(failures, ", "), r.Longest.Round(time.Second/10), r.Commit)
 	}
 	return b.String()
 }
