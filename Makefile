@@ -17,7 +17,8 @@ DEADCODE = golang.org/x/tools/cmd/deadcode@v0.52.0
 # take longest are the first; one that is named twice is tested once.
 MACHINES = ./lab/e2e ./lab/ironic ./lab/... ./uinit/... ./iso/... ./agent/hardware/burnin/tooz
 UNIT     = ./storage/image ./agent/hardware/generic \
-	$$($(GO) list ./... | grep -v -E '^ironroot/((uinit|iso|lab)(/|$$)|agent/hardware/burnin/tooz$$)')
+	$$(echo "$$all" | grep -v -E '^ironroot/((uinit|iso|lab)(/|$$)|agent/hardware/burnin/tooz$$)')
+LIST_ALL = all=$$($(GO) list ./...)
 # The tests of UNIT's packages that boot machines are run with the machines.
 GUESTS   = ./storage/raid ./storage/erase ./netboot/pxe
 GUESTS_RUN = '^(TestGuest|TestNetworkBoot)$$'
@@ -92,7 +93,7 @@ ci: prepare-ci ## make test, make lint and all other machines: 40 minutes
 
 .PHONY: test-unit
 test-unit: prepare-test ## the tests that boot no machine: 7 minutes
-	$(GOTEST) -p 3 -timeout 40m -skip $(GUESTS_RUN) $(UNIT)
+	$(LIST_ALL) && $(GOTEST) -p 3 -timeout 40m -skip $(GUESTS_RUN) $(UNIT)
 
 .PHONY: test-core test-guests test-machines
 test-core: prepare-test build ## the machines of make test
@@ -104,7 +105,7 @@ test-machines: prepare-ci build ## the other machines
 
 .PHONY: test-race
 test-race: prepare-race ## test-unit with the race detector (cgo, with the resolver of Go): 15 minutes
-	CGO_ENABLED=1 $(GO) test -race -tags netgo,osusergo $(TEST_FLAGS) -timeout 60m \
+	$(LIST_ALL) && CGO_ENABLED=1 $(GO) test -race -tags netgo,osusergo $(TEST_FLAGS) -timeout 60m \
 		-skip $(GUESTS_RUN) $(UNIT)
 
 # Tests with the build tag long, each a target of its own: one that fails does not end the others. Those that take

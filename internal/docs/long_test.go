@@ -124,8 +124,7 @@ func TestLongTargets(t *testing.T) {
 	}
 }
 
-// The machines of `make test` and the other machines of `make ci` are those of the same tests: a name that is wrong
-// would leave a test out of the first, unnoticed.
+// Targets that run tests by name, and those that skip them by name, agree: otherwise a test is run by none, unnoticed.
 func TestCoreTargets(t *testing.T) {
 	names := func(target, flag string) []string {
 		match := regexp.MustCompile(flag + ` '\^\(([^']+)\)\$'`).FindSubmatch(dryRun(t, target))
@@ -139,9 +138,8 @@ func TestCoreTargets(t *testing.T) {
 		t.Errorf("make test-core runs %v, make test-machines skips %v, want the same", core, skipped)
 	}
 	known := map[string]int{}
-	for directory, tests := range testsOf(t, func(path string, _ []byte, file *ast.File) bool {
-		return !isLongFile(t, path, file)
-	}) {
+	all := testsOf(t, func(path string, _ []byte, file *ast.File) bool { return !isLongFile(t, path, file) })
+	for directory, tests := range all {
 		if top, _, _ := strings.Cut(directory, "/"); top != "lab" && top != "uinit" && top != "iso" { // not in MACHINES
 			continue
 		}
@@ -153,5 +151,25 @@ func TestCoreTargets(t *testing.T) {
 		if known[name] != 1 {
 			t.Errorf("make test-core runs %s: got %d tests of this name, want 1", name, known[name])
 		}
+	}
+	guests := names("test-guests", "-run")
+	if skipped := names("test-unit", "-skip"); !slices.Equal(guests, skipped) {
+		t.Errorf("make test-guests runs %v, make test-unit skips %v, want the same", guests, skipped)
+	}
+	command := string(dryRun(t, "test-guests"))
+	packages := strings.Fields(regexp.MustCompile(`-run '\S+' (.*)`).FindStringSubmatch(command)[1])
+	found := map[string]bool{}
+	for directory, tests := range all {
+		for _, name := range tests {
+			if !slices.Contains(guests, name) {
+				continue
+			}
+			if found["./"+directory] = true; !slices.Contains(packages, "./"+directory) {
+				t.Errorf("no target of make ci runs %s of %s: want its package in GUESTS", name, directory)
+			}
+		}
+	}
+	if len(found) != len(packages) {
+		t.Errorf("make test-guests tests %v, of which %v have a test named %v", packages, found, guests)
 	}
 }

@@ -27,7 +27,8 @@ import (
 //
 // Ironic ignores reboot_requested in manual cleaning, up to 39.0.
 //
-// Parity: S3, S5 (rescue, login, unrescue; service), S7 (automated cleaning), P10, T13 (newest)
+// Parity: S3, S5 (rescue, login, unrescue; service), S7 (automated cleaning), P10
+// Parity: T13 (the newest that can be installed)
 func TestRealIronicSteps(t *testing.T) {
 	testenv.Programs(t, "go")
 	kernel, ramdisk := testenv.Build(t, "ipa-ironroot-amd64.kernel"), testenv.Build(t, "ipa-ironroot-amd64.initramfs")
