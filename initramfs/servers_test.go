@@ -47,7 +47,7 @@ func TestStorageOfServers(t *testing.T) {
 	}
 	index := kmod.NewIndex(all)
 	servers := testenv.Servers(t)
-	if got, want := len(servers), 50; got < want {
+	if got, want := len(servers), 100; got < want {
 		t.Errorf("got %d servers, want at least %d", got, want)
 	}
 	for _, server := range servers {

@@ -30,8 +30,8 @@ func DropCapability(t testing.TB, capability uint) {
 }
 
 // Port returns a TCP port that no other process gets from the kernel until the test ends, neither for a server nor for
-// an outgoing connection. A bound socket that does not listen reserves it. Servers can listen on it if they set SO_REUSEADDR, as
-// [net.Listen] and most programs do; while none does, connections are refused.
+// an outgoing connection. A bound socket that does not listen reserves it. Servers can listen on it if they set
+// SO_REUSEADDR, as [net.Listen] and most programs do; while none does, connections are refused.
 func Port(t testing.TB) int {
 	t.Helper()
 	fd, err := unix.Socket(unix.AF_INET6, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)

@@ -50,8 +50,8 @@ func bind(name string, port, reuse int) (*net.UDPConn, error) {
 }
 
 // releasePort frees the port of a socket that is about to be closed, by binding the socket to the loopback interface.
-// Otherwise a program that is being started keeps the port in use: it has copies of all sockets until exec. Failures are
-// ignored; the port is then free after exec.
+// Otherwise a program that is being started keeps the port in use: it has copies of all sockets until exec. Failures
+// are ignored; the port is then free after exec.
 func releasePort(conn syscall.Conn, name string) {
 	if name == "" {
 		return

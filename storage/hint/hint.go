@@ -177,8 +177,8 @@ func Find(h Hints, devices []block.Device) ([]block.Device, error) {
 // nameHints are the hints whose values name one disk, if the disk has them.
 var nameHints = []string{"name", "serial", "wwn", "wwn_with_extension", "wwn_vendor_extension", "by_path"}
 
-// NamesOnly reports whether a hint has the full path, serial number, world wide name or by_path of the disk as its value,
-// and matches no other of the devices. Hints with other operators do not count.
+// NamesOnly reports whether a hint has the full path, serial number, world wide name or by_path of the disk as its
+// value, and matches no other of the devices. Hints with other operators do not count.
 func (h Hints) NamesOnly(d block.Device, devices []block.Device) bool {
 	return slices.ContainsFunc(nameHints, func(name string) bool {
 		e, ok := h[name].(expression)

@@ -22,7 +22,7 @@ const gib = 1 << 30
 //
 // on members of these sizes, and with --bitmap=internal for version 1.2 with redundancy. Linux 6.12 had run the arrays
 // since, so that counts of events and what is in sync differ.
-// TestMachine in storage/raid compares the same arrays, and their bitmaps, with those of the mdadm of this machine.
+// storage/raid.TestGuest compares the same arrays, and their bitmaps, with those of the mdadm of this machine.
 var created = []New{
 	{Version: "1.2", Level: "raid1", Sizes: []int64{24 * mib, 24 * mib}},
 	{Version: "1.2", Level: "raid1", Sizes: []int64{5*gib + 7*512, 5 * gib}},

@@ -82,8 +82,8 @@ type ddfRecord struct {
 }
 
 // checkDDF returns "" if the metadata of a disk with the anchor of DDF are valid and list the disk as an active member,
-// otherwise the reason. A damaged copy is ignored if the other one is valid. It returns an error if the anchor cannot be
-// read.
+// otherwise the reason. A damaged copy is ignored if the other one is valid. It returns an error if the anchor cannot
+// be read.
 func checkDDF(r io.ReaderAt, size int64) (reason string, err error) {
 	data, err := readBlocks(r, size-ddfBlock, ddfBlock)
 	if err != nil {
@@ -135,8 +135,8 @@ func readDDFHeader(r io.ReaderAt, size int64, anchor ddfHeader, kind uint8) (ddf
 	return header, nil
 }
 
-// checkDDFCopy returns "" if a copy lists the disk as an active member, otherwise the reason. It returns an error if the
-// copy is damaged or cannot be read.
+// checkDDFCopy returns "" if a copy lists the disk as an active member, otherwise the reason. It returns an error if
+// the copy is damaged or cannot be read.
 func checkDDFCopy(r io.ReaderAt, size int64, header ddfHeader) (reason string, err error) {
 	read := func(s ddfSection, blocks, magic uint32) []byte {
 		data, readErr := readDDF(r, size, header.start()+uint64(s.Offset), blocks, magic)

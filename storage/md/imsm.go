@@ -42,8 +42,8 @@ type imsmDiskEntry struct {
 	Status uint32
 }
 
-// checkIMSM returns "" if the metadata of a disk with the anchor of IMSM are valid and list one of the serial numbers as
-// an active member, otherwise the reason. It returns an error if the disk cannot be read.
+// checkIMSM returns "" if the metadata of a disk with the anchor of IMSM are valid and list one of the serial numbers
+// as an active member, otherwise the reason. It returns an error if the disk cannot be read.
 func checkIMSM(r io.ReaderAt, size, sector int64, serials []string) (reason string, err error) {
 	data, err := readBlocks(r, size-2*sector, sector)
 	if err != nil {
@@ -74,7 +74,8 @@ func checkIMSM(r io.ReaderAt, size, sector int64, serials []string) (reason stri
 	return findIMSMDisk(data[imsmHeaderBytes:], super, serials), nil
 }
 
-// findIMSMDisk returns "" if a table of disks lists one of the serial numbers as an active member, otherwise the reason.
+// findIMSMDisk returns "" if a table of disks lists one of the serial numbers as an active member, otherwise the
+// reason.
 func findIMSMDisk(table []byte, super imsmSuper, serials []string) (reason string) {
 	var names []string
 	for _, serial := range serials {

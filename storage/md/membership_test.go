@@ -147,8 +147,10 @@ func TestIMSMStatus(t *testing.T) {
 		changes map[int64][]byte
 		reason  string
 	}{
-		"no volume":        {map[int64][]byte{57: {0}}, "as member of no volume"},
-		"placeholder":      {map[int64][]byte{216 + 48: []byte("789012345678:0\x00\x00")}, "is not among the 2 listed disks"},
+		"no volume": {map[int64][]byte{57: {0}}, "as member of no volume"},
+		"placeholder": {
+			map[int64][]byte{216 + 48: []byte("789012345678:0\x00\x00")}, "is not among the 2 listed disks",
+		},
 		"one disk fewer":   {map[int64][]byte{56: {1}}, "is not among the 1 listed disks"},
 		"too many disks":   {map[int64][]byte{56: {10}}, "got metadata of 648 bytes, want at least 696 for 10 disks"},
 		"serial shortened": {map[int64][]byte{216 + 48 + 15: {0}}, "is not among the 2 listed disks"},
@@ -263,7 +265,9 @@ func TestDDFStatus(t *testing.T) {
 			"disk 01020304 is not among the 3 listed disks",
 		},
 		"record not used": {
-			ddfDisksAt, ddfDisksLength, map[int64][]byte{record + 24: {0xff, 0xff, 0xff, 0xff}}, "is not among the 2 listed disks",
+			ddfDisksAt, ddfDisksLength,
+			map[int64][]byte{record + 24: {0xff, 0xff, 0xff, 0xff}},
+			"is not among the 2 listed disks",
 		},
 		"no virtual disk": {
 			ddfVirtualAt, ddfVirtualLength, map[int64][]byte{64: {0xff}, 128: {0xff}}, "no virtual disk listed",

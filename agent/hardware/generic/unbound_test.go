@@ -212,7 +212,7 @@ var unboundOfServers = []string{
 func TestEraseServers(t *testing.T) {
 	var got []string
 	servers := testenv.Servers(t)
-	if got, want := len(servers), 50; got < want {
+	if got, want := len(servers), 100; got < want {
 		t.Errorf("got %d servers, want at least %d", got, want)
 	}
 	for _, server := range servers {
