@@ -64,6 +64,8 @@ type Spec struct {
 	Env []string
 	// Dir is the working directory; "" is that of the image.
 	Dir string
+	// User is USER[:GROUP], names in the image or numbers, instead of that of the image; "" does not replace it.
+	User string
 	// Disks are block devices of the machine, such as /dev/vda, which the program sees with their partitions.
 	Disks []string
 	// Privileged gives the program the capabilities and mounts of a privileged container of podman, without those

@@ -272,9 +272,9 @@ func TestRunEnvironment(t *testing.T) {
 		"WorkingDir": "/work/dir", "User": "user",
 	})
 	for _, privileged := range []bool{false, true} {
-		b.image.Config.User = map[bool]string{false: "user", true: ""}[privileged]
 		got, err := run(t, b, Spec{
-			Env: []string{"VARIABLE=value"}, Layout: "/layout", Privileged: privileged,
+			User: map[bool]string{false: "", true: "root:0"}[privileged], // "" is the image's
+			Env:  []string{"VARIABLE=value"}, Layout: "/layout", Privileged: privileged,
 			Files: map[string]File{"/etc/key": {Content: []byte("a key"), Mode: 0o644}},
 		})
 		if err != nil {

@@ -99,6 +99,9 @@ func (b *Bundle) plan(s Spec) (*plan, error) {
 	if s.Dir != "" {
 		p.Dir = s.Dir
 	}
+	if s.User != "" {
+		p.User = s.User
+	}
 	p.Dir = filepath.Join("/", p.Dir)
 	if s.Layout != "" {
 		p.Mounts = append(p.Mounts[:len(p.Mounts):len(p.Mounts)], Mount{

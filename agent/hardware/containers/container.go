@@ -8,6 +8,7 @@ package containers
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"log/slog"
 	"slices"
 	"strings"
@@ -147,7 +148,17 @@ func (m *Manager) fileSteps(n *node.Node, ports []map[string]any) ([]fileStep, e
 			return nil, err
 		}
 	}
+	c := m.o.Config.Get().Container
 	for _, s := range steps {
+		pull, run, err := withDefaults(c, s.PullOptions, s.RunOptions)
+		if err != nil {
+			return nil, err
+		}
+		_, pullErr := parsePull(pull)
+		_, runErr := parseRun(run)
+		if err := errors.Join(pullErr, runErr); err != nil {
+			return nil, fault.HardwareManagerConfiguration("container steps file %s: step '%s': %w", path, *s.Name, err)
+		}
 		if name := *s.Name; reserved[name] || others[name] || strings.HasPrefix(name, "_") {
 			return nil, fault.HardwareManagerConfiguration("container steps file %s: step '%s' has the name of a "+
 				"method or step of a hardware manager", path, name)
@@ -205,16 +216,9 @@ func (m *Manager) runFile(s fileStep) hardware.StepFunc {
 // run pulls an image and runs it. Options that are empty are those of the configuration.
 func (m *Manager) run(ctx context.Context, n *node.Node, image string, pull, run []string) error {
 	c := m.o.Config.Get().Container
-	var err error
-	for _, list := range []struct {
-		options    *[]string
-		configured []string
-	}{{&pull, c.PullOptions}, {&run, c.RunOptions}} {
-		if len(*list.options) == 0 {
-			if *list.options, err = splitWords(list.configured); err != nil {
-				return fault.HardwareManagerConfiguration("container options: %w", err)
-			}
-		}
+	pull, run, err := withDefaults(c, pull, run)
+	if err != nil {
+		return err
 	}
 	job := Job{Node: n, Image: container.NormalizeName(image), MaxDuration: c.MaxDuration}
 	if job.Pull, err = parsePull(pull); err != nil {
@@ -229,6 +233,23 @@ func (m *Manager) run(ctx context.Context, n *node.Node, image string, pull, run
 	}
 	m.o.Log.Info("container ended", "image", job.Image)
 	return nil
+}
+
+// withDefaults replaces options that are empty by those of the configuration.
+func withDefaults(c config.Container, pull, run []string) ([]string, []string, error) {
+	for _, list := range []struct {
+		options    *[]string
+		configured []string
+	}{{&pull, c.PullOptions}, {&run, c.RunOptions}} {
+		if len(*list.options) > 0 {
+			continue
+		}
+		var err error
+		if *list.options, err = splitWords(list.configured); err != nil {
+			return nil, nil, fault.HardwareManagerConfiguration("container options: %w", err)
+		}
+	}
+	return pull, run, nil
 }
 
 // permitted reports whether a step may name the image.

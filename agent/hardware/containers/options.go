@@ -31,6 +31,7 @@ type RunOptions struct {
 	Env        []string // NAME=VALUE
 	Entrypoint []string // instead of the program of the image
 	Dir        string   // working directory instead of the image's, "" does not replace it
+	User       string   // USER[:GROUP] instead of the image's, "" does not replace it
 	NoNetwork  bool
 	Mounts     []container.Mount
 }
@@ -125,9 +126,25 @@ func runFlags(o *RunOptions) flags {
 			return nil
 		})
 	}
+	for _, name := range []string{"user", "u"} {
+		set.Func(name, "", func(text string) error {
+			if user, group, hasGroup := strings.Cut(text, ":"); user == "" || hasGroup && group == "" {
+				return errors.New("want USER or USER:GROUP")
+			}
+			o.User = text
+			return nil
+		})
+	}
 	for _, name := range []string{"volume", "v"} {
 		set.Func(name, "", func(text string) error { return parseVolume(text, o) })
 	}
+	set.Func("mount", "", func(text string) error { return parseMount(text, o) })
+	set.Func("security-opt", "", func(text string) error {
+		if !strings.HasPrefix(text, "label=") {
+			return errors.New("want label=disable: programs always run under a filter of system calls")
+		}
+		return nil // the ramdisk has no SELinux
+	})
 	set.Func("device", "", func(text string) error { return parseDevice(text, o) })
 	set.Func("entrypoint", "", func(text string) error {
 		if strings.HasPrefix(text, "[") {
@@ -164,6 +181,37 @@ func parseVolume(text string, o *RunOptions) error {
 	}
 	o.Mounts = append(o.Mounts, container.Mount{Source: source, Target: target, ReadOnly: true})
 	return nil
+}
+
+// parseMount accepts a bind mount that parseVolume accepts, in the form type=bind,source=SOURCE,target=TARGET,ro.
+func parseMount(text string, o *RunOptions) error {
+	values := map[string]string{}
+	for option := range strings.SplitSeq(text, ",") {
+		name, value, hasValue := strings.Cut(option, "=")
+		switch {
+		case name == "src":
+			name = "source"
+		case name == "dst" || name == "destination":
+			name = "target"
+		case name == "readonly":
+			name = "ro"
+		}
+		if !slices.Contains([]string{"type", "source", "target", "ro"}, name) {
+			return fmt.Errorf("%q: %w", option, errNoEffect)
+		}
+		if name == "ro" && !hasValue {
+			value = "true"
+		}
+		values[name] = value
+	}
+	if values["type"] != "bind" {
+		return errors.New("want type=bind")
+	}
+	volume := values["source"] + ":" + values["target"]
+	if values["ro"] == "true" {
+		volume += ":ro"
+	}
+	return parseVolume(volume, o)
 }
 
 // parseDevice accepts a block device of the ramdisk under its own name.

@@ -74,7 +74,7 @@ func (r *Runner) Run(ctx context.Context, job Job) (err error) {
 	output := &container.OutputLog{Log: r.Log, Image: image.Name}
 	err = bundle.Run(ctx, container.Spec{
 		Args: job.Run.Entrypoint, Env: job.Run.Env, Privileged: job.Run.Privileged, Disks: disks,
-		Dir: job.Run.Dir, NoNetwork: job.Run.NoNetwork, Mounts: job.Run.Mounts, Output: output.Line,
+		Dir: job.Run.Dir, User: job.Run.User, NoNetwork: job.Run.NoNetwork, Mounts: job.Run.Mounts, Output: output.Line,
 		MaxDuration: job.MaxDuration,
 	})
 	output.End()
