@@ -20,18 +20,20 @@ const mib = 1 << 20
 // RandomBytes returns n random bytes, the same for the same seed.
 func RandomBytes(seed uint64, n int) []byte {
 	data := make([]byte, n)
+	fillRandomly(data, seed)
+	return data
+}
+
+func fillRandomly(data []byte, seed uint64) {
 	r := rand.NewChaCha8([32]byte{byte(seed), byte(seed >> 8)})
 	r.Read(data) //nolint:errcheck // never fails
-	return data
 }
 
 // UsedDisk returns the name of a file that represents a disk with data: every byte is 0xA5.
 func UsedDisk(t testing.TB, size int) string {
 	t.Helper()
 	name := filepath.Join(MemoryDir(t), "disk")
-	if err := os.WriteFile(name, bytes.Repeat([]byte{0xa5}, size), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Fill(t, name, 0, int64(size), "\xa5")
 	return name
 }
 
@@ -101,15 +103,14 @@ func Log(t testing.TB) *slog.Logger {
 // ReadFile returns the content of a file.
 func ReadFile(t testing.TB, name string) []byte {
 	t.Helper()
-	data, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return data
+	return testenv.Content(t, name)
 }
 
 // Difference returns the offset of the first byte that differs, and reports whether a and b are equal.
 func Difference(a, b []byte) (int, bool) {
+	if bytes.Equal(a, b) {
+		return len(a), true
+	}
 	for i := range min(len(a), len(b)) {
 		if a[i] != b[i] {
 			return i, false
@@ -121,17 +122,18 @@ func Difference(a, b []byte) (int, bool) {
 // DiskContent returns the content of a disk: random, repeated and zero parts of various lengths up to stretch bytes.
 func DiskContent(seed uint64, size, stretch int) []byte {
 	r := rand.New(rand.NewPCG(seed, 7))
-	data := make([]byte, 0, size)
-	for len(data) < size {
-		n := min(r.IntN(stretch)+1, size-len(data))
+	data := make([]byte, size)
+	for rest := data; len(rest) > 0; {
+		part := rest[:min(r.IntN(stretch)+1, len(rest))]
 		switch r.IntN(3) {
-		case 0:
-			data = append(data, make([]byte, n)...)
 		case 1:
-			data = append(data, RandomBytes(r.Uint64(), n)...)
+			fillRandomly(part, r.Uint64())
 		case 2:
-			data = append(data, bytes.Repeat([]byte("compressible"), n/12+1)[:n]...)
+			for n := copy(part, "compressible"); n < len(part); n *= 2 {
+				copy(part[n:], part[:n])
+			}
 		}
+		rest = rest[len(part):]
 	}
 	return data
 }

@@ -4,8 +4,11 @@
 package testenv
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -147,6 +150,43 @@ func SparseFile(t testing.TB, size int64) string {
 		t.Fatal(err)
 	}
 	return f.Name()
+}
+
+// Content returns the content of a file or block device. os.ReadFile does not know the size of a device, and so
+// allocates and copies several times as much.
+func Content(t testing.TB, name string) []byte {
+	t.Helper()
+	f, err := os.Open(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close() //nolint:errcheck // only read
+	size, err := f.Seek(0, io.SeekEnd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	data := make([]byte, size)
+	if _, err := f.ReadAt(data, 0); err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+// Fill writes length bytes at an offset of a file or block device, which it creates as a file if it does not exist: a
+// text again and again. The length of the text must be a power of two.
+func Fill(t testing.TB, name string, at, length int64, text string) {
+	t.Helper()
+	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE, 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	chunk := bytes.Repeat([]byte(text), 1<<20/len(text))
+	for end := at + length; at < end && err == nil; at += int64(len(chunk)) {
+		_, err = f.WriteAt(chunk[:min(int64(len(chunk)), end-at)], at)
+	}
+	if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // Context returns a context that ends with the test or after limit, but before the time limit of all tests of the

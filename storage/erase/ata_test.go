@@ -637,9 +637,8 @@ func TestATA(t *testing.T) {
 			if enabled := drive.password != nil; enabled != c.left {
 				t.Errorf("got security enabled %v afterwards, want %v", enabled, c.left)
 			}
-			data, err := os.ReadFile(disk.Path)
-			if err != nil || method != "" && !bytes.Equal(data, make([]byte, ataSize)) {
-				t.Errorf("%v, data are left", err)
+			if method != "" && !bytes.Equal(content(t, disk.Path), make([]byte, ataSize)) {
+				t.Error("data are left")
 			}
 		})
 	}
@@ -1006,9 +1005,8 @@ func TestATAFallback(t *testing.T) {
 			if (!c.o.ATA || c.sas) && len(drive.log) > 0 {
 				t.Errorf("got commands %q, want none", drive.log)
 			}
-			data, err := os.ReadFile(path)
-			if err != nil || bytes.Contains(data, []byte("secret")) != (c.method == "") {
-				t.Errorf("%v, got data left %v, want %v", err, c.method != "", c.method == "")
+			if bytes.Contains(content(t, path), []byte("secret")) != (c.method == "") {
+				t.Errorf("got data left %v, want %v", c.method != "", c.method == "")
 			}
 		})
 	}

@@ -55,16 +55,7 @@ func content(t *testing.T, path string) []byte {
 	if err := block.Flush(context.Background(), path); err != nil {
 		t.Fatal(err)
 	}
-	f, err := os.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close() //nolint:errcheck // only read
-	data, err := io.ReadAll(f)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return data
+	return testenv.Content(t, path)
 }
 
 // wipefs returns the signatures that remain, as listed by wipefs.

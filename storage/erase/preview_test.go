@@ -4,11 +4,11 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"os"
 	"strings"
 	"testing"
 
 	"ironroot/internal/sysfs"
+	"ironroot/internal/testenv"
 	"ironroot/storage/block"
 )
 
@@ -21,13 +21,10 @@ func previewedFull(
 	if open.identify == nil {
 		open.identify = open.nvme
 	}
-	before, err := os.ReadFile(d.Path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	before := testenv.Content(t, d.Path)
 	expected, previewErr := preview(t.Context(), sys, d, o, open)
-	if after, err := os.ReadFile(d.Path); err != nil || !bytes.Equal(after, before) {
-		t.Errorf("preview changed the medium (%v)", err)
+	if !bytes.Equal(testenv.Content(t, d.Path), before) {
+		t.Error("preview changed the medium")
 	}
 	method, err := full(ctx, sys, d, o, open)
 	fellBack := o.ContinueOnFailure && method == Overwrite || strings.Contains(string(method), "failed")

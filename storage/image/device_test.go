@@ -248,6 +248,7 @@ func TestMemoryIsBounded(t *testing.T) {
 func heapOfWrite(t *testing.T, size int64, src Source) int64 {
 	t.Helper()
 	disk := testenv.SparseFile(t, size)
+	defer debug.SetGCPercent(debug.SetGCPercent(100)) // the default, as in the agent
 	runtime.GC()
 	debug.FreeOSMemory()
 	var before, now runtime.MemStats

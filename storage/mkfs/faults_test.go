@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -102,9 +101,7 @@ func TestOverRemains(t *testing.T) {
 	for _, k := range kinds() {
 		size := max(k.min, 600*mib)
 		path := filepath.Join(dir, "disk")
-		if err := os.WriteFile(path, bytes.Repeat(old[:4096], int(size/4096)), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Fill(t, path, 0, size, string(old[:4096]))
 		if err := Make(t.Context(), path, k.name, Options{}); err != nil {
 			t.Fatal(err)
 		}

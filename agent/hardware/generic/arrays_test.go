@@ -50,7 +50,7 @@ func writeAt(path string, at int64, data []byte) error {
 func memberDisk(t *testing.T, array testenv.RAID) block.Device {
 	t.Helper()
 	path := testenv.Loop(t, testenv.SparseFile(t, diskSize), 512)
-	write(t, path, 0, bytes.Repeat([]byte("tenant! "), diskSize/8))
+	testenv.Fill(t, path, 0, diskSize, "tenant! ")
 	array.Size = diskSize
 	write(t, path, 4096, array.Superblock(4096))
 	return block.Device{
@@ -69,7 +69,7 @@ func partsDisk(t *testing.T, at int64, arrays ...*testenv.RAID) block.Device {
 	}
 	for i, array := range arrays {
 		part := block.PartitionPath(sysfs.Root{}, path, i+1)
-		write(t, part, 0, bytes.Repeat([]byte("tenant! "), 8*mib/8))
+		testenv.Fill(t, part, 0, 8*mib, "tenant! ")
 		if array != nil {
 			array.Size = 8 * mib
 			write(t, part, at, array.Superblock(at))

@@ -58,11 +58,7 @@ func onThisMachine(t *testing.T, disks ...block.Device) *Manager {
 
 func content(t *testing.T, d block.Device) []byte {
 	t.Helper()
-	data, err := os.ReadFile(d.Path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return data
+	return testenv.Content(t, d.Path)
 }
 
 func nodeWith(t *testing.T, fields string) *node.Node {

@@ -51,7 +51,7 @@ func (k *fakeArrays) attach(t *testing.T, m *Manager, disks []block.Device) {
 	}
 	for _, member := range members {
 		device := blankDisk(t, 24*mib)
-		write(t, device.Path, 0, bytes.Repeat([]byte("tenant! "), 24*mib/8))
+		testenv.Fill(t, device.Path, 0, 24*mib, "tenant! ")
 		k.devices[member.UUID] = device
 	}
 	name := func(path string) string {
@@ -141,7 +141,7 @@ func fillUnused(t *testing.T, d block.Device) (ranges [][2]int64) {
 		}
 	}
 	for _, r := range ranges {
-		write(t, d.Path, r[0], bytes.Repeat([]byte("tenant! "), int(r[1]-r[0])/8))
+		testenv.Fill(t, d.Path, r[0], r[1]-r[0], "tenant! ")
 	}
 	return ranges
 }
