@@ -16,12 +16,14 @@ DEADCODE = golang.org/x/tools/cmd/deadcode@v0.52.0
 # MACHINES are the packages whose tests boot machines, and the one that needs Java. UNIT are all others. Packages that
 # take longest are the first; one that is named twice is tested once.
 MACHINES = ./lab/e2e ./lab/ironic ./lab/... ./uinit/... ./iso/... ./agent/hardware/burnin/tooz
+# Tests that allocate whole disks spend most of their time in the garbage collector otherwise.
+UNIT_GC  = GOGC=400
 UNIT     = ./storage/image ./agent/hardware/generic \
 	$$(echo "$$all" | grep -v -E '^ironroot/((uinit|iso|lab)(/|$$)|agent/hardware/burnin/tooz$$)')
 LIST_ALL = all=$$($(GO) list ./...)
-# The tests of UNIT's packages that boot machines are run with the machines.
-GUESTS   = ./storage/raid ./storage/erase ./netboot/pxe
-GUESTS_RUN = '^(TestGuest|TestNetworkBoot)$$'
+# Tests of UNIT's packages that boot machines, or build releases of both architectures or twice, are run by make ci.
+SLOW     = ./storage/raid . ./initramfs ./storage/erase ./netboot/pxe
+SLOW_RUN = '^(TestGuest|TestNetworkBoot|TestImageOCI|TestReproducibleImage|TestServerImage)$$'
 # The tests of MACHINES that `make test` runs prove the main job, in as few machines as possible: UEFI and BIOS, network
 # and virtual media; inspection, cleaning and deployment of disks, partitions and a mirror; rescue; and the life of a
 # node with the Ironic of Debian stable.
@@ -81,7 +83,7 @@ demo: prepare-demo$(if $(filter arm64,$(ARCH)),-arm64) ## deploy a node in QEMU 
 
 # Parts of `make test` and `make ci`, in the order in which they run. Each can be run alone.
 TEST_PARTS = build test-unit test-core
-CI_PARTS   = test lint test-guests test-machines
+CI_PARTS   = test lint test-slow test-machines
 
 .PHONY: test
 test: prepare-test ## unit tests, the main job in QEMU and with a real Ironic: 15 minutes, first 25
@@ -93,25 +95,25 @@ ci: prepare-ci ## make test, make lint and all other machines: 40 minutes
 
 .PHONY: test-unit
 test-unit: prepare-test ## the tests that boot no machine: 7 minutes
-	$(LIST_ALL) && $(GOTEST) -p 3 -timeout 40m -skip $(GUESTS_RUN) $(UNIT)
+	$(LIST_ALL) && export $(UNIT_GC) && $(GOTEST) -p 3 -timeout 40m -skip $(SLOW_RUN) $(UNIT)
 
-.PHONY: test-core test-guests test-machines
+.PHONY: test-core test-slow test-machines
 test-core: prepare-test build ## the machines of make test
 	$(GOTEST) -count=1 -p 3 -parallel 2 -timeout 80m -run $(CORE_RUN) $(MACHINES)
-test-guests: prepare-ci ## the machines of packages whose other tests boot none: 1 minute
-	$(GOTEST) -count=1 -p 3 -timeout 40m -run $(GUESTS_RUN) $(GUESTS)
+test-slow: prepare-ci ## tests that boot machines or build releases, of packages that test-unit tests: 4 minutes
+	$(GOTEST) -count=1 -p 3 -timeout 40m -run $(SLOW_RUN) $(SLOW)
 test-machines: prepare-ci build ## the other machines
 	$(GOTEST) -count=1 -p 2 -parallel 2 -timeout 80m -skip $(CORE_RUN) $(MACHINES)
 
 .PHONY: test-race
 test-race: prepare-race ## test-unit with the race detector (cgo, with the resolver of Go): 15 minutes
 	$(LIST_ALL) && CGO_ENABLED=1 $(GO) test -race -tags netgo,osusergo $(TEST_FLAGS) -timeout 60m \
-		-skip $(GUESTS_RUN) $(UNIT)
+		-skip $(SLOW_RUN) $(UNIT)
 
 # Tests with the build tag long, each a target of its own: one that fails does not end the others. Those that take
 # longest are the first.
 LONG_IRONIC = MixedFleet Newest Releases Metal3 Progress FastTrack Metal3Media Array Bootc BIOS HTTPBoot SecureBoot
-LONG = $(LONG_IRONIC:%=long-ironic-%) long-e2e long-iscsi long-arm64 long-chroots long-undionly
+LONG = $(LONG_IRONIC:%=long-ironic-%) long-image long-e2e long-iscsi long-arm64 long-chroots long-undionly
 
 .PHONY: test-long $(LONG)
 test-long: prepare-ci build ## other releases, RAID, BIOS, bootc, UKI, fast track, Metal3: 2 hours
@@ -119,6 +121,8 @@ test-long: prepare-ci build ## other releases, RAID, BIOS, bootc, UKI, fast trac
 $(LONG): LONG_TEST = CI=true $(GO) test $(TEST_FLAGS) -tags long -count=1 -timeout 120m
 $(LONG_IRONIC:%=long-ironic-%): long-ironic-%:
 	$(LONG_TEST) -run '^TestRealIronic$*$$' ./lab/ironic
+long-image:
+	$(LONG_TEST) -run '^TestDifferentialLong$$' ./storage/image
 long-e2e:
 	$(LONG_TEST) -run '^(TestRAIDBoot(BIOS|PartitionUEFI)|TestNetbootProxy|TestSignedImage|TestUKI)' ./lab/e2e
 long-iscsi:
@@ -136,7 +140,7 @@ lock: prepare-build ## pin the newest versions of Debian's packages in the lock 
 
 .PHONY: quick
 quick: prepare-build ## format, linters and tests of the packages that differ from BASE: a minute
-	@PATH="$(dir $(GOCMD)):$$PATH" scripts/quick $(LINT) $(GUESTS_RUN) $(BASE)
+	@PATH="$(dir $(GOCMD)):$$PATH" scripts/quick $(LINT) $(SLOW_RUN) $(BASE)
 
 .PHONY: lint
 lint: prepare-build ## vet, linters, unused functions, the rules of this project: 3 minutes

@@ -15,7 +15,7 @@ import (
 
 // Two builds with different source directories, caches, home directories, umasks, time zones and settings of Go are
 // identical. They share only the downloaded packages.
-func TestReproducible(t *testing.T) {
+func TestReproducibleImage(t *testing.T) {
 	first := testenv.Top(t)
 	second := filepath.Join(t.TempDir(), "elsewhere")
 	if err := os.MkdirAll(second, 0o755); err != nil {

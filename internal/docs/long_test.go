@@ -152,24 +152,25 @@ func TestCoreTargets(t *testing.T) {
 			t.Errorf("make test-core runs %s: got %d tests of this name, want 1", name, known[name])
 		}
 	}
-	guests := names("test-guests", "-run")
-	if skipped := names("test-unit", "-skip"); !slices.Equal(guests, skipped) {
-		t.Errorf("make test-guests runs %v, make test-unit skips %v, want the same", guests, skipped)
+	slow := names("test-slow", "-run")
+	if skipped := names("test-unit", "-skip"); !slices.Equal(slow, skipped) {
+		t.Errorf("make test-slow runs %v, make test-unit skips %v, want the same", slow, skipped)
 	}
-	command := string(dryRun(t, "test-guests"))
+	command := string(dryRun(t, "test-slow"))
 	packages := strings.Fields(regexp.MustCompile(`-run '\S+' (.*)`).FindStringSubmatch(command)[1])
 	found := map[string]bool{}
 	for directory, tests := range all {
 		for _, name := range tests {
-			if !slices.Contains(guests, name) {
+			if !slices.Contains(slow, name) {
 				continue
 			}
-			if found["./"+directory] = true; !slices.Contains(packages, "./"+directory) {
-				t.Errorf("no target of make ci runs %s of %s: want its package in GUESTS", name, directory)
+			listed := slices.ContainsFunc(packages, func(p string) bool { return filepath.Clean(p) == directory })
+			if found[directory] = true; !listed {
+				t.Errorf("no target of make ci runs %s of %s: want its package in SLOW", name, directory)
 			}
 		}
 	}
 	if len(found) != len(packages) {
-		t.Errorf("make test-guests tests %v, of which %v have a test named %v", packages, found, guests)
+		t.Errorf("make test-slow tests %v, of which %v have a test named %v", packages, found, slow)
 	}
 }
