@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"ironroot/agent/config"
+	"ironroot/internal/testenv"
 	"ironroot/lab/selfsigned"
 )
 
@@ -157,6 +158,7 @@ func TestDownloadRetries(t *testing.T) {
 		steps  []http.HandlerFunc // of the first server; the last one repeats
 		first  []string           // the Range of each request that it gets
 		alone  bool               // there is no second server
+		closed bool               // the first server cannot be reached
 		second int                // requests that the second server gets
 		fails  string
 	}{
@@ -181,6 +183,7 @@ func TestDownloadRetries(t *testing.T) {
 			name:  "bad bytes, then those of the second server",
 			steps: []http.HandlerFunc{bad}, first: []string{""}, second: 1,
 		},
+		{name: "cannot be reached", closed: true, second: 1},
 		{
 			name: "broken off, then the rest", steps: []http.HandlerFunc{half, rest},
 			first: []string{"", "bytes=2097152-3145727"},
@@ -196,6 +199,9 @@ func TestDownloadRetries(t *testing.T) {
 			urls := []string{listen(t, one) + "/i", listen(t, two) + "/i"}
 			if tt.alone {
 				urls = urls[:1]
+			}
+			if tt.closed { // refuses connections
+				urls[0] = fmt.Sprintf("http://127.0.0.1:%d/i", testenv.Port(t))
 			}
 			a := r.deploy("", map[string]any{"urls": urls})
 			if tt.fails == "" {
