@@ -188,15 +188,15 @@ func parseMount(text string, o *RunOptions) error {
 	values := map[string]string{}
 	for option := range strings.SplitSeq(text, ",") {
 		name, value, hasValue := strings.Cut(option, "=")
-		switch {
-		case name == "src":
+		switch name {
+		case "type", "source", "target", "ro":
+		case "src":
 			name = "source"
-		case name == "dst" || name == "destination":
+		case "dst", "destination":
 			name = "target"
-		case name == "readonly":
+		case "readonly":
 			name = "ro"
-		}
-		if !slices.Contains([]string{"type", "source", "target", "ro"}, name) {
+		default:
 			return fmt.Errorf("%q: %w", option, errNoEffect)
 		}
 		if name == "ro" && !hasValue {
