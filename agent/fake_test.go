@@ -46,6 +46,7 @@ type fakeIronic struct {
 	mu       sync.Mutex
 	hidden   bool   // the root document contains no version until a heartbeat arrives
 	status   int    // of the lookup's answer; 0 is 200
+	refusal  int    // status of the inspection's answer; 0 is 202
 	forgot   string // a token that heartbeats are refused for
 	requests []string
 	lookups  []url.Values // the queries
@@ -104,7 +105,7 @@ func (f *fakeIronic) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			"node": map[string]any{"uuid": nodeUUID, "properties": properties}, "config": f.config,
 		})
 	case "/v1/continue_inspection":
-		w.WriteHeader(http.StatusAccepted)
+		w.WriteHeader(cmp.Or(f.refusal, http.StatusAccepted))
 		_, _ = io.WriteString(w, `{"uuid":"`+nodeUUID+`"}`)
 	case "/v1/heartbeat/" + nodeUUID:
 		var b beat

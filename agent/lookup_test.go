@@ -294,6 +294,34 @@ func TestEndsWithoutForever(t *testing.T) {
 	r.done <- nil
 }
 
+// The error of a lookup says why no inspection has enrolled the node.
+//
+// Parity: U3
+func TestLookupExplainsInspection(t *testing.T) {
+	for name, tt := range map[string]struct {
+		refusal int
+		flags   []string
+		want    string
+	}{
+		"failed":    {400, []string{"--inspection-collectors=pci-devices"}, "; the inspection failed: "},
+		"disabled":  {0, nil, "; inspection is disabled"},
+		"succeeded": {0, []string{"--inspection-collectors=pci-devices"}, ""},
+	} {
+		ironic := newIronic(t)
+		ironic.answer(404)
+		ironic.refusal = tt.refusal
+		r := startAgent(t, func(o *Options) { o.System = bareMachine(t) },
+			append(tt.flags, "--api-url="+ironic.URL, "--lookup_timeout=0")...)
+		err := <-r.done
+		if err == nil || !strings.Contains(err.Error(), "404") || !strings.Contains(err.Error(), tt.want) ||
+			tt.want == "" && strings.Contains(err.Error(), "inspection") || tt.refusal > 0 &&
+			!strings.Contains(err.Error(), strconv.Itoa(tt.refusal)) {
+			t.Errorf("%s: got %v, want status 404 and %q", name, err, tt.want)
+		}
+		r.done <- nil
+	}
+}
+
 // Parity: H4
 func TestLookupOfTheNodeThatTheInspectionFound(t *testing.T) {
 	ironic := newIronic(t)

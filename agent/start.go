@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"net/http"
 	"os"
 	"time"
 
@@ -56,7 +57,7 @@ func (a *agent) inspect(ctx context.Context) error {
 	}
 	a.settle(ctx, inspectionSettleTimeout)
 	uuid, err := a.runInspection(ctx)
-	a.inspectedUUID = uuid
+	a.inspectedUUID, a.inspectionErr = uuid, err
 	a.o.Board.Problem("inspection", err)
 	if err != nil {
 		a.log.Error("inspection failed, continuing with the lookup", "err", err)
@@ -128,7 +129,7 @@ func (a *agent) lookup(ctx context.Context) error {
 	}
 	answer, macs, err := a.findNode(ctx)
 	if err != nil {
-		return err
+		return a.explainLookup(err)
 	}
 	a.lookupMACs = macs
 	a.checkClocks()
@@ -143,6 +144,20 @@ func (a *agent) lookup(ctx context.Context) error {
 		return errLocked
 	}
 	return nil
+}
+
+// explainLookup adds to the error of a lookup why the inspection did not enroll the node: it failed, or is disabled.
+func (a *agent) explainLookup(err error) error {
+	status := (*ironic.StatusError)(nil)
+	switch {
+	case err == nil:
+		return nil
+	case a.inspectionErr != nil:
+		return fmt.Errorf("%w; the inspection failed: %w", err, a.inspectionErr)
+	case errors.As(err, &status) && status.Status == http.StatusNotFound && !inspection.Enabled(a.config.Get()):
+		return fmt.Errorf("%w; inspection is disabled", err)
+	}
+	return err
 }
 
 // apply stores the token, the node and the configuration of a lookup response. inspected is the UUID that the

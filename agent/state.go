@@ -69,6 +69,7 @@ type agent struct {
 	api       *api.API
 
 	inspectedUUID string         // UUID that the inspection returned
+	inspectionErr error          // of the inspection
 	answer        *ironic.Answer // of the lookup; nil without Ironic
 	lookupMACs    []string       // of the lookup
 	endpoint      ironic.Endpoint
@@ -198,7 +199,7 @@ func (a *agent) configure(context.Context) error {
 	}
 	o := ironic.Options{
 		Config: a.config, Token: &a.token, Log: a.log, Version: a.o.Version, Dial: a.o.Dial,
-		Tried: a.o.Board.Tried, LookedUp: func(err error) { a.o.Board.Problem("lookup", err) },
+		Tried: a.o.Board.Tried, LookedUp: func(err error) { a.o.Board.Problem("lookup", a.explainLookup(err)) },
 		SourceFor: func(ctx context.Context, dst netip.Addr) (netip.Addr, error) { return route.SourceFor(ctx, dst) },
 	}
 	if a.o.Network != nil {
@@ -295,7 +296,7 @@ func (a *agent) containerManager() hardware.Manager {
 // nvidiaManager returns the manager for network cards of NVIDIA.
 func (a *agent) nvidiaManager() hardware.Manager {
 	return nvidia.New(nvidia.Options{
-		System: a.o.System, Open: a.imager.Open, Log: a.log,
+		Config: a.config, System: a.o.System, Open: a.imager.Open, Log: a.log,
 		FindTools: func(ctx context.Context, names ...string) (nvidia.Tools, error) {
 			return external.FindTools(ctx, a.o.RootsDir, names...)
 		},

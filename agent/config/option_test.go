@@ -73,7 +73,7 @@ enable_vlan_interfaces ipa-enable-vlan-interfaces S -
 ignore_bootloader_failure ipa-ignore-bootloader-failure B false
 inject_files_priority ipa-inject-files-priority I0-99 0
 guard-special-filesystems ipa-guard-special-filesystems B true
-md5_enabled - B true
+md5_enabled - B false
 http_request_timeout ipa-http-request-timeout I>=1 30s
 config_drive_rebuild - B false
 disable_deep_image_inspection - B false
@@ -380,7 +380,7 @@ func TestSet(t *testing.T) {
 		{"container.run_options", []any{"--a=1,2", "--b"}, ""},
 		{"container.allow_arbitrary_containers", true, ""},
 		{"metrics_statsd.statsd_port", float64(1234), ""},
-		{"md5_enabled", "false", ""},
+		{"md5_enabled", "true", ""},
 		{"container.runner", "sh", "container.runner"},
 		{"container.run_options", []any{1.0}, "run_options"},
 		{"md5_enabled", float64(1), "boolean"},
@@ -397,7 +397,7 @@ func TestSet(t *testing.T) {
 		}
 	}
 	if c.Container.Runner != "docker" || !c.Container.AllowArbitraryContainers || c.MetricsStatsd.StatsdPort != 1234 ||
-		c.MD5Enabled {
+		!c.MD5Enabled {
 		t.Errorf("got %v", c)
 	}
 	if diff := cmp.Diff([]string{"--a=1,2", "--b"}, c.Container.RunOptions); diff != "" {

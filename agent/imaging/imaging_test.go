@@ -492,6 +492,7 @@ func TestPrepareRefusesSettings(t *testing.T) {
 	}
 }
 
+// Parity: U8
 func TestAuthorization(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
@@ -516,6 +517,14 @@ func TestAuthorization(t *testing.T) {
 		{"of the options", ImageInfo{}, config.Config{
 			ImageServerAuthStrategy: "http_basic", ImageServerUser: "u", ImageServerPassword: "p",
 		}, "Basic dTpw", false},
+		{
+			"of the image, for a server that Ironic does not trust",
+			ImageInfo{AuthStrategy: "http_basic"},
+			config.Config{ImageServerAuthStrategy: "http_basic", ImageServerUser: "u", ImageServerPassword: "p"},
+			"", false,
+		},
+		{"of the options, without user", ImageInfo{}, config.Config{ImageServerAuthStrategy: "http_basic"}, "", true},
+		{"without user", ImageInfo{AuthStrategy: "http_basic", AuthPassword: "p"}, config.Config{}, "", true},
 		{"without password", ImageInfo{AuthStrategy: "http_basic", AuthUser: "u"}, config.Config{}, "", true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

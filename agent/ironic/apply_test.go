@@ -76,15 +76,16 @@ func TestAdoptTokenKeepsGivenTokenOfThisNode(t *testing.T) {
 	}
 }
 
-// Parity: B15, K7 (permitted formats)
+// Parity: B15, K7 (permitted formats), U2 (default and Ironic's value)
 func TestApplyEveryKey(t *testing.T) {
 	for _, tt := range []struct {
 		object string
 		value  func(*config.Config) any
 		want   any
 	}{
+		{`{"agent_md5_checksum_enable":true}`, func(c *config.Config) any { return c.MD5Enabled }, true},
 		{`{"agent_md5_checksum_enable":false}`, func(c *config.Config) any { return c.MD5Enabled }, false},
-		{`{"agent_md5_checksum_enable":null}`, func(c *config.Config) any { return c.MD5Enabled }, true},
+		{`{"agent_md5_checksum_enable":null}`, func(c *config.Config) any { return c.MD5Enabled }, false},
 		{
 			`{"disable_deep_image_inspection":true}`,
 			func(c *config.Config) any { return c.DisableDeepImageInspection }, true,

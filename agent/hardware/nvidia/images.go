@@ -39,10 +39,10 @@ type image struct {
 }
 
 // parseImages parses and validates the argument images. The result is by PSID.
-func parseImages(call hardware.Call) (map[string]image, error) {
+func parseImages(call hardware.Call, md5Enabled bool) (map[string]image, error) {
 	byPSID := map[string]image{}
 	err := eachOf(call, imagesArgument, fault.InvalidFirmwareImageConfig, func(i image, name string) error {
-		if err := i.check(); err != nil {
+		if err := i.check(md5Enabled); err != nil {
 			return fmt.Errorf("%s: %w", name, err)
 		}
 		if _, found := byPSID[i.PSID]; found {
@@ -55,7 +55,7 @@ func parseImages(call hardware.Call) (map[string]image, error) {
 }
 
 // check validates the description. Its errors do not contain the URL, which can have a password.
-func (i image) check() error {
+func (i image) check(md5Enabled bool) error {
 	if slices.Contains([]string{i.URL, i.Checksum, i.ChecksumType, i.PSID, i.Version}, "") {
 		return fault.InvalidFirmwareImageConfig("please provide the following parameters: " +
 			"url, checksum, checksumType, componentFlavor, version")
@@ -63,6 +63,10 @@ func (i image) check() error {
 	if !slices.Contains(checksumTypes, i.ChecksumType) {
 		return fault.InvalidFirmwareImageConfig("checksumType %q is not supported, want one of %s",
 			i.ChecksumType, strings.Join(checksumTypes, ", "))
+	}
+	if i.ChecksumType == "md5" && !md5Enabled {
+		return fault.InvalidFirmwareImageConfig("checksumType \"md5\" is disabled, want sha256 or sha512; " +
+			"md5_enabled allows it")
 	}
 	if _, err := i.sum().Hash(); err != nil {
 		return fault.InvalidFirmwareImageConfig("%w", err)
@@ -111,7 +115,7 @@ type updateResult struct {
 // updateImages is the step update_nvidia_nic_firmware_image. All images are fetched and verified before the first card
 // is written to.
 func (m *Manager) updateImages(ctx context.Context, call hardware.Call) (any, error) {
-	images, err := parseImages(call)
+	images, err := parseImages(call, m.o.Config.Get().MD5Enabled)
 	if err != nil {
 		return nil, err
 	}

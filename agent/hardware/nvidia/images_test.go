@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
+	"ironroot/agent/config"
 	"ironroot/internal/testenv"
 )
 
@@ -140,7 +141,7 @@ func TestCardChanged(t *testing.T) {
 	}
 }
 
-// Images come from files, too, which are not changed, and are verified by each algorithm.
+// Images come from files, too, which are not changed. MD5 is an algorithm only if it is enabled.
 //
 // Parity: F8 (image from a file)
 func TestImageFromFile(t *testing.T) {
@@ -151,6 +152,7 @@ func TestImageFromFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := newRig(t, devices[0])
+	r.options.Config.Update(func(c *config.Config) { c.MD5Enabled = true })
 	r.Cards["0000:3b:00"] = &card{PSID: "MT_0000000359", Version: "22.36.1010"}
 	sum := map[string]string{"checksumType": "md5", "checksum": fmt.Sprintf("%x", md5.Sum([]byte(text)))}
 	url := "file://" + strings.ReplaceAll(path, " ", "%20")
@@ -209,7 +211,7 @@ func TestPendingImage(t *testing.T) {
 
 // Invalid arguments and images that do not match their description are refused before a card is written to.
 //
-// Parity: F8 (PSID, version, checksum and duplicate errors)
+// Parity: F8 (PSID, version, checksum and duplicate errors), U2 (firmware)
 func TestImageErrors(t *testing.T) {
 	testenv.Linux(t, "files in memory")
 	const url = "http://user:hunter2@h/f"
@@ -233,6 +235,7 @@ func TestImageErrors(t *testing.T) {
 		{with("componentFlavor", ""), "", invalid, "images[0]: please provide the following parameters: "},
 		{with("psid", "MT_1"), "", invalid, `images[0]: json: unknown field "psid"`},
 		{with("checksumType", "sha1"), "", invalid, `images[0]: checksumType "sha1" is not supported, want one of`},
+		{with("checksumType", "md5"), "", invalid, `images[0]: checksumType "md5" is disabled, want sha256 or sha512`},
 		{with("checksum", "abc"), "", invalid, "images[0]: checksum: got 3 characters, want 64 hexadecimal digits"},
 		{with("url", "ftp://h/f"), "", "InvalidURLScheme", "images[0]: Firmware URL scheme ftp is not supported"},
 		{with("url", "f"), "", "InvalidURLScheme", "images[0]: Firmware URL scheme  is not supported"},

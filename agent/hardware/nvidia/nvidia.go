@@ -16,6 +16,7 @@ import (
 	"strings"
 	"time"
 
+	"ironroot/agent/config"
 	"ironroot/agent/fault"
 	"ironroot/agent/hardware"
 	"ironroot/agent/node"
@@ -42,6 +43,7 @@ const queryTimeout = 5 * time.Minute
 
 // Options are the options of a Manager.
 type Options struct {
+	Config *config.Live
 	System sysfs.Root
 	// FindTools returns the tools of these names.
 	FindTools func(ctx context.Context, names ...string) (Tools, error)

@@ -16,6 +16,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"ironroot/agent/config"
 	"ironroot/agent/fault"
 	"ironroot/agent/hardware"
 	"ironroot/internal/sysfs"
@@ -56,6 +57,7 @@ func newRig(t *testing.T, devices ...string) *rig {
 	}
 	write("proc/meminfo", "MemTotal: 1048576 kB\nMemAvailable: 524288 kB\n")
 	r.options = Options{
+		Config: config.NewLive(&config.Config{}),
 		System: sysfs.Root{Path: root},
 		FindTools: func(_ context.Context, names ...string) (Tools, error) {
 			if want := []string{"mstflint", "mstconfig", "mstfwreset"}; !slices.Equal(names, want) {
