@@ -111,6 +111,7 @@ func bootcRig(t *testing.T) (*Imager, *fakeRuntime) {
 
 const bootcSource = "oci://registry.example/os:1"
 
+// Parity: U7
 func TestInstallContainer(t *testing.T) {
 	i, f := bootcRig(t)
 	f.reserved, f.makeRoot = 100*mib+1, []string{"mkfs.xfs", "-q"}
