@@ -17,16 +17,30 @@ func DebianDisk(t testing.TB, suite string, packages ...string) string {
 	t.Helper()
 	Root(t)
 	Programs(t, "mmdebstrap", "mke2fs")
+	return Cached(t, "debian", suite+"-"+strings.Join(packages, ","), func(path string) {
+		root := filepath.Join(t.TempDir(), "root")
+		Run(t, "mmdebstrap", "--quiet", "--variant=essential", `--aptopt=APT::Install-Recommends "false"`,
+			"--dpkgopt=force-unsafe-io", "--include="+strings.Join(packages, ","),
+			"--dpkgopt=path-exclude=/usr/share/doc/*", "--dpkgopt=path-exclude=/usr/share/locale/*",
+			"--dpkgopt=path-exclude=/usr/share/man/*", suite, root)
+		Run(t, "mke2fs", "-q", "-t", "ext4", "-d", root, path, "512M")
+	})
+}
+
+// Cached returns the path of a file or directory in the user's cache, which tests must not change. It calls build with
+// the path to create if it does not exist. kind is the directory in the cache, recipe all that build depends on.
+func Cached(t testing.TB, kind, recipe string, build func(path string)) string {
+	t.Helper()
 	cache, err := os.UserCacheDir()
 	if err != nil {
 		t.Fatal(err)
 	}
-	recipe := sha256.Sum256([]byte(strings.Join(packages, ",")))
-	disk := filepath.Join(cache, "ironroot", "debian", suite+"-"+hex.EncodeToString(recipe[:6])+".ext4")
-	if err := os.MkdirAll(filepath.Dir(disk), 0o755); err != nil {
+	sum := sha256.Sum256([]byte(recipe))
+	path := filepath.Join(cache, "ironroot", kind, hex.EncodeToString(sum[:6]))
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	lock, err := os.Create(disk + ".lock") // tests of other packages can build the same image now
+	lock, err := os.Create(path + ".lock") // tests of other packages can build the same now
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -34,17 +48,15 @@ func DebianDisk(t testing.TB, suite string, packages ...string) string {
 	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX); err != nil {
 		t.Fatalf("lock %s: %v", lock.Name(), err)
 	}
-	if fileExists(disk) {
-		return disk
+	if fileExists(path) {
+		return path
 	}
-	root := filepath.Join(t.TempDir(), "root")
-	Run(t, "mmdebstrap", "--quiet", "--variant=essential", `--aptopt=APT::Install-Recommends "false"`,
-		"--dpkgopt=force-unsafe-io", "--include="+strings.Join(packages, ","),
-		"--dpkgopt=path-exclude=/usr/share/doc/*", "--dpkgopt=path-exclude=/usr/share/locale/*",
-		"--dpkgopt=path-exclude=/usr/share/man/*", suite, root)
-	Run(t, "mke2fs", "-q", "-t", "ext4", "-d", root, disk+".new", "512M")
-	if err := os.Rename(disk+".new", disk); err != nil {
+	if err := os.RemoveAll(path + ".new"); err != nil { // of a build that failed
 		t.Fatal(err)
 	}
-	return disk
+	build(path + ".new")
+	if err := os.Rename(path+".new", path); err != nil {
+		t.Fatal(err)
+	}
+	return path
 }

@@ -5,6 +5,8 @@ package e2e
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -32,7 +34,7 @@ func TestManagerRoot(t *testing.T) {
 	testenv.Programs(t, "go", "apt-get", "mmdebstrap")
 	dir := t.TempDir()
 	userland, damaged := filepath.Join(dir, "userland"), filepath.Join(dir, "damaged.squashfs")
-	testenv.Run(t, filepath.Join(testenv.Top(t), "docs/examples/userland/build.sh"), userland)
+	testenv.Run(t, "cp", "-a", exampleUserland(t), userland)
 	testenv.Run(t, "env", "CGO_ENABLED=0", "go", "build", "-o", filepath.Join(userland, external.Dir, "probe"),
 		"./managerprobe")
 	if err := os.WriteFile(damaged, bytes.Repeat([]byte("damaged"), 10000), 0o600); err != nil {
@@ -82,6 +84,29 @@ func TestManagerRoot(t *testing.T) {
 			t.Errorf("no line %s on the console", want)
 		}
 	}
+}
+
+// exampleUserland builds the userland of docs/managers.md, unless it is in the user's cache.
+func exampleUserland(t *testing.T) string {
+	t.Helper()
+	examples := filepath.Join(testenv.Top(t), "docs/examples")
+	var recipe strings.Builder
+	for _, dir := range []string{"userland", "plugin"} {
+		err := filepath.WalkDir(filepath.Join(examples, dir), func(path string, d fs.DirEntry, err error) error {
+			if err != nil || d.IsDir() {
+				return err
+			}
+			text, err := os.ReadFile(path)
+			fmt.Fprintf(&recipe, "%s %d %s\n", d.Name(), len(text), text)
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return testenv.Cached(t, "userland", recipe.String(), func(path string) {
+		testenv.Run(t, filepath.Join(examples, "userland/build.sh"), path)
+	})
 }
 
 // runInRoot runs the step of the manager that uses lspci, and those of the plug-in.
