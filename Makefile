@@ -33,11 +33,12 @@ CORE_RUN = '^($(subst $(empty) $(empty),|,$(CORE)))$$'
 export CGO_ENABLED = 0
 export GOFLAGS ?= -buildvcs=false
 TEST_FLAGS ?=
-# Prints a line for each package and, at the end, the output of failed tests and the reasons of skipped ones.
+# Prints a line for each package and, at the end, the output of failed tests and the reasons of skipped ones. make lint
+# vets all packages.
 GOTESTSUM = gotest.tools/gotestsum@v1.13.0
 RESULTS   = $(BUILD)/tests
 GOTEST    = mkdir -p $(RESULTS) && \
-	$(GO) run $(GOTESTSUM) --format-icons text --jsonfile $(RESULTS)/$@.json -- $(TEST_FLAGS)
+	$(GO) run $(GOTESTSUM) --format-icons text --jsonfile $(RESULTS)/$@.json -- -vet=off $(TEST_FLAGS)
 RUN_TARGETS = +GO=$(GOCMD) GOTESTSUM=$(GOTESTSUM) RESULTS=$(RESULTS) scripts/run-targets
 # Flags of `ironroot image` and `ironroot iso`, for example --locked, --offline, --suite NAME, --mirror URL.
 ARCHIVE_FLAGS ?=
@@ -81,9 +82,10 @@ release: prepare-build ## both architectures, ISOs, OCI layout; SIGN_KEY=FILE si
 demo: prepare-demo$(if $(filter arm64,$(ARCH)),-arm64) ## deploy a node in QEMU (BOOT=iso; ARCH=arm64): 2 minutes
 	$(GO) run . demo --arch $(ARCH) --boot "$(BOOT)" -o $(BUILD)
 
-# Parts of `make test` and `make ci`, in the order in which they run. Each can be run alone.
+# Parts of `make test` and `make ci`, in the order in which they run. Each can be run alone. Those with a comma run at the
+# same time: neither keeps two processors busy.
 TEST_PARTS = build test-unit test-core
-CI_PARTS   = test lint test-slow test-machines
+CI_PARTS   = test lint,test-slow test-machines
 
 .PHONY: test
 test: prepare-test ## unit tests, the main job in QEMU and with a real Ironic: 15 minutes, first 25
@@ -103,7 +105,7 @@ test-core: prepare-test build ## the machines of make test
 test-slow: prepare-ci ## tests that boot machines or build releases, of packages that test-unit tests: 4 minutes
 	$(GOTEST) -count=1 -p 3 -timeout 40m -run $(SLOW_RUN) $(SLOW)
 test-machines: prepare-ci build ## the other machines
-	$(GOTEST) -count=1 -p 2 -parallel 2 -timeout 80m -skip $(CORE_RUN) $(MACHINES)
+	$(GOTEST) -count=1 -p 2 -parallel 3 -timeout 80m -skip $(CORE_RUN) $(MACHINES)
 
 .PHONY: test-race
 test-race: prepare-race ## test-unit with the race detector (cgo, with the resolver of Go): 15 minutes
