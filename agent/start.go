@@ -5,7 +5,6 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"net/http"
 	"os"
 	"time"
 
@@ -52,14 +51,20 @@ func (a *agent) discover(ctx context.Context) error {
 
 // inspect runs an inspection if one is configured. Failure is not fatal: Ironic receives the error and decides.
 func (a *agent) inspect(ctx context.Context) error {
-	if a.ironic == nil || !inspection.Enabled(a.config.Get()) {
+	if a.ironic == nil {
+		return nil
+	}
+	if !inspection.Enabled(a.config.Get()) {
+		a.ironic.ExplainLookups("inspection is disabled")
 		return nil
 	}
 	a.settle(ctx, inspectionSettleTimeout)
 	uuid, err := a.runInspection(ctx)
-	a.inspectedUUID, a.inspectionErr = uuid, err
+	a.inspectedUUID = uuid
 	a.o.Board.Problem("inspection", err)
+	a.ironic.ExplainLookups("")
 	if err != nil {
+		a.ironic.ExplainLookups(fmt.Sprintf("the inspection failed: %v", err))
 		a.log.Error("inspection failed, continuing with the lookup", "err", err)
 	}
 	return ctx.Err()
@@ -129,7 +134,7 @@ func (a *agent) lookup(ctx context.Context) error {
 	}
 	answer, macs, err := a.findNode(ctx)
 	if err != nil {
-		return a.explainLookup(err)
+		return err
 	}
 	a.lookupMACs = macs
 	a.checkClocks()
@@ -144,20 +149,6 @@ func (a *agent) lookup(ctx context.Context) error {
 		return errLocked
 	}
 	return nil
-}
-
-// explainLookup adds to the error of a lookup why the inspection did not enroll the node: it failed, or is disabled.
-func (a *agent) explainLookup(err error) error {
-	status := (*ironic.StatusError)(nil)
-	switch {
-	case err == nil:
-		return nil
-	case a.inspectionErr != nil:
-		return fmt.Errorf("%w; the inspection failed: %w", err, a.inspectionErr)
-	case errors.As(err, &status) && status.Status == http.StatusNotFound && !inspection.Enabled(a.config.Get()):
-		return fmt.Errorf("%w; inspection is disabled", err)
-	}
-	return err
 }
 
 // apply stores the token, the node and the configuration of a lookup response. inspected is the UUID that the

@@ -69,7 +69,6 @@ type agent struct {
 	api       *api.API
 
 	inspectedUUID string         // UUID that the inspection returned
-	inspectionErr error          // of the inspection
 	answer        *ironic.Answer // of the lookup; nil without Ironic
 	lookupMACs    []string       // of the lookup
 	endpoint      ironic.Endpoint
@@ -199,7 +198,7 @@ func (a *agent) configure(context.Context) error {
 	}
 	o := ironic.Options{
 		Config: a.config, Token: &a.token, Log: a.log, Version: a.o.Version, Dial: a.o.Dial,
-		Tried: a.o.Board.Tried, LookedUp: func(err error) { a.o.Board.Problem("lookup", a.explainLookup(err)) },
+		Tried: a.o.Board.Tried, LookedUp: func(err error) { a.o.Board.Problem("lookup", err) },
 		SourceFor: func(ctx context.Context, dst netip.Addr) (netip.Addr, error) { return route.SourceFor(ctx, dst) },
 	}
 	if a.o.Network != nil {

@@ -161,9 +161,6 @@ func (i *Imager) authorization(info ImageInfo) (http.Header, error) {
 	if strategy != "http_basic" {
 		return http.Header{}, nil
 	}
-	if info.AuthStrategy != "" && user == "" && password == "" {
-		return http.Header{}, nil // Ironic does not trust the server: its option image_server_auth_hosts
-	}
 	if user == "" || password == "" {
 		return nil, fault.ImageDownload(info.ID,
 			fmt.Errorf("http_basic authentication needs image_server_user and image_server_password"))

@@ -518,10 +518,10 @@ func TestAuthorization(t *testing.T) {
 			ImageServerAuthStrategy: "http_basic", ImageServerUser: "u", ImageServerPassword: "p",
 		}, "Basic dTpw", false},
 		{
-			"of the image, for a server that Ironic does not trust",
+			"of the image, without user and password",
 			ImageInfo{AuthStrategy: "http_basic"},
 			config.Config{ImageServerAuthStrategy: "http_basic", ImageServerUser: "u", ImageServerPassword: "p"},
-			"", false,
+			"", true,
 		},
 		{"of the options, without user", ImageInfo{}, config.Config{ImageServerAuthStrategy: "http_basic"}, "", true},
 		{"without user", ImageInfo{AuthStrategy: "http_basic", AuthPassword: "p"}, config.Config{}, "", true},

@@ -112,7 +112,20 @@ func (c *Client) lookupWait(try int, interval time.Duration) time.Duration {
 	return c.between(interval, max(interval, high))
 }
 
+// ExplainLookups sets a text with which the errors end of later lookups that Ironic refuses: why no inspection has
+// enrolled the node. "" is none.
+func (c *Client) ExplainLookups(text string) { c.explanation.Store(&text) }
+
 func (c *Client) lookupOnce(ctx context.Context, macs []string, nodeUUID string) (*Answer, error) {
+	a, err := c.tryLookup(ctx, macs, nodeUUID)
+	status, text := (*StatusError)(nil), c.explanation.Load()
+	if errors.As(err, &status) && status.Status != http.StatusConflict && text != nil && *text != "" {
+		err = fmt.Errorf("%w; %s", err, *text)
+	}
+	return a, err
+}
+
+func (c *Client) tryLookup(ctx context.Context, macs []string, nodeUUID string) (*Answer, error) {
 	query := url.Values{"addresses": {strings.Join(macs, ",")}}
 	if nodeUUID != "" {
 		query.Set("node_uuid", nodeUUID)
