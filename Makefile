@@ -82,21 +82,20 @@ release: prepare-build ## both architectures, ISOs, OCI layout; SIGN_KEY=FILE si
 demo: prepare-demo$(if $(filter arm64,$(ARCH)),-arm64) ## deploy a node in QEMU (BOOT=iso; ARCH=arm64): 2 minutes
 	$(GO) run . demo --arch $(ARCH) --boot "$(BOOT)" -o $(BUILD)
 
-# Parts of `make test` and `make ci`, in the order in which they run. Each can be run alone. Those with a comma run at the
-# same time: neither keeps two processors busy.
+# Parts of `make test` and `make ci`, in the order in which they run. Each can be run alone.
 TEST_PARTS = build test-unit test-core
-CI_PARTS   = test lint,test-slow test-machines
+CI_PARTS   = test lint test-slow test-machines
 
 .PHONY: test
-test: prepare-test ## unit tests, the main job in QEMU and with a real Ironic: 15 minutes, first 25
+test: prepare-test ## unit tests, the main job in QEMU and with a real Ironic: 22 minutes
 	$(RUN_TARGETS) $@ '15 minutes at most, 25 if all caches were empty (two cores, no KVM)' $(TEST_PARTS)
 
 .PHONY: ci
-ci: prepare-ci ## make test, make lint and all other machines: 40 minutes
+ci: prepare-ci ## make test, make lint and all other machines: 1 hour
 	$(RUN_TARGETS) $@ '40 minutes at most, 70 on a busy machine (two cores, no KVM)' $(CI_PARTS)
 
 .PHONY: test-unit
-test-unit: prepare-test ## the tests that boot no machine: 7 minutes
+test-unit: prepare-test ## the tests that boot no machine: 13 minutes
 	$(LIST_ALL) && export $(UNIT_GC) && $(GOTEST) -p 3 -timeout 40m -skip $(SLOW_RUN) $(UNIT)
 
 .PHONY: test-core test-slow test-machines
@@ -105,7 +104,7 @@ test-core: prepare-test build ## the machines of make test
 test-slow: prepare-ci ## tests that boot machines or build releases, of packages that test-unit tests: 4 minutes
 	$(GOTEST) -count=1 -p 3 -timeout 40m -run $(SLOW_RUN) $(SLOW)
 test-machines: prepare-ci build ## the other machines
-	$(GOTEST) -count=1 -p 2 -parallel 3 -timeout 80m -skip $(CORE_RUN) $(MACHINES)
+	$(GOTEST) -count=1 -p 2 -parallel 2 -timeout 80m -skip $(CORE_RUN) $(MACHINES)
 
 .PHONY: test-race
 test-race: prepare-race ## test-unit with the race detector (cgo, with the resolver of Go): 15 minutes
