@@ -52,7 +52,7 @@ func (i *Imager) checkFirmwareRAID(ctx context.Context, n *node.Node, disk block
 }
 
 // defaultNames are the values of the hint name that Metal3's baremetal-operator sets if the operator gives no hints.
-// Its default hardware profile has this device (pkg apis/metal3.io/v1alpha1/profile).
+// Its default hardware profile has this device (baremetal-operator, apis/metal3.io/v1alpha1/profile/profile.go).
 var defaultNames = []any{"/dev/sda", "s== /dev/sda"}
 
 // chosenHints returns the hints without a name that nobody has chosen.

@@ -1,6 +1,6 @@
 package block
 
-// What the functions of functionsWithoutMedia are.
+// Descriptions of PCI functions without media.
 const (
 	ideRedirection = "IDE redirection of the management engine, which shows images of a remote console"
 	pcieSwitch     = "management function of a PCI Express switch"
@@ -9,8 +9,8 @@ const (
 
 // functionsWithoutMedia has the PCI IDs of functions that are of class IDE (0101h) or other mass storage (0180h) and
 // that never have media of this machine. Each entry was reviewed: a wrong one lets an erase succeed with data left. The
-// names are those of the PCI ID Repository (pci-ids.ucw.cz). Two servers of testdata/servers/controllers.txt have
-// 1000:c010.
+// names come from the PCI ID Repository (pci-ids.ucw.cz). 1000:c010 is in two servers of
+// testdata/servers/controllers.txt.
 var functionsWithoutMedia = map[string]string{
 	"8086:02e2": ideRedirection,
 	"8086:06e2": ideRedirection,
