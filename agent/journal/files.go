@@ -82,7 +82,7 @@ func (f *files) add(path string) error {
 	if f.added[name] {
 		return nil
 	}
-	if f.left == 0 || len(f.members) == maxFiles {
+	if f.left <= maxCut || len(f.members) == maxFiles { // nothing of a longer file would be left
 		return errFull
 	}
 	data, err := readEnd(path, min(maxFileBytes, f.left))

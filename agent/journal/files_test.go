@@ -161,9 +161,9 @@ func TestFilesAreBounded(t *testing.T) {
 	if err := errors.Join(os.Mkdir(large, 0o755), os.Mkdir(many, 0o755)); err != nil {
 		t.Fatal(err)
 	}
-	for i := range maxFilesBytes/maxFileBytes + 1 {
+	for i := range maxFilesBytes/maxFileBytes + 2 { // without lines
 		path := filepath.Join(large, strconv.Itoa(i))
-		if err := errors.Join(os.WriteFile(path, nil, 0o600), os.Truncate(path, maxFileBytes)); err != nil {
+		if err := errors.Join(os.WriteFile(path, nil, 0o600), os.Truncate(path, maxFileBytes+1)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -180,7 +180,7 @@ func TestFilesAreBounded(t *testing.T) {
 		count, bytes int
 		log          error
 	}{
-		{t.Context(), large, maxFilesBytes / maxFileBytes, maxFilesBytes, errFull},
+		{t.Context(), large, maxFilesBytes/maxFileBytes + 1, maxFilesBytes - maxCut, errFull},
 		{t.Context(), many, maxFiles, 0, errFull},
 		{ended, many, 0, 0, context.Canceled},
 	} {
@@ -189,6 +189,11 @@ func TestFilesAreBounded(t *testing.T) {
 		total := 0
 		for _, m := range members {
 			total += len(m.Data)
+		}
+		for _, m := range members {
+			if len(m.Data) > maxFileBytes-maxCut {
+				t.Errorf("%s: got %d bytes of a file, want at most %d", m.Name, len(m.Data), maxFileBytes-maxCut)
+			}
 		}
 		if len(members) != tt.count || total != tt.bytes {
 			t.Errorf("%s: got %d members and %d bytes, want %d and %d", tt.dir, len(members), total, tt.count, tt.bytes)
