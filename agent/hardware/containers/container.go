@@ -8,7 +8,6 @@ package containers
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"log/slog"
 	"slices"
 	"strings"
@@ -154,9 +153,7 @@ func (m *Manager) fileSteps(n *node.Node, ports []map[string]any) ([]fileStep, e
 		if err != nil {
 			return nil, err
 		}
-		_, pullErr := parsePull(pull)
-		_, runErr := parseRun(run)
-		if err := errors.Join(pullErr, runErr); err != nil {
+		if _, _, err := parseOptions(pull, run); err != nil {
 			return nil, fault.HardwareManagerConfiguration("container steps file %s: step '%s': %w", path, *s.Name, err)
 		}
 		if name := *s.Name; reserved[name] || others[name] || strings.HasPrefix(name, "_") {
@@ -221,10 +218,7 @@ func (m *Manager) run(ctx context.Context, n *node.Node, image string, pull, run
 		return err
 	}
 	job := Job{Node: n, Image: container.NormalizeName(image), MaxDuration: c.MaxDuration}
-	if job.Pull, err = parsePull(pull); err != nil {
-		return fault.InvalidCommandParams("%w", err)
-	}
-	if job.Run, err = parseRun(run); err != nil {
+	if job.Pull, job.Run, err = parseOptions(pull, run); err != nil {
 		return fault.InvalidCommandParams("%w", err)
 	}
 	m.o.Log.Info("container starts", "image", job.Image)

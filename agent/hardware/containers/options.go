@@ -42,6 +42,16 @@ const maxRetries = 100
 // errNoEffect reports an option that asks for something that containers of the ramdisk do not have.
 var errNoEffect = errors.New("not supported")
 
+// parseOptions parses options of podman pull and podman run.
+func parseOptions(pull, run []string) (PullOptions, RunOptions, error) {
+	pullOptions, err := parsePull(pull)
+	if err != nil {
+		return PullOptions{}, RunOptions{}, err
+	}
+	runOptions, err := parseRun(run)
+	return pullOptions, runOptions, err
+}
+
 // parsePull parses options of podman pull and docker pull.
 func parsePull(options []string) (PullOptions, error) {
 	var o PullOptions
