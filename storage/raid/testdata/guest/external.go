@@ -66,6 +66,12 @@ func externalOn(ctx context.Context, format string, disks []block.Device) error 
 			{"--stop", container},
 		},
 	} {
+		for _, d := range disks {
+			found, err := md.ReadExternal(ctx, d.Path)
+			if want := stage > 0; err != nil || (found != "") != want {
+				return fmt.Errorf("%s before stage %d: got metadata %q (%v), want some: %v", d.Path, stage, found, err, want)
+			}
+		}
 		for _, args := range commands {
 			if _, err := mdadm(args...); err != nil {
 				return err
@@ -101,7 +107,7 @@ func membership(ctx context.Context, name string, d block.Device) error {
 	if match == nil {
 		return fmt.Errorf("%s: mdadm does not list the disk:\n%s", d.Path, out)
 	}
-	fmt.Printf("\nMEMBER %s %s: active %v (%v), mdadm: %q %q\n", name, d.Serial, m.Active, m.Reason,
+	fmt.Printf("\nMEMBER %s %s: active %v (%v), mdadm: %q %q\n", name, d.Serial, m.IsActive(), m.Reason,
 		match[1], match[2])
 	return nil
 }
