@@ -32,7 +32,7 @@ func (i *Imager) checkFirmwareRAID(ctx context.Context, n *node.Node, disk block
 		return nil
 	}
 	log = log.With("format", m.Format.String())
-	if !m.Active {
+	if !m.IsActive() {
 		log.Warn("firmware RAID metadata ignored", "reason", m.Reason)
 		return nil
 	}

@@ -37,10 +37,12 @@ func (e External) String() string {
 // Membership describes what external metadata say about the disk that they are on.
 type Membership struct {
 	Format External // "" if there are none
-	Active bool     // the metadata are valid and list this disk as an active member of an array
 	// Reason says why the disk is not active: damaged metadata, a spare, a failed disk or one that is not listed.
 	Reason string
 }
+
+// IsActive reports whether there are valid metadata that list the disk as an active member of an array.
+func (m Membership) IsActive() bool { return m.Format != "" && m.Reason == "" }
 
 // ReadExternal returns the format of external metadata on a disk or image file, and "" if there are none.
 func ReadExternal(ctx context.Context, path string) (External, error) {
@@ -117,7 +119,7 @@ func FindMembership(r io.ReaderAt, size, sector int64, serials []string) (Member
 		if err != nil {
 			return Membership{}, err
 		}
-		if m.Active = m.Reason == ""; m.Active {
+		if m.IsActive() {
 			return m, nil
 		}
 		if first.Format == "" {
