@@ -42,11 +42,11 @@ type fakeIronic struct {
 	properties []map[string]any
 	callBack   func(beat) error // calls the agent back
 	version    string           // of the API, "" for 1.115
+	inspected  int              // status of the inspection's answer; 0 is 202
 
 	mu       sync.Mutex
 	hidden   bool   // the root document contains no version until a heartbeat arrives
 	status   int    // of the lookup's answer; 0 is 200
-	refusal  int    // status of the inspection's answer; 0 is 202
 	forgot   string // a token that heartbeats are refused for
 	requests []string
 	lookups  []url.Values // the queries
@@ -105,7 +105,7 @@ func (f *fakeIronic) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			"node": map[string]any{"uuid": nodeUUID, "properties": properties}, "config": f.config,
 		})
 	case "/v1/continue_inspection":
-		w.WriteHeader(cmp.Or(f.refusal, http.StatusAccepted))
+		w.WriteHeader(cmp.Or(f.inspected, http.StatusAccepted))
 		_, _ = io.WriteString(w, `{"uuid":"`+nodeUUID+`"}`)
 	case "/v1/heartbeat/" + nodeUUID:
 		var b beat

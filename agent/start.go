@@ -51,20 +51,16 @@ func (a *agent) discover(ctx context.Context) error {
 
 // inspect runs an inspection if one is configured. Failure is not fatal: Ironic receives the error and decides.
 func (a *agent) inspect(ctx context.Context) error {
-	if a.ironic == nil {
-		return nil
-	}
-	if !inspection.Enabled(a.config.Get()) {
-		a.ironic.ExplainLookups("inspection is disabled")
+	if a.ironic == nil || !inspection.Enabled(a.config.Get()) {
+		a.notInspected = "inspection is disabled"
 		return nil
 	}
 	a.settle(ctx, inspectionSettleTimeout)
 	uuid, err := a.runInspection(ctx)
-	a.inspectedUUID = uuid
+	a.inspectedUUID, a.notInspected = uuid, ""
 	a.o.Board.Problem("inspection", err)
-	a.ironic.ExplainLookups("")
 	if err != nil {
-		a.ironic.ExplainLookups(fmt.Sprintf("the inspection failed: %v", err))
+		a.notInspected = fmt.Sprintf("the inspection failed: %v", err)
 		a.log.Error("inspection failed, continuing with the lookup", "err", err)
 	}
 	return ctx.Err()
@@ -106,7 +102,7 @@ func (a *agent) findNode(ctx context.Context) (*ironic.Answer, []string, error) 
 			return nil, nil, err
 		}
 		if len(macs) > 0 {
-			answer, err := a.ironic.TryLookup(ctx, macs, a.inspectedUUID)
+			answer, err := a.ironic.TryLookup(ctx, macs, a.inspectedUUID, a.notInspected)
 			if err == nil {
 				return answer, macs, nil
 			}
@@ -119,7 +115,7 @@ func (a *agent) findNode(ctx context.Context) (*ironic.Answer, []string, error) 
 	if err != nil {
 		return nil, nil, err
 	}
-	answer, err := a.ironic.Lookup(ctx, macs, a.inspectedUUID)
+	answer, err := a.ironic.Lookup(ctx, macs, a.inspectedUUID, a.notInspected)
 	return answer, macs, err
 }
 
@@ -186,7 +182,7 @@ func (a *agent) refresh(ctx context.Context) error {
 	if !a.withIronic() || known == nil {
 		return errors.New("look up node: agent runs without Ironic")
 	}
-	answer, err := a.ironic.Lookup(ctx, a.lookupMACs, known.UUID())
+	answer, err := a.ironic.Lookup(ctx, a.lookupMACs, known.UUID(), "")
 	if err != nil {
 		return err
 	}
@@ -204,7 +200,7 @@ func (a *agent) refresh(ctx context.Context) error {
 // send commands. A command continues as long as Ironic issues no other token.
 func (a *agent) renewToken(ctx context.Context) {
 	uuid := a.node.Get().UUID()
-	answer, err := a.ironic.TryLookup(ctx, a.lookupMACs, uuid)
+	answer, err := a.ironic.TryLookup(ctx, a.lookupMACs, uuid, "")
 	if err == nil && answer.Node.UUID() != uuid {
 		err = fmt.Errorf("look up node: got node %s, want %s", answer.Node.UUID(), uuid)
 	}

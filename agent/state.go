@@ -69,6 +69,7 @@ type agent struct {
 	api       *api.API
 
 	inspectedUUID string         // UUID that the inspection returned
+	notInspected  string         // why no inspection has enrolled the node, "" if one succeeded
 	answer        *ironic.Answer // of the lookup; nil without Ironic
 	lookupMACs    []string       // of the lookup
 	endpoint      ironic.Endpoint

@@ -79,8 +79,6 @@ type Client struct {
 
 	passthru atomic.Bool // the last successful lookup used vendor_passthru
 
-	explanation atomic.Pointer[string] // of refused lookups, nil if none was set
-
 	date atomic.Pointer[verifiedDate] // of the last response that TLS has verified
 
 	peer atomic.Pointer[netip.Addr] // at which Ironic was reached last

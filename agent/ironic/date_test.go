@@ -49,7 +49,7 @@ func TestVerifiedTime(t *testing.T) {
 		if _, ok := c.VerifiedTime(); ok {
 			t.Errorf("%s: got a time before any answer", name)
 		}
-		if _, err := c.Lookup(t.Context(), nil, ""); err != nil {
+		if _, err := c.Lookup(t.Context(), nil, "", ""); err != nil {
 			t.Fatal(err)
 		}
 		got, ok := c.VerifiedTime()

@@ -300,7 +300,7 @@ func TestRequestIDHeader(t *testing.T) {
 		net.serve("ironic", ironic)
 		const id = "req-94d3b0a6-b5bb-4bb0-9ec9-8bdd1b6a3b1e"
 		c, _ := newClient(t, net, "--api-url=http://ironic", "--global-request-id="+id)
-		if _, err := c.Lookup(t.Context(), nil, ""); err != nil {
+		if _, err := c.Lookup(t.Context(), nil, "", ""); err != nil {
 			t.Fatal(err)
 		}
 		run(t, beats(c, ""), time.Second)

@@ -41,13 +41,13 @@ const maxLookupWait = time.Minute
 
 // Lookup looks this machine's node up in Ironic, by the MAC addresses of its interfaces and by nodeUUID if it is known.
 // It retries until the option lookup_timeout has passed and then returns a *LookupError. If ctx ends it returns ctx's
-// error.
-func (c *Client) Lookup(ctx context.Context, macs []string, nodeUUID string) (*Answer, error) {
+// error. If Ironic refuses a lookup, and the node is not locked, the error ends with note unless that is "".
+func (c *Client) Lookup(ctx context.Context, macs []string, nodeUUID, note string) (*Answer, error) {
 	start := time.Now()
 	conflicts := 0
 	for try := 1; ; try++ {
 		change := c.changed()
-		found, err := c.lookupOnce(ctx, macs, nodeUUID)
+		found, err := c.lookupOnce(ctx, macs, nodeUUID, note)
 		if err == nil {
 			c.found(found)
 			return found, nil
@@ -76,8 +76,8 @@ func (c *Client) Lookup(ctx context.Context, macs []string, nodeUUID string) (*A
 }
 
 // TryLookup is Lookup with one attempt. It leaves the report of a failure to the caller.
-func (c *Client) TryLookup(ctx context.Context, macs []string, nodeUUID string) (*Answer, error) {
-	found, err := c.lookupOnce(ctx, macs, nodeUUID)
+func (c *Client) TryLookup(ctx context.Context, macs []string, nodeUUID, note string) (*Answer, error) {
+	found, err := c.lookupOnce(ctx, macs, nodeUUID, note)
 	if err == nil {
 		c.found(found)
 	}
@@ -112,15 +112,10 @@ func (c *Client) lookupWait(try int, interval time.Duration) time.Duration {
 	return c.between(interval, max(interval, high))
 }
 
-// ExplainLookups sets a text with which the errors end of later lookups that Ironic refuses: why no inspection has
-// enrolled the node. "" is none.
-func (c *Client) ExplainLookups(text string) { c.explanation.Store(&text) }
-
-func (c *Client) lookupOnce(ctx context.Context, macs []string, nodeUUID string) (*Answer, error) {
+func (c *Client) lookupOnce(ctx context.Context, macs []string, nodeUUID, note string) (*Answer, error) {
 	a, err := c.tryLookup(ctx, macs, nodeUUID)
-	status, text := (*StatusError)(nil), c.explanation.Load()
-	if errors.As(err, &status) && status.Status != http.StatusConflict && text != nil && *text != "" {
-		err = fmt.Errorf("%w; %s", err, *text)
+	if status := (*StatusError)(nil); note != "" && errors.As(err, &status) && status.Status != http.StatusConflict {
+		err = fmt.Errorf("%w; %s", err, note)
 	}
 	return a, err
 }

@@ -27,7 +27,7 @@ func TestLookupRequest(t *testing.T) {
 			ironic := newFake(tt.server)
 			net.serve("ironic", ironic)
 			c, _ := newClient(t, net, "--api-url=http://ironic:6385")
-			answer, err := c.Lookup(t.Context(), []string{"52:54:00:00:00:01", "52:54:00:00:00:02"}, tt.uuid)
+			answer, err := c.Lookup(t.Context(), []string{"52:54:00:00:00:01", "52:54:00:00:00:02"}, tt.uuid, "")
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -68,7 +68,7 @@ func TestLookupRetries(t *testing.T) {
 		}
 		net.serve("ironic", ironic)
 		c, _ := newClient(t, net, "--api-url=http://ironic")
-		_, err := c.Lookup(t.Context(), []string{"52:54:00:00:00:01"}, "")
+		_, err := c.Lookup(t.Context(), []string{"52:54:00:00:00:01"}, "", "")
 		var failed *LookupError
 		if !errors.As(err, &failed) {
 			t.Fatalf("got error %v, want a LookupError", err)
@@ -111,7 +111,7 @@ func TestLookupConflictPauses(t *testing.T) {
 		net.serve("ironic", ironic)
 		c, _ := newClient(t, net, "--api-url=http://ironic")
 		c.rand = func() float64 { return 0 } // the shortest wait, one second
-		if _, err := c.Lookup(t.Context(), nil, nodeUUID); err != nil {
+		if _, err := c.Lookup(t.Context(), nil, nodeUUID, ""); err != nil {
 			t.Fatal(err)
 		}
 		want := []time.Duration{6 * time.Second, 11 * time.Second, 31 * time.Second, 31 * time.Second, 31 * time.Second}
@@ -155,7 +155,7 @@ func TestLookupAnswers(t *testing.T) {
 				}
 				net.serve("ironic", ironic)
 				c, _ := newClient(t, net, "--api-url=http://ironic")
-				answer, err := c.Lookup(t.Context(), nil, "")
+				answer, err := c.Lookup(t.Context(), nil, "", "")
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -182,7 +182,7 @@ func TestLookupOfAnotherSuccessIsNotQuoted(t *testing.T) {
 		}
 		net.serve("ironic", ironic)
 		c, log := newClient(t, net, "--api-url=http://ironic", "--lookup-timeout=0")
-		_, err := c.Lookup(t.Context(), nil, "")
+		_, err := c.Lookup(t.Context(), nil, "", "")
 		if statusOf(err) != 203 || strings.Contains(err.Error()+log.String(), minted) {
 			t.Errorf("got error %v and log\n%s\nwant status 203 and nothing of the response", err, log)
 		}
@@ -195,7 +195,7 @@ func TestLookupSurvivesADeadIronic(t *testing.T) {
 		ironic := newFake("1.115")
 		c, _ := newClient(t, net, "--api-url=http://ironic")
 		time.AfterFunc(5*time.Minute, func() { net.serve("ironic", ironic) })
-		if _, err := c.Lookup(t.Context(), nil, ""); err != nil {
+		if _, err := c.Lookup(t.Context(), nil, "", ""); err != nil {
 			t.Fatal(err)
 		}
 		if got := ironic.got("/v1/lookup")[0].Version; got != "1.62" {
@@ -216,7 +216,7 @@ func TestLookupTimesOutAnIronicThatHangs(t *testing.T) {
 		}
 		net.serve("ironic", ironic)
 		c, _ := newClient(t, net, "--api-url=http://ironic")
-		if _, err := c.Lookup(t.Context(), nil, ""); err != nil {
+		if _, err := c.Lookup(t.Context(), nil, "", ""); err != nil {
 			t.Fatal(err)
 		}
 		if got := len(ironic.got("/v1/lookup")); got != 2 {
@@ -232,7 +232,7 @@ func TestLookupEndsWithItsContext(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 		defer cancel()
 		start := time.Now()
-		if _, err := c.Lookup(ctx, nil, ""); !errors.Is(err, context.DeadlineExceeded) {
+		if _, err := c.Lookup(ctx, nil, "", ""); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("got error %v, want the context's", err)
 		}
 		if took := time.Since(start); took != 30*time.Second {
@@ -244,7 +244,7 @@ func TestLookupEndsWithItsContext(t *testing.T) {
 func TestZeroLookupTimeoutTriesOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, _ := newClient(t, newNetwork(t), "--api-url=http://ironic", "--lookup-timeout=0")
-		_, err := c.Lookup(t.Context(), nil, "")
+		_, err := c.Lookup(t.Context(), nil, "", "")
 		if failed := (*LookupError)(nil); !errors.As(err, &failed) || failed.Attempts != 1 {
 			t.Errorf("got error %v, want a LookupError after one try", err)
 		}
@@ -272,7 +272,7 @@ func TestLookupAtTheTrueVersion(t *testing.T) {
 			ironic.newest = tt.newest
 			net.serve("ironic", ironic)
 			c, _ := newClient(t, net, "--api-url=http://ironic")
-			if _, err := c.Lookup(t.Context(), []string{"52:54:00:00:00:01"}, ""); err != nil {
+			if _, err := c.Lookup(t.Context(), []string{"52:54:00:00:00:01"}, "", ""); err != nil {
 				t.Fatal(err)
 			}
 			var versions []string
@@ -299,7 +299,7 @@ func TestLookupAtTheVersionOfTheOption(t *testing.T) {
 	ironic.newest = "1.115"
 	net.serve("ironic", ironic)
 	c, _ := newClient(t, net, "--api-url=http://ironic", "--ironic-api-version=1.58")
-	if _, err := c.Lookup(t.Context(), nil, nodeUUID); err != nil {
+	if _, err := c.Lookup(t.Context(), nil, nodeUUID, ""); err != nil {
 		t.Fatal(err)
 	}
 	if got := ironic.got("/"); len(got) != 0 {
@@ -325,7 +325,7 @@ func TestLookupsAreReported(t *testing.T) {
 		c, _ := newClient(t, net, "--api-url=http://ironic")
 		var got []int
 		c.lookedUp = func(err error) { got = append(got, statusOf(err)) }
-		if _, err := c.Lookup(t.Context(), nil, ""); err != nil {
+		if _, err := c.Lookup(t.Context(), nil, "", ""); err != nil {
 			t.Fatal(err)
 		}
 		if diff := cmp.Diff([]int{404, 404, 0}, got); diff != "" {
@@ -345,7 +345,7 @@ func TestLookupEndsAnywhere(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 			defer cancel()
 			started := time.Now()
-			answer, err := c.Lookup(ctx, nil, "")
+			answer, err := c.Lookup(ctx, nil, "", "")
 			if answer != nil || !errors.Is(err, context.DeadlineExceeded) || time.Since(started) != 3*time.Second {
 				t.Errorf("%s: got %v, %v after %v, want the context's error after 3 s",
 					name, answer, err, time.Since(started))

@@ -156,7 +156,7 @@ func TestPassthruLookup(t *testing.T) {
 				tt.ironic.mac = macOfNode
 				net.serve("ironic", tt.ironic)
 				c, _ := newClient(t, net, "--api-url=http://ironic:6385", "--driver_name="+tt.driver)
-				found, err := c.TryLookup(t.Context(), []string{"52:54:00:00:00:01", macOfNode}, "")
+				found, err := c.TryLookup(t.Context(), []string{"52:54:00:00:00:01", macOfNode}, "", "")
 				if diff := cmp.Diff(tt.want, tt.ironic.paths()); diff != "" {
 					t.Errorf("requests (-want +got):\n%s", diff)
 				}
@@ -192,7 +192,7 @@ func TestPassthruHeartbeat(t *testing.T) {
 			defer ironic.mu.Unlock()
 			ironic.mac = macOfNode
 		})
-		if _, err := c.Lookup(t.Context(), []string{macOfNode}, nodeUUID); err != nil {
+		if _, err := c.Lookup(t.Context(), []string{macOfNode}, nodeUUID, ""); err != nil {
 			t.Fatal(err)
 		}
 		lookups := ironic.calls[len(ironic.calls)-1]
@@ -221,7 +221,7 @@ func TestPassthruHeartbeat(t *testing.T) {
 		}
 		net.serve("ironic", newer)
 		c.http.CloseIdleConnections()
-		if found, err := c.TryLookup(t.Context(), []string{macOfNode}, nodeUUID); err != nil || found.Passthru {
+		if found, err := c.TryLookup(t.Context(), []string{macOfNode}, nodeUUID, ""); err != nil || found.Passthru {
 			t.Fatalf("got %+v, %v", found, err)
 		}
 		run(t, beats(c, ""), time.Second)

@@ -112,7 +112,7 @@ func TestNetworkChanges(t *testing.T) {
 			n.happen()
 		}()
 		started := time.Now()
-		if _, err := c.Lookup(t.Context(), nil, ""); err != nil || time.Since(started) != time.Second {
+		if _, err := c.Lookup(t.Context(), nil, "", ""); err != nil || time.Since(started) != time.Second {
 			t.Errorf("got %v after %v, want a node after 1 s", err, time.Since(started))
 		}
 	})
@@ -138,7 +138,7 @@ func TestNetworkChangesAndIronicRefuses(t *testing.T) {
 			n.happen()
 		}()
 		started := time.Now()
-		if _, err := c.Lookup(t.Context(), nil, ""); err != nil || time.Since(started) != 50*time.Second {
+		if _, err := c.Lookup(t.Context(), nil, "", ""); err != nil || time.Since(started) != 50*time.Second {
 			t.Errorf("got %v after %v, want a node after 50 s", err, time.Since(started))
 		}
 	})
