@@ -75,7 +75,7 @@ func TestRealIronicTalksToTheClient(t *testing.T) {
 	if got, want := c.APIVersion(ctx), (agent.Version{Major: 1, Minor: minor(t, api)}); got != want {
 		t.Errorf("API version: got %v, want %v", got, want)
 	}
-	answer, err := c.Lookup(ctx, []string{n.MAC}, "")
+	answer, err := c.Lookup(ctx, []string{n.MAC}, "", "")
 	if err != nil || answer.Node.UUID() != n.UUID {
 		t.Fatalf("Lookup: got %+v, %v, want node %s", answer, err, n.UUID)
 	}
