@@ -15,6 +15,7 @@ import (
 
 	"ironroot/agent/hardware/external"
 	"ironroot/initramfs"
+	"ironroot/internal/cachedir"
 	"ironroot/internal/testenv"
 	"ironroot/lab/conductor"
 	"ironroot/lab/qemu"
@@ -90,23 +91,29 @@ func TestManagerRoot(t *testing.T) {
 func exampleUserland(t *testing.T) string {
 	t.Helper()
 	examples := filepath.Join(testenv.Top(t), "docs/examples")
-	var recipe strings.Builder
+	recipe := new(strings.Builder)
+	recipe.WriteString(os.Getenv("SUITE")) // build.sh installs its packages
 	for _, dir := range []string{"userland", "plugin"} {
 		err := filepath.WalkDir(filepath.Join(examples, dir), func(path string, d fs.DirEntry, err error) error {
 			if err != nil || d.IsDir() {
 				return err
 			}
 			text, err := os.ReadFile(path)
-			fmt.Fprintf(&recipe, "%s %d %s\n", d.Name(), len(text), text)
+			fmt.Fprintf(recipe, "%s %d %s\n", d.Name(), len(text), text)
 			return err
 		})
 		if err != nil {
 			t.Fatal(err)
 		}
 	}
-	return testenv.Cached(t, "userland", recipe.String(), func(path string) {
+	userland, err := cachedir.Get("", "userland", recipe.String(), func(path string) error {
 		testenv.Run(t, filepath.Join(examples, "userland/build.sh"), path)
+		return nil
 	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return userland
 }
 
 // runInRoot runs the step of the manager that uses lspci, and those of the plug-in.

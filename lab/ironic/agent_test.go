@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"ironroot/internal/cachedir"
 	"ironroot/internal/testenv"
 )
 
@@ -53,7 +54,7 @@ type pythonAgent struct {
 func buildAgent(ctx context.Context, progress io.Writer) (pythonAgent, error) {
 	steps := strings.ReplaceAll(agentSteps, "@REPORT_URL@", "http://"+managerAddress)
 	recipe := strings.Join(append(agentPackages(), agentVersion, agentInit, agentDHCP, steps, agentCustomize), "\n")
-	dir, err := cached("", "ipa-"+Trixie, recipe, func(dir string) error {
+	dir, err := cachedir.Get("", "ipa-"+Trixie, recipe, func(dir string) error {
 		_, _ = fmt.Fprintf(progress, "building a ramdisk with ironic-python-agent in %s\n", dir)
 		if err := os.Mkdir(dir, 0o755); err != nil {
 			return err

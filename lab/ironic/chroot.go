@@ -5,18 +5,13 @@ package ironic
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
-	"errors"
 	"fmt"
 	"io"
-	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"time"
 
-	"golang.org/x/sys/unix"
+	"ironroot/internal/cachedir"
 )
 
 // The releases of Debian that provide Ironic.
@@ -72,7 +67,7 @@ func chroot(ctx context.Context, cache, suite string, progress io.Writer) (strin
 	if progress == nil {
 		progress = io.Discard
 	}
-	dir, err := cached(cache, "ironic-"+suite, recipe(suite, time.Now()), func(dir string) error {
+	dir, err := cachedir.Get(cache, "ironic-"+suite, recipe(suite, time.Now()), func(dir string) error {
 		_, _ = fmt.Fprintf(progress, "installing Ironic from Debian %s into %s\n", suite, dir)
 		if err := debootstrap(ctx, progress, suite, dir, packages()); err != nil {
 			return err
@@ -100,41 +95,6 @@ func recipe(suite string, now time.Time) string {
 		parts = append(parts, now.UTC().Format("2006-01"))
 	}
 	return strings.Join(parts, "\n")
-}
-
-// cached returns a directory of the cache, and builds it if it is missing. Its name contains a hash of the recipe. A
-// lock prevents concurrent builds.
-func cached(cache, name, recipe string, build func(dir string) error) (string, error) {
-	if cache == "" {
-		user, err := os.UserCacheDir()
-		if err != nil {
-			return "", err
-		}
-		cache = filepath.Join(user, "ironroot")
-	}
-	if err := os.MkdirAll(cache, 0o755); err != nil {
-		return "", err
-	}
-	hash := sha256.Sum256([]byte(recipe))
-	dir := filepath.Join(cache, name+"-"+hex.EncodeToString(hash[:6]))
-	lock, err := os.Create(dir + ".lock")
-	if err != nil {
-		return "", err
-	}
-	defer func() { _ = lock.Close() }() // releases the lock
-	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX); err != nil {
-		return "", fmt.Errorf("lock %s: %w", lock.Name(), err)
-	}
-	if _, err := os.Stat(dir); err == nil {
-		return dir, nil
-	}
-	if err := os.RemoveAll(dir + ".new"); err != nil {
-		return "", err
-	}
-	if err := build(dir + ".new"); err != nil {
-		return "", errors.Join(err, os.RemoveAll(dir+".new"))
-	}
-	return dir, os.Rename(dir+".new", dir)
 }
 
 // debootstrap installs packages of a release of Debian into a directory, without documentation. options are further
