@@ -16,14 +16,12 @@ DEADCODE = golang.org/x/tools/cmd/deadcode@v0.52.0
 # MACHINES are the packages whose tests boot machines, and the one that needs Java. UNIT are all others. Packages that
 # take longest are the first; one that is named twice is tested once.
 MACHINES = ./lab/e2e ./lab/ironic ./lab/... ./uinit/... ./iso/... ./agent/hardware/burnin/tooz
-# Tests that allocate whole disks spend most of their time in the garbage collector otherwise.
-UNIT_GC  = GOGC=400
 UNIT     = ./storage/image ./agent/hardware/generic \
 	$$(echo "$$all" | grep -v -E '^ironroot/((uinit|iso|lab)(/|$$)|agent/hardware/burnin/tooz$$)')
 LIST_ALL = all=$$($(GO) list ./...)
-# Tests of UNIT's packages that boot machines, or build releases of both architectures or twice, are run by make ci.
-SLOW     = ./storage/raid . ./initramfs ./storage/erase ./netboot/pxe
-SLOW_RUN = '^(TestGuest|TestNetworkBoot|TestImageOCI|TestReproducibleImage|TestServerImage)$$'
+# Tests of UNIT's packages that boot machines, build complete releases or repeat others with more seeds: make ci.
+SLOW     = ./storage/raid . ./initramfs ./storage/image ./storage/erase ./netboot/pxe
+SLOW_RUN = '^(TestGuest|TestNetworkBoot|TestImageOCI|TestReproducibleImage|TestServerImage|TestDifferentialMore)$$'
 # The tests of MACHINES that `make test` runs prove the main job, in as few machines as possible: UEFI and BIOS, network
 # and virtual media; inspection, cleaning and deployment of disks, partitions and a mirror; rescue; and the life of a
 # node with the Ironic of Debian stable.
@@ -94,9 +92,10 @@ test: prepare-test ## unit tests, the main job in QEMU and with a real Ironic: 2
 ci: prepare-ci ## make test, make lint and all other machines: 1 hour
 	$(RUN_TARGETS) $@ '40 minutes at most, 70 on a busy machine (two cores, no KVM)' $(CI_PARTS)
 
+# Tests that allocate whole disks spend most of their time in the garbage collector without GOGC.
 .PHONY: test-unit
 test-unit: prepare-test ## the tests that boot no machine: 13 minutes
-	$(LIST_ALL) && export $(UNIT_GC) && $(GOTEST) -p 3 -timeout 40m -skip $(SLOW_RUN) $(UNIT)
+	$(LIST_ALL) && export GOGC=400 && $(GOTEST) -p 3 -timeout 40m -skip $(SLOW_RUN) $(UNIT)
 
 .PHONY: test-core test-slow test-machines
 test-core: prepare-test build ## the machines of make test
@@ -114,7 +113,7 @@ test-race: prepare-race ## test-unit with the race detector (cgo, with the resol
 # Tests with the build tag long, each a target of its own: one that fails does not end the others. Those that take
 # longest are the first.
 LONG_IRONIC = MixedFleet Newest Releases Metal3 Progress FastTrack Metal3Media Array Bootc BIOS HTTPBoot SecureBoot
-LONG = $(LONG_IRONIC:%=long-ironic-%) long-image long-e2e long-iscsi long-arm64 long-chroots long-undionly
+LONG = $(LONG_IRONIC:%=long-ironic-%) long-e2e long-iscsi long-arm64 long-chroots long-undionly
 
 .PHONY: test-long $(LONG)
 test-long: prepare-ci build ## other releases, RAID, BIOS, bootc, UKI, fast track, Metal3: 2 hours
@@ -122,8 +121,6 @@ test-long: prepare-ci build ## other releases, RAID, BIOS, bootc, UKI, fast trac
 $(LONG): LONG_TEST = CI=true $(GO) test $(TEST_FLAGS) -tags long -count=1 -timeout 120m
 $(LONG_IRONIC:%=long-ironic-%): long-ironic-%:
 	$(LONG_TEST) -run '^TestRealIronic$*$$' ./lab/ironic
-long-image:
-	$(LONG_TEST) -run '^TestDifferentialLong$$' ./storage/image
 long-e2e:
 	$(LONG_TEST) -run '^(TestRAIDBoot(BIOS|PartitionUEFI)|TestNetbootProxy|TestSignedImage|TestUKI)' ./lab/e2e
 long-iscsi:

@@ -90,7 +90,7 @@ func MustNotBoot(t testing.TB, disk string) {
 // MustBeUntouched fails unless every byte of a used disk is unchanged.
 func MustBeUntouched(t testing.TB, disk string) {
 	t.Helper()
-	if data := ReadFile(t, disk); data[0] != 0xa5 || !bytes.Equal(data[1:], data[:len(data)-1]) {
+	if data := testenv.Content(t, disk); data[0] != 0xa5 || !bytes.Equal(data[1:], data[:len(data)-1]) {
 		t.Errorf("%s was written to", disk)
 	}
 }
@@ -98,12 +98,6 @@ func MustBeUntouched(t testing.TB, disk string) {
 // Log returns a log that is written to the output of the test.
 func Log(t testing.TB) *slog.Logger {
 	return slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelDebug}))
-}
-
-// ReadFile returns the content of a file.
-func ReadFile(t testing.TB, name string) []byte {
-	t.Helper()
-	return testenv.Content(t, name)
 }
 
 // Difference returns the offset of the first byte that differs, and reports whether a and b are equal.

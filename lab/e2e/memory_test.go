@@ -13,12 +13,12 @@ import (
 	"ironroot/lab/qemu"
 )
 
-// TestLittleMemory inspects, cleans and deploys a machine with 256 MiB of memory. The image is three times as large.
+// TestLittleMemory inspects, cleans and deploys a machine with 256 MiB of memory. The image is six times as large.
 //
 // Parity: R11 (memory)
 func TestLittleMemory(t *testing.T) {
 	t.Parallel()
-	const imageSize, limit = 768 * mib, 40 * time.Minute
+	const imageSize, limit = 1536 * mib, 40 * time.Minute
 	image := gptImage(t, "gpt", imageSize)
 	checksum := sumAll(t, image)
 	disk := file(t, "disk", 5<<30, nil)

@@ -267,7 +267,7 @@ func converted(t *testing.T, image []byte) []byte {
 		t.Fatal(err)
 	}
 	testenv.Run(t, "qemu-img", "convert", "-f", "qcow2", "-O", "raw", qcow, raw)
-	return imagetest.ReadFile(t, raw)
+	return testenv.Content(t, raw)
 }
 
 // A refused image does not change the disk. A server that fails does, because the old system must not boot.

@@ -226,10 +226,10 @@ func TestMemoryIsBounded(t *testing.T) {
 			file := filepath.Join(t.TempDir(), "image.qcow2")
 			args := append([]string{"convert", "-f", "raw", "-O", "qcow2"}, strings.Fields(c.options)...)
 			testenv.Run(t, "qemu-img", append(args, guestDisk(t, 1, size/2), file)...)
-			if err := os.WriteFile(file, c.change(imagetest.ReadFile(t, file)), 0o600); err != nil {
+			if err := os.WriteFile(file, c.change(testenv.Content(t, file)), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			sum := sha256Of(imagetest.ReadFile(t, file))
+			sum := sha256Of(testenv.Content(t, file))
 			server := imagetest.Serve(t, func(w http.ResponseWriter, r *http.Request) {
 				if !c.ranges {
 					r.Header.Del("Range")

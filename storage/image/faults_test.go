@@ -33,7 +33,7 @@ func samples(t *testing.T, disk []byte) []sample {
 	}
 	testenv.Programs(t, "qemu-img")
 	testenv.Run(t, "qemu-img", "convert", "-f", "raw", "-O", "qcow2", raw, qcow)
-	image, gz := imagetest.ReadFile(t, qcow), imagetest.Pack(t, disk, "gzip -1 -c")
+	image, gz := testenv.Content(t, qcow), imagetest.Pack(t, disk, "gzip -1 -c")
 	return []sample{
 		{name: "raw", file: disk, disk: disk, source: func(url string) Source { return rawSource(disk, url) }},
 		{name: "qcow2", file: image, disk: disk, source: func(url string) Source { return qcowSource(image, url) }},

@@ -82,7 +82,7 @@ func convert(t testing.TB, from string, data []byte, to, options string) []byte 
 		args = append(args, "-o", options)
 	}
 	testenv.Run(t, "qemu-img", append(args, in, out)...)
-	return imagetest.ReadFile(t, out)
+	return testenv.Content(t, out)
 }
 
 // foreignDisks returns the disks that are in the foreign images: one with a partition table, and one without.
@@ -91,7 +91,7 @@ func foreignDisks(t *testing.T) map[string][]byte {
 	testenv.Programs(t, "sgdisk")
 	file := testenv.SparseFile(t, foreignSize)
 	testenv.Run(t, "sgdisk", "-n", "1:0:0", file)
-	partitioned := imagetest.ReadFile(t, file)
+	partitioned := testenv.Content(t, file)
 	copy(partitioned[mib+mib/2:], imagetest.RandomBytes(50, mib))
 	return map[string][]byte{"partitioned": partitioned, "raw": imagetest.RandomBytes(51, foreignSize)}
 }

@@ -22,7 +22,7 @@ func qemuImage(t *testing.T, format string, options ...string) []byte {
 	testenv.Programs(t, "qemu-img")
 	name := filepath.Join(t.TempDir(), "image")
 	testenv.Run(t, "qemu-img", append(append([]string{"create", "-q", "-f", format}, options...), name, "8M")...)
-	data := imagetest.ReadFile(t, name)
+	data := testenv.Content(t, name)
 	return data[:min(len(data), device.HeadSize)]
 }
 
@@ -32,7 +32,7 @@ func gptImage(t *testing.T) []byte {
 	testenv.Programs(t, "sgdisk")
 	disk := testenv.SparseFile(t, 8*mib)
 	testenv.Run(t, "sgdisk", "-n", "1:0:0", disk)
-	return imagetest.ReadFile(t, disk)[:device.HeadSize]
+	return testenv.Content(t, disk)[:device.HeadSize]
 }
 
 func fatImage(t *testing.T) []byte {
@@ -40,7 +40,7 @@ func fatImage(t *testing.T) []byte {
 	testenv.Programs(t, "mkfs.vfat")
 	disk := testenv.SparseFile(t, 8*mib)
 	testenv.Run(t, "mkfs.vfat", disk)
-	return imagetest.ReadFile(t, disk)[:device.HeadSize]
+	return testenv.Content(t, disk)[:device.HeadSize]
 }
 
 // with returns a MiB of zeros with text at an offset.

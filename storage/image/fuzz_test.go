@@ -53,7 +53,7 @@ func FuzzWrite(f *testing.F) {
 		report, err := Write(t.Context(), disk, src, Options{})
 		if err != nil {
 			start := imagetest.ReadAt(t, disk, 0, mib)
-			if !isZero(start) && !bytes.Equal(imagetest.ReadFile(t, disk), used) {
+			if !isZero(start) && !bytes.Equal(testenv.Content(t, disk), used) {
 				t.Errorf("after %v the disk has a first MiB, and is not what it was", err)
 			}
 			return
@@ -64,7 +64,7 @@ func FuzzWrite(f *testing.F) {
 		if report.Format == formatQcow2 || report.Compression != "" {
 			return
 		}
-		written := io.LimitReader(bytes.NewReader(imagetest.ReadFile(t, disk)), int64(len(file)))
+		written := io.LimitReader(bytes.NewReader(testenv.Content(t, disk)), int64(len(file)))
 		if got, err := io.ReadAll(written); err != nil || !bytes.Equal(got, file) {
 			t.Errorf("the disk does not hold the file of %d bytes, written as %s (%v)", len(file), report.Format, err)
 		}

@@ -66,7 +66,7 @@ func (way way) try(t *testing.T, what string, image, want []byte) {
 // mustNotHold fails unless all bytes behind an image are zero or unchanged on a used disk.
 func mustNotHold(t *testing.T, disk string, image int) {
 	t.Helper()
-	rest := imagetest.ReadFile(t, disk)[image:]
+	rest := testenv.Content(t, disk)[image:]
 	if at := slices.IndexFunc(rest, func(b byte) bool { return b != 0 && b != 0xa5 }); at >= 0 {
 		t.Errorf("%s has content %d bytes beyond the end of the image", disk, at)
 	}
@@ -181,7 +181,7 @@ func TestLaterTablesNameEarlierClusters(t *testing.T) {
 				exec.Command("qemu-io", "-f", "qcow2", "-c", "write -P 5 "+at+" 12k", "-c",
 					"write -c -P 6 "+at+" 4k", name).Run()
 			}
-			image := imagetest.ReadFile(t, name)
+			image := testenv.Content(t, name)
 			want := converted(t, image)
 			for _, way := range ways {
 				way.try(t, options+" "+packed, image, want)
@@ -197,7 +197,7 @@ func TestClusterOfTwoTables(t *testing.T) {
 		name := filepath.Join(imagetest.MemoryDir(t), "image.qcow2")
 		testenv.Run(t, "qemu-img",
 			append(strings.Fields("convert -f raw -O qcow2 "+options), guestDisk(t, 53, 24*mib), name)...)
-		image := imagetest.ReadFile(t, name)
+		image := testenv.Content(t, name)
 		table := func(i int) []byte {
 			return image[binary.BigEndian.Uint64(l1(image)[8*i:])&0x00fffffffffffe00:][:4096]
 		}
@@ -254,7 +254,7 @@ func TestFirstMiBLastInOnePass(t *testing.T) {
 		t.Fatal(err)
 	}
 	testenv.Run(t, "qemu-img", "convert", "-f", "raw", "-O", "qcow2", raw, qcow)
-	image := imagetest.ReadFile(t, qcow)
+	image := testenv.Content(t, qcow)
 	disk := imagetest.UsedDisk(t, 64*mib)
 	server := imagetest.Serve(t, func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Length", strconv.Itoa(len(image)))
@@ -281,7 +281,7 @@ func TestImageAsLongAsTheDisk(t *testing.T) {
 		for _, options := range []string{"", "-c"} {
 			raw, name := guestDisk(t, uint64(size), size), filepath.Join(imagetest.MemoryDir(t), "image.qcow2")
 			testenv.Run(t, "qemu-img", append(strings.Fields("convert -f raw -O qcow2 "+options), raw, name)...)
-			image, want := imagetest.ReadFile(t, name), imagetest.ReadFile(t, raw)
+			image, want := testenv.Content(t, name), testenv.Content(t, raw)
 			for server, handler := range map[string]func([]byte) http.HandlerFunc{
 				"ranges": imagetest.Content, "no ranges": imagetest.WithoutRanges,
 			} {
@@ -289,7 +289,7 @@ func TestImageAsLongAsTheDisk(t *testing.T) {
 				_, err := Write(t.Context(), disk, qcowSource(image, imagetest.Serve(t, handler(image)).URL), Options{})
 				if err != nil {
 					t.Errorf("%d bytes, %q, %s: %v", size, options, server, err)
-				} else if at, same := imagetest.Difference(imagetest.ReadFile(t, disk), want); !same {
+				} else if at, same := imagetest.Difference(testenv.Content(t, disk), want); !same {
 					t.Errorf("%d bytes, %q, %s: the disk differs from the image at byte %d", size, options, server, at)
 				}
 			}

@@ -115,7 +115,7 @@ func makeImage(t *testing.T, i int) (image, want []byte) {
 		testenv.Run(t, "qemu-io", "-f", "qcow2", "-c", command, qcow)
 	}
 	testenv.Run(t, "qemu-img", "convert", "-f", "qcow2", "-O", "raw", qcow, raw)
-	return imagetest.ReadFile(t, qcow), imagetest.ReadFile(t, raw)
+	return testenv.Content(t, qcow), testenv.Content(t, raw)
 }
 
 func qcowSource(image []byte, url string) Source {
@@ -161,7 +161,7 @@ func simpleImage(t *testing.T, options ...string) []byte {
 	name := filepath.Join(imagetest.MemoryDir(t), "image.qcow2")
 	args := append([]string{"convert", "-f", "raw", "-O", "qcow2"}, options...)
 	testenv.Run(t, "qemu-img", append(args, guestDisk(t, 99, 8*mib), name)...)
-	return imagetest.ReadFile(t, name)
+	return testenv.Content(t, name)
 }
 
 // firstCompressed returns the offset of the first compressed cluster of an image.
