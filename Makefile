@@ -137,7 +137,7 @@ lock: prepare-build ## pin the newest versions of Debian's packages in the lock 
 	$(GO) run . lock $(ARCHIVE_FLAGS)
 
 .PHONY: quick
-quick: prepare-build ## format, linters and tests of the packages that differ from BASE: a minute
+quick: prepare-build ## format, linters and tests of the packages that differ from BASE: 1 to 3 minutes
 	@PATH="$(dir $(GOCMD)):$$PATH" scripts/quick $(LINT) $(SLOW_RUN) $(BASE)
 
 .PHONY: lint

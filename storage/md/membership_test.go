@@ -67,8 +67,8 @@ func checkMembership(t *testing.T, name string, r io.ReaderAt, size, sector int6
 	got, err := FindMembership(r, size, sector, serials)
 	if err != nil || got.Format != want || got.IsActive() != (want != "" && reason == "") ||
 		(got.Reason == "") != (reason == "") || !strings.Contains(got.Reason, reason) {
-		t.Errorf("%s: got %q, active %v (%s) and %v, want %q (%s)", name, string(got.Format), got.IsActive(), got.Reason,
-			err, string(want), reason)
+		t.Errorf("%s: got %q, active %v (%s) and %v, want %q (%s)", name, string(got.Format), got.IsActive(),
+			got.Reason, err, string(want), reason)
 	}
 }
 
