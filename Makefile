@@ -110,6 +110,12 @@ test-race: prepare-race ## test-unit with the race detector (cgo, with the resol
 	$(LIST_ALL) && CGO_ENABLED=1 $(GO) test -race -tags netgo,osusergo $(TEST_FLAGS) -timeout 60m \
 		-skip $(SLOW_RUN) $(UNIT)
 
+# ONLY=GROUP records one group, ONLY=all those that have changed; see lab/conformance.
+.PHONY: record-ipa
+record-ipa: prepare-ci ## testdata/ipa: what ironic-python-agent does (ONLY=GROUP): 10 minutes and up to 30 for a group
+	IRONROOT_RECORD_IPA="$(or $(ONLY),all)" $(GO) test -tags long -count=1 -timeout 6h -v -run '^TestRecordIPA$$' \
+		./lab/conformance
+
 # Tests with the build tag long, each a target of its own: one that fails does not end the others. Those that take
 # longest are the first.
 LONG_IRONIC = MixedFleet Newest Releases Metal3 Progress FastTrack Metal3Media Array Bootc BIOS HTTPBoot SecureBoot

@@ -14,6 +14,7 @@ import (
 
 	"ironroot/internal/cachedir"
 	"ironroot/internal/testenv"
+	"ironroot/lab/debootstrap"
 )
 
 // The files of a ramdisk with ironic-python-agent.
@@ -66,7 +67,7 @@ func buildAgent(ctx context.Context, progress io.Writer) (pythonAgent, error) {
 				return err
 			}
 		}
-		return debootstrap(ctx, progress, Trixie, "/dev/null", agentPackages(),
+		return debootstrap.Install(ctx, progress, Trixie, "/dev/null", agentPackages(),
 			"--customize-hook=OUT='"+dir+"' sh '"+filepath.Join(dir, "customize.sh")+`' "$1"`)
 	})
 	if err != nil {

@@ -3,22 +3,21 @@
 package ironic
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"io"
-	"os/exec"
 	"strings"
 	"time"
 
 	"ironroot/internal/cachedir"
+	"ironroot/lab/debootstrap"
 )
 
 // The releases of Debian that provide Ironic.
 const (
-	Bookworm = "bookworm" // Ironic 21.4, without inspection by the ramdisk
-	Trixie   = "trixie"   // Ironic 29.0
-	Sid      = "sid"      // the newest Ironic, 39.0 in November 2026
+	Bookworm = "bookworm"      // Ironic 21.4, without inspection by the ramdisk
+	Trixie   = "trixie"        // Ironic 29.0
+	Sid      = debootstrap.Sid // the newest Ironic, 39.0 in November 2026
 )
 
 // espImage is the path in the chroot of the boot loader for virtual media: an image of an EFI system partition.
@@ -69,12 +68,12 @@ func chroot(ctx context.Context, cache, suite string, progress io.Writer) (strin
 	}
 	dir, err := cachedir.Get(cache, "ironic-"+suite, recipe(suite, time.Now()), func(dir string) error {
 		_, _ = fmt.Fprintf(progress, "installing Ironic from Debian %s into %s\n", suite, dir)
-		if err := debootstrap(ctx, progress, suite, dir, packages()); err != nil {
+		if err := debootstrap.Install(ctx, progress, suite, dir, packages()); err != nil {
 			return err
 		}
 		const path = "PATH=/usr/sbin:/usr/bin:/sbin:/bin"
 		for _, script := range []string{finish, "ironic-dbsync --version"} { // the second fails if Ironic cannot start
-			if err := run(ctx, progress, "chroot", dir, "env", "-i", path, "sh", "-ec", script); err != nil {
+			if err := debootstrap.Run(ctx, progress, "chroot", dir, "env", "-i", path, "sh", "-ec", script); err != nil {
 				return err
 			}
 		}
@@ -95,54 +94,4 @@ func recipe(suite string, now time.Time) string {
 		parts = append(parts, now.UTC().Format("2006-01"))
 	}
 	return strings.Join(parts, "\n")
-}
-
-// debootstrap installs packages of a release of Debian into a directory, without documentation. options are further
-// arguments of mmdebstrap.
-func debootstrap(
-	ctx context.Context, progress io.Writer, suite, dir string, packages []string, options ...string,
-) error {
-	args := append([]string{
-		"--variant=minbase", `--aptopt=APT::Install-Recommends "false"`,
-		"--dpkgopt=force-unsafe-io", // a directory that is not complete is not used
-		"--dpkgopt=path-exclude=/usr/share/doc/*",
-		"--dpkgopt=path-exclude=/usr/share/locale/*", "--dpkgopt=path-exclude=/usr/share/man/*",
-		"--include=" + strings.Join(packages, ","),
-	}, options...)
-	if suite == Sid {
-		// An expired index of sid is accepted, because mirrors can be older than it allows. Its signature is verified.
-		args = append(args, `--aptopt=Acquire::Check-Valid-Until "false"`)
-	}
-	args = append(args, suite, dir)
-	if mirror := mirror(ctx); mirror != "" {
-		args = append(args, mirror)
-	}
-	return run(ctx, progress, "mmdebstrap", args...)
-}
-
-// mirror returns the package mirror of this machine if it runs Debian, or "" for mmdebstrap's default.
-func mirror(ctx context.Context) string {
-	out, err := exec.CommandContext(ctx, "apt-get", "indextargets", "--format", "$(ORIGIN)|$(LABEL)|$(REPO_URI)",
-		"Created-By: Packages").Output()
-	if err != nil {
-		return "" // apt-get is missing or fails
-	}
-	for line := range strings.Lines(string(out)) {
-		if uri, ok := strings.CutPrefix(strings.TrimSpace(line), "Debian|Debian|"); ok {
-			return uri
-		}
-	}
-	return ""
-}
-
-// run runs a program. Its output is written to progress, and the error contains the end of it.
-func run(ctx context.Context, progress io.Writer, name string, args ...string) error {
-	var output bytes.Buffer
-	cmd := exec.CommandContext(ctx, name, args...)
-	cmd.Stdout = io.MultiWriter(progress, &output)
-	cmd.Stderr = cmd.Stdout
-	if err := cmd.Run(); err != nil {
-		return fmt.Errorf("%s: %w\n%s", name, err, output.Bytes()[max(0, output.Len()-2000):])
-	}
-	return nil
 }

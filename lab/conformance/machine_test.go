@@ -1,0 +1,214 @@
+//go:build linux
+
+package conformance
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"ironroot/internal/testenv"
+	"ironroot/lab/imageserver"
+	"ironroot/lab/ipa"
+	"ironroot/lab/netns"
+	"ironroot/lab/qemu"
+)
+
+// configFile is the agent's configuration file.
+const configFile = "/etc/ironic-python-agent/ironic-python-agent.conf"
+
+// shape is a machine that the scenarios of a group share.
+type shape struct {
+	memory   int64 // bytes, 0 means 3 GiB
+	firmware qemu.Firmware
+	disks    []disk
+	nics     []qemu.NIC // in addition to the one to Ironic
+}
+
+// disk is a disk of a machine.
+type disk struct {
+	qemu.Disk // without File
+	prepare   func(path string) error
+}
+
+// image is kernel and initramfs of a machine.
+type image struct{ kernel, initramfs string }
+
+// machine is a running machine with an agent, an Ironic and a server of images.
+type machine struct {
+	t         *testing.T
+	vm        *qemu.Machine
+	namespace *netns.Namespace
+	conductor *conductor
+	images    *imageserver.Server
+	control   ipa.Control
+	disks     map[string]qemu.Disk // by serial number
+}
+
+// boot starts a machine. Its agent does not run before play.
+func boot(t *testing.T, i image, s shape) *machine {
+	t.Helper()
+	testenv.Programs(t, "qemu-system-x86_64")
+	namespace, err := netns.New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = namespace.Close() })
+	m := &machine{t: t, namespace: namespace, conductor: &conductor{}, disks: map[string]qemu.Disk{}}
+	m.control.Dial = func(ctx context.Context) (net.Conn, error) {
+		return namespace.Dial(ctx, "tcp", fmt.Sprintf("127.0.0.1:%d", ipa.ControlPort))
+	}
+	m.serve()
+	dir := t.TempDir()
+	config := qemu.Config{
+		Name: t.Name(), Dir: dir, Memory: s.memory, Firmware: s.firmware, NetNS: namespace.Path(),
+		Kernel: i.kernel, Initrd: i.initramfs,
+		Append: fmt.Sprintf("console=ttyS0,115200n8 loglevel=4 net.ifnames=0 %s ipa-api-url=http://%s:%d",
+			qemu.KernelHints, hostAddress, apiPort),
+		NICs: append([]qemu.NIC{{MAC: nodeMAC, Forwards: []qemu.Forward{
+			{Host: agentPort, Guest: agentPort}, {Host: ipa.ControlPort, Guest: ipa.ControlPort},
+		}}}, s.nics...),
+	}
+	if config.Memory == 0 {
+		config.Memory = 3 << 30
+	}
+	for _, d := range s.disks {
+		d.File = filepath.Join(dir, d.Serial)
+		m.disks[d.Serial] = d.Disk
+		if d.prepare != nil {
+			if err := os.Truncate(d.File, 0); err != nil && !os.IsNotExist(err) {
+				t.Fatal(err)
+			}
+			if err := d.prepare(d.File); err != nil {
+				t.Fatalf("disk %s: %v", d.Serial, err)
+			}
+		}
+		config.Disks = append(config.Disks, d.Disk)
+	}
+	if m.vm, err = qemu.Start(t.Context(), config); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = m.vm.Stop() // it may have ended already
+		if t.Failed() {
+			t.Logf("the console ends with\n%s", m.vm.Console().Tail(100))
+		}
+	})
+	if _, err := m.vm.Console().Follow(testenv.Context(t, 10*time.Minute), ipa.Ready); err != nil {
+		t.Fatalf("%v; the console ends with\n%s", err, m.vm.Console().Tail(60))
+	}
+	return m
+}
+
+// serve starts Ironic and the server of images.
+func (m *machine) serve() {
+	m.t.Helper()
+	listener, err := m.namespace.Listen(m.t.Context(), "tcp", fmt.Sprintf("127.0.0.1:%d", apiPort))
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	server := &http.Server{Handler: m.conductor, ReadHeaderTimeout: time.Minute}
+	go server.Serve(listener) //nolint:errcheck // returns when it is closed
+	m.t.Cleanup(func() { _ = server.Close() })
+	err = m.namespace.Do(func() (err error) {
+		m.images, err = imageserver.New(imageserver.Options{Addr: fmt.Sprintf("127.0.0.1:%d", imagePort)})
+		return err
+	})
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	m.t.Cleanup(func() { _ = m.images.Close() })
+}
+
+// start starts the agent for a scenario.
+func (m *machine) start(ctx context.Context, s scenario) error {
+	cmdline := fmt.Sprintf("ipa-api-url=http://%s:%d ipa-debug=1", hostAddress, apiPort)
+	if strings.Contains(s.cmdline, "ipa-api-url") {
+		cmdline = "ipa-debug=1"
+	}
+	return m.control.Start(ctx, strings.TrimSpace(cmdline+" "+s.cmdline),
+		map[string]string{configFile: "[DEFAULT]\n" + s.config})
+}
+
+// client returns a client for the agent. The agent's certificate is not verified.
+func (m *machine) client() *http.Client {
+	return &http.Client{
+		Transport: &http.Transport{
+			DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+				return m.namespace.Dial(ctx, "tcp", fmt.Sprintf("127.0.0.1:%d", agentPort))
+			},
+			TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, //nolint:gosec // generated for this start
+		},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+}
+
+// observation is what is compared of a scenario.
+type observation struct {
+	Ironic []seen                `json:"ironic,omitempty"`
+	Agent  []exchange            `json:"agent,omitempty"`
+	Disks  map[string]*diskState `json:"disks,omitempty"`
+}
+
+// play runs a scenario with an agent of its own, or with the running one if shared, and returns what it observes.
+func (m *machine) play(ctx context.Context, s scenario, shared bool) (observation, error) {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
+	defer cancel()
+	for _, serial := range s.disks {
+		if s.before != nil {
+			if err := s.before(m.disks[serial].File); err != nil {
+				return observation{}, fmt.Errorf("disk %s: %w", serial, err)
+			}
+		}
+	}
+	reached := m.conductor.play(s)
+	var o observation
+	if !shared {
+		if err := m.start(ctx, s); err != nil {
+			return observation{}, err
+		}
+		select {
+		case <-reached:
+			o.Ironic = normaliseRequests(m.conductor.seen())
+		case <-ctx.Done():
+			text, _ := m.control.Log(context.WithoutCancel(ctx)) // only helps to find the fault
+			return observation{}, fmt.Errorf("request %s %d: %w; so far %v\n%s", s.until.kind, s.until.n, ctx.Err(),
+				m.conductor.seen(), text)
+		}
+	}
+	client := m.client()
+	defer client.CloseIdleConnections()
+	id := ""
+	for _, r := range s.do {
+		x, next, err := send(ctx, client, r, id)
+		if err != nil {
+			return observation{}, err
+		}
+		id = next
+		if !r.hidden {
+			o.Agent = append(o.Agent, normaliseExchange(x))
+		}
+	}
+	if len(s.disks) == 0 {
+		return o, nil
+	}
+	if err := m.control.Sync(ctx); err != nil {
+		return observation{}, err
+	}
+	o.Disks = map[string]*diskState{}
+	for _, serial := range s.disks {
+		state, err := describeDisk(m.disks[serial].File, m.disks[serial].Sector, s.ranges)
+		if err != nil {
+			return observation{}, fmt.Errorf("disk %s: %w", serial, err)
+		}
+		o.Disks[serial] = normaliseDisk(state)
+	}
+	return o, nil
+}

@@ -1,0 +1,160 @@
+//go:build linux
+
+package conformance
+
+import (
+	"encoding/json"
+	"reflect"
+	"regexp"
+	"strings"
+)
+
+// matchedTexts are the parts of messages that Ironic or Metal3 search for. All other texts of errors are for people,
+// and are not compared.
+var matchedTexts = []string{
+	"Agent is busy", "agent is busy", "Node is already on the requested software RAID configuration",
+}
+
+// text replaces a message by those of its parts that clients search for.
+func text(message string) string {
+	var parts []string
+	for _, part := range matchedTexts {
+		if strings.Contains(message, part) {
+			parts = append(parts, part)
+		}
+	}
+	if message == "" {
+		return ""
+	}
+	return "<text " + strings.Join(parts, ", ") + ">"
+}
+
+// plain converts a value to the types of package json.
+func plain(value any) any {
+	var result any
+	if err := json.Unmarshal([]byte(encode(value)), &result); err != nil {
+		panic(err) // encode's output is JSON
+	}
+	return result
+}
+
+// errorTexts replaces the texts of errors: message and details of a command's error, and faultstring and debuginfo of a
+// rejected request.
+func errorTexts(fields object) {
+	for _, key := range []string{"message", "details", "faultstring", "debuginfo"} {
+		if message, ok := fields[key].(string); ok {
+			fields[key] = text(message)
+		}
+	}
+}
+
+var uuidPattern = regexp.MustCompile(`\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b`)
+
+// commandID replaces the id of a command, a random UUID.
+func commandID(fields object) {
+	if id, ok := fields["id"].(string); ok && fields["command_status"] != nil && uuidPattern.MatchString(id) {
+		fields["id"] = "<id>"
+	}
+}
+
+// resultText replaces the text of a command's result that consists of a text only.
+func resultText(fields object) {
+	if result, ok := fields["result"].(string); ok && len(fields) == 1 {
+		name, _, _ := strings.Cut(result, ":")
+		fields["result"] = "<text of " + name + ">"
+	}
+}
+
+// startTime replaces the time of the agent's start, and the version of its program.
+func startTime(fields object) {
+	if _, ok := fields["started_at"].(float64); ok {
+		fields["started_at"] = "<time>"
+		if version, ok := fields["version"].(string); ok && version != "" {
+			fields["version"] = "<version>"
+		}
+	}
+}
+
+// generatedCertificate replaces the certificate of a heartbeat.
+func generatedCertificate(fields object) {
+	if pem, ok := fields["agent_verify_ca"].(string); ok && strings.HasPrefix(pem, "-----BEGIN CERTIFICATE-----\n") {
+		fields["agent_verify_ca"] = "<certificate>"
+	}
+	if version, ok := fields["agent_version"].(string); ok && version != "" {
+		fields["agent_version"] = "<version>"
+	}
+}
+
+// normaliseExchange replaces what is not compared in a reply of the agent.
+func normaliseExchange(x exchange) exchange {
+	x.Body = plain(x.Body)
+	each(x.Body, func(fields object) {
+		commandID(fields)
+		errorTexts(fields)
+		startTime(fields)
+		if result, ok := fields["command_result"].(object); ok {
+			resultText(result)
+		}
+	})
+	if body, ok := x.Body.(string); ok && !strings.HasPrefix(x.Header["Content-Type"], "application/json") {
+		x.Body = text(body)
+	}
+	return x
+}
+
+// normaliseRequests replaces what is not compared in requests to Ironic, and drops repetitions.
+func normaliseRequests(requests []seen) []seen {
+	var result []seen
+	for _, r := range requests {
+		r.Body = plain(r.Body)
+		if fields, ok := r.Body.(object); ok {
+			generatedCertificate(fields)
+		}
+		if len(result) > 0 && reflect.DeepEqual(result[len(result)-1], r) {
+			continue
+		}
+		result = append(result, r)
+	}
+	return result
+}
+
+// each calls f with all objects in a value, from the outside in.
+func each(value any, f func(object)) {
+	switch value := value.(type) {
+	case object:
+		f(value)
+		for _, part := range value {
+			each(part, f)
+		}
+	case []any:
+		for _, part := range value {
+			each(part, f)
+		}
+	}
+}
+
+// randomUUID replaces a UUID in both cases, or the id of an MBR or of a FAT file system.
+func randomUUID(value string) string {
+	if value == "" {
+		return ""
+	}
+	return "<uuid>"
+}
+
+// normaliseDisk replaces what is random in a disk's partition table and file systems.
+func normaliseDisk(d *diskState) *diskState {
+	if d.Table != nil {
+		d.Table.ID = randomUUID(d.Table.ID)
+		for i := range d.Table.Partitions {
+			d.Table.Partitions[i].UUID = randomUUID(d.Table.Partitions[i].UUID)
+		}
+	}
+	for _, found := range append(d.Parts, d.Whole) {
+		for _, key := range []string{"UUID", "UUID_SUB"} {
+			if value := found[key]; value != "" && found["TYPE"] != "iso9660" {
+				found[key] = randomUUID(value)
+			}
+		}
+	}
+	return d
+}

@@ -1,0 +1,91 @@
+//go:build linux
+
+package ipa
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"regexp"
+)
+
+// ControlPort is the port of the machine where the agent is controlled.
+const ControlPort = 9998
+
+// Ready matches the console's line after which the machine accepts requests of Control.
+var Ready = regexp.MustCompile(`ipa-control: ready`)
+
+// Control starts and stops the agent in its machine.
+type Control struct {
+	// Dial connects to ControlPort of the machine.
+	Dial func(ctx context.Context) (net.Conn, error)
+}
+
+// Start ends a running agent, and starts it with a kernel command line and configuration files, by path.
+func (c Control) Start(ctx context.Context, cmdline string, files map[string]string) error {
+	if files == nil {
+		files = map[string]string{}
+	}
+	body, err := json.Marshal(map[string]any{"cmdline": cmdline, "files": files})
+	if err != nil {
+		return err
+	}
+	_, err = c.request(ctx, http.MethodPost, "/start", body)
+	return err
+}
+
+// Stop ends the agent.
+func (c Control) Stop(ctx context.Context) error {
+	_, err := c.request(ctx, http.MethodPost, "/stop", nil)
+	return err
+}
+
+// Sync writes out the machine's file systems and block devices.
+func (c Control) Sync(ctx context.Context) error {
+	_, err := c.request(ctx, http.MethodPost, "/sync", nil)
+	return err
+}
+
+// Log returns the agent's log since its start.
+func (c Control) Log(ctx context.Context) (string, error) {
+	text, err := c.request(ctx, http.MethodGet, "/log", nil)
+	return string(text), err
+}
+
+// Versions returns the versions of the installed packages, and of the "kernel".
+func (c Control) Versions(ctx context.Context) (map[string]string, error) {
+	text, err := c.request(ctx, http.MethodGet, "/versions", nil)
+	if err != nil {
+		return nil, err
+	}
+	var versions map[string]string
+	return versions, json.Unmarshal(text, &versions)
+}
+
+func (c Control) request(ctx context.Context, method, path string, body []byte) ([]byte, error) {
+	request, err := http.NewRequestWithContext(ctx, method, "http://agent"+path, bytes.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	client := &http.Client{Transport: &http.Transport{
+		DisableKeepAlives: true,
+		DialContext:       func(ctx context.Context, _, _ string) (net.Conn, error) { return c.Dial(ctx) },
+	}}
+	response, err := client.Do(request)
+	if err != nil {
+		return nil, fmt.Errorf("control of ironic-python-agent: %w", err)
+	}
+	defer response.Body.Close() //nolint:errcheck // only read
+	text, err := io.ReadAll(response.Body)
+	if err != nil {
+		return nil, fmt.Errorf("control of ironic-python-agent: %s: %w", path, err)
+	}
+	if response.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("control of ironic-python-agent: %s: status %d: %s", path, response.StatusCode, text)
+	}
+	return text, nil
+}
