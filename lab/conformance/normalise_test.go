@@ -30,10 +30,13 @@ func text(message string) string {
 }
 
 // plain converts a value to the types of package json.
-func plain(value any) any {
+func plain(value any) any { return parse(encode(value)) }
+
+// parse parses JSON of this package.
+func parse(text string) any {
 	var result any
-	if err := json.Unmarshal([]byte(encode(value)), &result); err != nil {
-		panic(err) // encode's output is JSON
+	if err := json.Unmarshal([]byte(text), &result); err != nil {
+		panic(err)
 	}
 	return result
 }
