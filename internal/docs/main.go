@@ -19,6 +19,7 @@ import (
 
 	"ironroot/agent/config"
 	"ironroot/agent/inspection"
+	"ironroot/lab/conformance"
 )
 
 func main() {
@@ -84,7 +85,7 @@ type block func(root string, arguments []string, old string) (string, error)
 func blocks() map[string]block {
 	return map[string]block{
 		"collectors": collectors, "source": source, "lines": lines, "parity": parity,
-		"steps": steps, "arguments": arguments, "burnin": burninSettings,
+		"steps": steps, "arguments": arguments, "burnin": burninSettings, "deviations": deviations,
 	}
 }
 
@@ -139,6 +140,17 @@ func collectors(string, []string, string) (string, error) {
 		meaning = strings.Join(slices.DeleteFunc([]string{meaning, c.Help}, func(s string) bool { return s == "" }),
 			": ")
 		fmt.Fprintf(&text, "| `%s` | %s |\n", c.Name, meaning)
+	}
+	return text.String(), nil
+}
+
+// deviations returns the table of the differences that the conformance suite shows.
+func deviations(string, []string, string) (string, error) {
+	var text strings.Builder
+	text.WriteString("| Row | Scenarios | Value | Difference |\n|---|---|---|---|\n")
+	for _, d := range conformance.Deviations() {
+		fmt.Fprintf(&text, "| %s | %s: %s | `%s` | %s |\n", d.Row, d.Group, strings.Join(d.Scenarios, ", "),
+			strings.ReplaceAll(d.Path, "|", "\\|"), d.Reason)
 	}
 	return text.String(), nil
 }

@@ -151,14 +151,14 @@ func differences(at string, want, got any) []difference {
 
 // listed are the listed differences of a group.
 type listed struct {
-	entries []deviation
+	entries []Deviation
 	found   map[string]bool
 }
 
 func newListed(group string) *listed {
 	l := &listed{found: map[string]bool{}}
-	for _, d := range deviations() {
-		if d.group == group {
+	for _, d := range Deviations() {
+		if d.Group == group {
 			l.entries = append(l.entries, d)
 		}
 	}
@@ -168,11 +168,11 @@ func newListed(group string) *listed {
 func (l *listed) contains(scenario, at string) bool {
 	contained := false
 	for _, d := range l.entries {
-		for _, s := range d.scenarios {
+		for _, s := range d.Scenarios {
 			inScenario, err := path.Match(s, scenario)
-			inPath, err2 := path.Match(d.path, at)
+			inPath, err2 := path.Match(d.Path, at)
 			if err == nil && err2 == nil && inScenario && inPath {
-				l.found[s+" "+d.path] = true
+				l.found[s+" "+d.Path] = true
 				contained = true
 			}
 		}
@@ -183,9 +183,9 @@ func (l *listed) contains(scenario, at string) bool {
 func (l *listed) check(t *testing.T) {
 	t.Helper()
 	for _, d := range l.entries {
-		for _, s := range d.scenarios {
-			if !l.found[s+" "+d.path] {
-				t.Errorf("%s: %s is listed as a difference, and there is none", s, d.path)
+		for _, s := range d.Scenarios {
+			if !l.found[s+" "+d.Path] {
+				t.Errorf("%s: %s is listed as a difference, and there is none", s, d.Path)
 			}
 		}
 	}
