@@ -28,17 +28,17 @@ type group struct {
 }
 
 func groups() []group {
-	return []group{protocol()}
+	return []group{protocol(), bootentries()}
 }
 
-// digest identifies what a scenario does, without the preparation of its disks.
+// digest identifies what a scenario does. Functions do not belong to it.
 func (s scenario) digest() string {
 	text := fmt.Sprintf("%q %q %s %v %q %s", s.cmdline, s.config, encode(s.node), s.until, s.disks, s.describe())
 	sum := sha256.Sum256([]byte(text))
 	return hex.EncodeToString(sum[:6])
 }
 
-func (s scenario) describe() string { return fmt.Sprintf("%+v %+v %v", s.ironic, s.do, s.ranges) }
+func (s scenario) describe() string { return fmt.Sprintf("%+v %+v %v%s", s.ironic, s.do, s.ranges, s.prepared) }
 
 func buildRamdisk(t *testing.T) image {
 	t.Helper()
@@ -88,7 +88,7 @@ func TestConformance(t *testing.T) {
 			g.run(t, i, func(scenario) bool { return true }, func(s scenario, got observation) {
 				want, ok := recorded.Scenarios[s.name]
 				if !ok || recorded.Digests[s.name] != s.digest() {
-					t.Errorf("%s: not recorded as it is now; make record-ipa ONLY=%s", s.name, g.name)
+					t.Errorf("%s: not recorded as it is now, make record-ipa ONLY=%s; ironroot %s", s.name, g.name, encode(got))
 					return
 				}
 				for _, d := range differences("", plain(want), plain(got)) {

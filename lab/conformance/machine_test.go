@@ -6,10 +6,12 @@ import (
 	"context"
 	"crypto/tls"
 	"fmt"
+	"maps"
 	"net"
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -30,6 +32,8 @@ type shape struct {
 	firmware qemu.Firmware
 	disks    []disk
 	nics     []qemu.NIC // in addition to the one to Ironic
+	// variables are variables of UEFI before the start.
+	variables map[string][]byte
 }
 
 // disk is a disk of a machine.
@@ -92,6 +96,9 @@ func boot(t *testing.T, i image, s shape) *machine {
 		}
 		config.Disks = append(config.Disks, d.Disk)
 	}
+	if err := setVariables(filepath.Join(dir, "vars.fd"), s); err != nil {
+		t.Fatal(err)
+	}
 	if m.vm, err = qemu.Start(t.Context(), config); err != nil {
 		t.Fatal(err)
 	}
@@ -105,6 +112,30 @@ func boot(t *testing.T, i image, s shape) *machine {
 		t.Fatalf("%v; the console ends with\n%s", err, m.vm.Console().Tail(60))
 	}
 	return m
+}
+
+// setVariables creates the file of a machine's variables if the shape has some.
+func setVariables(file string, s shape) error {
+	if len(s.variables) == 0 {
+		return nil
+	}
+	template, err := qemu.Variables(s.firmware)
+	if err != nil {
+		return err
+	}
+	content, err := os.ReadFile(template)
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(file, content, 0o600); err != nil {
+		return err
+	}
+	for _, name := range slices.Sorted(maps.Keys(s.variables)) {
+		if err := qemu.Flash(file).Set(qemu.GlobalVariable, name, s.variables[name]); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // serve starts Ironic and the server of images.
@@ -155,6 +186,7 @@ type observation struct {
 	Ironic []seen                `json:"ironic,omitempty"`
 	Agent  []exchange            `json:"agent,omitempty"`
 	Disks  map[string]*diskState `json:"disks,omitempty"`
+	Boot   *bootState            `json:"boot,omitempty"`
 }
 
 // play runs a scenario with an agent of its own, or with the running one if shared, and returns what it observes.
@@ -194,6 +226,12 @@ func (m *machine) play(ctx context.Context, s scenario, shared bool) (observatio
 		id = next
 		if !r.hidden {
 			o.Agent = append(o.Agent, normaliseExchange(x))
+		}
+	}
+	if s.boot {
+		var err error
+		if o.Boot, err = describeBoot(filepath.Join(m.vm.Dir(), "vars.fd"), m.t.TempDir()); err != nil {
+			return observation{}, err
 		}
 	}
 	if len(s.disks) == 0 {

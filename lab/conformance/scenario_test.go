@@ -24,10 +24,13 @@ type scenario struct {
 	until until
 	// disks are the disks that the scenario compares, by serial number, after before prepared them.
 	disks []string
+	// prepared describes what disk.prepare has written for the scenario, so that a change of it is recorded again.
+	prepared string
 	// before prepares a disk: it receives the disk's file.
 	before func(path string) error
 	// ranges are parts of the disks whose content is compared by digest.
 	ranges []span
+	boot   bool // the firmware's boot entries are compared
 	do     []request
 }
 
