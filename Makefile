@@ -119,7 +119,7 @@ record-ipa: prepare-ci ## testdata/ipa: what ironic-python-agent does (ONLY=GROU
 # Tests with the build tag long, each a target of its own: one that fails does not end the others. Those that take
 # longest are the first.
 LONG_IRONIC = MixedFleet Newest Releases Metal3 Progress FastTrack Metal3Media Array Bootc BIOS HTTPBoot SecureBoot
-LONG = $(LONG_IRONIC:%=long-ironic-%) long-e2e long-iscsi long-arm64 long-chroots long-undionly
+LONG = $(LONG_IRONIC:%=long-ironic-%) long-conformance long-e2e long-iscsi long-arm64 long-chroots long-undionly
 
 .PHONY: test-long $(LONG)
 test-long: prepare-ci build ## other releases, RAID, BIOS, bootc, UKI, fast track, Metal3: 2 hours
@@ -127,6 +127,8 @@ test-long: prepare-ci build ## other releases, RAID, BIOS, bootc, UKI, fast trac
 $(LONG): LONG_TEST = CI=true $(GO) test $(TEST_FLAGS) -tags long -count=1 -timeout 120m
 $(LONG_IRONIC:%=long-ironic-%): long-ironic-%:
 	$(LONG_TEST) -run '^TestRealIronic$*$$' ./lab/ironic
+long-conformance:
+	$(LONG_TEST) -run '^TestRecordIPA$$' ./lab/conformance
 long-e2e:
 	$(LONG_TEST) -run '^(TestRAIDBoot(BIOS|PartitionUEFI)|TestNetbootProxy|TestSignedImage|TestUKI)' ./lab/e2e
 long-iscsi:

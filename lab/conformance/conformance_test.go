@@ -38,7 +38,9 @@ func (s scenario) digest() string {
 	return hex.EncodeToString(sum[:6])
 }
 
-func (s scenario) describe() string { return fmt.Sprintf("%+v %+v %v%s", s.ironic, s.do, s.ranges, s.prepared) }
+func (s scenario) describe() string {
+	return fmt.Sprintf("%+v %+v %v%s", s.ironic, s.do, s.ranges, s.prepared)
+}
 
 func buildRamdisk(t *testing.T) image {
 	t.Helper()

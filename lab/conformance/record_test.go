@@ -3,8 +3,10 @@
 package conformance
 
 import (
+	"fmt"
 	"maps"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -21,48 +23,82 @@ var recordedPackages = strings.Fields(`kernel ironic-python-agent python3 python
 	python3-werkzeug python3-cheroot mdadm parted gdisk util-linux udev qemu-utils lvm2 cryptsetup-bin efibootmgr
 	multipath-tools nvme-cli hdparm smartmontools ethtool lshw grub-common dosfstools e2fsprogs xfsprogs`)
 
-// TestRecordIPA records what ironic-python-agent does in the scenarios of the group that the environment names, or of
-// all groups, if they are not recorded. A scenario that was changed is recorded again.
+// TestRecordIPA plays the scenarios with ironic-python-agent. If the environment names a group or "all", what is not
+// recorded as it is now is recorded. Otherwise all scenarios are played and compared with the recordings, or, if these
+// are of another version of ironic-python-agent, the differences are reported.
 func TestRecordIPA(t *testing.T) {
 	only := os.Getenv(recordEnv)
-	if only == "" {
-		t.Skip(recordEnv + " names no group")
-	}
 	i := ipaImage(t)
 	for _, g := range groups() {
-		if g.name != only && only != "all" {
+		if only != "" && only != "all" && only != g.name {
 			continue
 		}
 		t.Run(g.name, func(t *testing.T) {
 			r := readRecording(t, g.name)
-			if r.Scenarios == nil {
-				r.Scenarios, r.Digests = map[string]observation{}, map[string]string{}
+			if only == "" {
+				checkRecording(t, g, i, r)
+				return
 			}
-			known := map[string]bool{}
-			for _, s := range g.scenarios {
-				known[s.name] = true
-			}
-			maps.DeleteFunc(r.Scenarios, func(name string, _ observation) bool { return !known[name] })
-			maps.DeleteFunc(r.Digests, func(name, _ string) bool { return !known[name] })
+			r.keep(g)
 			missing := func(s scenario) bool { return r.Digests[s.name] != s.digest() }
 			m := g.run(t, i, missing, func(s scenario, o observation) {
 				t.Logf("recorded %s", s.name)
 				r.Scenarios[s.name], r.Digests[s.name] = o, s.digest()
 				r.write(t, g.name)
 			})
-			versions, err := m.control.Versions(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
-			r.Versions = map[string]string{}
-			for _, name := range recordedPackages {
-				if version := versions[name]; version != "" {
-					r.Versions[name] = version
-				}
-			}
+			r.Versions = versions(t, m)
 			r.write(t, g.name)
 		})
 	}
+}
+
+// keep drops what the group no longer contains.
+func (r *recording) keep(g group) {
+	if r.Scenarios == nil {
+		r.Scenarios, r.Digests = map[string]observation{}, map[string]string{}
+	}
+	unknown := func(name string) bool {
+		return !slices.ContainsFunc(g.scenarios, func(s scenario) bool { return s.name == name })
+	}
+	maps.DeleteFunc(r.Scenarios, func(name string, _ observation) bool { return unknown(name) })
+	maps.DeleteFunc(r.Digests, func(name, _ string) bool { return unknown(name) })
+}
+
+// checkRecording compares what ironic-python-agent does today with its recording.
+func checkRecording(t *testing.T, g group, i image, r recording) {
+	t.Helper()
+	var found []string
+	m := g.run(t, i, func(scenario) bool { return true }, func(s scenario, o observation) {
+		for _, d := range differences("", plain(r.Scenarios[s.name]), plain(o)) {
+			found = append(found, fmt.Sprintf("%s: %s: recorded %s, now %s", s.name, d.path, encode(d.want), encode(d.got)))
+		}
+	})
+	const agent = "ironic-python-agent"
+	now := versions(t, m)
+	t.Logf("%s: recorded %s, now %s", agent, r.Versions[agent], now[agent])
+	for _, text := range found {
+		if r.Versions[agent] == now[agent] {
+			t.Error(text)
+		} else {
+			t.Log(text)
+		}
+	}
+}
+
+// versions returns the versions of the packages that a recording names.
+func versions(t *testing.T, m *machine) map[string]string {
+	t.Helper()
+	installed, err := m.control.Versions(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := map[string]string{}
+	for _, name := range recordedPackages {
+		if version := installed[name]; version != "" {
+			found[name] = version
+		}
+	}
+	return found
 }
 
 // ipaImage returns the ramdisk with ironic-python-agent.

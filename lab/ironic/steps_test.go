@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -25,9 +26,10 @@ import (
 // one with another version of a manager: Ironic reports no failure and starts over. Fast track saves boots: five serve
 // all.
 //
-// Ironic ignores reboot_requested in manual cleaning, up to 39.0.
+// Ironic ignores reboot_requested in manual cleaning, up to 39.0. In Ironic 39, the deploy interface autodetect becomes
+// another one at the start of each cleaning, deployment and service.
 //
-// Parity: S3, S5 (rescue, login, unrescue; service), S7 (automated cleaning), P10
+// Parity: S3, S5 (rescue, login, unrescue; service), S7 (automated cleaning), P10, U6
 // Parity: T13 (the newest that can be installed)
 func TestRealIronicSteps(t *testing.T) {
 	testenv.Programs(t, "go")
@@ -36,17 +38,31 @@ func TestRealIronicSteps(t *testing.T) {
 	system, err := osimage.Build(ctx, osimage.Options{Progress: t.Output()})
 	step(t, "image", err)
 	versions := map[string]string{"1": withManager(t, ramdisk, "1"), "2": withManager(t, ramdisk, "2")}
+	suite, interfaces, deployInterface := newest(t), "", ""
+	if suite == Sid {
+		deployInterface = "autodetect"
+		interfaces = "[DEFAULT]\nenabled_deploy_interfaces = autodetect,direct,ramdisk\n" +
+			"autodetect_deploy_interfaces = ramdisk,direct\n"
+	}
 	i := start(t, Options{
-		Suite:        newest(t),
+		Suite:        suite,
 		KernelParams: "ipa-disk-wait-attempts=1 ipa-disk-wait-delay=1",
-		Config:       "[deploy]\nfast_track = true\n",
+		Config:       interfaces + "[deploy]\nfast_track = true\n",
 	})
 	n, err := i.Enroll(ctx, NodeOptions{
-		Kernel: kernel, Ramdisk: versions["1"], Memory: memory,
+		Kernel: kernel, Ramdisk: versions["1"], Memory: memory, DeployInterface: deployInterface,
 		Disks: []qemu.Disk{{Size: 5 << 30, Serial: "DISK0"}},
 	})
 	if err != nil {
 		t.Fatal(err)
+	}
+	// resolved checks how often autodetect has become another interface.
+	resolved := func(operation string, want int) {
+		t.Helper()
+		const text = "autodetect switching to deploy interface: direct"
+		if got := strings.Count(i.Logs(1<<20), text); deployInterface != "" && got != want {
+			t.Errorf("after %s: Ironic's log has %q %d times, want %d", operation, text, got, want)
+		}
 	}
 	r := recordSteps(t, i, n, versions)
 	step(t, "manage", n.Manage(ctx))
@@ -54,6 +70,7 @@ func TestRealIronicSteps(t *testing.T) {
 
 	step(t, "manual cleaning", n.Clean(ctx, Step{"deploy", "report", map[string]any{"note": "by name"}}))
 	r.check(t, []stepRun{{"report", "by name", "1", 0}})
+	resolved("manual cleaning", 1)
 
 	const runbook = "CUSTOM_LAB"
 	step(t, "runbook", i.call(ctx, http.MethodPost, "/v1/runbooks", map[string]any{
@@ -67,16 +84,20 @@ func TestRealIronicSteps(t *testing.T) {
 	step(t, "trait of the node", i.call(ctx, http.MethodPut, "/v1/nodes/"+n.UUID+"/traits/"+runbook, nil, nil))
 	step(t, "cleaning by runbook", n.CleanByRunbook(ctx, runbook))
 	r.check(t, []stepRun{{"report", "by runbook", "1", 0}})
+	resolved("cleaning by runbook", 2)
 
 	// The first boot after the step has the other version, which refuses the next step.
 	r.replaceBy("2")
 	step(t, "automated cleaning", n.Provide(ctx))
 	r.check(t, []stepRun{{"restart", "", "1", 0}, {"restart", "", "2", 1}, {"report", "", "2", 2}})
+	resolved("automated cleaning", 3)
 
 	image := publish(t, i, system.Raw, "os.raw")
 	image.Format = "raw"
 	step(t, "deploy", n.Deploy(ctx, image, nil))
+	resolved("deployment", 4)
 	step(t, "service", n.Service(ctx, Step{Interface: "deploy", Step: "burnin_cpu"}))
+	resolved("service", 5)
 	if !n.On() {
 		t.Error("the machine is off after servicing")
 	}
