@@ -59,13 +59,13 @@ func benchmarked(t *testing.T, list string, disks ...block.Device) (facts map[st
 	if (err == nil) != (failure == "null") {
 		t.Errorf("got error %v, and %s in the data", err, failure)
 	}
-	var all []fact
+	var all [][4]any
 	if err := json.Unmarshal(m.posted["data"], &all); err != nil {
 		t.Fatal(err)
 	}
 	facts = map[string]string{}
 	for _, f := range all {
-		facts[strings.Join(f[:3], " ")] = f[3]
+		facts[fmt.Sprint(f[0], " ", f[1], " ", f[2])] = fmt.Sprint(f[3])
 	}
 	if facts["disk logical count"] != strconv.Itoa(len(disks)) {
 		t.Errorf("got %v, want the other facts, too", all)

@@ -2,6 +2,7 @@ package inspection
 
 import (
 	"encoding/json"
+	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
@@ -248,56 +249,103 @@ func TestPCIDevicesOfAServer(t *testing.T) {
 }
 
 func TestExtraHardware(t *testing.T) {
-	var got [][]string
+	var got [][]any
 	if err := collect(t, machinetest.System(t, "hpe-dl360-gen10"), "extra-hardware", &got); err != nil {
 		t.Fatal(err)
 	}
 	lines := map[string]bool{}
 	for _, item := range got {
 		if len(item) != 4 {
-			t.Fatalf("got an item of %d texts, want 4: %q", len(item), item)
+			t.Fatalf("got an item of %d values, want 4: %q", len(item), item)
 		}
-		lines[strings.Join(item, "|")] = true
+		lines[fmt.Sprintf("%v|%v|%v|%#v", item...)] = true // texts are quoted, numbers are not
 	}
 	for _, want := range []string{
-		"disk|logical|count|1", "disk|sda|size|256", "disk|sda|model|TS256GSSD230S", "disk|sda|vendor|ATA",
-		"disk|sda|wwn-id|0x57c354800000a1b2", "disk|sda|serial|ANON-TS256-000000001", "disk|sda|rotational|0",
-		"disk|sda|physical_block_size|512", "system|product|name|ProLiant DL360 Gen10 (867960-B21)",
-		"system|product|vendor|HPE", "system|product|serial|ANON-148", "system|motherboard|name|ProLiant DL360 Gen10",
-		"system|kernel|version|6.12.41", "system|kernel|arch|x86_64", "firmware|bios|version|U32",
-		"firmware|bios|date|01/23/2021", "memory|total|size|412316860416", "memory|banks|count|24",
-		"memory|bank:0|vendor|UNKNOWN", "memory|bank:0|serial|ANON-38", "memory|bank:0|product|NOT AVAILABLE",
-		"memory|bank:1|slot|PROC 1 DIMM 2", "memory|bank:7|size|34359738368", "memory|bank:7|slot|PROC 1 DIMM 8",
-		"network|eno1|serial|b4:7a:f1:00:10:20", "network|eno1|businfo|pci@0000:02:00.0", "network|eno1|link|yes",
-		"network|eno4|link|no", "network|eno1|vendor|0x14e4", "network|eno1|product|0x1657", "network|eno1|driver|tg3",
-		"network|eno1|capacity|1000000000", "cpu|physical|number|2", "cpu|logical|number|12",
-		"cpu|physical|product|Intel(R) Xeon(R) Bronze 3104 CPU @ 1.70GHz", "cpu|physical|frequency|1700.0000",
-		"cpu|physical_0|vendor|Intel(R) Corporation",
-		"cpu|physical_1|version|Intel(R) Xeon(R) Bronze 3104 CPU @ 1.70GHz", "cpu|physical_1|slot|Proc 2",
-		"numa|nodes|count|2",
+		`disk|logical|count|"1"`, `disk|sda|size|"256"`, `disk|sda|model|"TS256GSSD230S"`, `disk|sda|vendor|"ATA"`,
+		`disk|sda|serial|"ANON-TS256-000000001"`, `disk|sda|rotational|"0"`, `disk|sda|physical_block_size|"512"`,
+		`system|product|name|"ProLiant DL360 Gen10 (867960-B21)"`, `system|product|vendor|"HPE"`,
+		`system|product|serial|"ANON-148"`, `system|motherboard|name|"ProLiant DL360 Gen10"`,
+		`system|kernel|version|"6.12.41"`, `system|kernel|arch|"x86_64"`, `firmware|bios|version|"U32"`,
+		`firmware|bios|date|"01/23/2021"`, `memory|total|size|"412316860416"`, `memory|banks|count|"24"`,
+		`memory|bank:0|vendor|"UNKNOWN"`, `memory|bank:0|serial|"ANON-38"`, `memory|bank:0|product|"NOT AVAILABLE"`,
+		`memory|bank:1|slot|"PROC 1 DIMM 2"`, `memory|bank:7|size|"34359738368"`, `memory|bank:7|slot|"PROC 1 DIMM 8"`,
+		`network|eno1|serial|"b4:7a:f1:00:10:20"`, `network|eno1|businfo|"pci@0000:02:00.0"`, `network|eno1|link|"yes"`,
+		`network|eno4|link|"no"`, `network|eno1|driver|"tg3"`, `disk|sda|wwn-id|"wwn-0x57c354800000a1b2"`,
+		`network|eno1|vendor|"Broadcom Inc. and subsidiaries"`,
+		`network|eno1|product|"NetXtreme BCM5719 Gigabit Ethernet PCIe"`, `cpu|physical|number|2`, `cpu|logical|number|12`,
+		`cpu|physical_0|vendor|"GenuineIntel"`, `cpu|physical_1|product|"Intel(R) Xeon(R) Bronze 3104 CPU @ 1.70GHz"`,
+		`cpu|physical_0|cores|6`, `cpu|physical_0|threads|6`, `cpu|physical_0|threads_per_core|1`,
+		`cpu|physical_0|max_Mhz|1700`, `cpu|physical_0|family|6`, `numa|nodes|count|2`, `numa|node_0|cpu_count|6`,
 	} {
 		if !lines[want] {
 			t.Errorf("got no item %q", want)
 		}
 	}
 	for line := range lines {
-		if strings.HasPrefix(line, "memory|bank:1|") && line != "memory|bank:1|slot|PROC 1 DIMM 2" {
+		if strings.HasPrefix(line, "memory|bank:1|") && line != `memory|bank:1|slot|"PROC 1 DIMM 2"` {
 			t.Errorf("an empty slot has the item %q", line)
 		}
 	}
 }
 
-// The facts contain the address of an interface. Machines of package machinetest have no addresses.
-func TestExtraHardwareAddress(t *testing.T) {
-	address := "192.0.2.1"
+// The facts contain what machines of package machinetest lack: an address, and the speed of a link.
+func TestExtraHardwareNetwork(t *testing.T) {
+	address, vendor, product := "192.0.2.1", "0x8086", "0x1572"
+	i := &inspection{Options: Options{System: machinetest.Unpack(t, "sys/class/net/eth0/speed: 10000\n\n"+
+		"sys/class/net/eth0/duplex: full\n\nsys/class/net/eth1/speed: -1\n\nsys/class/net/eth1/duplex: unknown\n\n")}}
+	i.Inventory = inventory.New(inventory.Options{System: i.System})
 	facts := factList{}
-	facts.network([]inventory.Interface{{Name: "eth0", MACAddress: "52:54:00:1a:15:d6", IPv4Address: &address}})
+	i.networkFacts(&facts, []inventory.Interface{
+		{Name: "eth0", MACAddress: "52:54:00:1a:15:d6", IPv4Address: &address, Vendor: &vendor, Product: &product},
+		{Name: "eth1", MACAddress: "52:54:00:1a:15:d7", HasCarrier: true},
+	})
 	want := []fact{
-		{"network", "eth0", "serial", "52:54:00:1a:15:d6"},
-		{"network", "eth0", "link", "no"},
+		{"network", "eth0", "vendor", "Intel Corporation"},
+		{"network", "eth0", "product", "Ethernet Controller X710 for 10GbE SFP+"},
+		{"network", "eth0", "size", "10000000000"},
 		{"network", "eth0", "ipv4", address},
+		{"network", "eth0", "link", "no"},
+		{"network", "eth0", "duplex", "full"},
+		{"network", "eth0", "speed", "10Gbit/s"},
+		{"network", "eth0", "serial", "52:54:00:1a:15:d6"},
+		{"network", "eth1", "link", "yes"},
+		{"network", "eth1", "serial", "52:54:00:1a:15:d7"},
 	}
-	if diff := cmp.Diff(want, facts.list); diff != "" {
+	if diff := cmp.Diff(want, facts.list, cmp.AllowUnexported(fact{})); diff != "" {
 		t.Errorf("facts differ (-want +got):\n%s", diff)
+	}
+}
+
+// Ids that the database lacks, and those of other buses, stay as they are.
+func TestCardNames(t *testing.T) {
+	for _, tt := range []struct{ vendor, product, wantVendor, wantProduct string }{
+		{"0x8086", "0xfff0", "Intel Corporation", "0xfff0"}, {"0xfff0", "0x0001", "0xfff0", "0x0001"},
+		{"", "", "", ""}, {"0x8086", "", "0x8086", ""}, {"Cadence", "macb", "Cadence", "macb"},
+		{"0x18086", "0x1572", "0x18086", "0x1572"},
+	} {
+		if v, p := cardNames(tt.vendor, tt.product); v != tt.wantVendor || p != tt.wantProduct {
+			t.Errorf("%s %s: got %s %s, want %s %s", tt.vendor, tt.product, v, p, tt.wantVendor, tt.wantProduct)
+		}
+	}
+}
+
+// The texts are those of lscpu.
+func TestCacheSize(t *testing.T) {
+	for _, tt := range []struct {
+		bytes     int64
+		instances int
+		want      string
+	}{
+		{32 << 10, 1, "32 KiB (1 instance)"}, {64 << 10, 2, "64 KiB (2 instances)"}, {1 << 20, 2, "1 MiB (2 instances)"},
+		{1280 << 10, 1, "1.3 MiB (1 instance)"}, {1536 << 10, 1, "1.5 MiB (1 instance)"}, {512 << 20, 16, "512 MiB (16 instances)"},
+	} {
+		if got := cacheSize(tt.bytes, tt.instances); got != tt.want {
+			t.Errorf("%d bytes: got %q, want %q", tt.bytes, got, tt.want)
+		}
+	}
+	for mask, want := range map[string]string{"00000000,0000000f": "f", "0": "0", "1,00000000": "100000000"} {
+		if got := shortMask(mask); got != want {
+			t.Errorf("mask %s: got %s, want %s", mask, got, want)
+		}
 	}
 }

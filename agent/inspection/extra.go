@@ -2,6 +2,7 @@ package inspection
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"strconv"
 	"strings"
@@ -10,12 +11,21 @@ import (
 	"ironroot/agent/inventory/smbios"
 )
 
-// fact is an item of the extra data: kind, item, property and value.
-type fact [4]string
+// fact is an item of the extra data. Its value is a text or, where hardware-detect has a number, an int, int64 or
+// float64.
+type fact struct {
+	kind, item, property string
+	value                any
+}
 
-// collectExtraHardware adds a list of facts about the machine, under the names of hardware-detect. It omits the
-// kernel's command line, which can contain secrets. ipa-inspection-benchmarks adds benchmarks. If one fails, all other
-// facts are added and an error is returned.
+// MarshalJSON implements [json.Marshaler]: hardware-detect prints a fact as a list.
+func (f fact) MarshalJSON() ([]byte, error) {
+	return json.Marshal([]any{f.kind, f.item, f.property, f.value})
+}
+
+// collectExtraHardware adds a list of facts about the machine, under the names of hardware-detect
+// (https://github.com/redhat-cip/hardware) and with its types. It omits the kernel's command line, which can contain
+// secrets. ipa-inspection-benchmarks adds benchmarks. If one fails, all other facts are added and an error is returned.
 func collectExtraHardware(ctx context.Context, i *inspection) error {
 	inv := i.found
 	if inv == nil {
@@ -25,15 +35,12 @@ func collectExtraHardware(ctx context.Context, i *inspection) error {
 		}
 	}
 	facts := &factList{list: []fact{}}
-	facts.disks(inv.Disks)
+	i.diskFacts(facts, inv.Disks)
 	facts.system(inv, i)
-	table := i.smbios()
-	facts.memory(inv.Memory, table)
-	facts.network(inv.Interfaces)
-	facts.cpu(inv.CPU, table)
-	if nodes, err := numbered(i.System.Sys("devices/system/node"), "node"); err == nil {
-		facts.add("numa", "nodes", "count", strconv.Itoa(len(nodes)))
-	}
+	facts.memory(inv.Memory, i.smbios())
+	i.networkFacts(facts, inv.Interfaces)
+	i.processorFacts(facts, inv.CPU)
+	facts.bmc(inv)
 	var err error
 	if list := i.Config.Get().Params["ipa-inspection-benchmarks"]; list != "" {
 		err = i.benchmarks(ctx, facts, inv, list)
@@ -66,29 +73,19 @@ type factList struct{ list []fact }
 // add adds a fact unless its value is empty.
 func (f *factList) add(kind, item, property, value string) {
 	if value != "" {
-		f.list = append(f.list, fact{kind, item, property, value})
+		f.number(kind, item, property, value)
 	}
 }
 
-func (f *factList) disks(disks []inventory.Disk) {
-	f.add("disk", "logical", "count", strconv.Itoa(len(disks)))
-	for _, d := range disks {
-		name := strings.TrimPrefix(d.Name, "/dev/")
-		add := func(property, value string) { f.add("disk", name, property, value) }
-		add("size", strconv.FormatInt(d.Size/1e9, 10)) // GB
-		add("vendor", known(d.Vendor))
-		add("model", known(d.Model))
-		add("wwn-id", known(d.WWN))
-		add("serial", known(d.Serial))
-		add("rotational", map[bool]string{true: "1", false: "0"}[d.Rotational])
-		add("physical_block_size", strconv.FormatInt(d.PhysicalSectors, 10))
-	}
+// number adds a fact with a value of any type.
+func (f *factList) number(kind, item, property string, value any) {
+	f.list = append(f.list, fact{kind, item, property, value})
 }
 
 func (f *factList) system(inv *inventory.Inventory, i *inspection) {
 	dmi := func(name string) string { return i.text(i.System.Sys("class/dmi/id", name)) }
 	v := inv.SystemVendor
-	for _, p := range []fact{
+	for _, p := range [][4]string{
 		{"system", "product", "name", v.ProductName},
 		{"system", "product", "vendor", v.Manufacturer},
 		{"system", "product", "serial", v.SerialNumber},
@@ -128,32 +125,10 @@ func (f *factList) memory(m inventory.Memory, table *smbios.Table) {
 	}
 }
 
-func (f *factList) network(interfaces []inventory.Interface) {
-	for _, n := range interfaces {
-		f.add("network", n.Name, "serial", n.MACAddress)
-		f.add("network", n.Name, "businfo", businfo(n.PCIAddress))
-		f.add("network", n.Name, "vendor", known(n.Vendor))
-		f.add("network", n.Name, "product", known(n.Product))
-		f.add("network", n.Name, "driver", known(n.Driver))
-		f.add("network", n.Name, "link", map[bool]string{true: "yes", false: "no"}[n.HasCarrier])
-		f.add("network", n.Name, "ipv4", known(n.IPv4Address))
-		if n.SpeedMbps != nil {
-			f.add("network", n.Name, "capacity", strconv.FormatInt(int64(*n.SpeedMbps)*1e6, 10)) // bit/s
-		}
-	}
-}
-
-func (f *factList) cpu(c inventory.CPU, table *smbios.Table) {
-	f.add("cpu", "physical", "number", strconv.Itoa(c.SocketCount))
-	f.add("cpu", "logical", "number", strconv.Itoa(c.Count))
-	f.add("cpu", "physical", "product", c.ModelName)
-	f.add("cpu", "physical", "frequency", c.Frequency)
-	for n, s := range table.All(smbios.TypeProcessor) {
-		name := fmt.Sprintf("physical_%d", n)
-		f.add("cpu", name, "vendor", s.Text(0x07))
-		f.add("cpu", name, "version", s.Text(0x10))
-		f.add("cpu", name, "slot", s.Text(0x04))
-	}
+// bmc adds the addresses of the BMC, under the names of ipmitool.
+func (f *factList) bmc(inv *inventory.Inventory) {
+	f.add("ipmi", "lan", "ip-address", known(inv.BMCAddress))
+	f.add("ipmi", "lan", "mac-address", known(inv.BMCMAC))
 }
 
 func known(text *string) string {
@@ -161,12 +136,4 @@ func known(text *string) string {
 		return ""
 	}
 	return *text
-}
-
-// businfo returns lshw's name of a PCI address, "" for devices of other buses.
-func businfo(address *string) string {
-	if address == nil || strings.Count(*address, ":") != 2 {
-		return ""
-	}
-	return "pci@" + *address
 }

@@ -1,8 +1,8 @@
 package facts
 
 import (
+	"fmt"
 	"strconv"
-	"strings"
 	"testing"
 )
 
@@ -11,14 +11,18 @@ import (
 func checkExtra(t *testing.T, f found) {
 	got := map[string]string{}
 	for _, fact := range f.ours(t).Data {
-		got[strings.Join(fact[:3], " ")] = fact[3]
+		got[fmt.Sprint(fact[0], " ", fact[1], " ", fact[2])] = fmt.Sprint(fact[3])
 	}
 	root, cpu, dmi := f.lshw(t), f.lscpu(t), f.dmidecode()
 	want := map[string]string{
 		"system product name": root.Product, "system product vendor": root.Vendor, "system product serial": root.Serial,
 		"cpu logical number": cpu["CPU(s)"], "cpu physical number": cpu["Socket(s)"],
-		"cpu physical product": cpu["Model name"],
-		"system kernel arch":   f.text("machine.txt"), "numa nodes count": cpu["NUMA node(s)"],
+		"cpu physical_0 product": cpu["Model name"], "cpu physical_0 vendor": cpu["Vendor ID"],
+		"cpu physical_0 cores": cpu["Core(s) per socket"], "cpu physical_0 threads_per_core": cpu["Thread(s) per core"],
+		"cpu physical_0 family": cpu["CPU family"], "cpu physical_0 model": cpu["Model"],
+		"cpu physical_0 stepping": cpu["Stepping"], "cpu physical_0 l1d cache": cpu["L1d cache"],
+		"cpu physical_0 l2 cache": cpu["L2 cache"],
+		"system kernel arch":      f.text("machine.txt"), "numa nodes count": cpu["NUMA node(s)"],
 	}
 	for property, key := range map[string]string{"version": "Version", "date": "Release Date", "vendor": "Vendor"} {
 		want["firmware bios "+property], _ = dmi.first("0")[key].(string)

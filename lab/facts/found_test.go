@@ -22,7 +22,7 @@ type ours struct {
 	USB           []usbDevice     `json:"usb_devices"`
 	NUMA          numaTopology    `json:"numa_topology"`
 	DMI           map[string]any
-	Data          [][4]string
+	Data          [][4]any
 	Error         *string
 }
 

@@ -96,6 +96,12 @@ func TestRealIronicSteps(t *testing.T) {
 	image.Format = "raw"
 	step(t, "deploy", n.Deploy(ctx, image, nil))
 	resolved("deployment", 4)
+	if deployInterface != "" { // a deployed node keeps the other interface until it is set again
+		maintenance := "/v1/nodes/" + n.UUID + "/maintenance"
+		step(t, "maintenance", i.call(ctx, http.MethodPut, maintenance, map[string]any{"reason": "interface"}, nil))
+		step(t, "deploy_interface", n.Set(ctx, "/deploy_interface", deployInterface))
+		step(t, "end of maintenance", i.call(ctx, http.MethodDelete, maintenance, nil, nil))
+	}
 	step(t, "service", n.Service(ctx, Step{Interface: "deploy", Step: "burnin_cpu"}))
 	resolved("service", 5)
 	if !n.On() {

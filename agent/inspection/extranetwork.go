@@ -1,0 +1,76 @@
+package inspection
+
+import (
+	"strconv"
+	"strings"
+
+	"github.com/u-root/u-root/pkg/pci"
+
+	"ironroot/agent/inventory"
+)
+
+// networkFacts adds the facts about network interfaces. Cards on PCI have the names of the database pci.ids.
+func (i *inspection) networkFacts(f *factList, interfaces []inventory.Interface) {
+	for _, n := range interfaces {
+		add := func(property, value string) { f.add("network", n.Name, property, value) }
+		add("businfo", businfo(n.PCIAddress))
+		vendor, product := cardNames(known(n.Vendor), known(n.Product))
+		add("vendor", vendor)
+		add("product", product)
+		speed, err := strconv.Atoi(i.text(i.System.Sys("class/net", n.Name, "speed"))) // Mbit/s; -1 is unknown
+		if err == nil && speed > 0 {
+			add("size", strconv.FormatInt(int64(speed)*1e6, 10)) // bit/s
+		}
+		add("ipv4", known(n.IPv4Address))
+		add("link", map[bool]string{true: "yes", false: "no"}[n.HasCarrier])
+		add("driver", known(n.Driver))
+		if duplex := i.text(i.System.Sys("class/net", n.Name, "duplex")); duplex != "unknown" {
+			add("duplex", duplex)
+		}
+		if err == nil && speed > 0 {
+			add("speed", linkSpeed(speed))
+		}
+		add("serial", strings.ToLower(n.MACAddress))
+	}
+}
+
+// cardNames returns the names of the vendor and the product of a card. The ids of PCI have the form 0x8086; others, and
+// those that the database lacks, are returned as they are.
+func cardNames(vendor, product string) (vendorName, productName string) {
+	v, err := strconv.ParseUint(strings.TrimPrefix(vendor, "0x"), 16, 16)
+	if err != nil || !strings.HasPrefix(vendor, "0x") {
+		return vendor, product
+	}
+	p, err := strconv.ParseUint(strings.TrimPrefix(product, "0x"), 16, 16)
+	if err != nil {
+		return vendor, product
+	}
+	for _, entry := range pci.IDs {
+		if entry.ID != uint16(v) {
+			continue
+		}
+		for _, device := range entry.Devices {
+			if device.ID == uint16(p) {
+				return entry.Name, device.Name
+			}
+		}
+		return entry.Name, product
+	}
+	return vendor, product
+}
+
+// linkSpeed returns a speed in Mbit/s in the form of lshw: 100Mbit/s, 10Gbit/s, 2500Mbit/s.
+func linkSpeed(mbps int) string {
+	if mbps%1000 == 0 {
+		return strconv.Itoa(mbps/1000) + "Gbit/s"
+	}
+	return strconv.Itoa(mbps) + "Mbit/s"
+}
+
+// businfo returns lshw's name of a PCI address, "" for devices of other buses.
+func businfo(address *string) string {
+	if address == nil || strings.Count(*address, ":") != 2 {
+		return ""
+	}
+	return "pci@" + *address
+}
