@@ -17,7 +17,7 @@ func standby(d Deps) command.Extension {
 	return command.Extension{Name: "standby", Commands: []command.Command{
 		{
 			Name: "prepare_image", Async: true, Destructive: true,
-			Params: []command.Param{{Name: "image_info", Required: true}, {Name: "configdrive"}},
+			Params: []command.Param{{Name: "image_info"}, {Name: "configdrive"}}, // Validate rejects a missing image
 			Validate: func(_ context.Context, p command.Params) error {
 				_, _, err := imageParams(d, p)
 				return err
@@ -32,7 +32,7 @@ func standby(d Deps) command.Extension {
 		},
 		{
 			Name: "cache_image", Async: true, Destructive: true,
-			Params: []command.Param{{Name: "image_info", Required: true}, {Name: "force"}, {Name: "configdrive"}},
+			Params: []command.Param{{Name: "image_info"}, {Name: "force"}, {Name: "configdrive"}},
 			Validate: func(_ context.Context, p command.Params) error {
 				_, _, _, err := cacheParams(d, p)
 				return err

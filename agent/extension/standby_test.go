@@ -63,6 +63,10 @@ func TestPrepareImageValidatesInTheRequest(t *testing.T) {
 			}
 		})
 	}
+	r := newRig(t)
+	if a := r.run("standby.prepare_image", map[string]any{}); a.status != http.StatusBadRequest || r.count() != 0 {
+		t.Errorf("without image_info: got %d %q and %d records, want 400 and none", a.status, a.FaultString, r.count())
+	}
 }
 
 func TestPrepareImageWithoutADisk(t *testing.T) {
