@@ -20,10 +20,10 @@ import (
 // others.
 var ErrUnreadable = errors.New("disk cannot be described")
 
-// Disks lists the machine's disks sorted by kernel name: devices of type disk, RAID arrays and multipath maps that
-// have a size. It omits floppies, RAM disks of the kernel and of the firmware, optical drives, loop devices,
-// partitions, logical volumes, encrypted mappings, the paths of a multipath map, and the boot and RPMB areas of an
-// eMMC, which hold firmware of the board.
+// Disks lists the machine's disks sorted by device number, as lsblk does: devices of type disk, RAID arrays and
+// multipath maps that have a size. It omits floppies, RAM disks of the kernel and of the firmware, optical drives, loop
+// devices, partitions, logical volumes, encrypted mappings, the paths of a multipath map, and the boot and RPMB areas
+// of an eMMC, which hold firmware of the board.
 // With an error that wraps [ErrUnreadable], the list contains the disks that could be read.
 func Disks(ctx context.Context, s sysfs.Root) ([]Device, error) {
 	devices, err := describe(ctx, s, func(name string) bool { return isDisk(s, name) })
@@ -44,8 +44,8 @@ func mapPaths(devices []Device) map[string]bool {
 	return paths
 }
 
-// describe describes the block devices whose names are selected, sorted by kernel name. With an error that wraps
-// [ErrUnreadable], the list contains those that could be described.
+// describe describes the block devices whose names are selected, sorted by device number. Root device hints select the
+// first disk that matches. With an error that wraps [ErrUnreadable], the list contains those that could be described.
 func describe(ctx context.Context, s sysfs.Root, selected func(name string) bool) ([]Device, error) {
 	entries, err := os.ReadDir(s.Sys("block"))
 	if err != nil {
@@ -53,6 +53,7 @@ func describe(ctx context.Context, s sysfs.Root, selected func(name string) bool
 	}
 	type result struct {
 		device *Device // nil: not selected
+		number [2]int64
 		err    error
 	}
 	results := sysfs.Each(entries, func(entry fs.DirEntry) (r result) {
@@ -65,7 +66,7 @@ func describe(ctx context.Context, s sysfs.Root, selected func(name string) bool
 				return err
 			}
 			device, err := Find(s, name)
-			r.device = &device
+			r.device, r.number = &device, deviceNumber(s, name)
 			return err
 		})
 		var caught *goroutine.PanicError
@@ -81,6 +82,7 @@ func describe(ctx context.Context, s sysfs.Root, selected func(name string) bool
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
+	slices.SortStableFunc(results, func(a, b result) int { return slices.Compare(a.number[:], b.number[:]) })
 	var devices []Device
 	var unreadable []error
 	for _, r := range results {
@@ -92,6 +94,15 @@ func describe(ctx context.Context, s sysfs.Root, selected func(name string) bool
 		}
 	}
 	return devices, errors.Join(unreadable...)
+}
+
+// deviceNumber returns the major and the minor number of a block device, or zeros.
+func deviceNumber(s sysfs.Root, name string) (number [2]int64) {
+	major, minor, _ := strings.Cut(readText(s, s.Sys("block", name, "dev")), ":")
+	for i, text := range []string{major, minor} {
+		number[i], _ = strconv.ParseInt(text, 10, 64) // devices of tests have none
+	}
+	return number
 }
 
 // mmcArea matches the parts of an eMMC that hold no user data: two boot areas, and the replay protected memory block
