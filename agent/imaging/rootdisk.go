@@ -185,6 +185,9 @@ func ChooseRootDisk(n *node.Node, disks []block.Device) (block.Device, error) {
 	}
 	var hints hint.Hints
 	if n != nil {
+		if err := n.CheckRootDeviceHints(); err != nil {
+			return block.Device{}, fmt.Errorf("root device hints: %w", err)
+		}
 		if hints, err = hint.Parse(n.RootDeviceHints()); err != nil {
 			return block.Device{}, fmt.Errorf("root device hints: %w", err)
 		}

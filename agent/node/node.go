@@ -103,6 +103,29 @@ func (n *Node) RootDeviceHints() map[string]any {
 	return nil
 }
 
+// CheckRootDeviceHints returns an error if the hints that count are not an object: without them, another disk would be
+// the root disk.
+func (n *Node) CheckRootDeviceHints() error {
+	for _, place := range []map[string]any{n.InstanceInfo(), n.Properties()} {
+		switch value := place["root_device"].(type) {
+		case nil:
+		case map[string]any:
+			if len(value) > 0 {
+				return nil
+			}
+		case []any:
+			if len(value) > 0 {
+				return errors.New("root_device is a list, not an object")
+			}
+		default:
+			if value != "" && value != false && value != 0.0 {
+				return fmt.Errorf("root_device is %v, not an object", value)
+			}
+		}
+	}
+	return nil
+}
+
 // SkipBlockDevices returns the hints of properties.skip_block_devices, which select devices that must not be changed.
 // Anything but a list of objects is an error: an invalid protection must not be ignored.
 func (n *Node) SkipBlockDevices() ([]map[string]any, error) {

@@ -90,6 +90,22 @@ func TestRootDeviceHints(t *testing.T) {
 	}
 }
 
+func TestCheckRootDeviceHints(t *testing.T) {
+	for hints, want := range map[string]bool{
+		`{"serial": "x"}`: true, `{}`: true, `null`: true, `""`: true, `[]`: true, `false`: true,
+		`"sda"`: false, `[{"serial": "x"}]`: false, `5`: false, `true`: false,
+	} {
+		n := parse(t, `{"uuid": "u", "properties": {"root_device": `+hints+`}}`)
+		if err := n.CheckRootDeviceHints(); (err == nil) != want {
+			t.Errorf("%s: got %v, want none: %v", hints, err, want)
+		}
+	}
+	n := parse(t, `{"uuid": "u", "properties": {"root_device": "sda"}, "instance_info": {"root_device": {"size": 5}}}`)
+	if err := n.CheckRootDeviceHints(); err != nil {
+		t.Errorf("hints of the instance: %v", err)
+	}
+}
+
 func TestFromJSONRefuses(t *testing.T) {
 	for _, text := range []string{"", "null", "[]", "{}", `{"uuid":""}`, `{"uuid":7}`, `{"uuid":"x"`} {
 		if n, err := FromJSON([]byte(text)); err == nil {
