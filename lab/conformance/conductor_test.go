@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"net"
 	"net/http"
 	"net/url"
 	"strings"
@@ -20,8 +21,11 @@ type seen struct {
 	Path    string              `json:"path"`
 	Query   map[string][]string `json:"query,omitempty"`
 	Version string              `json:"version,omitempty"`
+	ID      string              `json:"request_id,omitempty"`
 	Body    any                 `json:"body,omitempty"`
 	Status  int                 `json:"status"`
+	// Reply is the number of the reply if the scenario has several, from 1.
+	Reply int `json:"reply,omitempty"`
 }
 
 // conductor is an Ironic whose replies a scenario prescribes.
@@ -33,6 +37,31 @@ type conductor struct {
 	requests []seen
 	until    until
 	reached  chan struct{}
+	open     map[string]bool // remote addresses of open connections; those of a former agent are false
+}
+
+// connection is called when the state of a connection to Ironic changes.
+func (c *conductor) connection(conn net.Conn, state http.ConnState) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch state {
+	case http.StateNew:
+		if c.open == nil {
+			c.open = map[string]bool{}
+		}
+		c.open[conn.RemoteAddr().String()] = true
+	case http.StateClosed, http.StateHijacked:
+		delete(c.open, conn.RemoteAddr().String())
+	}
+}
+
+// forget makes the conductor ignore requests on the connections that are open, those of an agent that was stopped.
+func (c *conductor) forget() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for address := range c.open {
+		c.open[address] = false
+	}
 }
 
 // play begins a scenario. reached is closed with the reply to the request that the scenario waits for.
@@ -44,6 +73,14 @@ func (c *conductor) play(s scenario) (reached <-chan struct{}) {
 	if c.until.kind == "" {
 		c.until = until{heartbeatRequest, 1}
 	}
+	return c.reached
+}
+
+// await continues a scenario until another request.
+func (c *conductor) await(u until) (reached <-chan struct{}) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.until, c.reached = u, make(chan struct{})
 	return c.reached
 }
 
@@ -62,14 +99,17 @@ func (c *conductor) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.reached == nil {
+	if c.reached == nil || !c.open[r.RemoteAddr] {
 		http.Error(w, "no scenario", http.StatusServiceUnavailable)
 		return
 	}
 	kind, scripted, usual := c.usual(r)
-	answer := reply{}
+	answer, number := reply{}, 0
 	if n := c.counts[kind]; len(scripted) > 0 {
-		answer = scripted[min(n, len(scripted)-1)]
+		n = min(n, len(scripted)-1)
+		if answer = scripted[n]; len(scripted) > 1 {
+			number = n + 1
+		}
 	}
 	c.counts[kind]++
 	if answer.status == 0 {
@@ -97,10 +137,18 @@ func (c *conductor) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	select {
 	case <-c.reached:
 	default:
-		c.requests = append(c.requests, describe(r, body, answer.status))
+		request := describe(r, body, answer.status)
+		request.Reply = number
+		c.requests = append(c.requests, request)
 		if c.until.kind == kind && c.counts[kind] == c.until.n {
 			close(c.reached)
 		}
+	}
+	if answer.status == hangUp {
+		panic(http.ErrAbortHandler)
+	}
+	if location, ok := answer.body.(string); ok && answer.status/100 == 3 {
+		w.Header().Set("Location", location)
 	}
 	w.Header().Set("Content-Type", answer.kind)
 	w.Header().Set("X-OpenStack-Ironic-API-Minimum-Version", "1.1")
@@ -115,8 +163,9 @@ func (c *conductor) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // usual returns the kind of a request, the scenario's replies to it and the usual one.
 func (c *conductor) usual(r *http.Request) (kind string, scripted []reply, usual reply) {
-	switch path := r.URL.Path; {
-	case path == "/" || path == "/v1" || path == "/v1/":
+	// A scenario can give Ironic's API this prefix.
+	switch path := strings.TrimPrefix(r.URL.Path, "/baremetal"); {
+	case path == "" || path == "/" || path == "/v1" || path == "/v1/":
 		v1 := object{
 			"id": "v1", "links": []object{{"href": "http://" + r.Host + "/v1/", "rel": "self"}}, "status": "CURRENT",
 			"min_version": "1.1", "version": "1.115",
@@ -131,9 +180,12 @@ func (c *conductor) usual(r *http.Request) (kind string, scripted []reply, usual
 	case strings.HasPrefix(path, "/v1/heartbeat/"):
 		return heartbeatRequest, c.replies.heartbeat, reply{status: http.StatusAccepted, body: object{}}
 	case path == "/v1/continue_inspection":
-		return inspectionRequest, c.replies.inspection, reply{status: http.StatusAccepted, body: object{"uuid": nodeUUID}}
+		return inspectionRequest, c.replies.inspection, reply{
+			status: http.StatusAccepted,
+			body:   object{"uuid": nodeUUID},
+		}
 	}
-	return "other", nil, reply{status: http.StatusNotFound}
+	return otherRequest, nil, reply{status: http.StatusNotFound}
 }
 
 func lookupConfig() object {
@@ -162,7 +214,7 @@ func lookupConfig() object {
 func describe(r *http.Request, body []byte, status int) seen {
 	request := seen{
 		Method: r.Method, Path: r.URL.Path, Query: r.URL.Query(), Status: status,
-		Version: r.Header.Get("X-OpenStack-Ironic-API-Version"),
+		Version: r.Header.Get("X-OpenStack-Ironic-API-Version"), ID: r.Header.Get("X-OpenStack-Request-ID"),
 	}
 	if len(body) > 0 {
 		if err := json.Unmarshal(body, &request.Body); err != nil {
@@ -180,9 +232,14 @@ type exchange struct {
 	Body    any               `json:"body"`
 }
 
-// send sends a request to the agent. {id} in its path is the id of the last command. It returns the id of a command in
+// send sends a request to the agent, by TLS unless its path is a URL. {id} in its path is the id of the last command.
+// It returns the id of a command in
 // the reply, or id.
 func send(ctx context.Context, client *http.Client, r request, id string) (exchange, string, error) {
+	if r.method == tlsMethod {
+		x, err := handshake(ctx, client, r)
+		return x, id, err
+	}
 	target, err := url.Parse(strings.ReplaceAll(r.path, "{id}", id))
 	if err != nil {
 		return exchange{}, "", err
@@ -199,7 +256,10 @@ func send(ctx context.Context, client *http.Client, r request, id string) (excha
 		query.Set("wait", "true")
 	}
 	target.RawQuery = query.Encode()
-	target.Scheme, target.Host = "https", fmt.Sprintf("%s:%d", agentAddress, agentPort)
+	if target.Scheme == "" {
+		target.Scheme = "https"
+	}
+	target.Host = fmt.Sprintf("%s:%d", agentAddress, agentPort)
 	q, err := http.NewRequestWithContext(ctx, r.method, target.String(), strings.NewReader(r.body))
 	if err != nil {
 		return exchange{}, "", err

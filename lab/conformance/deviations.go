@@ -1,5 +1,7 @@
 package conformance
 
+import "slices"
+
 // Deviation is a difference between ironic-python-agent and this ramdisk that scenarios show and that stays.
 type Deviation struct {
 	Row       string   // of docs/parity.md
@@ -7,9 +9,12 @@ type Deviation struct {
 	Scenarios []string // patterns of path.Match
 	Path      string   // of the value in the observation, a pattern of path.Match
 	Reason    string   // one sentence
+	// Want and Got are the only values of ironic-python-agent and of this ramdisk that may differ, as JSON. "" is any.
+	Want, Got string
 }
 
-// Deviations returns the differences by group. The tests fail on others, and on one that does not occur.
+// Deviations returns the differences. The tests fail on others, and on one that does not occur.
 func Deviations() []Deviation {
-	return []Deviation{}
+	return slices.Concat(commandDeviations(), heartbeatDeviations("protocol"), protocolDeviations(), hintDeviations(),
+		imageDeviations(), stepDeviations(), raidDeviations())
 }

@@ -38,6 +38,8 @@ type diskState struct {
 	// Whole and Parts are what blkid finds at the start of the disk and of its partitions.
 	Whole map[string]string   `json:"whole,omitempty"`
 	Parts []map[string]string `json:"parts,omitempty"`
+	// Arrays are the superblocks of software RAID on the disk, "0", and on its partitions, by number.
+	Arrays map[string]map[string]string `json:"arrays,omitempty"`
 	// Content lists the chunks that are not zeros: planted or other data, or both.
 	Content []span `json:"content,omitempty"`
 	// Ranges are the digests of the ranges that the scenario names.
@@ -87,6 +89,9 @@ func describeDisk(path string, sector int64, ranges []span) (*diskState, error) 
 			state.Parts = append(state.Parts, found)
 		}
 	}
+	if state.Arrays, err = readArrays(path, sector, state.Table); err != nil {
+		return nil, err
+	}
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, err
@@ -107,7 +112,12 @@ func describeDisk(path string, sector int64, ranges []span) (*diskState, error) 
 
 // readTable returns the partition table of a disk, or nil if there is none.
 func readTable(path string, sector int64) (*table, error) {
-	out, err := exec.Command("sfdisk", "--json", "--sector-size", strconv.FormatInt(sector, 10), path).Output()
+	if sector != 512 { // sfdisk knows other sectors only since util-linux 2.42
+		if t, err := readGPT(path, sector); t != nil || err != nil {
+			return t, err
+		}
+	}
+	out, err := exec.Command("sfdisk", "--json", path).Output()
 	if err != nil {
 		return nil, nil //nolint:nilerr // no table is the usual reason, and the recording shows it
 	}
@@ -117,7 +127,7 @@ func readTable(path string, sector int64) (*table, error) {
 			Partitions []struct {
 				partition
 				Node string
-			}
+			} `json:"partitions"`
 		}
 	}
 	if err := json.Unmarshal(out, &found); err != nil {
@@ -201,7 +211,10 @@ func describeContent(f *os.File) ([]span, error) {
 			return nil, err
 		}
 		if what := kindOf(buffer[:n]); what != "" {
-			if last := len(spans) - 1; last >= 0 && spans[last].What == what && spans[last].Offset+spans[last].Length == at {
+			if last := len(
+				spans,
+			) - 1; last >= 0 && spans[last].What == what &&
+				spans[last].Offset+spans[last].Length == at {
 				spans[last].Length += int64(n)
 			} else {
 				spans = append(spans, span{at, int64(n), what})

@@ -6,12 +6,10 @@ import (
 	"context"
 	"crypto/tls"
 	"fmt"
-	"maps"
 	"net"
 	"net/http"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -32,8 +30,8 @@ type shape struct {
 	firmware qemu.Firmware
 	disks    []disk
 	nics     []qemu.NIC // in addition to the one to Ironic
-	// variables are variables of UEFI before the start.
-	variables map[string][]byte
+	append   string     // more kernel parameters
+	extra    []string   // additional arguments of QEMU
 }
 
 // disk is a disk of a machine.
@@ -54,6 +52,7 @@ type machine struct {
 	images    *imageserver.Server
 	control   ipa.Control
 	disks     map[string]qemu.Disk // by serial number
+	contents  contents             // what requests can refer to
 }
 
 // boot starts a machine. Its agent does not run before play.
@@ -75,10 +74,11 @@ func boot(t *testing.T, i image, s shape) *machine {
 		Name: t.Name(), Dir: dir, Memory: s.memory, Firmware: s.firmware, NetNS: namespace.Path(),
 		Kernel: i.kernel, Initrd: i.initramfs,
 		Append: fmt.Sprintf("console=ttyS0,115200n8 loglevel=4 net.ifnames=0 %s ipa-api-url=http://%s:%d",
-			qemu.KernelHints, hostAddress, apiPort),
+			strings.TrimSpace(qemu.KernelHints+" "+s.append), hostAddress, apiPort),
 		NICs: append([]qemu.NIC{{MAC: nodeMAC, Forwards: []qemu.Forward{
 			{Host: agentPort, Guest: agentPort}, {Host: ipa.ControlPort, Guest: ipa.ControlPort},
 		}}}, s.nics...),
+		Extra: s.extra,
 	}
 	if config.Memory == 0 {
 		config.Memory = 3 << 30
@@ -96,9 +96,6 @@ func boot(t *testing.T, i image, s shape) *machine {
 		}
 		config.Disks = append(config.Disks, d.Disk)
 	}
-	if err := setVariables(filepath.Join(dir, "vars.fd"), s); err != nil {
-		t.Fatal(err)
-	}
 	if m.vm, err = qemu.Start(t.Context(), config); err != nil {
 		t.Fatal(err)
 	}
@@ -114,30 +111,6 @@ func boot(t *testing.T, i image, s shape) *machine {
 	return m
 }
 
-// setVariables creates the file of a machine's variables if the shape has some.
-func setVariables(file string, s shape) error {
-	if len(s.variables) == 0 {
-		return nil
-	}
-	template, err := qemu.Variables(s.firmware)
-	if err != nil {
-		return err
-	}
-	content, err := os.ReadFile(template)
-	if err != nil {
-		return err
-	}
-	if err := os.WriteFile(file, content, 0o600); err != nil {
-		return err
-	}
-	for _, name := range slices.Sorted(maps.Keys(s.variables)) {
-		if err := qemu.Flash(file).Set(qemu.GlobalVariable, name, s.variables[name]); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // serve starts Ironic and the server of images.
 func (m *machine) serve() {
 	m.t.Helper()
@@ -145,7 +118,9 @@ func (m *machine) serve() {
 	if err != nil {
 		m.t.Fatal(err)
 	}
-	server := &http.Server{Handler: m.conductor, ReadHeaderTimeout: time.Minute}
+	server := &http.Server{
+		Handler: m.conductor, ConnState: m.conductor.connection, ReadHeaderTimeout: time.Minute,
+	}
 	go server.Serve(listener) //nolint:errcheck // returns when it is closed
 	m.t.Cleanup(func() { _ = server.Close() })
 	err = m.namespace.Do(func() (err error) {
@@ -181,12 +156,35 @@ func (m *machine) client() *http.Client {
 	}
 }
 
+// forget makes Ironic ignore the requests of an agent that was stopped. QEMU has opened the agent's connections by then,
+// and a server accepts connections in their order: a reply on a new one shows that those are known.
+func (m *machine) forget(ctx context.Context) error {
+	client := &http.Client{Transport: &http.Transport{
+		DisableKeepAlives: true,
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return m.namespace.Dial(ctx, "tcp", fmt.Sprintf("127.0.0.1:%d", apiPort))
+		},
+	}}
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://ironic/none", nil)
+	if err != nil {
+		return err
+	}
+	response, err := client.Do(request)
+	if err != nil {
+		return err
+	}
+	m.conductor.forget()
+	return response.Body.Close()
+}
+
 // observation is what is compared of a scenario.
 type observation struct {
+	Silent bool                  `json:"silent,omitempty"`
 	Ironic []seen                `json:"ironic,omitempty"`
 	Agent  []exchange            `json:"agent,omitempty"`
 	Disks  map[string]*diskState `json:"disks,omitempty"`
-	Boot   *bootState            `json:"boot,omitempty"`
+	Marked []string              `json:"marked,omitempty"`
+	Files  map[string]string     `json:"files,omitempty"`
 }
 
 // play runs a scenario with an agent of its own, or with the running one if shared, and returns what it observes.
@@ -200,8 +198,23 @@ func (m *machine) play(ctx context.Context, s scenario, shared bool) (observatio
 			}
 		}
 	}
+	if !shared { // the former agent must send nothing to this scenario
+		if err := m.control.Stop(ctx); err != nil {
+			return observation{}, err
+		}
+		if err := m.forget(ctx); err != nil {
+			return observation{}, err
+		}
+	}
+	if err := m.clearMarked(s.marker); err != nil {
+		return observation{}, err
+	}
 	reached := m.conductor.play(s)
 	var o observation
+	if s.silent {
+		o.Silent = m.silent(ctx, s, reached)
+		return o, nil
+	}
 	if !shared {
 		if err := m.start(ctx, s); err != nil {
 			return observation{}, err
@@ -215,10 +228,14 @@ func (m *machine) play(ctx context.Context, s scenario, shared bool) (observatio
 				m.conductor.seen(), text)
 		}
 	}
+	if s.then != (until{}) {
+		reached = m.conductor.await(s.then)
+	}
 	client := m.client()
 	defer client.CloseIdleConnections()
 	id := ""
 	for _, r := range s.do {
+		r.body = m.contents.fill(r.body)
 		x, next, err := send(ctx, client, r, id)
 		if err != nil {
 			return observation{}, err
@@ -228,17 +245,26 @@ func (m *machine) play(ctx context.Context, s scenario, shared bool) (observatio
 			o.Agent = append(o.Agent, normaliseExchange(x))
 		}
 	}
-	if s.boot {
-		var err error
-		if o.Boot, err = describeBoot(filepath.Join(m.vm.Dir(), "vars.fd"), m.t.TempDir()); err != nil {
-			return observation{}, err
+	if s.then != (until{}) {
+		select {
+		case <-reached:
+			o.Ironic = normaliseRequests(m.conductor.seen())
+		case <-ctx.Done():
+			return observation{}, fmt.Errorf("request %s %d: %w", s.then.kind, s.then.n, ctx.Err())
 		}
 	}
-	if len(s.disks) == 0 {
+	if len(s.disks) == 0 && s.marker == "" && len(s.files) == 0 {
 		return o, nil
 	}
 	if err := m.control.Sync(ctx); err != nil {
 		return observation{}, err
+	}
+	var err error
+	if o.Files, err = readFiles(m.disks["ROOT"].File, s.files); err != nil {
+		return observation{}, err
+	}
+	if o.Marked, err = m.marked(s.marker); err != nil || len(s.disks) == 0 {
+		return o, err
 	}
 	o.Disks = map[string]*diskState{}
 	for _, serial := range s.disks {

@@ -29,7 +29,10 @@ func TestNormaliseReplies(t *testing.T) {
 		name, a, b string
 		want       bool
 	}{
-		{"commandID", `{"id": ` + id + `, "command_status": "X"}`, `{"id": ` + otherID + `, "command_status": "X"}`, true},
+		{
+			"commandID", `{"id": ` + id + `, "command_status": "X"}`, `{"id": ` + otherID + `, "command_status": "X"}`,
+			true,
+		},
 		{"commandID", `{"id": ` + id + `, "command_status": "X"}`, `{"id": 5, "command_status": "X"}`, false},
 		{"commandID", `{"id": ` + id + `}`, `{"id": ` + otherID + `}`, false},
 		{"errorTexts", `{"message": "a"}`, `{"message": "b"}`, true},
@@ -38,7 +41,10 @@ func TestNormaliseReplies(t *testing.T) {
 		{"errorTexts", `{"faultstring": "Agent is busy: x"}`, `{"faultstring": "Agent is occupied: x"}`, false},
 		{"resultText", `{"command_result": {"result": "sync: a"}}`, `{"command_result": {"result": "sync: b"}}`, true},
 		{"resultText", `{"command_result": {"result": "sync: a"}}`, `{"command_result": {"result": "syn: a"}}`, false},
-		{"resultText", `{"command_result": {"result": "sync: a", "more": 1}}`, `{"command_result": {"result": "sync: b", "more": 1}}`, false},
+		{
+			"resultText", `{"command_result": {"result": "sync: a", "more": 1}}`,
+			`{"command_result": {"result": "sync: b", "more": 1}}`, false,
+		},
 		{"startTime", `{"started_at": 1.5, "version": "1"}`, `{"started_at": 2.5, "version": "2"}`, true},
 		{"startTime", `{"started_at": 1.5, "version": "1"}`, `{"started_at": "2.5", "version": "1"}`, false},
 		{"startTime", `{"started_at": 1.5, "version": "1"}`, `{"started_at": 1.5, "version": ""}`, false},

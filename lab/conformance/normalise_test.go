@@ -23,8 +23,8 @@ func text(message string) string {
 			parts = append(parts, part)
 		}
 	}
-	if message == "" {
-		return ""
+	if message == "" || strings.HasPrefix(message, "<text ") {
+		return message
 	}
 	return "<text " + strings.Join(parts, ", ") + ">"
 }
@@ -62,7 +62,7 @@ func commandID(fields object) {
 
 // resultText replaces the text of a command's result that consists of a text only.
 func resultText(fields object) {
-	if result, ok := fields["result"].(string); ok && len(fields) == 1 {
+	if result, ok := fields["result"].(string); ok && len(fields) == 1 && !strings.HasPrefix(result, "<text ") {
 		name, _, _ := strings.Cut(result, ":")
 		fields["result"] = "<text of " + name + ">"
 	}
@@ -91,12 +91,20 @@ func generatedCertificate(fields object) {
 // normaliseExchange replaces what is not compared in a reply of the agent.
 func normaliseExchange(x exchange) exchange {
 	x.Body = plain(x.Body)
+	allowedMethods(x.Header)
 	each(x.Body, func(fields object) {
+		sortedSteps(fields)
+		describedArguments(fields)
 		commandID(fields)
 		errorTexts(fields)
 		startTime(fields)
+		partitionUUIDs(fields)
 		if result, ok := fields["command_result"].(object); ok {
 			resultText(result)
+			archiveNames(result, "system_logs")
+		}
+		if fields["command_name"] == "get_hardware_info" {
+			inventoryShape(fields, "command_result")
 		}
 	})
 	if body, ok := x.Body.(string); ok && !strings.HasPrefix(x.Header["Content-Type"], "application/json") {
@@ -108,10 +116,11 @@ func normaliseExchange(x exchange) exchange {
 // normaliseRequests replaces what is not compared in requests to Ironic, and drops repetitions.
 func normaliseRequests(requests []seen) []seen {
 	var result []seen
-	for _, r := range requests {
+	for _, r := range rootOnce(requests) {
 		r.Body = plain(r.Body)
 		if fields, ok := r.Body.(object); ok {
 			generatedCertificate(fields)
+			inspectionData(r)
 		}
 		if len(result) > 0 && reflect.DeepEqual(result[len(result)-1], r) {
 			continue
@@ -152,7 +161,13 @@ func normaliseDisk(d *diskState) *diskState {
 			d.Table.Partitions[i].UUID = randomUUID(d.Table.Partitions[i].UUID)
 		}
 	}
+	for _, fields := range d.Arrays {
+		arrayFields(fields)
+	}
 	for _, found := range append(d.Parts, d.Whole) {
+		if found["TYPE"] == "linux_raid_member" {
+			splitName(found, "LABEL")
+		}
 		for _, key := range []string{"UUID", "UUID_SUB"} {
 			if value := found[key]; value != "" && found["TYPE"] != "iso9660" {
 				found[key] = randomUUID(value)

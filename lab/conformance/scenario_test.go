@@ -30,8 +30,15 @@ type scenario struct {
 	before func(path string) error
 	// ranges are parts of the disks whose content is compared by digest.
 	ranges []span
-	boot   bool // the firmware's boot entries are compared
-	do     []request
+	// marker is a text in an image. The disks that contain it at their start are compared.
+	marker string
+	// files are files of the disk ROOT that are compared: number of the partition, colon, path.
+	files []string
+	do    []request
+	// then is the request to Ironic that ends the scenario after the requests to the agent. The zero value is none.
+	then until
+	// silent agents send nothing to Ironic, because their options are invalid.
+	silent bool
 }
 
 type object = map[string]any
@@ -43,11 +50,14 @@ type replies struct {
 
 // reply is a reply of Ironic.
 type reply struct {
-	status int    // 0 is the status of success
-	body   any    // nil is the usual body; a string is sent as it is
+	status int    // 0 is the status of success, hangUp closes the connection
+	body   any    // nil is the usual body; a string is sent as it is, and is the location of a redirect
 	config object // replaces keys of config in the usual reply to a lookup; nil values remove them
 	kind   string // content type, "" is application/json
 }
+
+// hangUp is the status of a reply that never arrives, because the connection is closed.
+const hangUp = 999
 
 // The kinds of requests to Ironic.
 const (
@@ -55,6 +65,7 @@ const (
 	lookupRequest     = "lookup"
 	heartbeatRequest  = "heartbeat"
 	inspectionRequest = "inspection"
+	otherRequest      = "other"
 )
 
 // until is the nth request of a kind, counted from 1.
@@ -133,8 +144,12 @@ func step(kind, name string, node, replaced object) request {
 // nodeWith returns the node as Ironic sends it with commands and lookups. Objects in replaced are merged.
 func nodeWith(replaced object) object {
 	node := object{
-		"uuid": nodeUUID, "properties": object{"cpu_arch": "x86_64", "capabilities": "boot_mode:uefi"},
-		"instance_info": object{}, "driver_info": object{}, "driver_internal_info": object{}, "target_raid_config": object{},
+		"uuid":                 nodeUUID,
+		"properties":           object{"cpu_arch": "x86_64", "capabilities": "boot_mode:uefi"},
+		"instance_info":        object{},
+		"driver_info":          object{},
+		"driver_internal_info": object{},
+		"target_raid_config":   object{},
 	}
 	for key, value := range replaced {
 		if part, ok := value.(object); ok {

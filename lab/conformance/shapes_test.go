@@ -13,3 +13,8 @@ const (
 func rootDisk() disk {
 	return disk{Disk: qemu.Disk{Bus: qemu.Virtio, Size: 5 * gib, Serial: "ROOT"}}
 }
+
+// fewEvents are kernel parameters that save time in an emulated machine with ironic-python-agent: udev does not look
+// for
+// several paths to each disk. Programs that udev starts see the agent's parameters.
+const fewEvents = "nompath"

@@ -1,0 +1,81 @@
+//go:build linux
+
+package conformance
+
+import (
+	"bytes"
+	"encoding/base64"
+	"slices"
+	"testing"
+)
+
+// buildDrives builds config drives, and images with partitions for them.
+func buildDrives(t *testing.T, files contents) {
+	t.Helper()
+	drive := decompress(t, isoGzip)
+	plain := make([]byte, imageSize)
+	copy(plain[3*mib:], decompress(t, ext4Gzip))
+	withDrive := slices.Clone(plain)
+	copy(withDrive[mib:], drive)
+	files["config-2.iso"] = drive
+	files["drive.fat"] = fatVolume(t, "CONFIG-2", mib)
+	files["drive.ext4"] = decompress(t, ext4Gzip)
+	files["drive.junk"] = pattern("no file system", mib)
+	files["drive.empty"] = []byte{}
+	files["drive.64"] = append(slices.Clone(drive), make([]byte, 64*mib-len(drive))...)
+	files["drive.65"] = append(slices.Clone(drive), make([]byte, 64*mib+1-len(drive))...)
+	files["drive.base64"] = []byte(base64.StdEncoding.EncodeToString(compress(drive)))
+	files["drive.lines"] = bytes.ReplaceAll(files["drive.base64"], []byte("AAAA"), []byte("AA\nAA"))
+	files["drive.gz"] = compress(drive)
+	files["drive.cut.gz"] = compress(drive)[:800]
+	second := gptPartition{linuxType, "0B0E8F5C-7D0A-4F65-9F0E-6E2A3A7C1D04", "second", 6 * mib, mib}
+	small := slices.Clone(gptParts)
+	small[0].size = 256 << 10 // less than the drive
+	files["gpt.raw"] = withGPT(plain, imageSize, 512, gptParts)
+	files["gpt4k.raw"] = withGPT(plain, imageSize, 4096, gptParts)
+	files["drive.gpt"] = withGPT(withDrive, imageSize, 512, gptParts)
+	files["small.gpt"] = withGPT(withDrive, imageSize, 512, small)
+	copy(withDrive[6*mib:], drive)
+	files["two.gpt"] = withGPT(withDrive, imageSize, 512, append(slices.Clone(gptParts), second))
+	withFAT := slices.Clone(plain)
+	copy(withFAT[mib:], fatVolume(t, "config-2", mib))
+	files["fat.mbr"] = slices.Concat(mbrParts, withFAT[512:])
+	files["mbr.raw"] = slices.Concat(mbrParts, plain[512:])
+	withMBR := func(partitions ...mbrPartition) []byte {
+		return slices.Concat(mbr(0x11223344, partitions...), plain[512:])
+	}
+	one, root := mbrPartition{0x83, 2048, 2048}, mbrPartition{0x83, 6144, 4096}
+	files["three.mbr"] = withMBR(one, root, mbrPartition{0x83, 10240, 1024})
+	files["four.mbr"] = withMBR(one, root, mbrPartition{0x83, 10240, 1024}, mbrPartition{0x83, 12288, 1024})
+	files["gap.mbr"] = withMBR(mbrPartition{}, one, mbrPartition{}, root)
+	extended := withMBR(one, root, mbrPartition{5, 10240, 4096})
+	copy(extended[10240*512:], mbr(0, mbrPartition{0x83, 2048, 1024}))
+	files["extended.mbr"] = extended
+	files["end.mbr"] = withMBR(one, mbrPartition{0x83, 6144, 66*2048 - 6144}) // to 66 of 70 MiB
+	files["most.mbr"] = withMBR(one, mbrPartition{0x83, 6144, 5*2048 - 6144}) // to 5 of 70 MiB
+	copy(files["most.mbr"][7*mib:], pattern("unused", 512<<10))
+}
+
+// driveTable are config drives of images of whole disks.
+func driveTable() []imageRow {
+	const iso = "{configdrive config-2.iso}"
+	var rows []imageRow
+	add := func(name, file, disk string, drive any) {
+		rows = append(rows, imageRow{
+			name: "drive, " + name, file: file, format: "raw", stream: true, disk: disk, drive: drive,
+		})
+	}
+	add("mbr", "mbr.raw", "", iso)
+	add("existing partition", "drive.gpt", "", iso)
+	add("existing partition that is too small", "small.gpt", "", iso)
+	add("two existing partitions", "two.gpt", "", iso)
+	add("three primary partitions", "three.mbr", "", iso)
+	add("four primary partitions", "four.mbr", "", iso)
+	add("mbr with unused entries", "gap.mbr", "", iso)
+	add("extended partition", "extended.mbr", "", iso)
+	add("no free space at the end", "end.mbr", "SMALL", iso)
+	add("small disk", "most.mbr", "SMALL", iso)
+	add("small disk with gpt", "gpt.raw", "SMALL", iso)
+	add("gpt on a large disk", "gpt.raw", "BIG", iso)
+	return rows
+}

@@ -1,0 +1,68 @@
+package conformance
+
+func hintDeviations() []Deviation {
+	var list []Deviation
+	both := func(row, reason string, scenarios ...string) {
+		for _, path := range []string{"/agent/0/body/command_error/code", "/agent/0/body/command_error/type"} {
+			list = append(list, Deviation{Row: row, Group: "hints", Scenarios: scenarios, Path: path, Reason: reason})
+		}
+	}
+	both(
+		"J1",
+		"Hints that cannot be used end its command with an exception that no handler expects.",
+		`serial: "\\u003cin\\u003e "`,
+		`serial: "\\u003call-in\\u003e SCSI 7F"`,
+		`model: "\\u003call-in\\u003e fast disk"`,
+		`size: "\\u003cin\\u003e 5"`,
+		`size: "s\\u003c 6"`,
+		"a list",
+	)
+	both(
+		"J4",
+		"Entries of skip_block_devices that cannot be used end its command with an exception that no handler expects.",
+		"skip all",
+		"skip invalid hint",
+		"skip invalid size",
+		"skip an empty entry",
+		"skip no list",
+	)
+	return list
+}
+
+func imageDeviations() []Deviation {
+	var list []Deviation
+	add := func(row, reason string, scenarios, paths []string) {
+		for _, path := range paths {
+			list = append(list, Deviation{Row: row, Group: "images", Scenarios: scenarios, Path: path, Reason: reason})
+		}
+	}
+	add("K4", "The end of the disk is erased, which can contain metadata of a former tenant.",
+		[]string{"*"}, []string{"/disks/*/content", "/disks/*/content/*/what"})
+	add("K7", "Images of format gpt are copied. It passes them to a program that does not know the format.",
+		[]string{"gpt declared", "mbr without a format"}, []string{
+			"/agent/0/body/command_error", "/agent/0/body/command_result", "/agent/0/body/command_status",
+			"/disks/ROOT/parts", "/disks/ROOT/table", "/disks/ROOT/whole",
+		})
+	add("K7", "Images of format gpt are copied. It passes them to a program that does not know the format.",
+		[]string{"gpt declared"}, []string{"/disks/ROOT/ranges/?/what"})
+	add("K7", "Images of format iso are copied. It passes them to a program that does not know the format.",
+		[]string{"iso"}, []string{
+			"/agent/0/body/command_error/type", "/disks/ROOT/content/*/*", "/disks/ROOT/whole",
+		})
+	add("E2", "An image that is not on the disk any more is written again.",
+		[]string{"qcow2, disk erased since"}, []string{
+			"/agent/0/body/command_error", "/agent/0/body/command_result", "/agent/0/body/command_status",
+			"/disks/ROOT/parts", "/disks/ROOT/table", "/disks/ROOT/whole",
+		})
+	add("E5", "A failed command leaves no UUIDs.", []string{
+		"qcow2 declared raw", "junk", "empty", "gzip declared raw",
+	}, []string{"/agent/1/body/command_result/root uuid"})
+	add("K14", "An empty image is refused.", []string{"empty"}, []string{
+		"/agent/0/body/command_error/type", "/disks/ROOT/ranges/0/what",
+	})
+	add("K10", "An image that is larger than the disk is refused before it is written.",
+		[]string{"larger than the disk"}, []string{"/agent/0/body/command_error/type"})
+	add("K10", "An image that is larger than the disk is refused before it is written.",
+		[]string{"larger than the disk*"}, []string{"/disks/TINY/parts", "/disks/TINY/table", "/disks/TINY/whole"})
+	return list
+}

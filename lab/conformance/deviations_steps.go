@@ -1,0 +1,69 @@
+package conformance
+
+// stepDeviations are those of the groups steps, raid and clean.
+func stepDeviations() []Deviation {
+	const (
+		result  = "/agent/0/body/command_result"
+		problem = "/agent/0/body/command_error"
+	)
+	wrongArguments := []string{
+		"step/arguments of text", "step/* arguments", "step/erase_pstore with arguments", "step/more parameters",
+		"step/text",
+		"step/execute_bootc_install without arguments", "step/write_image more", "step/write_image without an image",
+	}
+	otherKind := []string{"step/erase_pstore as a * step"}
+	return []Deviation{
+		{
+			Row: "E8", Group: "steps", Scenarios: wrongArguments, Path: problem + "/type",
+			Reason: "Wrong arguments of a step are invalid parameters; there they are a Python exception.",
+		},
+		{
+			Row: "E8", Group: "steps", Scenarios: wrongArguments, Path: problem + "/code",
+			Reason: "The code belongs to the type of the error.",
+		},
+		{
+			Row: "E8", Group: "steps", Scenarios: otherKind, Path: problem,
+			Reason: "A step runs only as one of the kinds that list it; there any method of a manager can be run.",
+		},
+		{
+			Row: "E8", Group: "steps", Scenarios: otherKind, Path: result,
+			Reason: "A step that does not run has no result.",
+		},
+		{
+			Row: "E8", Group: "steps", Scenarios: otherKind, Path: "/agent/0/body/command_status",
+			Reason: "A step that does not run has failed.",
+		},
+		{
+			Row: "P9", Group: "steps", Scenarios: []string{"step/burnin_cpu", "step/burnin_memory"},
+			Path:   result + "/clean_result",
+			Reason: "Burn-in returns what it has tested.",
+		},
+		{
+			Row:       "P8",
+			Group:     "steps",
+			Scenarios: []string{"inject/set-user-id"},
+			Path:      "/files/1:/etc/suid",
+			Reason:    "The mode is set after the owner, because a change of the owner clears set-user-id bits.",
+		},
+		{
+			Row: "F9", Group: "steps", Scenarios: []string{"steps of *"},
+			Path:   result + "/*_steps/ContainerHardwareManager",
+			Reason: "Containers need no podman, so that the manager is always there.",
+		},
+		{
+			Row: "F9", Group: "steps", Scenarios: []string{"steps of *"},
+			Path:   result + "/hardware_manager_version/ContainerHardwareManager",
+			Reason: "Containers need no podman, so that the manager is always there.",
+		},
+		{
+			Row: "F3", Group: "steps", Scenarios: []string{"steps of clean", "steps of service"},
+			Path:   result + "/*_steps/SelfTestHardwareManager",
+			Reason: "The step selftest is this ramdisk's own.",
+		},
+		{
+			Row: "F3", Group: "steps", Scenarios: []string{"steps of *"},
+			Path:   result + "/hardware_manager_version/selftest_hardware_manager",
+			Reason: "The step selftest is this ramdisk's own.",
+		},
+	}
+}

@@ -1,0 +1,165 @@
+//go:build linux
+
+package conformance
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"unicode/utf16"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// Types of partitions.
+const (
+	efiType   = "C12A7328-F81F-11D2-BA4B-00A0C93EC93B"
+	linuxType = "0FC63DAF-8483-4772-8E79-3D69D8477DE4"
+)
+
+// diskUUID is the UUID of a GPT of the suite.
+const diskUUID = "0B0E8F5C-7D0A-4F65-9F0E-6E2A3A7C1D01"
+
+// gptPartition is an entry of a GPT, in bytes.
+type gptPartition struct {
+	kind, uuid, name string
+	start, size      int64
+}
+
+const (
+	gptEntries   = 128
+	gptEntrySize = 128
+	gptMagic     = "EFI PART"
+)
+
+// withGPT returns an image of the given size with a GPT for that size, whose other content begins with that of content.
+func withGPT(content []byte, size, sector int64, partitions []gptPartition) []byte {
+	image := make([]byte, size)
+	copy(image, content)
+	clear(image[:34*512])
+	copy(image, mbr(0, mbrPartition{0xee, 1, uint32(size/sector - 1)}))
+	copy(image[447:], []byte{0, 2, 0, 0xee, 0xff, 0xff, 0xff}) // UEFI 2.10, table 5.4
+	table := make([]byte, gptEntries*gptEntrySize)
+	for i, p := range partitions {
+		entry := table[i*gptEntrySize:]
+		copy(entry, guid(p.kind))
+		copy(entry[16:], guid(p.uuid))
+		binary.LittleEndian.PutUint64(entry[32:], uint64(p.start/sector))
+		binary.LittleEndian.PutUint64(entry[40:], uint64((p.start+p.size)/sector-1))
+		for j, unit := range utf16.Encode([]rune(p.name)) {
+			binary.LittleEndian.PutUint16(entry[56+2*j:], unit)
+		}
+	}
+	length := int64(len(table)) / sector
+	last := size/sector - 1
+	header := func(own, other, entries int64) []byte {
+		h := make([]byte, 92)
+		copy(h, gptMagic)
+		binary.LittleEndian.PutUint32(h[8:], 0x10000)
+		binary.LittleEndian.PutUint32(h[12:], 92)
+		for offset, value := range map[int]int64{
+			24: own, 32: other, 40: 2 + length, 48: last - length - 1,
+			72: entries,
+		} {
+			binary.LittleEndian.PutUint64(h[offset:], uint64(value))
+		}
+		copy(h[56:], guid(diskUUID))
+		binary.LittleEndian.PutUint32(h[80:], gptEntries)
+		binary.LittleEndian.PutUint32(h[84:], gptEntrySize)
+		binary.LittleEndian.PutUint32(h[88:], crc32.ChecksumIEEE(table))
+		binary.LittleEndian.PutUint32(h[16:], crc32.ChecksumIEEE(h))
+		return h
+	}
+	copy(image[sector:], header(1, last, 2))
+	copy(image[2*sector:], table)
+	copy(image[(last-length)*sector:], table)
+	copy(image[last*sector:], header(last, 1, last-length))
+	return image
+}
+
+// guid returns the bytes of a GUID.
+func guid(text string) []byte {
+	b, err := hex.DecodeString(strings.ReplaceAll(text, "-", ""))
+	if err != nil {
+		panic(err) // a constant
+	}
+	slices.Reverse(b[:4])
+	slices.Reverse(b[4:6])
+	slices.Reverse(b[6:8])
+	return b
+}
+
+// guidText is the inverse of guid.
+func guidText(b []byte) string {
+	b = bytes.Clone(b)
+	slices.Reverse(b[:4])
+	slices.Reverse(b[4:6])
+	slices.Reverse(b[6:8])
+	return strings.ToUpper(fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:16]))
+}
+
+// readGPT returns the GPT of a disk, or nil if there is none.
+func readGPT(path string, sector int64) (*table, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close() //nolint:errcheck // only read
+	h := make([]byte, 92)
+	if _, err := f.ReadAt(h, sector); errors.Is(err, io.EOF) || err == nil && string(h[:8]) != gptMagic {
+		return nil, nil
+	} else if err != nil {
+		return nil, err
+	}
+	number := func(b []byte) int64 { return int64(binary.LittleEndian.Uint64(b)) }
+	t := &table{
+		Label: "gpt", ID: guidText(h[56:72]), FirstLBA: number(h[40:]), LastLBA: number(h[48:]), Sector: int(sector),
+	}
+	entry := make([]byte, gptEntrySize)
+	for i := range gptEntries {
+		if _, err := f.ReadAt(entry, number(h[72:])*sector+int64(i*gptEntrySize)); err != nil {
+			return nil, err
+		}
+		if number(entry[32:]) == 0 {
+			continue
+		}
+		units := make([]uint16, 36)
+		for j := range units {
+			units[j] = binary.LittleEndian.Uint16(entry[56+2*j:])
+		}
+		t.Partitions = append(t.Partitions, partition{
+			Number: i + 1, Start: number(entry[32:]), Size: number(entry[40:]) - number(entry[32:]) + 1,
+			Type: guidText(entry[:16]), UUID: guidText(entry[16:32]),
+			Name: strings.TrimRight(string(utf16.Decode(units)), "\x00"),
+		})
+	}
+	return t, nil
+}
+
+// What readGPT reads is what sfdisk reads.
+func TestReadGPT(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "disk")
+	if err := os.WriteFile(path, withGPT(nil, 8*mib, 512, gptParts), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	want, err := readTable(path, 512)
+	if err != nil || want == nil {
+		t.Fatalf("got %v, %v", want, err)
+	}
+	got, err := readGPT(path, 512)
+	if diff := cmp.Diff(want, got); err != nil || diff != "" {
+		t.Errorf("%v (-want +got):\n%s", err, diff)
+	}
+	if got, err := readGPT(path, 4096); got != nil || err != nil {
+		t.Errorf("4096: got %v, %v, want none", got, err)
+	}
+}

@@ -1,0 +1,37 @@
+//go:build linux
+
+package conformance
+
+import "strings"
+
+const inspectionURL = "http://10.0.2.2:6385/v1/continue_inspection"
+
+// inspected is a scenario with an inspection by the given collectors. "" are the default ones.
+func inspected(name, collectors string, r ...reply) scenario {
+	s := scenario{
+		name: "inspection " + name, ironic: replies{inspection: r},
+		cmdline: "ipa-inspection-callback-url=" + inspectionURL + " ipa-lldp-timeout=1",
+	}
+	if collectors != "" {
+		s.cmdline += " ipa-inspection-collectors=" + collectors
+	}
+	return s
+}
+
+// inspections are what collectors send.
+func inspections() []scenario {
+	only := inspected("of an agent without an API URL", "pci-devices")
+	only.cmdline += " no-ipa-api-url=1" // no option, but no URL is added
+	only.until = until{inspectionRequest, 1}
+	byAPI := scenario{name: "inspection by the API URL", cmdline: "ipa-inspection-collectors=numa-topology " +
+		"ipa-global-request-id=req-1be26c0b-03f2-4d2e-ae87-c02d7f33c123"}
+	boot := inspected("of a network boot", "usb-devices,,default,")
+	boot.cmdline += " BOOTIF=01-52-54-00-1a-00-01"
+	two := inspected("at the second URL", "numa-topology")
+	two.cmdline = strings.Replace(two.cmdline, "http://", "http://10.0.2.2:6384/v1/continue,http://", 1)
+	return []scenario{
+		inspected("by default", ""), inspected("of devices", "pci-devices,numa-topology,dmi-decode,usb-devices,lldp"),
+		inspected("extra-hardware", "extra-hardware"), inspected("unknown collector", "default,unknown"),
+		only, byAPI, boot, two,
+	}
+}
