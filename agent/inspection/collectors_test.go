@@ -272,7 +272,8 @@ func TestExtraHardware(t *testing.T) {
 		`network|eno1|serial|"b4:7a:f1:00:10:20"`, `network|eno1|businfo|"pci@0000:02:00.0"`, `network|eno1|link|"yes"`,
 		`network|eno4|link|"no"`, `network|eno1|driver|"tg3"`, `disk|sda|wwn-id|"wwn-0x57c354800000a1b2"`,
 		`network|eno1|vendor|"Broadcom Inc. and subsidiaries"`,
-		`network|eno1|product|"NetXtreme BCM5719 Gigabit Ethernet PCIe"`, `cpu|physical|number|2`, `cpu|logical|number|12`,
+		`network|eno1|product|"NetXtreme BCM5719 Gigabit Ethernet PCIe"`, `cpu|physical|number|2`,
+		`cpu|logical|number|12`,
 		`cpu|physical_0|vendor|"GenuineIntel"`, `cpu|physical_1|product|"Intel(R) Xeon(R) Bronze 3104 CPU @ 1.70GHz"`,
 		`cpu|physical_0|cores|6`, `cpu|physical_0|threads|6`, `cpu|physical_0|threads_per_core|1`,
 		`cpu|physical_0|max_Mhz|1700`, `cpu|physical_0|family|6`, `numa|nodes|count|2`, `numa|node_0|cpu_count|6`,
@@ -319,8 +320,11 @@ func TestExtraHardwareNetwork(t *testing.T) {
 // Ids that the database lacks, and those of other buses, stay as they are.
 func TestCardNames(t *testing.T) {
 	for _, tt := range []struct{ vendor, product, wantVendor, wantProduct string }{
-		{"0x8086", "0xfff0", "Intel Corporation", "0xfff0"}, {"0xfff0", "0x0001", "0xfff0", "0x0001"},
-		{"", "", "", ""}, {"0x8086", "", "0x8086", ""}, {"Cadence", "macb", "Cadence", "macb"},
+		{"0x8086", "0xfff0", "Intel Corporation", "0xfff0"},
+		{"0xfff0", "0x0001", "0xfff0", "0x0001"},
+		{"", "", "", ""},
+		{"0x8086", "", "0x8086", ""},
+		{"Cadence", "macb", "Cadence", "macb"},
 		{"0x18086", "0x1572", "0x18086", "0x1572"},
 	} {
 		if v, p := cardNames(tt.vendor, tt.product); v != tt.wantVendor || p != tt.wantProduct {
@@ -336,8 +340,12 @@ func TestCacheSize(t *testing.T) {
 		instances int
 		want      string
 	}{
-		{32 << 10, 1, "32 KiB (1 instance)"}, {64 << 10, 2, "64 KiB (2 instances)"}, {1 << 20, 2, "1 MiB (2 instances)"},
-		{1280 << 10, 1, "1.3 MiB (1 instance)"}, {1536 << 10, 1, "1.5 MiB (1 instance)"}, {512 << 20, 16, "512 MiB (16 instances)"},
+		{32 << 10, 1, "32 KiB (1 instance)"},
+		{64 << 10, 2, "64 KiB (2 instances)"},
+		{1 << 20, 2, "1 MiB (2 instances)"},
+		{1280 << 10, 1, "1.3 MiB (1 instance)"},
+		{1536 << 10, 1, "1.5 MiB (1 instance)"},
+		{512 << 20, 16, "512 MiB (16 instances)"},
 	} {
 		if got := cacheSize(tt.bytes, tt.instances); got != tt.want {
 			t.Errorf("%d bytes: got %q, want %q", tt.bytes, got, tt.want)

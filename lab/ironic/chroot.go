@@ -73,7 +73,8 @@ func chroot(ctx context.Context, cache, suite string, progress io.Writer) (strin
 		}
 		const path = "PATH=/usr/sbin:/usr/bin:/sbin:/bin"
 		for _, script := range []string{finish, "ironic-dbsync --version"} { // the second fails if Ironic cannot start
-			if err := debootstrap.Run(ctx, progress, "chroot", dir, "env", "-i", path, "sh", "-ec", script); err != nil {
+			err := debootstrap.Run(ctx, progress, "chroot", dir, "env", "-i", path, "sh", "-ec", script)
+			if err != nil {
 				return err
 			}
 		}
