@@ -1,10 +1,9 @@
 package inspection
 
 import (
+	"cmp"
 	"strconv"
 	"strings"
-
-	"github.com/u-root/u-root/pkg/pci"
 
 	"ironroot/agent/inventory"
 )
@@ -45,18 +44,8 @@ func cardNames(vendor, product string) (vendorName, productName string) {
 	if err != nil {
 		return vendor, product
 	}
-	for _, entry := range pci.IDs {
-		if entry.ID != uint16(v) {
-			continue
-		}
-		for _, device := range entry.Devices {
-			if device.ID == uint16(p) {
-				return entry.Name, device.Name
-			}
-		}
-		return entry.Name, product
-	}
-	return vendor, product
+	vendorName, productName = pciNames(uint16(v), uint16(p))
+	return cmp.Or(vendorName, vendor), cmp.Or(productName, product)
 }
 
 // linkSpeed returns a speed in Mbit/s in the form of lshw: 100Mbit/s, 10Gbit/s, 2500Mbit/s.
