@@ -271,8 +271,8 @@ func TestExtraHardware(t *testing.T) {
 		`memory|bank:1|slot|"PROC 1 DIMM 2"`, `memory|bank:7|size|"34359738368"`, `memory|bank:7|slot|"PROC 1 DIMM 8"`,
 		`network|eno1|serial|"b4:7a:f1:00:10:20"`, `network|eno1|businfo|"pci@0000:02:00.0"`, `network|eno1|link|"yes"`,
 		`network|eno4|link|"no"`, `network|eno1|driver|"tg3"`, `disk|sda|wwn-id|"wwn-0x57c354800000a1b2"`,
-		`network|eno1|vendor|"Broadcom Inc. and subsidiaries"`,
-		`network|eno1|product|"NetXtreme BCM5719 Gigabit Ethernet PCIe"`, `cpu|physical|number|2`,
+		`network|eno1|vendor|"0x14e4"`,
+		`network|eno1|product|"0x1657"`, `cpu|physical|number|2`,
 		`cpu|logical|number|12`,
 		`cpu|physical_0|vendor|"GenuineIntel"`, `cpu|physical_1|product|"Intel(R) Xeon(R) Bronze 3104 CPU @ 1.70GHz"`,
 		`cpu|physical_0|cores|6`, `cpu|physical_0|threads|6`, `cpu|physical_0|threads_per_core|1`,
@@ -301,8 +301,8 @@ func TestExtraHardwareNetwork(t *testing.T) {
 		{Name: "eth1", MACAddress: "52:54:00:1a:15:d7", HasCarrier: true},
 	})
 	want := []fact{
-		{"network", "eth0", "vendor", "Intel Corporation"},
-		{"network", "eth0", "product", "Ethernet Controller X710 for 10GbE SFP+"},
+		{"network", "eth0", "vendor", vendor},
+		{"network", "eth0", "product", product},
 		{"network", "eth0", "size", "10000000000"},
 		{"network", "eth0", "ipv4", address},
 		{"network", "eth0", "link", "no"},
@@ -314,22 +314,6 @@ func TestExtraHardwareNetwork(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, facts.list, cmp.AllowUnexported(fact{})); diff != "" {
 		t.Errorf("facts differ (-want +got):\n%s", diff)
-	}
-}
-
-// Ids that the database lacks, and those of other buses, stay as they are.
-func TestCardNames(t *testing.T) {
-	for _, tt := range []struct{ vendor, product, wantVendor, wantProduct string }{
-		{"0x8086", "0xfff0", "Intel Corporation", "0xfff0"},
-		{"0xfff0", "0x0001", "0xfff0", "0x0001"},
-		{"", "", "", ""},
-		{"0x8086", "", "0x8086", ""},
-		{"Cadence", "macb", "Cadence", "macb"},
-		{"0x18086", "0x1572", "0x18086", "0x1572"},
-	} {
-		if v, p := cardNames(tt.vendor, tt.product); v != tt.wantVendor || p != tt.wantProduct {
-			t.Errorf("%s %s: got %s %s, want %s %s", tt.vendor, tt.product, v, p, tt.wantVendor, tt.wantProduct)
-		}
 	}
 }
 
