@@ -1,5 +1,9 @@
 //go:build linux
 
+// Package ipa builds a ramdisk with Debian's ironic-python-agent and the programs that it calls. Its machine is the
+// reference for what an agent does: a test starts the agent in it as often as needed, see Control.
+//
+// Limits: requires root, mmdebstrap, cpio and zstd; amd64.
 package ipa
 
 import (
@@ -54,16 +58,6 @@ func (c Control) Sync(ctx context.Context) error {
 func (c Control) Log(ctx context.Context) (string, error) {
 	text, err := c.request(ctx, http.MethodGet, "/log", nil)
 	return string(text), err
-}
-
-// Versions returns the versions of the installed packages, and of the "kernel".
-func (c Control) Versions(ctx context.Context) (map[string]string, error) {
-	text, err := c.request(ctx, http.MethodGet, "/versions", nil)
-	if err != nil {
-		return nil, err
-	}
-	var versions map[string]string
-	return versions, json.Unmarshal(text, &versions)
 }
 
 func (c Control) request(ctx context.Context, method, path string, body []byte) ([]byte, error) {

@@ -1,16 +1,14 @@
-//go:build linux
+//go:build linux && long
 
-// Package ipa builds a ramdisk with Debian's ironic-python-agent and the programs that it calls. Its machine is the
-// reference for what an agent does: a test starts the agent in it as often as needed, see Control.
-//
-// Limits: requires root, mmdebstrap, cpio and zstd; amd64.
 package ipa
 
 import (
 	"context"
 	"embed"
+	"encoding/json"
 	"fmt"
 	"io"
+	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -74,4 +72,14 @@ func Build(ctx context.Context, kernelDeb string, progress io.Writer) (Ramdisk, 
 		return Ramdisk{}, fmt.Errorf("ramdisk with ironic-python-agent: %w", err)
 	}
 	return Ramdisk{filepath.Join(dir, "kernel"), filepath.Join(dir, "initramfs")}, nil
+}
+
+// Versions returns the versions of the installed packages, and of the "kernel".
+func (c Control) Versions(ctx context.Context) (map[string]string, error) {
+	text, err := c.request(ctx, http.MethodGet, "/versions", nil)
+	if err != nil {
+		return nil, err
+	}
+	var versions map[string]string
+	return versions, json.Unmarshal(text, &versions)
 }
