@@ -3,6 +3,7 @@ package facts
 import (
 	"fmt"
 	"strconv"
+	"strings"
 	"testing"
 )
 
@@ -52,7 +53,9 @@ func checkExtra(t *testing.T, f found) {
 	for _, row := range rows.BlockDevices {
 		if row.HCTL != nil && row.Type == "disk" {
 			want["disk "+row.KName+" size"] = strconv.FormatInt(row.Size/1e9, 10) // GB
-			want["disk "+row.KName+" model"] = text(row.Model)
+			// SCSI has 16 bytes (SPC-4, INQUIRY); lsblk prints those of ATA's identify data.
+			model := text(row.Model)
+			want["disk "+row.KName+" model"] = strings.TrimSpace(model[:min(16, len(model))])
 		}
 	}
 	for fact, value := range want {
