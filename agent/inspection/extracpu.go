@@ -1,6 +1,7 @@
 package inspection
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"path/filepath"
@@ -121,8 +122,9 @@ func (i *inspection) cacheSizes(f *factList, item string) {
 			c = &cache{instances: map[string]bool{}}
 			caches[name] = c
 		}
-		if shared := i.text(filepath.Join(dir, "shared_cpu_list")); !c.instances[shared] {
-			c.instances[shared] = true
+		instance := cmp.Or(i.text(filepath.Join(dir, "id")), i.text(filepath.Join(dir, "shared_cpu_list")))
+		if !c.instances[instance] {
+			c.instances[instance] = true
 			c.bytes += kib << 10
 		}
 	}
@@ -163,7 +165,7 @@ func (i *inspection) nodeFacts(f *factList) {
 		}
 		f.number("numa", item, "cpu_count", len(cores))
 		if mask := i.text(i.System.Sys(dir, fmt.Sprintf("node%d", n), "cpumap")); mask != "" {
-			f.add("numa", item, "cpu_mask", "0x"+shortMask(mask))
+			f.add("numa", item, "cpu_mask", shortMask(mask))
 		}
 	}
 }

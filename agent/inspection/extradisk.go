@@ -41,7 +41,6 @@ func (i *inspection) diskFacts(f *factList, disks []inventory.Disk) {
 		} else if wwn != "" { // NVMe
 			add("wwn-id", wwn)
 		}
-		add("serial", known(d.Serial))
 	}
 }
 

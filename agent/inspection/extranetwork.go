@@ -1,6 +1,7 @@
 package inspection
 
 import (
+	"path/filepath"
 	"strconv"
 	"strings"
 
@@ -12,9 +13,12 @@ import (
 func (i *inspection) networkFacts(f *factList, interfaces []inventory.Interface) {
 	for _, n := range interfaces {
 		add := func(property, value string) { f.add("network", n.Name, property, value) }
-		add("businfo", businfo(n.PCIAddress))
-		add("vendor", known(n.Vendor))
-		add("product", known(n.Product))
+		bus := i.businfo(n)
+		add("businfo", bus)
+		if strings.HasPrefix(bus, "pci@") {
+			add("vendor", known(n.Vendor))
+			add("product", known(n.Product))
+		}
 		speed, err := strconv.Atoi(i.text(i.System.Sys("class/net", n.Name, "speed"))) // Mbit/s; -1 is unknown
 		if err == nil && speed > 0 {
 			add("size", strconv.FormatInt(int64(speed)*1e6, 10)) // bit/s
@@ -40,10 +44,17 @@ func linkSpeed(mbps int) string {
 	return strconv.Itoa(mbps) + "Mbit/s"
 }
 
-// businfo returns lshw's name of a PCI address, "" for devices of other buses.
-func businfo(address *string) string {
-	if address == nil || strings.Count(*address, ":") != 2 {
+// businfo returns lshw's name of a card on its bus, "" on buses other than PCI and virtio.
+func (i *inspection) businfo(n inventory.Interface) string {
+	if address := known(n.PCIAddress); strings.Count(address, ":") == 2 {
+		return "pci@" + address
+	}
+	device, err := filepath.EvalSymlinks(i.System.Sys("class/net", n.Name, "device"))
+	if err != nil {
 		return ""
 	}
-	return "pci@" + *address
+	if number, ok := strings.CutPrefix(filepath.Base(device), "virtio"); ok {
+		return "virtio@" + number
+	}
+	return ""
 }
