@@ -162,8 +162,7 @@ func protocolDeviations() []Deviation {
 			"The keys are those of dmidecode before version 3.6, which renamed one and omits unknown voltages.",
 			[]string{"inspection of devices"}, "/ironic/0/body/dmi/bios/BIOS Revision",
 			"/ironic/0/body/dmi/bios/Platform Firmware Revision", "/ironic/0/body/dmi/cpu/0/Voltage"),
-		at("H8", group, "hardware-detect also lists the features of interfaces, processors and disks.",
-			[]string{"inspection extra-hardware"}, "/ironic/0/body/data"),
+		extraFacts(group),
 		at("H5", group, unknown, []string{"inspection unknown collector"}, "/ironic/0/body/boot_interface",
 			"/ironic/0/body/configuration", "/ironic/0/body/inventory", "/ironic/0/body/root_disk",
 			"/ironic/2/query/node_uuid"),
@@ -176,6 +175,33 @@ func protocolDeviations() []Deviation {
 			"/ironic/[01]/body", "/ironic/[01]/method", "/ironic/[01]/path", "/ironic/[01]/status"),
 	} {
 		all = append(all, part...)
+	}
+	return all
+}
+
+// extraFacts lists how the facts of the collector extra-hardware differ.
+func extraFacts(group string) []Deviation {
+	const (
+		omitted = "Features of interfaces, addresses other than IPv4, links of /dev/disk/by-id, the auxiliary vector, the " +
+			"system's release and the command line, which can contain secrets, are omitted."
+		unread = "lshw and uname did not read the SMBIOS tables and the architecture in the ramdisk with " +
+			"ironic-python-agent."
+	)
+	scenarios := []string{"inspection extra-hardware"}
+	var all []Deviation
+	for _, fact := range []string{
+		"disk vda id", "hw auxv *", "network eth0 *-*", "network eth0 autonegotiation", "network eth0 highdma",
+		"network eth0 loopback", "system kernel cmdline", "system os *", "system rtc utc",
+	} {
+		all = append(all, Deviation{
+			Row: "H8", Group: group, Scenarios: scenarios, Path: "/ironic/0/body/data/" + fact, Reason: omitted,
+			Got: "null",
+		})
+	}
+	for _, fact := range []string{"memory bank:0 *", "memory banks count", "system product *", "system kernel arch"} {
+		all = append(all, Deviation{
+			Row: "H8", Group: group, Scenarios: scenarios, Path: "/ironic/0/body/data/" + fact, Reason: unread,
+		})
 	}
 	return all
 }

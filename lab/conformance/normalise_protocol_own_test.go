@@ -183,6 +183,27 @@ func TestListedValues(t *testing.T) {
 	}
 }
 
+func TestHardwareFacts(t *testing.T) {
+	facts := func(text string) any {
+		fields := object{"data": parse(text)}
+		hardwareFacts(fields)
+		return fields["data"]
+	}
+	first := facts(`[["cpu", "physical", "number", 1], ["cpu", "logical", "number", 2]]`)
+	if diff := cmp.Diff(first, facts(`[["cpu", "logical", "number", 2], ["cpu", "physical", "number", 1]]`)); diff != "" {
+		t.Errorf("order (-want +got):\n%s", diff)
+	}
+	for name, other := range map[string]string{
+		"type":    `[["cpu", "physical", "number", "1"], ["cpu", "logical", "number", 2]]`,
+		"missing": `[["cpu", "physical", "number", 1]]`, "no list": `{}`,
+		"no fact": `[["cpu", "physical", "number", 1], ["cpu", "logical", "number", 2], ["more"]]`,
+	} {
+		if cmp.Equal(first, facts(other)) {
+			t.Errorf("%s: no difference", name)
+		}
+	}
+}
+
 func TestNUMATopology(t *testing.T) {
 	topology := func(cpus, size string) any {
 		fields := object{"numa_topology": parse(`{"cpus": ` + cpus + `, "ram": [{"size_kb": ` + size + `}]}`)}

@@ -144,6 +144,24 @@ func sortedDevices(fields object) {
 	slices.SortFunc(devices, func(a, b any) int { return strings.Compare(bus(a), bus(b)) })
 }
 
+// hardwareFacts turns the list of facts of hardware-detect into an object, because its order has no meaning. A slash in a
+// name becomes a bar, so that the name is one part of a path.
+func hardwareFacts(fields object) {
+	list, ok := fields["data"].([]any)
+	if !ok {
+		return
+	}
+	facts := object{}
+	for _, fact := range list {
+		if parts, ok := fact.([]any); ok && len(parts) == 4 {
+			facts[strings.ReplaceAll(fmt.Sprint(parts[0], " ", parts[1], " ", parts[2]), "/", "|")] = parts[3]
+		} else {
+			facts[encode(fact)] = "no fact"
+		}
+	}
+	fields["data"] = facts
+}
+
 // rootOnce drops the requests for Ironic's root document but the first one. Agents read it to learn the API version,
 // and
 // to find their own address, as often as they want.
@@ -191,6 +209,7 @@ func inspectionData(r seen) {
 	numaTopology(fields)
 	archiveNames(fields, "logs")
 	sortedDevices(fields)
+	hardwareFacts(fields)
 	if message, ok := fields["error"].(string); ok {
 		fields["error"] = text(message)
 	}
