@@ -73,11 +73,11 @@ func (r *rig) oneDisk(t *testing.T) (place string) {
 		t.Fatal(err)
 	}
 	want := []found{
-		{"/dev/dm-0", "twice", "0x5000c500a1b2c3d4", "QEMU HARDDISK", 5 << 30, ""},
 		{"", "once", "0x5000c500a1b2c3d5", "QEMU HARDDISK", 64 * mib, ""},
+		{"/dev/dm-0", "twice", "0x5000c500a1b2c3d4", "QEMU HARDDISK", 5 << 30, ""},
 	}
 	for i := range inventory.Disks {
-		if i == 0 {
+		if inventory.Disks[i].Name == "/dev/dm-0" {
 			place = inventory.Disks[i].Place
 		}
 		inventory.Disks[i].Place = ""

@@ -23,8 +23,8 @@ var ErrUnreadable = errors.New("disk cannot be described")
 // Disks lists the machine's disks sorted by device number, as lsblk does: devices of type disk, RAID arrays and
 // multipath maps that have a size. It omits floppies, RAM disks of the kernel and of the firmware, optical drives, loop
 // devices, partitions, logical volumes, encrypted mappings, the paths of a multipath map, and the boot and RPMB areas
-// of an eMMC, which hold firmware of the board.
-// With an error that wraps [ErrUnreadable], the list contains the disks that could be read.
+// of an eMMC, which hold firmware of the board. With an error that wraps [ErrUnreadable], the list contains the disks
+// that could be read.
 func Disks(ctx context.Context, s sysfs.Root) ([]Device, error) {
 	devices, err := describe(ctx, s, func(name string) bool { return isDisk(s, name) })
 	paths := mapPaths(devices)

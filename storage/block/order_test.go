@@ -1,17 +1,50 @@
 package block
 
 import (
+	"encoding/json"
+	"os/exec"
 	"slices"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"ironroot/internal/testenv"
 )
 
-// Disks are in the order of their device numbers: root device hints select the first one that matches.
-func TestDisksAreSortedByNumber(t *testing.T) {
+// Disks are in the order of lsblk, as ironic-python-agent calls it: root device hints select the first one that matches.
+func TestDisksAreSortedAsByLsblk(t *testing.T) {
+	testenv.Programs(t, "lsblk")
 	tr := newTree(t)
 	for name, number := range map[string]string{
-		"nvme0n1": "259:0", "sdaa": "65:160", "sdb": "8:16", "sdc": "8:32", "vda": "254:0", "sdk": "8:160",
+		"nvme0n1": "259:0", "sda": "8:0", "sdaa": "65:160", "sdb": "8:16", "sdk": "8:160", "vda": "254:0",
+		"md127": "9:127", "dm-0": "253:0",
 	} {
-		tr.device(name, "", 1<<30, map[string]string{"dev": number + "\n"})
+		attributes := map[string]string{"dev": number + "\n"}
+		switch name {
+		case "md127":
+			attributes["md/level"] = "raid1\n"
+		case "dm-0":
+			attributes["dm/uuid"], attributes["dm/name"] = "mpath-3600c0ff000d1\n", "map\n"
+		}
+		tr.device(name, "", 1<<30, attributes)
+		tr.link("sys/devices/virtual/block/"+name, "sys/dev/block/"+number)
+	}
+	for upper, lower := range map[string][]string{"md127": {"sda", "sdb"}, "dm-0": {"sdk"}} {
+		for _, name := range lower {
+			tr.link("sys/devices/virtual/block/"+name, "sys/devices/virtual/block/"+upper+"/slaves/"+name)
+			tr.link("sys/devices/virtual/block/"+upper, "sys/devices/virtual/block/"+name+"/holders/"+upper)
+		}
+	}
+	out, err := exec.CommandContext(t.Context(), "lsblk", "--sysroot", tr.root, "-bia", "--json", "-oKNAME").Output()
+	var listed struct{ BlockDevices []struct{ KName string } }
+	if err != nil || json.Unmarshal(out, &listed) != nil || len(listed.BlockDevices) < 8 {
+		t.Fatalf("lsblk: %v %s", err, out)
+	}
+	var want []string
+	for _, d := range listed.BlockDevices {
+		if d.KName != "sdk" && !slices.Contains(want, d.KName) { // sdk is a path of dm-0
+			want = append(want, d.KName)
+		}
 	}
 	disks, err := Disks(t.Context(), tr.system())
 	if err != nil {
@@ -21,7 +54,7 @@ func TestDisksAreSortedByNumber(t *testing.T) {
 	for _, d := range disks {
 		got = append(got, d.Name)
 	}
-	if want := []string{"sdb", "sdc", "sdk", "sdaa", "vda", "nvme0n1"}; !slices.Equal(got, want) {
-		t.Errorf("got %v, want %v", got, want)
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("order (-want +got):\n%s", diff)
 	}
 }
