@@ -11,8 +11,7 @@ import (
 )
 
 // clean are the scenarios of steps that erase disks. Each one has a disk of its own, which was prepared before the
-// start:
-// the machine does not notice later changes. All other disks are protected.
+// start: the machine does not notice later changes. All other disks are protected.
 func clean() group {
 	g := group{name: "clean", shared: true, shape: shape{disks: []disk{{
 		Disk: qemu.Disk{Bus: qemu.SCSI, Size: 5 * gib, Serial: "ROOT"},

@@ -163,8 +163,7 @@ func hardwareFacts(fields object) {
 }
 
 // rootOnce drops the requests for Ironic's root document but the first one. Agents read it to learn the API version,
-// and
-// to find their own address, as often as they want.
+// and to find their own address, as often as they want.
 func rootOnce(requests []seen) []seen {
 	read := false
 	return slices.DeleteFunc(slices.Clone(requests), func(r seen) bool {

@@ -33,8 +33,7 @@ func (m *machine) silent(ctx context.Context, s scenario, reached <-chan struct{
 }
 
 // handshake connects to the agent with one version of TLS, and describes its certificate. With TLS 1.2 it also tries
-// each
-// cipher suite.
+// each cipher suite.
 func handshake(ctx context.Context, client *http.Client, r request) (exchange, error) {
 	versions := map[string]uint16{"1.1": tls.VersionTLS11, "1.2": tls.VersionTLS12, "1.3": tls.VersionTLS13}
 	version := versions[r.path]

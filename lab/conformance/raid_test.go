@@ -29,8 +29,7 @@ func arraysLong() group {
 
 // raidGroup returns the scenarios of software RAID that want selects. In the machine of ironic-python-agent, the kernel
 // starts new arrays read-only until the first write, because their resync would keep an emulated machine busy. Disks
-// are
-// zeros outside of what the steps write, so that it does not matter how far a resync has got.
+// are zeros outside of what the steps write, so that it does not matter how far a resync has got.
 func raidGroup(name string, want func(name string) bool) group {
 	// The program that loads the module there sees the agent's parameters. Ironroot's kernel does not.
 	g := group{

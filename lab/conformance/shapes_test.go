@@ -15,6 +15,5 @@ func rootDisk() disk {
 }
 
 // fewEvents are kernel parameters that save time in an emulated machine with ironic-python-agent: udev does not look
-// for
-// several paths to each disk. Programs that udev starts see the agent's parameters.
+// for several paths to each disk. Programs that udev starts see the agent's parameters.
 const fewEvents = "nompath"
