@@ -38,7 +38,11 @@ func (i *Imager) checkFirmwareRAID(ctx context.Context, n *node.Node, disk block
 	}
 	var hints hint.Hints
 	if n != nil {
-		if hints, err = hint.Parse(chosenHints(n.RootDeviceHints())); err != nil {
+		given, err := n.RootDeviceHints()
+		if err == nil {
+			hints, err = hint.Parse(chosenHints(given))
+		}
+		if err != nil {
 			return fault.DeviceNotFound("root device hints: %w", err)
 		}
 	}

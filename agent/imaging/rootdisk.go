@@ -98,7 +98,7 @@ func (i *Imager) selectDisk(
 	var disk block.Device
 	if slices.ContainsFunc(volumes, Volume.isRoot) {
 		disk = disks[0]
-		if n != nil && len(n.RootDeviceHints()) > 0 {
+		if n != nil && n.HasRootDeviceHints() {
 			i.o.Log.Warn("root device hints ignored, raid_config has a root volume", "device", disk.Path)
 		}
 	} else if disk, err = ChooseRootDisk(n, disks); err != nil {
@@ -127,7 +127,7 @@ func (i *Imager) unprotectedDisks(ctx context.Context) ([]block.Device, error) {
 // currentNode returns the cached node. With refresh, it first looks up a node that has no root device hints.
 func (i *Imager) currentNode(ctx context.Context, refresh bool) (*node.Node, error) {
 	n := i.o.Node.Get()
-	if refresh && n != nil && len(n.RootDeviceHints()) == 0 && i.canRefresh() {
+	if refresh && n != nil && !n.HasRootDeviceHints() && i.canRefresh() {
 		if err := i.o.Refresh(ctx); ctx.Err() != nil {
 			return nil, ctx.Err()
 		} else if err != nil {
@@ -185,10 +185,11 @@ func ChooseRootDisk(n *node.Node, disks []block.Device) (block.Device, error) {
 	}
 	var hints hint.Hints
 	if n != nil {
-		if err := n.CheckRootDeviceHints(); err != nil {
-			return block.Device{}, fmt.Errorf("root device hints: %w", err)
+		given, err := n.RootDeviceHints()
+		if err == nil {
+			hints, err = hint.Parse(given)
 		}
-		if hints, err = hint.Parse(n.RootDeviceHints()); err != nil {
+		if err != nil {
 			return block.Device{}, fmt.Errorf("root device hints: %w", err)
 		}
 	}

@@ -93,37 +93,32 @@ func (n *Node) object(key string) map[string]any {
 }
 
 // RootDeviceHints returns the hints for the root device: those of instance_info if set, otherwise those of properties,
-// otherwise nil.
-func (n *Node) RootDeviceHints() map[string]any {
-	for _, place := range []map[string]any{n.InstanceInfo(), n.Properties()} {
-		if hints, _ := place["root_device"].(map[string]any); len(hints) > 0 {
-			return maps.Clone(hints)
-		}
-	}
-	return nil
-}
-
-// CheckRootDeviceHints returns an error if the hints that count are not an object: without them, another disk would be
-// the root disk.
-func (n *Node) CheckRootDeviceHints() error {
+// otherwise nil. Hints that are not an object are an error: without them, another disk would be the root disk. As in
+// Python, an empty text or list, zero and false are not set.
+func (n *Node) RootDeviceHints() (map[string]any, error) {
 	for _, place := range []map[string]any{n.InstanceInfo(), n.Properties()} {
 		switch value := place["root_device"].(type) {
-		case nil:
 		case map[string]any:
 			if len(value) > 0 {
-				return nil
+				return maps.Clone(value), nil
 			}
 		case []any:
 			if len(value) > 0 {
-				return errors.New("root_device is a list, not an object")
+				return nil, fmt.Errorf("root_device is %v, not an object", value)
 			}
 		default:
-			if value != "" && value != false && value != 0.0 {
-				return fmt.Errorf("root_device is %v, not an object", value)
+			if value != nil && value != "" && value != false && value != 0.0 {
+				return nil, fmt.Errorf("root_device is %v, not an object", value)
 			}
 		}
 	}
-	return nil
+	return nil, nil
+}
+
+// HasRootDeviceHints reports whether there are hints for the root device, valid or not.
+func (n *Node) HasRootDeviceHints() bool {
+	hints, err := n.RootDeviceHints()
+	return err != nil || len(hints) > 0
 }
 
 // SkipBlockDevices returns the hints of properties.skip_block_devices, which select devices that must not be changed.

@@ -82,27 +82,28 @@ func TestRootDeviceHints(t *testing.T) {
 			map[string]any{"size": 10.0},
 		},
 		{"none", `{"uuid":"u","properties":{},"instance_info":null}`, nil},
-		{"nonsense", `{"uuid":"u","properties":{"root_device":"sda"}}`, nil},
 	} {
-		if diff := cmp.Diff(tt.want, parse(t, tt.node).RootDeviceHints()); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", tt.name, diff)
+		got, err := parse(t, tt.node).RootDeviceHints()
+		if diff := cmp.Diff(tt.want, got); err != nil || diff != "" {
+			t.Errorf("%s: %v (-want +got):\n%s", tt.name, err, diff)
 		}
 	}
 }
 
-func TestCheckRootDeviceHints(t *testing.T) {
+// Values that are false in Python are no hints, others must be an object.
+func TestRootDeviceHintsOfOtherTypes(t *testing.T) {
 	for hints, want := range map[string]bool{
-		`{"serial": "x"}`: true, `{}`: true, `null`: true, `""`: true, `[]`: true, `false`: true,
+		`{}`: true, `null`: true, `""`: true, `[]`: true, `false`: true, `0`: true,
 		`"sda"`: false, `[{"serial": "x"}]`: false, `5`: false, `true`: false,
 	} {
 		n := parse(t, `{"uuid": "u", "properties": {"root_device": `+hints+`}}`)
-		if err := n.CheckRootDeviceHints(); (err == nil) != want {
-			t.Errorf("%s: got %v, want none: %v", hints, err, want)
+		if got, err := n.RootDeviceHints(); (err == nil) != want || got != nil || n.HasRootDeviceHints() == want {
+			t.Errorf("%s: got %v, %v, want none: %v", hints, got, err, want)
 		}
 	}
 	n := parse(t, `{"uuid": "u", "properties": {"root_device": "sda"}, "instance_info": {"root_device": {"size": 5}}}`)
-	if err := n.CheckRootDeviceHints(); err != nil {
-		t.Errorf("hints of the instance: %v", err)
+	if got, err := n.RootDeviceHints(); err != nil || len(got) != 1 {
+		t.Errorf("hints of the instance: got %v, %v", got, err)
 	}
 }
 

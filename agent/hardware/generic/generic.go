@@ -215,7 +215,7 @@ func (m *Manager) WaitDisks(ctx context.Context, n *node.Node) error {
 	}
 	started := time.Now()
 	since := started
-	if n == nil || len(n.RootDeviceHints()) == 0 {
+	if n == nil || !n.HasRootDeviceHints() {
 		since = m.settledSince(started)
 	}
 	waiting, cancel = context.WithDeadline(waiting, since.Add(limit))
