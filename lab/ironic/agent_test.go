@@ -5,14 +5,12 @@ package ironic
 import (
 	"context"
 	_ "embed"
-	"fmt"
 	"io"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
-	"ironroot/internal/cachedir"
 	"ironroot/internal/testenv"
 	"ironroot/lab/debootstrap"
 )
@@ -54,24 +52,14 @@ type pythonAgent struct {
 // the command stepmanager, or takes it from the cache. The ramdisk's process 1 is a script that starts the agent.
 func buildAgent(ctx context.Context, progress io.Writer) (pythonAgent, error) {
 	steps := strings.ReplaceAll(agentSteps, "@REPORT_URL@", "http://"+managerAddress)
-	recipe := strings.Join(append(agentPackages(), agentVersion, agentInit, agentDHCP, steps, agentCustomize), "\n")
-	dir, err := cachedir.Get("", "ipa-"+Trixie, recipe, func(dir string) error {
-		_, _ = fmt.Fprintf(progress, "building a ramdisk with ironic-python-agent in %s\n", dir)
-		if err := os.Mkdir(dir, 0o755); err != nil {
-			return err
-		}
-		for name, content := range map[string]string{
+	dir, err := debootstrap.Ramdisk{
+		Name: "ipa", Suite: Trixie, Packages: agentPackages(), Version: agentVersion,
+		Files: map[string]string{
 			"init": agentInit, "udhcpc": agentDHCP, "steps.py": steps, "customize.sh": agentCustomize,
-		} {
-			if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o755); err != nil {
-				return err
-			}
-		}
-		return debootstrap.Install(ctx, progress, Trixie, "/dev/null", agentPackages(),
-			"--customize-hook=OUT='"+dir+"' sh '"+filepath.Join(dir, "customize.sh")+`' "$1"`)
-	})
+		},
+	}.Build(ctx, progress)
 	if err != nil {
-		return pythonAgent{}, fmt.Errorf("ramdisk with ironic-python-agent: %w", err)
+		return pythonAgent{}, err
 	}
 	version, err := os.ReadFile(filepath.Join(dir, "version"))
 	return pythonAgent{

@@ -17,7 +17,7 @@ import subprocess
 UNIT = "ironic-python-agent.service"
 CONFIG = pathlib.Path("/etc/ironic-python-agent/ironic-python-agent.conf")
 LOG = pathlib.Path("/var/log/ironic-python-agent/ironic-python-agent.log")
-# What one start leaves for the next one, which is that of another scenario.
+# Files of an agent that the next one must not find, because it belongs to another scenario.
 LEFT = ["/etc/ironic-python-agent.d/*", "/var/log/ironic-python-agent/*", "/run/ironic-python-agent/*",
         "/var/lib/ironic-python-agent/*", "/run/ironic-python-agent*.lock"]
 

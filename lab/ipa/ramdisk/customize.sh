@@ -27,9 +27,10 @@ find . -xdev \( -path ./boot -o -path ./proc -o -path ./sys -o -path ./dev -o -p
     -o -path ./usr/share/info -o -path './usr/lib/firmware' -o -path './usr/lib/modules/*/kernel/sound' \
     -o -path './usr/lib/modules/*/kernel/drivers/gpu' -o -path './usr/lib/modules/*/kernel/drivers/media' \
     -o -path './usr/lib/modules/*/kernel/drivers/net/wireless' -o -path './usr/lib/modules/*/kernel/drivers/staging' \
-    -o -path './usr/lib/modules/*/kernel/drivers/iio' -o -path './usr/lib/*/guestfs' -o -path ./usr/share/perl -o -path ./usr/share/perl5 -o -path "./usr/lib/*/ceph" -o -path ./usr/share/ieee-data \
-    -o -path './usr/lib/*/perl' -o -path './usr/lib/*/libLLVM*' -o -path ./usr/share/icons -o -path ./usr/share/fonts \
-    -o -path './usr/lib/*/dri' -o -path './usr/lib/*/libgallium*' -o -path ./usr/share/qemu -o -path ./usr/share/seabios \
+    -o -path './usr/lib/modules/*/kernel/drivers/iio' -o -path './usr/lib/*/guestfs' -o -path './usr/lib/*/ceph' \
+    -o -path ./usr/share/perl -o -path ./usr/share/perl5 -o -path './usr/lib/*/perl' -o -path './usr/lib/*/libLLVM*' \
+    -o -path ./usr/share/ieee-data -o -path ./usr/share/icons -o -path ./usr/share/fonts -o -path './usr/lib/*/dri' \
+    -o -path './usr/lib/*/libgallium*' -o -path ./usr/share/qemu -o -path ./usr/share/seabios \
     -o -path './usr/bin/qemu-system-*' \) -prune -o -print0 >"$OUT/list"
 printf '%s\0' ./proc ./sys ./dev ./run ./boot ./var/cache >>"$OUT/list"
 cpio --null --create --format=newc --quiet <"$OUT/list" | zstd -q -T0 -3 >"$OUT/initramfs"
