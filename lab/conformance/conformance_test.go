@@ -123,7 +123,7 @@ func (g group) unlisted(t *testing.T, i image) []string {
 			complain("%s: not recorded as it is now: make record-ipa ONLY=%s", s.name, g.name)
 			return
 		}
-		for _, d := range differences("", recorded.normalised(s.name), plain(got)) {
+		for _, d := range differences("", recorded.normalised(s.name), comparison(got)) {
 			if !listed.contains(s.name, d) {
 				complain("%s: %s: ironic-python-agent %s, ironroot %s", s.name, d.path, encode(d.want), encode(d.got))
 			}

@@ -182,8 +182,8 @@ func protocolDeviations() []Deviation {
 // extraFacts lists how the facts of the collector extra-hardware differ.
 func extraFacts(group string) []Deviation {
 	const (
-		omitted = "Features of interfaces, addresses other than IPv4, links of /dev/disk/by-id, the auxiliary vector, the " +
-			"system's release and the command line, which can contain secrets, are omitted."
+		omitted = "Features of interfaces, addresses other than IPv4, links of /dev/disk/by-id, the auxiliary vector, " +
+			"the system's release and the command line, which can contain secrets, are omitted."
 		unread = "lshw and uname did not read the SMBIOS tables and the architecture in the ramdisk with " +
 			"ironic-python-agent."
 	)

@@ -6,7 +6,7 @@
 // IPA in a machine of the same shape, with the same kernel, and the versions of IPA and its tools. The tests run the
 // same scenarios with this ramdisk and compare. `make record-ipa ONLY=GROUP` records again.
 //
-// Differences are fixed, or listed in differences_test.go with their reason. The tests fail on a difference that is not
+// Differences are fixed, or listed in deviations_*.go with their reason. The tests fail on a difference that is not
 // listed, and on one that is listed and does not occur.
 //
 // Values that differ between two runs of the same agent, or that no client can depend on, are replaced before they are

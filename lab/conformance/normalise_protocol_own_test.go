@@ -190,7 +190,8 @@ func TestHardwareFacts(t *testing.T) {
 		return fields["data"]
 	}
 	first := facts(`[["cpu", "physical", "number", 1], ["cpu", "logical", "number", 2]]`)
-	if diff := cmp.Diff(first, facts(`[["cpu", "logical", "number", 2], ["cpu", "physical", "number", 1]]`)); diff != "" {
+	second := facts(`[["cpu", "logical", "number", 2], ["cpu", "physical", "number", 1]]`)
+	if diff := cmp.Diff(first, second); diff != "" {
 		t.Errorf("order (-want +got):\n%s", diff)
 	}
 	for name, other := range map[string]string{

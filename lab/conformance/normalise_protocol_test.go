@@ -144,8 +144,8 @@ func sortedDevices(fields object) {
 	slices.SortFunc(devices, func(a, b any) int { return strings.Compare(bus(a), bus(b)) })
 }
 
-// hardwareFacts turns the list of facts of hardware-detect into an object, because its order has no meaning. A slash in a
-// name becomes a bar, so that the name is one part of a path.
+// hardwareFacts turns the list of facts of hardware-detect into an object, because its order has no meaning. A slash in
+// a name becomes a bar, so that the name is one part of a path.
 func hardwareFacts(fields object) {
 	list, ok := fields["data"].([]any)
 	if !ok {

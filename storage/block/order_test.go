@@ -11,7 +11,8 @@ import (
 	"ironroot/internal/testenv"
 )
 
-// Disks are in the order of lsblk, as ironic-python-agent calls it: root device hints select the first one that matches.
+// Disks are in the order of lsblk, as ironic-python-agent calls it: root device hints select the first one that
+// matches.
 func TestDisksAreSortedAsByLsblk(t *testing.T) {
 	testenv.Programs(t, "lsblk")
 	tr := newTree(t)
