@@ -235,10 +235,6 @@ type exchange struct {
 // send sends a request to the agent, by TLS unless its path is a URL. {id} in its path is the id of the last command.
 // It returns the id of a command in the reply, or id.
 func send(ctx context.Context, client *http.Client, r request, id string) (exchange, string, error) {
-	if r.method == tlsMethod {
-		x, err := handshake(ctx, client, r)
-		return x, id, err
-	}
 	target, err := url.Parse(strings.ReplaceAll(r.path, "{id}", id))
 	if err != nil {
 		return exchange{}, "", err

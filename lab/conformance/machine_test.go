@@ -179,7 +179,6 @@ func (m *machine) forget(ctx context.Context) error {
 
 // observation is what is compared of a scenario.
 type observation struct {
-	Silent bool                  `json:"silent,omitempty"`
 	Ironic []seen                `json:"ironic,omitempty"`
 	Agent  []exchange            `json:"agent,omitempty"`
 	Disks  map[string]*diskState `json:"disks,omitempty"`
@@ -211,10 +210,6 @@ func (m *machine) play(ctx context.Context, s scenario, shared bool) (observatio
 	}
 	reached := m.conductor.play(s)
 	var o observation
-	if s.silent {
-		o.Silent = m.silent(ctx, s, reached)
-		return o, nil
-	}
 	if !shared {
 		if err := m.start(ctx, s); err != nil {
 			return observation{}, err

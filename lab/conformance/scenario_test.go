@@ -15,7 +15,7 @@ type scenario struct {
 	// cmdline are kernel parameters, and config is the content of the agent's configuration file. Groups whose
 	// scenarios share an agent have neither.
 	cmdline, config string
-	// ironic are the replies of Ironic.
+	// ironic has the replies of Ironic.
 	ironic replies
 	// node replaces keys of the node in the replies to lookups and in the parameters of steps.
 	node object
@@ -37,8 +37,6 @@ type scenario struct {
 	do    []request
 	// then is the request to Ironic that ends the scenario after the requests to the agent. The zero value is none.
 	then until
-	// silent agents send nothing to Ironic, because their options are invalid.
-	silent bool
 }
 
 type object = map[string]any
