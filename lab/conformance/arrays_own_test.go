@@ -25,7 +25,7 @@ const examined = `/tmp/member:
    Array State : AA ('A' == active, '.' == missing, 'R' == replacing)
 `
 
-// What differs between two arrays of the same configuration is dropped, and everything else remains.
+// arrayFields drops the fields that differ between two arrays of the same configuration, and no others.
 func TestArrayFields(t *testing.T) {
 	fields := func(key, value string) map[string]string {
 		found := parseExamine(examined)

@@ -165,8 +165,8 @@ func eraseExpress() []erasure {
 	}
 }
 
-// smallDisks are those that several scenarios name: two to erase together, one that stays, one that is read-only, and
-// those with partitions that are shared with other machines.
+// smallDisks returns the disks that several scenarios name: two to erase together, one that stays, one that is
+// read-only, and two with partitions that other machines share.
 func smallDisks() []disk {
 	readOnly := full(scsi("RO"))
 	readOnly.ReadOnly = true

@@ -13,14 +13,13 @@ import (
 // list after one.
 func commands() group {
 	g := group{name: "commands", shape: shape{disks: []disk{rootDisk()}}, shared: true, publish: publishSlow}
+	first := hidden(command("deploy.get_deploy_steps", object{"node": nodeWith(nil), "ports": ports()}))
 	for _, scenarios := range [][]scenario{
 		requests(), getSteps(), executeSteps(), imageCommands(), containers(), bootloaders(), flows(), otherCommands(),
 		wrongParameters(), rescues(),
 	} {
 		for _, s := range scenarios {
-			s.do = append(
-				[]request{hidden(command("deploy.get_deploy_steps", object{"node": nodeWith(nil), "ports": ports()}))},
-				s.do...)
+			s.do = append([]request{first}, s.do...)
 			g.scenarios = append(g.scenarios, s)
 		}
 	}
@@ -42,16 +41,10 @@ func getSteps() []scenario {
 		all = append(all, one("steps "+kind, name, object{"node": nodeWith(nil), "ports": ports()}),
 			one("steps "+kind+" without ports", name, object{"node": nodeWith(nil), "ports": []any{}}))
 	}
-	all = append(
-		all,
+	small := object{"uuid": nodeUUID}
+	return append(all,
 		one("steps ports null", "clean.get_clean_steps", object{"node": nodeWith(nil), "ports": nil}),
-		one(
-			"steps of a small node",
-			"clean.get_clean_steps",
-			object{"node": object{"uuid": nodeUUID}, "ports": []any{}},
-		),
-	)
-	return all
+		one("steps of a small node", "clean.get_clean_steps", object{"node": small, "ports": []any{}}))
 }
 
 // executeSteps are executions of steps that fail.
@@ -313,18 +306,9 @@ func wrongParameters() []scenario {
 	} {
 		all = append(all, scenario{name: "type error " + name, do: []request{r, command("standby.sync", object{})}})
 	}
-	all = append(
-		all,
-		scenario{
-			name: "key error steps node empty",
-			do:   []request{command("clean.get_clean_steps", object{"node": object{}, "ports": ports()})},
-		},
-		scenario{
-			name: "command_name as a parameter",
-			do:   []request{command("standby.sync", object{"command_name": "x"})},
-		},
-	)
-	return ordered(all)
+	return ordered(append(all,
+		one("key error steps node empty", "clean.get_clean_steps", object{"node": object{}, "ports": ports()}),
+		one("command_name as a parameter", "standby.sync", object{"command_name": "x"})))
 }
 
 // rescues are rescues that fail.

@@ -1,17 +1,15 @@
 package conformance
 
-// inRecord are the places of a reply that differ if one agent answers with a record and the other one with an error.
+// inRecord returns the deviations of a reply that occur if one agent answers with a record and the other one with an error.
 func inRecord(row, group, reason string, scenarios ...string) []Deviation {
 	var all []Deviation
 	for _, at := range []string{
 		"status", "body/command_error", "body/command_name", "body/command_result", "body/command_status",
-		"body/faultcode",
-		"body/faultstring", "body/id",
+		"body/faultcode", "body/faultstring", "body/id",
 	} {
-		all = append(
-			all,
-			Deviation{Row: row, Group: group, Scenarios: scenarios, Path: "/agent/0/" + at, Reason: reason},
-		)
+		all = append(all, Deviation{
+			Row: row, Group: group, Scenarios: scenarios, Path: "/agent/0/" + at, Reason: reason,
+		})
 	}
 	return all
 }
@@ -25,30 +23,22 @@ func at(row, group, reason string, scenarios []string, paths ...string) []Deviat
 	return all
 }
 
-// heartbeatDeviations are those of every heartbeat, which contains a line about the step.
+// heartbeatDeviations returns the deviations of heartbeats, which contain a line about the step.
 func heartbeatDeviations(group string) []Deviation {
 	const reason = "A heartbeat contains a line about the step, which requires API version 1.72."
 	return []Deviation{
 		{
-			Row:       "B5",
-			Group:     group,
-			Scenarios: []string{"*"},
-			Path:      "/ironic/*/body/agent_status_message",
-			Reason:    reason,
+			Row: "B5", Group: group, Scenarios: []string{"*"}, Path: "/ironic/*/body/agent_status_message",
+			Reason: reason,
 		},
 		{
-			Row:       "B5",
-			Group:     group,
-			Scenarios: []string{"*"},
-			Path:      "/ironic/*/version",
-			Reason:    reason,
-			Want:      `"1.68"`,
-			Got:       `"1.72"`,
+			Row: "B5", Group: group, Scenarios: []string{"*"}, Path: "/ironic/*/version", Want: `"1.68"`, Got: `"1.72"`,
+			Reason: reason,
 		},
 	}
 }
 
-// commandDeviations are those of the group commands.
+// commandDeviations returns the deviations of the group commands.
 func commandDeviations() []Deviation {
 	const (
 		group    = "commands"
@@ -132,7 +122,7 @@ func commandDeviations() []Deviation {
 	return all
 }
 
-// protocolDeviations are those of the group protocol.
+// protocolDeviations returns the deviations of the group protocol.
 func protocolDeviations() []Deviation {
 	const (
 		group   = "protocol"
@@ -159,7 +149,7 @@ func protocolDeviations() []Deviation {
 		at("H6", group, logs, []string{"inspection by default"}, "/ironic/0/body/logs/errors",
 			"/ironic/0/body/logs/var/log/*/*"),
 		at("H8", group,
-			"The keys are those of dmidecode before version 3.6, which renamed one and omits unknown voltages.",
+			"Keys are named as by dmidecode before version 3.6, which renamed one and omits unknown voltages.",
 			[]string{"inspection of devices"}, "/ironic/0/body/dmi/bios/BIOS Revision",
 			"/ironic/0/body/dmi/bios/Platform Firmware Revision", "/ironic/0/body/dmi/cpu/0/Voltage"),
 		extraFacts(group),

@@ -1,6 +1,6 @@
 package conformance
 
-// stepDeviations are those of the groups steps, raid and clean.
+// stepDeviations returns the deviations of the groups steps, raid and clean.
 func stepDeviations() []Deviation {
 	const (
 		result  = "/agent/0/body/command_result"

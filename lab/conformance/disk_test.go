@@ -40,7 +40,7 @@ type diskState struct {
 	Parts []map[string]string `json:"parts,omitempty"`
 	// Arrays are the superblocks of software RAID on the disk, "0", and on its partitions, by number.
 	Arrays map[string]map[string]string `json:"arrays,omitempty"`
-	// Content lists the chunks that are not zeros: planted or other data, or both.
+	// Content lists the chunks that are not only zeros.
 	Content []span `json:"content,omitempty"`
 	// Ranges are the digests of the ranges that the scenario names.
 	Ranges []span `json:"ranges,omitempty"`
@@ -211,19 +211,24 @@ func describeContent(f *os.File) ([]span, error) {
 			return nil, err
 		}
 		if what := kindOf(buffer[:n]); what != "" {
-			if last := len(
-				spans,
-			) - 1; last >= 0 && spans[last].What == what &&
-				spans[last].Offset+spans[last].Length == at {
-				spans[last].Length += int64(n)
-			} else {
-				spans = append(spans, span{at, int64(n), what})
-			}
+			spans = appendChunk(spans, span{at, int64(n), what})
 		}
 		if at += chunk; n < chunk {
 			return spans, nil
 		}
 	}
+}
+
+// appendChunk appends a chunk, or extends the last span if the chunk follows it and contains the same.
+func appendChunk(spans []span, next span) []span {
+	if len(spans) > 0 {
+		last := &spans[len(spans)-1]
+		if last.What == next.What && last.Offset+last.Length == next.Offset {
+			last.Length += next.Length
+			return spans
+		}
+	}
+	return append(spans, next)
 }
 
 // kindOf describes data: "" for zeros, "planted", "data", or "planted, data".

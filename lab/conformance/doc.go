@@ -1,7 +1,7 @@
 // Package conformance compares the agent of this ramdisk with ironic-python-agent (IPA), the reference.
 //
 // A scenario is a row of a table: how the agent starts, what Ironic replies, the disks before, and the requests to the
-// agent. Observed are the replies of the agent, its requests to Ironic, and the disks afterwards. A group contains the
+// agent. Its observation contains the replies of the agent, its requests to Ironic, and the disks afterwards. A group contains the
 // scenarios that share a machine. What IPA does was recorded: testdata/ipa/GROUP.json has the observations of a real
 // IPA in a machine of the same shape, with the same kernel, and the versions of IPA and its tools. The tests run the
 // same scenarios with this ramdisk and compare. `make record-ipa ONLY=GROUP` records again.

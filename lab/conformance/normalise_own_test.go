@@ -102,7 +102,7 @@ func TestNormaliseDisk(t *testing.T) {
 	}
 }
 
-// What a disk contains is described by chunks, and planted data is found wherever it is.
+// describeContent lists chunks of a disk, and finds planted data at any place.
 func TestDescribeContent(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "disk")
 	data := make([]byte, 8*mib)

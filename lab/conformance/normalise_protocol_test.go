@@ -204,7 +204,7 @@ func inspectionData(r seen) {
 		return
 	}
 	inventoryShape(fields, "inventory")
-	inventoryShape(fields, "dmi") // the values are those of the version of QEMU
+	inventoryShape(fields, "dmi") // the values depend on the version of QEMU
 	numaTopology(fields)
 	archiveNames(fields, "logs")
 	sortedDevices(fields)

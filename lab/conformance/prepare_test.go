@@ -200,7 +200,7 @@ func physicalVolume(at int64) func(string) error {
 		binary.LittleEndian.PutUint32(label[20:], 32)
 		copy(label[24:], "LVM2 001")
 		copy(label[32:], "abcdefghijklmnopqrstuvwxyz012345")
-		// LVM's checksum is that of IEEE with another start and without the last inversion.
+		// LVM's checksum is the CRC-32 of IEEE with another start value and without the final inversion.
 		binary.LittleEndian.PutUint32(label[16:], ^crc32.Update(^uint32(0xf597a6cf), crc32.IEEETable, label[20:]))
 		return write(path, at+512, label)
 	}

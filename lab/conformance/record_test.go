@@ -86,10 +86,8 @@ func checkRecording(t *testing.T, g group, i image) {
 	var found []string
 	m := g.run(t, i, func(scenario) bool { return true }, func(s scenario, o observation) {
 		for _, d := range differences("", r.normalised(s.name), comparison(o)) {
-			found = append(
-				found,
-				fmt.Sprintf("%s: %s: recorded %s, now %s", s.name, d.path, encode(d.want), encode(d.got)),
-			)
+			text := fmt.Sprintf("%s: %s: recorded %s, now %s", s.name, d.path, encode(d.want), encode(d.got))
+			found = append(found, text)
 		}
 	})
 	const agent = "ironic-python-agent"
