@@ -178,7 +178,7 @@ func readd(ctx context.Context, path, member string) (string, error) {
 	if err := fill(path, 77, written); err != nil {
 		return "", err
 	}
-	want, err := digest(path)
+	want, err := read(path)
 	if err != nil {
 		return "", err
 	}
@@ -193,11 +193,11 @@ func readd(ctx context.Context, path, member string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	got, err := digest(path)
+	got, err := read(path)
 	if err != nil {
 		return "", err
 	}
 	state, err := os.ReadFile(dir + "dev-" + filepath.Base(member) + "/state")
-	return fmt.Sprintf("%s, %s, same=%v, mismatches %s", strings.TrimSpace(out), bytes.TrimSpace(state), got == want,
-		mismatches), err
+	return fmt.Sprintf("%s, %s, same=%v, mismatches %s", strings.TrimSpace(out), bytes.TrimSpace(state),
+		bytes.Equal(got, want), mismatches), err
 }

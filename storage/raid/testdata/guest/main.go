@@ -6,7 +6,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -115,18 +114,23 @@ func mdadm(args ...string) (string, error) {
 	return string(out), nil
 }
 
-// digest returns the checksum of a device's data, which it does not read from the kernel's cache.
-func digest(path string) (string, error) {
+// read returns a device's data, which it does not take from the kernel's cache.
+func read(path string) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {
-		return "", err
+		return nil, err
 	}
-	h := sha256.New()
-	_, err = unix.IoctlRetInt(int(f.Fd()), unix.BLKFLSBUF)
-	if err == nil {
-		_, err = io.Copy(h, f)
+	defer f.Close()
+	if _, err := unix.IoctlRetInt(int(f.Fd()), unix.BLKFLSBUF); err != nil {
+		return nil, err
 	}
-	return fmt.Sprintf("%x", h.Sum(nil)), errors.Join(err, f.Close())
+	size, err := f.Seek(0, io.SeekEnd)
+	if err != nil {
+		return nil, err
+	}
+	data := make([]byte, size)
+	_, err = f.ReadAt(data, 0)
+	return data, err
 }
 
 // await waits until a file of sysfs has a content.
