@@ -167,7 +167,8 @@ func TestEraseNamesAppearedDisks(t *testing.T) {
 	}
 }
 
-// An entry of the skip list that cannot be compared with a disk ends the step before it erases anything.
+// An entry of the skip list that cannot be compared with a disk ends the step before it erases anything. As with
+// ironic-python-agent, the error is no BlockDeviceEraseError, so that it becomes a CleaningError of the step.
 func TestEraseSkipListFails(t *testing.T) {
 	disk := memberDisk(t, testenv.RAID{Name: "plain", Level: 1})
 	disk.Serial, disk.Serials = "S3X9", []string{"S3X9"}
@@ -176,8 +177,8 @@ func TestEraseSkipListFails(t *testing.T) {
 	for name, step := range erasing(onThisMachine(t, disk)) {
 		result, err := step(t.Context(), hardware.Call{Node: n})
 		const want = "entry 1 of skip_block_devices"
-		if result != nil || typeOf(err) != "BlockDeviceEraseError" || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: got %v and %v, want a BlockDeviceEraseError of the entry", name, result, err)
+		if result != nil || typeOf(err) != "" || !strings.Contains(errorText(err), want) {
+			t.Errorf("%s: got %v and %v, want an error with %q and without a type", name, result, err, want)
 		}
 		if !bytes.Equal(content(t, disk), before) {
 			t.Errorf("%s wrote to the disk", name)

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"sync"
 
-	"ironroot/agent/fault"
 	"ironroot/agent/hardware"
 	"ironroot/agent/hardware/burnin"
 	"ironroot/agent/status"
@@ -100,10 +99,10 @@ func (m *Manager) startDiskRun(ctx context.Context, call hardware.Call, phrase, 
 	}
 	var err error
 	if r.arrays, err = hardware.ArraysOf(call.Node); err != nil {
-		return nil, fault.BlockDeviceErase("%w", err)
+		return nil, err
 	}
 	if r.unused, err = unusedControllers(c.SkipStorageControllers, call.Node); err != nil {
-		return nil, fault.BlockDeviceErase("%w", err)
+		return nil, err
 	}
 	r.failUnsettled()
 	all, err := m.o.Disks(ctx)
@@ -111,11 +110,11 @@ func (m *Manager) startDiskRun(ctx context.Context, call hardware.Call, phrase, 
 		return nil, err
 	}
 	if r.skips, err = hardware.NewSkipList(call.Node); err != nil {
-		return nil, fault.BlockDeviceErase("%w", err)
+		return nil, err
 	}
 	disks, err := r.skips.Without(all)
 	if err != nil {
-		return nil, fault.BlockDeviceErase("%w", err)
+		return nil, err
 	}
 	r.evidence.add(all)
 	r.recordSkipped(all, disks)
@@ -139,10 +138,21 @@ func (m *Manager) startDiskRun(ctx context.Context, call hardware.Call, phrase, 
 	return r, nil
 }
 
-// lastFirst returns the disks in reverse order: arrays and maps come before the disks they are made of.
+// lastFirst returns the disks in reverse order, but arrays and maps before the disks that they are made of: NVMe disks
+// have larger device numbers.
 func (r *diskRun) lastFirst() []block.Device {
 	disks := slices.Clone(r.disks)
 	slices.Reverse(disks)
+	layer := func(d block.Device) int {
+		switch {
+		case d.IsArray():
+			return 0
+		case d.Type == "mpath":
+			return 1
+		}
+		return 2
+	}
+	slices.SortStableFunc(disks, func(a, b block.Device) int { return layer(a) - layer(b) })
 	return disks
 }
 

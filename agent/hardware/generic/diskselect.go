@@ -114,7 +114,7 @@ func (r *diskRun) failUnusable(ctx context.Context) error {
 	}
 	disks, err := r.skips.Without(added)
 	if err != nil {
-		return fault.BlockDeviceErase("%w", err)
+		return err
 	}
 	r.recordSkipped(added, disks)
 	for _, d := range r.withoutNetwork(disks) {

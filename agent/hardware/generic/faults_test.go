@@ -76,7 +76,9 @@ func TestStartErase(t *testing.T) {
 			t.Errorf("%s without a list of the kernel: got %v and %v, want %v", name, result, err, unix.ENOTDIR)
 		}
 	}
-	m = newManager(t, block.Device{Path: "/dev/sda"}, block.Device{Path: "/dev/sdb"}, block.Device{Path: "/dev/md0"})
+	m = newManager(t, block.Device{Path: "/dev/sda"}, block.Device{Path: "/dev/sdb"},
+		block.Device{Path: "/dev/md0", Type: "raid1"}, block.Device{Path: "/dev/dm-0", Type: "mpath"},
+		block.Device{Path: "/dev/nvme0n1"})
 	m.o.Config.Update(func(c *config.Config) {
 		c.DiskPartitioner.CheckDeviceInterval, c.DiskPartitioner.CheckDeviceMaxRetries = 7*time.Second, 11
 	})
@@ -84,10 +86,14 @@ func TestStartErase(t *testing.T) {
 	if want := (erase.Wait{Interval: 7 * time.Second, Retries: 11}); run.flags.wait != want {
 		t.Errorf("got wait %+v, want %+v", run.flags.wait, want)
 	}
-	if got, want := paths(run.lastFirst()), []string{"/dev/md0", "/dev/sdb", "/dev/sda"}; !slices.Equal(got, want) {
+	if got, want := paths(run.lastFirst()), []string{
+		"/dev/md0", "/dev/dm-0", "/dev/nvme0n1", "/dev/sdb", "/dev/sda",
+	}; !slices.Equal(got, want) {
 		t.Errorf("got order %v, want arrays before their members: %v", got, want)
 	}
-	if got, want := paths(run.disks), []string{"/dev/sda", "/dev/sdb", "/dev/md0"}; !slices.Equal(got, want) {
+	if got, want := paths(run.disks), []string{
+		"/dev/sda", "/dev/sdb", "/dev/md0", "/dev/dm-0", "/dev/nvme0n1",
+	}; !slices.Equal(got, want) {
 		t.Errorf("got disks %v, want %v", got, want)
 	}
 }

@@ -166,8 +166,8 @@ func TestEraseUnusedControllersInvalid(t *testing.T) {
 		call := hardware.Call{Node: nodeWith(t, `"driver_info": {"skip_storage_controllers": `+value+`}`)}
 		for step, run := range erasing(m) {
 			_, err := run(t.Context(), call)
-			if typeOf(err) != "BlockDeviceEraseError" || !strings.HasSuffix(errorText(err), want) {
-				t.Errorf("%s, %s: got %v, want a BlockDeviceEraseError with %q", value, step, err, want)
+			if typeOf(err) != "" || !strings.HasSuffix(errorText(err), want) {
+				t.Errorf("%s, %s: got %v, want an error without a type that ends with %q", value, step, err, want)
 			}
 		}
 	}
