@@ -49,7 +49,6 @@ require (
 	golang.org/x/sys v0.49.0
 	golang.org/x/term v0.46.0
 	golang.org/x/tools v0.49.0
-	gopkg.in/ini.v1 v1.67.3
 )
 
 require (

@@ -8,8 +8,6 @@ import (
 	"path/filepath"
 	"strings"
 
-	"gopkg.in/ini.v1"
-
 	"ironroot/internal/bounded"
 )
 
@@ -68,21 +66,16 @@ func (l *loader) file(name string, mustExist bool) {
 	}
 }
 
-// ini parses a file in the format of oslo.config: sections are groups, lines that begin with # or ; are comments, and
-// indented lines continue the previous value.
+// ini sets the options of a file.
 func (l *loader) ini(name string, data []byte) error {
-	file, err := ini.LoadSources(ini.LoadOptions{
-		IgnoreInlineComment: true, IgnoreContinuation: true, AllowPythonMultilineValues: true,
-	}, data)
+	settings, err := parseINI(string(data))
 	if err != nil {
 		return err
 	}
-	for _, section := range file.Sections() {
-		for _, key := range section.Keys() {
-			for _, o := range l.options {
-				if o.matches(section.Name(), key.Name()) && !o.flagOnly {
-					l.setFrom(o, "file "+name, key.Value(), l.unsigned.hasFile(name))
-				}
+	for _, s := range settings {
+		for _, o := range l.options {
+			if o.matches(s.group, s.name) && !o.flagOnly {
+				l.setFrom(o, "file "+name, s.value, l.unsigned.hasFile(name))
 			}
 		}
 	}

@@ -1,9 +1,11 @@
 package config
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 
 	"ironroot/internal/oslo"
 )
@@ -76,23 +78,27 @@ type loader struct {
 	unsignedFrom map[string]string // source of the options that an unsigned source has set, by full name
 }
 
+// set parses and stores a value. An empty value of a number sets its default.
 func (l *loader) set(o option, source, value string) {
+	if o.isNumber() && strings.TrimSpace(value) == "" {
+		value = cmp.Or(o.def, "0")
+	}
 	if err := o.set(l.config, value); err != nil {
 		l.errs = append(l.errs, fmt.Errorf("option %s: %s: %w", o.fullName(), source, err))
 	}
 }
 
 func (l *loader) defaults(hasIPv6 func() bool) {
-	for _, o := range l.options {
-		if o.def != "" {
-			l.set(o, "built-in default", o.def)
-		}
-	}
 	if hasIPv6 == nil {
 		hasIPv6 = kernelHasIPv6
 	}
-	if !hasIPv6() {
-		l.config.ListenHost = "0.0.0.0"
+	for _, o := range l.options {
+		switch {
+		case o.fullName() == "listen_host" && !hasIPv6():
+			l.set(o, "built-in default", "0.0.0.0")
+		case o.def != "":
+			l.set(o, "built-in default", o.def)
+		}
 	}
 }
 

@@ -212,6 +212,35 @@ func TestInvalidValues(t *testing.T) {
 	}
 }
 
+// Forms of numbers that ironic-python-agent accepts. An empty one is not set.
+//
+// Parity: C5 (numbers)
+func TestNumbers(t *testing.T) {
+	for _, tt := range []struct {
+		cmdline, file string
+		want          int
+	}{
+		{"ipa-advertise-port=7_001", "", 7001},
+		{"ipa-advertise-port=+007001", "", 7001},
+		{"", "advertise_port = ' 7001 '", 7001},
+		{"ipa-advertise-port=", "", 9999},
+		{"ipa-advertise-port=7001", "advertise_port =", 9999},
+		{"ipa-advertise-port=", "advertise_port = 7001", 7001},
+	} {
+		c := load(t, Sources{
+			Params: ParseCmdline(tt.cmdline), Files: []string{writeFile(t, t.TempDir(), "a.conf", tt.file)},
+		})
+		if c.AdvertisePort != tt.want {
+			t.Errorf("%q, file %q: got %d, want %d", tt.cmdline, tt.file, c.AdvertisePort, tt.want)
+		}
+	}
+	for _, text := range []string{"_1", "1_", "1__0", "0x10", "1 0", "1.0"} {
+		if _, err := Load(Sources{Params: Params{"ipa-advertise-port": text}}); err == nil {
+			t.Errorf("%q: got no error", text)
+		}
+	}
+}
+
 // The names that options had before work in the environment as they do in files.
 func TestAliasesInTheEnvironment(t *testing.T) {
 	c := load(t, Sources{Environ: []string{"OS_SSL__CERT_FILE=/c", "OS_DEFAULT__TLS_KEY_FILE=/k"}})

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"reflect"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -140,7 +141,7 @@ func (o option) setField(field reflect.Value, text string) error {
 		}
 		field.SetBool(value)
 	case "integer", "port":
-		n, err := strconv.ParseInt(strings.TrimSpace(text), 10, 64)
+		n, err := parseInteger(strings.TrimSpace(text))
 		if err != nil || !o.inRange(float64(n)) {
 			return fmt.Errorf("got %q, want %s", text, o.rangeText())
 		}
@@ -170,6 +171,19 @@ func (o option) setField(field reflect.Value, text string) error {
 		field.SetString(text)
 	}
 	return nil
+}
+
+// isNumber reports whether the option is a number.
+func (o option) isNumber() bool { return o.kind == "integer" || o.kind == "port" || o.kind == "float" }
+
+var separated = regexp.MustCompile(`^[+-]?[0-9]+(_[0-9]+)+$`)
+
+// parseInteger parses a decimal number as Python does: underscores can separate digits.
+func parseInteger(text string) (int64, error) {
+	if separated.MatchString(text) {
+		text = strings.ReplaceAll(text, "_", "")
+	}
+	return strconv.ParseInt(text, 10, 64)
 }
 
 // maxNumber is the largest number of an option, and the largest number of seconds or MiB that fits into 63 bits.

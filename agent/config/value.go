@@ -16,7 +16,7 @@ func (o option) setAny(c *Config, value any) error {
 			return o.set(c, strconv.FormatBool(v))
 		}
 	case float64:
-		if o.kind == "integer" || o.kind == "port" || o.kind == "float" {
+		if o.isNumber() {
 			return o.set(c, strconv.FormatFloat(v, 'f', -1, 64))
 		}
 	case []any:
