@@ -446,6 +446,7 @@ func TestAdvertiseOptions(t *testing.T) {
 		{"http://[::1]:2", []string{
 			"--advertise-host=::1", "--advertise-port=2", "--enable-auto-tls=false", "--advertise-protocol=http",
 		}},
+		{"http://[::1]:3", []string{"--advertise-host=[::1]", "--advertise-port=3", "--enable-auto-tls=false"}},
 	} {
 		ironic := newIronic(t)
 		r := startAgent(t, nil, append(tt.args, "--api-url="+ironic.URL)...)

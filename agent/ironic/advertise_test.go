@@ -215,3 +215,19 @@ func TestAdvertiseResolvesNames(t *testing.T) {
 		t.Errorf("got %v, %v, want the source to localhost", got, err)
 	}
 }
+
+// Brackets around an address are removed, because the certificate contains the address. The URL has them again.
+func TestAdvertiseHostInBrackets(t *testing.T) {
+	for host, want := range map[string]string{
+		"[fd00::1]": "https://[fd00::1]:1", "fd00::1": "https://[fd00::1]:1", "[name]": "https://[name]:1",
+		"a": "https://a:1",
+	} {
+		endpoint := Endpoint{withoutBrackets(host), 1}
+		if got := endpoint.URL("https"); got != want {
+			t.Errorf("%s: got %s, want %s", host, got, want)
+		}
+		if _, err := netip.ParseAddr(endpoint.Host); strings.Contains(host, ":") && err != nil {
+			t.Errorf("%s: %v", host, err)
+		}
+	}
+}
