@@ -76,11 +76,22 @@ func loadBody(body io.Reader) ([]byte, error) {
 	if bytes.HasPrefix(bytes.TrimLeft(start, " \t\r\n"), []byte(gzipText)) {
 		return decode(buffered)
 	}
-	return bounded(buffered)
+	drive, err := bounded(buffered)
+	if err == nil && isBase64(drive) {
+		return nil, errors.New("is base64 text, but not of gzip data")
+	}
+	return drive, err
+}
+
+// isBase64 reports whether the data is base64 text. The image of a file system never is.
+func isBase64(data []byte) bool {
+	_, err := io.Copy(io.Discard, base64.NewDecoder(base64.StdEncoding, &noSpace{bytes.NewReader(data)}))
+	return err == nil
 }
 
 // decode decodes and decompresses base64 text of gzip data.
 func decode(text io.Reader) ([]byte, error) {
+	text = &limited{text, 2 * MaxSize}
 	unzip, err := gzip.NewReader(base64.NewDecoder(base64.StdEncoding, &noSpace{text}))
 	if err != nil {
 		return nil, fmt.Errorf("is not the base64 text of gzip data: %w", err)
@@ -90,6 +101,21 @@ func decode(text io.Reader) ([]byte, error) {
 		return nil, fmt.Errorf("unpack: %w", err)
 	}
 	return drive, unzip.Close()
+}
+
+// limited returns ErrTooLarge after a number of bytes: white space and empty members of gzip data can be endless.
+type limited struct {
+	source io.Reader
+	left   int64
+}
+
+func (l *limited) Read(p []byte) (int, error) {
+	if l.left <= 0 {
+		return 0, ErrTooLarge
+	}
+	n, err := l.source.Read(p[:min(int64(len(p)), l.left)])
+	l.left -= int64(n)
+	return n, err
 }
 
 // piece is the number of bytes of a read.

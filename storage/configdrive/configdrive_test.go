@@ -61,6 +61,8 @@ func TestLoad(t *testing.T) {
 		{"URL, image", "HTTP://host/drive", string(drive), drive, ""},
 		{"URL, image too large", "http://host/drive", string(make([]byte, MaxSize+1)), nil, ErrTooLarge.Error()},
 		{"URL, text of too much", "http://host/drive", huge, nil, ErrTooLarge.Error()},
+		{"URL, base64 of no gzip", "http://host/drive", "aGVsbG8g\nd29ybGQ=", nil, "gzip"},
+		{"URL, text that is not base64", "http://host/drive", "hello", []byte("hello"), ""},
 		{"URL, empty", "http://host/drive", "", nil, "empty"},
 		{"file", "file:///etc/shadow", "x", nil, "scheme"},
 		{"ftp", "ftp://host/x", "x", nil, "scheme"},
@@ -287,5 +289,21 @@ func TestErrorsDoNotRepeatTheDrive(t *testing.T) {
 		if err == nil || strings.Contains(err.Error(), "s3cret") || !strings.Contains(err.Error(), "host/drive") {
 			t.Errorf("body %q: got %v, want an error that names the URL alone", body, err)
 		}
+	}
+}
+
+// endless is white space without an end.
+type endless struct{}
+
+func (endless) Read(p []byte) (int, error) { return copy(p, bytes.Repeat([]byte(" "), len(p))), nil }
+
+// A server cannot keep Load busy with text that contains nothing.
+func TestLoadEndlessText(t *testing.T) {
+	text := pack(t, make([]byte, mib))
+	open := func(context.Context, string) (io.ReadCloser, error) {
+		return io.NopCloser(io.MultiReader(strings.NewReader(text), endless{})), nil
+	}
+	if _, err := Load(t.Context(), "http://host/drive", open); !errors.Is(err, ErrTooLarge) {
+		t.Errorf("got %v, want %v", err, ErrTooLarge)
 	}
 }
