@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -96,11 +97,14 @@ func describe(ctx context.Context, s sysfs.Root, selected func(name string) bool
 	return devices, errors.Join(unreadable...)
 }
 
-// deviceNumber returns the major and the minor number of a block device, or zeros.
+// deviceNumber returns the major and the minor number of a block device. One whose number cannot be read is the last.
 func deviceNumber(s sysfs.Root, name string) (number [2]int64) {
 	major, minor, _ := strings.Cut(readText(s, s.Sys("block", name, "dev")), ":")
 	for i, text := range []string{major, minor} {
-		number[i], _ = strconv.ParseInt(text, 10, 64) // devices of tests have none
+		var err error
+		if number[i], err = strconv.ParseInt(text, 10, 64); err != nil {
+			return [2]int64{math.MaxInt64}
+		}
 	}
 	return number
 }

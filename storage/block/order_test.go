@@ -59,3 +59,14 @@ func TestDisksAreSortedAsByLsblk(t *testing.T) {
 		t.Errorf("order (-want +got):\n%s", diff)
 	}
 }
+
+// A disk whose number cannot be read must not become the first one that matches root device hints.
+func TestDiskWithoutNumberIsLast(t *testing.T) {
+	tr := newTree(t)
+	tr.device("sda", "", 1<<30, nil)
+	tr.device("vda", "", 1<<30, map[string]string{"dev": "254:0\n"})
+	disks, err := Disks(t.Context(), tr.system())
+	if err != nil || len(disks) != 2 || disks[0].Name != "vda" {
+		t.Errorf("got %v and error %v, want vda and sda", disks, err)
+	}
+}

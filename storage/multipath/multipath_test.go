@@ -113,6 +113,7 @@ func (m *machine) addMap(uuid string, sectors int, paths ...string) {
 	for _, path := range paths {
 		m.link("sys/class/block/"+path, dir+"/slaves/"+path)
 	}
+	m.write(dir+"/dev", "253:0\n")
 	m.link(dir, "sys/block/dm-0")
 	m.link(dir, "sys/class/block/dm-0")
 	m.write("dev/dm-0", "")
@@ -394,7 +395,7 @@ func TestJoin(t *testing.T) {
 				m.disk("sdb", 8192, naa, nil)
 				m.addMap("mpath-"+id, 4096, "sda")
 			},
-			names: "dm-0 sdb", warning: "differ in size",
+			names: "sdb dm-0", warning: "differ in size",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
