@@ -73,12 +73,12 @@ type factList struct{ list []fact }
 // add adds a fact unless its value is empty.
 func (f *factList) add(kind, item, property, value string) {
 	if value != "" {
-		f.number(kind, item, property, value)
+		f.addValue(kind, item, property, value)
 	}
 }
 
-// number adds a fact with a value of any type.
-func (f *factList) number(kind, item, property string, value any) {
+// addValue adds a fact with a value of any type.
+func (f *factList) addValue(kind, item, property string, value any) {
 	f.list = append(f.list, fact{kind, item, property, value})
 }
 
@@ -131,6 +131,7 @@ func (f *factList) bmc(inv *inventory.Inventory) {
 	f.add("ipmi", "lan", "mac-address", known(inv.BMCMAC))
 }
 
+// known returns the text, or "" for nil.
 func known(text *string) string {
 	if text == nil {
 		return ""

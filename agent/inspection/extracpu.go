@@ -11,11 +11,11 @@ import (
 	"ironroot/agent/inventory"
 )
 
-// processorFacts adds the facts about processors and NUMA nodes, with the values of lscpu. As there, all sockets are
-// described by the first processor.
+// processorFacts adds the facts about processors and NUMA nodes, with the values of lscpu. As in lscpu, the first
+// processor describes all sockets.
 func (i *inspection) processorFacts(f *factList, cpu inventory.CPU) {
 	dir := i.System.Sys("devices/system/cpu")
-	f.number("cpu", "physical", "number", cpu.SocketCount)
+	f.addValue("cpu", "physical", "number", cpu.SocketCount)
 	f.add("cpu", "physical", "smt", i.text(filepath.Join(dir, "smt/control")))
 	threads, cores := i.topology(cpu.SocketCount)
 	info := parseProcessors([]byte(i.text(i.System.Proc("cpuinfo"))))[0]
@@ -31,12 +31,12 @@ func (i *inspection) processorFacts(f *factList, cpu inventory.CPU) {
 		f.add("cpu", item, "vendor", info["vendor_id"])
 		f.add("cpu", item, "product", cpu.ModelName)
 		if cores > 0 {
-			f.number("cpu", item, "cores", cores)
-			f.number("cpu", item, "threads", cores*threads)
+			f.addValue("cpu", item, "cores", cores)
+			f.addValue("cpu", item, "threads", cores*threads)
 		}
 		for _, field := range [][2]string{{"family", "cpu family"}, {"model", "model"}, {"stepping", "stepping"}} {
 			if value, err := strconv.Atoi(info[field[1]]); err == nil {
-				f.number("cpu", item, field[0], value)
+				f.addValue("cpu", item, field[0], value)
 			}
 		}
 		f.add("cpu", item, "architecture", cpu.Architecture)
@@ -45,10 +45,10 @@ func (i *inspection) processorFacts(f *factList, cpu inventory.CPU) {
 		i.frequency(f, item, "max_Mhz", "cpuinfo_max_freq")
 		f.add("cpu", item, "flags", strings.Join(cpu.Flags, " "))
 		if threads > 0 {
-			f.number("cpu", item, "threads_per_core", threads)
+			f.addValue("cpu", item, "threads_per_core", threads)
 		}
 	}
-	f.number("cpu", "logical", "number", cpu.Count)
+	f.addValue("cpu", "logical", "number", cpu.Count)
 	numbers, err := numbered(dir, "cpu")
 	if err == nil {
 		for _, n := range numbers {
@@ -85,11 +85,11 @@ func (i *inspection) topology(sockets int) (threads, cores int) {
 	return processors / len(found), len(found) / sockets
 }
 
-// frequency adds a frequency of the first processor in MHz, which the kernel has in kHz.
+// frequency adds a frequency of the first processor in MHz. The kernel reports it in kHz.
 func (i *inspection) frequency(f *factList, item, property, file string) {
 	khz, err := strconv.ParseFloat(i.text(i.System.Sys("devices/system/cpu/cpu0/cpufreq", file)), 64)
 	if err == nil {
-		f.number("cpu", item, property, khz/1000)
+		f.addValue("cpu", item, property, khz/1000)
 	}
 }
 
@@ -156,21 +156,21 @@ func (i *inspection) nodeFacts(f *factList) {
 	if err != nil {
 		return
 	}
-	f.number("numa", "nodes", "count", len(nodes))
+	f.addValue("numa", "nodes", "count", len(nodes))
 	for _, n := range nodes {
 		item := fmt.Sprintf("node_%d", n)
-		cores, err := numbered(i.System.Sys(dir, fmt.Sprintf("node%d", n)), "cpu")
+		cpus, err := numbered(i.System.Sys(dir, fmt.Sprintf("node%d", n)), "cpu")
 		if err != nil {
 			continue
 		}
-		f.number("numa", item, "cpu_count", len(cores))
+		f.addValue("numa", item, "cpu_count", len(cpus))
 		if mask := i.text(i.System.Sys(dir, fmt.Sprintf("node%d", n), "cpumap")); mask != "" {
 			f.add("numa", item, "cpu_mask", shortMask(mask))
 		}
 	}
 }
 
-// shortMask returns a mask of processors of the kernel, 00000000,0000000f, without zeros at its start and commas.
+// shortMask returns a CPU mask of the kernel without commas and leading zeros: f for 00000000,0000000f.
 func shortMask(mask string) string {
 	short := strings.TrimLeft(strings.ReplaceAll(mask, ",", ""), "0")
 	if short == "" {

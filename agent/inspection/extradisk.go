@@ -9,7 +9,7 @@ import (
 	"ironroot/agent/inventory"
 )
 
-// chosenScheduler is the scheduler in use in a list such as "none [mq-deadline] kyber".
+// chosenScheduler matches the scheduler in use in a list such as "none [mq-deadline] kyber".
 var chosenScheduler = regexp.MustCompile(`\[(.*?)\]`)
 
 // diskFacts adds the facts about disks.
@@ -51,15 +51,15 @@ func (i *inspection) cacheFacts(f *factList, disk string) {
 	if err != nil || len(files) != 1 {
 		return
 	}
-	write, noRead := "1", "0"
+	write, readDisabled := "1", "0"
 	switch kind := i.text(files[0]); {
 	case kind == "write through":
 		write = "0"
 	case kind == "none":
-		write, noRead = "0", "1"
-	case strings.Contains(kind, "daft"):
-		noRead = "1"
+		write, readDisabled = "0", "1"
+	case strings.Contains(kind, "daft"): // "write back, no read (daft)"
+		readDisabled = "1"
 	}
 	f.add("disk", disk, "Write Cache Enable", write)
-	f.add("disk", disk, "Read Cache Disable", noRead)
+	f.add("disk", disk, "Read Cache Disable", readDisabled)
 }

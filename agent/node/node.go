@@ -92,9 +92,9 @@ func (n *Node) object(key string) map[string]any {
 	return maps.Clone(o)
 }
 
-// RootDeviceHints returns the hints for the root device: those of instance_info if set, otherwise those of properties,
-// otherwise nil. Hints that are not an object are an error: without them, another disk would be the root disk. As in
-// Python, an empty text or list, zero and false are not set.
+// RootDeviceHints returns the root device hints of instance_info, or of properties if instance_info has none, or nil.
+// It returns an error if the hints are not an object, because ignoring them could select another disk. As in Python, an
+// empty string or list, zero and false count as not set.
 func (n *Node) RootDeviceHints() (map[string]any, error) {
 	for _, place := range []map[string]any{n.InstanceInfo(), n.Properties()} {
 		switch value := place["root_device"].(type) {
