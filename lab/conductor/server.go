@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"time"
 )
 
 const (
@@ -154,14 +155,15 @@ func (n *Node) takeToken() string {
 	return n.token
 }
 
-func (c *Conductor) lookupConfig(n *Node, v version) map[string]any {
-	config := map[string]any{
+// LookupConfig returns the configuration in the reply of Ironic 39 to a lookup, without a token.
+func LookupConfig(heartbeatTimeout time.Duration) map[string]any {
+	return map[string]any{
 		"metrics": map[string]any{
 			"backend": "noop", "prepend_host": false, "prepend_uuid": false, "prepend_host_reverse": true,
 			"global_prefix": nil,
 		},
 		"metrics_statsd":    map[string]any{"statsd_host": "localhost", "statsd_port": 8125},
-		"heartbeat_timeout": int(c.options.HeartbeatTimeout.Seconds()),
+		"heartbeat_timeout": int(heartbeatTimeout.Seconds()),
 		"agent_containers": map[string]any{
 			"allow_arbitrary_containers": false,
 			"allowed_containers":         []string{}, "container_steps_file": "/etc/ironic-python-agent.d/mysteps.yaml",
@@ -171,6 +173,10 @@ func (c *Conductor) lookupConfig(n *Node, v version) map[string]any {
 		"permitted_image_formats": []string{"raw", "gpt", "qcow2", "iso"}, "agent_skip_bmc_detect": true,
 		"enable_bios_bootloader_install": false, "tls_min_version": "1.3", "tls_cipher_suites": nil,
 	}
+}
+
+func (c *Conductor) lookupConfig(n *Node, v version) map[string]any {
+	config := LookupConfig(c.options.HeartbeatTimeout)
 	if !v.less(tokenVersion) {
 		config["agent_token"] = n.takeToken()
 	}

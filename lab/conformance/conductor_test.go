@@ -13,6 +13,9 @@ import (
 	"net/url"
 	"strings"
 	"sync"
+	"time"
+
+	"ironroot/lab/conductor"
 )
 
 // seen is a request of an agent to Ironic, and the status of the reply.
@@ -28,8 +31,8 @@ type seen struct {
 	Reply int `json:"reply,omitempty"`
 }
 
-// conductor is an Ironic whose replies a scenario prescribes.
-type conductor struct {
+// scriptedIronic is an Ironic whose replies a scenario prescribes.
+type scriptedIronic struct {
 	mu       sync.Mutex
 	replies  replies
 	node     object
@@ -41,7 +44,7 @@ type conductor struct {
 }
 
 // connection is called when the state of a connection to Ironic changes.
-func (c *conductor) connection(conn net.Conn, state http.ConnState) {
+func (c *scriptedIronic) connection(conn net.Conn, state http.ConnState) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch state {
@@ -56,7 +59,7 @@ func (c *conductor) connection(conn net.Conn, state http.ConnState) {
 }
 
 // forget makes the conductor ignore requests on the connections that are open, those of an agent that was stopped.
-func (c *conductor) forget() {
+func (c *scriptedIronic) forget() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for address := range c.open {
@@ -65,7 +68,7 @@ func (c *conductor) forget() {
 }
 
 // play begins a scenario. reached is closed with the reply to the request that the scenario waits for.
-func (c *conductor) play(s scenario) (reached <-chan struct{}) {
+func (c *scriptedIronic) play(s scenario) (reached <-chan struct{}) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.replies, c.node, c.counts, c.requests = s.ironic, nodeWith(s.node), map[string]int{}, nil
@@ -77,7 +80,7 @@ func (c *conductor) play(s scenario) (reached <-chan struct{}) {
 }
 
 // await continues a scenario until another request.
-func (c *conductor) await(u until) (reached <-chan struct{}) {
+func (c *scriptedIronic) await(u until) (reached <-chan struct{}) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.until, c.reached = u, make(chan struct{})
@@ -85,14 +88,14 @@ func (c *conductor) await(u until) (reached <-chan struct{}) {
 }
 
 // seen returns the requests up to the one that the scenario waits for.
-func (c *conductor) seen() []seen {
+func (c *scriptedIronic) seen() []seen {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.requests
 }
 
 // ServeHTTP replies to a request of the agent.
-func (c *conductor) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (c *scriptedIronic) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
 		return // the agent's connection is lost
@@ -162,7 +165,7 @@ func (c *conductor) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // usual returns the kind of a request, the scenario's replies to it and the usual one.
-func (c *conductor) usual(r *http.Request) (kind string, scripted []reply, usual reply) {
+func (c *scriptedIronic) usual(r *http.Request) (kind string, scripted []reply, usual reply) {
 	// A scenario can give Ironic's API this prefix.
 	switch path := strings.TrimPrefix(r.URL.Path, "/baremetal"); {
 	case path == "" || path == "/" || path == "/v1" || path == "/v1/":
@@ -188,27 +191,13 @@ func (c *conductor) usual(r *http.Request) (kind string, scripted []reply, usual
 	return otherRequest, nil, reply{status: http.StatusNotFound}
 }
 
+// lookupConfig returns the configuration in the usual reply to a lookup.
 func lookupConfig() object {
-	return object{
-		"metrics": object{
-			"backend": "noop", "prepend_host": false, "prepend_uuid": false, "prepend_host_reverse": true,
-			"global_prefix": nil,
-		},
-		"metrics_statsd":       object{"statsd_host": "localhost", "statsd_port": 8125},
-		"heartbeat_timeout":    300,
-		"agent_token":          token,
-		"agent_token_required": true,
-		"agent_containers": object{
-			"allow_arbitrary_containers": false, "allowed_containers": []string{},
-			"container_steps_file": "/etc/ironic-python-agent.d/mysteps.yaml", "runner": "podman",
-			"pull_options": []string{}, "run_options": []string{"--rm", "--network=host"},
-		},
-		"agent_md5_checksum_enable":      false,
-		"disable_deep_image_inspection":  false,
-		"permitted_image_formats":        []string{"raw", "gpt", "qcow2", "iso"},
-		"agent_skip_bmc_detect":          true,
-		"enable_bios_bootloader_install": false,
-	}
+	config := conductor.LookupConfig(5 * time.Minute)
+	config["agent_token"], config["agent_md5_checksum_enable"] = token, false
+	delete(config, "tls_min_version") // scenarios that are about it set it
+	delete(config, "tls_cipher_suites")
+	return config
 }
 
 func describe(r *http.Request, body []byte, status int) seen {

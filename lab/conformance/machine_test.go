@@ -48,7 +48,7 @@ type machine struct {
 	t         *testing.T
 	vm        *qemu.Machine
 	namespace *netns.Namespace
-	conductor *conductor
+	conductor *scriptedIronic
 	images    *imageserver.Server
 	control   ipa.Control
 	disks     map[string]qemu.Disk // by serial number
@@ -64,7 +64,7 @@ func boot(t *testing.T, i image, s shape) *machine {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = namespace.Close() })
-	m := &machine{t: t, namespace: namespace, conductor: &conductor{}, disks: map[string]qemu.Disk{}}
+	m := &machine{t: t, namespace: namespace, conductor: &scriptedIronic{}, disks: map[string]qemu.Disk{}}
 	m.control.Dial = func(ctx context.Context) (net.Conn, error) {
 		return namespace.Dial(ctx, "tcp", fmt.Sprintf("127.0.0.1:%d", ipa.ControlPort))
 	}
@@ -105,7 +105,7 @@ func boot(t *testing.T, i image, s shape) *machine {
 			t.Logf("the console ends with\n%s", m.vm.Console().Tail(100))
 		}
 	})
-	if _, err := m.vm.Console().Follow(testenv.Context(t, 10*time.Minute), ipa.Ready); err != nil {
+	if _, err := m.vm.Console().Follow(testenv.Context(t, 30*time.Minute), ipa.Ready); err != nil {
 		t.Fatalf("%v; the console ends with\n%s", err, m.vm.Console().Tail(60))
 	}
 	return m
