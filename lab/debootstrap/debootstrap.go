@@ -1,4 +1,4 @@
-// Package debootstrap installs releases of Debian into directories, with mmdebstrap.
+// Package debootstrap installs packages of Debian into directories and builds ramdisks from them, with mmdebstrap.
 package debootstrap
 
 import (

@@ -20,8 +20,8 @@ type Ramdisk struct {
 	Name     string // of the directory in the cache
 	Suite    string
 	Packages []string
-	// Files are the contents of files, by name. The one that is named customize.sh is a script that turns the installed
-	// Debian, its argument, into the files of the ramdisk. It writes them into the directory $OUT, which also has Files.
+	// Files are the contents of files, by name. The script customize.sh writes the ramdisk into the directory $OUT, which
+	// already contains Files. Its argument is the directory with the installed Debian.
 	Files map[string]string
 	// Deb is the path of a package that the script receives as $KERNEL_DEB, or "".
 	Deb string
@@ -46,8 +46,9 @@ func (r Ramdisk) Build(ctx context.Context, progress io.Writer) (string, error) 
 				return err
 			}
 		}
-		return Install(ctx, progress, r.Suite, "/dev/null", r.Packages, "--customize-hook=OUT='"+dir+"' KERNEL_DEB='"+
-			r.Deb+"' sh '"+filepath.Join(dir, "customize.sh")+`' "$1"`)
+		hook := fmt.Sprintf(`--customize-hook=OUT='%s' KERNEL_DEB='%s' sh '%s' "$1"`,
+			dir, r.Deb, filepath.Join(dir, "customize.sh"))
+		return Install(ctx, progress, r.Suite, "/dev/null", r.Packages, hook)
 	})
 	if err != nil {
 		return "", fmt.Errorf("ramdisk %s: %w", r.Name, err)

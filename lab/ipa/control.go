@@ -17,7 +17,7 @@ import (
 	"regexp"
 )
 
-// ControlPort is the port of the machine where the agent is controlled.
+// ControlPort is the port on which the machine accepts requests of Control.
 const ControlPort = 9998
 
 // Ready matches the console's line after which the machine accepts requests of Control.
@@ -29,7 +29,8 @@ type Control struct {
 	Dial func(ctx context.Context) (net.Conn, error)
 }
 
-// Start ends a running agent, and starts it with a kernel command line and configuration files, by path.
+// Start stops a running agent, and starts one with a kernel command line and configuration files. files maps paths to
+// contents.
 func (c Control) Start(ctx context.Context, cmdline string, files map[string]string) error {
 	if files == nil {
 		files = map[string]string{}
@@ -54,7 +55,7 @@ func (c Control) Sync(ctx context.Context) error {
 	return err
 }
 
-// Log returns the agent's log since its start.
+// Log returns the agent's log since its start. It is empty for an agent that logs to the console.
 func (c Control) Log(ctx context.Context) (string, error) {
 	text, err := c.request(ctx, http.MethodGet, "/log", nil)
 	return string(text), err
@@ -71,15 +72,15 @@ func (c Control) request(ctx context.Context, method, path string, body []byte) 
 	}}
 	response, err := client.Do(request)
 	if err != nil {
-		return nil, fmt.Errorf("control of ironic-python-agent: %w", err)
+		return nil, fmt.Errorf("control agent: %w", err)
 	}
 	defer response.Body.Close() //nolint:errcheck // only read
 	text, err := io.ReadAll(response.Body)
 	if err != nil {
-		return nil, fmt.Errorf("control of ironic-python-agent: %s: %w", path, err)
+		return nil, fmt.Errorf("control agent: %s: %w", path, err)
 	}
 	if response.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("control of ironic-python-agent: %s: status %d: %s", path, response.StatusCode, text)
+		return nil, fmt.Errorf("control agent: %s: status %d: %s", path, response.StatusCode, text)
 	}
 	return text, nil
 }

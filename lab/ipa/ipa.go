@@ -29,8 +29,8 @@ var (
 // Suite is the release of Debian whose ironic-python-agent is installed.
 const Suite = debootstrap.Sid
 
-// packages returns the packages of the agent and of programs that it calls if they are there. The agent's package
-// requires the other ones.
+// packages returns the package ironic-python-agent, and the packages of optional programs that it calls. It depends on
+// the packages of all other programs.
 func packages() []string {
 	return strings.Fields(`ironic-python-agent systemd-sysv udev dbus iproute2 procps file fdisk util-linux-extra
 		xfsprogs btrfs-progs ntfs-3g lvm2 cryptsetup-bin multipath-tools ipmitool sg3-utils lsscsi usbutils

@@ -13,7 +13,8 @@ import (
 // arguments returns QEMU's command line. The console and the QMP monitor use file descriptors 3 and 4.
 func arguments(c Config) ([]string, error) {
 	args := []string{
-		"-name", escape(c.Name), "-nodefaults", "-no-user-config", "-display", "none", "-S", "-smp", strconv.Itoa(c.CPUs),
+		"-name", escape(c.Name), "-nodefaults", "-no-user-config", "-display", "none", "-S",
+		"-smp", strconv.Itoa(c.CPUs),
 		"-m", strconv.FormatInt(c.Memory>>10, 10) + "k",
 		"-chardev", "socket,id=console,fd=3", "-serial", "chardev:console",
 		"-chardev", "socket,id=qmp,fd=4", "-mon", "chardev=qmp,mode=control",

@@ -1,9 +1,9 @@
-"""Starts and stops ironic-python-agent in its machine, as requests to port 9998 say.
+"""Starts and stops ironic-python-agent in its machine, at requests to port 9998.
 
 POST /start with {"cmdline": TEXT, "files": {PATH: TEXT}} ends a running agent, replaces the agent's configuration
 files, shows the agent the text as the kernel's command line, and starts it by its own systemd unit. POST /stop ends
 the agent, POST /sync writes out all file systems and block devices. GET /log returns the log since the start, GET
-/state the state of the unit, GET /versions the versions of the packages and of the kernel.
+/versions the versions of the packages and of the kernel.
 """
 
 import glob
@@ -17,9 +17,9 @@ import subprocess
 UNIT = "ironic-python-agent.service"
 CONFIG = pathlib.Path("/etc/ironic-python-agent/ironic-python-agent.conf")
 LOG = pathlib.Path("/var/log/ironic-python-agent/ironic-python-agent.log")
-# Files of an agent that the next one must not find, because it belongs to another scenario.
-LEFT = ["/etc/ironic-python-agent.d/*", "/var/log/ironic-python-agent/*", "/run/ironic-python-agent/*",
-        "/var/lib/ironic-python-agent/*", "/run/ironic-python-agent*.lock"]
+# Files that an agent leaves. They are deleted before the agent of the next scenario starts.
+STALE = ["/etc/ironic-python-agent.d/*", "/var/log/ironic-python-agent/*", "/run/ironic-python-agent/*",
+         "/var/lib/ironic-python-agent/*", "/run/ironic-python-agent*.lock"]
 
 
 def run(*args):
@@ -36,7 +36,7 @@ def stop():
 
 def start(request):
     stop()
-    for pattern in LEFT:
+    for pattern in STALE:
         for path in glob.glob(pattern):
             if os.path.isdir(path):
                 shutil.rmtree(path)
@@ -61,8 +61,6 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def do_GET(self):
         if self.path == "/versions":
             self.answer(lambda: json.dumps(versions()))
-        elif self.path == "/state":
-            self.answer(lambda: run("systemctl", "show", "-p", "ActiveState", "--value", UNIT).strip())
         else:
             self.answer(lambda: LOG.read_text(errors="replace") if LOG.exists() else "")
 
