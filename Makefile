@@ -112,7 +112,7 @@ test-race: prepare-race ## test-unit with the race detector (cgo, with the resol
 
 # ONLY=GROUP records one group, ONLY=all those that have changed; see lab/conformance.
 .PHONY: record-ipa
-record-ipa: prepare-ci ## testdata/ipa: what ironic-python-agent does (ONLY=GROUP): 10 minutes and up to 30 for a group
+record-ipa: prepare-ci ## what ironic-python-agent does, into testdata/ipa (ONLY=GROUP): 10 to 60 minutes for a group
 	IRONROOT_RECORD_IPA="$(or $(ONLY),all)" $(GO) test -tags long -count=1 -timeout 6h -v -run '^TestRecordIPA$$' \
 		./lab/conformance
 

@@ -94,7 +94,7 @@ func parseExamine(out string) map[string]string {
 	return found
 }
 
-// splitName splits the name of an array into that of its host and its own, so that they are compared one by one.
+// splitName splits the field key, HOST:NAME, into the fields Host and key, so that each is compared alone.
 func splitName(fields map[string]string, key string) {
 	if host, name, ok := strings.Cut(fields[key], ":"); ok {
 		fields["Host"], fields[key] = host, name

@@ -10,36 +10,49 @@ import (
 	"ironroot/lab/qemu"
 )
 
-// clean are the scenarios of steps that erase disks. Each one has a disk of its own, which was prepared before the
-// start: the machine does not notice later changes. All other disks are protected.
-func clean() group {
-	g := group{name: "clean", shared: true, shape: shape{disks: []disk{{
+// erase, metadata and skip contain the scenarios of steps that erase disks. Each scenario of erase and metadata has a
+// disk of its own. The scenarios of skip share smallDisks. Disks are prepared before the machine starts, because it
+// does not notice later changes. All disks that a scenario does not erase are protected. There are three groups because
+// ironic-python-agent runs several programs for each disk of a machine.
+func erase() group { return erasing("erase", slices.Concat(eraseAll(), eraseExpress())) }
+
+func metadata() group { return erasing("metadata", eraseMetadata()) }
+
+func skip() group {
+	g := erasing("skip", nil)
+	g.scenarios = append(eraseSeveral(g.only), eraseSkipped(g.only)...)
+	return g
+}
+
+// erasing returns a group of scenarios that erase one disk each. If erasures is empty, its disks are smallDisks.
+func erasing(name string, erasures []erasure) group {
+	g := group{name: name, shared: true, shape: shape{disks: []disk{{
 		Disk: qemu.Disk{Bus: qemu.SCSI, Size: 5 * gib, Serial: "ROOT"},
 	}}}}
-	erasures := slices.Concat(eraseAll(), eraseMetadata(), eraseExpress())
 	for _, e := range erasures {
 		g.shape.disks = append(g.shape.disks, e.disk)
 	}
-	g.shape.disks = append(g.shape.disks, smallDisks()...)
-	// only protects all disks but those with the serial numbers.
-	only := func(serials ...string) object {
-		others := ""
-		for _, d := range g.shape.disks {
-			if !slices.Contains(serials, d.Serial) {
-				others += " <or> " + d.Serial
-			}
-		}
-		return skipping(object{"serial": strings.TrimSpace(others)})
+	if len(erasures) == 0 {
+		g.shape.disks = append(g.shape.disks, smallDisks()...)
 	}
 	for _, e := range erasures {
-		node := object{"properties": only(e.disk.Serial), "driver_internal_info": e.internal}
+		node := object{"properties": g.only(e.disk.Serial), "driver_internal_info": e.internal}
 		g.scenarios = append(g.scenarios, scenario{
 			name: e.name, disks: []string{e.disk.Serial}, do: []request{step("clean", e.step, node, nil)},
 		})
 	}
-	g.scenarios = append(g.scenarios, eraseSeveral(only)...)
-	g.scenarios = append(g.scenarios, eraseSkipped(only)...)
 	return g
+}
+
+// only returns properties of a node that protect all disks of the group but those with the serial numbers.
+func (g group) only(serials ...string) object {
+	others := ""
+	for _, d := range g.shape.disks {
+		if !slices.Contains(serials, d.Serial) {
+			others += " <or> " + d.Serial
+		}
+	}
+	return skipping(object{"serial": strings.TrimSpace(others)})
 }
 
 // erasure is a scenario that erases one disk.

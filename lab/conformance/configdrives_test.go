@@ -3,13 +3,11 @@
 package conformance
 
 import (
-	"bytes"
-	"encoding/base64"
 	"slices"
 	"testing"
 )
 
-// buildDrives builds config drives, and images with partitions for them.
+// buildDrives builds images with partitions for config drives.
 func buildDrives(t *testing.T, files contents) {
 	t.Helper()
 	drive := decompress(t, isoGzip)
@@ -17,17 +15,6 @@ func buildDrives(t *testing.T, files contents) {
 	copy(plain[3*mib:], decompress(t, ext4Gzip))
 	withDrive := slices.Clone(plain)
 	copy(withDrive[mib:], drive)
-	files["config-2.iso"] = drive
-	files["drive.fat"] = fatVolume(t, "CONFIG-2", mib)
-	files["drive.ext4"] = decompress(t, ext4Gzip)
-	files["drive.junk"] = pattern("no file system", mib)
-	files["drive.empty"] = []byte{}
-	files["drive.64"] = append(slices.Clone(drive), make([]byte, 64*mib-len(drive))...)
-	files["drive.65"] = append(slices.Clone(drive), make([]byte, 64*mib+1-len(drive))...)
-	files["drive.base64"] = []byte(base64.StdEncoding.EncodeToString(compress(drive)))
-	files["drive.lines"] = bytes.ReplaceAll(files["drive.base64"], []byte("AAAA"), []byte("AA\nAA"))
-	files["drive.gz"] = compress(drive)
-	files["drive.cut.gz"] = compress(drive)[:800]
 	second := gptPartition{linuxType, "0B0E8F5C-7D0A-4F65-9F0E-6E2A3A7C1D04", "second", 6 * mib, mib}
 	small := slices.Clone(gptParts)
 	small[0].size = 256 << 10 // less than the drive
@@ -37,9 +24,6 @@ func buildDrives(t *testing.T, files contents) {
 	files["small.gpt"] = withGPT(withDrive, imageSize, 512, small)
 	copy(withDrive[6*mib:], drive)
 	files["two.gpt"] = withGPT(withDrive, imageSize, 512, append(slices.Clone(gptParts), second))
-	withFAT := slices.Clone(plain)
-	copy(withFAT[mib:], fatVolume(t, "config-2", mib))
-	files["fat.mbr"] = slices.Concat(mbrParts, withFAT[512:])
 	files["mbr.raw"] = slices.Concat(mbrParts, plain[512:])
 	withMBR := func(partitions ...mbrPartition) []byte {
 		return slices.Concat(mbr(0x11223344, partitions...), plain[512:])

@@ -8,7 +8,7 @@ type Deviation struct {
 	Group     string   // of the scenarios
 	Scenarios []string // patterns of path.Match
 	Path      string   // of the value in the observation, a pattern of path.Match
-	Reason    string   // one sentence
+	Reason    string   // for a row of docs/parity.md
 	// Want and Got are the only values of ironic-python-agent and of this ramdisk that may differ, as JSON. "" is any.
 	Want, Got string
 }
@@ -16,5 +16,7 @@ type Deviation struct {
 // Deviations returns the differences. The tests fail on others, and on one that does not occur.
 func Deviations() []Deviation {
 	return slices.Concat(commandDeviations(), heartbeatDeviations("protocol"), protocolDeviations(), hintDeviations(),
-		imageDeviations(), stepDeviations(), raidDeviations())
+		imageDeviations(), driveDeviations(), stepDeviations(), raidDeviations(), fileDeviations(),
+		eraseDeviations(),
+		metadataDeviations(), skipDeviations(), heartbeatDeviations("options"), optionDeviations())
 }

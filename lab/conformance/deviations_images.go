@@ -1,5 +1,6 @@
 package conformance
 
+// hintDeviations returns the deviations of the group hints.
 func hintDeviations() []Deviation {
 	var list []Deviation
 	both := func(row, reason string, scenarios ...string) {
@@ -29,6 +30,7 @@ func hintDeviations() []Deviation {
 	return list
 }
 
+// imageDeviations returns the deviations of the group images.
 func imageDeviations() []Deviation {
 	var list []Deviation
 	add := func(row, reason string, scenarios, paths []string) {
@@ -43,14 +45,14 @@ func imageDeviations() []Deviation {
 		})
 	add("K4", "The first MiB of the disk is erased before a transfer, so that no former system boots after a failure.",
 		[]string{"gzip declared raw"}, []string{"/disks/ROOT/content/0"})
-	add("K7", "Images of format gpt are copied. It passes them to a program that does not know the format.",
+	add("K7", "Images of format gpt are copied. There they are passed to a program that does not know the format.",
 		[]string{"gpt declared", "mbr without a format"}, []string{
 			"/agent/0/body/command_error", "/agent/0/body/command_result", "/agent/0/body/command_status",
 			"/disks/ROOT/content/[0-7]", "/disks/ROOT/parts", "/disks/ROOT/table", "/disks/ROOT/whole",
 		})
-	add("K7", "Images of format gpt are copied. It passes them to a program that does not know the format.",
+	add("K7", "Images of format gpt are copied. There they are passed to a program that does not know the format.",
 		[]string{"gpt declared"}, []string{"/disks/ROOT/ranges/?/what"})
-	add("K7", "Images of format iso are copied. It passes them to a program that does not know the format.",
+	add("K7", "Images of format iso are copied. There they are passed to a program that does not know the format.",
 		[]string{"iso"}, []string{
 			"/agent/0/body/command_error/type", "/disks/ROOT/content/0", "/disks/ROOT/whole",
 		})

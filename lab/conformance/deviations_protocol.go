@@ -1,20 +1,21 @@
 package conformance
 
-// inRecord returns the deviations of a reply that occur if one agent answers with a record and the other one with an error.
-func inRecord(row, group, reason string, scenarios ...string) []Deviation {
+// recordOrFault returns the deviations of a reply if one agent replies with a command record and the other one with an
+// HTTP error.
+func recordOrFault(row, group, reason string, scenarios ...string) []Deviation {
 	var all []Deviation
-	for _, at := range []string{
+	for _, field := range []string{
 		"status", "body/command_error", "body/command_name", "body/command_result", "body/command_status",
 		"body/faultcode", "body/faultstring", "body/id",
 	} {
 		all = append(all, Deviation{
-			Row: row, Group: group, Scenarios: scenarios, Path: "/agent/0/" + at, Reason: reason,
+			Row: row, Group: group, Scenarios: scenarios, Path: "/agent/0/" + field, Reason: reason,
 		})
 	}
 	return all
 }
 
-// at returns a deviation at several places of the same scenarios.
+// at returns a deviation for each path in the same scenarios.
 func at(row, group, reason string, scenarios []string, paths ...string) []Deviation {
 	var all []Deviation
 	for _, path := range paths {
@@ -55,7 +56,7 @@ func commandDeviations() []Deviation {
 	refused := []string{"/agent/0/status", "/agent/0/body/faultcode"}
 	var all []Deviation
 	for _, part := range [][]Deviation{
-		inRecord("A4", group, "A byte order mark is not JSON.", "body with a byte order mark"),
+		recordOrFault("A4", group, "A byte order mark is not JSON.", "body with a byte order mark"),
 		at("A4", group, clean400, []string{"body with names of other types"}, "/agent/[0-4]/status",
 			"/agent/[0-4]/body/faultcode"),
 		at("A2", group, "A redirect has no page for people.", []string{"redirect without token", "redirects"},
@@ -64,10 +65,10 @@ func commandDeviations() []Deviation {
 			"/agent/3/status", "/agent/3/header/Content-Type", "/agent/3/header/Location"),
 		at("A2", group, "Two slashes are another path, which no client uses.", []string{"path with two slashes"},
 			"/agent/[01]/status", "/agent/[01]/body", "/agent/[01]/header/Content-Type", "/agent/[01]/header/Location"),
-		at("A2", group, "An escaped slash is one.", []string{"path with escapes"}, "/agent/2/status",
+		at("A2", group, "An escaped slash in a path is a slash.", []string{"path with escapes"}, "/agent/2/status",
 			"/agent/2/body/*"),
-		inRecord("E17", group, clean400, "bootc null"),
-		inRecord("E6", group, clean400, "bootloader failure ignored by text", "bootloader root number"),
+		recordOrFault("E17", group, clean400, "bootc null"),
+		recordOrFault("E6", group, clean400, "bootloader failure ignored by text", "bootloader root number"),
 		at("F9", group, runtime, []string{"steps *"}, "/agent/0/body/command_result/*_steps/ContainerHardwareManager",
 			"/agent/0/body/command_result/hardware_manager_version/ContainerHardwareManager",
 			"/agent/0/body/command_result/hardware_manager_version/selftest_hardware_manager"),
@@ -91,10 +92,10 @@ func commandDeviations() []Deviation {
 		at("E13", group, "A flow in a flow fails in ironic-python-agent; here it is an unknown extension.",
 			[]string{"flow in a flow"},
 			append(failed, "/agent/0/body/command_name")...),
-		inRecord("A10", group, crash, "flow unknown parameter", "command_name as a parameter"),
-		at("E13", group, "Parameters that are null are none.", []string{"flow with params null"},
+		recordOrFault("A10", group, crash, "flow unknown parameter", "command_name as a parameter"),
+		at("E13", group, "Null parameters mean no parameters.", []string{"flow with params null"},
 			"/agent/0/body/command_error", "/agent/0/body/command_status"),
-		inRecord("E13", group, "A flow is validated before its first command.", "flow with params of a list"),
+		recordOrFault("E13", group, "A flow is validated before its first command.", "flow with params of a list"),
 		at("R1", group, "The ramdisk with ironic-python-agent has no IPv6.", []string{"hardware info"},
 			"/agent/0/body/command_result/interfaces/0/ipv6_address"),
 		at("E14", group, "ironic-python-agent has no iSCSI any more.", []string{
@@ -102,16 +103,16 @@ func commandDeviations() []Deviation {
 			"iscsi unknown command",
 		},
 			"/agent/0/status"),
-		inRecord("E7", group, "ironic-python-agent takes the missing uuid for a missing extension.",
+		recordOrFault("E7", group, "ironic-python-agent takes the missing uuid for a missing extension.",
 			"key error steps node empty"),
 		at("E11", group, "Errors of the collection are a file; the agent's log is part of the journal.",
 			[]string{"log archive"},
 			"/agent/0/body/command_result/system_logs/errors", "/agent/0/body/command_result/system_logs/var/log/*/*"),
-		inRecord("A10", group, crash, "type error hardware info", "type error logs", "type error node info",
+		recordOrFault("A10", group, crash, "type error hardware info", "type error logs", "type error node info",
 			"type error partition uuids", "type error rescue unknown", "type error steps unknown",
 			"type error steps without *",
 			"type error sync", "type error sync self"),
-		inRecord("E13", group, "A missing flow is an empty one; ironic-python-agent fails with an exception.",
+		recordOrFault("E13", group, "A missing flow is an empty one; ironic-python-agent fails with an exception.",
 			"type error flow missing", "type error flow null"),
 		at("E13", group, clean400, []string{"type error flow number", "type error flow of a text"}, refused...),
 		at("E10", group, clean400, []string{"type error rescue list", "type error rescue null"}, refused...),
@@ -172,8 +173,8 @@ func protocolDeviations() []Deviation {
 // extraFacts lists how the facts of the collector extra-hardware differ.
 func extraFacts(group string) []Deviation {
 	const (
-		omitted = "Features of interfaces, addresses other than IPv4, links of /dev/disk/by-id, the auxiliary vector, " +
-			"the system's release and the command line, which can contain secrets, are omitted."
+		omitted = "Features of interfaces, addresses other than IPv4, links of /dev/disk/by-id, the auxiliary " +
+			"vector, the system's release and the command line, which can contain secrets, are omitted."
 		unread = "lshw and uname did not read the SMBIOS tables and the architecture in the ramdisk with " +
 			"ironic-python-agent."
 	)

@@ -1,6 +1,6 @@
 package conformance
 
-// raidDeviations returns the deviations of the groups raid and arrays.
+// raidDeviations returns the deviations of the group raid.
 func raidDeviations() []Deviation {
 	created := []string{"level 1 and 0", "nvme"}
 	return []Deviation{

@@ -1,6 +1,6 @@
 package conformance
 
-// stepDeviations returns the deviations of the groups steps, raid and clean.
+// stepDeviations returns the deviations of the group steps.
 func stepDeviations() []Deviation {
 	const (
 		result  = "/agent/0/body/command_result"

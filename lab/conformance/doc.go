@@ -1,14 +1,14 @@
 // Package conformance compares the agent of this ramdisk with ironic-python-agent (IPA), the reference.
 //
-// A scenario is a row of a table: how the agent starts, what Ironic replies, the disks before, and the requests to the
-// agent. Its observation contains the replies of the agent, its requests to Ironic, and the disks afterwards. A group contains the
-// scenarios that share a machine. What IPA does was recorded: testdata/ipa/GROUP.json has the observations of a real
-// IPA in a machine of the same shape, with the same kernel, and the versions of IPA and its tools. The tests run the
-// same scenarios with this ramdisk and compare. `make record-ipa ONLY=GROUP` records again.
+// A scenario is a row of a table: how the agent starts, what Ironic replies, the disks before, and the requests to
+// the agent. Its observation contains the replies of the agent, its requests to Ironic, and the disks afterwards.
+// A group contains the scenarios that share a machine. What IPA does was recorded: testdata/ipa/GROUP.json has the
+// observations of a real IPA in a machine of the same shape, with the same kernel, and the versions of IPA and its
+// tools. The tests run the same scenarios with this ramdisk and compare. `make record-ipa ONLY=GROUP` records again.
 //
 // Differences are fixed, or listed in deviations_*.go with their reason. The tests fail on a difference that is not
 // listed, and on one that is listed and does not occur.
 //
-// Values that differ between two runs of the same agent, or that no client can depend on, are replaced before they are
-// stored: normalise_test.go has one function for each kind.
+// Values that differ between two runs of the same agent, or that no client can depend on, are replaced before they
+// are compared: normalise_test.go and normalise_protocol_test.go have one function for each kind.
 package conformance

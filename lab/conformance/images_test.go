@@ -97,7 +97,8 @@ func images() group {
 		cmdline: "ipa-image-download-connection-retries=1 ipa-image-download-connection-retry-interval=1 " +
 			"ipa-disk-wait-attempts=1",
 	}
-	// mount of util-linux 2.42 finds a file system whose driver is loaded, or that udev has recorded by then.
+	// mount of util-linux 2.42 finds only file systems whose driver is loaded or that udev has recorded. This request
+	// loads the driver.
 	g.start.do = imageScenario(imageRow{
 		name: "load the driver", file: "mbr.raw", format: "raw", stream: true, drive: "{configdrive config-2.iso}",
 	}).do

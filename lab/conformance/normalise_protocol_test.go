@@ -95,7 +95,7 @@ func namesIn(encoded string) (object, error) {
 	}
 }
 
-// inventoryShape replaces the values of an inventory by their types. Values are the subject of another group.
+// inventoryShape replaces the values of an inventory by their types. Package lab/facts compares the values.
 func inventoryShape(fields object, key string) {
 	if inventory, ok := fields[key].(object); ok {
 		fields[key] = shapeOf(inventory)

@@ -13,7 +13,7 @@ import (
 // other texts of errors are for people, and are not compared.
 var matchedTexts = []string{"Agent is busy", "agent_token"}
 
-// text replaces a message by those of its parts that clients search for.
+// text returns a placeholder with the parts of a message that clients search for, or "" for an empty message.
 func text(message string) string {
 	var parts []string
 	for _, part := range matchedTexts {
@@ -58,7 +58,7 @@ func commandID(fields object) {
 	}
 }
 
-// resultText replaces the text of a command's result that consists of a text only.
+// resultText replaces the text of a command's result if the result contains nothing else.
 func resultText(fields object) {
 	if result, ok := fields["result"].(string); ok && len(fields) == 1 && !strings.HasPrefix(result, "<text ") {
 		name, _, _ := strings.Cut(result, ":")
@@ -143,8 +143,8 @@ func each(value any, f func(object)) {
 	}
 }
 
-// randomUUID replaces a UUID in both cases, or the id of an MBR or of a FAT file system.
-func randomUUID(value string) string {
+// maskID returns "<uuid>" for an identifier of any form, and "" for none.
+func maskID(value string) string {
 	if value == "" {
 		return ""
 	}
@@ -154,9 +154,9 @@ func randomUUID(value string) string {
 // normaliseDisk replaces what is random in a disk's partition table and file systems.
 func normaliseDisk(d *diskState) *diskState {
 	if d.Table != nil {
-		d.Table.ID = randomUUID(d.Table.ID)
+		d.Table.ID = maskID(d.Table.ID)
 		for i := range d.Table.Partitions {
-			d.Table.Partitions[i].UUID = randomUUID(d.Table.Partitions[i].UUID)
+			d.Table.Partitions[i].UUID = maskID(d.Table.Partitions[i].UUID)
 		}
 	}
 	for _, fields := range d.Arrays {
@@ -168,7 +168,7 @@ func normaliseDisk(d *diskState) *diskState {
 		}
 		for _, key := range []string{"UUID", "UUID_SUB"} {
 			if value := found[key]; value != "" && found["TYPE"] != "iso9660" {
-				found[key] = randomUUID(value)
+				found[key] = maskID(value)
 			}
 		}
 	}

@@ -10,8 +10,8 @@ import (
 	"ironroot/lab/qemu"
 )
 
-// raid are the scenarios of software RAID in which ironic-python-agent refuses a configuration, and a few in which it
-// writes, because parted takes long in an emulated machine. arraysLong has the others.
+// raid contains the scenarios of software RAID in which ironic-python-agent rejects the configuration, and a few in
+// which it writes to disks. arraysLong has the others: they take long, because parted is slow in an emulated machine.
 func raid() group {
 	short := []string{"level 1 and 0", "nvme", "delete/two", "delete/nothing"}
 	return raidGroup("raid", func(name string) bool {
@@ -27,11 +27,13 @@ func arraysLong() group {
 	})
 }
 
-// raidGroup returns the scenarios of software RAID that want selects. In the machine of ironic-python-agent, the kernel
-// starts new arrays read-only until the first write, because their resync would keep an emulated machine busy. Disks
-// are zeros outside of what the steps write, so that it does not matter how far a resync has got.
+// raidGroup returns a group of the scenarios of software RAID for which want returns true. In the machine of
+// ironic-python-agent, the kernel starts new arrays read-only until the first write, because their resync would keep an
+// emulated machine busy. Disks are zeros outside of what the steps write, so that it does not matter how far a resync
+// has got.
 func raidGroup(name string, want func(name string) bool) group {
-	// The program that loads the module there sees the agent's parameters. Ironroot's kernel does not.
+	// modprobe in the machine of ironic-python-agent reads the agent's parameters as the kernel's command line.
+	// Ironroot's kernel does not, so that start_ro has no effect there.
 	g := group{
 		name: name, shared: true, shape: shape{append: fewEvents},
 		start: scenario{cmdline: fewEvents + " md_mod.start_ro=1"},
@@ -42,7 +44,8 @@ func raidGroup(name string, want func(name string) bool) group {
 	for _, serial := range []string{"N1", "N2"} {
 		g.shape.disks = append(g.shape.disks, disk{Disk: qemu.Disk{Bus: qemu.NVMe, Size: 4 * gib, Serial: serial}})
 	}
-	all := slices.Concat(raidInvalid(), raidDelete(), raidLevels(), raidApply(), raidKeep(), raidBoot(), raidLate())
+	all := slices.Concat(raidInvalid(), raidDelete(), raidLevels(), raidApply(), raidKeep(), raidBoot(),
+		raidRejectedAfterWrites())
 	for _, s := range all {
 		if want(s.name) {
 			g.scenarios = append(g.scenarios, s)
@@ -227,8 +230,9 @@ func raidInvalid() []scenario {
 	return scenarios
 }
 
-// raidLate are the configurations whose problems ironic-python-agent notices after it has written to the disks.
-func raidLate() []scenario {
+// raidRejectedAfterWrites returns configurations that ironic-python-agent rejects only after it has written to the
+// disks.
+func raidRejectedAfterWrites() []scenario {
 	mirror := array("1", 1, "D1", "D2")
 	var scenarios []scenario
 	for _, tt := range []struct {

@@ -14,6 +14,6 @@ func rootDisk() disk {
 	return disk{Disk: qemu.Disk{Bus: qemu.Virtio, Size: 5 * gib, Serial: "ROOT"}}
 }
 
-// fewEvents are kernel parameters that save time in an emulated machine with ironic-python-agent: udev does not look
-// for several paths to each disk. Programs that udev starts see the agent's parameters.
+// fewEvents is a kernel parameter that saves time in an emulated machine: udev does not search for several paths to a
+// disk. In the machine of ironic-python-agent, the programs that udev starts also read the agent's parameters.
 const fewEvents = "nompath"

@@ -3,6 +3,8 @@
 // Command agentinit is the /init of a machine in which the agent is started as often as needed, each time with another
 // kernel command line and other configuration files. It serves the requests of ironroot/lab/ipa.Control. Everything
 // else is as in the ramdisk.
+//
+//go:debug fips140=off
 package main
 
 import (
@@ -28,7 +30,8 @@ import (
 
 func main() {
 	boot.Main(func(ctx context.Context, m *boot.Machine) error {
-		// The first agent's options contain the network, which lasts. The agents are run here instead.
+		// AgentWith sets up the network and calls this function before it would run the agent. serve runs the agents of
+		// the scenarios with the same network until the machine stops.
 		return boot.AgentWith(func(o *agent.Options) {
 			o.Reload = nil
 			if err := serve(ctx, *o, m.Log); err != nil {

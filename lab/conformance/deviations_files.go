@@ -1,0 +1,38 @@
+package conformance
+
+import "slices"
+
+// fileDeviations returns the deviations of the group files.
+func fileDeviations() []Deviation {
+	const (
+		group = "files"
+		body  = "/agent/0/body/"
+		kind  = body + "command_error/type"
+		code  = body + "command_error/code"
+	)
+	succeeds := []string{body + "command_error", body + "command_result", body + "command_status"}
+	return slices.Concat(
+		at("P8", group, "The ramdisk has no links to disks by label or UUID.", []string{"inject/device by label"},
+			append(succeeds, "/files/3:/etc/label")...),
+		at("P8", group, "A partition that is not there or cannot be mounted is an error of the command.",
+			[]string{
+				"inject/no such partition", "inject/no such device", "inject/partition without a file system",
+			}, kind),
+		at("P8", group, "A device that is not there is not found.", []string{"inject/no such device"}, code),
+		at("P8", group, "Partitions are counted from 1. There 0 means that none is given.",
+			[]string{"inject/partition 0"}, append(succeeds, "/files/1:/etc/zero")...),
+		at("P8", group, "A directory is not deleted. There nothing is deleted, and the step succeeds.",
+			[]string{"inject/deleted directory"}, succeeds...),
+		at("P8", group, "Content that is not base64 is refused. There other characters are skipped.",
+			[]string{"inject/content not base64"}, append(succeeds, "/files/1:/etc/x")...),
+		at("P8", group, "Wrong arguments of a step are invalid parameters; there they are a Python exception.",
+			[]string{
+				"inject/path as a number", "inject/no content", "inject/content without padding",
+				"inject/url with an unknown field", "inject/entry of text", "inject/more arguments",
+			}, kind, code),
+		at("P8", group, "The file is not created if its content cannot be read.", []string{
+			"inject/content without padding", "inject/url with an unknown field", "inject/url not found",
+			"inject/url without a server",
+		}, "/files/1:/etc/*"),
+	)
+}
