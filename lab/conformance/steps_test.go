@@ -9,8 +9,13 @@ func steps() group {
 	return injectGroup("steps", append(otherSteps(), injections()[:recordedInjections]...))
 }
 
-// files are the other scenarios of inject_files.
-func files() group { return injectGroup("files", injections()[recordedInjections:]) }
+// files contains the other scenarios of inject_files. The agent does not wait for a server or a disk that is missing.
+func files() group {
+	g := injectGroup("files", injections()[recordedInjections:])
+	g.start.cmdline = "ipa-image-download-connection-retries=1 ipa-image-download-connection-retry-interval=1 " +
+		"ipa-disk-wait-attempts=1"
+	return g
+}
 
 const recordedInjections = 8
 
