@@ -20,8 +20,8 @@ type Ramdisk struct {
 	Name     string // of the directory in the cache
 	Suite    string
 	Packages []string
-	// Files are the contents of files, by name. The script customize.sh writes the ramdisk into the directory $OUT, which
-	// already contains Files. Its argument is the directory with the installed Debian.
+	// Files are the contents of files, by name. The script customize.sh writes the ramdisk into the directory $OUT,
+	// which already contains Files. Its argument is the directory with the installed Debian.
 	Files map[string]string
 	// Deb is the path of a package that the script receives as $KERNEL_DEB, or "".
 	Deb string
