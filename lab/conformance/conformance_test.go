@@ -186,9 +186,41 @@ func differences(at string, want, got any) []difference {
 				found = append(found, differences(fmt.Sprintf("%s/%d", at, i), want[i], got[i])...)
 			}
 			return found
+		} else if ok && areRequests(want) && areRequests(got) {
+			return requestDifferences(at, want, got)
 		}
 	}
 	return []difference{{at, want, got}}
+}
+
+// areRequests reports whether a list has requests of an agent to Ironic.
+func areRequests(list []any) bool {
+	return !slices.ContainsFunc(list, func(value any) bool {
+		fields, ok := value.(object)
+		return !ok || fields["method"] == nil || fields["path"] == nil
+	})
+}
+
+// requestDifferences compares two lists of requests of different length. Requests with the same method and path are
+// compared. The path of an additional request of this ramdisk ends with a plus sign and its index.
+func requestDifferences(at string, want, got []any) (found []difference) {
+	same := func(a, b any) bool {
+		return a.(object)["method"] == b.(object)["method"] && a.(object)["path"] == b.(object)["path"]
+	}
+	for i, j := 0, 0; i < len(want) || j < len(got); {
+		switch {
+		case i < len(want) && j < len(got) && same(want[i], got[j]):
+			found = append(found, differences(fmt.Sprintf("%s/%d", at, i), want[i], got[j])...)
+			i, j = i+1, j+1
+		case len(got)-j > len(want)-i:
+			found = append(found, difference{fmt.Sprintf("%s/+%d", at, j), nil, got[j]})
+			j++
+		default:
+			found = append(found, difference{fmt.Sprintf("%s/%d", at, i), want[i], nil})
+			i++
+		}
+	}
+	return found
 }
 
 // listed are the listed differences of a group.

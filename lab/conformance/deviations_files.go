@@ -34,5 +34,7 @@ func fileDeviations() []Deviation {
 			"inject/content without padding", "inject/url with an unknown field", "inject/url not found",
 			"inject/url without a server",
 		}, "/files/1:/etc/*"),
+		at("P8", group, "The mode is set after the owner, because a change of the owner clears set-user-id bits.",
+			[]string{"inject/set-user-id"}, "/files/1:/etc/suid"),
 	)
 }

@@ -157,9 +157,19 @@ func protocolDeviations() []Deviation {
 		at("H5", group, unknown, []string{"inspection unknown collector"}, "/ironic/0/body/boot_interface",
 			"/ironic/0/body/configuration", "/ironic/0/body/inventory", "/ironic/0/body/root_disk",
 			"/ironic/2/query/node_uuid"),
-		at("B1", group,
-			"The node is looked up again once Ironic's version is known, because at an assumed one it issues no token.",
-			[]string{"version fails 404", "version fails html", "version fails text"}, "/ironic"),
+		{{
+			Row: "B1", Group: group, Path: "/ironic/+2",
+			Scenarios: []string{
+				"root without a version", "version fails 404", "version fails html", "version fails text",
+			},
+			Got: `{"method":"GET","path":"/v1/lookup","query":{"addresses":["52:54:00:1a:00:01"]},"status":200,` +
+				`"version":"1.62"}`,
+			Reason: "The node is looked up again once Ironic's version is known, because at an assumed one it issues no " +
+				"token.",
+		}},
+		at("B1", group, "The version is also taken from the header of Ironic's replies.",
+			[]string{"root without a version"}, "/ironic/2/version", "/ironic/2/body/agent_token",
+			"/ironic/2/body/agent_verify_ca", "/ironic/2/body/agent_version", "/ironic/2/body/callback_url"),
 		at("B1", group, "A version is assumed only if Ironic answers.", []string{"version fails hangs up"},
 			"/ironic/1/version"),
 		at("B11", group, reached, []string{"inspection at the second URL"},

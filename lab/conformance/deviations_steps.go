@@ -39,13 +39,6 @@ func stepDeviations() []Deviation {
 			Reason: "Burn-in returns what it has tested.",
 		},
 		{
-			Row:       "P8",
-			Group:     "steps",
-			Scenarios: []string{"inject/set-user-id"},
-			Path:      "/files/1:/etc/suid",
-			Reason:    "The mode is set after the owner, because a change of the owner clears set-user-id bits.",
-		},
-		{
 			Row: "F9", Group: "steps", Scenarios: []string{"steps of *"},
 			Path:   result + "/*_steps/ContainerHardwareManager",
 			Reason: "Containers need no podman, so that the manager is always there.",

@@ -2,7 +2,11 @@
 
 package conformance
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
 
 // Recordings and listed differences name scenarios, so that names must be unique in a group.
 func TestScenarioNames(t *testing.T) {
@@ -15,5 +19,35 @@ func TestScenarioNames(t *testing.T) {
 			names[s.name] = true
 		}
 		t.Logf("%s: %d scenarios", g.name, len(names))
+	}
+}
+
+// An additional request does not hide a difference of another one, before or after it.
+func TestRequestDifferences(t *testing.T) {
+	request := func(path, version string) any { return object{"method": "GET", "path": path, "version": version} }
+	for _, tt := range []struct {
+		name      string
+		want, got []any
+		paths     []string
+	}{
+		{
+			"additional", []any{request("/", "1"), request("/a", "1"), request("/b", "1")},
+			[]any{request("/", "1"), request("/a", "2"), request("/a", "1"), request("/b", "2")},
+			[]string{"/1/version", "/+2", "/2/version"},
+		},
+		{
+			"missing", []any{request("/", "1"), request("/a", "1"), request("/b", "1")},
+			[]any{request("/", "1"), request("/b", "2")}, []string{"/1", "/2/version"},
+		},
+		{"none", []any{request("/", "1")}, nil, []string{"/0"}},
+		{"other lists", []any{"a"}, []any{"a", "b"}, []string{""}},
+	} {
+		var paths []string
+		for _, d := range differences("", tt.want, tt.got) {
+			paths = append(paths, d.path)
+		}
+		if diff := cmp.Diff(tt.paths, paths); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", tt.name, diff)
+		}
 	}
 }

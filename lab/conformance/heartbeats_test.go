@@ -41,6 +41,9 @@ func versions() []scenario {
 	} {
 		all = append(all, scenario{name: "version fails " + name, ironic: replies{root: []reply{first, {}}}})
 	}
+	all = append(all, scenario{
+		name: "root without a version", ironic: replies{root: []reply{{body: object{"versions": []object{}}}}},
+	})
 	return ordered(all)
 }
 

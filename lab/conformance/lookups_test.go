@@ -31,6 +31,7 @@ func lookups() []scenario {
 			reply{status: hangUp},
 			reply{},
 		),
+		lookup("html", reply{body: "<html>", kind: "text/html"}, reply{}),
 		lookup("409, then success", reply{status: 409}, reply{}),
 		lookup("201, 404 in the older form", reply{status: 201}, older, reply{}),
 	}

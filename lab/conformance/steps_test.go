@@ -4,20 +4,16 @@ package conformance
 
 import "ironroot/lab/qemu"
 
-// steps are the scenarios of steps that erase no disk, and the first ones of inject_files. files has the others.
-func steps() group {
-	return injectGroup("steps", append(otherSteps(), injections()[:recordedInjections]...))
-}
+// steps contains the scenarios of steps that erase no disk, other than inject_files.
+func steps() group { return injectGroup("steps", otherSteps()) }
 
-// files contains the other scenarios of inject_files. The agent does not wait for a server or a disk that is missing.
+// files contains the scenarios of inject_files. The agent does not wait for a server or a disk that is missing.
 func files() group {
-	g := injectGroup("files", injections()[recordedInjections:])
+	g := injectGroup("files", injections())
 	g.start.cmdline = "ipa-image-download-connection-retries=1 ipa-image-download-connection-retry-interval=1 " +
 		"ipa-disk-wait-attempts=1"
 	return g
 }
-
-const recordedInjections = 8
 
 func injectGroup(name string, scenarios []scenario) group {
 	return group{
