@@ -4,9 +4,7 @@ package conformance
 func driveDeviations() []Deviation {
 	var list []Deviation
 	add := func(row, reason string, scenarios []string, paths ...string) {
-		for _, path := range paths {
-			list = append(list, Deviation{Row: row, Group: "drives", Scenarios: scenarios, Path: path, Reason: reason})
-		}
+		list = append(list, at(row, "drives", reason, scenarios, paths...)...)
 	}
 	add("K4", "The end of the disk is erased, which can contain metadata of a former tenant.",
 		[]string{"*"}, "/disks/ROOT/content/255", "/disks/NATIVE/content/255")

@@ -4,13 +4,12 @@ package conformance
 func hintDeviations() []Deviation {
 	var list []Deviation
 	both := func(row, reason string, scenarios ...string) {
-		for _, path := range []string{"/agent/0/body/command_error/code", "/agent/0/body/command_error/type"} {
-			list = append(list, Deviation{Row: row, Group: "hints", Scenarios: scenarios, Path: path, Reason: reason})
-		}
+		const problem = "/agent/0/body/command_error"
+		list = append(list, at(row, "hints", reason, scenarios, problem+"/code", problem+"/type")...)
 	}
 	both(
 		"J1",
-		"Hints that cannot be used end its command with an exception that no handler expects.",
+		"Unusable hints are an error of the command; there they raise an exception that nothing handles.",
 		`serial: "\\u003cin\\u003e "`,
 		`serial: "\\u003call-in\\u003e SCSI 7F"`,
 		`model: "\\u003call-in\\u003e fast disk"`,
@@ -20,7 +19,7 @@ func hintDeviations() []Deviation {
 	)
 	both(
 		"J4",
-		"Entries of skip_block_devices that cannot be used end its command with an exception that no handler expects.",
+		"Unusable entries of skip_block_devices are an error of the command; there nothing handles them.",
 		"skip all",
 		"skip invalid hint",
 		"skip invalid size",
@@ -34,9 +33,7 @@ func hintDeviations() []Deviation {
 func imageDeviations() []Deviation {
 	var list []Deviation
 	add := func(row, reason string, scenarios, paths []string) {
-		for _, path := range paths {
-			list = append(list, Deviation{Row: row, Group: "images", Scenarios: scenarios, Path: path, Reason: reason})
-		}
+		list = append(list, at(row, "images", reason, scenarios, paths...)...)
 	}
 	add("K4", "The end of the disk is erased, which can contain metadata of a former tenant.",
 		[]string{"*"}, []string{
