@@ -164,8 +164,8 @@ func protocolDeviations() []Deviation {
 			},
 			Got: `{"method":"GET","path":"/v1/lookup","query":{"addresses":["52:54:00:1a:00:01"]},"status":200,` +
 				`"version":"1.62"}`,
-			Reason: "The node is looked up again once Ironic's version is known, because at an assumed one it issues no " +
-				"token.",
+			Reason: "The node is looked up again once Ironic's version is known, because at an assumed one it issues " +
+				"no token.",
 		}},
 		at("B1", group, "The version is also taken from the header of Ironic's replies.",
 			[]string{"root without a version"}, "/ironic/2/version", "/ironic/2/body/agent_token",

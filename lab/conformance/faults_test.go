@@ -27,19 +27,31 @@ func injectedFaults() []injected {
 		{"protocol", "busy", "agent/fault/kinds.go", `"Agent is busy", "executing`, `"Agent works", "executing`},
 		{"protocol", "names", "agent/ironic/lookup.go", `"addresses"`, `"address"`},
 		{"protocol", "version 1.36", "agent/ironic/heartbeat.go", `body["agent_version"] =`, `body["version"] =`},
-		{"hints", "rotational: false", "storage/block/list.go", "slices.Compare(a.number[:], b.number[:])",
-			"slices.Compare(b.number[:], a.number[:])"},
-		{"hints", `serial: *in* 0815"`, "storage/hint/expression.go", "strings.Contains(value, want)",
-			"strings.HasPrefix(value, want)"},
-		{"images", "drive, gpt on a large disk", "storage/configdrive/configdrive.go", "MaxSize = 64 << 20",
-			"MaxSize = 32 << 20"},
-		{"images", "qcow2 with a backing file", "storage/image/qcow2/header.go",
-			"binary.BigEndian.Uint64(b[8:]) != 0 || binary.BigEndian.Uint32(b[16:]) != 0", "false"},
-		{"raid", "invalid/two root volumes", "agent/hardware/generic/raidconfig.go", "if root && v.hasRoot",
-			"if root && v.named"},
+		{
+			"hints", "rotational: false", "storage/block/list.go", "slices.Compare(a.number[:], b.number[:])",
+			"slices.Compare(b.number[:], a.number[:])",
+		},
+		{
+			"hints", `serial: *in* 0815"`, "storage/hint/expression.go", "strings.Contains(value, want)",
+			"strings.HasPrefix(value, want)",
+		},
+		{
+			"images", "drive, gpt on a large disk", "storage/configdrive/configdrive.go", "MaxSize = 64 << 20",
+			"MaxSize = 32 << 20",
+		},
+		{
+			"images", "qcow2 with a backing file", "storage/image/qcow2/header.go",
+			"binary.BigEndian.Uint64(b[8:]) != 0 || binary.BigEndian.Uint32(b[16:]) != 0", "false",
+		},
+		{
+			"raid", "invalid/two root volumes", "agent/hardware/generic/raidconfig.go", "if root && v.hasRoot",
+			"if root && v.named",
+		},
 		{"steps", "step/versions", "agent/command/record.go", `= "CLEAN_VERSION_MISMATCH"`, `= "VERSION_MISMATCH"`},
-		{"steps", "steps of clean", "agent/hardware/generic/steps.go", "{priority: 10, abortable: true}",
-			"{priority: 11, abortable: true}"},
+		{
+			"steps", "steps of clean", "agent/hardware/generic/steps.go", "{priority: 10, abortable: true}",
+			"{priority: 11, abortable: true}",
+		},
 	}
 }
 

@@ -31,13 +31,16 @@ func TestRequestDifferences(t *testing.T) {
 		paths     []string
 	}{
 		{
-			"additional", []any{request("/", "1"), request("/a", "1"), request("/b", "1")},
+			"additional",
+			[]any{request("/", "1"), request("/a", "1"), request("/b", "1")},
 			[]any{request("/", "1"), request("/a", "2"), request("/a", "1"), request("/b", "2")},
 			[]string{"/1/version", "/+2", "/2/version"},
 		},
 		{
-			"missing", []any{request("/", "1"), request("/a", "1"), request("/b", "1")},
-			[]any{request("/", "1"), request("/b", "2")}, []string{"/1", "/2/version"},
+			"missing",
+			[]any{request("/", "1"), request("/a", "1"), request("/b", "1")},
+			[]any{request("/", "1"), request("/b", "2")},
+			[]string{"/1", "/2/version"},
 		},
 		{"none", []any{request("/", "1")}, nil, []string{"/0"}},
 		{"other lists", []any{"a"}, []any{"a", "b"}, []string{""}},
