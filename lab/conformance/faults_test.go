@@ -52,6 +52,33 @@ func injectedFaults() []injected {
 			"steps", "steps of clean", "agent/hardware/generic/steps.go", "{priority: 10, abortable: true}",
 			"{priority: 11, abortable: true}",
 		},
+		{
+			"commands", "image hash without algo", "agent/imaging/info.go",
+			`return fault.InvalidCommandParams("image_info has 'os_hash_value' without 'os_hash_algo'")`, "return nil",
+		},
+		{
+			"drives", "url of base64 that is not gzip", "storage/configdrive/configdrive.go",
+			"err == nil && isBase64(drive)", "err != nil && isBase64(drive)",
+		},
+		{
+			"options", "file quotes", "agent/config/ini.go", "strings.TrimPrefix(value, quote), quote)", "value, quote)",
+		},
+		{
+			"files", "inject/existing with mode", "agent/hardware/generic/inject.go", "return changeMode(file, f.mode)",
+			"return changeMode(file, f.mode|2)",
+		},
+		{
+			"erase", "all/scsi", "agent/hardware/generic/flags.go", `truth(internal["agent_erase_devices_zeroize"], true)`,
+			`truth(internal["agent_erase_devices_zeroize"], false)`,
+		},
+		{
+			"metadata", "metadata/gpt", "storage/erase/metadata.go", "err := metadata(ctx, sys, device, wait); err",
+			"err := wait.free(ctx, sys, device); err",
+		},
+		{
+			"skip", "read-only/all permitted", "agent/hardware/generic/flags.go", `internal["agent_erase_skip_read_only"]`,
+			`internal["skip_read_only"]`,
+		},
 	}
 }
 
