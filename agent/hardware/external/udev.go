@@ -58,61 +58,22 @@ func (u udev) add(s sysfs.Root, name string, links, properties []string) udev {
 	return append(u, udevDevice{name, strings.TrimSpace(string(number)), links, properties})
 }
 
-// linksOf returns the names by which udev links to a disk: those of /dev/disk/by-path, and those of /dev/disk/by-id
-// that depend on the world wide name and on the serial number.
+// linksOf returns the names by which udev links to a disk.
 func linksOf(d block.Device) []string {
-	var links []string
-	for _, name := range d.ByPaths {
-		links = append(links, strings.TrimPrefix(name, "/dev/"))
-	}
-	byID := func(name string) {
-		if name = linkName(name); name != "" {
-			links = append(links, "disk/by-id/"+name)
-		}
-	}
-	wwn := d.WWNWithExtension
-	if wwn == "" {
-		wwn = d.WWN
-	}
-	switch {
-	case wwn == "":
-	case d.Transport == "nvme":
-		byID("nvme-" + wwn)
-	default:
-		byID("wwn-" + wwn)
-	}
-	switch {
-	case d.Serial == "":
-	case d.Transport == "virtio":
-		byID("virtio-" + d.Serial)
-	case d.Transport == "nvme":
-		byID("nvme-" + d.Model + "_" + d.Serial)
-	case d.Transport == "sata" || d.Transport == "ata":
-		byID("ata-" + d.Model + "_" + d.Serial)
-	}
-	if d.WWID != "" && d.Transport != "sata" && d.Transport != "ata" {
-		byID("scsi-" + d.WWID)
+	links := d.Links()
+	for i, name := range links {
+		links[i] = strings.TrimPrefix(name, "/dev/")
 	}
 	return links
-}
-
-// linkName returns a name as udev writes it: spaces are underscores, and characters that are unusual in names too.
-func linkName(name string) string {
-	return strings.Map(func(r rune) rune {
-		if r >= '0' && r <= '9' || r >= 'A' && r <= 'Z' || r >= 'a' && r <= 'z' || strings.ContainsRune("#+-.:=@_", r) {
-			return r
-		}
-		return '_'
-	}, strings.Join(strings.Fields(name), "_"))
 }
 
 // propertiesOf returns udev's properties of a disk.
 func propertiesOf(d block.Device) []string {
 	var list []string
 	for _, p := range [][2]string{
-		{"ID_MODEL", linkName(d.Model)},
-		{"ID_VENDOR", linkName(d.Vendor)},
-		{"ID_SERIAL_SHORT", linkName(d.Serial)},
+		{"ID_MODEL", block.LinkName(d.Model)},
+		{"ID_VENDOR", block.LinkName(d.Vendor)},
+		{"ID_SERIAL_SHORT", block.LinkName(d.Serial)},
 		{"ID_WWN", d.WWN},
 		{"ID_WWN_WITH_EXTENSION", d.WWNWithExtension},
 		{"ID_WWN_VENDOR_EXTENSION", d.WWNVendorExtension},

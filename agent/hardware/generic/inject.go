@@ -24,7 +24,8 @@ func injectArguments() map[string]hardware.ArgInfo {
 	return map[string]hardware.ArgInfo{
 		injectedFiles: {Description: "" +
 			"List of files to write, after those in the inject_files property of the node. Each is an object with " +
-			"path, and optionally partition (number on the root disk, or device), content (base64, or a URL in " +
+			"path, and optionally partition (number on the root disk, path of a device, or link below /dev/disk), " +
+			"content (base64, or a URL in " +
 			"which {node[...]} and {ports[0][...]} are replaced), deleted (true removes the file), mode, dirmode " +
 			"(of the directory, if it is created), owner and group (numbers). Without partition, the file is on the " +
 			"first partition that has the first directory of the path."},
@@ -66,8 +67,11 @@ func (m *Manager) injectFiles(ctx context.Context, call hardware.Call) (_ any, e
 	return nil, nil
 }
 
-// isOnArray reports whether the file is on a named device that is a RAID array or a partition of one.
-func (f injectedFile) isOnArray() bool { return strings.HasPrefix(f.device, "/dev/md") }
+// isOnArray reports whether the file is on a named device that is, or by a link can be, a RAID array or a partition of
+// one.
+func (f injectedFile) isOnArray() bool {
+	return strings.HasPrefix(f.device, "/dev/md") || strings.HasPrefix(f.device, partition.LinkDir)
+}
 
 // inject writes or removes one file.
 func (m *Manager) inject(ctx context.Context, call hardware.Call, f injectedFile, verify bool) error {
@@ -174,7 +178,7 @@ func changeMode(file *os.File, mode uint32) error {
 // injectionDevice returns the device with the file system that f belongs to.
 func (m *Manager) injectionDevice(ctx context.Context, call hardware.Call, f injectedFile) (string, error) {
 	if f.device != "" {
-		return f.device, m.checkInjectionDevice(ctx, call, f.device)
+		return m.namedInjectionDevice(ctx, call, f.device)
 	}
 	disk, err := m.o.Imager.DeployDisk(ctx, false)
 	if err != nil {
@@ -186,12 +190,31 @@ func (m *Manager) injectionDevice(ctx context.Context, call hardware.Call, f inj
 	return block.PartitionPath(m.o.System, disk.Path, f.partition), nil
 }
 
-// checkInjectionDevice returns an error unless device is a disk or partition that the node does not protect.
-func (m *Manager) checkInjectionDevice(ctx context.Context, call hardware.Call, device string) error {
+// namedInjectionDevice returns the path of the disk or partition that device names, by its path or by a link of udev.
+// It returns an error if the node protects the device.
+func (m *Manager) namedInjectionDevice(ctx context.Context, call hardware.Call, device string) (string, error) {
 	disks, unread := m.o.Disks(ctx)
 	if unread != nil && !errors.Is(unread, block.ErrUnreadable) {
-		return fault.DeviceNotFound("list disks: %w", unread)
+		return "", fault.DeviceNotFound("list disks: %w", unread)
 	}
+	if strings.HasPrefix(device, partition.LinkDir) {
+		linked, err := partition.FindLink(ctx, m.o.System, disks, device)
+		if ctx.Err() != nil {
+			return "", context.Cause(ctx)
+		}
+		if err != nil {
+			return "", fault.DeviceNotFound("%w", errors.Join(err, unread))
+		}
+		device = linked
+	}
+	return device, m.checkInjectionDevice(ctx, call, device, disks, unread)
+}
+
+// checkInjectionDevice returns an error unless device is one of the disks or a partition of one, and the node does not
+// protect it. unread is the error of the disks that could not be read, or nil.
+func (m *Manager) checkInjectionDevice(
+	ctx context.Context, call hardware.Call, device string, disks []block.Device, unread error,
+) error {
 	i := slices.IndexFunc(disks, func(d block.Device) bool {
 		if d.Path == device {
 			return true

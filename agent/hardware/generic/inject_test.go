@@ -42,7 +42,7 @@ type injectionDisk struct {
 func newInjectionDisk(t *testing.T) *injectionDisk {
 	t.Helper()
 	testenv.Root(t)
-	testenv.Programs(t, "sgdisk", "mkfs.ext4", "debugfs", "e2fsck")
+	testenv.Programs(t, "sgdisk", "mkfs.ext4", "debugfs", "e2fsck", "blkid")
 	image := testenv.SparseFile(t, 64*mib)
 	args := []string{}
 	for n, kind := range []string{"8e00", "8300", "8300", "8300", "8300"} {
@@ -168,6 +168,7 @@ func TestInjectFiles(t *testing.T) {
 		t.Errorf("got %v, want a refusal of the second file", err)
 	}
 	d.gone(4, "/etc/sysctl.d")
+	partUUID := strings.TrimSpace(testenv.Run(t, "blkid", "-p", "-o", "value", "-s", "PART_ENTRY_UUID", d.path+"p5"))
 	if err := d.files(fmt.Sprintf(`[
 		{"path": "/etc/sysctl.d/a/my.conf", "content": %q, "dirmode": 448},
 		{"path": "etc/hostname", "content": %q},
@@ -176,8 +177,9 @@ func TestInjectFiles(t *testing.T) {
 		{"path": "/etc/link", "content": %[1]q, "mode": 384},
 		{"path": "/up/through", "content": %[1]q, "partition": "4"},
 		{"path": "/file", "content": %[1]q, "partition": 5, "group": 4294967},
-		{"path": "/etc/device", "content": %[1]q, "partition": "%[3]sp5", "deleted": false}]`,
-		encoded("content\n"), encoded("new"), d.path)); err != nil {
+		{"path": "/etc/device", "content": %[1]q, "partition": "%[3]sp5", "deleted": false},
+		{"path": "/etc/linked", "content": %[1]q, "partition": "/dev/disk/by-partuuid/%[4]s"}]`,
+		encoded("content\n"), encoded("new"), d.path, partUUID)); err != nil {
 		t.Fatal(err)
 	}
 	d.want(4, "/etc/sysctl.d/a/my.conf", "content\n", "0644", 0, 0)
@@ -188,6 +190,7 @@ func TestInjectFiles(t *testing.T) {
 	d.want(4, "/etc/through", "content\n", "0644", 0, 0)
 	d.want(5, "/file", "content\n", "0644", 0, 4294967)
 	d.want(5, "/etc/device", "content\n", "0644", 0, 0)
+	d.want(5, "/etc/linked", "content\n", "0644", 0, 0)
 	for name, mode := range map[string]string{"/etc/sysctl.d": "0755", "/etc/sysctl.d/a": "0700", "/etc/old": "0700"} {
 		if got := d.debugfs(4, "stat "+name); !strings.Contains(got, "Mode:  "+mode) {
 			t.Errorf("%s: got %s, want mode %s", name, got, mode)
@@ -339,6 +342,10 @@ func TestInjectFilesFails(t *testing.T) {
 			"/dev/null is neither",
 		},
 		{
+			"an unknown link", `"path": "/etc/file", "partition": "/dev/disk/by-label/none"`, nil, "DeviceNotFound",
+			"/dev/disk/by-label/none: no device has this link",
+		},
+		{
 			"a protected device", fmt.Sprintf(`"path": "/etc/file", "partition": "%sp4"`, d.path), protected,
 			"DeviceNotFound", "is protected by skip_block_devices",
 		},
@@ -367,7 +374,7 @@ func TestInjectionDeviceUnread(t *testing.T) {
 	cancel()
 	check := func(ctx context.Context, device string, want ...string) {
 		t.Helper()
-		err := m.checkInjectionDevice(ctx, hardware.Call{}, device)
+		_, err := m.namedInjectionDevice(ctx, hardware.Call{}, device)
 		if len(want) == 0 && err != nil || len(want) > 0 && typeOf(err) != "DeviceNotFound" {
 			t.Errorf("%s: got %v, want DeviceNotFound with %q", device, err, want)
 			return
@@ -380,8 +387,8 @@ func TestInjectionDeviceUnread(t *testing.T) {
 	}
 	check(t.Context(), "/dev/sdb")
 	check(t.Context(), "/dev/sdb1", "find device /dev/sdb1: partitions of /dev/sdb: ")
-	if err := m.checkInjectionDevice(cancelled, hardware.Call{}, "/dev/sdb1"); !errors.Is(err, context.Canceled) ||
-		typeOf(err) != "" {
+	_, err := m.namedInjectionDevice(cancelled, hardware.Call{}, "/dev/sdb1")
+	if !errors.Is(err, context.Canceled) || typeOf(err) != "" {
 		t.Errorf("cancelled: got %v, want %v", err, context.Canceled)
 	}
 	if err := os.MkdirAll(m.o.System.Sys("class/block/sdb"), 0o755); err != nil {

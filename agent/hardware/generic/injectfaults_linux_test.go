@@ -150,7 +150,7 @@ func TestInjectionDeviceOfUnknownDisks(t *testing.T) {
 		listed(t, m.o.System, "2048", "sda")
 		m.o.Disks = func(context.Context) ([]block.Device, error) { return []block.Device{c.disk}, c.err }
 		n := nodeWith(t, `"properties": {"skip_block_devices": [`+c.entry+`]}`)
-		err := m.checkInjectionDevice(t.Context(), hardware.Call{Node: n}, "/dev/sda")
+		_, err := m.namedInjectionDevice(t.Context(), hardware.Call{Node: n}, "/dev/sda")
 		if typeOf(err) != "DeviceNotFound" || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: got %v, want DeviceNotFound with %q", name, err, c.want)
 		}
@@ -216,7 +216,7 @@ func TestInjectFilesCloses(t *testing.T) {
 func TestInjectionDeviceOfArray(t *testing.T) {
 	disk := memberDisk(t, testenv.RAID{Name: "root", Level: 1})
 	n := nodeWith(t, `"properties": {"skip_block_devices": [{"volume_name": "root"}]}`)
-	err := onThisMachine(t, disk).checkInjectionDevice(t.Context(), hardware.Call{Node: n}, disk.Path)
+	_, err := onThisMachine(t, disk).namedInjectionDevice(t.Context(), hardware.Call{Node: n}, disk.Path)
 	if typeOf(err) != "DeviceNotFound" || !strings.Contains(err.Error(), "is protected by skip_block_devices") {
 		t.Errorf("got %v, want DeviceNotFound for a protected device", err)
 	}
