@@ -183,10 +183,8 @@ func (i *Imager) Open(ctx context.Context, address string, verify bool) (io.Read
 		transport.TLSClientConfig.InsecureSkipVerify = true
 	}
 	client := &http.Client{Transport: transport}
-	options, cancel := i.clientOptions(client), context.CancelFunc(func() {})
-	if options.MaxDuration > 0 {
-		ctx, cancel = context.WithTimeoutCause(ctx, options.MaxDuration, fetch.ErrMaxDuration)
-	}
+	options := i.clientOptions(client)
+	ctx, cancel := withMaxDuration(ctx, options.MaxDuration)
 	end := func() {
 		cancel()
 		client.CloseIdleConnections()
@@ -199,26 +197,41 @@ func (i *Imager) Open(ctx context.Context, address string, verify bool) (io.Read
 	return &download{stream, end}, nil
 }
 
-// download is a stream with a client of its own.
+// withMaxDuration returns a context that expires after limit with the cause [fetch.ErrMaxDuration]. It never expires if
+// limit is 0.
+func withMaxDuration(ctx context.Context, limit time.Duration) (context.Context, context.CancelFunc) {
+	if limit == 0 {
+		return context.WithCancel(ctx)
+	}
+	return context.WithTimeoutCause(ctx, limit, fetch.ErrMaxDuration)
+}
+
+// download is a stream that releases its context and connections when it is closed.
 type download struct {
-	*fetch.Stream
+	io.ReadCloser
 	end func()
 }
 
-// Close ends the request, and closes the client's connections.
+// Close closes the stream, then calls end.
 func (d *download) Close() error {
 	defer d.end()
-	return d.Stream.Close()
+	return d.ReadCloser.Close()
 }
 
 // opener returns a function that opens the URL of a config drive, without retries. The limits of image downloads apply
-// to connecting, each read and the rate; configdrive limits the size.
+// to connecting, each read, the rate and the whole transfer; configdrive limits the size.
 func (i *Imager) opener(client *http.Client) configdrive.Opener {
 	c := i.o.Config.Get()
 	options := fetch.Options{
 		Client: client, ConnectTimeout: c.ImageDownloadConnectionTimeout, MinRate: c.ImageDownloadMinRate,
 	}
 	return func(ctx context.Context, address string) (io.ReadCloser, error) {
-		return fetch.Open(ctx, options, address)
+		ctx, cancel := withMaxDuration(ctx, c.ImageDownloadMaxDuration)
+		body, err := fetch.Open(ctx, options, address)
+		if err != nil {
+			cancel()
+			return nil, err
+		}
+		return &download{body, cancel}, nil
 	}
 }

@@ -58,12 +58,13 @@ func TestFetchLimits(t *testing.T) {
 	}
 }
 
-// A config drive may take longer than the time limit of a read, but its server must not be silent or too slow.
+// A config drive may take longer than the time limit of a read, but its server must not be silent or too slow, and
+// the limit of the whole transfer applies.
 //
 // Parity: L5
 func TestConfigDriveLimits(t *testing.T) {
 	const size = 40 << 10
-	sending := func(pieces int, pause time.Duration) http.HandlerFunc {
+	sending := func(size, pieces int, pause time.Duration) http.HandlerFunc {
 		return func(w http.ResponseWriter, r *http.Request) {
 			for range pieces {
 				select {
@@ -80,17 +81,20 @@ func TestConfigDriveLimits(t *testing.T) {
 	}
 	synctest.Test(t, func(t *testing.T) {
 		mux := http.NewServeMux()
-		mux.HandleFunc("/slow", sending(4, 9*time.Second))
-		mux.HandleFunc("/stall", sending(2, time.Hour))
-		mux.HandleFunc("/drip", sending(size, 9*time.Second))
+		mux.HandleFunc("/slow", sending(size, 4, 9*time.Second))
+		mux.HandleFunc("/stall", sending(size, 2, time.Hour))
+		mux.HandleFunc("/long", sending(1<<20, 40, 9*time.Second))
+		mux.HandleFunc("/drip", sending(size, size, 9*time.Second))
 		client, stop := piped.Serve(mux)
 		defer stop()
 		i := newImager(t, nil)
 		i.o.Config.Update(func(c *config.Config) {
 			c.ImageDownloadConnectionTimeout, c.ImageDownloadMinRate = 10*time.Second, 1024
+			c.ImageDownloadMaxDuration = 5 * time.Minute
 		})
 		for path, want := range map[string]string{
 			"/slow": "", "/stall": "no data arrived in time", "/drip": "bytes per second over 2m6s, want at least 1024",
+			"/long": "maximum duration reached",
 		} {
 			begin := time.Now()
 			drive, err := configdrive.Load(t.Context(), "http://host"+path+"?key=secret", i.opener(client))
@@ -101,7 +105,8 @@ func TestConfigDriveLimits(t *testing.T) {
 				!strings.Contains(err.Error(), "http://host"+path) || strings.Contains(err.Error(), "secret")) {
 				t.Errorf("%s: got %v, want %q and the URL", path, err, want)
 			}
-			if took := time.Since(begin); path == "/stall" && took != 10*time.Second {
+			if took := time.Since(begin); path == "/stall" && took != 10*time.Second ||
+				path == "/long" && took != 5*time.Minute {
 				t.Errorf("%s: got an error after %v, want it after the time of the option", path, took)
 			}
 		}
