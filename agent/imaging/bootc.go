@@ -148,7 +148,7 @@ func (i *Imager) InstallContainer(ctx context.Context, c BootableContainer) (str
 		return "", fault.ImageWrite(disk.Path, fmt.Errorf("%w; the disk was not written to; "+
 			"set the option ignore_bootloader_failure if the machine boots another way", err))
 	}
-	drive, err := i.loadConfigDrive(ctx, c.ConfigDrive)
+	drive, err := i.loadConfigDrive(ctx, c.ConfigDrive, disk)
 	if err != nil {
 		return "", err
 	}

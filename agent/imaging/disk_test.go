@@ -115,7 +115,9 @@ func sectorDisk(t *testing.T, sector int, rebuild bool) (string, *Imager) {
 		}),
 		Node: &node.Cache{},
 		Disks: func(context.Context) ([]block.Device, error) {
-			return []block.Device{{Name: filepath.Base(path), Path: path, Type: "disk", Size: diskSize}}, nil
+			return []block.Device{{
+				Name: filepath.Base(path), Path: path, Type: "disk", Size: diskSize, LogicalSector: int64(sector),
+			}}, nil
 		},
 	})
 	return path, i
@@ -146,6 +148,12 @@ func configDrive(t *testing.T) (text string, drive []byte) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return encodeDrive(t, drive), drive
+}
+
+// encodeDrive returns a config drive as Ironic sends it.
+func encodeDrive(t *testing.T, drive []byte) string {
+	t.Helper()
 	var packed bytes.Buffer
 	w := gzip.NewWriter(&packed)
 	if _, err := w.Write(drive); err != nil {
@@ -154,7 +162,7 @@ func configDrive(t *testing.T) (text string, drive []byte) {
 	if err := w.Close(); err != nil {
 		t.Fatal(err)
 	}
-	return base64.StdEncoding.EncodeToString(packed.Bytes()), drive
+	return base64.StdEncoding.EncodeToString(packed.Bytes())
 }
 
 func TestPrepareWritesTheConfigDrive(t *testing.T) {

@@ -172,7 +172,7 @@ func (i *Imager) prepare(ctx context.Context, info ImageInfo, configDrive string
 		configDrive = info.ConfigDrive
 	}
 	// Load the config drive first: if it is broken or missing, the disk keeps its content.
-	drive, err := i.loadConfigDrive(ctx, configDrive)
+	drive, err := i.loadConfigDrive(ctx, configDrive, disk)
 	if err != nil {
 		return outcome{}, err
 	}
@@ -260,8 +260,8 @@ func (i *Imager) checkTable(ctx context.Context, disk string) (*partition.Table,
 	return table, nil
 }
 
-// loadConfigDrive fetches and unpacks a config drive. It returns nil if source is "".
-func (i *Imager) loadConfigDrive(ctx context.Context, source string) ([]byte, error) {
+// loadConfigDrive fetches and unpacks a config drive that can be written to the disk. It returns nil if source is "".
+func (i *Imager) loadConfigDrive(ctx context.Context, source string, disk block.Device) ([]byte, error) {
 	if source == "" {
 		return nil, nil
 	}
@@ -274,12 +274,15 @@ func (i *Imager) loadConfigDrive(ctx context.Context, source string) ([]byte, er
 	if err != nil {
 		return nil, fault.Deployment("config drive: %w", err)
 	}
+	// Whether the drive can be written to the disk is checked now: after the image it would be too late.
+	if _, err := configdrive.Size(drive, disk.LogicalSector, i.driveOptions()); err != nil {
+		return nil, fault.Deployment("check config drive for %s: %w", disk.Path, err)
+	}
 	return drive, nil
 }
 
 func (i *Imager) writeConfigDrive(ctx context.Context, disk string, drive []byte) error {
-	options := configdrive.Options{Rebuild: i.o.Config.Get().ConfigDriveRebuild}
-	path, err := configdrive.Write(ctx, i.o.System, disk, drive, options)
+	path, err := configdrive.Write(ctx, i.o.System, disk, drive, i.driveOptions())
 	if err != nil {
 		return fault.Deployment("write config drive to %s: %w", disk, err)
 	}

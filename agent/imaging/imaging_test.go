@@ -486,8 +486,8 @@ func TestPrepareRefusesSettings(t *testing.T) {
 	}
 	i := newImager(t, nil)
 	i.o.Config.Update(func(c *config.Config) { c.CAFile = "/nonexistent/ca.pem" })
-	if _, err := i.loadConfigDrive(t.Context(), "http://192.0.2.1/drive"); typeOf(err) != "DeploymentError" ||
-		!strings.Contains(err.Error(), "ca.pem") {
+	_, err := i.loadConfigDrive(t.Context(), "http://192.0.2.1/drive", disk("sda", 8*gib))
+	if typeOf(err) != "DeploymentError" || !strings.Contains(err.Error(), "ca.pem") {
 		t.Errorf("config drive: got %v, want a DeploymentError that names the CA", err)
 	}
 }

@@ -1,6 +1,8 @@
 package imaging
 
 import (
+	"bytes"
+	"os"
 	"strings"
 	"testing"
 
@@ -63,4 +65,45 @@ func TestPrepareCopiesTheConfigDrive(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A config drive that no system could mount on the disk, and that cannot be copied, is refused before anything is
+// fetched or written.
+func TestConfigDriveOfSmallBlocks(t *testing.T) {
+	testenv.Programs(t, "mke2fs")
+	ext4 := testenv.SparseFile(t, 2*mib)
+	testenv.Run(t, "mke2fs", "-q", "-t", "ext4", "-b", "1024", "-L", "config-2", ext4)
+	drive, err := os.ReadFile(ext4)
+	if err != nil {
+		t.Fatal(err)
+	}
+	disk, i := sectorDisk(t, 4096, false)
+	before := bytes.Repeat([]byte("former "), mib)
+	if err := os.WriteFile(disk, before, 0); err != nil {
+		t.Fatal(err)
+	}
+	path := testenv.SparseFile(t, imageSize)
+	s := serve(t, path)
+	text := encodeDrive(t, drive)
+	refused := func(what string, err error) {
+		t.Helper()
+		after := make([]byte, len(before))
+		f, openErr := os.Open(disk)
+		if openErr != nil {
+			t.Fatal(openErr)
+		}
+		defer f.Close() //nolint:errcheck // only read
+		if _, err := f.ReadAt(after, 0); err != nil {
+			t.Fatal(err)
+		}
+		if typeOf(err) != "DeploymentError" || !strings.Contains(err.Error(), "want at least the sector size 4096") ||
+			s.downloads.Load() > 0 || !bytes.Equal(after, before) {
+			t.Errorf("%s: got %v after %d downloads, want a DeploymentError after none, and the disk unchanged",
+				what, err, s.downloads.Load())
+		}
+	}
+	_, err = i.Prepare(t.Context(), rawImage(t, s.URL, path), text)
+	refused("image", err)
+	_, err = i.InstallContainer(t.Context(), BootableContainer{Source: "oci://127.0.0.1:1/image", ConfigDrive: text})
+	refused("container", err)
 }

@@ -144,6 +144,27 @@ func TestRebuildRefuses(t *testing.T) {
 	if !bytes.Equal(content(t, device, mib), before) {
 		t.Error("the table was changed")
 	}
+	testenv.Programs(t, "mke2fs")
+	native := loop(t, 200*mib, 4096, `sgdisk -n 1:0:+8M "$0"`)
+	before = content(t, native, mib)
+	for block, want := range map[string]error{"1024": ErrUnreadable, "4096": nil} {
+		ext4 := testenv.SparseFile(t, 2*mib)
+		testenv.Run(t, "mke2fs", "-q", "-t", "ext4", "-L", "config-2", "-b", block, ext4)
+		drive, err := os.ReadFile(ext4)
+		if err != nil {
+			t.Fatal(err)
+		}
+		device := native
+		if want == nil {
+			device = loop(t, 200*mib, 4096, `sgdisk -n 1:0:+8M "$0"`)
+		}
+		if _, err := Write(context.Background(), sysfs.Root{}, device, drive, Options{}); !errors.Is(err, want) {
+			t.Errorf("ext4 with blocks of %s bytes: got %v, want %v", block, err, want)
+		}
+	}
+	if !bytes.Equal(content(t, native, mib), before) {
+		t.Error("the table was changed")
+	}
 	small := loop(t, 64*mib, 4096, `sgdisk -n 1:0:+256K "$0"`)
 	if err := partition.Sync(context.Background(), sysfs.Root{}, small); err != nil {
 		t.Fatal(err)

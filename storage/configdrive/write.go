@@ -119,6 +119,9 @@ func rebuilt(drive []byte, sector int64, o Options) ([]fat.Node, error) {
 		return nil, nil
 	}
 	files, err := readFiles(drive)
+	if smallest := blockSize(drive); err != nil && sector > smallest {
+		err = fmt.Errorf("got blocks of %d bytes, want at least the sector size %d: %w", smallest, sector, err)
+	}
 	if files == nil {
 		files = []fat.Node{} // an empty drive is copied too
 	}
@@ -226,7 +229,8 @@ func verify(ctx context.Context, path string, drive []byte) error {
 	return nil
 }
 
-// blockSize returns the smallest block size of the drive's file system in bytes. It has no limit if it is unknown.
+// blockSize returns the smallest block size of the drive's file system in bytes, [math.MaxInt64] if the file system is
+// unknown.
 func blockSize(drive []byte) int64 {
 	const iso = 32768
 	if len(drive) > iso+6 && string(drive[iso+1:iso+6]) == "CD001" {
@@ -234,6 +238,11 @@ func blockSize(drive []byte) int64 {
 	}
 	if len(drive) >= 512 && drive[510] == 0x55 && drive[511] == 0xaa && (drive[0] == 0xeb || drive[0] == 0xe9) {
 		return int64(drive[11]) | int64(drive[12])<<8
+	}
+	// The superblock of ext2, ext3 and ext4, its s_magic and its s_log_block_size.
+	const super, magic, logBlockSize = 1024, 1024 + 56, 1024 + 24
+	if len(drive) >= 2*super && drive[magic] == 0x53 && drive[magic+1] == 0xef && drive[logBlockSize] < 7 {
+		return 1024 << drive[logBlockSize]
 	}
 	return math.MaxInt64
 }
