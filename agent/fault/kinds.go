@@ -43,7 +43,8 @@ func ImageDownload(id string, err error) *Error {
 	return imageDownload("ImageDownloadError", id, err)
 }
 
-// ImageDownloadFatal returns the error of a download that retries cannot fix, for example because of status 404.
+// ImageDownloadFatal returns the error of a download that a server answered with a final status other than 200, such as
+// 404.
 func ImageDownloadFatal(id string, err error) *Error {
 	return imageDownload("ImageDownloadFatalError", id, err)
 }

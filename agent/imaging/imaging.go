@@ -395,7 +395,8 @@ func imageFault(id, disk string, err error) error {
 	case errors.As(err, &small), errors.As(err, &write):
 		return fault.ImageWrite(disk, err)
 	case errors.As(err, &download):
-		if download.Fatal && download.Status >= http.StatusBadRequest {
+		// As in ironic-python-agent, each status but 200 is fatal, also 204 and 206.
+		if download.Fatal && download.Status != 0 && download.Status != http.StatusOK {
 			return fault.ImageDownloadFatal(id, err)
 		}
 		return fault.ImageDownload(id, err)

@@ -24,8 +24,8 @@ const maxChecksumFile = 1 << 20
 // the strongest algorithm counts. If algorithmName is empty or unknown, the number of digits selects the algorithm.
 // md5 is rejected unless md5Allowed.
 //
-// The errors of fetching a checksum file are *DownloadError, *SlowError and *TimeoutError; all others mean a bad
-// request.
+// Errors of fetching a checksum file, and of a file without a usable digest for the image, are *DownloadError,
+// *SlowError or *TimeoutError. All others mean a bad request.
 func ResolveChecksum(
 	ctx context.Context, f Options, value, algorithmName, imageURL string, md5Allowed bool,
 ) (checksum.Sum, error) {
@@ -68,7 +68,8 @@ func fetchChecksum(ctx context.Context, f Options, fileURL, algorithmName, image
 	}
 	sum, err := checksum.Find(text, name, algorithmName)
 	if err != nil {
-		return checksum.Sum{}, fmt.Errorf("checksum file %s of %d bytes: %w", RedactURL(fileURL), len(text), err)
+		err = fmt.Errorf("find checksum of image %s in a file of %d bytes: %w", name, len(text), err)
+		return checksum.Sum{}, &DownloadError{URL: RedactURL(fileURL), Status: http.StatusOK, Err: err, Fatal: true}
 	}
 	sum.File = RedactURL(fileURL)
 	return sum, nil
