@@ -340,6 +340,14 @@ func TestNoLoader(t *testing.T) {
 	if entries, _ := os.ReadDir(dir); len(entries) != 0 {
 		t.Errorf("variables were written: %v", entries)
 	}
+	for name, csv := range map[string]string{"empty": "", "ASCII": "shimx64.efi,Debian", "label": utf16CSV("Debian")} {
+		image := disk(t, map[string]string{"EFI/debian/shimx64.efi": "x", "EFI/debian/BOOTX64.CSV": csv}, 16,
+			gptTable(t, "ef00"))
+		err := InstallEFI(t.Context(), sysfs.Root{}, image, Options{Efivars: dir})
+		if err == nil || errors.Is(err, ErrNoLoader) || !strings.Contains(err.Error(), `\EFI\debian\BOOTX64.CSV`) {
+			t.Errorf("%s: got %v, want an error of the CSV file", name, err)
+		}
+	}
 }
 
 func TestFirmwareRefuses(t *testing.T) {
@@ -564,4 +572,18 @@ func FuzzFAT(f *testing.F) {
 			_, _ = (&searcher{tree: tree}).search()
 		}
 	})
+}
+
+// However many CSV files cannot be parsed, the error names one of them, and cuts what it quotes.
+func TestManyInvalidCSV(t *testing.T) {
+	files := map[string]string{}
+	for n := range 100 {
+		files[fmt.Sprintf("EFI/v%03d/BOOTX64.CSV", n)] = utf16CSV("/" + strings.Repeat("x", 3000) + "," +
+			strings.Repeat("y", 900))
+	}
+	image := disk(t, files, 32, gptTable(t, "ef00"))
+	err := InstallEFI(t.Context(), sysfs.Root{}, image, Options{Efivars: t.TempDir()})
+	if err == nil || !strings.Contains(err.Error(), `parse \EFI\v000\BOOTX64.CSV`) || len(err.Error()) > 1000 {
+		t.Errorf("got %v, want a short error of the first file", err)
+	}
 }

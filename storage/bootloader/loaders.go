@@ -63,6 +63,9 @@ func (s *searcher) search() ([]loader, error) {
 	if s.fromCSV != nil {
 		return []loader{*s.fromCSV}, nil
 	}
+	if len(s.found) == 0 && s.csvErr != nil {
+		return nil, s.csvErr
+	}
 	if len(s.found) == 0 {
 		return nil, fmt.Errorf("%w: none of %d files is a known loader", ErrNoLoader, s.files)
 	}
@@ -77,6 +80,7 @@ type searcher struct {
 	files   int
 	found   []loader
 	fromCSV *loader
+	csvErr  error // of the first CSV file that cannot be parsed
 }
 
 // findFallback returns the loader that firmware finds without a boot entry (UEFI 2.10, 3.5.1.1), "" if there is none.
@@ -139,7 +143,8 @@ func (s *searcher) walk(directory fat.File, prefix string, depth int) error {
 	return nil
 }
 
-// readCSV selects the loader that a CSV file names, in the same directory. If it does not exist, the file is ignored.
+// readCSV selects the loader that a CSV file names, in the same directory. A file that names a missing loader is
+// ignored. A file that cannot be parsed is recorded in csvErr: search returns it if there is no other loader.
 func (s *searcher) readCSV(csv fat.File, directory []fat.File, prefix string) error {
 	data, err := s.tree.Read(csv, maxCSV)
 	if err != nil {
@@ -147,7 +152,10 @@ func (s *searcher) readCSV(csv fat.File, directory []fat.File, prefix string) er
 	}
 	name, label, err := parseCSV(data)
 	if err != nil {
-		return nil //nolint:nilerr // an invalid file is ignored like one that names a missing loader
+		if s.csvErr == nil {
+			s.csvErr = fmt.Errorf("parse %s%s: %w", prefix, csv.Name, err)
+		}
+		return nil
 	}
 	for _, file := range directory {
 		if !file.IsDir && strings.EqualFold(file.Name, name) {
@@ -177,7 +185,7 @@ func parseCSV(data []byte) (file, label string, err error) {
 	}
 	file, label = strings.TrimSpace(fields[0]), strings.TrimSpace(fields[1])
 	if file == "" || label == "" || strings.ContainsAny(file, `/\`) || file == ".." || !printable(file) {
-		return "", "", fmt.Errorf("CSV names the file %q and the label %q", file, label)
+		return "", "", fmt.Errorf("CSV names the file %.64q and the label %.64q", file, label)
 	}
 	label = strings.Map(func(r rune) rune {
 		if !unicode.IsPrint(r) {
