@@ -100,8 +100,8 @@ func TestRAIDValidation(t *testing.T) {
 			[]string{"Duplicate software RAID device name md0 detected"},
 		},
 		"long name": {
-			second(`"raid_level": "0", "volume_name": "` + strings.Repeat("n", 28) + `"`), "",
-			[]string{"want 1 to 27 letters"},
+			second(`"raid_level": "0", "volume_name": "` + strings.Repeat("n", 32) + `"`), "",
+			[]string{"want 1 to 31 letters"},
 		},
 		"odd name": {second(`"raid_level": "0", "volume_name": "a/b"`), "", []string{`volume_name: got "a/b"`}},
 		"esp": {
@@ -1015,5 +1015,18 @@ func TestPrepareArraysLog(t *testing.T) {
 		if tt.want == "" && lines > 0 || tt.want != "" && (lines != 1 || !strings.Contains(log.String(), tt.want)) {
 			t.Errorf("%s: got log %q, want one line with %q", name, &log, tt.want)
 		}
+	}
+}
+
+// Names of up to 31 bytes fit into a superblock; mdadm writes "any:" only if it fits, too.
+func TestArrayName(t *testing.T) {
+	for n, prefix := range map[int]string{1: "any:", 27: "any:", 28: "", 31: ""} {
+		volume := strings.Repeat("n", n)
+		if got := arrayName(volume); got != prefix+volume || len(got) > md.MaxName || !isVolumeName(volume) {
+			t.Errorf("%d bytes: got %q, want %q", n, got, prefix+volume)
+		}
+	}
+	if isVolumeName(strings.Repeat("n", 32)) {
+		t.Error("32 bytes are accepted")
 	}
 }

@@ -175,7 +175,7 @@ func (v *validation) name(index int, entry map[string]any) string {
 	switch {
 	case !ok || !isVolumeName(name):
 		v.add("logical disk %d: volume_name: got %q, want 1 to %d letters, digits, '-', '_' and '.', "+
-			"neither %q nor a '.' first", index+1, fmt.Sprint(value), maxVolumeName, espName)
+			"neither %q nor a '.' first", index+1, fmt.Sprint(value), md.MaxName, espName)
 	case v.names[name]:
 		v.add("Duplicate software RAID device name %s detected", name)
 	}
@@ -183,15 +183,23 @@ func (v *validation) name(index int, entry map[string]any) string {
 	return name
 }
 
-// homeHost precedes the names of arrays. mdadm then assembles them under their names on every host.
+// homeHost is the prefix of array names. mdadm assembles arrays with this prefix under their names on every host.
 const homeHost = "any:"
 
-const maxVolumeName = md.MaxName - len(homeHost)
+// arrayName returns the name of an array for its superblocks: with homeHost, or without it if the superblock has no
+// space for both. mdadm also omits the host from long names. On other hosts, the device of an array without a host can
+// get a numeric suffix.
+func arrayName(volume string) string {
+	if len(homeHost)+len(volume) > md.MaxName {
+		return volume
+	}
+	return homeHost + volume
+}
 
 // isVolumeName reports whether mdadm can use a name for a device in /dev/md. The name "esp" is that of the mirrored EFI
 // system partition.
 func isVolumeName(name string) bool {
-	return name != "" && len(name) <= maxVolumeName && name != espName && !strings.HasPrefix(name, ".") &&
+	return name != "" && len(name) <= md.MaxName && name != espName && !strings.HasPrefix(name, ".") &&
 		strings.Trim(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.") == ""
 }
 

@@ -305,7 +305,7 @@ const roleRAID partition.Role = "RAID"
 
 // check returns an error if the members are too few or too small.
 func (a plannedArray) check() error {
-	array := md.New{Version: superblockVersion, Level: a.level, Name: homeHost + a.name}
+	array := md.New{Version: superblockVersion, Level: a.level, Name: arrayName(a.name)}
 	for _, member := range a.members {
 		array.Sizes = append(array.Sizes, member.size)
 	}
@@ -369,7 +369,7 @@ func (m *Manager) createArrays(ctx context.Context, plan creation) (err error) {
 	members := map[string][]string{}
 	for _, a := range plan.arrays {
 		o := raid.Options{
-			Number: a.number, Version: superblockVersion, Level: a.level, Name: homeHost + a.name,
+			Number: a.number, Version: superblockVersion, Level: a.level, Name: arrayName(a.name),
 		}
 		for _, member := range a.members {
 			path, err := m.waitMember(ctx, member)
