@@ -23,6 +23,7 @@ import (
 
 	"ironroot/initramfs/debian"
 	"ironroot/initramfs/modules"
+	"ironroot/release/bill"
 	"ironroot/uinit/boot/layout"
 	"ironroot/uinit/kmod"
 )
@@ -73,10 +74,11 @@ func (b *builder) build(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	drivers, err := b.drivers(ctx, kernel)
+	drivers, cards, err := b.drivers(ctx, kernel)
 	if err != nil {
 		return err
 	}
+	programs = append(programs, cards...) // not compressed yet
 	roots, err := b.roots(ctx)
 	if err != nil {
 		return err
@@ -175,32 +177,33 @@ func skeleton() []cpio.Record {
 	)
 }
 
-// drivers returns the modules, their index and their firmware.
-func (b *builder) drivers(ctx context.Context, kernel Kernel) ([]cpio.Record, error) {
+// drivers returns the modules, their index and their firmware, which are compressed already, and the file with the
+// names of their network cards, which is not.
+func (b *builder) drivers(ctx context.Context, kernel Kernel) (records, cards []cpio.Record, err error) {
 	if kernel.Modules == "" || slices.Equal(b.ModuleGroups, []string{"none"}) {
-		return nil, nil
+		return nil, nil, nil
 	}
 	selection, err := modules.Select(b.ModuleGroups)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	b.say("reading modules")
 	files, err := listModules(ctx, kernel.Modules)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if b.report.KernelRelease, err = releaseOf(files, kernel); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	chosen := choose(files, selection)
 	b.report.Modules = len(chosen)
 	b.say("packing %d of %d modules", len(chosen), len(files))
 	packed, err := b.packModules(ctx, kernel, chosen)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	dir := strings.TrimPrefix(kmod.Dir(b.report.KernelRelease), "/")
-	records := []cpio.Record{cpio.Directory(filepath.Dir(dir), 0o755), cpio.Directory(dir, 0o755)}
+	records = []cpio.Record{cpio.Directory(filepath.Dir(dir), 0o755), cpio.Directory(dir, 0o755)}
 	index := make([]*kmod.Module, len(chosen))
 	for i, f := range chosen {
 		index[i] = f.info
@@ -211,18 +214,26 @@ func (b *builder) drivers(ctx context.Context, kernel Kernel) ([]cpio.Record, er
 	}
 	var text bytes.Buffer
 	if err := kmod.Write(&text, index); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	small := pack(text.Bytes())
 	records = append(records, cpio.StaticFile(filepath.Join(dir, kmod.IndexFile), string(small), 0o644))
 	b.countPacked("module index", 1, int64(text.Len()), int64(len(small)))
 	others, err := b.others(files, chosen, dir)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	records = append(records, others)
+	names, err := cardNames(index)
+	if err != nil {
+		return nil, nil, err
+	}
+	// The names are data of the module u-root, whose license applies to them.
+	b.note(names.Name, origin{modules: slices.DeleteFunc(slices.Clone(b.origins["init"].modules),
+		func(m bill.Module) bool { return m.Path != "github.com/u-root/u-root" })})
+	b.count("names of network cards", 1, int64(names.FileSize))
 	firmware, err := b.firmware(ctx, kernel, index)
-	return append(records, firmware...), err
+	return append(records, firmware...), []cpio.Record{names}, err
 }
 
 // others returns the index of the drivers of network adapters that were not chosen. With it the ramdisk can name a

@@ -29,6 +29,7 @@ import (
 
 	"ironroot/initramfs/debian"
 	"ironroot/initramfs/firmware"
+	"ironroot/internal/pciids"
 	"ironroot/internal/testenv"
 	"ironroot/release/bill"
 	"ironroot/uinit/boot/layout"
@@ -74,12 +75,39 @@ func TestServerImage(t *testing.T) {
 	}
 	checkPrograms(t, records)
 	checkModules(t, records, report.KernelRelease)
+	checkCardNames(t, records)
 	checkFirmware(t, records, report.MissingFirmware)
 	checkOutputs(t, report)
 	checkBill(t, report, records)
 	for _, want := range []string{"agent", "shell", "modules: drivers/net", "building the agent"} {
 		if !strings.Contains(progress.String(), want) {
 			t.Errorf("the progress does not mention %q:\n%s", want, progress.String())
+		}
+	}
+}
+
+// checkCardNames checks that the archive has the names of common network cards, and no others.
+func checkCardNames(t *testing.T, records []cpio.Record) {
+	t.Helper()
+	i := slices.IndexFunc(records, func(r cpio.Record) bool { return r.Name == pciids.File })
+	if i < 0 {
+		t.Errorf("the archive has no file %s", pciids.File)
+		return
+	}
+	text := content(t, records[i])
+	if len(text) > 64<<10 {
+		t.Errorf("names of network cards: got %d bytes, want at most 64 KiB", len(text))
+	}
+	for id, want := range map[pciids.ID]string{
+		{Vendor: 0x8086, Device: 0x10d3}: "82574L Gigabit Network Connection",
+		{Vendor: 0x8086, Device: 0x1572}: "Ethernet Controller X710 for 10GbE SFP+",
+		{Vendor: 0x14e4, Device: 0x165f}: "NetXtreme BCM5720 Gigabit Ethernet PCIe",
+		{Vendor: 0x15b3, Device: 0x1017}: "MT27800 Family [ConnectX-5]",
+		{Vendor: 0x8086, Device: 0x2922}: "", // a controller of disks
+	} {
+		got, err := pciids.Find(bytes.NewReader(text), id)
+		if err != nil || got.Device != want {
+			t.Errorf("card %04x: got %q and %v, want %q", id, got.Device, err, want)
 		}
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"ironroot/agent/config"
 	"ironroot/agent/inventory"
 	"ironroot/agent/inventory/machinetest"
+	"ironroot/internal/pciids"
 	"ironroot/internal/sysfs"
 	"ironroot/storage/block"
 )
@@ -291,10 +292,11 @@ func TestExtraHardware(t *testing.T) {
 
 // The facts contain what machines of package machinetest lack: an address, and the speed of a link.
 func TestExtraHardwareNetwork(t *testing.T) {
-	address, vendor, product, bus := "192.0.2.1", "0x8086", "0x1572", "0000:02:00.0"
+	address, vendor, product, bus, unnamed := "192.0.2.1", "0x8086", "0x1572", "0000:02:00.0", "0xffff"
 	i := &inspection{Options: Options{System: machinetest.Unpack(t, "sys/class/net/eth0/speed: 10000\n\n"+
 		"sys/class/net/eth0/duplex: full\n\nsys/class/net/eth1/speed: -1\n\nsys/class/net/eth1/duplex: unknown\n\n"+
 		"sys/devices/virtio2/\nsys/class/net/eth1/device -> ../../../devices/virtio2\n")}}
+	write(t, i.System, pciids.File, "8086  Intel Corporation\n\t1572  Ethernet Controller X710 for 10GbE SFP+\n")
 	i.Inventory = inventory.New(inventory.Options{System: i.System})
 	facts := factList{}
 	i.networkFacts(&facts, []inventory.Interface{
@@ -303,11 +305,12 @@ func TestExtraHardwareNetwork(t *testing.T) {
 			Vendor: &vendor, Product: &product,
 		},
 		{Name: "eth1", MACAddress: "52:54:00:1a:15:d7", HasCarrier: true, Vendor: &vendor},
+		{Name: "eth2", MACAddress: "52:54:00:1a:15:d8", PCIAddress: &bus, Vendor: &vendor, Product: &unnamed},
 	})
 	want := []fact{
 		{"network", "eth0", "businfo", "pci@0000:02:00.0"},
-		{"network", "eth0", "vendor", vendor},
-		{"network", "eth0", "product", product},
+		{"network", "eth0", "vendor", "Intel Corporation"},
+		{"network", "eth0", "product", "Ethernet Controller X710 for 10GbE SFP+"},
 		{"network", "eth0", "size", "10000000000"},
 		{"network", "eth0", "ipv4", address},
 		{"network", "eth0", "link", "no"},
@@ -317,6 +320,11 @@ func TestExtraHardwareNetwork(t *testing.T) {
 		{"network", "eth1", "businfo", "virtio@2"},
 		{"network", "eth1", "link", "yes"},
 		{"network", "eth1", "serial", "52:54:00:1a:15:d7"},
+		{"network", "eth2", "businfo", "pci@0000:02:00.0"},
+		{"network", "eth2", "vendor", "Intel Corporation"},
+		{"network", "eth2", "product", unnamed},
+		{"network", "eth2", "link", "no"},
+		{"network", "eth2", "serial", "52:54:00:1a:15:d8"},
 	}
 	if diff := cmp.Diff(want, facts.list, cmp.AllowUnexported(fact{})); diff != "" {
 		t.Errorf("facts differ (-want +got):\n%s", diff)

@@ -1,23 +1,28 @@
 package inspection
 
 import (
+	"cmp"
+	"errors"
+	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
 
 	"ironroot/agent/inventory"
+	"ironroot/internal/pciids"
 )
 
-// networkFacts adds the facts about network interfaces. Cards on PCI have the ids of their vendor and product, not the
-// names of the database pci.ids, which would add a quarter of a mebibyte to the ramdisk.
+// networkFacts adds the facts about network interfaces. The names of cards are those of hardware-detect. Cards without
+// a name have their ID.
 func (i *inspection) networkFacts(f *factList, interfaces []inventory.Interface) {
 	for _, n := range interfaces {
 		add := func(property, value string) { f.add("network", n.Name, property, value) }
 		bus := i.businfo(n)
 		add("businfo", bus)
 		if strings.HasPrefix(bus, "pci@") {
-			add("vendor", known(n.Vendor))
-			add("product", known(n.Product))
+			names := i.cardNames(n)
+			add("vendor", cmp.Or(names.Vendor, known(n.Vendor)))
+			add("product", cmp.Or(names.Device, known(n.Product)))
 		}
 		speed, err := strconv.Atoi(i.text(i.System.Sys("class/net", n.Name, "speed"))) // Mbit/s; -1 is unknown
 		if err == nil && speed > 0 {
@@ -34,6 +39,29 @@ func (i *inspection) networkFacts(f *factList, interfaces []inventory.Interface)
 		}
 		add("serial", strings.ToLower(n.MACAddress))
 	}
+}
+
+// cardNames returns the names of a PCI card from the ramdisk's list. A name that the list does not contain is "".
+func (i *inspection) cardNames(n inventory.Interface) pciids.Names {
+	vendor, vendorErr := strconv.ParseUint(known(n.Vendor), 0, 16)
+	device, deviceErr := strconv.ParseUint(known(n.Product), 0, 16)
+	if vendorErr != nil || deviceErr != nil {
+		return pciids.Names{}
+	}
+	file, err := os.Open(filepath.Join(cmp.Or(i.System.Path, "/"), pciids.File))
+	if errors.Is(err, os.ErrNotExist) {
+		return pciids.Names{} // built without modules
+	}
+	if err != nil {
+		i.Log.Warn("names of network card not read", "interface", n.Name, "err", err)
+		return pciids.Names{}
+	}
+	defer file.Close() //nolint:errcheck // only read
+	names, err := pciids.Find(file, pciids.ID{Vendor: uint16(vendor), Device: uint16(device)})
+	if err != nil {
+		i.Log.Warn("names of network card not read", "interface", n.Name, "err", err)
+	}
+	return names
 }
 
 // linkSpeed returns a speed in Mbit/s in the form of lshw: 100Mbit/s, 10Gbit/s, 2500Mbit/s.

@@ -33,15 +33,23 @@ func checkExtra(t *testing.T, f found) {
 	} {
 		want["system motherboard "+property], _ = dmi.first("2")[key].(string)
 	}
+	cards := map[string]lshw{}
 	for _, n := range root.all() {
 		if n.ID == "memory" && n.Class == "memory" {
 			want["memory total size"] = strconv.FormatInt(n.Size, 10)
+		}
+		if name, ok := n.LogicalName.(string); ok && n.Class == "network" && strings.HasPrefix(n.BusInfo, "pci@") {
+			cards[name] = n
 		}
 	}
 	var links []link
 	f.decode(t, "ip.json", &links)
 	for _, l := range links {
 		if listed(l) && l.LinkInfo.Kind == "" {
+			if card, ok := cards[l.IfName]; ok {
+				want["network "+l.IfName+" businfo"] = card.BusInfo
+				want["network "+l.IfName+" vendor"], want["network "+l.IfName+" product"] = card.Vendor, card.Product
+			}
 			want["network "+l.IfName+" serial"] = l.Address
 			if l.PermAddr != "" {
 				want["network "+l.IfName+" serial"] = l.PermAddr
@@ -57,6 +65,9 @@ func checkExtra(t *testing.T, f found) {
 			model := text(row.Model)
 			want["disk "+row.KName+" model"] = strings.TrimSpace(model[:min(16, len(model))])
 		}
+	}
+	if len(cards) == 0 {
+		t.Error("lshw finds no network card on PCI")
 	}
 	for fact, value := range want {
 		if value == "" || got[fact] != value {

@@ -82,11 +82,11 @@ func same(t *testing.T, what string, theirs, ours any) {
 
 // lshw is a node of lshw's tree.
 type lshw struct {
-	ID, Class, Product, Vendor, Serial, Handle string
-	LogicalName                                any
-	Size, Capacity                             int64
-	Configuration                              map[string]string
-	Children                                   []lshw
+	ID, Class, Product, Vendor, Serial, Handle, BusInfo string
+	LogicalName                                         any
+	Size, Capacity                                      int64
+	Configuration                                       map[string]string
+	Children                                            []lshw
 }
 
 // all returns a node and all nodes below it.
