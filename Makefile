@@ -128,7 +128,7 @@ $(LONG): LONG_TEST = CI=true $(GO) test $(TEST_FLAGS) -tags long -count=1 -timeo
 $(LONG_IRONIC:%=long-ironic-%): long-ironic-%:
 	$(LONG_TEST) -run '^TestRealIronic$*$$' ./lab/ironic
 long-conformance:
-	$(LONG_TEST) -run '^(TestRecordIPA|TestInjectedFaults)$$' ./lab/conformance
+	$(LONG_TEST) -run '^(TestConformance|TestRecordIPA|TestInjectedFaults)$$' ./lab/conformance
 long-e2e:
 	$(LONG_TEST) -run '^(TestRAIDBoot(BIOS|PartitionUEFI)|TestNetbootProxy|TestSignedImage|TestUKI)' ./lab/e2e
 long-iscsi:

@@ -17,6 +17,6 @@ type Deviation struct {
 func Deviations() []Deviation {
 	return slices.Concat(commandDeviations(), heartbeatDeviations("protocol"), protocolDeviations(), hintDeviations(),
 		imageDeviations(), driveDeviations(), stepDeviations(), raidDeviations(), fileDeviations(),
-		eraseDeviations(),
+		eraseDeviations(), downloadDeviations(), partitionDeviations(), bootDeviations(),
 		metadataDeviations(), skipDeviations(), heartbeatDeviations("options"), optionDeviations())
 }

@@ -42,6 +42,11 @@ func driveDeviations() []Deviation {
 		"/agent/0/body/command_status", "/agent/0/body/faultcode", "/agent/0/body/faultstring", "/agent/0/body/id")
 	add("L5", first, noText, image...)
 
+	native := []string{"sectors of 4096 bytes, ext4"}
+	add("L7", "A drive whose file system cannot be mounted on the disk is copied if it is ISO 9660 or FAT, not ext4.",
+		native, reply...)
+	add("L5", first, native, "/disks/NATIVE/content/[0-7]", "/disks/NATIVE/content/191", "/disks/NATIVE/parts",
+		"/disks/NATIVE/table", "/disks/NATIVE/whole")
 	add("L7", "A new FAT file system has smaller clusters, so that one of 64 MiB is FAT16; there it is FAT12.",
 		[]string{"sectors of 4096 bytes, mbr"}, "/disks/NATIVE/parts/2/VERSION")
 	return list

@@ -12,8 +12,6 @@ func fileDeviations() []Deviation {
 	)
 	succeeds := []string{body + "command_error", body + "command_result", body + "command_status"}
 	return slices.Concat(
-		at("P8", group, "The ramdisk has no links to disks by label or UUID.", []string{"inject/device by label"},
-			append(succeeds, "/files/3:/etc/label")...),
 		at("P8", group, "A partition that is not there or cannot be mounted is an error of the command.",
 			[]string{
 				"inject/no such partition", "inject/no such device", "inject/partition without a file system",

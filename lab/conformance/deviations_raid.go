@@ -1,40 +1,82 @@
 package conformance
 
+import "slices"
+
 // raidDeviations returns the deviations of the group raid.
 func raidDeviations() []Deviation {
-	created := []string{"level 1 and 0", "nvme"}
-	return []Deviation{
-		{
-			Row: "N1", Group: "raid", Path: "/agent/0/body/command_error/type",
-			Scenarios: []string{
+	const (
+		group  = "raid"
+		kind   = "/agent/0/body/command_error/type"
+		code   = "/agent/0/body/command_error/code"
+		host   = "Arrays belong to any host, so that mdadm assembles them by their names."
+		bitmap = "Arrays with redundancy have a bitmap, so that a member that was removed for a while can return."
+		layout = "The layout of level 0 is stated if members differ in size; the mdadm there always states it."
+	)
+	// mirrors are the scenarios that create an array of level 1, striped those whose second array has level 0.
+	mirrors := []string{
+		"delete/then create", "level 1 MAX", "level 1", "level 1 and ?", "level 1 and 1+0", "separate disks",
+		"disks in common", "nvme", "scsi and nvme", "volume_name", "volume_name of 30", "size text", "more keys",
+		"is_root_volume", "hints with operators", "apply/replaces", "apply/delete_existing*", "apply/the same",
+		"apply/service*", "apply/invalid", "apply/no *", "apply/create twice",
+		"apply/create other disks",
+	}
+	withHost := slices.DeleteFunc(slices.Clone(mirrors), func(name string) bool { return name == "volume_name of 30" })
+	double := []string{"level 1 and 1+0", "level 1 and [56]"}
+	striped := []string{
+		"level 1 and 0", "nvme", "is_root_volume", "apply/replaces", "apply/delete_existing",
+	}
+	values := []string{"size fraction", "apply/delete_existing text"}
+	const (
+		decided = "The configuration is validated before the first write, so that an invalid one deletes no arrays."
+		others  = "Steps of another kind are not found. There each method of a hardware manager is a step."
+		types   = "A size that is not an integer, and a boolean that is text, are rejected. There the size is " +
+			"rounded down, and the text is true."
+		apart = "Arrays on other disks do not prevent new ones."
+	)
+	kept := []string{"apply/too large", "apply/empty", "apply/null"}
+	wrongStep := []string{"apply/as a clean step", "apply/create as a deploy step"}
+	another := []string{"apply/create other disks"}
+	disks := []string{
+		"/disks/*/arrays", "/disks/*/parts", "/disks/*/content", "/disks/*/table", "/disks/*/whole",
+	}
+	return slices.Concat(
+		at("N1", group, decided, kept, "/disks/D1/arrays", "/disks/D1/content/551"),
+		[]Deviation{{
+			Row: "N1", Group: group, Reason: decided, Scenarios: kept, Path: "/disks/D1/parts", Want: "null",
+			Got: `[{"Host":"any","LABEL":"md0","TYPE":"linux_raid_member","UUID":"\u003cuuid\u003e",` +
+				`"UUID_SUB":"\u003cuuid\u003e","VERSION":"1.2"}]`,
+		}},
+		at("N1", group, decided, kept[:1], "/disks/D1/table/partitions"),
+		at("N1", group, decided, kept[1:], "/disks/D1/table", "/disks/D1/whole", kind),
+		at("N1", group, "Arguments that the step does not have are invalid parameters.", []string{"refused/*"}, kind,
+			code),
+		at("N2", group, others, wrongStep, ended()...),
+		erased("N2", group, others, wrongStep, disks...),
+		at("N2", group, apart, another, append(ended(), "/disks/D3/arrays", "/disks/D3/content/551",
+			"/disks/D3/parts/?/*")...),
+		at("N1", group, "A malformed configuration is a problem of software RAID; there it is a Python exception.",
+			[]string{
 				"invalid/configuration of a list", "invalid/configuration of text", "invalid/entries null",
 				"invalid/entries of text", "invalid/entry of text", "invalid/no level", "invalid/other keys only",
 				"invalid/second without a *",
-			},
-			Reason: "A malformed configuration is a problem of software RAID; there it is a Python exception.",
-		},
-		{
-			Row: "N2", Group: "raid", Scenarios: created, Path: "/disks/*/arrays/*/Host",
-			Reason: "Arrays belong to any host, so that mdadm assembles them by their names.",
-		},
-		{
-			Row: "N2", Group: "raid", Scenarios: created, Path: "/disks/*/parts/*/Host",
-			Reason: "Arrays belong to any host, so that mdadm assembles them by their names.",
-		},
-		{
-			Row: "N2", Group: "raid", Scenarios: created, Path: "/disks/*/arrays/1/Internal Bitmap",
-			Reason: "Arrays with redundancy have a bitmap, so that a member that was removed for a while can return.",
-		},
-		{
-			Row:       "N2",
-			Group:     "raid",
-			Scenarios: created,
-			Path:      "/disks/*/arrays/2/Layout",
-			Reason:    "The layout of level 0 is stated if members differ in size; the mdadm there always states it.",
-		},
-		{
-			Row: "N3", Group: "raid", Scenarios: []string{"delete/two"}, Path: "/disks/*/content", Got: "null",
-			Reason: "Partition tables are zeroed; wipefs erases their signatures only.",
-		},
-	}
+			}, kind),
+		at("N2", group, host, withHost, "/disks/*/arrays/*/Host", "/disks/*/parts/*/Host"),
+		at("N2", group, bitmap, mirrors, "/disks/*/arrays/1/Internal Bitmap"),
+		at("N2", group, bitmap, double, "/disks/*/arrays/2/Internal Bitmap"),
+		at("N2", group, layout, striped, "/disks/*/arrays/2/Layout"),
+		at("N2", group, layout, []string{"separate disks"}, "/disks/*/arrays/1/Layout"),
+		at("N2", group, types, values,
+			ended()...),
+		erased("N2", group, types, values[:1], disks...),
+		at("N2", group, types,
+			values[1:], "/disks/*/arrays/*", "/disks/*/arrays/1/*", "/disks/*/content/2048", "/disks/*/parts",
+			"/disks/*/table/partitions"),
+		at("N2", group, "A number as a boolean is rejected.", []string{"apply/delete_existing 0"}, kind, code),
+		at("N3", group, "Arguments that the step does not have are invalid parameters.", []string{"delete/arguments"},
+			kind, code),
+		erased("N3", group, "Partition tables are zeroed; wipefs erases their signatures only.", []string{
+			"delete/one", "delete/two", "delete/separate", "delete/level 6", "delete/service", "delete/msdos",
+			"hints with operators", "apply/other disks", "apply/create other disks",
+		}, "/disks/*/content"),
+	)
 }

@@ -4,7 +4,8 @@
 // the agent. Its observation contains the replies of the agent, its requests to Ironic, and the disks afterwards.
 // A group contains the scenarios that share a machine. What IPA does was recorded: testdata/ipa/GROUP.json has the
 // observations of a real IPA in a machine of the same shape, with the same kernel, and the versions of IPA and its
-// tools. The tests run the same scenarios with this ramdisk and compare. `make record-ipa ONLY=GROUP` records again.
+// tools. The tests run the same scenarios with this ramdisk and compare; those that set long run only with the
+// build tag long. `make record-ipa ONLY=GROUP` records again.
 //
 // Differences are fixed, or listed in deviations_*.go with their reason. The tests fail on a difference that is not
 // listed, and on one that is listed and does not occur.

@@ -16,6 +16,12 @@ import (
 // driveDisk is the size of the disks of the group.
 const driveDisk = 256 * mib
 
+// Offsets of the partition that IPA creates for a config drive. On a GPT, the end of the disk has the backup table.
+const (
+	driveInMBR = driveDisk - 64*mib
+	driveInGPT = driveDisk - 65*mib
+)
+
 // buildSources builds config drives as Ironic and other clients send them, and images for them. The drives do not
 // change with the version of a program: whether IPA accepts a text depends on each of its characters.
 func buildSources(t *testing.T, files contents) {
@@ -98,6 +104,8 @@ func driveRow(name, file string, drive any) imageRow {
 // urlDrives are config drives at URLs.
 func urlDrives() []imageRow {
 	gate := fmt.Sprintf("http://%s:%d", hostAddress, gatePort)
+	fat := driveRow("url of FAT", "gpt.raw", imageURL+"/drive.fat")
+	fat.ranges = []span{{Offset: driveInGPT, Length: mib}}
 	return []imageRow{
 		driveRow("url", "mbr.raw", imageURL+"/config-2.iso"),
 		driveRow("url of base64", "gpt.raw", imageURL+"/drive.base64"),
@@ -107,7 +115,7 @@ func urlDrives() []imageRow {
 		driveRow("url of gzip", "mbr.raw", imageURL+"/drive.gz"),
 		driveRow("url of base64 that is not gzip", "mbr.raw", imageURL+"/junk.base64"),
 		driveRow("url of text", "mbr.raw", imageURL+"/odd.junk"),
-		driveRow("url of FAT", "gpt.raw", imageURL+"/drive.fat"),
+		fat,
 		driveRow("url with status 500", "mbr.raw", gate+"/500/config-2.iso"),
 		driveRow("url that redirects", "mbr.raw", gate+"/redirect/config-2.iso"),
 		driveRow("url without a server", "mbr.raw", fmt.Sprintf("http://%s:1/config-2.iso", hostAddress)),
@@ -150,26 +158,29 @@ func contentDrives() []imageRow {
 	}
 	qcow2 := imageRow{name: "qcow2", file: "gpt.qcow2", format: "qcow2", drive: iso}
 	twice := imageRow{name: "qcow2 twice", file: "gpt.qcow2", format: "qcow2", drive: iso, again: 1}
-	fat := driveRow("FAT", "mbr.raw", "{configdrive drive.fat}")
-	fat.ranges = []span{{Offset: driveDisk - 64*mib, Length: mib}} // the partition for the drive
+	// comparing also compares a range of the disk: the start of the partition with the drive.
+	comparing := func(offset, length int64, row imageRow) imageRow {
+		row.ranges = []span{{Offset: offset, Length: length}}
+		return row
+	}
 	// With an ISO, IPA sometimes makes a FAT file system: mount uses udev's record of the partition, which can be
 	// out of date.
 	existing := driveRow("existing partition with FAT", "fat.gpt", "{configdrive drive.fat}")
-	existing.ranges = []span{{Offset: mib, Length: mib}} // the partition
 	return []imageRow{
-		fat,
-		driveRow("ext4", "gpt.raw", "{configdrive drive.ext4}"),
-		driveRow("no file system", "mbr.raw", "{configdrive drive.junk}"),
+		comparing(driveInMBR, mib, driveRow("FAT", "mbr.raw", "{configdrive drive.fat}")),
+		comparing(driveInGPT, 2*mib, driveRow("ext4", "gpt.raw", "{configdrive drive.ext4}")),
+		comparing(driveInMBR, mib, driveRow("no file system", "mbr.raw", "{configdrive drive.junk}")),
 		driveRow("nothing", "mbr.raw", "{configdrive drive.empty}"),
-		driveRow("64 MiB", "mbr.raw", "{configdrive drive.64}"),
+		comparing(driveInMBR, mib, driveRow("64 MiB", "mbr.raw", "{configdrive drive.64}")),
 		driveRow("larger than 64 MiB", "gpt.raw", "{configdrive drive.65}"),
 		driveRow("as large as its partition", "fit.gpt", iso),
-		existing,
+		comparing(mib, mib, existing),
 		driveRow("partition with its name", "named.gpt", iso),
 		driveRow("image without partitions", "root.ext4", iso),
 		// IPA copies these to a new FAT file system. With an ISO, it sometimes fails for the same reason.
 		native(driveRow("sectors of 4096 bytes, mbr", "mbr.raw", "{configdrive drive.fat}")),
 		native(driveRow("sectors of 4096 bytes, FAT", "gpt4k.raw", "{configdrive drive.fat}")),
+		native(driveRow("sectors of 4096 bytes, ext4", "gpt4k.raw", "{configdrive drive.ext4}")),
 		native(driveRow("sectors of 4096 bytes, no file system", "gpt4k.raw", "{configdrive drive.junk}")),
 		qcow2,
 		twice,

@@ -75,6 +75,15 @@ func injectedFaults() []injected {
 			"metadata", "metadata/gpt", "storage/erase/metadata.go", "err := metadata(ctx, sys, device, wait); err",
 			"err := wait.free(ctx, sys, device); err",
 		},
+		{"images", "partition/swap", "agent/imaging/partitions.go", `= "swap1"`, `= "swap"`},
+		{
+			"images", "download/status 206", "agent/imaging/imaging.go", "download.Status != http.StatusOK",
+			"download.Status >= http.StatusBadRequest",
+		},
+		{
+			"bootentries", "CSV", "storage/bootloader/loaders.go", "strings.TrimSpace(fields[1])",
+			"strings.TrimSpace(fields[0])",
+		},
 		{
 			"skip", "read-only/all permitted", "agent/hardware/generic/flags.go", `internal["agent_erase_skip_read_only"]`,
 			`internal["skip_read_only"]`,

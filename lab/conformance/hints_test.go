@@ -23,7 +23,9 @@ const (
 // which the kernel finds them, so that no scenario selects several of them. All of them precede virtio disks, and those
 // precede NVMe disks.
 func hints() group {
-	g := group{name: "hints", shared: true, start: scenario{cmdline: "ipa-image-download-connection-retries=0"}}
+	g := group{name: "hints", shared: true, start: scenario{
+		cmdline: "ipa-image-download-connection-retries=0 ipa-disk-wait-attempts=1",
+	}}
 	g.shape = shape{
 		disks: []disk{
 			{Disk: qemu.Disk{Bus: qemu.Virtio, Size: 6 * gib, Serial: "virt-A"}},

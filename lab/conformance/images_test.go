@@ -109,10 +109,8 @@ func images() group {
 		{Disk: qemu.Disk{Bus: qemu.SCSI, Size: 5 * gib, Serial: "NATIVE", Sector: 4096}},
 		{Disk: qemu.Disk{Bus: qemu.Virtio, Size: 3 << 40, Serial: "BIG"}},
 	}}
-	for _, rows := range [][]imageRow{imageTable(), driveTable()} {
-		for _, row := range rows {
-			g.scenarios = append(g.scenarios, imageScenario(row))
-		}
+	for _, row := range slices.Concat(imageTable(), driveTable(), checksumTable(), downloadTable(), partitionTable()) {
+		g.scenarios = append(g.scenarios, imageScenario(row))
 	}
 	return g
 }

@@ -6,10 +6,12 @@ import (
 	"context"
 	"crypto/tls"
 	"fmt"
+	"maps"
 	"net"
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -32,6 +34,8 @@ type shape struct {
 	nics     []qemu.NIC // in addition to the one to Ironic
 	append   string     // more kernel parameters
 	extra    []string   // additional arguments of QEMU
+	// variables are the UEFI variables that the machine has before its first boot.
+	variables map[string][]byte
 }
 
 // disk is a disk of a machine.
@@ -96,6 +100,9 @@ func boot(t *testing.T, i image, s shape) *machine {
 		}
 		config.Disks = append(config.Disks, d.Disk)
 	}
+	if err := setVariables(filepath.Join(dir, flashFile), s); err != nil {
+		t.Fatal(err)
+	}
 	if m.vm, err = qemu.Start(t.Context(), config); err != nil {
 		t.Fatal(err)
 	}
@@ -109,6 +116,33 @@ func boot(t *testing.T, i image, s shape) *machine {
 		t.Fatalf("%v; the console ends with\n%s", err, m.vm.Console().Tail(60))
 	}
 	return m
+}
+
+// flashFile is the file of a machine's variables in its directory.
+const flashFile = "vars.fd"
+
+// setVariables creates the file of a machine's variables if the shape has some.
+func setVariables(file string, s shape) error {
+	if len(s.variables) == 0 {
+		return nil
+	}
+	template, err := qemu.Variables(s.firmware)
+	if err != nil {
+		return err
+	}
+	content, err := os.ReadFile(template)
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(file, content, 0o600); err != nil {
+		return err
+	}
+	for _, name := range slices.Sorted(maps.Keys(s.variables)) {
+		if err := qemu.Flash(file).Set(qemu.GlobalVariable, name, s.variables[name]); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // serve starts Ironic and the server of images.
@@ -184,6 +218,7 @@ type observation struct {
 	Disks  map[string]*diskState `json:"disks,omitempty"`
 	Marked []string              `json:"marked,omitempty"`
 	Files  map[string]string     `json:"files,omitempty"`
+	Boot   *bootState            `json:"boot,omitempty"`
 }
 
 // play runs a scenario with an agent of its own, or with the running one if shared, and returns what it observes.
@@ -246,6 +281,12 @@ func (m *machine) play(ctx context.Context, s scenario, shared bool) (observatio
 			o.Ironic = normaliseRequests(m.conductor.seen())
 		case <-ctx.Done():
 			return observation{}, fmt.Errorf("request %s %d: %w", s.then.kind, s.then.n, ctx.Err())
+		}
+	}
+	if s.boot {
+		var err error
+		if o.Boot, err = describeBoot(filepath.Join(m.vm.Dir(), flashFile), m.t.TempDir()); err != nil {
+			return observation{}, err
 		}
 	}
 	if len(s.disks) == 0 && s.marker == "" && len(s.files) == 0 {

@@ -34,7 +34,11 @@ type scenario struct {
 	marker string
 	// files are files of the disk ROOT that are compared: number of the partition, colon, path.
 	files []string
-	do    []request
+	// boot compares the boot entries of the firmware.
+	boot bool
+	do   []request
+	// long is set if only make test-long plays the scenario.
+	long bool
 	// then is the request to Ironic that ends the scenario after the requests to the agent. The zero value is none.
 	then until
 }

@@ -1,0 +1,6 @@
+//go:build linux && long
+
+package conformance
+
+// playLong is true if TestConformance also plays the scenarios that set long.
+const playLong = true
