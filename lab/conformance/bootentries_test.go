@@ -4,12 +4,9 @@ package conformance
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"maps"
-	"os"
-	"os/exec"
-	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -247,49 +244,26 @@ type bootState struct {
 	Others []string `json:"others,omitempty"`
 }
 
-// globalGUID is the GUID of the variables of the UEFI specification.
-const globalGUID = "8be4df61-93ca-11d2-aa0d-00e098032b8c"
-
-var (
-	entryLine = regexp.MustCompile(`(?m)^Boot([0-9A-F]{4})(\*?) (.*)$`)
-	orderLine = regexp.MustCompile(`(?m)^BootOrder: (.*)$`)
-)
-
-// describeBoot reads the boot entries from a machine's file of variables, by efibootmgr.
-func describeBoot(file, dir string) (*bootState, error) {
-	variables, err := qemu.Flash(file).Variables()
+// describeBoot reads the boot entries from a machine's file of variables.
+func describeBoot(ctx context.Context, file string) (*bootState, error) {
+	entries, order, err := qemu.Flash(file).BootEntries(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if dir, err = os.MkdirTemp(dir, "efivars"); err != nil {
-		return nil, err
-	}
-	for _, v := range variables {
-		if !bytes.Equal(v.GUID, qemu.GlobalVariable) {
-			continue
+	text := func(e qemu.BootEntry) string {
+		if e.Active {
+			return "* " + e.Text
 		}
-		name := filepath.Join(dir, v.Name+"-"+globalGUID)
-		if err := os.WriteFile(name, append([]byte{7, 0, 0, 0}, v.Data...), 0o600); err != nil {
-			return nil, err
-		}
-	}
-	cmd := exec.Command("efibootmgr", "-v")
-	cmd.Env = append(os.Environ(), "EFIVARFS_PATH="+dir+"/")
-	out, err := cmd.Output()
-	if err != nil {
-		return nil, fmt.Errorf("efibootmgr: %w", err)
-	}
-	entries := map[string]string{}
-	for _, m := range entryLine.FindAllStringSubmatch(string(out), -1) {
-		entries[m[1]] = strings.TrimSpace(m[2] + " " + m[3])
+		return e.Text
 	}
 	state := &bootState{Order: []string{}}
-	if m := orderLine.FindStringSubmatch(string(out)); m != nil {
-		for _, number := range strings.Split(m[1], ",") {
-			state.Order = append(state.Order, entries[number])
-			delete(entries, number)
-		}
+	for _, number := range order {
+		state.Order = append(state.Order, text(entries[number]))
+		delete(entries, number)
 	}
-	state.Others = slices.Sorted(maps.Values(entries))
+	for _, e := range entries {
+		state.Others = append(state.Others, text(e))
+	}
+	slices.Sort(state.Others)
 	return state, nil
 }

@@ -126,19 +126,12 @@ func setVariables(file string, s shape) error {
 	if len(s.variables) == 0 {
 		return nil
 	}
-	template, err := qemu.Variables(s.firmware)
+	flash, err := qemu.NewFlash(file, s.firmware)
 	if err != nil {
-		return err
-	}
-	content, err := os.ReadFile(template)
-	if err != nil {
-		return err
-	}
-	if err := os.WriteFile(file, content, 0o600); err != nil {
 		return err
 	}
 	for _, name := range slices.Sorted(maps.Keys(s.variables)) {
-		if err := qemu.Flash(file).Set(qemu.GlobalVariable, name, s.variables[name]); err != nil {
+		if err := flash.Set(qemu.GlobalVariable, name, s.variables[name]); err != nil {
 			return err
 		}
 	}
@@ -285,7 +278,7 @@ func (m *machine) play(ctx context.Context, s scenario, shared bool) (observatio
 	}
 	if s.boot {
 		var err error
-		if o.Boot, err = describeBoot(filepath.Join(m.vm.Dir(), flashFile), m.t.TempDir()); err != nil {
+		if o.Boot, err = describeBoot(ctx, filepath.Join(m.vm.Dir(), flashFile)); err != nil {
 			return observation{}, err
 		}
 	}

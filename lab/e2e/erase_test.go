@@ -46,12 +46,7 @@ func TestErase(t *testing.T) {
 	pair := []string{file(t, "pair1", diskSize, marker{}), file(t, "pair2", diskSize, marker{})}
 	lost := file(t, "lost", diskSize, marker{})
 	floppy := fatImage(t, 4*mib, "ir-vfd-dev", "")
-	variables := flash(filepath.Join(dir, "vars.fd"))
-	template, err := qemu.Variables(qemu.UEFI)
-	if err != nil {
-		t.Fatal(err)
-	}
-	testenv.Run(t, "cp", template, string(variables))
+	variables := newFlash(t, dir)
 	variables.addOf(t, crashGUID, crashVariable, []byte("Kernel panic of a tenant"))
 	r := start(t, setup{
 		append: "ipa-disk-wait-attempts=1 ipa-disk-wait-delay=1 ipa-progress-interval=3 ipa-lldp-timeout=1 " +

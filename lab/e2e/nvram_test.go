@@ -7,7 +7,6 @@ import (
 	"encoding/binary"
 	"fmt"
 	"maps"
-	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -21,8 +20,6 @@ import (
 
 // flash is a machine's variables.
 type flash string
-
-const globalGUID = "8be4df61-93ca-11d2-aa0d-00e098032b8c"
 
 // global returns the variables of the UEFI specification's own GUID.
 func (f flash) global(t *testing.T) map[string][]byte {
@@ -64,20 +61,13 @@ func (f flash) addOf(t *testing.T, guid []byte, name string, data []byte) {
 func (f flash) entries(t *testing.T) (entries map[string]string, order []string) {
 	t.Helper()
 	testenv.Programs(t, "efibootmgr")
-	dir := t.TempDir()
-	for name, data := range f.global(t) {
-		err := os.WriteFile(filepath.Join(dir, name+"-"+globalGUID), append([]byte{7, 0, 0, 0}, data...), 0o600)
-		if err != nil {
-			t.Fatal(err)
-		}
+	found, order, err := qemu.Flash(f).BootEntries(t.Context())
+	if err != nil {
+		t.Fatal(err)
 	}
-	out := testenv.Run(t, "env", "EFIVARFS_PATH="+dir+"/", "/bin/efibootmgr", "-v")
 	entries = map[string]string{}
-	for _, m := range regexp.MustCompile(`(?m)^Boot([0-9A-F]{4})\*? (.*)$`).FindAllStringSubmatch(out, -1) {
-		entries[m[1]] = m[2]
-	}
-	if m := regexp.MustCompile(`(?m)^BootOrder: (.*)$`).FindStringSubmatch(out); m != nil {
-		order = strings.Split(m[1], ",")
+	for number, e := range found {
+		entries[number] = e.Text
 	}
 	return entries, order
 }
@@ -103,15 +93,20 @@ func formerEntries() (removed, kept map[string][]byte) {
 	return removed, kept
 }
 
-// formerFlash creates the machine's variables with those entries.
-func formerFlash(t *testing.T, dir string) flash {
+// newFlash creates the variables of a machine in its directory.
+func newFlash(t *testing.T, dir string) flash {
 	t.Helper()
-	f := flash(filepath.Join(dir, "vars.fd"))
-	template, err := qemu.Variables(qemu.UEFI)
+	f, err := qemu.NewFlash(filepath.Join(dir, "vars.fd"), qemu.UEFI)
 	if err != nil {
 		t.Fatal(err)
 	}
-	testenv.Run(t, "cp", template, string(f))
+	return flash(f)
+}
+
+// formerFlash creates the machine's variables with those entries.
+func formerFlash(t *testing.T, dir string) flash {
+	t.Helper()
+	f := newFlash(t, dir)
 	removed, kept := formerEntries()
 	var order []byte
 	for _, list := range []map[string][]byte{removed, kept} {

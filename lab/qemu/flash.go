@@ -2,11 +2,18 @@ package qemu
 
 import (
 	"bytes"
+	"context"
 	"encoding/binary"
 	"fmt"
 	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
 	"slices"
+	"strings"
 	"unicode/utf16"
+
+	"ironroot/storage/efivarfs"
 )
 
 // Flash is the path of a file with OVMF's variables. The variables follow the headers of the firmware volume and of the
@@ -34,6 +41,15 @@ type FlashVariable struct {
 	GUID []byte
 	Data []byte
 	at   int // offset of its header
+}
+
+// NewFlash creates a file with the variables of the template for a firmware of amd64.
+func NewFlash(file string, f Firmware) (Flash, error) {
+	template, err := Variables(f)
+	if err != nil {
+		return "", err
+	}
+	return Flash(file), copyFile(template, file)
 }
 
 // Variables returns the valid variables.
@@ -102,6 +118,53 @@ func (f Flash) Set(guid []byte, name string, data []byte) error {
 	}
 	copy(raw[free:], variable)
 	return os.WriteFile(string(f), raw, 0o600)
+}
+
+// BootEntry is a boot entry as efibootmgr -v prints it.
+type BootEntry struct {
+	Active bool
+	Text   string // the label, a tab and the device path
+}
+
+var (
+	entryLine = regexp.MustCompile(`(?m)^Boot([0-9A-F]{4})(\*?) (.*)$`)
+	orderLine = regexp.MustCompile(`(?m)^BootOrder: (.*)$`)
+)
+
+// BootEntries returns the boot entries by number, such as "0001", and the boot order. The program efibootmgr reads them.
+func (f Flash) BootEntries(ctx context.Context) (entries map[string]BootEntry, order []string, err error) {
+	variables, err := f.Variables()
+	if err != nil {
+		return nil, nil, err
+	}
+	dir, err := os.MkdirTemp("", "efivars")
+	if err != nil {
+		return nil, nil, err
+	}
+	defer os.RemoveAll(dir) //nolint:errcheck // temporary
+	for _, v := range variables {
+		if !bytes.Equal(v.GUID, GlobalVariable) {
+			continue
+		}
+		name := filepath.Join(dir, v.Name+"-"+efivarfs.GlobalGUID)
+		if err := os.WriteFile(name, append([]byte{7, 0, 0, 0}, v.Data...), 0o600); err != nil {
+			return nil, nil, err
+		}
+	}
+	cmd := exec.CommandContext(ctx, "efibootmgr", "-v")
+	cmd.Env = append(os.Environ(), "EFIVARFS_PATH="+dir+"/")
+	out, err := cmd.Output()
+	if err != nil {
+		return nil, nil, fmt.Errorf("efibootmgr: %w", err)
+	}
+	entries = map[string]BootEntry{}
+	for _, m := range entryLine.FindAllStringSubmatch(string(out), -1) {
+		entries[m[1]] = BootEntry{m[2] == "*", strings.TrimSpace(m[3])}
+	}
+	if m := orderLine.FindStringSubmatch(string(out)); m != nil {
+		order = strings.Split(m[1], ",")
+	}
+	return entries, order, nil
 }
 
 // WideText returns a text in UCS-2 with a null at its end.
