@@ -30,7 +30,7 @@ var (
 )
 
 const (
-	byPathDir = "/dev/disk/by-path/"
+	byPathDir = LinkDir + "by-path/"
 	acpiRoot  = "LNXSYSTM:00" // the top of the ACPI devices
 )
 

@@ -1,9 +1,13 @@
 package block
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 )
+
+// LinkDir is the directory with udev's links to disks and partitions.
+const LinkDir = "/dev/disk/"
 
 // Links returns the paths by which udev links to a disk: those of /dev/disk/by-path, and those of /dev/disk/by-id that
 // depend on the world wide name and on the serial number (60-persistent-storage.rules).
@@ -11,7 +15,7 @@ func (d Device) Links() []string {
 	links := slices.Clone(d.ByPaths)
 	byID := func(name string) {
 		if name = LinkName(name); name != "" {
-			links = append(links, "/dev/disk/by-id/"+name)
+			links = append(links, LinkDir+"by-id/"+name)
 		}
 	}
 	wwn := d.WWNWithExtension
@@ -40,13 +44,32 @@ func (d Device) Links() []string {
 	return links
 }
 
+// isLinkRune reports whether udev keeps an ASCII character in the name of a link.
+func isLinkRune(r rune) bool {
+	return r >= '0' && r <= '9' || r >= 'A' && r <= 'Z' || r >= 'a' && r <= 'z' || strings.ContainsRune("#+-.:=@_", r)
+}
+
 // LinkName returns a name as udev writes it in links by ID and in properties: runs of white space, and characters other
 // than letters, digits and "#+-.:=@_", become an underscore.
 func LinkName(name string) string {
 	return strings.Map(func(r rune) rune {
-		if r >= '0' && r <= '9' || r >= 'A' && r <= 'Z' || r >= 'a' && r <= 'z' || strings.ContainsRune("#+-.:=@_", r) {
+		if isLinkRune(r) {
 			return r
 		}
 		return '_'
 	}, strings.Join(strings.Fields(name), "_"))
+}
+
+// LinkLabel returns a label as udev writes it in links by label: ASCII characters except letters, digits and "#+-.:=@_"
+// become \xNN. Other characters are kept.
+func LinkLabel(label string) string {
+	var name strings.Builder
+	for _, r := range label {
+		if r >= 0x80 || isLinkRune(r) {
+			name.WriteRune(r)
+		} else {
+			fmt.Fprintf(&name, `\x%02x`, r)
+		}
+	}
+	return name.String()
 }

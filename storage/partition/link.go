@@ -11,9 +11,6 @@ import (
 	"ironroot/storage/block"
 )
 
-// LinkDir is the directory with udev's links to disks and partitions.
-const LinkDir = "/dev/disk/"
-
 // ErrNoLink is returned for a link that matches no device.
 var ErrNoLink = errors.New("no device has this link")
 
@@ -21,8 +18,8 @@ var ErrNoLink = errors.New("no device has this link")
 // searches disks and their partitions. The error wraps ErrNoLink if no device matches. Several matches are an error,
 // because udev can link to any of them. A device that cannot be read does not match by label or UUID.
 func FindLink(ctx context.Context, s sysfs.Root, disks []block.Device, link string) (string, error) {
-	kind, name, ok := strings.Cut(strings.TrimPrefix(link, LinkDir), "/")
-	if !ok || name == "" || !strings.HasPrefix(link, LinkDir) {
+	kind, name, ok := strings.Cut(strings.TrimPrefix(link, block.LinkDir), "/")
+	if !ok || name == "" || !strings.HasPrefix(link, block.LinkDir) {
 		return "", fmt.Errorf("find device %s: %w", link, ErrNoLink)
 	}
 	var found []string
@@ -73,38 +70,24 @@ func hasLink(ctx context.Context, disk block.Device, path string, p Partition, k
 	case "by-partuuid":
 		return p.UUID == name, nil
 	case "by-partlabel":
-		return escapeLabel(p.Name) == name, nil
+		return block.LinkLabel(p.Name) == name, nil
 	case "by-label", "by-uuid":
 		fs, err := block.Probe(ctx, path)
 		if err != nil {
 			return false, err
 		}
-		if fs.Type == "linux_raid_member" { // its name and UUID are those of the array, and udev makes no such links
+		switch fs.Type {
+		case "linux_raid_member", "lvm2-pv": // they have the name and UUID of an array or a physical volume
 			return false, nil
 		}
 		if kind == "by-uuid" {
 			return fs.UUID == name, nil
 		}
-		return escapeLabel(fs.Label) == name, nil
+		return block.LinkLabel(fs.Label) == name, nil
 	}
 	if p.Number > 0 {
 		name, ok := strings.CutSuffix(name, fmt.Sprintf("-part%d", p.Number))
-		return ok && slices.Contains(disk.Links(), LinkDir+kind+"/"+name), nil
+		return ok && slices.Contains(disk.Links(), block.LinkDir+kind+"/"+name), nil
 	}
-	return slices.Contains(disk.Links(), LinkDir+kind+"/"+name), nil
-}
-
-// escapeLabel returns a label as udev writes it in links by label: ASCII characters except letters, digits and
-// "#+-.:=@_" become \xNN. Other characters are kept.
-func escapeLabel(label string) string {
-	var name strings.Builder
-	for _, r := range label {
-		if r >= 0x80 || r >= '0' && r <= '9' || r >= 'A' && r <= 'Z' || r >= 'a' && r <= 'z' ||
-			strings.ContainsRune("#+-.:=@_", r) {
-			name.WriteRune(r)
-		} else {
-			fmt.Fprintf(&name, `\x%02x`, r)
-		}
-	}
-	return name.String()
+	return slices.Contains(disk.Links(), block.LinkDir+kind+"/"+name), nil
 }

@@ -2,6 +2,7 @@ package partition
 
 import (
 	"errors"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -26,7 +27,7 @@ func TestFindLink(t *testing.T) {
 	testenv.Run(t, "mkfs.vfat", "-n", "SAME", device+"p3")
 	disks := []block.Device{{
 		Name: filepath.Base(device), Path: device, Transport: "virtio", Serial: "S 1",
-		ByPaths: []string{LinkDir + "by-path/pci-1"},
+		ByPaths: []string{block.LinkDir + "by-path/pci-1"},
 	}}
 	names := map[string]string{} // what blkid tells udev of the first partition
 	for line := range strings.Lines(testenv.Run(t, "blkid", "-p", "-o", "udev", device+"p1")) {
@@ -51,7 +52,7 @@ func TestFindLink(t *testing.T) {
 		"by-colour/red":          "",
 		"by-uuid/" + strings.ToUpper(names["ID_FS_UUID"]): "",
 	} {
-		got, err := FindLink(t.Context(), sys, disks, LinkDir+link)
+		got, err := FindLink(t.Context(), sys, disks, block.LinkDir+link)
 		switch want {
 		case "":
 			if !errors.Is(err, ErrNoLink) {
@@ -67,13 +68,31 @@ func TestFindLink(t *testing.T) {
 			}
 		}
 	}
+	// udev links by label and UUID to file systems, not to the members of arrays, which have those of their array.
+	member, err := os.OpenFile(device+"p3", os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := member.WriteAt(testenv.RAID{Name: "data", Level: 1, Size: 4 * mib}.Superblock(4096), 4096); err != nil {
+		t.Fatal(err)
+	}
+	if err := member.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if fs, err := block.Probe(t.Context(), device+"p3"); err != nil || fs.Type != "linux_raid_member" ||
+		fs.Label != "data" {
+		t.Fatalf("got %+v and %v, want a member of the array data", fs, err)
+	}
+	if got, err := FindLink(t.Context(), sys, disks, block.LinkDir+"by-label/data"); !errors.Is(err, ErrNoLink) {
+		t.Errorf("member of an array: got %q, %v, want %v", got, err, ErrNoLink)
+	}
 	// A disk that cannot be read has no label, and the others are found.
 	gone := append(disks, block.Device{Name: "gone", Path: "/dev/gone"})
-	label := LinkDir + "by-label/" + names["ID_FS_LABEL_ENC"]
+	label := block.LinkDir + "by-label/" + names["ID_FS_LABEL_ENC"]
 	if got, err := FindLink(t.Context(), sys, gone, label); got != device+"p1" || err != nil {
 		t.Errorf("got %q, %v, want %sp1", got, err, device)
 	}
-	if _, err := FindLink(t.Context(), sys, gone, LinkDir+"by-label/none"); !errors.Is(err, ErrNoLink) ||
+	if _, err := FindLink(t.Context(), sys, gone, block.LinkDir+"by-label/none"); !errors.Is(err, ErrNoLink) ||
 		!strings.Contains(err.Error(), "/dev/gone") {
 		t.Errorf("got %v, want %v and the disk that was not read", err, ErrNoLink)
 	}

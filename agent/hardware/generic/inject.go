@@ -70,7 +70,7 @@ func (m *Manager) injectFiles(ctx context.Context, call hardware.Call) (_ any, e
 // isOnArray reports whether the file is on a named device that is, or by a link can be, a RAID array or a partition of
 // one.
 func (f injectedFile) isOnArray() bool {
-	return strings.HasPrefix(f.device, "/dev/md") || strings.HasPrefix(f.device, partition.LinkDir)
+	return strings.HasPrefix(f.device, "/dev/md") || strings.HasPrefix(f.device, block.LinkDir)
 }
 
 // inject writes or removes one file.
@@ -197,7 +197,7 @@ func (m *Manager) namedInjectionDevice(ctx context.Context, call hardware.Call, 
 	if unread != nil && !errors.Is(unread, block.ErrUnreadable) {
 		return "", fault.DeviceNotFound("list disks: %w", unread)
 	}
-	if strings.HasPrefix(device, partition.LinkDir) {
+	if strings.HasPrefix(device, block.LinkDir) {
 		linked, err := partition.FindLink(ctx, m.o.System, disks, device)
 		if ctx.Err() != nil {
 			return "", context.Cause(ctx)
