@@ -1,6 +1,7 @@
 package inspection
 
 import (
+	"bytes"
 	"cmp"
 	"errors"
 	"os"
@@ -12,15 +13,19 @@ import (
 	"ironroot/internal/pciids"
 )
 
-// networkFacts adds the facts about network interfaces. The names of cards are those of hardware-detect. Cards without
-// a name have their ID.
+// networkFacts adds the facts about network interfaces. Cards have the names that hardware-detect gives them, or else
+// their ID.
 func (i *inspection) networkFacts(f *factList, interfaces []inventory.Interface) {
+	database, err := os.ReadFile(filepath.Join(cmp.Or(i.System.Path, "/"), pciids.File))
+	if err != nil && !errors.Is(err, os.ErrNotExist) { // an image without modules has none
+		i.Log.Warn("names of network cards not read", "err", err)
+	}
 	for _, n := range interfaces {
 		add := func(property, value string) { f.add("network", n.Name, property, value) }
 		bus := i.businfo(n)
 		add("businfo", bus)
 		if strings.HasPrefix(bus, "pci@") {
-			names := i.cardNames(n)
+			names := i.cardNames(database, n)
 			add("vendor", cmp.Or(names.Vendor, known(n.Vendor)))
 			add("product", cmp.Or(names.Device, known(n.Product)))
 		}
@@ -42,22 +47,13 @@ func (i *inspection) networkFacts(f *factList, interfaces []inventory.Interface)
 }
 
 // cardNames returns the names of a PCI card from the ramdisk's list. A name that the list does not contain is "".
-func (i *inspection) cardNames(n inventory.Interface) pciids.Names {
+func (i *inspection) cardNames(database []byte, n inventory.Interface) pciids.Names {
 	vendor, vendorErr := strconv.ParseUint(known(n.Vendor), 0, 16)
 	device, deviceErr := strconv.ParseUint(known(n.Product), 0, 16)
 	if vendorErr != nil || deviceErr != nil {
 		return pciids.Names{}
 	}
-	file, err := os.Open(filepath.Join(cmp.Or(i.System.Path, "/"), pciids.File))
-	if errors.Is(err, os.ErrNotExist) {
-		return pciids.Names{} // built without modules
-	}
-	if err != nil {
-		i.Log.Warn("names of network card not read", "interface", n.Name, "err", err)
-		return pciids.Names{}
-	}
-	defer file.Close() //nolint:errcheck // only read
-	names, err := pciids.Find(file, pciids.ID{Vendor: uint16(vendor), Device: uint16(device)})
+	names, err := pciids.Find(bytes.NewReader(database), pciids.ID{Vendor: uint16(vendor), Device: uint16(device)})
 	if err != nil {
 		i.Log.Warn("names of network card not read", "interface", n.Name, "err", err)
 	}
