@@ -51,29 +51,18 @@ func unwritten(row, group, reason string, scenarios []string, chunks ...string) 
 
 // stillPlanted returns deviations of chunks that keep the planted text and that ironic-python-agent writes to.
 func stillPlanted(row, group, reason string, scenarios []string, chunks ...string) []Deviation {
-	all := at(row, group, reason, scenarios, chunks...)
-	for i := range all {
-		all[i].Got = `"planted"`
-	}
-	return all
+	return withGot(`"planted"`, at(row, group, reason, scenarios, chunks...))
 }
 
 // invalid returns deviations of commands that this ramdisk rejects with status 400 and ironic-python-agent starts.
 func invalid(row, group, reason string, scenarios []string) []Deviation {
-	all := at(row, group, reason, scenarios, rejected()...)
-	for i, d := range all {
-		switch d.Path {
-		case "/agent/0/status":
-			all[i].Got = "400"
-		case "/agent/0/body/faultcode":
-			all[i].Got = `"Client"`
-		case "/agent/0/body/faultstring":
-			all[i].Got = `"\u003ctext \u003e"`
-		default:
-			all[i].Got = "null"
-		}
-	}
-	return all
+	const body = "/agent/0/body/"
+	return slices.Concat(
+		withGot("400", at(row, group, reason, scenarios, "/agent/0/status")),
+		withGot(`"Client"`, at(row, group, reason, scenarios, body+"faultcode")),
+		withGot(`"\u003ctext \u003e"`, at(row, group, reason, scenarios, body+"faultstring")),
+		erased(row, group, reason, scenarios, append(ended(), body+"command_name", body+"id")...),
+	)
 }
 
 // downloadDeviations returns the deviations of checksums and downloads of the group images.

@@ -266,6 +266,8 @@ func (m *machine) play(ctx context.Context, s scenario, shared bool) (observatio
 		id = next
 		if !r.hidden {
 			o.Agent = append(o.Agent, normaliseExchange(x))
+		} else if fields, _ := x.Body.(object); x.Status >= 400 || fields["command_status"] == "FAILED" {
+			return observation{}, fmt.Errorf("%s, which prepares the scenario: %s", x.Request, encode(x.Body))
 		}
 	}
 	if s.then != (until{}) {

@@ -85,8 +85,7 @@ func bySerial(serials ...string) []any {
 
 // with returns an object with other values for some keys. nil removes a key.
 func with(o, replaced object) object {
-	result := maps.Clone(o)
-	maps.Copy(result, replaced)
+	result := joined(o, replaced)
 	maps.DeleteFunc(result, func(_ string, value any) bool { return value == nil })
 	return result
 }
