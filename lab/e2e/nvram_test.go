@@ -21,12 +21,6 @@ import (
 // flash is a machine's variables.
 type flash string
 
-// global returns the variables of the UEFI specification's own GUID.
-func (f flash) global(t *testing.T) map[string][]byte {
-	t.Helper()
-	return f.of(t, qemu.GlobalVariable)
-}
-
 // of returns the variables of a GUID.
 func (f flash) of(t *testing.T, guid []byte) map[string][]byte {
 	t.Helper()

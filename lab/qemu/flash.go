@@ -131,7 +131,7 @@ var (
 	orderLine = regexp.MustCompile(`(?m)^BootOrder: (.*)$`)
 )
 
-// BootEntries returns the boot entries by number, such as "0001", and the boot order. The program efibootmgr reads them.
+// BootEntries returns the boot entries by number, such as "0001", and the boot order, as efibootmgr reads them.
 func (f Flash) BootEntries(ctx context.Context) (entries map[string]BootEntry, order []string, err error) {
 	variables, err := f.Variables()
 	if err != nil {

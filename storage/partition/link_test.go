@@ -73,7 +73,8 @@ func TestFindLink(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := member.WriteAt(testenv.RAID{Name: "data", Level: 1, Size: 4 * mib}.Superblock(4096), 4096); err != nil {
+	superblock := testenv.RAID{Name: "data", Level: 1, Size: 4 * mib}.Superblock(4096)
+	if _, err := member.WriteAt(superblock, 4096); err != nil {
 		t.Fatal(err)
 	}
 	if err := member.Close(); err != nil {
