@@ -12,8 +12,6 @@ import (
 	"slices"
 	"strings"
 	"unicode/utf16"
-
-	"ironroot/storage/efivarfs"
 )
 
 // Flash is the path of a file with OVMF's variables. The variables follow the headers of the firmware volume and of the
@@ -29,6 +27,8 @@ const (
 	flashAdded   = 0x3f // state of a valid variable; others were replaced or deleted
 	flashDeleted = 0x3d // flash can clear bits only
 )
+
+const globalVariable = "8be4df61-93ca-11d2-aa0d-00e098032b8c" // GlobalVariable in the form that efivarfs has in names
 
 // GlobalVariable is the GUID in binary form of the variables of the UEFI specification.
 var GlobalVariable = []byte{
@@ -146,7 +146,7 @@ func (f Flash) BootEntries(ctx context.Context) (entries map[string]BootEntry, o
 		if !bytes.Equal(v.GUID, GlobalVariable) {
 			continue
 		}
-		name := filepath.Join(dir, v.Name+"-"+efivarfs.GlobalGUID)
+		name := filepath.Join(dir, v.Name+"-"+globalVariable)
 		if err := os.WriteFile(name, append([]byte{7, 0, 0, 0}, v.Data...), 0o600); err != nil {
 			return nil, nil, err
 		}
