@@ -30,7 +30,7 @@ func TestRAIDDeploy(t *testing.T) {
 		raidDisk("1", "MAX", map[string]any{"volume_name": "root", "is_root_volume": true}),
 	}}
 	createArrays(t, config, disks...)
-	before := []string{sumAll(t, files[0]), sumAll(t, files[1])}
+	before := []string{sumWithoutBitmap(t, files[0]), sumWithoutBitmap(t, files[1])}
 	const parameters = "ipa-disk-wait-attempts=1 ipa-disk-wait-delay=1"
 	image := mbrImage(t, "mbr", 24*mib)
 	drive, err := conductor.ConfigDrive(map[string]any{"uuid": driveUUID}, nil)
@@ -50,7 +50,7 @@ func TestRAIDDeploy(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i, path := range files {
-		if sumAll(t, path) != before[i] {
+		if sumWithoutBitmap(t, path) != before[i] {
 			t.Errorf("disk %d was written to", i+1)
 		}
 	}
@@ -85,6 +85,17 @@ func TestRAIDDeploy(t *testing.T) {
 			t.Errorf("disk %d: the array's SHA-256 is %s, want the image's, %s", i+1, got, want)
 		}
 	}
+}
+
+// sumWithoutBitmap returns the SHA-256 of a disk with one member of an array, without the array's bitmap.
+// If a machine was switched off, the kernel can bring the bitmap in line with the superblock when it assembles the
+// array, even a read-only one.
+func sumWithoutBitmap(t *testing.T, path string) string {
+	t.Helper()
+	m := membersIn(t, path)[0]
+	bitmap := m.Device.Start + m.Offset + m.BitmapOffset
+	data := m.Device.Start + m.DataOffset
+	return sum(t, path, 0, bitmap) + sum(t, path, data, sizeOf(t, path)-data)
 }
 
 // deployArray writes an image to the root disk of a node with arrays.
