@@ -112,8 +112,10 @@ func findMount(
 	ctx context.Context, sys sysfs.Root, disk string, table *partition.Table, source string,
 ) (string, error) {
 	tag, value, _ := strings.Cut(source, "=")
-	if dir, name, ok := cutLast(source, "/"); ok && strings.HasPrefix(dir, "/dev/disk/by-") {
-		tag, value = strings.ToUpper(strings.TrimPrefix(dir, "/dev/disk/by-")), name
+	link, isLink := strings.CutPrefix(source, block.LinkDir+"by-")
+	if isLink {
+		tag, value, _ = strings.Cut(link, "/")
+		tag = strings.ToUpper(tag)
 	}
 	value = strings.Trim(value, `"`)
 	for _, p := range table.Partitions {
@@ -135,18 +137,12 @@ func findMount(
 		default:
 			got, value = device, source
 		}
+		if isLink {
+			got = block.LinkLabel(got)
+		}
 		if value != "" && (got == value || strings.HasSuffix(tag, "UUID") && strings.EqualFold(got, value)) {
 			return device, nil
 		}
 	}
 	return "", fmt.Errorf("none of %d partitions on %s is %s", len(table.Partitions), disk, source)
-}
-
-// cutLast splits text at the last separator.
-func cutLast(text, separator string) (before, after string, found bool) {
-	at := strings.LastIndex(text, separator)
-	if at < 0 {
-		return text, "", false
-	}
-	return text[:at], text[at+len(separator):], true
 }
