@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"ironroot/lab/qemu"
 )
 
 // Recordings and listed differences name scenarios, so that names must be unique in a group.
@@ -52,5 +54,26 @@ func TestRequestDifferences(t *testing.T) {
 		if diff := cmp.Diff(tt.paths, paths); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", tt.name, diff)
 		}
+	}
+}
+
+// A recording is of the machine and of the start of the shared agent that a group has.
+func TestRecordedMachine(t *testing.T) {
+	seen := map[string]string{}
+	for name, change := range map[string]func(g *group){
+		"none":      func(*group) {},
+		"parameter": func(g *group) { g.shape.append = "ipa-debug=0" },
+		"disk":      func(g *group) { g.shape.disks[1].Serial = "another" },
+		"interface": func(g *group) { g.shape.nics = []qemu.NIC{{MAC: "52:54:00:00:00:99"}} },
+		"variable":  func(g *group) { g.shape.variables = map[string][]byte{"Boot0007": {1}} },
+		"argument":  func(g *group) { g.shape.extra = g.shape.extra[2:] },
+		"start":     func(g *group) { g.start.cmdline += " ipa-disk-wait-delay=1" },
+	} {
+		g := hints()
+		change(&g)
+		if former, ok := seen[g.machine()]; ok {
+			t.Errorf("%s: the machine is identified like the one of %s", name, former)
+		}
+		seen[g.machine()] = name
 	}
 }

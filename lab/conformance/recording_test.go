@@ -18,6 +18,8 @@ import (
 type recording struct {
 	// Versions of the kernel and of the packages of Debian that decide the behaviour.
 	Versions map[string]string `json:"versions"`
+	// Machine is group.machine when the scenarios were recorded.
+	Machine string `json:"machine"`
 	// Digests of the scenarios when they were recorded.
 	Digests   map[string]string      `json:"digests"`
 	Scenarios map[string]observation `json:"scenarios"`
