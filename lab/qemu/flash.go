@@ -28,8 +28,6 @@ const (
 	flashDeleted = 0x3d // flash can clear bits only
 )
 
-const globalVariable = "8be4df61-93ca-11d2-aa0d-00e098032b8c" // GlobalVariable in the form that efivarfs has in names
-
 // GlobalVariable is the GUID in binary form of the variables of the UEFI specification.
 var GlobalVariable = []byte{
 	0x61, 0xdf, 0xe4, 0x8b, 0xca, 0x93, 0xd2, 0x11, 0xaa, 0x0d, 0x00, 0xe0, 0x98, 0x03, 0x2b, 0x8c,
@@ -146,7 +144,7 @@ func (f Flash) BootEntries(ctx context.Context) (entries map[string]BootEntry, o
 		if !bytes.Equal(v.GUID, GlobalVariable) {
 			continue
 		}
-		name := filepath.Join(dir, v.Name+"-"+globalVariable)
+		name := filepath.Join(dir, v.Name+"-"+guidText(v.GUID))
 		if err := os.WriteFile(name, append([]byte{7, 0, 0, 0}, v.Data...), 0o600); err != nil {
 			return nil, nil, err
 		}
@@ -165,6 +163,13 @@ func (f Flash) BootEntries(ctx context.Context) (entries map[string]BootEntry, o
 		order = strings.Split(m[1], ",")
 	}
 	return entries, order, nil
+}
+
+// guidText returns a GUID in binary form as efivarfs writes it in the names of variables.
+func guidText(guid []byte) string {
+	le := binary.LittleEndian
+	return fmt.Sprintf("%08x-%04x-%04x-%x-%x", le.Uint32(guid), le.Uint16(guid[4:]), le.Uint16(guid[6:]), guid[8:10],
+		guid[10:])
 }
 
 // WideText returns a text in UCS-2 with a null at its end.
