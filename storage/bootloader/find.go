@@ -111,12 +111,10 @@ func findAnywhere(ctx context.Context, sys sysfs.Root, disks []block.Device, dis
 func findMount(
 	ctx context.Context, sys sysfs.Root, disk string, table *partition.Table, source string,
 ) (string, error) {
-	tag, value, _ := strings.Cut(source, "=")
-	link, isLink := strings.CutPrefix(source, block.LinkDir+"by-")
-	if isLink {
-		tag, value, _ = strings.Cut(link, "/")
-		tag = strings.ToUpper(tag)
+	if strings.HasPrefix(source, block.LinkDir) {
+		return partition.FindLink(ctx, sys, []block.Device{{Path: disk}}, source)
 	}
+	tag, value, _ := strings.Cut(source, "=")
 	value = strings.Trim(value, `"`)
 	for _, p := range table.Partitions {
 		device := block.PartitionPath(sys, disk, p.Number)
@@ -136,9 +134,6 @@ func findMount(
 			}
 		default:
 			got, value = device, source
-		}
-		if isLink {
-			got = block.LinkLabel(got)
 		}
 		if value != "" && (got == value || strings.HasSuffix(tag, "UUID") && strings.EqualFold(got, value)) {
 			return device, nil

@@ -60,6 +60,7 @@ func TestFindMount(t *testing.T) {
 		`UUID="1234-abcd"`:                                  "p1",
 		"/dev/disk/by-uuid/1234-ABCD":                       "p1",
 		`/dev/disk/by-label/the\x20root`:                    "p2",
+		"/dev/disk/by-label/the root":                       "",
 		"LABEL=the root":                                    "p2",
 		"LABEL=THE ROOT":                                    "",
 		"PARTUUID=" + table.Partitions[1].UUID:              "p2",
