@@ -3,7 +3,9 @@
 package e2e
 
 import (
+	"encoding/binary"
 	"fmt"
+	"os"
 	"strings"
 	"testing"
 
@@ -30,6 +32,9 @@ func TestRAIDDeploy(t *testing.T) {
 		raidDisk("1", "MAX", map[string]any{"volume_name": "root", "is_root_volume": true}),
 	}}
 	createArrays(t, config, disks...)
+	for _, path := range files {
+		raiseBitmapEvents(t, path)
+	}
 	before := []string{sumWithoutBitmap(t, files[0]), sumWithoutBitmap(t, files[1])}
 	const parameters = "ipa-disk-wait-attempts=1 ipa-disk-wait-delay=1"
 	image := mbrImage(t, "mbr", 24*mib)
@@ -87,15 +92,43 @@ func TestRAIDDeploy(t *testing.T) {
 	}
 }
 
-// sumWithoutBitmap returns the SHA-256 of a disk with one member of an array, without the array's bitmap.
-// If a machine was switched off, the kernel can bring the bitmap in line with the superblock when it assembles the
-// array, even a read-only one.
-func sumWithoutBitmap(t *testing.T, path string) string {
+// bitmapOf returns the offset of the bitmap of a disk's array. The bitmap has one bit for each 64 MiB, so that it fits in
+// bitmapSize.
+func bitmapOf(t *testing.T, path string) int64 {
 	t.Helper()
 	m := membersIn(t, path)[0]
-	bitmap := m.Device.Start + m.Offset + m.BitmapOffset
-	data := m.Device.Start + m.DataOffset
-	return sum(t, path, 0, bitmap) + sum(t, path, data, sizeOf(t, path)-data)
+	return m.Device.Start + m.Offset + m.BitmapOffset
+}
+
+const bitmapSize = 4 << 10
+
+// raiseBitmapEvents increments the event count of a bitmap (bitmap_super_s of Linux), as if the machine had been switched
+// off between the updates of the bitmap and of the superblock. The kernel sets it to the superblock's when it assembles
+// the array, even a read-only one.
+func raiseBitmapEvents(t *testing.T, path string) {
+	t.Helper()
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	var events [8]byte
+	at := bitmapOf(t, path) + 24
+	if _, err := f.ReadAt(events[:], at); err != nil {
+		t.Fatal(err)
+	}
+	binary.LittleEndian.PutUint64(events[:], binary.LittleEndian.Uint64(events[:])+1)
+	if _, err := f.WriteAt(events[:], at); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// sumWithoutBitmap returns the SHA-256 of what is before and after the bitmap of a disk's array.
+func sumWithoutBitmap(t *testing.T, path string) string {
+	t.Helper()
+	start := bitmapOf(t, path)
+	end := start + bitmapSize
+	return sum(t, path, 0, start) + sum(t, path, end, sizeOf(t, path)-end)
 }
 
 // deployArray writes an image to the root disk of a node with arrays.

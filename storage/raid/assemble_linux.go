@@ -15,11 +15,11 @@ import (
 	"ironroot/storage/md"
 )
 
-// Assemble starts the array with a UUID and returns the path of its device. The array is read-only: until the first
-// write to it, the kernel writes no data to its members and resyncs nothing. It can write the bitmap of an array that
-// was not stopped. The number is that of the device, 0 for /dev/md0. Assemble first checks that the superblocks of the
-// members are those of a complete array, see [ReadMembers]. Errors of members wrap [md.ErrIncomplete]. If Assemble
-// fails, it stops the array.
+// Assemble starts the array with a UUID as /dev/mdN, where number is N, and returns this path. The array is read-only:
+// until the first write to it, the kernel writes no data to its members and resyncs nothing. It can update the bitmap
+// of an array that was not stopped. Before it starts the array, Assemble checks that the members have the superblocks
+// of a complete array, see [ReadMembers]. Errors of members wrap [md.ErrIncomplete]. If Assemble fails, it stops the
+// array.
 func Assemble(ctx context.Context, sys sysfs.Root, number int, uuid string, members []string) (_ string, err error) {
 	fail := func(err error) (string, error) {
 		return "", fmt.Errorf("assemble array %s of %s: %w", uuid, strings.Join(members, ", "), err)
