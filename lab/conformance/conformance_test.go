@@ -42,8 +42,7 @@ func unrecorded() []group { return []group{unrecordedArrays()} }
 // digest identifies what a scenario does. Functions do not belong to it.
 func (s scenario) digest() string {
 	text := fmt.Sprintf("%q %q %s %v %q %s", s.cmdline, s.config, encode(s.node), s.until, s.disks, s.describe())
-	sum := sha256.Sum256([]byte(text))
-	return hex.EncodeToString(sum[:6])
+	return identify(text)
 }
 
 // machine identifies the machine of a group, and what a shared agent is started with. Functions do not belong to it.
@@ -59,6 +58,11 @@ func (g group) machine() string {
 	if g.shared {
 		text += " " + g.start.digest()
 	}
+	return identify(text)
+}
+
+// identify returns a short digest of a text.
+func identify(text string) string {
 	sum := sha256.Sum256([]byte(text))
 	return hex.EncodeToString(sum[:6])
 }
