@@ -92,8 +92,7 @@ func TestRAIDDeploy(t *testing.T) {
 	}
 }
 
-// bitmapOf returns the offset of the bitmap of a disk's array. The bitmap has one bit for each 64 MiB, so that it fits in
-// bitmapSize.
+// bitmapOf returns the offset of the bitmap of a disk's array. It has one bit for each 64 MiB and fits in bitmapSize.
 func bitmapOf(t *testing.T, path string) int64 {
 	t.Helper()
 	m := membersIn(t, path)[0]
@@ -102,9 +101,9 @@ func bitmapOf(t *testing.T, path string) int64 {
 
 const bitmapSize = 4 << 10
 
-// raiseBitmapEvents increments the event count of a bitmap (bitmap_super_s of Linux), as if the machine had been switched
-// off between the updates of the bitmap and of the superblock. The kernel sets it to the superblock's when it assembles
-// the array, even a read-only one.
+// raiseBitmapEvents increments the event count of a bitmap (bitmap_super_s of Linux), as if the machine had been
+// switched off between the updates of the bitmap and of the superblock. The kernel sets it to the superblock's when it
+// assembles the array, even a read-only one.
 func raiseBitmapEvents(t *testing.T, path string) {
 	t.Helper()
 	f, err := os.OpenFile(path, os.O_RDWR, 0)
