@@ -45,7 +45,7 @@ type fakeIronic struct {
 	inspected  int              // status of the inspection's answer; 0 is 202
 
 	mu       sync.Mutex
-	hidden   bool   // the root document contains no version until a heartbeat arrives
+	hidden   bool   // the root document contains no version
 	status   int    // of the lookup's answer; 0 is 200
 	forgot   string // a token that heartbeats are refused for
 	requests []string
@@ -112,8 +112,7 @@ func (f *fakeIronic) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		err := json.NewDecoder(r.Body).Decode(&b)
 		b.called = errors.Join(err, f.callBack(b))
 		f.mu.Lock()
-		f.hidden = false
-		refused := b.Token == f.forgot
+		refused := f.forgot != "" && b.Token == f.forgot
 		f.mu.Unlock()
 		if refused {
 			w.WriteHeader(http.StatusBadRequest)

@@ -461,6 +461,9 @@ func TestReadsWithoutTokenLater(t *testing.T) {
 	if got, body := r.do(http.MethodGet, "/v1/commands/", ""); got != http.StatusUnauthorized {
 		t.Errorf("version unknown: got %d %s, want 401", got, body)
 	}
+	ironic.mu.Lock()
+	ironic.hidden = false
+	ironic.mu.Unlock()
 	r.run("clean.execute_clean_step",
 		`{"step":{"step":"none","interface":"deploy"},"node":{"uuid":"`+nodeUUID+`"},"ports":[]}`)
 	r.beat(ironic) // the end of the command has forced it

@@ -46,18 +46,26 @@ type session struct {
 	streams *streams    // of the process; nil before it is started
 }
 
-// open serves a session until its channel is closed.
-func (s *server) open(c *connection, user account.Account, newChannel ssh.NewChannel) {
+// admit counts a session, and returns "". If there are too many it counts none, and returns which limit was reached.
+func (s *server) admit(c *connection) string {
 	if s.sessions.Add(1) > int64(s.Limits.Sessions) {
 		s.sessions.Add(-1)
-		_ = newChannel.Reject(ssh.ResourceShortage, "too many sessions") // fails only if the connection has ended
+		return "too many sessions"
+	}
+	if !c.begin() {
+		s.sessions.Add(-1) // before the reply: the client may open another session at once
+		return "too many sessions of this connection"
+	}
+	return ""
+}
+
+// open serves a session until its channel is closed.
+func (s *server) open(c *connection, user account.Account, newChannel ssh.NewChannel) {
+	if reason := s.admit(c); reason != "" {
+		_ = newChannel.Reject(ssh.ResourceShortage, reason) // fails only if the connection has ended
 		return
 	}
 	defer s.sessions.Add(-1)
-	if !c.begin() {
-		_ = newChannel.Reject(ssh.ResourceShortage, "too many sessions of this connection")
-		return
-	}
 	defer c.done()
 	channel, requests, err := newChannel.Accept()
 	if err != nil {
