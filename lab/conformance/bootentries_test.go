@@ -14,14 +14,16 @@ import (
 )
 
 // bootentries contains the scenarios of image.install_bootloader, for which the disk is written anew each time, and of
-// clean_uefi_nvram. Boot entries of earlier scenarios remain.
+// clean_uefi_nvram. Boot entries of earlier scenarios remain. The last scenario leaves another entry than
+// ironic-python-agent, which would be a difference of each later one.
 func bootentries() group {
 	g := group{name: "bootentries", shared: true, shape: shape{
 		firmware: qemu.UEFI, variables: formerEntries(), disks: []disk{
 			{Disk: qemu.Disk{Bus: qemu.SCSI, Size: espDiskSize, Serial: "ROOT"}},
 		},
 	}}
-	for _, e := range espScenarios() {
+	install := func(e espScenario) {
+		e.disk.id = len(g.scenarios)
 		s := scenario{
 			name: e.name, boot: true, disks: []string{"ROOT"}, before: e.disk.write,
 			prepared: fmt.Sprintf("%+v", e.disk), do: []request{
@@ -36,6 +38,11 @@ func bootentries() group {
 			s.do = append(s.do, command("image.install_bootloader", params))
 		}
 		g.scenarios = append(g.scenarios, s)
+	}
+	scenarios := espScenarios()
+	last := len(scenarios) - 1
+	for _, e := range scenarios[:last] {
+		install(e)
 	}
 	for _, c := range []struct {
 		name string
@@ -53,11 +60,13 @@ func bootentries() group {
 			step("clean", "clean_uefi_nvram", nil, object{"args": c.args}),
 		}})
 	}
+	install(scenarios[last])
 	return g
 }
 
 // espDisk describes a disk with an EFI system partition, or a defect of one.
 type espDisk struct {
+	id      int               // part of the identifiers in its partition table
 	table   string            // the kind of partition table: gpt or dos, "" is none
 	kind    string            // the partition's type
 	files   map[string]string // of the file system
@@ -116,8 +125,6 @@ func espScenarios() []espScenario {
 		{name: "CSV of ASCII", disk: withCSV(esp("EFI/debian/shimx64.efi"), debian, "shimx64.efi,Debian,,x\n")},
 		{name: "CSV with two lines", disk: withCSV(esp("EFI/debian/shimx64.efi", "EFI/debian/mmx64.efi"), debian,
 			csv("shimx64.efi,Debian,,x\nmmx64.efi,MokManager,,x\n"))},
-		{name: "CSV of a missing loader", disk: withCSV(esp("EFI/debian/grubx64.efi"), debian,
-			csv("shimx64.efi,Debian,,x\n"))},
 		{name: "CSV, empty", disk: withCSV(esp("EFI/debian/shimx64.efi"), debian, "")},
 		{name: "CSV with a label only", disk: withCSV(esp("EFI/debian/shimx64.efi"), debian, csv("Debian\n"))},
 		{name: "CSV with the label of a former entry", disk: withCSV(esp("EFI/debian/shimx64.efi"), debian,
@@ -144,6 +151,8 @@ func espScenarios() []espScenario {
 		{name: "failures are ignored by the node", disk: esp(), node: object{
 			"instance_info": object{"ignore_bootloader_failure": true},
 		}},
+		{name: "CSV of a missing loader", disk: withCSV(esp("EFI/debian/grubx64.efi"), debian,
+			csv("shimx64.efi,Debian,,x\n"))},
 	}
 }
 
@@ -159,16 +168,17 @@ const (
 	espSize     = 24 * mib
 )
 
-// write writes the disk. Its identifiers are the same for all disks, so that boot entries can be compared.
+// write writes the disk. Its identifiers are the same in each run, so that boot entries can be compared, and others than
+// those of the other disks, so that an entry of an earlier disk is a difference.
 func (d espDisk) write(path string) error {
 	if err := blank(path); err != nil || d.table == "" {
 		return err
 	}
 	script := "label: " + d.table + "\n"
 	if d.table == "gpt" {
-		script += "label-id: " + espUUID(0) + "\nfirst-lba: 34\n"
+		script += "label-id: " + d.uuid(0) + "\nfirst-lba: 34\n"
 	} else {
-		script += "label-id: 0x12345678\n"
+		script += fmt.Sprintf("label-id: 0x123456%02x\n", d.id)
 	}
 	parts := []map[string]string{d.files}
 	if d.another != nil {
@@ -177,7 +187,7 @@ func (d espDisk) write(path string) error {
 	for i := range parts {
 		script += fmt.Sprintf("start=%d, size=%d, type=%s", (espStart+i*espSize)/512, espSize/512, d.kind)
 		if d.table == "gpt" {
-			script += ", uuid=" + espUUID(i+1)
+			script += ", uuid=" + d.uuid(i+1)
 		}
 		script += "\n"
 	}
@@ -192,7 +202,10 @@ func (d espDisk) write(path string) error {
 	return nil
 }
 
-func espUUID(n int) string { return fmt.Sprintf("45535020-0000-4000-8000-00000000000%d", n) }
+// uuid returns the UUID of the table, which is number 0, or of a partition.
+func (d espDisk) uuid(n int) string {
+	return fmt.Sprintf("45535020-0000-4000-80%02x-00000000000%d", d.id, n)
+}
 
 // writeFAT creates a FAT file system of espSize bytes with files in a disk.
 func writeFAT(path string, offset int64, files map[string]string) error {

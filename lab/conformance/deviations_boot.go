@@ -21,7 +21,14 @@ func bootDeviations() []Deviation {
 		[]Deviation{{
 			Row: "M1", Group: group, Reason: "An EFI system partition in an MBR is found.",
 			Scenarios: []string{"MBR", "MBR without an ESP"}, Path: "/boot/order/0",
-			Got: `"* ironic1\tHD(1,MBR,0x12345678,0x800,0xc000)/File(\\EFI\\BOOT\\BOOTX64.EFI)"`,
+			Got: `"* ironic1\tHD(1,MBR,0x12345618,0x800,0xc000)/File(\\EFI\\BOOT\\BOOTX64.EFI)"`,
+		}},
+		[]Deviation{{
+			Row: "M2", Group: group, Reason: "A CSV file creates no entry of a loader that is missing.",
+			Scenarios: []string{"CSV of a missing loader"}, Path: "/boot/order",
+			Got: `["* PXE on the first card\tPciRoot(0x0)/Pci(0x3,0x0)/MAC(5254001a0001,1)",` +
+				`"* grub in the label only\tPciRoot(0x0)/Pci(0x3,0x0)/File(\\EFI\\diagnostics.efi)",` +
+				`"* UiApp\tFvVol(7cb8bdc9-f8eb-4f34-aaea-3ee4af6516a1)/FvFile(462caa21-7614-4503-836e-8ab6f4662331)"]`,
 		}},
 	)
 }
