@@ -209,7 +209,7 @@ type running struct {
 	token   string
 	done    chan error
 	network *fakeNetwork
-	phases  chan string
+	phases  chan string // the latest ones that reach has not read
 }
 
 // phaseBoard is a board that calls a function before a phase begins.
@@ -284,7 +284,7 @@ func startAgent(t *testing.T, change func(*Options), args ...string) *running {
 	if change != nil {
 		change(&o)
 	}
-	o.Board = onEnter(o.Board, func(phase string) { r.phases <- phase })
+	o.Board = onEnter(o.Board, r.enter)
 	ctx, cancel := context.WithCancel(context.Background())
 	go func() { r.done <- Run(ctx, o) }()
 	t.Cleanup(func() {
@@ -297,6 +297,22 @@ func startAgent(t *testing.T, change func(*Options), args ...string) *running {
 		}
 	})
 	return r
+}
+
+// enter keeps a phase for reach. It drops the oldest one if there are too many: a test that waits for something else
+// must not stop an agent that starts over again and again.
+func (r *running) enter(phase string) {
+	for {
+		select {
+		case r.phases <- phase:
+			return
+		default:
+		}
+		select {
+		case <-r.phases:
+		default:
+		}
+	}
 }
 
 // reach waits for a phase of the agent.
