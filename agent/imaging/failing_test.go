@@ -27,15 +27,22 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// hold opens a device exclusively, as a mount does, until release is called.
-func hold(t *testing.T, device string) (release func()) {
+// hold opens a device exclusively, as a mount does, until release is called. The Imager does not wait long for it.
+func hold(t *testing.T, i *Imager, device string) (release func()) {
 	t.Helper()
+	retries := func(n int) {
+		i.o.Config.Update(func(c *config.Config) { c.DiskPartitioner.CheckDeviceMaxRetries = n })
+	}
+	retries(impatient)
 	f, err := os.OpenFile(device, os.O_RDONLY|unix.O_EXCL, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = f.Close() }) // again, where a test failed
-	return func() { _ = f.Close() }
+	return func() {
+		_ = f.Close()
+		retries(patient)
+	}
 }
 
 // A disk in use is not changed.
@@ -44,7 +51,7 @@ func TestPartitionImageOnADiskInUse(t *testing.T) {
 	disk, i := layoutDisk(t, 512, "boot_mode:bios")
 	fillNoise(t, disk)
 	before := sumOf(t, disk, 0, 256*mib)
-	hold(t, disk)
+	hold(t, i, disk)
 	_, err := i.Prepare(t.Context(),
 		partitionImage(t, raw, serve(t, raw).URL, "raw", small(func(*PartitionInfo) {})), "")
 	if typeOf(err) != "DeploymentError" || !strings.Contains(err.Error(), "erase the metadata of "+disk) {
@@ -113,7 +120,7 @@ func TestPreserveEphemeralInUse(t *testing.T) {
 	paths := i.PartitionUUIDs()["partitions"].(map[string]string)
 	layout.PreserveEphemeral = true
 	for _, name := range []string{"swap", "configdrive"} {
-		release := hold(t, paths[name])
+		release := hold(t, i, paths[name])
 		if err := prepare(); typeOf(err) != "DeploymentError" || !strings.Contains(err.Error(), paths[name]) {
 			t.Errorf("%s in use: got %s (%v), want a DeploymentError that names %s",
 				name, typeOf(err), err, paths[name])
@@ -124,7 +131,7 @@ func TestPreserveEphemeralInUse(t *testing.T) {
 		release()
 	}
 	// The table has a smaller root, and the kernel does not reread it while root is in use.
-	release := hold(t, paths["root"])
+	release := hold(t, i, paths["root"])
 	testenv.Run(t, "sh", "-c",
 		`echo ',38M' | PATH=$PATH:/usr/sbin sfdisk -q --no-reread --no-tell-kernel -N 4 "$0"`, disk)
 	layout.Root = 38 * mib
@@ -154,7 +161,7 @@ func TestPartitionImageAgainWithDriveInUse(t *testing.T) {
 		t.Fatal(err)
 	}
 	path := i.PartitionUUIDs()["partitions"].(map[string]string)["configdrive"]
-	release := hold(t, path)
+	release := hold(t, i, path)
 	if err := prepare(); typeOf(err) != "DeploymentError" || !strings.Contains(err.Error(), path) {
 		t.Errorf("got %s (%v), want a DeploymentError that names %s", typeOf(err), err, path)
 	}

@@ -130,7 +130,7 @@ func TestFirmwareRAIDErased(t *testing.T) {
 		if _, err := i.DeployDisk(t.Context(), false); typeOf(err) != "DeviceNotFound" {
 			t.Errorf("%s: got %v, want DeviceNotFound", disk, err)
 		}
-		wait := erase.Wait{Interval: time.Millisecond, Retries: 1}
+		wait := erase.Wait{Interval: 20 * time.Millisecond, Retries: patient}
 		if err := erase.Metadata(t.Context(), sysfs.Root{}, d.Path, wait); err != nil {
 			t.Fatal(err)
 		}

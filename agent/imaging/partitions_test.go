@@ -39,6 +39,10 @@ func small(change func(*PartitionInfo)) *PartitionInfo {
 	return p
 }
 
+// patient is a number of checks whether a disk is free, 20 ms apart, that lasts for a minute; impatient is one for a
+// disk that the test itself keeps in use.
+const patient, impatient = 3000, 100
+
 // layoutDisk makes a disk of 256 MiB and an Imager on a machine with only this disk, with a node of these
 // capabilities.
 func layoutDisk(t *testing.T, sector int, capabilities string) (string, *Imager) {
@@ -56,7 +60,7 @@ func layoutDisk(t *testing.T, sector int, capabilities string) (string, *Imager)
 			},
 			// Programs that parallel tests start inherit the open disk until they call exec.
 			DiskPartitioner: config.DiskPartitioner{
-				CheckDeviceInterval: 20 * time.Millisecond, CheckDeviceMaxRetries: 100,
+				CheckDeviceInterval: 20 * time.Millisecond, CheckDeviceMaxRetries: patient,
 			},
 		}),
 		Node: cache,
