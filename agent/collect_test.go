@@ -32,7 +32,10 @@ func inspector(t *testing.T, statuses ...int) (url string, posts chan map[string
 		w.WriteHeader(statuses[min(n, len(statuses)-1)])
 		_, _ = io.WriteString(w, `{"uuid":"`+nodeUUID+`"}`)
 		n++
-		posts <- data
+		select {
+		case posts <- data:
+		case <-r.Context().Done(): // a daemon posts more than the test reads
+		}
 	}))
 	t.Cleanup(server.Close)
 	return server.URL + "/v1/continue", posts
