@@ -5,9 +5,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
-	"runtime"
 	"strings"
 	"testing"
+	"testing/synctest"
 )
 
 const (
@@ -174,32 +174,25 @@ func TestVerifyWaitsForDecision(t *testing.T) {
 		"replaced": {func(tok *Token, _ func()) { tok.Adopt(minted, true) }, false},
 		"canceled": {func(_ *Token, cancel func()) { cancel() }, false},
 	} {
-		var tok Token
-		tok.SetUnverified(own)
-		if tok.Verify(t.Context(), minted) {
-			t.Errorf("%s: another token was verified", name)
-		}
-		ctx, cancel := context.WithCancel(t.Context())
-		got := make(chan bool)
-		for range 2 {
-			go func() { got <- tok.Verify(ctx, own) }()
-		}
-		for waiting := false; !waiting; runtime.Gosched() {
-			tok.mu.Lock()
-			waiting = tok.decided != nil
-			tok.mu.Unlock()
-		}
-		tt.decide(&tok, cancel)
-		for range 2 {
-			select {
-			case verified := <-got:
-				if verified != tt.want {
+		synctest.Test(t, func(t *testing.T) {
+			var tok Token
+			tok.SetUnverified(own)
+			if tok.Verify(t.Context(), minted) {
+				t.Errorf("%s: another token was verified", name)
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			got := make(chan bool)
+			for range 2 {
+				go func() { got <- tok.Verify(ctx, own) }()
+			}
+			synctest.Wait() // both wait for the decision
+			tt.decide(&tok, cancel)
+			for range 2 {
+				if verified := <-got; verified != tt.want {
 					t.Errorf("%s: got %t, want %t", name, verified, tt.want)
 				}
-			case <-t.Context().Done():
-				t.Fatalf("%s: Verify does not return", name)
 			}
-		}
-		cancel()
+		})
 	}
 }
