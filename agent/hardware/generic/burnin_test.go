@@ -154,7 +154,7 @@ func TestBurninDiskInUse(t *testing.T) {
 	}
 	defer holder.Close() //nolint:errcheck // only read
 	before := content(t, used)
-	m := onThisMachine(t, disk, used)
+	m := impatient(onThisMachine(t, disk, used))
 	var log bytes.Buffer
 	m.o.Log = slog.New(slog.NewTextHandler(&log, nil))
 	out := filepath.Join(t.TempDir(), "fio.json")

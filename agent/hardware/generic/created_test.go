@@ -206,7 +206,7 @@ func TestWipeCreatedFails(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = onThisMachine(t, disks...).eraseMetadata(t.Context(), hardware.Call{Node: nodeWith(t, fields)})
+	_, err = impatient(onThisMachine(t, disks...)).eraseMetadata(t.Context(), hardware.Call{Node: nodeWith(t, fields)})
 	if want := `wipe raid1 array "any:root" on ` + path; typeOf(err) != "BlockDeviceEraseError" ||
 		!errors.Is(err, unix.EBUSY) || !strings.Contains(err.Error(), want) {
 		t.Errorf("got %v, want a BlockDeviceEraseError with %q", err, want)

@@ -52,7 +52,17 @@ func onThisMachine(t *testing.T, disks ...block.Device) *Manager {
 	m := newManager(t, disks...)
 	m.o.System = sysfs.Root{}
 	m.unbound = func(context.Context) ([]block.UnboundController, error) { return nil, nil }
-	m.o.Config.Update(func(c *config.Config) { c.GuardSpecialFilesystems = true })
+	m.o.Config.Update(func(c *config.Config) {
+		c.GuardSpecialFilesystems = true
+		// For a minute: another process, such as udev, can have a new disk open.
+		c.DiskPartitioner.CheckDeviceInterval, c.DiskPartitioner.CheckDeviceMaxRetries = 20*time.Millisecond, 3000
+	})
+	return m
+}
+
+// impatient limits the wait for disks to a second. The test itself keeps one in use.
+func impatient(m *Manager) *Manager {
+	m.o.Config.Update(func(c *config.Config) { c.DiskPartitioner.CheckDeviceMaxRetries = 50 })
 	return m
 }
 
@@ -588,7 +598,7 @@ func TestEraseCollectsErrors(t *testing.T) {
 	} {
 		for _, guard := range []bool{true, false} {
 			testenv.GPT(t, disk.Path)
-			m := onThisMachine(t)
+			m := impatient(onThisMachine(t))
 			m.o.Config.Update(func(c *config.Config) { c.GuardSpecialFilesystems = guard })
 			m.o.Disks = func(context.Context) ([]block.Device, error) {
 				return []block.Device{gone, disk, closed}, fmt.Errorf("%w: /dev/mute", block.ErrUnreadable)

@@ -610,7 +610,7 @@ func TestPlanCreateFails(t *testing.T) {
 // Partitions that the kernel cannot drop, and those that do not appear, are errors.
 func TestCreatePartitionsNotShown(t *testing.T) {
 	disk := loopDisk(t, partition.TypeLinux)
-	m, kernel := onThisMachine(t, disk), &fakeKernel{}
+	m, kernel := impatient(onThisMachine(t, disk)), &fakeKernel{}
 	kernel.attach(m)
 	holder, err := os.Open(block.PartitionPath(m.o.System, disk.Path, 1))
 	if err != nil {
