@@ -44,6 +44,15 @@ func TestServerOnCable(t *testing.T) {
 		})
 		return found
 	}
+	// A busy machine can answer after the end of one probe.
+	await := func() []Other {
+		t.Helper()
+		for end := time.Now().Add(nettest.Timeout); ; {
+			if found := probe(); len(found) > 0 || time.Now().After(end) {
+				return found
+			}
+		}
+	}
 	for _, stop := range []func(*DHCP) error{(*DHCP).Close, func(d *DHCP) error {
 		cancel()
 		return d.Close() // waits for the end of the socket
@@ -56,7 +65,7 @@ func TestServerOnCable(t *testing.T) {
 			t.Errorf("second server: got %v, %v, want %v", other, err, syscall.EADDRINUSE)
 		}
 		want := []Other{{Server: netip.MustParseAddr("192.0.2.1"), Addresses: true, BootFile: "file"}}
-		if diff := cmp.Diff(want, probe(), cmpopts.EquateComparable(netip.Addr{})); diff != "" {
+		if diff := cmp.Diff(want, await(), cmpopts.EquateComparable(netip.Addr{})); diff != "" {
 			t.Errorf("servers (-want +got):\n%s", diff)
 		}
 		if got := d.Leases(); len(got) != 1 || got[0].Address != address {
