@@ -31,7 +31,7 @@ func TestCrashReporter(t *testing.T) {
 	go func() {
 		defer close(ended)
 		reportCrash(in, []string{stuck.Name(), filepath.Join(dir, "missing"), alive.Name(), monitor.Name()},
-			100*time.Millisecond)
+			2*time.Second) // the test waits for it once
 	}()
 	const line = "panic: the work exploded\n"
 	for _, word := range strings.SplitAfter(line, " ") {
