@@ -275,7 +275,7 @@ func TestUnknownUserIsChecked(t *testing.T) {
 // Connections without a login are closed after a time, connections without sessions too, and the numbers are limited.
 func TestConnectionLimits(t *testing.T) {
 	r := newRig(t, func(_ *account.List, l *limits) {
-		l.Login, l.Idle, l.PerConn, l.Sessions = 5*time.Second, 2*time.Second, 3, 5
+		l.Login, l.Idle, l.PerConn, l.Sessions = 10*time.Second, 5*time.Second, 3, 5
 		l.Connections.UntrustedPerPeer = 4
 	})
 	var silent []net.Conn
@@ -294,7 +294,7 @@ func TestConnectionLimits(t *testing.T) {
 			t.Fatalf("a silent connection stays open: %v", err)
 		}
 	}
-	first, second := r.dial(t, "rescue", secret), r.dial(t, "rescue", secret)
+	first := r.dial(t, "rescue", secret)
 	defer first.Close()
 	for i := range 4 {
 		session, err := first.NewSession()
@@ -305,6 +305,7 @@ func TestConnectionLimits(t *testing.T) {
 			defer session.Close()
 		}
 	}
+	second := r.dial(t, "rescue", secret) // after the sessions of the first one, which would be closed as idle
 	var open []*ssh.Session
 	for i := range 3 {
 		session, err := second.NewSession()
