@@ -69,6 +69,10 @@ func Loop(t testing.TB, file string, sectorSize int) string {
 		missing(t, "loop devices: %v", err)
 	}
 	defer control.Close()
+	// Other tests wait until the device is attached: they would open it, and so be among its holders.
+	if err := unix.Flock(int(control.Fd()), unix.LOCK_EX); err != nil {
+		t.Fatalf("lock loop devices: %v", err)
+	}
 	for range 64 {
 		number, err := unix.IoctlRetInt(int(control.Fd()), unix.LOOP_CTL_GET_FREE)
 		if err != nil {
