@@ -29,8 +29,10 @@ func TestHoldersOfThisMachine(t *testing.T) {
 	}
 	names, err := holders(t.Context(), sysfs.Root{}, path)
 	want := fmt.Sprintf("process %d (", os.Getpid())
-	if err != nil || len(names) != 1 || !strings.HasPrefix(names[0], want) {
-		t.Errorf("got %q and %v, want only %q", names, err, want)
+	// A test of another package that looks for a free loop device can have this one open, too.
+	own := slices.DeleteFunc(slices.Clone(names), func(name string) bool { return !strings.HasPrefix(name, want) })
+	if err != nil || len(own) != 1 {
+		t.Errorf("got %q and %v, want %q once", names, err, want)
 	}
 }
 
@@ -144,7 +146,8 @@ func TestHoldersErrors(t *testing.T) {
 func TestWaitErrors(t *testing.T) {
 	path := testenv.Loop(t, testenv.SparseFile(t, mib), 512)
 	busy := func() error { return unix.EBUSY }
-	err := Wait{}.until(t.Context(), sysfs.Root{}, path, busy)
+	// Holders are those of block devices. A loop device could have another one; see TestHoldersOfThisMachine.
+	err := Wait{}.until(t.Context(), sysfs.Root{}, testenv.SparseFile(t, mib), busy)
 	if want := "held by an unknown holder"; !errors.Is(err, ErrBusy) || !strings.Contains(err.Error(), want) {
 		t.Errorf("nothing visible holds the device: got %v, want %q", err, want)
 	}
@@ -154,7 +157,7 @@ func TestWaitErrors(t *testing.T) {
 	}
 	defer f.Close()
 	err = Wait{}.until(t.Context(), sysfs.Root{}, path, busy)
-	if want := fmt.Sprintf("held by process %d", os.Getpid()); !errors.Is(err, ErrBusy) ||
+	if want := fmt.Sprintf("process %d (", os.Getpid()); !errors.Is(err, ErrBusy) ||
 		!strings.Contains(err.Error(), want) {
 		t.Errorf("this process holds the device: got %v, want %q", err, want)
 	}
