@@ -355,7 +355,9 @@ func (k *kernel) createSession(ctx context.Context) (session, host uint32, event
 	k.sessions[session] = queue
 	k.mu.Unlock()
 	if _, err := k.do(ctx, "create connection", createConnection, words(session, 0)); err != nil {
-		return 0, 0, nil, errors.Join(err, k.destroySession(ctx, session))
+		removing, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
+		defer cancel()
+		return 0, 0, nil, errors.Join(err, k.destroySession(removing, session))
 	}
 	return session, host, queue, nil
 }

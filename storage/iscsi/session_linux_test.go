@@ -34,8 +34,9 @@ type fakeKernel struct {
 	params   map[uint32]string
 	conn     net.Conn // of the session
 	started  chan struct{}
-	fail     map[uint16]int32 // results of requests
-	silent   map[uint16]bool  // requests without an answer
+	fail     map[uint16]int32  // results of requests
+	silent   map[uint16]bool   // requests without an answer
+	before   map[uint16]func() // called before the answer
 }
 
 // newInitiator returns an initiator of a fake kernel. Its log lines are written to the returned buffer.
@@ -113,6 +114,9 @@ func (f *fakeKernel) request(body []byte) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.requests = append(f.requests, kind)
+	if before := f.before[kind]; before != nil {
+		before()
+	}
 	answer := slices.Clone(body[:messageSize])
 	result := f.fail[kind]
 	switch kind {
@@ -462,6 +466,24 @@ func TestSessionFails(t *testing.T) {
 				t.Error("the session was not destroyed")
 			}
 		})
+	}
+}
+
+// A session is removed if its context ends while its connection is created.
+func TestSessionCancelled(t *testing.T) {
+	i, fake, _ := newInitiator(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	fake.before = map[uint16]func(){createConnection: func() {
+		cancel()
+		time.Sleep(100 * time.Millisecond) // the answer comes after the end
+	}}
+	closed := netip.MustParseAddrPort("127.0.0.1:1")
+	if _, err := i.Connect(ctx, targetAt(closed, CHAP{})); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v, want %v", err, context.Canceled)
+	}
+	if !fake.did(destroySession) {
+		t.Error("the session was not destroyed")
 	}
 }
 
