@@ -14,6 +14,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -25,6 +26,10 @@ import (
 )
 
 const mib = 1 << 20
+
+// patient waits for at most a minute: another process, such as udev or losetup, can have a loop device open for a
+// moment.
+var patient = Wait{Interval: 20 * time.Millisecond, Retries: 3000}
 
 func device(t *testing.T, path string) block.Device {
 	t.Helper()
@@ -144,7 +149,7 @@ func TestMetadata(t *testing.T) {
 		made("zfs_member", 13, map[int64][]byte{
 			0: zfsLabel(), 256 << 10: zfsLabel(), end - 512<<10: zfsLabel(), end - 256<<10: zfsLabel(),
 		})
-		if err := Metadata(context.Background(), sysfs.Root{}, path, Wait{}); err != nil {
+		if err := Metadata(context.Background(), sysfs.Root{}, path, patient); err != nil {
 			t.Fatalf("sectors of %d bytes: %v", sector, err)
 		}
 		if out := wipefs(t, path); out != "" {
@@ -197,7 +202,7 @@ func TestMetadataOfBlueStore(t *testing.T) {
 			for _, at := range other {
 				writeAt(t, path, at, []byte("bluestore, block, device"))
 			}
-			if err := Metadata(t.Context(), sysfs.Root{}, path, Wait{}); err != nil {
+			if err := Metadata(t.Context(), sysfs.Root{}, path, patient); err != nil {
 				t.Fatalf("%s, sectors of %d bytes: %v", name, sector, err)
 			}
 			for _, at := range labels {
@@ -312,7 +317,7 @@ func TestMetadataOfLogicalPartitions(t *testing.T) {
 			testenv.Run(t, "mkfs.ext4", "-q", "-F", block.PartitionPath(sysfs.Root{}, path, n))
 		}
 		writeAt(t, path, 90*mib, []byte(mark))
-		if err := Metadata(t.Context(), sysfs.Root{}, path, Wait{}); err != nil {
+		if err := Metadata(t.Context(), sysfs.Root{}, path, patient); err != nil {
 			t.Fatalf("sectors of %d bytes: %v", sector, err)
 		}
 		data := content(t, path)
@@ -345,7 +350,7 @@ func TestMetadataOfKernelPartitions(t *testing.T) {
 		return block.PartitionPath(sysfs.Root{}, path, 3)
 	}
 	testenv.Run(t, "mkfs.ext4", "-q", "-F", add())
-	if err := Metadata(t.Context(), sysfs.Root{}, path, Wait{}); err != nil {
+	if err := Metadata(t.Context(), sysfs.Root{}, path, patient); err != nil {
 		t.Fatal(err)
 	}
 	if out := wipefs(t, add()); out != "" {
@@ -365,7 +370,7 @@ func TestMetadataOfWholeDisk(t *testing.T) {
 	writeAt(t, path, size&^65535-65536, magic)        // md 0.90
 	writeAt(t, path, (size/512-16)&^7*512, magic)     // md 1.0
 	writeAt(t, path, 20*mib, []byte("in the middle")) // content stays
-	if err := Metadata(context.Background(), sysfs.Root{}, path, Wait{}); err != nil {
+	if err := Metadata(context.Background(), sysfs.Root{}, path, patient); err != nil {
 		t.Fatal(err)
 	}
 	if out := wipefs(t, path); out != "" {
@@ -559,7 +564,7 @@ func TestMetadataOfRAIDMembers(t *testing.T) {
 			}
 		}
 		for _, path := range []string{onDisk, onPartition} {
-			if err := Metadata(t.Context(), sysfs.Root{}, path, Wait{}); err != nil {
+			if err := Metadata(t.Context(), sysfs.Root{}, path, patient); err != nil {
 				t.Errorf("version %s on %s: %v", version, path, err)
 			}
 			if out := wipefs(t, path); out != "" {
@@ -581,7 +586,7 @@ func TestMetadataInsideArray(t *testing.T) {
 	path := testenv.Loop(t, testenv.SparseFile(t, size), 512)
 	writeAt(t, path, inside, content(t, array))
 	writeAt(t, path, 4096, superblock)
-	if err := Metadata(t.Context(), sysfs.Root{}, path, Wait{}); err != nil {
+	if err := Metadata(t.Context(), sysfs.Root{}, path, patient); err != nil {
 		t.Fatal(err)
 	}
 	if bytes.Contains(content(t, path), []byte("EFI PART")) {
@@ -672,7 +677,7 @@ func TestMetadataOfInvalidTable(t *testing.T) {
 			writeAt(t, path, at, array.Superblock(4096))
 		}
 		change(path)
-		if err := Metadata(t.Context(), sysfs.Root{}, path, Wait{}); err != nil {
+		if err := Metadata(t.Context(), sysfs.Root{}, path, patient); err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
 		data := content(t, path)
@@ -792,7 +797,7 @@ func TestMetadataOfUnalignedArray(t *testing.T) {
 	loop := testenv.Loop(t, testenv.SparseFile(t, size), 4096)
 	writeAt(t, loop, 4096, array.Superblock(4096))
 	writeAt(t, loop, 20<<20+512, []byte("file system"))
-	if err := Metadata(t.Context(), sysfs.Root{}, loop, Wait{}); err != nil {
+	if err := Metadata(t.Context(), sysfs.Root{}, loop, patient); err != nil {
 		t.Fatal(err)
 	}
 	if bytes.Contains(content(t, loop), []byte("file system")) {

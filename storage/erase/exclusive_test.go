@@ -47,17 +47,17 @@ func TestExclusive(t *testing.T) {
 		}
 		return failure
 	}
-	if err := Exclusive(t.Context(), sysfs.Root{}, device(t, path), Wait{}, use); err != nil || calls != 1 {
+	if err := Exclusive(t.Context(), sysfs.Root{}, device(t, path), patient, use); err != nil || calls != 1 {
 		t.Errorf("got %v after %d calls, want 1", err, calls)
 	}
 	if n := shown(); n != 1 {
 		t.Errorf("got %d partitions after a use that changed nothing, want 1", n)
 	}
 	failure = io.EOF
-	if err := Exclusive(t.Context(), sysfs.Root{}, device(t, path), Wait{}, use); !errors.Is(err, io.EOF) {
+	if err := Exclusive(t.Context(), sysfs.Root{}, device(t, path), patient, use); !errors.Is(err, io.EOF) {
 		t.Errorf("got %v, want the error of the function", err)
 	}
-	err := Exclusive(t.Context(), sysfs.Root{}, device(t, path), Wait{}, func(f *os.File, size int64) error {
+	err := Exclusive(t.Context(), sysfs.Root{}, device(t, path), patient, func(f *os.File, size int64) error {
 		_, err := f.WriteAt(alignedZeros(), 0)
 		_, endErr := f.WriteAt(alignedZeros(), size-zerosSize)
 		return errors.Join(err, endErr)
@@ -70,7 +70,7 @@ func TestExclusive(t *testing.T) {
 	if err := os.Symlink(path, removed.Path); err != nil {
 		t.Fatal(err)
 	}
-	err = Exclusive(t.Context(), sysfs.Root{}, removed, Wait{}, func(*os.File, int64) error {
+	err = Exclusive(t.Context(), sysfs.Root{}, removed, patient, func(*os.File, int64) error {
 		return os.Remove(removed.Path)
 	})
 	if !errors.Is(err, os.ErrNotExist) {

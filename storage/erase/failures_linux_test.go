@@ -86,12 +86,12 @@ func eraseFullDisk(t *testing.T, do func(disk string) error) error {
 
 // A failing fsync is an error of the erase.
 func TestSyncFails(t *testing.T) {
-	err := eraseFullDisk(t, func(disk string) error { return Metadata(t.Context(), sysfs.Root{}, disk, Wait{}) })
+	err := eraseFullDisk(t, func(disk string) error { return Metadata(t.Context(), sysfs.Root{}, disk, patient) })
 	if err == nil || !strings.Contains(err.Error(), "sync ") {
 		t.Errorf("Metadata: got %v, want an error of fsync", err)
 	}
 	err = eraseFullDisk(t, func(disk string) error {
-		_, err := wipe(t.Context(), sysfs.Root{}, disk, nil, Wait{})
+		_, err := wipe(t.Context(), sysfs.Root{}, disk, nil, patient)
 		return err
 	})
 	if err == nil || !strings.Contains(err.Error(), "sync ") {
@@ -283,7 +283,7 @@ func TestNVMeStatus(t *testing.T) {
 // An express erase reports what happened to the device, and fails where a full erase does.
 func TestExpressErrors(t *testing.T) {
 	path := testenv.Loop(t, testenv.SparseFile(t, mib), 512)
-	method, err := Express(t.Context(), sysfs.Root{}, device(t, path), Wait{}, nil, func(error) {})
+	method, err := Express(t.Context(), sysfs.Root{}, device(t, path), patient, nil, func(error) {})
 	if method != MetadataOnly || err != nil {
 		t.Errorf("got %q and %v, want %q", method, err, MetadataOnly)
 	}
@@ -317,7 +317,7 @@ func TestMetadataUnreadable(t *testing.T) {
 	if err := os.Truncate(image, 12*mib); err != nil {
 		t.Fatal(err)
 	}
-	if err := Metadata(t.Context(), sysfs.Root{}, path, Wait{}); !errors.Is(err, unix.EIO) ||
+	if err := Metadata(t.Context(), sysfs.Root{}, path, patient); !errors.Is(err, unix.EIO) ||
 		!strings.Contains(err.Error(), "md superblock") {
 		t.Errorf("got %v, want %v of a superblock", err, unix.EIO)
 	}

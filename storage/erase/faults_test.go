@@ -306,7 +306,7 @@ func TestDeviceClosed(t *testing.T) {
 	if names, err := holders(t.Context(), sysfs.Root{}, path); len(names) > 0 || err != nil {
 		t.Errorf("after Guard: got holders %v and %v, want none", names, err)
 	}
-	if err := Metadata(t.Context(), sysfs.Root{}, path, Wait{}); err != nil {
+	if err := Metadata(t.Context(), sysfs.Root{}, path, patient); err != nil {
 		t.Error(err)
 	}
 	if names, err := holders(t.Context(), sysfs.Root{}, path); len(names) > 0 || err != nil {
