@@ -81,8 +81,8 @@ func injectedFaults() []injected {
 			"download.Status >= http.StatusBadRequest",
 		},
 		{
-			"bootentries", "CSV", "storage/bootloader/loaders.go", "strings.TrimSpace(fields[1])",
-			"strings.TrimSpace(fields[0])",
+			// The first scenario: what another one finds depends on those before it.
+			"bootentries", "default loader", "storage/bootloader/loaders.go", `"ironic%d", i+1`, `"ironic%d", i`,
 		},
 		{
 			"skip", "read-only/all permitted", "agent/hardware/generic/flags.go", `internal["agent_erase_skip_read_only"]`,
