@@ -168,8 +168,8 @@ const (
 	espSize     = 24 * mib
 )
 
-// write writes the disk. Its identifiers are the same in each run, so that boot entries can be compared, and others than
-// those of the other disks, so that an entry of an earlier disk is a difference.
+// write writes the disk. Its identifiers are the same in each run, so that boot entries can be compared. No other disk
+// has them, so that an entry of an earlier disk is a difference.
 func (d espDisk) write(path string) error {
 	if err := blank(path); err != nil || d.table == "" {
 		return err

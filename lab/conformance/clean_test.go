@@ -29,6 +29,7 @@ func erasing(name string, erasures []erasure) group {
 	g := group{name: name, shared: true, shape: shape{disks: []disk{{
 		Disk: qemu.Disk{Bus: qemu.SCSI, Size: 5 * gib, Serial: "ROOT"},
 	}}}}
+	g.start.config = "disk_wait_attempts = 1\n" // the first command would wait for a root disk that is not protected
 	for _, e := range erasures {
 		g.shape.disks = append(g.shape.disks, e.disk)
 	}

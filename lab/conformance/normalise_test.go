@@ -4,8 +4,11 @@ package conformance
 
 import (
 	"encoding/json"
+	"fmt"
+	"maps"
 	"reflect"
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -86,6 +89,21 @@ func generatedCertificate(fields object) {
 	}
 }
 
+var scsiDisk = regexp.MustCompile(`^/dev/sd[a-z]+$`)
+
+// diskNames replaces the names of SCSI disks in the result of a clean step by numbers. The kernel names disks in the
+// order in which it finds them, which can change.
+func diskNames(result object) {
+	n := 0
+	for _, name := range slices.Sorted(maps.Keys(result)) {
+		if scsiDisk.MatchString(name) {
+			n++
+			result[fmt.Sprintf("/dev/sd<%d>", n)] = result[name]
+			delete(result, name)
+		}
+	}
+}
+
 // normaliseExchange replaces what is not compared in a reply of the agent.
 func normaliseExchange(x exchange) exchange {
 	x.Body = plain(x.Body)
@@ -97,6 +115,9 @@ func normaliseExchange(x exchange) exchange {
 		errorTexts(fields)
 		startTime(fields)
 		partitionUUIDs(fields)
+		if result, ok := fields["clean_result"].(object); ok {
+			diskNames(result)
+		}
 		if result, ok := fields["command_result"].(object); ok {
 			resultText(result)
 			archiveNames(result, "system_logs")
