@@ -25,6 +25,9 @@ func (m *Manager) startErase(ctx context.Context, call hardware.Call, step strin
 // eraseDevices erases all data of all disks that are not protected. Arrays that Ironic created are erased and kept, see
 // prepareArrays.
 func (m *Manager) eraseDevices(ctx context.Context, call hardware.Call) (any, error) {
+	if err := checkIterations(call.Node); err != nil {
+		return nil, err
+	}
 	run, err := m.startErase(ctx, call, fullErase)
 	if err != nil {
 		return nil, err

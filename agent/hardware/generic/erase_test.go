@@ -561,7 +561,7 @@ func TestEraseLeavesSkippedDisks(t *testing.T) {
 func TestEraseRefusesSharedFileSystems(t *testing.T) {
 	const vmfs = "AA31E02A-400F-11DB-9590-000C2911D1B8"
 	disk, shared := loopDisk(t, partition.TypeLinux), loopDisk(t, vmfs)
-	before := content(t, disk)
+	before, beforeShared := content(t, disk), content(t, shared)
 	m := onThisMachine(t, disk, shared)
 	for name, step := range map[string]hardware.StepFunc{
 		"erase_devices": m.eraseDevices, "erase_devices_metadata": m.eraseMetadata,
@@ -572,7 +572,7 @@ func TestEraseRefusesSharedFileSystems(t *testing.T) {
 			t.Errorf("%s: got %v, want a ProtectedDeviceError that names %s", name, err, shared.Path)
 		}
 	}
-	if !bytes.Equal(content(t, disk), before) {
+	if !bytes.Equal(content(t, disk), before) || !bytes.Equal(content(t, shared), beforeShared) {
 		t.Error("a disk was written to before the guard had seen them all")
 	}
 	n := nodeWith(t, `"driver_internal_info": {"wipe_special_filesystems": false}`)

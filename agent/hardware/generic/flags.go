@@ -2,9 +2,11 @@ package generic
 
 import (
 	"encoding/json"
+	"fmt"
 	"strconv"
 	"strings"
 
+	"ironroot/agent/fault"
 	"ironroot/agent/node"
 	"ironroot/internal/oslo"
 	"ironroot/storage/block"
@@ -23,6 +25,23 @@ type eraseFlags struct {
 	wait              erase.Wait // option group disk_partitioner
 }
 
+// iterationsKey is the name of the number of random passes in driver_internal_info.
+const iterationsKey = "agent_erase_devices_iterations"
+
+// checkIterations returns an error unless the node's number of random passes is a number, or is not set: the default
+// could be fewer passes than the operator requires.
+func checkIterations(n *node.Node) error {
+	if n == nil {
+		return nil
+	}
+	value := n.DriverInternalInfo()[iterationsKey]
+	if passes, ok := integer(value); value != nil && (!ok || passes < 0) {
+		return fault.Cleaning("driver_internal_info: %s: got %q, want a number from 0",
+			iterationsKey, fmt.Sprint(value))
+	}
+	return nil
+}
+
 func eraseFlagsOf(n *node.Node, guardOption bool) eraseFlags {
 	internal, info := map[string]any{}, map[string]any{}
 	if n != nil {
@@ -30,7 +49,7 @@ func eraseFlagsOf(n *node.Node, guardOption bool) eraseFlags {
 	}
 	return eraseFlags{
 		concurrency: max(1, number(internal["disk_erasure_concurrency"], 1)),
-		iterations:  max(0, number(internal["agent_erase_devices_iterations"], 1)),
+		iterations:  max(0, number(internal[iterationsKey], 1)),
 		zeroize:     truth(internal["agent_erase_devices_zeroize"], true),
 		nvme:        truth(internal["agent_enable_nvme_secure_erase"], true),
 		ata:         truth(internal["agent_enable_ata_secure_erase"], true),
@@ -61,6 +80,14 @@ func (f eraseFlags) secureErase(d block.Device) bool {
 
 // number converts a value of a node object to an integer. Values that are not numbers return missing.
 func number(value any, missing int) int {
+	if n, ok := integer(value); ok {
+		return n
+	}
+	return missing
+}
+
+// integer converts a value of a node object, which operators also write as a string, to an integer.
+func integer(value any) (n int, ok bool) {
 	text := ""
 	switch v := value.(type) {
 	case json.Number:
@@ -68,13 +95,10 @@ func number(value any, missing int) int {
 	case string:
 		text = strings.TrimSpace(v)
 	case float64:
-		return int(v)
+		return int(v), true
 	}
 	n, err := strconv.Atoi(text)
-	if err != nil {
-		return missing
-	}
-	return n
+	return n, err == nil
 }
 
 // truth converts a value of a node object to a boolean, which operators also write as a string. Other values return

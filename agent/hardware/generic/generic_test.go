@@ -131,6 +131,31 @@ func TestEraseFlags(t *testing.T) {
 	}
 }
 
+// A number of passes that is no number is an error before a disk is written.
+func TestEraseIterations(t *testing.T) {
+	for value, valid := range map[string]bool{
+		`null`: true, `0`: true, `3`: true, `"3"`: true, `" 3 "`: true,
+		`"many"`: false, `""`: false, `-1`: false, `"1.5"`: false, `true`: false, `[3]`: false,
+	} {
+		n, err := node.FromJSON([]byte(`{"uuid": "u", "driver_internal_info": ` +
+			`{"agent_erase_devices_iterations": ` + value + `}}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		m := newManager(t)
+		m.o.Disks = func(context.Context) ([]block.Device, error) {
+			if !valid {
+				t.Errorf("%s: disks are listed", value)
+			}
+			return nil, nil
+		}
+		_, err = m.eraseDevices(t.Context(), hardware.Call{Node: n})
+		if valid && err != nil || !valid && typeOf(err) != "CleaningError" {
+			t.Errorf("%s: got %v, want a CleaningError: %v", value, err, !valid)
+		}
+	}
+}
+
 // The flags reach the erase of a disk.
 //
 // Parity: P3 (fallback switch)

@@ -22,8 +22,9 @@ func Parse(value, algorithmName string) (Sum, error) {
 	return Sum{Algorithm: a.name, Value: value}, nil
 }
 
-// Find finds the strongest digest of a file in a checksum file. Of digests of equal length it prefers that of
-// the algorithm that the caller named, which may be nil. It reads these forms:
+// Find finds the strongest digest of a file in a checksum file. Of digests of equal length it prefers that of the
+// algorithm that the caller named, "" for none. A digest that is shorter than those of that algorithm is an error. Find
+// reads these forms:
 //
 //	DIGITS                         alone in the file
 //	DIGITS  name   DIGITS *name    as md5sum and similar tools write them, in text and in binary mode
@@ -41,6 +42,9 @@ func Find(text []byte, name, algorithmName string) (Sum, error) {
 		if a == nil {
 			return Sum{}, fmt.Errorf("the algorithm could not be identified: got %d characters, "+
 				"want 32, 64 or 128 hexadecimal digits", len(text))
+		}
+		if err := checkStrength(a, named); err != nil {
+			return Sum{}, err
 		}
 		return Sum{Algorithm: a.name, Value: string(text)}, nil
 	}
@@ -61,7 +65,19 @@ func Find(text []byte, name, algorithmName string) (Sum, error) {
 	if found == nil {
 		return Sum{}, fmt.Errorf("no line has a checksum for %q", name)
 	}
+	if err := checkStrength(found, named); err != nil {
+		return Sum{}, err
+	}
 	return best, nil
+}
+
+// checkStrength returns an error if the digests of an algorithm are shorter than those of the named one, which may be
+// nil.
+func checkStrength(found, named *algorithm) error {
+	if named != nil && found.digits < named.digits {
+		return fmt.Errorf("the strongest algorithm of the checksum file is %s, want %s", found.name, named.name)
+	}
+	return nil
 }
 
 // stronger reports whether a digest of algorithm a is preferred to one of b.

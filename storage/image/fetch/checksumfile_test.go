@@ -173,6 +173,25 @@ func TestStrongestDigestOfAFile(t *testing.T) {
 	}
 }
 
+// A digest that is shorter than those of the named algorithm does not replace one of it.
+//
+// Parity: K3
+func TestWeakerDigestsOfAFile(t *testing.T) {
+	digits := func(n int) string { return strings.Repeat("c0ffee00", n/8) }
+	for text, named := range map[string]string{
+		digits(64):                              "sha512",
+		digits(64) + "  image.raw\n":            "sha512",
+		"MD5 (image.raw) = " + digits(32):       "sha256",
+		digits(32) + "  image.raw\n# comment\n": "sha1",
+	} {
+		server := imagetest.Serve(t, imagetest.Content([]byte(text)))
+		sum, err := ResolveChecksum(t.Context(), Options{}, server.URL+"/SUMS", named, "http://host/image.raw", true)
+		if err == nil || !strings.Contains(err.Error(), "want "+named) {
+			t.Errorf("%q: got %v and %v, want an error that names %s", text, sum, err, named)
+		}
+	}
+}
+
 func TestChecksumFileFaults(t *testing.T) {
 	sum := strings.Repeat("ab12", 16)
 	good := imagetest.Content([]byte(sum))
