@@ -150,8 +150,12 @@ func deviations(string, []string, string) (string, error) {
 	text.WriteString("| Row | Scenarios | Value | Difference |\n|---|---|---|---|\n")
 	written := map[string]bool{} // some differ only in the values that they permit
 	for _, d := range conformance.Deviations() {
+		reason := d.Reason
+		if d.Like != "" {
+			reason += " The disks are as ironic-python-agent leaves them in `" + d.Like + "`."
+		}
 		line := fmt.Sprintf("| %s | %s: %s | `%s` | %s |\n", d.Row, d.Group, strings.Join(d.Scenarios, ", "),
-			strings.ReplaceAll(d.Path, "|", "\\|"), d.Reason)
+			strings.ReplaceAll(d.Path, "|", "\\|"), reason)
 		if !written[line] {
 			text.WriteString(line)
 		}

@@ -8,9 +8,9 @@ import (
 	"strings"
 )
 
-// commands are the commands of all extensions, with wrong parameters and other errors. One agent runs them all. Where a
-// list of commands is read, no synchronous command with wrong parameters came before: ironic-python-agent answers no
-// list after one.
+// commands are the commands of all extensions, with wrong parameters and other errors. One agent runs them all. The
+// scenarios that read the list of commands come first: after a synchronous command with wrong parameters,
+// ironic-python-agent answers each request for the list with an error.
 func commands() group {
 	g := group{name: "commands", shape: shape{disks: []disk{rootDisk()}}, shared: true, publish: publishSlow}
 	first := hidden(command("deploy.get_deploy_steps", object{"node": nodeWith(nil), "ports": ports()}))

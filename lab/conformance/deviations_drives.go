@@ -6,8 +6,9 @@ func driveDeviations() []Deviation {
 	add := func(row, reason string, scenarios []string, paths ...string) {
 		list = append(list, at(row, "drives", reason, scenarios, paths...)...)
 	}
-	add("K4", "The end of the disk is erased, which can contain metadata of a former tenant.",
-		[]string{"*"}, "/disks/ROOT/content/255", "/disks/NATIVE/content/255")
+	list = append(list, plantedErased("K4", "drives",
+		"The end of the disk is erased, which can contain metadata of a former tenant.", []string{"*"},
+		"/disks/ROOT/content/255", "/disks/NATIVE/content/255")...)
 
 	image := []string{"/disks/ROOT/content/[0-7]", "/disks/ROOT/parts", "/disks/ROOT/table", "/disks/ROOT/whole"}
 	reply := []string{
@@ -42,7 +43,10 @@ func driveDeviations() []Deviation {
 		"/agent/0/body/command_status", "/agent/0/body/faultcode", "/agent/0/body/faultstring", "/agent/0/body/id")
 	add("L5", first, noText, image...)
 
+	list = append(list,
+		stillPlanted("L5", "drives", first, []string{"larger than 64 MiB"}, "/disks/ROOT/content/255")...)
 	native := []string{"sectors of 4096 bytes, ext4"}
+	list = append(list, stillPlanted("L5", "drives", first, native, "/disks/NATIVE/content/255")...)
 	add("L7", "A drive whose file system cannot be mounted on the disk is copied if it is ISO 9660 or FAT, not ext4.",
 		native, reply...)
 	add("L5", first, native, "/disks/NATIVE/content/[0-7]", "/disks/NATIVE/content/191", "/disks/NATIVE/parts",

@@ -1,5 +1,7 @@
 package conformance
 
+import "slices"
+
 // hintDeviations returns the deviations of the group hints.
 func hintDeviations() []Deviation {
 	var list []Deviation
@@ -35,29 +37,27 @@ func imageDeviations() []Deviation {
 	add := func(row, reason string, scenarios, paths []string) {
 		list = append(list, at(row, "images", reason, scenarios, paths...)...)
 	}
-	add("K4", "The end of the disk is erased, which can contain metadata of a former tenant.",
-		[]string{"*"}, []string{
-			"/disks/ROOT/content/5119", "/disks/NATIVE/content/5119", "/disks/SMALL/content/69",
-			"/disks/BIG/content/3145727",
-		})
+	list = append(list, plantedErased("K4", "images",
+		"The end of the disk is erased, which can contain metadata of a former tenant.", []string{"*"},
+		"/disks/ROOT/content/5119", "/disks/NATIVE/content/5119", "/disks/SMALL/content/69",
+		"/disks/BIG/content/3145727")...)
 	add("K4", "The first MiB of the disk is erased before a transfer, so that no former system boots after a failure.",
 		[]string{"gzip declared raw"}, []string{"/disks/ROOT/content/0"})
-	add("K7", "Images of format gpt are copied. There they are passed to a program that does not know the format.",
-		[]string{"gpt declared", "mbr without a format"}, []string{
-			"/agent/0/body/command_error", "/agent/0/body/command_result", "/agent/0/body/command_status",
-			"/disks/ROOT/content/[0-7]", "/disks/ROOT/parts", "/disks/ROOT/table", "/disks/ROOT/whole",
-		})
-	add("K7", "Images of format gpt are copied. There they are passed to a program that does not know the format.",
-		[]string{"gpt declared"}, []string{"/disks/ROOT/ranges/?/what"})
+	const copied = "Images of format gpt are copied. There they are passed to a program that does not know the format."
+	list = slices.Concat(list,
+		succeeds("K7", "images", copied, []string{"gpt declared", "mbr without a format"}),
+		writtenAs("gpt from a file", "K7", "images", copied, []string{"gpt declared"}),
+		writtenAs("raw from a file", "K7", "images", copied, []string{"mbr without a format"}),
+	)
 	add("K7", "Images of format iso are copied. There they are passed to a program that does not know the format.",
 		[]string{"iso"}, []string{
 			"/agent/0/body/command_error/type", "/disks/ROOT/content/0", "/disks/ROOT/whole",
 		})
-	add("E2", "An image that is not on the disk any more is written again.",
-		[]string{"qcow2, disk erased since"}, []string{
-			"/agent/0/body/command_error", "/agent/0/body/command_result", "/agent/0/body/command_status",
-			"/disks/ROOT/content/[0-7]", "/disks/ROOT/parts", "/disks/ROOT/table", "/disks/ROOT/whole",
-		})
+	const again = "An image that is not on the disk any more is written again."
+	list = slices.Concat(list,
+		succeeds("E2", "images", again, []string{"qcow2, disk erased since"}),
+		writtenAs("qcow2", "E2", "images", again, []string{"qcow2, disk erased since"}),
+	)
 	add("E5", "A failed command leaves no UUIDs.", []string{
 		"qcow2 declared raw", "junk", "empty", "gzip declared raw",
 	}, []string{"/agent/1/body/command_result/root uuid"})

@@ -42,10 +42,10 @@ func heartbeatDeviations(group string) []Deviation {
 // commandDeviations returns the deviations of the group commands.
 func commandDeviations() []Deviation {
 	const (
-		group    = "commands"
-		clean400 = "A value of a wrong type is an error of the client; ironic-python-agent fails with an exception."
-		named    = "The error names the wrong parameter; ironic-python-agent reports the exception of Python."
-		runtime  = "This ramdisk has its own container runtime and a self-test; the one with ironic-python-agent " +
+		group       = "commands"
+		clientError = "A value of a wrong type is an error of the client; ironic-python-agent fails with an exception."
+		named       = "The error names the wrong parameter; ironic-python-agent reports the exception of Python."
+		runtime     = "This ramdisk has its own container runtime and a self-test; the one with ironic-python-agent " +
 			"has no podman."
 		offered = "A step is run only if its kind offers it; ironic-python-agent calls any method of a manager."
 		crash   = "ironic-python-agent cannot encode the exception and answers with 500, as it " +
@@ -57,7 +57,7 @@ func commandDeviations() []Deviation {
 	var all []Deviation
 	for _, part := range [][]Deviation{
 		recordOrFault("A4", group, "A byte order mark is not JSON.", "body with a byte order mark"),
-		at("A4", group, clean400, []string{"body with names of other types"}, "/agent/[0-4]/status",
+		at("A4", group, clientError, []string{"body with names of other types"}, "/agent/[0-4]/status",
 			"/agent/[0-4]/body/faultcode"),
 		at("A2", group, "A redirect has no page for people.", []string{"redirect without token", "redirects"},
 			"/agent/*/body"),
@@ -67,8 +67,8 @@ func commandDeviations() []Deviation {
 			"/agent/[01]/status", "/agent/[01]/body", "/agent/[01]/header/Content-Type", "/agent/[01]/header/Location"),
 		at("A2", group, "An escaped slash in a path is a slash.", []string{"path with escapes"}, "/agent/2/status",
 			"/agent/2/body/*"),
-		recordOrFault("E17", group, clean400, "bootc null"),
-		recordOrFault("E6", group, clean400, "bootloader failure ignored by text", "bootloader root number"),
+		recordOrFault("E17", group, clientError, "bootc null"),
+		recordOrFault("E6", group, clientError, "bootloader failure ignored by text", "bootloader root number"),
 		at("F9", group, runtime, []string{"steps *"}, "/agent/0/body/command_result/*_steps/ContainerHardwareManager",
 			"/agent/0/body/command_result/hardware_manager_version/ContainerHardwareManager",
 			"/agent/0/body/command_result/hardware_manager_version/selftest_hardware_manager"),
@@ -114,9 +114,9 @@ func commandDeviations() []Deviation {
 			"type error sync", "type error sync self"),
 		recordOrFault("E13", group, "A missing flow is an empty one; ironic-python-agent fails with an exception.",
 			"type error flow missing", "type error flow null"),
-		at("E13", group, clean400, []string{"type error flow number", "type error flow of a text"}, refused...),
-		at("E10", group, clean400, []string{"type error rescue list", "type error rescue null"}, refused...),
-		at("E7", group, clean400, []string{"type error steps node *"}, refused...),
+		at("E13", group, clientError, []string{"type error flow number", "type error flow of a text"}, refused...),
+		at("E10", group, clientError, []string{"type error rescue list", "type error rescue null"}, refused...),
+		at("E7", group, clientError, []string{"type error steps node *"}, refused...),
 	} {
 		all = append(all, part...)
 	}

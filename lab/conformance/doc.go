@@ -7,6 +7,8 @@
 // tools. The tests run the same scenarios with this ramdisk and compare; those that set long run only with the
 // build tag long. `make record-ipa ONLY=GROUP` records again.
 //
+// Files *_own_test.go test the suite itself.
+//
 // Differences are fixed, or listed in deviations_*.go with their reason. The tests fail on a difference that is not
 // listed, and on one that is listed and does not occur.
 //

@@ -91,8 +91,17 @@ func injectedFaults() []injected {
 	}
 }
 
-// TestInjectedFaults builds the ramdisk with one fault after another, and plays the scenario that must find it.
+// TestInjectedFaults builds the ramdisk with one fault after another, and plays the scenario that must find it. Without
+// a fault, these scenarios must show no difference: they are played without those before them.
 func TestInjectedFaults(t *testing.T) {
+	i := buildRamdisk(t, testenv.Top(t))
+	for _, g := range faultyGroups(t) {
+		t.Run(g.name+" without a fault", func(t *testing.T) {
+			for _, text := range g.compare(t, i, newListed(g.name)) {
+				t.Error(text)
+			}
+		})
+	}
 	for _, fault := range injectedFaults() {
 		t.Run(fault.group+" "+fault.scenario, func(t *testing.T) {
 			dir := copySources(t)
@@ -116,6 +125,21 @@ func TestInjectedFaults(t *testing.T) {
 			t.Log(strings.Join(found, "\n"))
 		})
 	}
+}
+
+// faultyGroups returns the groups of the faults, with the scenarios that must find them.
+func faultyGroups(t *testing.T) []group {
+	var all []group
+	for _, fault := range injectedFaults() {
+		g := fault.scenarios(t)
+		i := slices.IndexFunc(all, func(other group) bool { return other.name == g.name })
+		if i < 0 {
+			all = append(all, g)
+		} else {
+			all[i].scenarios = append(all[i].scenarios, g.scenarios...)
+		}
+	}
+	return all
 }
 
 // scenarios returns the fault's group with the scenarios that its pattern matches.

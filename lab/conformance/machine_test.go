@@ -183,8 +183,8 @@ func (m *machine) client() *http.Client {
 	}
 }
 
-// forget makes Ironic ignore the requests of an agent that was stopped. QEMU has opened the agent's connections by
-// then, and a server accepts connections in their order: a reply on a new one shows that those are known.
+// forget makes Ironic ignore the connections of an agent that was stopped. A server accepts connections in order: the
+// reply on a new one shows that those of the agent have been accepted.
 func (m *machine) forget(ctx context.Context) error {
 	client := &http.Client{Transport: &http.Transport{
 		DisableKeepAlives: true,

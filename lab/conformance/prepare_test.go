@@ -148,7 +148,7 @@ func protectiveMBR(path string) error {
 	return errors.Join(primaryGPT(path), write(path, 512, make([]byte, 33*512)))
 }
 
-// dosTable makes an MBR, and an ext4 file system at 1 MiB. The partition with the number planted at is full of the
+// dosTable makes an MBR from a script of sfdisk, and fills the partition with the number plantedAt with the planted
 // text.
 func dosTable(script string, plantedAt int) func(string) error {
 	return func(path string) error {

@@ -245,7 +245,8 @@ func requests() []scenario {
 	}
 }
 
-// slowImage is an image that arrives after some seconds, and stalledImage one that never does. Both are not images.
+// slowImage is an image that arrives after some seconds, and stalledImage one that never does. Their content is not an
+// image.
 const (
 	slowImage    = "slow"
 	stalledImage = "stalled"
