@@ -153,6 +153,10 @@ func TestEraseIterations(t *testing.T) {
 		if valid && err != nil || !valid && typeOf(err) != "CleaningError" {
 			t.Errorf("%s: got %v, want a CleaningError: %v", value, err, !valid)
 		}
+		_, err = m.PreviewErase(t.Context(), n)
+		if valid && err != nil || !valid && typeOf(err) != "CleaningError" {
+			t.Errorf("%s: preview: got %v, want a CleaningError: %v", value, err, !valid)
+		}
 	}
 }
 

@@ -24,6 +24,9 @@ type ErasePreview struct {
 // changes nothing. Arrays that the node's raid_config or skip_block_devices names are not considered. With an error
 // that wraps [block.ErrUnreadable], the result contains the disks that could be described.
 func (m *Manager) PreviewErase(ctx context.Context, n *node.Node) ([]ErasePreview, error) {
+	if err := checkIterations(n); err != nil {
+		return nil, err
+	}
 	skips, err := hardware.NewSkipList(n)
 	if err != nil {
 		return nil, err
