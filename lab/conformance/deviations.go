@@ -11,7 +11,8 @@ type Deviation struct {
 	Reason    string   // for a row of docs/parity.md
 	// Want and Got are the only values of ironic-python-agent and of this ramdisk that may differ, as JSON. "" is any.
 	Want, Got string
-	// Like names another scenario. This ramdisk must leave the disks as ironic-python-agent does there. "" is none.
+	// Like names another scenario of the group. This ramdisk must leave the disks as ironic-python-agent does there. ""
+	// is none. Scenarios are then names, and Path is /disks.
 	Like string
 }
 

@@ -22,8 +22,7 @@ func bootDeviations() []Deviation {
 			Row: "M1", Group: group, Reason: "An EFI system partition in an MBR is found.",
 			Scenarios: []string{"MBR", "MBR without an ESP"}, Path: "/boot/order/0",
 			Got: `"* ironic1\tHD(1,MBR,0x12345618,0x800,0xc000)/File(\\EFI\\BOOT\\BOOTX64.EFI)"`,
-		}},
-		[]Deviation{{
+		}, {
 			Row: "M2", Group: group, Reason: "A CSV file creates no entry of a loader that is missing.",
 			Scenarios: []string{"CSV of a missing loader"}, Path: "/boot/order",
 			Got: `["* PXE on the first card\tPciRoot(0x0)/Pci(0x3,0x0)/MAC(5254001a0001,1)",` +

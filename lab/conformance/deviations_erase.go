@@ -1,10 +1,6 @@
 package conformance
 
-import (
-	"fmt"
-	"slices"
-	"strings"
-)
+import "slices"
 
 const (
 	endsErased    = "Both ends of disks and partitions are overwritten, 8 MiB each."
@@ -90,38 +86,16 @@ func skipDeviations() []Deviation {
 		"skip/negated", "skip/by name",
 	}, result)
 	add("P5", evidence, []string{"read-only/express", "skip/*erase_devices_express"}, result)
-	// pin adds a deviation with the only value of this ramdisk.
-	pin := func(row, reason, scenario, path, got string) {
-		all = append(all, withGot(got, at(row, group, reason, []string{scenario}, path))...)
-	}
-	const (
-		concurrency = "A concurrency below 1 is 1. There it is an exception of Python."
-		shared      = "Shared file systems are protected from erase_devices, too. There it erases them."
+	const shared = "Shared file systems are protected from erase_devices, too. There it erases them."
+	protected := []string{"shared/all"}
+	return slices.Concat(all,
+		succeeds("P3", group, "A concurrency below 1 is 1. There it is an exception of Python.",
+			[]string{"several/concurrency 0"}),
+		erased("P4", group, endsErased, []string{"shared/permitted"}, "/disks/*/content/*"),
+		withGot(`{"code":500,"details":"\u003ctext \u003e","message":"\u003ctext \u003e",`+
+			`"type":"ProtectedDeviceError"}`, at("P7", group, shared, protected, body+"command_error")),
+		erased("P7", group, shared, protected, body+"command_result"),
+		withGot(`"FAILED"`, at("P7", group, shared, protected, body+"command_status")),
+		writtenAs("shared/metadata", "P7", group, shared, protected),
 	)
-	pin("P3", concurrency, "several/concurrency 0", body+"command_error", "null")
-	pin("P3", concurrency, "several/concurrency 0", body+"command_status", `"SUCCEEDED"`)
-	add("P3", concurrency, []string{"several/concurrency 0"}, body+"command_result")
-	all = append(all, erased("P4", group, endsErased, []string{"shared/permitted"}, "/disks/*/content/*")...)
-	pin("P7", shared, "shared/all", body+"command_error",
-		`{"code":500,"details":"\u003ctext \u003e","message":"\u003ctext \u003e","type":"ProtectedDeviceError"}`)
-	pin("P7", shared, "shared/all", body+"command_result", "null")
-	pin("P7", shared, "shared/all", body+"command_status", `"FAILED"`)
-	// The disk is as it was before, see shared/metadata.
-	pin("P7", shared, "shared/all", "/disks/VMFS/content", untouched(32))
-	pin("P7", shared, "shared/all", "/disks/VMFS/parts", "[{}]")
-	pin("P7", shared, "shared/all", "/disks/VMFS/table", `{"id":"\u003cuuid\u003e","label":"dos","partitions":`+
-		`[{"number":1,"size":63488,"start":2048,"type":"fb"}],"sectorsize":512}`)
-	pin("P7", shared, "shared/all", "/disks/VMFS/whole", `{"PTTYPE":"dos"}`)
-	return all
-}
-
-// untouched returns the content of a disk of n MiB with a partition table and planted text.
-func untouched(n int) string {
-	var chunks []string
-	for i := range n {
-		chunks = append(chunks, fmt.Sprintf(`"%d":"planted"`, i))
-	}
-	chunks[0] = `"0":"data"`
-	slices.Sort(chunks) // as in JSON
-	return "{" + strings.Join(chunks, ",") + "}"
 }
