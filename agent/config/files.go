@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 
 	"ironroot/internal/bounded"
@@ -66,6 +67,11 @@ func (l *loader) file(name string, mustExist bool) {
 	}
 }
 
+// optionReference matches what oslo.config replaces in the value of an option: $NAME, ${NAME} and $$.
+var optionReference = regexp.MustCompile(`\$[A-Za-z_{$]`)
+
+var errReference = errors.New("references to other options are not replaced")
+
 // ini sets the options of a file.
 func (l *loader) ini(name string, data []byte) error {
 	settings, err := parseINI(string(data))
@@ -76,6 +82,9 @@ func (l *loader) ini(name string, data []byte) error {
 		for _, o := range l.options {
 			if o.matches(s.group, s.name) && !o.flagOnly {
 				l.setFrom(o, "file "+name, s.value, l.unsigned.hasFile(name))
+				if optionReference.MatchString(s.value) {
+					l.ignore("$ in "+o.fullName()+" of file "+name, errReference)
+				}
 			}
 		}
 	}

@@ -9,8 +9,8 @@ import (
 // Unused is a setting that has no effect.
 type Unused struct{ Name, Reason string }
 
-// Unused returns the settings that have no effect: options without an effect whose value is not the default, and
-// settings of unsigned sources that were ignored.
+// Unused returns the settings that have no effect: options without an effect whose value is not the default, settings
+// of unsigned sources that were ignored, and references to other options in files.
 func (c *Config) Unused() []Unused {
 	var found []Unused
 	var defaults Config

@@ -73,13 +73,14 @@ func TestUnusedOptionsAreMarked(t *testing.T) {
 
 func TestUnused(t *testing.T) {
 	file := writeFile(t, t.TempDir(), "a.conf",
-		"[DEFAULT]\n[disk_utils]\ndd_block_size=4M\nimage_convert_attempts=3\n"+
-			"[container]\nrunner=docker\nallowed_containers=a\n")
+		"[DEFAULT]\nadvertise_host=${listen_host}\nimage_server_password=a$\n[disk_utils]\ndd_block_size=4M\n"+
+			"image_convert_attempts=3\n[container]\nrunner=docker\nallowed_containers=a\n")
 	c := load(t, Sources{
 		Files:  []string{file},
 		Params: ParseCmdline(`ipa-lookup-timeout=7 sshkey="ssh-rsa AAAA x" rootpwd="$6$x"`),
 	})
 	want := []Unused{
+		{"$ in advertise_host of file " + file, "references to other options are not replaced"},
 		{"container.runner", "the ramdisk runs containers without podman and docker"},
 		{"disk_utils.dd_block_size", "the writer chooses its block size"},
 	}
