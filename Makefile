@@ -13,8 +13,8 @@ ARCH    ?= amd64
 LINT     = github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 MISSPELL = github.com/golangci/misspell/cmd/misspell@v0.8.0
 DEADCODE = golang.org/x/tools/cmd/deadcode@v0.52.0
-# MACHINES are the packages whose tests boot machines, and the one that needs Java. UNIT are all others. Packages that
-# take longest are the first; one that is named twice is tested once.
+# MACHINES are the directories with tests that boot machines, with all of their tests, and the package that needs Java.
+# UNIT are all others. Packages that take longest are the first; one that is named twice is tested once.
 MACHINES = ./lab/e2e ./lab/ironic ./lab/... ./uinit/... ./iso/... ./agent/hardware/burnin/tooz
 UNIT     = ./storage/image ./agent/hardware/generic \
 	$$(echo "$$all" | grep -v -E '^ironroot/((uinit|iso|lab)(/|$$)|agent/hardware/burnin/tooz$$)')
@@ -38,7 +38,7 @@ RESULTS   = $(BUILD)/tests
 GOTEST    = mkdir -p $(RESULTS) && \
 	$(GO) run $(GOTESTSUM) --format-icons text --jsonfile $(RESULTS)/$@.json -- -vet=off $(TEST_FLAGS)
 RUN_TARGETS = +GO=$(GOCMD) GOTESTSUM=$(GOTESTSUM) RESULTS=$(RESULTS) scripts/run-targets
-# Flags of `ironroot image` and `ironroot iso`, for example --locked, --offline, --suite NAME, --mirror URL.
+# Flags of `ironroot image`, `iso`, `uki` and `lock`, for example --locked, --offline, --suite NAME, --mirror URL.
 ARCHIVE_FLAGS ?=
 
 .PHONY: help
@@ -86,15 +86,15 @@ CI_PARTS   = test lint test-slow test-machines
 
 .PHONY: test
 test: prepare-test ## unit tests, the main job in QEMU and with a real Ironic: 22 minutes
-	$(RUN_TARGETS) $@ '15 minutes at most, 25 if all caches were empty (two cores, no KVM)' $(TEST_PARTS)
+	$(RUN_TARGETS) $@ 'goal 15 minutes, 25 with empty caches (two cores, no KVM)' $(TEST_PARTS)
 
 .PHONY: ci
 ci: prepare-ci ## make test, make lint and all other machines: 1 hour
-	$(RUN_TARGETS) $@ '40 minutes at most, 70 on a busy machine (two cores, no KVM)' $(CI_PARTS)
+	$(RUN_TARGETS) $@ 'goal 40 minutes, 70 on a busy machine (two cores, no KVM)' $(CI_PARTS)
 
 # Tests that allocate whole disks spend most of their time in the garbage collector without GOGC.
 .PHONY: test-unit
-test-unit: prepare-test ## the tests that boot no machine: 13 minutes
+test-unit: prepare-test ## tests of all packages but uinit, iso and lab, without slow ones: 13 minutes
 	$(LIST_ALL) && export GOGC=400 && $(GOTEST) -p 3 -timeout 40m -skip $(SLOW_RUN) $(UNIT)
 
 .PHONY: test-core test-slow test-machines
@@ -110,9 +110,10 @@ test-race: prepare-race ## test-unit with the race detector (cgo, with the resol
 	$(LIST_ALL) && CGO_ENABLED=1 $(GO) test -race -tags netgo,osusergo $(TEST_FLAGS) -timeout 60m \
 		-skip $(SLOW_RUN) $(UNIT)
 
-# ONLY=GROUP records one group, ONLY=all those that have changed; see lab/conformance.
+# Records the scenarios that are new or have changed: of one group with ONLY=GROUP, otherwise of all; see
+# lab/conformance. A group whose file in testdata/ipa was deleted is recorded completely.
 .PHONY: record-ipa
-record-ipa: prepare-ci ## what ironic-python-agent does, into testdata/ipa (ONLY=GROUP): 10 to 60 minutes for a group
+record-ipa: prepare-ci ## what ironic-python-agent does, into testdata/ipa (ONLY=GROUP): up to 90 minutes for a group
 	IRONROOT_RECORD_IPA="$(or $(ONLY),all)" $(GO) test -tags long -count=1 -timeout 6h -v -run '^TestRecordIPA$$' \
 		./lab/conformance
 
@@ -122,11 +123,13 @@ LONG_IRONIC = MixedFleet Newest Releases Metal3 Progress FastTrack Metal3Media A
 LONG = $(LONG_IRONIC:%=long-ironic-%) long-conformance long-e2e long-iscsi long-arm64 long-chroots long-undionly
 
 .PHONY: test-long $(LONG)
-test-long: prepare-ci build ## other releases, RAID, BIOS, bootc, UKI, fast track, Metal3: 2 hours
+test-long: prepare-ci build ## other releases, RAID, BIOS, bootc, UKI, fast track, Metal3, IPA: 5 hours
 	$(MAKE) --no-print-directory -k -j 2 $(LONG)
 $(LONG): LONG_TEST = CI=true $(GO) test $(TEST_FLAGS) -tags long -count=1 -timeout 120m
 $(LONG_IRONIC:%=long-ironic-%): long-ironic-%:
 	$(LONG_TEST) -run '^TestRealIronic$*$$' ./lab/ironic
+# All recorded scenarios with ironic-python-agent, one group after another.
+long-conformance: LONG_TEST = CI=true $(GO) test $(TEST_FLAGS) -tags long -count=1 -timeout 6h
 long-conformance:
 	$(LONG_TEST) -run '^(TestConformance|TestRecordIPA|TestInjectedFaults)$$' ./lab/conformance
 long-e2e:

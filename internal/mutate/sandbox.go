@@ -243,8 +243,8 @@ func loopbackUp() error {
 	return unix.IoctlIfreq(fd, unix.SIOCSIFFLAGS, request)
 }
 
-// dropCapabilities takes the capabilities to stop the machine, to set its clock and to load modules from all programs
-// that this process starts. Nothing that it needs itself depends on them.
+// dropCapabilities takes the capabilities to stop the machine, to set its clock, to load modules and to access I/O
+// ports from all programs that this process starts. Nothing that it needs itself depends on them.
 func dropCapabilities() error {
 	for _, capability := range []uintptr{
 		unix.CAP_SYS_BOOT, unix.CAP_SYS_TIME, unix.CAP_SYS_MODULE, unix.CAP_SYS_RAWIO,

@@ -2,7 +2,7 @@
 
 // Command repeat runs tests again and again on a busy machine, to find those that do not pass every time. The file
 // tests.txt lists them with the number of runs that must pass in a row. One busy loop for each processor runs
-// meanwhile. A test that fails must pass maxRuns times in a row afterwards. After maxFailures it is not run again.
+// meanwhile. A test that fails must pass ten times in a row afterwards. After three failures it is not run again.
 //
 // The state is in a file, which is written after each run: when the command is started again, it continues. A
 // table of all results is next to it, and the output of each run that failed.
@@ -41,7 +41,7 @@ func run(ctx context.Context, arguments []string, out io.Writer) error {
 	dir := flags.String("dir", "build/repeat", "directory of the state, the report and the logs")
 	only := flags.String("run", "", "regular expression of the tests to run, such as '^./netboot/' or 'TestFlood$'")
 	fresh := flags.Bool("fresh", false, "forget the earlier runs of these tests")
-	timeout := flags.Duration("timeout", 80*time.Minute, "time limit of a run")
+	timeout := flags.Duration("timeout", 6*time.Hour, "time limit of a run")
 	idle := flags.Bool("idle", false, "run no busy loops")
 	if err := flags.Parse(arguments); err != nil {
 		return err

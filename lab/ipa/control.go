@@ -23,7 +23,8 @@ const ControlPort = 9998
 // Ready matches the console's line after which the machine accepts requests of Control.
 var Ready = regexp.MustCompile(`ipa-control: ready`)
 
-// Control starts and stops the agent in its machine.
+// Control starts and stops an agent in its machine: ironic-python-agent in a Ramdisk, or the one of this project in a
+// ramdisk whose init is ironroot/lab/conformance/agentinit.
 type Control struct {
 	// Dial connects to ControlPort of the machine.
 	Dial func(ctx context.Context) (net.Conn, error)

@@ -55,7 +55,7 @@ func Build(ctx context.Context, kernelDeb string, progress io.Writer) (Ramdisk, 
 	return Ramdisk{filepath.Join(dir, "kernel"), filepath.Join(dir, "initramfs")}, err
 }
 
-// Versions returns the versions of the installed packages, and of the "kernel".
+// Versions returns the versions of the installed packages, and of the kernel as "kernel". Only a Ramdisk has them.
 func (c Control) Versions(ctx context.Context) (map[string]string, error) {
 	text, err := c.request(ctx, http.MethodGet, "/versions", nil)
 	if err != nil {
