@@ -221,6 +221,12 @@ type exchange struct {
 	Body    any               `json:"body"`
 }
 
+// failed reports whether a command was rejected or failed.
+func (x exchange) failed() bool {
+	fields, _ := x.Body.(object)
+	return x.Status >= http.StatusBadRequest || fields["command_status"] == "FAILED"
+}
+
 // send sends a request to the agent, by TLS unless its path is a URL. {id} in its path is the id of the last command.
 // It returns the id of a command in the reply, or id.
 func send(ctx context.Context, client *http.Client, r request, id string) (exchange, string, error) {

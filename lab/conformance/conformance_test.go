@@ -45,8 +45,9 @@ func (s scenario) digest() string {
 	return identify(text)
 }
 
-// machine identifies the machine of a group, and what a shared agent is started with. Functions do not belong to it.
-func (g group) machine() string {
+// machineDigest identifies the machine of a group, and what a shared agent is started with. Functions do not belong
+// to it.
+func (g group) machineDigest() string {
 	s := g.shape
 	text := fmt.Sprintf("%d %v %q %q %q", s.memory, s.firmware, s.append, s.extra, s.variables)
 	for _, d := range s.disks {
@@ -80,7 +81,7 @@ func setFields(value any) (text string) {
 
 // describe returns what a scenario does, for its digest. The text contains the names of the fields of replies, reply
 // and request: one that is added or renamed requires new recordings. Fields of scenario that were added later are part
-// of the text only if they are set.
+// of the text only if they are set. boot is not part of it: without boot entries, a recording differs anyway.
 func (s scenario) describe() string {
 	text := fmt.Sprintf("%+v %+v %v%s%s", s.ironic, s.do, s.ranges, s.prepared, s.marker)
 	if len(s.files) > 0 {
@@ -88,6 +89,9 @@ func (s scenario) describe() string {
 	}
 	if s.then != (until{}) {
 		text += fmt.Sprintf(" %v", s.then)
+	}
+	if s.passes {
+		text += " passes"
 	}
 	return text
 }
@@ -143,16 +147,16 @@ func TestConformance(t *testing.T) {
 	for _, g := range groups() {
 		t.Run(g.name, func(t *testing.T) {
 			t.Parallel()
-			for _, text := range g.unlisted(t, i) {
+			for _, text := range g.check(t, i) {
 				t.Error(text)
 			}
 		})
 	}
 }
 
-// unlisted plays a group. It returns the differences that are not listed, or, if there are none, the listed ones that
+// check plays a group. It returns the differences that are not listed, or, if there are none, the listed ones that
 // did not occur, and in both cases the recorded scenarios that the table does not contain.
-func (g group) unlisted(t *testing.T, i image) []string {
+func (g group) check(t *testing.T, i image) []string {
 	t.Helper()
 	listed := newListed(g.name)
 	found := g.compare(t, i, listed)
@@ -173,7 +177,7 @@ func (g group) compare(t *testing.T, i image, listed *listed) (found []string) {
 	t.Helper()
 	recorded := readRecording(t, g.name)
 	report := func(format string, args ...any) { found = append(found, fmt.Sprintf(format, args...)) }
-	if recorded.Machine != g.machine() {
+	if recorded.Machine != g.machineDigest() {
 		report("the machine is not recorded as it is now: make record-ipa ONLY=%s", g.name)
 		return found
 	}
@@ -182,8 +186,11 @@ func (g group) compare(t *testing.T, i image, listed *listed) (found []string) {
 			report("%s: not recorded as it is now: make record-ipa ONLY=%s", s.name, g.name)
 			return
 		}
+		for _, problem := range got.problems {
+			report("%s: %s", s.name, problem)
+		}
 		for _, d := range differences("", listed.expected(recorded, s), comparison(got)) {
-			if !listed.contains(s.name, d) {
+			if !listed.mark(s.name, d) {
 				report("%s: %s: ironic-python-agent %s, ironroot %s", s.name, d.path, encode(d.want), encode(d.got))
 			}
 		}
@@ -282,12 +289,12 @@ func newListed(group string) *listed {
 // expected returns the recorded observation of a scenario. If an entry says that the disks are as in another scenario,
 // it contains the recorded disks of that one.
 func (l *listed) expected(r recording, s scenario) any {
-	want := r.normalised(s.name)
+	want := comparison(r.Scenarios[s.name])
 	for _, d := range l.entries {
 		if d.Like == "" || !slices.Contains(d.Scenarios, s.name) {
 			continue
 		}
-		disks := r.normalised(d.Like).(object)["disks"].(object)
+		disks := comparison(r.Scenarios[d.Like]).(object)["disks"].(object)
 		if len(s.ranges) == 0 {
 			for _, disk := range disks {
 				delete(disk.(object), "ranges")
@@ -301,7 +308,8 @@ func (l *listed) expected(r recording, s scenario) any {
 	return want
 }
 
-func (l *listed) contains(scenario string, found difference) bool {
+// mark reports whether a difference of a scenario is listed, and marks the entries that list it.
+func (l *listed) mark(scenario string, found difference) bool {
 	contained := false
 	for _, d := range l.entries {
 		for _, s := range d.Scenarios {

@@ -22,8 +22,6 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"ironroot/internal/testenv"
 	"ironroot/storage/fat"
 )
@@ -214,35 +212,6 @@ func fatVolume(t *testing.T, label string, size int64) []byte {
 type memory []byte
 
 func (m memory) WriteAt(p []byte, offset int64) (int, error) { return copy(m[offset:], p), nil }
-
-// blank makes a disk all zeros.
-func blank(path string) error {
-	f, err := os.OpenFile(path, os.O_RDWR, 0)
-	if err != nil {
-		return err
-	}
-	defer f.Close() //nolint:errcheck // nothing is buffered
-	info, err := f.Stat()
-	if err != nil {
-		return err
-	}
-	return unix.Fallocate(int(f.Fd()), unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, 0, info.Size())
-}
-
-// used fills the parts of a disk with planted data that a former tenant's partition table and file systems use.
-func used(path string) error {
-	if err := blank(path); err != nil {
-		return err
-	}
-	info, err := os.Stat(path)
-	if err != nil {
-		return err
-	}
-	if err := plant(path, 0, min(10*mib, info.Size()/2)); err != nil {
-		return err
-	}
-	return plant(path, info.Size()-mib, mib)
-}
 
 func TestFill(t *testing.T) {
 	files := contents{"a": []byte("abc")}

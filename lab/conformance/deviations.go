@@ -9,7 +9,8 @@ type Deviation struct {
 	Scenarios []string // patterns of path.Match
 	Path      string   // of the value in the observation, a pattern of path.Match
 	Reason    string   // for a row of docs/parity.md
-	// Want and Got are the only values of ironic-python-agent and of this ramdisk that may differ, as JSON. "" is any.
+	// Want and Got are the only values of ironic-python-agent and of this ramdisk that may differ, as JSON. "" is any,
+	// null is also a missing value.
 	Want, Got string
 	// Like names another scenario of the group. This ramdisk must leave the disks as ironic-python-agent does there. ""
 	// is none. Scenarios are then names, and Path is /disks.

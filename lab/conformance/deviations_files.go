@@ -10,7 +10,7 @@ func fileDeviations() []Deviation {
 		kind  = body + "command_error/type"
 		code  = body + "command_error/code"
 	)
-	succeeds := []string{body + "command_error", body + "command_result", body + "command_status"}
+	result := resultPaths()
 	return slices.Concat(
 		at("P8", group, "A partition that is not there or cannot be mounted is an error of the command.",
 			[]string{
@@ -18,11 +18,11 @@ func fileDeviations() []Deviation {
 			}, kind),
 		at("P8", group, "A device that is not there is not found.", []string{"inject/no such device"}, code),
 		at("P8", group, "Partitions are counted from 1. There 0 means that none is given.",
-			[]string{"inject/partition 0"}, append(succeeds, "/files/1:/etc/zero")...),
+			[]string{"inject/partition 0"}, append(result, "/files/1:/etc/zero")...),
 		at("P8", group, "A directory is not deleted. There nothing is deleted, and the step succeeds.",
-			[]string{"inject/deleted directory"}, succeeds...),
+			[]string{"inject/deleted directory"}, result...),
 		at("P8", group, "Content that is not base64 is refused. There other characters are skipped.",
-			[]string{"inject/content not base64"}, append(succeeds, "/files/1:/etc/x")...),
+			[]string{"inject/content not base64"}, append(result, "/files/1:/etc/x")...),
 		at("P8", group, "Wrong arguments of a step are invalid parameters; there they are a Python exception.",
 			[]string{
 				"inject/path as a number", "inject/no content", "inject/content without padding",

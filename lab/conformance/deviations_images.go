@@ -2,73 +2,57 @@ package conformance
 
 import "slices"
 
-// hintDeviations returns the deviations of the group hints.
-func hintDeviations() []Deviation {
-	var list []Deviation
-	both := func(row, reason string, scenarios ...string) {
-		const problem = "/agent/0/body/command_error"
-		list = append(list, at(row, "hints", reason, scenarios, problem+"/code", problem+"/type")...)
-	}
-	both(
-		"J1",
-		"Unusable hints are an error of the command; there they raise an exception that nothing handles.",
-		`serial: "\\u003cin\\u003e "`,
-		`serial: "\\u003call-in\\u003e SCSI 7F"`,
-		`model: "\\u003call-in\\u003e fast disk"`,
-		`size: "\\u003cin\\u003e 5"`,
-		`size: "s\\u003c 6"`,
-		"a list",
-	)
-	both(
-		"J4",
-		"Unusable entries of skip_block_devices are an error of the command; there nothing handles them.",
-		"skip all",
-		"skip invalid hint",
-		"skip invalid size",
-		"skip an empty entry",
-		"skip no list",
-	)
-	return list
-}
-
-// imageDeviations returns the deviations of the group images.
+// imageDeviations returns the deviations of images of whole disks of the group images.
 func imageDeviations() []Deviation {
-	var list []Deviation
-	add := func(row, reason string, scenarios, paths []string) {
-		list = append(list, at(row, "images", reason, scenarios, paths...)...)
-	}
-	list = append(list, plantedErased("K4", "images",
-		"The end of the disk is erased, which can contain metadata of a former tenant.", []string{"*"},
-		"/disks/ROOT/content/5119", "/disks/NATIVE/content/5119", "/disks/SMALL/content/69",
-		"/disks/BIG/content/3145727")...)
-	add("K4", "The first MiB of the disk is erased before a transfer, so that no former system boots after a failure.",
-		[]string{"gzip declared raw"}, []string{"/disks/ROOT/content/0"})
-	const copied = "Images of format gpt are copied. There they are passed to a program that does not know the format."
-	list = slices.Concat(list,
-		succeeds("K7", "images", copied, []string{"gpt declared", "mbr without a format"}),
-		writtenAs("gpt from a file", "K7", "images", copied, []string{"gpt declared"}),
-		writtenAs("raw from a file", "K7", "images", copied, []string{"mbr without a format"}),
+	const (
+		group  = "images"
+		kind   = "/agent/0/body/command_error/type"
+		first  = "/disks/ROOT/content/0"
+		ends   = "The end of the disk is erased, which can contain metadata of a former tenant."
+		copied = "Images of format gpt are copied. There they are passed to a program that does not know the format."
+		iso    = "Images of format iso are copied. There they are passed to a program that does not know the format."
+		again  = "An image that is not on the disk any more is written again."
+		empty  = "An empty image is refused."
+		large  = "Of an image that is larger than the disk, nothing is written. The ends of the disk are erased."
 	)
-	add("K7", "Images of format iso are copied. There they are passed to a program that does not know the format.",
-		[]string{"iso"}, []string{
-			"/agent/0/body/command_error/type", "/disks/ROOT/content/0", "/disks/ROOT/whole",
-		})
-	const again = "An image that is not on the disk any more is written again."
-	list = slices.Concat(list,
-		succeeds("E2", "images", again, []string{"qcow2, disk erased since"}),
-		writtenAs("qcow2", "E2", "images", again, []string{"qcow2, disk erased since"}),
+	gpt, mbr := []string{"gpt declared"}, []string{"mbr without a format"}
+	erased := []string{"qcow2, disk erased since"}
+	larger := []string{"larger than the disk", "larger than the disk from a file"}
+	return slices.Concat(
+		plantedErased("K4", group, ends, slices.Concat(gpt, mbr, erased, []string{
+			"raw streamed", "gpt streamed", "raw from a file", "gpt from a file", "qcow2", "qcow2 zlib",
+			"qcow2 zstd", "qcow2 version 2", "qcow2 without a format", "qcow2 unknown", "qcow2 cut",
+			"qcow2 declared raw", "iso", "junk", "empty", "gzip declared raw", "not whole sectors",
+			"gpt of 4096 bytes on 512", "twice", "drive, *",
+		}), "/disks/ROOT/content/5119"),
+		plantedErased("K4", group, ends, []string{"gpt of 4096 bytes", "gpt of 512 bytes on 4096"},
+			"/disks/NATIVE/content/5119"),
+		plantedErased("K4", group, ends, []string{"drive, *"}, "/disks/SMALL/content/69", "/disks/BIG/content/3145727"),
+		withGot(`"data"`, at("K4", group,
+			"The first MiB of the disk is erased before a transfer, so that no former system boots after a failure.",
+			[]string{"gzip declared raw"}, first)),
+		succeeds("K7", group, copied, slices.Concat(gpt, mbr)),
+		writtenAs("gpt from a file", "K7", group, copied, gpt),
+		writtenAs("raw from a file", "K7", group, copied, mbr),
+		withGot(`"DeploymentError"`, at("K7", group, iso, []string{"iso"}, kind)),
+		withGot(`"data"`, at("K7", group, iso, []string{"iso"}, first)),
+		added("K7", group, iso, []string{"iso"}, "/disks/ROOT/whole"),
+		succeeds("E2", group, again, erased),
+		writtenAs("qcow2", "E2", group, again, erased),
+		withGot("null", at("E5", group, "A failed command leaves no UUIDs.",
+			[]string{"qcow2 declared raw", "junk", "empty", "gzip declared raw"},
+			"/agent/1/body/command_result/root uuid")),
+		withGot(`"InvalidImage"`, at("K14", group, empty, []string{"empty"}, kind)),
+		absent("K14", group, empty, []string{"empty"}, first),
+		withGot(`"ImageWriteError"`, at("K10", group, large, larger[:1], kind)),
+		stillPlanted("K10", group, large, larger, "/disks/TINY/content/[12]"),
+		absent("K10", group, large, larger, "/disks/TINY/content/[03]", "/disks/TINY/parts", "/disks/TINY/table",
+			"/disks/TINY/whole"),
+		cylinders("K15", group, "NATIVE", "a84dbc5022162b7d", "408fb1a1d920372a", "gpt of 4096 bytes"),
+		cylinders("L7", group, "ROOT", "4df5532c75fbe00e", "a229f5775f767975", "drive, mbr"),
+		cylinders("L7", group, "ROOT", "2e0982f3d4c43694", "2530afc2b9db9463", "drive, three primary partitions"),
+		cylinders("L7", group, "ROOT", "61f312a4aed60c7d", "61aa369773c1eadc", "drive, mbr with unused entries"),
+		cylinders("L7", group, "ROOT", "33497f5c55680ee7", "d7e37931a846c6e6", "drive, extended partition"),
+		cylinders("L7", group, "SMALL", "8fccdf715fefe683", "22e882055015551f", "drive, small disk"),
 	)
-	add("E5", "A failed command leaves no UUIDs.", []string{
-		"qcow2 declared raw", "junk", "empty", "gzip declared raw",
-	}, []string{"/agent/1/body/command_result/root uuid"})
-	add("K14", "An empty image is refused.", []string{"empty"}, []string{
-		"/agent/0/body/command_error/type", "/disks/ROOT/content/0", "/disks/ROOT/ranges/0/what",
-	})
-	add("K10", "An image that is larger than the disk is refused before it is written.",
-		[]string{"larger than the disk"}, []string{"/agent/0/body/command_error/type"})
-	add("K10", "An image that is larger than the disk is refused before it is written.",
-		[]string{"larger than the disk*"}, []string{
-			"/disks/TINY/content/[0-3]", "/disks/TINY/parts", "/disks/TINY/table", "/disks/TINY/whole",
-		})
-	return list
 }

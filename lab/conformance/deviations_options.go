@@ -32,7 +32,7 @@ func optionDeviations() []Deviation {
 		at("C3", group, "References to other options are not replaced.", []string{"file references"},
 			callback, "/ironic/*/request_id"),
 		at("K7", group, "An empty list permits no format; there it permits all.", []string{"formats reply empty"},
-			reply+"command_error", reply+"command_result", reply+"command_status"),
+			resultPaths()...),
 		at("K10", group, "A timeout has the type and the code of the protocol's error for it.",
 			[]string{"connection_timeout", "max_duration"}, reply+"command_error/type"),
 		at("K10", group, "A timeout has the type and the code of the protocol's error for it.",

@@ -42,7 +42,7 @@ type diskState struct {
 	Arrays map[string]map[string]string `json:"arrays,omitempty"`
 	// Content lists the chunks that are not only zeros.
 	Content []span `json:"content,omitempty"`
-	// Ranges are the digests of the ranges that the scenario names.
+	// Ranges are the digests of the ranges that the scenario names, if all its commands succeeded.
 	Ranges []span `json:"ranges,omitempty"`
 }
 
@@ -101,11 +101,11 @@ func describeDisk(path string, sector int64, ranges []span) (*diskState, error) 
 		return nil, err
 	}
 	for _, r := range ranges {
-		sum := sha256.New()
-		if _, err := io.Copy(sum, io.NewSectionReader(f, r.Offset, r.Length)); err != nil {
+		r.What, err = digest(f, r.Offset, r.Length)
+		if err != nil {
 			return nil, err
 		}
-		state.Ranges = append(state.Ranges, span{r.Offset, r.Length, hex.EncodeToString(sum.Sum(nil))[:16]})
+		state.Ranges = append(state.Ranges, r)
 	}
 	return state, nil
 }
@@ -144,7 +144,8 @@ func readTable(path string, sector int64) (*table, error) {
 	return &t, nil
 }
 
-// blkid returns what blkid finds at an offset. A file system of ISO 9660 also gets the digest of its content.
+// blkid returns what blkid finds at an offset. A file system of ISO 9660, and the root file system of the suite's
+// images, also get the digest of their content.
 func blkid(path string, offset, length int64) (map[string]string, error) {
 	args := []string{"-p", "-o", "export", "-O", strconv.FormatInt(offset, 10)}
 	if length > 0 {
@@ -169,28 +170,31 @@ func blkid(path string, offset, length int64) (map[string]string, error) {
 			found[key] = value
 		}
 	}
-	if found["TYPE"] == "iso9660" {
-		if found["DIGEST"], err = isoDigest(path, offset); err != nil {
-			return nil, err
-		}
-	}
-	return found, nil
-}
-
-// isoDigest returns the digest of a file system of ISO 9660.
-func isoDigest(path string, offset int64) (string, error) {
 	f, err := os.Open(path)
 	if err != nil {
-		return "", err
+		return nil, err
 	}
 	defer f.Close() //nolint:errcheck // only read
-	var size [4]byte
-	if _, err := f.ReadAt(size[:], offset+16*2048+80); err != nil {
+	switch {
+	case found["TYPE"] == "iso9660":
+		var sectors [4]byte
+		if _, err := f.ReadAt(sectors[:], offset+16*2048+80); err != nil {
+			return nil, err
+		}
+		found["DIGEST"], err = digest(f, offset, int64(binary.LittleEndian.Uint32(sectors[:]))*2048)
+	case found["UUID"] == rootUUID:
+		found["DIGEST"], err = digest(f, offset, rootSize)
+	}
+	return found, err
+}
+
+// digest returns the digest of a range of a file.
+func digest(f *os.File, offset, length int64) (string, error) {
+	sum := sha256.New()
+	if _, err := io.Copy(sum, io.NewSectionReader(f, offset, length)); err != nil {
 		return "", err
 	}
-	sum := sha256.New()
-	_, err = io.Copy(sum, io.NewSectionReader(f, offset, int64(binary.LittleEndian.Uint32(size[:]))*2048))
-	return hex.EncodeToString(sum.Sum(nil))[:16], err
+	return hex.EncodeToString(sum.Sum(nil))[:16], nil
 }
 
 // describeContent lists the chunks of a file that contain anything but zeros.

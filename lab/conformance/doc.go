@@ -5,13 +5,16 @@
 // A group contains the scenarios that share a machine. What IPA does was recorded: testdata/ipa/GROUP.json has the
 // observations of a real IPA in a machine of the same shape, with the same kernel, and the versions of IPA and its
 // tools. The tests run the same scenarios with this ramdisk and compare; those that set long run only with the
-// build tag long. `make record-ipa ONLY=GROUP` records again.
+// build tag long. `make record-ipa ONLY=GROUP` records the scenarios that are new or have changed. To record all of a
+// group, delete its file first. A newer IPA or kernel also records all of it.
 //
-// Files *_own_test.go test the suite itself.
+// Most tests of the suite itself are in files *_own_test.go.
 //
 // Differences are fixed, or listed in deviations_*.go with their reason. The tests fail on a difference that is not
 // listed, and on one that is listed and does not occur.
 //
-// Values that differ between two runs of the same agent, or that no client can depend on, are replaced before they
-// are compared: normalise_test.go and normalise_protocol_test.go have one function for each kind.
+// Values that differ between two runs of the same agent are replaced before they are recorded, and those that no client
+// can depend on before they are compared. recordedExchange, normaliseExchange, normaliseRequests and normaliseDisk call
+// one function for each kind. Recordings contain the texts of errors, which are not compared, so that a reader can see
+// why IPA failed.
 package conformance

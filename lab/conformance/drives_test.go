@@ -13,18 +13,18 @@ import (
 	"ironroot/lab/qemu"
 )
 
-// driveDisk is the size of the disks of the group.
-const driveDisk = 256 * mib
+// driveDiskSize is the size of the disks of the group.
+const driveDiskSize = 256 * mib
 
 // Offsets of the partition that IPA creates for a config drive. On a GPT, the end of the disk has the backup table.
 const (
-	driveInMBR = driveDisk - 64*mib
-	driveInGPT = driveDisk - 65*mib
+	driveInMBR = driveDiskSize - 64*mib
+	driveInGPT = driveDiskSize - 65*mib
 )
 
-// buildSources builds config drives as Ironic and other clients send them, and images for them. The drives do not
+// buildConfigDrives builds config drives as Ironic and other clients send them, and images for them. The drives do not
 // change with the version of a program: whether IPA accepts a text depends on each of its characters.
-func buildSources(t *testing.T, files contents) {
+func buildConfigDrives(t *testing.T, files contents) {
 	t.Helper()
 	testenv.Programs(t, "qemu-img")
 	drive, root := decompress(t, isoGzip), decompress(t, ext4Gzip)
@@ -74,7 +74,7 @@ func lines(text []byte) []byte {
 // drives contains the scenarios of the sources, encodings and contents of config drives. The group images contains the
 // scenarios of their partitions.
 func drives() group {
-	g := group{name: "drives", shared: true, publish: publishAll(buildSources)}
+	g := group{name: "drives", shared: true, publish: publishAll(buildConfigDrives)}
 	g.start = scenario{
 		cmdline: "ipa-image-download-connection-retries=1 ipa-image-download-connection-retry-interval=1 " +
 			"ipa-disk-wait-attempts=1",
@@ -86,9 +86,9 @@ func drives() group {
 			name: "load the driver", file: "mbr.raw", format: "raw", stream: true, drive: "{configdrive " + name + "}",
 		}).do...)
 	}
-	g.shape = shape{append: fewEvents, disks: []disk{
-		{Disk: qemu.Disk{Bus: qemu.Virtio, Size: driveDisk, Serial: "ROOT"}},
-		{Disk: qemu.Disk{Bus: qemu.SCSI, Size: driveDisk, Serial: "NATIVE", Sector: 4096}},
+	g.shape = shape{append: noMultipath, disks: []disk{
+		{Disk: qemu.Disk{Bus: qemu.Virtio, Size: driveDiskSize, Serial: "ROOT"}},
+		{Disk: qemu.Disk{Bus: qemu.SCSI, Size: driveDiskSize, Serial: "NATIVE", Sector: 4096}},
 	}}
 	for _, row := range slices.Concat(urlDrives(), textDrives(), contentDrives()) {
 		g.scenarios = append(g.scenarios, imageScenario(row))

@@ -4,7 +4,6 @@ package conformance
 
 import (
 	"crypto/sha256"
-	"encoding/binary"
 	"encoding/hex"
 
 	"ironroot/lab/qemu"
@@ -44,12 +43,14 @@ func hints() group {
 		},
 	}
 	image := hintImage()
+	sum := sha256.Sum256(image)
+	info := imageInfo("hints.raw", "hints.raw", "raw", true, object{"os_hash_value": hex.EncodeToString(sum[:])})
 	g.publish = func(m *machine) { m.images.Bytes("hints.raw", image) }
 	add := func(name string, properties, instance object, requests ...request) {
 		node := object{"properties": properties, "instance_info": instance}
 		g.scenarios = append(g.scenarios, scenario{name: name, node: node, marker: hintMarker, do: append([]request{
 			hidden(command("deploy.get_deploy_steps", object{"node": nodeWith(node), "ports": ports()})),
-			command("standby.prepare_image", object{"image_info": rawImage("hints.raw", image), "configdrive": nil}),
+			command("standby.prepare_image", object{"image_info": info, "configdrive": nil}),
 		}, requests...)})
 	}
 	for _, tt := range hintTable() {
@@ -70,36 +71,6 @@ func hintImage() []byte {
 	copy(data, mbr(0x11223344, mbrPartition{0x83, 64, 128}))
 	copy(data[64<<10:], hintMarker)
 	return data
-}
-
-// mbrPartition is an entry of an MBR in sectors.
-type mbrPartition struct {
-	kind        byte
-	start, size uint32
-}
-
-// mbr returns a sector with a partition table.
-func mbr(id uint32, partitions ...mbrPartition) []byte {
-	sector := make([]byte, 512)
-	binary.LittleEndian.PutUint32(sector[440:], id)
-	for i, p := range partitions {
-		entry := sector[446+16*i:]
-		copy(entry[1:], []byte{0xfe, 0xff, 0xff, p.kind, 0xfe, 0xff, 0xff})
-		binary.LittleEndian.PutUint32(entry[8:], p.start)
-		binary.LittleEndian.PutUint32(entry[12:], p.size)
-	}
-	sector[510], sector[511] = 0x55, 0xaa
-	return sector
-}
-
-// rawImage is the image_info of a raw image as Ironic sends it.
-func rawImage(name string, content []byte) object {
-	sum := sha256.Sum256(content)
-	return object{
-		"id": name, "urls": []string{imageURL + "/" + name}, "disk_format": "raw", "container_format": nil,
-		"stream_raw_images": true, "os_hash_algo": "sha256", "os_hash_value": hex.EncodeToString(sum[:]),
-		"node_uuid": nodeUUID,
-	}
 }
 
 type hintRow struct {

@@ -4,7 +4,6 @@ package conformance
 
 import (
 	"maps"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -19,8 +18,8 @@ const imageSize = 8 * mib
 // The partitions of images: a FAT file system and an ext4.
 var (
 	gptParts = []gptPartition{
-		{efiType, "0B0E8F5C-7D0A-4F65-9F0E-6E2A3A7C1D02", "esp", mib, mib},
-		{linuxType, "0B0E8F5C-7D0A-4F65-9F0E-6E2A3A7C1D03", "root", 3 * mib, 3 * mib},
+		{efiType, uuidPrefix + "02", "esp", mib, mib},
+		{linuxType, uuidPrefix + "03", "root", 3 * mib, 3 * mib},
 	}
 	mbrParts = mbr(0x11223344, mbrPartition{7, 2048, 2048}, mbrPartition{0x83, 6144, 6144})
 )
@@ -90,7 +89,7 @@ func imageInfo(id, name, format string, stream bool, replaced object) object {
 // images are the scenarios of images and config drives. All use one machine, which starts slowly.
 func images() group {
 	g := group{name: "images", shared: true, publish: publishAll(func(t *testing.T, files contents) {
-		buildDrives(t, files)
+		buildDriveImages(t, files)
 		buildImages(t, files)
 	})}
 	g.start = scenario{
@@ -125,9 +124,12 @@ type imageRow struct {
 	disk   string // "" is ROOT
 	drive  any    // configdrive
 	node   object
-	ranges []span
-	uuids  bool // also ask for the UUIDs of partitions
-	again  int  // number of repetitions
+	ranges []span // in addition to wholeImage
+	uuids  bool   // also ask for the UUIDs of partitions
+	again  int    // number of repetitions
+	// before and prepared are those of the scenario. nil is used.
+	before   func(path string) error
+	prepared string
 }
 
 // imageScenario writes an image to a disk that was used before.
@@ -147,7 +149,13 @@ func imageScenario(row imageRow) scenario {
 	}
 	id := strings.NewReplacer(" ", "-", ",", "", ":", "", "/", "").Replace(row.name)
 	info := imageInfo(id, row.file, row.format, row.stream, row.info)
-	s := scenario{name: row.name, node: node, disks: []string{serial}, before: used, ranges: row.ranges}
+	s := scenario{name: row.name, node: node, disks: []string{serial}, before: used, gpt: true}
+	if row.before != nil {
+		s.before, s.prepared = row.before, row.prepared
+	}
+	if info["image_type"] != "partition" {
+		s.ranges = append(wholeImage(), row.ranges...)
+	}
 	s.do = []request{hidden(command("deploy.get_deploy_steps", object{"node": nodeWith(node), "ports": ports()}))}
 	for range row.again + 1 {
 		s.do = append(s.do, command("standby.prepare_image", object{"image_info": info, "configdrive": row.drive}))
@@ -158,7 +166,8 @@ func imageScenario(row imageRow) scenario {
 	return s
 }
 
-// wholeImage are the parts of a disk that an image of the suite fills, without the tables that are moved.
+// wholeImage are the parts of a disk that an image of the suite fills, without the tables that are moved. An image of a
+// partition is found by its UUID instead, see blkid.
 func wholeImage() []span {
 	return []span{{Offset: 0, Length: 512}, {Offset: mib, Length: imageSize - mib - 64<<10}}
 }
@@ -167,12 +176,9 @@ func wholeImage() []span {
 func imageTable() []imageRow {
 	var rows []imageRow
 	add := func(row imageRow) { rows = append(rows, row) }
-	file := func(name, file, format string) {
-		add(imageRow{name: name, file: file, format: format, ranges: wholeImage()})
-	}
-	refused := func(name, file, format string) { add(imageRow{name: name, file: file, format: format}) }
+	file := func(name, file, format string) { add(imageRow{name: name, file: file, format: format}) }
 	streamed := func(name, file string) {
-		add(imageRow{name: name, file: file, format: "raw", stream: true, ranges: wholeImage(), uuids: true})
+		add(imageRow{name: name, file: file, format: "raw", stream: true, uuids: true})
 	}
 	on := func(disk, name, file, format string, stream bool) {
 		add(imageRow{name: name, file: file, format: format, stream: stream, disk: disk})
@@ -183,7 +189,7 @@ func imageTable() []imageRow {
 	file("raw from a file", "mbr.raw", "raw")
 	file("gpt from a file", "gpt.raw", "raw")
 	file("gpt declared", "gpt.raw", "gpt")
-	add(imageRow{name: "qcow2", file: "gpt.qcow2", format: "qcow2", stream: true, ranges: wholeImage(), uuids: true})
+	add(imageRow{name: "qcow2", file: "gpt.qcow2", format: "qcow2", stream: true, uuids: true})
 	add(imageRow{name: "qcow2, disk erased since", info: object{"id": "qcow2"}, file: "gpt.qcow2", format: "qcow2"})
 	file("qcow2 zlib", "zlib.qcow2", "qcow2")
 	file("qcow2 zstd", "zstd.qcow2", "qcow2")
@@ -191,21 +197,21 @@ func imageTable() []imageRow {
 	file("qcow2 without a format", "gpt.qcow2", "")
 	file("qcow2 unknown", "gpt.qcow2", "unknown")
 	file("iso hybrid", "hybrid.iso", "iso")
-	refused("iso", "config-2.iso", "iso")
-	refused("mbr without a format", "mbr.raw", "")
-	refused("raw declared qcow2", "mbr.raw", "qcow2")
-	refused("gpt declared qcow2", "gpt.raw", "qcow2")
-	refused("qcow2 declared iso", "gpt.qcow2", "iso")
-	refused("qcow2 with a backing file", "backing.qcow2", "qcow2")
-	refused("qcow2 with a data file", "data.qcow2", "qcow2")
-	refused("qcow2 with an unknown feature", "feature.qcow2", "qcow2")
-	refused("qcow2 cut", "cut.qcow2", "qcow2")
-	refused("qcow2 larger than the disk", "huge.qcow2", "qcow2")
-	refused("vmdk", "gpt.vmdk", "vmdk")
-	refused("vdi", "gpt.vdi", "vdi")
-	refused("vhd", "gpt.vhd", "vhd")
-	refused("vhdx", "gpt.vhdx", "vhdx")
-	refused("unknown format", "mbr.raw", "floppy")
+	file("iso", "config-2.iso", "iso")
+	file("mbr without a format", "mbr.raw", "")
+	file("raw declared qcow2", "mbr.raw", "qcow2")
+	file("gpt declared qcow2", "gpt.raw", "qcow2")
+	file("qcow2 declared iso", "gpt.qcow2", "iso")
+	file("qcow2 with a backing file", "backing.qcow2", "qcow2")
+	file("qcow2 with a data file", "data.qcow2", "qcow2")
+	file("qcow2 with an unknown feature", "feature.qcow2", "qcow2")
+	file("qcow2 cut", "cut.qcow2", "qcow2")
+	file("qcow2 larger than the disk", "huge.qcow2", "qcow2")
+	file("vmdk", "gpt.vmdk", "vmdk")
+	file("vdi", "gpt.vdi", "vdi")
+	file("vhd", "gpt.vhd", "vhd")
+	file("vhdx", "gpt.vhdx", "vhdx")
+	file("unknown format", "mbr.raw", "floppy")
 	streamed("qcow2 declared raw", "gpt.qcow2")
 	streamed("junk", "junk.raw")
 	streamed("empty", "empty.raw")
@@ -217,43 +223,12 @@ func imageTable() []imageRow {
 	on("NATIVE", "gpt of 4096 bytes", "gpt4k.raw", "raw", true)
 	on("NATIVE", "gpt of 512 bytes on 4096", "gpt.raw", "raw", true)
 	on("ROOT", "gpt of 4096 bytes on 512", "gpt4k.raw", "raw", true)
-	add(imageRow{name: "twice", file: "gpt.qcow2", format: "qcow2", ranges: wholeImage(), again: 1})
+	add(imageRow{name: "twice", file: "gpt.qcow2", format: "qcow2", again: 1})
 	return rows
 }
 
-var fatIDPattern = regexp.MustCompile(`^[0-9A-F]{4}-[0-9A-F]{4}$`)
-
-// partitionUUIDs replaces random UUIDs in the result of standby.get_partition_uuids: those of the EFI system partition,
-// and of a root partition without the file system of the suite.
-func partitionUUIDs(fields object) {
-	if id, ok := fields["efi system partition uuid"].(string); ok && fatIDPattern.MatchString(id) {
-		fields["efi system partition uuid"] = "<fat id>"
-	}
-	if id, ok := fields["root uuid"].(string); ok && uuidPattern.MatchString(id) && id != rootUUID {
-		fields["root uuid"] = "<uuid>"
-	}
-}
-
-// rootUUID is the UUID of the file system in testdata/ext4.img.gz.
-const rootUUID = "6a6e7a52-5d0e-4b1c-9d0c-1c6d0c2b7e11"
-
-func TestPartitionUUIDs(t *testing.T) {
-	const other = "6a6e7a52-5d0e-4b1c-9d0c-1c6d0c2b7e12"
-	result := func(root, esp string) string {
-		return `{"command_result": {"root uuid": "` + root + `", "efi system partition uuid": "` + esp + `"}}`
-	}
-	for _, tt := range []struct {
-		name, a, b string
-		want       bool
-	}{
-		{"FAT", result(rootUUID, "1234-ABCD"), result(rootUUID, "4321-ABCD"), true},
-		{"no FAT", result(rootUUID, "1234-ABCD"), result(rootUUID, other), false},
-		{"random", result(other, ""), result(strings.Replace(other, "6a", "7a", 1), ""), true},
-		{"of the image", result(rootUUID, ""), result(other, ""), false},
-		{"id of an MBR", result("0x11223344", ""), result("0x00000000", ""), false},
-	} {
-		if got := equal(tt.a, tt.b); got != tt.want {
-			t.Errorf("%s: equal is %v, want %v", tt.name, got, tt.want)
-		}
-	}
-}
+// rootUUID and rootSize are the UUID and the size of the file system in testdata/ext4.img.gz.
+const (
+	rootUUID = "6a6e7a52-5d0e-4b1c-9d0c-1c6d0c2b7e11"
+	rootSize = 2 * mib
+)

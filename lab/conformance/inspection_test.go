@@ -21,7 +21,7 @@ func inspected(name, collectors string, r ...reply) scenario {
 // inspections are what collectors send.
 func inspections() []scenario {
 	only := inspected("of an agent without an API URL", "pci-devices")
-	only.cmdline += " no-ipa-api-url=1" // no option, but no URL is added
+	only.cmdline += " no-ipa-api-url=1" // no option of the agent; machine.start then adds no URL
 	only.until = until{inspectionRequest, 1}
 	byAPI := scenario{name: "inspection by the API URL", cmdline: "ipa-inspection-collectors=numa-topology " +
 		"ipa-global-request-id=req-1be26c0b-03f2-4d2e-ae87-c02d7f33c123"}

@@ -5,6 +5,7 @@ package conformance
 import (
 	"context"
 	"crypto/tls"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"net"
@@ -21,6 +22,11 @@ import (
 	"ironroot/lab/ipa"
 	"ironroot/lab/netns"
 	"ironroot/lab/qemu"
+)
+
+const (
+	mib = 1 << 20
+	gib = 1 << 30
 )
 
 // configFile is the agent's configuration file.
@@ -44,6 +50,15 @@ type disk struct {
 	prepare   func(path string) error
 }
 
+// rootDisk is a disk that is large enough for the agent's default root disk.
+func rootDisk() disk {
+	return disk{Disk: qemu.Disk{Bus: qemu.Virtio, Size: 5 * gib, Serial: "ROOT"}}
+}
+
+// noMultipath is a kernel parameter that saves time in an emulated machine: udev does not search for several paths to a
+// disk. In the machine of ironic-python-agent, the programs that udev starts also read the agent's parameters.
+const noMultipath = "nompath"
+
 // image is kernel and initramfs of a machine.
 type image struct{ kernel, initramfs string }
 
@@ -56,6 +71,7 @@ type machine struct {
 	images    *imageserver.Server
 	control   ipa.Control
 	disks     map[string]qemu.Disk // by serial number
+	order     []string             // serial numbers in the order of QEMU's disks
 	contents  contents             // what requests can refer to
 }
 
@@ -89,7 +105,7 @@ func boot(t *testing.T, i image, s shape) *machine {
 	}
 	for _, d := range s.disks {
 		d.File = filepath.Join(dir, d.Serial)
-		m.disks[d.Serial] = d.Disk
+		m.disks[d.Serial], m.order = d.Disk, append(m.order, d.Serial)
 		if d.prepare != nil {
 			if err := os.Truncate(d.File, 0); err != nil && !os.IsNotExist(err) {
 				t.Fatal(err)
@@ -212,6 +228,10 @@ type observation struct {
 	Marked []string              `json:"marked,omitempty"`
 	Files  map[string]string     `json:"files,omitempty"`
 	Boot   *bootState            `json:"boot,omitempty"`
+	// Passes is how often the agent wrote the size of a disk, by serial number.
+	Passes map[string]int64 `json:"passes,omitempty"`
+	// problems are requirements on this ramdisk that it does not meet, whatever ironic-python-agent does.
+	problems []string
 }
 
 // play runs a scenario with an agent of its own, or with the running one if shared, and returns what it observes.
@@ -237,6 +257,10 @@ func (m *machine) play(ctx context.Context, s scenario, shared bool) (observatio
 		return observation{}, err
 	}
 	reached := m.conductor.play(s)
+	written, err := m.written(ctx)
+	if err != nil {
+		return observation{}, err
+	}
 	var o observation
 	if !shared {
 		if err := m.start(ctx, s); err != nil {
@@ -265,8 +289,8 @@ func (m *machine) play(ctx context.Context, s scenario, shared bool) (observatio
 		}
 		id = next
 		if !r.hidden {
-			o.Agent = append(o.Agent, normaliseExchange(x))
-		} else if fields, _ := x.Body.(object); x.Status >= 400 || fields["command_status"] == "FAILED" {
+			o.Agent = append(o.Agent, recordedExchange(x))
+		} else if x.failed() {
 			return observation{}, fmt.Errorf("%s, which prepares the scenario: %s", x.Request, encode(x.Body))
 		}
 	}
@@ -279,7 +303,6 @@ func (m *machine) play(ctx context.Context, s scenario, shared bool) (observatio
 		}
 	}
 	if s.boot {
-		var err error
 		if o.Boot, err = describeBoot(ctx, filepath.Join(m.vm.Dir(), flashFile)); err != nil {
 			return observation{}, err
 		}
@@ -290,12 +313,35 @@ func (m *machine) play(ctx context.Context, s scenario, shared bool) (observatio
 	if err := m.control.Sync(ctx); err != nil {
 		return observation{}, err
 	}
-	var err error
+	after, err := m.written(ctx)
+	if err != nil {
+		return observation{}, err
+	}
+	if s.passes {
+		if o.Passes, err = m.passes(s.disks, written, after); err != nil {
+			return observation{}, err
+		}
+	}
 	if o.Files, err = readFiles(m.disks["ROOT"].File, s.files); err != nil {
 		return observation{}, err
 	}
-	if o.Marked, err = m.marked(s.marker); err != nil || len(s.disks) == 0 {
+	if o.Marked, err = m.marked(s.marker); err != nil {
 		return o, err
+	}
+	compared := slices.Concat(s.disks, o.Marked)
+	if len(s.files) > 0 {
+		compared = append(compared, "ROOT")
+	}
+	for _, serial := range m.order {
+		if n := after[serial] - written[serial]; n > 0 && !s.others && !slices.Contains(compared, serial) {
+			o.problems = append(o.problems, fmt.Sprintf("%d bytes were written to another disk, %s", n, serial))
+		}
+	}
+	if len(s.disks) == 0 {
+		return o, nil
+	}
+	if slices.ContainsFunc(o.Agent, exchange.failed) {
+		s.ranges = nil
 	}
 	o.Disks = map[string]*diskState{}
 	for _, serial := range s.disks {
@@ -304,6 +350,54 @@ func (m *machine) play(ctx context.Context, s scenario, shared bool) (observatio
 			return observation{}, fmt.Errorf("disk %s: %w", serial, err)
 		}
 		o.Disks[serial] = normaliseDisk(state)
+		if s.gpt && s.ranges != nil && state.Table != nil && state.Table.Label == "gpt" {
+			if err := checkGPT(m.disks[serial].File, max(512, m.disks[serial].Sector)); err != nil {
+				o.problems = append(o.problems, fmt.Sprintf("disk %s: %v", serial, err))
+			}
+		}
 	}
 	return o, nil
+}
+
+// written returns how many bytes the machine has written to each disk, by serial number.
+func (m *machine) written(ctx context.Context) (map[string]int64, error) {
+	reply, err := m.vm.QMP(ctx, "query-blockstats", nil)
+	if err != nil {
+		return nil, err
+	}
+	var devices []struct {
+		Device string `json:"qdev"`
+		Stats  struct {
+			Written int64 `json:"wr_bytes"`
+		} `json:"stats"`
+	}
+	if err := json.Unmarshal(reply, &devices); err != nil {
+		return nil, fmt.Errorf("query-blockstats: %w", err)
+	}
+	written := map[string]int64{}
+	for i, serial := range m.order {
+		id := fmt.Sprintf("disk%d", i)
+		for _, d := range devices {
+			if slices.Contains(strings.Split(d.Device, "/"), id) {
+				written[serial] = d.Stats.Written
+			}
+		}
+		if _, ok := written[serial]; !ok {
+			return nil, fmt.Errorf("query-blockstats: got no device %s in %s", id, reply)
+		}
+	}
+	return written, nil
+}
+
+// passes returns how often the machine has written the size of disks between two calls of written.
+func (m *machine) passes(serials []string, before, after map[string]int64) (map[string]int64, error) {
+	passes := map[string]int64{}
+	for _, serial := range serials {
+		info, err := os.Stat(m.disks[serial].File)
+		if err != nil {
+			return nil, err
+		}
+		passes[serial] = (after[serial] - before[serial] + info.Size()/2) / info.Size()
+	}
+	return passes, nil
 }

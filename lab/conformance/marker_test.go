@@ -26,7 +26,7 @@ func (m *machine) clearMarked(marker string) error {
 		return nil
 	}
 	for _, d := range m.disks {
-		if err := writeAt(d.File, make([]byte, markerArea), 0); err != nil {
+		if err := write(d.File, 0, make([]byte, markerArea)); err != nil {
 			return err
 		}
 	}
@@ -54,16 +54,6 @@ func (m *machine) marked(marker string) ([]string, error) {
 		}
 	}
 	return found, nil
-}
-
-// writeAt writes data to a file at an offset.
-func writeAt(path string, data []byte, offset int64) error {
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = f.WriteAt(data, offset)
-	return errors.Join(err, f.Close())
 }
 
 func TestMarked(t *testing.T) {

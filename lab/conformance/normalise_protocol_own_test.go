@@ -160,29 +160,6 @@ func TestInspectionData(t *testing.T) {
 	}
 }
 
-// A listed difference is one between the listed values only.
-func TestListedValues(t *testing.T) {
-	l := &listed{
-		found:   map[string]bool{},
-		entries: []Deviation{{Scenarios: []string{"a*"}, Path: "/x/*", Want: "1", Got: `"2"`}},
-	}
-	for _, tt := range []struct {
-		scenario string
-		found    difference
-		want     bool
-	}{
-		{"ab", difference{"/x/y", 1.0, "2"}, true},
-		{"ab", difference{"/x/y", 1.0, "3"}, false},
-		{"ab", difference{"/x/y", 2.0, "2"}, false},
-		{"b", difference{"/x/y", 1.0, "2"}, false},
-		{"ab", difference{"/x/y/z", 1.0, "2"}, false},
-	} {
-		if got := l.contains(tt.scenario, tt.found); got != tt.want {
-			t.Errorf("%s %v: contained is %v, want %v", tt.scenario, tt.found, got, tt.want)
-		}
-	}
-}
-
 func TestHardwareFacts(t *testing.T) {
 	facts := func(text string) any {
 		fields := object{"data": parse(text)}
@@ -224,30 +201,5 @@ func TestNUMATopology(t *testing.T) {
 		if cmp.Equal(first, other) {
 			t.Errorf("%v: no difference", other)
 		}
-	}
-}
-
-// A scenario whose disks are as in another one is compared with the recorded disks of that one.
-func TestListedLike(t *testing.T) {
-	with := func(kind string) observation {
-		return observation{Disks: map[string]*diskState{"ROOT": {Whole: map[string]string{"PTTYPE": kind}}}}
-	}
-	r := recording{Scenarios: map[string]observation{"refused": with("dos"), "written": with("gpt")}}
-	l := &listed{found: map[string]bool{}, entries: []Deviation{
-		{Scenarios: []string{"refused"}, Path: "/disks", Like: "written"},
-	}}
-	want := l.expected(r, scenario{name: "refused"})
-	for kind, equal := range map[string]bool{"gpt": true, "dos": false, "": false} {
-		if found := differences("", want, comparison(with(kind))); (len(found) == 0) != equal {
-			t.Errorf("disk with the table %q: got the differences %v, want none: %v", kind, found, equal)
-		}
-	}
-	if missing := l.missing(group{}); len(missing) > 0 {
-		t.Errorf("got %v, want no missing difference", missing)
-	}
-	l.found, r.Scenarios["refused"] = map[string]bool{}, with("gpt")
-	l.expected(r, scenario{name: "refused"})
-	if missing := l.missing(group{}); len(missing) != 1 {
-		t.Errorf("both recordings have the same disks: got %v, want a missing difference", missing)
 	}
 }

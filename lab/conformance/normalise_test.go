@@ -61,11 +61,31 @@ func commandID(fields object) {
 	}
 }
 
-// resultText replaces the text of a command's result if the result contains nothing else.
+// uuidFields are the parts of the text of a result that clients search for (ironic/drivers/modules/agent.py of 39.0).
+var uuidFields = regexp.MustCompile(`\b(root_uuid|efi_system_partition_uuid)=(\S+)`)
+
+// resultText replaces the text of a command's result if the result contains nothing else. Identifiers of partitions
+// stay if they come from an image of the suite.
 func resultText(fields object) {
-	if result, ok := fields["result"].(string); ok && len(fields) == 1 && !strings.HasPrefix(result, "<text ") {
-		name, _, _ := strings.Cut(result, ":")
-		fields["result"] = "<text of " + name + ">"
+	result, ok := fields["result"].(string)
+	if !ok || len(fields) != 1 || strings.HasPrefix(result, "<text ") {
+		return
+	}
+	name, _, _ := strings.Cut(result, ":")
+	for _, found := range uuidFields.FindAllStringSubmatch(result, -1) {
+		name += " " + found[1] + "=" + maskRandom(found[2])
+	}
+	fields["result"] = "<text of " + name + ">"
+}
+
+var fatIDPattern = regexp.MustCompile(`^[0-9A-F]{4}-[0-9A-F]{4}$`)
+
+// partitionUUIDs replaces random identifiers in the result of standby.get_partition_uuids.
+func partitionUUIDs(fields object) {
+	for _, key := range []string{"efi system partition uuid", "root uuid"} {
+		if id, ok := fields[key].(string); ok {
+			fields[key] = maskRandom(id)
+		}
 	}
 }
 
@@ -104,26 +124,37 @@ func diskNames(result object) {
 	}
 }
 
-// normaliseExchange replaces what is not compared in a reply of the agent.
-func normaliseExchange(x exchange) exchange {
+// recordedExchange replaces what is not recorded of a reply of the agent: what differs between two runs, and texts that
+// are long. The texts of errors are recorded, so that a reader can see why a command failed.
+func recordedExchange(x exchange) exchange {
 	x.Body = plain(x.Body)
 	allowedMethods(x.Header)
 	each(x.Body, func(fields object) {
 		sortedSteps(fields)
 		describedArguments(fields)
 		commandID(fields)
-		errorTexts(fields)
 		startTime(fields)
 		partitionUUIDs(fields)
 		if result, ok := fields["clean_result"].(object); ok {
 			diskNames(result)
 		}
 		if result, ok := fields["command_result"].(object); ok {
-			resultText(result)
 			archiveNames(result, "system_logs")
 		}
 		if fields["command_name"] == "get_hardware_info" {
 			inventoryShape(fields, "command_result")
+		}
+	})
+	return x
+}
+
+// normaliseExchange replaces what is not compared in a reply of the agent.
+func normaliseExchange(x exchange) exchange {
+	x = recordedExchange(x)
+	each(x.Body, func(fields object) {
+		errorTexts(fields)
+		if result, ok := fields["command_result"].(object); ok {
+			resultText(result)
 		}
 	})
 	if body, ok := x.Body.(string); ok && !strings.HasPrefix(x.Header["Content-Type"], "application/json") {
@@ -164,12 +195,31 @@ func each(value any, f func(object)) {
 	}
 }
 
-// maskID returns "<uuid>" for an identifier of any form, and "" for none.
+// maskID returns "<uuid>" for an identifier of any form, "" for none, and the identifiers of the suite's images as they
+// are.
 func maskID(value string) string {
-	if value == "" {
-		return ""
+	if value == "" || fromImage(value) {
+		return value
 	}
 	return "<uuid>"
+}
+
+// maskRandom replaces an identifier of a partition that is neither from an image of the suite nor derived from an MBR.
+func maskRandom(id string) string {
+	switch {
+	case fromImage(id):
+		return id
+	case fatIDPattern.MatchString(id):
+		return "<fat id>"
+	case uuidPattern.MatchString(id):
+		return "<uuid>"
+	}
+	return id
+}
+
+// fromImage reports whether a disk, partition or file system of the suite's images has the identifier.
+func fromImage(id string) bool {
+	return id == rootUUID || id == fatID || strings.HasPrefix(strings.ToUpper(id), uuidPrefix)
 }
 
 // normaliseDisk replaces what is random in a disk's partition table and file systems.

@@ -11,9 +11,11 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+
+	"golang.org/x/sys/unix"
 )
 
-// The functions of this file prepare disks before a machine starts.
+// The functions of this file write to the files of disks, before a machine starts or before a scenario.
 
 func sequence(steps ...func(string) error) func(string) error {
 	return func(path string) error {
@@ -249,4 +251,33 @@ func member(name string, at int64) func(string) error {
 		}
 		return write(path, at, superblock)
 	}
+}
+
+// blank makes a disk all zeros.
+func blank(path string) error {
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	defer f.Close() //nolint:errcheck // nothing is buffered
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	return unix.Fallocate(int(f.Fd()), unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, 0, info.Size())
+}
+
+// used fills the parts of a disk with planted data that a former tenant's partition table and file systems use.
+func used(path string) error {
+	if err := blank(path); err != nil {
+		return err
+	}
+	info, err := os.Stat(path)
+	if err != nil {
+		return err
+	}
+	if err := plant(path, 0, min(10*mib, info.Size()/2)); err != nil {
+		return err
+	}
+	return plant(path, info.Size()-mib, mib)
 }

@@ -5,6 +5,9 @@ package conformance
 import (
 	"net/http"
 	"strings"
+	"time"
+
+	"ironroot/lab/imageserver"
 )
 
 // protocol are the scenarios of the API and of the requests to Ironic, without disks that matter.
@@ -97,154 +100,6 @@ func post(body string) request {
 	return request{method: http.MethodPost, path: "/v1/commands/", body: body}
 }
 
-// requests are requests to the agent whose replies do not depend on earlier ones.
-func requests() []scenario {
-	const sync = `{"name": "standby.sync", "params": {}}`
-	method := func(method string, paths ...string) (all []request) {
-		for _, path := range paths {
-			all = append(all, request{method: method, path: path, body: sync})
-		}
-		return all
-	}
-	return []scenario{
-		{
-			name: "head",
-			do: method(http.MethodHead, "/", "/v1/", "/v1", "/v1/status", "/status", "/v1/commands/", "/commands/",
-				"/v1/commands/unknown", "/v1/unknown"),
-		},
-		{name: "head without token", do: []request{
-			{
-				method: http.MethodHead,
-				path:   "/v1/commands/",
-				token:  "-",
-			},
-			{method: http.MethodHead, path: "/", token: "-"},
-		}},
-		{name: "redirects", do: append(method(http.MethodPost, "/v1/commands", "/commands", "/commands?wait=true"),
-			append(method(http.MethodDelete, "/v1/commands"), get("/v1?a=b&c=%20d"), get("/commands?x"))...)},
-		{name: "redirect without token", do: []request{{method: http.MethodGet, path: "/v1/commands", token: "-"}}},
-		{
-			name: "method PATCH",
-			do:   method(http.MethodPatch, "/", "/v1/", "/v1/status", "/v1/commands/", "/v1/commands/x", "/v1/x"),
-		},
-		{name: "method DELETE", do: method(http.MethodDelete, "/", "/v1/", "/v1/status", "/v1/commands/x", "/v1/x")},
-		{
-			name: "method POST",
-			do:   method(http.MethodPost, "/", "/v1/", "/status", "/v1/commands/x", "/commands/x", "/v1/x"),
-		},
-		{name: "method unknown", do: method("PROPFIND", "/", "/v1/commands/", "/v1/x")},
-		{name: "method OPTIONS without token", do: []request{
-			{
-				method: http.MethodOptions,
-				path:   "/v1/commands/",
-				token:  "-",
-			},
-			{method: http.MethodOptions, path: "/", token: "-"},
-		}},
-		{name: "paths", do: []request{
-			get(
-				"/V1/",
-			),
-			get("/v1/Status"),
-			get("/v1/commands/a/b"),
-			get("/v1.0/"),
-			get("/v1/commands/%20"),
-			get("/favicon.ico"),
-			get("/v1/status?x=y"),
-			get("/v1/command/"),
-			get("/index.html"),
-			get("/v1/v1/status"),
-		}},
-		{name: "path with two slashes", do: []request{get("/v1//status"), get("/v1//commands/")}},
-		{name: "path with dots", do: []request{get("/v1/../v1/status"), get("/v1/./status")}},
-		{name: "path with escapes", do: []request{get("/v1/%73tatus"), get("/%76%31/status"), get("/v1%2Fstatus")}},
-		{name: "token empty", do: []request{
-			{method: http.MethodGet, path: "/v1/commands/?agent_token=", token: "-"},
-			{method: http.MethodPost, path: "/v1/commands/?agent_token=", token: "-", body: sync},
-		}},
-		{name: "token twice", do: []request{
-			{method: http.MethodGet, path: "/v1/commands/x?agent_token=" + token + "&agent_token=x", token: "-"},
-			{method: http.MethodGet, path: "/v1/commands/x?agent_token=x&agent_token=" + token, token: "-"},
-		}},
-		{name: "token of other letters", do: []request{
-			{method: http.MethodGet, path: "/v1/commands/", token: strings.ToLower(token)},
-			{method: http.MethodGet, path: "/v1/commands/", token: token + " "},
-			{method: http.MethodGet, path: "/v1/commands/", token: token[:42]},
-			{method: http.MethodGet, path: "/v1/commands/?AGENT_TOKEN=" + token, token: "-"},
-		}},
-		{name: "token in the body", do: []request{
-			{
-				method: http.MethodPost,
-				path:   "/v1/commands/",
-				token:  "-",
-				kind:   "application/x-www-form-urlencoded",
-				body:   "agent_token=" + token,
-			},
-		}},
-		{name: "token and a wrong body", do: []request{
-			{method: http.MethodPost, path: "/v1/commands/", token: "-", body: "{"},
-			{method: http.MethodPost, path: "/v1/commands/", token: "wrong", body: ""},
-		}},
-		{name: "token of one record", do: []request{
-			command("standby.sync", object{}),
-			{method: http.MethodGet, path: "/v1/commands/{id}", token: "wrong"},
-			{method: http.MethodGet, path: "/commands/{id}", token: "-"},
-			get("/v1/commands/{id}"),
-		}},
-		{name: "content types", do: []request{
-			{method: http.MethodPost, path: "/v1/commands/", kind: "application/x-www-form-urlencoded", body: sync},
-			{method: http.MethodPost, path: "/v1/commands/", kind: "application/json; charset=latin-1", body: sync},
-			{method: http.MethodPost, path: "/v1/commands/", kind: "multipart/form-data", body: sync},
-			{method: http.MethodPost, path: "/v1/commands/", kind: "nonsense", body: sync},
-		}},
-		{name: "body NaN", do: []request{post(`{"name": "standby.unknown", "params": {"x": NaN}}`)}},
-		{name: "body with a byte order mark", do: []request{post("\ufeff" + sync)}},
-		{
-			name: "body with comments",
-			do:   []request{post(sync + "// x"), post("{'name': 'standby.sync', 'params': {}}")},
-		},
-		{name: "body with white space", do: []request{post(" \r\n\t" + sync + "\n\n")}},
-		{name: "body nested", do: []request{
-			post(
-				`{"name": "standby.unknown", "params": {"x": ` + strings.Repeat(
-					"[",
-					200,
-				) + strings.Repeat(
-					"]",
-					200,
-				) + `}}`,
-			),
-		}},
-		{name: "body large", do: []request{
-			post(`{"name": "standby.unknown", "params": {"x": "` + strings.Repeat("y", 2<<20) + `"}}`),
-		}},
-		{name: "body with names of other types", do: []request{
-			post(
-				`{"name": null, "params": {}}`,
-			),
-			post(`{"name": 5, "params": {}}`),
-			post(`{"name": ["standby.sync"], "params": {}}`),
-			post(`{"name": {}, "params": {}}`),
-			post(`{"name": true, "params": {}}`),
-		}},
-		{name: "body with keys of other cases", do: []request{
-			post(`{"Name": "standby.sync", "Params": {}}`), post(`{"NAME": "standby.sync", "params": {}}`),
-		}},
-		{name: "names with spaces", do: []request{
-			command(" standby.sync", object{}), command("standby.sync ", object{}), command("standby. sync", object{}),
-			command("standby..sync", object{}), command("standby.sync\n", object{}), command("ståndby.sync", object{}),
-		}},
-		{name: "records with unknown ids", do: []request{
-			get(
-				"/v1/commands/1",
-			),
-			get("/v1/commands/1be26c0b-03f2-4d2e-ae87-c02d7f33c123"),
-			get("/v1/commands/x?wait=true"),
-			get("/commands/null"),
-		}},
-	}
-}
-
 // slowImage is an image that arrives after some seconds, and stalledImage one that never does. Their content is not an
 // image.
 const (
@@ -303,3 +158,11 @@ func busy() []scenario {
 
 // quick lets downloads fail at once.
 const quick = "image_download_connection_retries = 0\nimage_download_connection_retry_interval = 0\n"
+
+// publishSlow publishes the images that keep a command busy.
+func publishSlow(m *machine) {
+	m.images.Bytes(slowImage, make([]byte, 4096))
+	m.images.Fault(slowImage, imageserver.Fault{Delay: 2 * time.Second})
+	m.images.Bytes(stalledImage, make([]byte, mib))
+	m.images.Fault(stalledImage, imageserver.Fault{Stall: 4096})
+}

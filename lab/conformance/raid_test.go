@@ -47,8 +47,8 @@ func raidGroup(name string, want func(name string) bool) group {
 	// modprobe in the machine of ironic-python-agent reads the agent's parameters as the kernel's command line.
 	// Ironroot's kernel does not, so that start_ro has no effect there.
 	g := group{
-		name: name, shared: true, shape: shape{append: fewEvents},
-		start: scenario{cmdline: fewEvents + " md_mod.start_ro=1"},
+		name: name, shared: true, shape: shape{append: noMultipath},
+		start: scenario{cmdline: noMultipath + " md_mod.start_ro=1"},
 	}
 	for _, serial := range []string{"D1", "D2", "D3", "D4"} {
 		g.shape.disks = append(g.shape.disks, disk{Disk: qemu.Disk{Bus: qemu.SCSI, Size: 4 * gib, Serial: serial}})
@@ -59,6 +59,7 @@ func raidGroup(name string, want func(name string) bool) group {
 	all := slices.Concat(raidInvalid(), raidDelete(), raidLevels(), raidApply(), raidKeep(), raidBoot(),
 		raidRejectedAfterWrites())
 	for _, s := range all {
+		s.others = true
 		if want(s.name) {
 			g.scenarios = append(g.scenarios, s)
 		}

@@ -39,10 +39,15 @@ func TestRecordIPA(t *testing.T) {
 		return
 	}
 	machines := map[string]*machine{} // by shape
+	found := false
 	for _, g := range append(groups(), unrecorded()...) {
 		if only == "all" || only == g.name {
 			record(t, i, g, machines)
+			found = true
 		}
+	}
+	if !found {
+		t.Errorf("%s: no group has the name %q", recordEnv, only)
 	}
 }
 
@@ -50,8 +55,8 @@ func TestRecordIPA(t *testing.T) {
 func record(t *testing.T, i image, g group, machines map[string]*machine) {
 	t.Helper()
 	r := readRecording(t, g.name)
-	if r.Machine != g.machine() {
-		r = recording{Machine: g.machine()}
+	if r.Machine != g.machineDigest() {
+		r = recording{Machine: g.machineDigest()}
 	}
 	r.prune(g)
 	r.write(t, g.name)
@@ -64,7 +69,9 @@ func record(t *testing.T, i image, g group, machines map[string]*machine) {
 		machines[shape] = boot(t, i, g.shape)
 	}
 	m := machines[shape]
-	r.Versions = packageVersions(t, m)
+	if versions := packageVersions(t, m); !maps.Equal(r.Versions, versions) {
+		r.Versions, r.Scenarios, r.Digests = versions, map[string]observation{}, map[string]string{}
+	}
 	r.write(t, g.name)
 	g.playAll(t, m, missing, func(s scenario, o observation) {
 		t.Logf("%s: recorded %s", g.name, s.name)
@@ -91,7 +98,7 @@ func checkRecording(t *testing.T, g group, i image) {
 	r := readRecording(t, g.name)
 	var found []string
 	m := g.run(t, i, func(scenario) bool { return true }, func(s scenario, o observation) {
-		for _, d := range differences("", r.normalised(s.name), comparison(o)) {
+		for _, d := range differences("", comparison(r.Scenarios[s.name]), comparison(o)) {
 			text := fmt.Sprintf("%s: %s: recorded %s, now %s", s.name, d.path, encode(d.want), encode(d.got))
 			found = append(found, text)
 		}

@@ -9,6 +9,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"ironroot/internal/testenv"
@@ -18,7 +19,7 @@ import (
 type recording struct {
 	// Versions of the kernel and of the packages of Debian that decide the behaviour.
 	Versions map[string]string `json:"versions"`
-	// Machine is group.machine when the scenarios were recorded.
+	// Machine is group.machineDigest when the scenarios were recorded.
 	Machine string `json:"machine"`
 	// Digests of the scenarios when they were recorded.
 	Digests   map[string]string      `json:"digests"`
@@ -47,9 +48,16 @@ func readRecording(t testing.TB, group string) recording {
 	return r
 }
 
-// comparison returns an observation in the types of package json. The content of a disk becomes an object whose keys
-// are the numbers of the chunks, so that each chunk is compared alone.
+// comparison returns what is compared of an observation, in the types of package json. The content of a disk becomes
+// an object whose keys are the numbers of the chunks, so that each chunk is compared alone. The normalisers of requests
+// and replies are applied again, because a recording can be older than they are. normaliseDisk is applied only before
+// recording: a change of it requires new recordings.
 func comparison(o observation) any {
+	o.Ironic = normaliseRequests(o.Ironic)
+	o.Agent = slices.Clone(o.Agent)
+	for i := range o.Agent {
+		o.Agent[i] = normaliseExchange(o.Agent[i])
+	}
 	value := plain(o)
 	each(value, func(fields object) {
 		spans, ok := fields["content"].([]any)
@@ -66,15 +74,4 @@ func comparison(o observation) any {
 		fields["content"] = chunks
 	})
 	return value
-}
-
-// normalised returns the observation of a scenario in the types of package json. A recording can be older than a
-// normaliser.
-func (r recording) normalised(scenario string) any {
-	o := r.Scenarios[scenario]
-	o.Ironic = normaliseRequests(o.Ironic)
-	for i := range o.Agent {
-		o.Agent[i] = normaliseExchange(o.Agent[i])
-	}
-	return comparison(o)
 }

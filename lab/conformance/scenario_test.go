@@ -24,12 +24,18 @@ type scenario struct {
 	until until
 	// disks are the disks that the scenario compares, by serial number, after before prepared them.
 	disks []string
-	// prepared describes what disk.prepare has written for the scenario, so that a change of it is recorded again.
+	// prepared describes what before writes, for the digest: functions are not part of it.
 	prepared string
 	// before prepares a disk: it receives the disk's file.
 	before func(path string) error
-	// ranges are parts of the disks whose content is compared by digest.
+	// ranges are parts of the disks whose content is compared by digest if all commands succeed.
 	ranges []span
+	// passes compares how often the agent writes the size of the disks.
+	passes bool
+	// gpt requires that both copies of a GPT that this ramdisk leaves are valid and equal.
+	gpt bool
+	// others permits this ramdisk to write to disks that the scenario does not compare.
+	others bool
 	// marker is a text in an image. The disks that contain it at their start are compared.
 	marker string
 	// files are files of the disk ROOT that are compared: number of the partition, colon, path.

@@ -39,7 +39,8 @@ func erasing(name string, erasures []erasure) group {
 	for _, e := range erasures {
 		node := object{"properties": g.only(e.disk.Serial), "driver_internal_info": e.internal}
 		g.scenarios = append(g.scenarios, scenario{
-			name: e.name, disks: []string{e.disk.Serial}, do: []request{step("clean", e.step, node, nil)},
+			name: e.name, disks: []string{e.disk.Serial}, passes: e.step == "erase_devices",
+			do: []request{step("clean", e.step, node, nil)},
 		})
 	}
 	return g
@@ -179,13 +180,14 @@ func eraseExpress() []erasure {
 	}
 }
 
-// smallDisks returns the disks that several scenarios name: two to erase together, one that stays, one that is
-// read-only, and two with partitions that other machines share.
+// smallDisks returns the disks that the scenarios of skip name: two pairs to erase together, one to erase alone, two
+// that stay, one that is read-only, and two with partitions that other machines share.
 func smallDisks() []disk {
 	readOnly := full(scsi("RO"))
 	readOnly.ReadOnly = true
 	return []disk{
-		full(scsi("B1")), full(scsi("B2")), full(scsi("KEPT")), full(scsi("NEGATED")), readOnly,
+		full(scsi("B1")), full(scsi("B2")), full(scsi("B3")), full(scsi("B4")), full(scsi("B5")), full(scsi("KEPT")),
+		full(scsi("NEGATED")), readOnly,
 		{Disk: scsi("VMFS"), prepare: sequence(sized(small), dosTable("start=2048, type=fb\n", 1))},
 		{Disk: scsi("VMFS2"), prepare: sequence(sized(small), dosTable("start=2048, type=fb\n", 1))},
 	}
@@ -203,11 +205,11 @@ func eraseSeveral(only func(...string) object) []scenario {
 		erase("several/in parallel", "erase_devices", object{
 			"properties": only("B1", "B2"), "driver_internal_info": object{"disk_erasure_concurrency": 4},
 		}, "B1", "B2", "KEPT"),
-		erase("several/metadata", "erase_devices_metadata", object{"properties": only("B1", "B2")}, "B1", "B2",
+		erase("several/metadata", "erase_devices_metadata", object{"properties": only("B3", "B4")}, "B3", "B4",
 			"KEPT"),
 		erase("several/concurrency 0", "erase_devices", object{
-			"properties": only("B1"), "driver_internal_info": object{"disk_erasure_concurrency": 0},
-		}, "B1"),
+			"properties": only("B5"), "driver_internal_info": object{"disk_erasure_concurrency": 0},
+		}, "B5"),
 		erase("read-only/all", "erase_devices", readOnly, "RO"),
 		erase("read-only/all permitted", "erase_devices", skipReadOnly, "RO"),
 		erase("read-only/metadata", "erase_devices_metadata", readOnly, "RO"),
@@ -220,7 +222,7 @@ func eraseSeveral(only func(...string) object) []scenario {
 	}
 }
 
-// eraseSkipped are scenarios that must not erase the disk KEPT.
+// eraseSkipped are scenarios that must not erase KEPT or NEGATED.
 func eraseSkipped(only func(...string) object) []scenario {
 	var scenarios []scenario
 	add := func(name, step_ string, properties object, disks ...string) {

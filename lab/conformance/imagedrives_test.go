@@ -7,24 +7,21 @@ import (
 	"testing"
 )
 
-// buildDrives builds images with partitions for config drives.
-func buildDrives(t *testing.T, files contents) {
+// buildDriveImages builds images with partitions for config drives.
+func buildDriveImages(t *testing.T, files contents) {
 	t.Helper()
 	drive := decompress(t, isoGzip)
 	plain := make([]byte, imageSize)
 	copy(plain[3*mib:], decompress(t, ext4Gzip))
 	withDrive := slices.Clone(plain)
 	copy(withDrive[mib:], drive)
-	second := gptPartition{linuxType, "0B0E8F5C-7D0A-4F65-9F0E-6E2A3A7C1D04", "second", 6 * mib, mib}
+	second := gptPartition{linuxType, uuidPrefix + "04", "second", 6 * mib, mib}
 	small := slices.Clone(gptParts)
 	small[0].size = 256 << 10 // less than the drive
-	files["gpt.raw"] = withGPT(plain, imageSize, 512, gptParts)
-	files["gpt4k.raw"] = withGPT(plain, imageSize, 4096, gptParts)
 	files["drive.gpt"] = withGPT(withDrive, imageSize, 512, gptParts)
 	files["small.gpt"] = withGPT(withDrive, imageSize, 512, small)
 	copy(withDrive[6*mib:], drive)
 	files["two.gpt"] = withGPT(withDrive, imageSize, 512, append(slices.Clone(gptParts), second))
-	files["mbr.raw"] = slices.Concat(mbrParts, plain[512:])
 	withMBR := func(partitions ...mbrPartition) []byte {
 		return slices.Concat(mbr(0x11223344, partitions...), plain[512:])
 	}

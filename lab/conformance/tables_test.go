@@ -26,8 +26,12 @@ const (
 	linuxType = "0FC63DAF-8483-4772-8E79-3D69D8477DE4"
 )
 
-// diskUUID is the UUID of a GPT of the suite.
-const diskUUID = "0B0E8F5C-7D0A-4F65-9F0E-6E2A3A7C1D01"
+// Identifiers in the suite's images: the start of those of GPTs and their partitions, a GPT, and a FAT file system.
+const (
+	uuidPrefix = "0B0E8F5C-7D0A-4F65-9F0E-6E2A3A7C1D"
+	diskUUID   = uuidPrefix + "01"
+	fatID      = "1234-5678"
+)
 
 // gptPartition is an entry of a GPT, in bytes.
 type gptPartition struct {
@@ -40,6 +44,26 @@ const (
 	gptEntrySize = 128
 	gptMagic     = "EFI PART"
 )
+
+// mbrPartition is an entry of an MBR in sectors.
+type mbrPartition struct {
+	kind        byte
+	start, size uint32
+}
+
+// mbr returns a sector with a partition table.
+func mbr(id uint32, partitions ...mbrPartition) []byte {
+	sector := make([]byte, 512)
+	binary.LittleEndian.PutUint32(sector[440:], id)
+	for i, p := range partitions {
+		entry := sector[446+16*i:]
+		copy(entry[1:], []byte{0xfe, 0xff, 0xff, p.kind, 0xfe, 0xff, 0xff})
+		binary.LittleEndian.PutUint32(entry[8:], p.start)
+		binary.LittleEndian.PutUint32(entry[12:], p.size)
+	}
+	sector[510], sector[511] = 0x55, 0xaa
+	return sector
+}
 
 // withGPT returns an image of the given size with a GPT for that size, whose other content begins with that of content.
 func withGPT(content []byte, size, sector int64, partitions []gptPartition) []byte {
@@ -143,6 +167,71 @@ func readGPT(path string, sector int64) (*table, error) {
 		})
 	}
 	return t, nil
+}
+
+// checkGPT checks both copies of a disk's GPT (UEFI 2.10, 5.3.2).
+func checkGPT(path string, sector int64) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close() //nolint:errcheck // only read
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	last := info.Size()/sector - 1
+	var tables [2][]byte
+	for i, at := range []int64{1, last} {
+		h := make([]byte, 92)
+		if _, err := f.ReadAt(h, at*sector); err != nil {
+			return err
+		}
+		number := func(offset int) int64 { return int64(binary.LittleEndian.Uint64(h[offset:])) }
+		other := 1 + last - at
+		if string(h[:8]) != gptMagic || number(24) != at || number(32) != other {
+			return fmt.Errorf("gpt header at sector %d: got %q for sector %d with a copy at %d, want a copy at %d", at,
+				h[:8], number(24), number(32), other)
+		}
+		tables[i] = make([]byte, binary.LittleEndian.Uint32(h[80:])*binary.LittleEndian.Uint32(h[84:]))
+		if _, err := f.ReadAt(tables[i], number(72)*sector); err != nil {
+			return err
+		}
+		if got, want := crc32.ChecksumIEEE(tables[i]), binary.LittleEndian.Uint32(h[88:]); got != want {
+			return fmt.Errorf("gpt header at sector %d: entries have the checksum %#x, want %#x", at, got, want)
+		}
+		want := binary.LittleEndian.Uint32(h[16:])
+		clear(h[16:20])
+		if got := crc32.ChecksumIEEE(h); got != want {
+			return fmt.Errorf("gpt header at sector %d: got the checksum %#x, want %#x", at, got, want)
+		}
+	}
+	if !bytes.Equal(tables[0], tables[1]) {
+		return errors.New("the copies of the gpt have different entries")
+	}
+	return nil
+}
+
+func TestCheckGPT(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "disk")
+	for _, sector := range []int64{512, 4096} {
+		valid := withGPT(nil, 8*mib, sector, gptParts)
+		for name, at := range map[string]int64{
+			"": -1, "header": sector + 60, "entry": 2*sector + 56, "copy of the header": 8*mib - sector + 60,
+			"copy of an entry": 8*mib - sector - gptEntries*gptEntrySize + 56, "place of the copy": sector + 32,
+		} {
+			data := bytes.Clone(valid)
+			if at >= 0 {
+				data[at] ^= 1
+			}
+			if err := os.WriteFile(path, data, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if err := checkGPT(path, sector); (err == nil) != (name == "") {
+				t.Errorf("%d, changed: %q: got error %v", sector, name, err)
+			}
+		}
+	}
 }
 
 // What readGPT reads is what sfdisk reads.

@@ -1,0 +1,127 @@
+//go:build linux
+
+package conformance
+
+import (
+	"regexp"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestDifferences(t *testing.T) {
+	for _, tt := range []struct {
+		want, got string
+		paths     []string
+	}{
+		{`{"a": [1, {"b": null}]}`, `{"a": [1, {"b": null}]}`, nil},
+		{`{"a": 1, "b": 2}`, `{"a": 2, "c": 2}`, []string{"/a", "/b", "/c"}},
+		{`{"a": null}`, `{}`, []string{"/a"}},
+		{`[1, 2]`, `[1, 3]`, []string{"/1"}},
+		{`{"a": [1]}`, `{"a": [1, 2]}`, []string{"/a"}},
+		{`{"a": {}}`, `{"a": []}`, []string{"/a"}},
+	} {
+		var paths []string
+		for _, d := range differences("", parse(tt.want), parse(tt.got)) {
+			paths = append(paths, d.path)
+		}
+		if diff := cmp.Diff(tt.paths, paths); diff != "" {
+			t.Errorf("%s and %s (-want +got):\n%s", tt.want, tt.got, diff)
+		}
+	}
+}
+
+// An additional request does not hide a difference of another one, before or after it.
+func TestRequestDifferences(t *testing.T) {
+	request := func(path, version string) any { return object{"method": "GET", "path": path, "version": version} }
+	for _, tt := range []struct {
+		name      string
+		want, got []any
+		paths     []string
+	}{
+		{
+			"additional",
+			[]any{request("/", "1"), request("/a", "1"), request("/b", "1")},
+			[]any{request("/", "1"), request("/a", "2"), request("/a", "1"), request("/b", "2")},
+			[]string{"/1/version", "/+2", "/2/version"},
+		},
+		{
+			"missing",
+			[]any{request("/", "1"), request("/a", "1"), request("/b", "1")},
+			[]any{request("/", "1"), request("/b", "2")},
+			[]string{"/1", "/2/version"},
+		},
+		{"none", []any{request("/", "1")}, nil, []string{"/0"}},
+		{"other lists", []any{"a"}, []any{"a", "b"}, []string{""}},
+	} {
+		var paths []string
+		for _, d := range differences("", tt.want, tt.got) {
+			paths = append(paths, d.path)
+		}
+		if diff := cmp.Diff(tt.paths, paths); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", tt.name, diff)
+		}
+	}
+}
+
+// A listed difference is one between the listed values only.
+func TestListedValues(t *testing.T) {
+	l := &listed{
+		found:   map[string]bool{},
+		entries: []Deviation{{Scenarios: []string{"a*"}, Path: "/x/*", Want: "1", Got: `"2"`}},
+	}
+	for _, tt := range []struct {
+		scenario string
+		found    difference
+		want     bool
+	}{
+		{"ab", difference{"/x/y", 1.0, "2"}, true},
+		{"ab", difference{"/x/y", 1.0, "3"}, false},
+		{"ab", difference{"/x/y", 2.0, "2"}, false},
+		{"b", difference{"/x/y", 1.0, "2"}, false},
+		{"ab", difference{"/x/y/z", 1.0, "2"}, false},
+	} {
+		if got := l.mark(tt.scenario, tt.found); got != tt.want {
+			t.Errorf("%s %v: contained is %v, want %v", tt.scenario, tt.found, got, tt.want)
+		}
+	}
+}
+
+// A scenario whose disks are as in another one is compared with the recorded disks of that one.
+func TestListedLike(t *testing.T) {
+	with := func(kind string) observation {
+		return observation{Disks: map[string]*diskState{"ROOT": {Whole: map[string]string{"PTTYPE": kind}}}}
+	}
+	r := recording{Scenarios: map[string]observation{"refused": with("dos"), "written": with("gpt")}}
+	l := &listed{found: map[string]bool{}, entries: []Deviation{
+		{Scenarios: []string{"refused"}, Path: "/disks", Like: "written"},
+	}}
+	want := l.expected(r, scenario{name: "refused"})
+	for kind, equal := range map[string]bool{"gpt": true, "dos": false, "": false} {
+		if found := differences("", want, comparison(with(kind))); (len(found) == 0) != equal {
+			t.Errorf("disk with the table %q: got the differences %v, want none: %v", kind, found, equal)
+		}
+	}
+	if missing := l.missing(group{}); len(missing) > 0 {
+		t.Errorf("got %v, want no missing difference", missing)
+	}
+	l.found, r.Scenarios["refused"] = map[string]bool{}, with("gpt")
+	l.expected(r, scenario{name: "refused"})
+	if missing := l.missing(group{}); len(missing) != 1 {
+		t.Errorf("both recordings have the same disks: got %v, want a missing difference", missing)
+	}
+}
+
+// No recorded command of ironic-python-agent fails because its machine lacks a program.
+func TestRecordedErrors(t *testing.T) {
+	missing := regexp.MustCompile(`No such file or directory: '[\w-]+'|command not found`)
+	for _, g := range groups() {
+		for name, o := range readRecording(t, g.name).Scenarios {
+			for _, x := range o.Agent {
+				if text := missing.FindString(encode(x.Body)); text != "" {
+					t.Errorf("%s: %s: %s", g.name, name, text)
+				}
+			}
+		}
+	}
+}

@@ -1,0 +1,85 @@
+package conformance
+
+// commandDeviations returns the deviations of the group commands.
+func commandDeviations() []Deviation {
+	const (
+		group       = "commands"
+		clientError = "A value of a wrong type is an error of the client; ironic-python-agent fails with an exception."
+		named       = "The error names the wrong parameter; ironic-python-agent reports the exception of Python."
+		runtime     = "This ramdisk has its own container runtime and a self-test; the one with ironic-python-agent " +
+			"has no podman."
+		offered = "A step is run only if its kind offers it; ironic-python-agent calls any method of a manager."
+		crash   = "ironic-python-agent cannot encode the exception and answers with 500, as it " +
+			"does to each list from then on."
+	)
+	failed := []string{"/agent/0/body/command_error/code", "/agent/0/body/command_error/type"}
+	kind := []string{"/agent/0/body/command_error/type"}
+	refused := []string{"/agent/0/status", "/agent/0/body/faultcode"}
+	var all []Deviation
+	for _, part := range [][]Deviation{
+		at("A4", group, "A byte order mark is not JSON.", []string{"body with a byte order mark"}, replyPaths()...),
+		at("A4", group, clientError, []string{"body with names of other types"}, "/agent/[0-4]/status",
+			"/agent/[0-4]/body/faultcode"),
+		at("A2", group, "A redirect has no page for people.", []string{"redirect without token", "redirects"},
+			"/agent/*/body"),
+		at("A2", group, "The slash is added for all methods.", []string{"redirects"},
+			"/agent/3/status", "/agent/3/header/Content-Type", "/agent/3/header/Location"),
+		at("A2", group, "Two slashes are another path, which no client uses.", []string{"path with two slashes"},
+			"/agent/[01]/status", "/agent/[01]/body", "/agent/[01]/header/Content-Type", "/agent/[01]/header/Location"),
+		at("A2", group, "An escaped slash in a path is a slash.", []string{"path with escapes"}, "/agent/2/status",
+			"/agent/2/body/*"),
+		at("E17", group, clientError, []string{"bootc null"}, replyPaths()...),
+		at("E6", group, clientError, []string{"bootloader failure ignored by text", "bootloader root number"},
+			replyPaths()...),
+		at("F9", group, runtime, []string{"steps *"}, "/agent/0/body/command_result/*_steps/ContainerHardwareManager",
+			"/agent/0/body/command_result/hardware_manager_version/ContainerHardwareManager",
+			"/agent/0/body/command_result/hardware_manager_version/selftest_hardware_manager"),
+		at("F9", group, runtime, []string{"steps [cs]*", "steps of a small node", "steps ports null"},
+			"/agent/0/body/command_result/*_steps/SelfTestHardwareManager"),
+		at("E8", group, named, []string{
+			"execute * args list", "execute * args text", "execute * node *", "execute * of a list",
+			"execute * of a text",
+			"execute * with a number", "execute clean erase_pstore unknown args",
+			"execute deploy apply without raid_config",
+			"execute deploy bootc without image", "execute deploy write_image without image",
+		}, failed...),
+		at("E8", group, named, []string{"execute * with null", "execute deploy apply with null"}, kind...),
+		at("E8", group, offered, []string{"execute * private", "execute clean method that is no step"}, kind...),
+		at("E8", group, offered, []string{
+			"execute clean step of deploy", "execute deploy step of clean",
+			"execute service step of clean",
+		},
+			resultPaths()...),
+		at("A12", group, named, []string{"execute * versions text"}, append(failed, "/agent/0/body/command_status")...),
+		at("E13", group, "A flow in a flow fails in ironic-python-agent; here it is an unknown extension.",
+			[]string{"flow in a flow"},
+			append(failed, "/agent/0/body/command_name")...),
+		at("A10", group, crash, []string{"flow unknown parameter", "command_name as a parameter"}, replyPaths()...),
+		at("E13", group, "Null parameters mean no parameters.", []string{"flow with params null"},
+			"/agent/0/body/command_error", "/agent/0/body/command_status"),
+		at("E13", group, "A flow is validated before its first command.", []string{"flow with params of a list"},
+			replyPaths()...),
+		at("R1", group, "The ramdisk with ironic-python-agent has no IPv6.", []string{"hardware info"},
+			"/agent/0/body/command_result/interfaces/0/ipv6_address"),
+		at("E14", group, "ironic-python-agent has no iSCSI any more.", []string{
+			"iscsi", "iscsi port",
+			"iscsi unknown command",
+		},
+			"/agent/0/status"),
+		at("E7", group, "ironic-python-agent takes the missing uuid for a missing extension.",
+			[]string{"key error steps node empty"}, replyPaths()...),
+		at("E11", group, "Errors of the collection are a file; the agent's log is part of the journal.",
+			[]string{"log archive"},
+			"/agent/0/body/command_result/system_logs/errors", "/agent/0/body/command_result/system_logs/var/log/*/*"),
+		at("A10", group, crash, withPrefix("type error ", "hardware info", "logs", "node info", "partition uuids",
+			"rescue unknown", "steps unknown", "steps without *", "sync", "sync self"), replyPaths()...),
+		at("E13", group, "A missing flow is an empty one; ironic-python-agent fails with an exception.",
+			[]string{"type error flow missing", "type error flow null"}, replyPaths()...),
+		at("E13", group, clientError, []string{"type error flow number", "type error flow of a text"}, refused...),
+		at("E10", group, clientError, []string{"type error rescue list", "type error rescue null"}, refused...),
+		at("E7", group, clientError, []string{"type error steps node *"}, refused...),
+	} {
+		all = append(all, part...)
+	}
+	return all
+}

@@ -1,0 +1,135 @@
+package conformance
+
+import (
+	"slices"
+	"strconv"
+)
+
+// The functions of this file return the kinds of deviations that several groups have.
+
+// at returns a deviation for each path in the same scenarios.
+func at(row, group, reason string, scenarios []string, paths ...string) []Deviation {
+	var all []Deviation
+	for _, path := range paths {
+		all = append(all, Deviation{Row: row, Group: group, Scenarios: scenarios, Path: path, Reason: reason})
+	}
+	return all
+}
+
+// withPrefix returns names with a prefix.
+func withPrefix(prefix string, names ...string) []string {
+	list := make([]string, len(names))
+	for i, name := range names {
+		list[i] = prefix + name
+	}
+	return list
+}
+
+// resultPaths returns the paths of a command's result.
+func resultPaths() []string {
+	const body = "/agent/0/body/"
+	return []string{body + "command_error", body + "command_result", body + "command_status"}
+}
+
+// replyPaths returns the paths of the reply to a command that only one of the agents accepts.
+func replyPaths() []string {
+	const body = "/agent/0/body/"
+	return append(resultPaths(), "/agent/0/status", body+"command_name", body+"faultcode", body+"faultstring",
+		body+"id")
+}
+
+// withGot returns deviations that only permit one value of this ramdisk.
+func withGot(value string, all []Deviation) []Deviation {
+	for i := range all {
+		all[i].Got = value
+	}
+	return all
+}
+
+// absent returns deviations of values that only ironic-python-agent has. On a disk, nothing that this ramdisk leaves
+// there is hidden.
+func absent(row, group, reason string, scenarios []string, paths ...string) []Deviation {
+	return withGot("null", at(row, group, reason, scenarios, paths...))
+}
+
+// added returns deviations of values that ironic-python-agent does not have.
+func added(row, group, reason string, scenarios []string, paths ...string) []Deviation {
+	all := at(row, group, reason, scenarios, paths...)
+	for i := range all {
+		all[i].Want = "null"
+	}
+	return all
+}
+
+// stillPlanted returns deviations of chunks that keep the planted text and that ironic-python-agent writes to.
+func stillPlanted(row, group, reason string, scenarios []string, chunks ...string) []Deviation {
+	return withGot(`"planted"`, at(row, group, reason, scenarios, chunks...))
+}
+
+// unwritten returns deviations of the disk ROOT for scenarios in which only ironic-python-agent writes to it, before it
+// fails.
+func unwritten(row, group, reason string, scenarios []string, chunks ...string) []Deviation {
+	return unchanged("ROOT", row, group, reason, scenarios, chunks...)
+}
+
+// unchanged is unwritten for any disk.
+func unchanged(serial, row, group, reason string, scenarios []string, chunks ...string) []Deviation {
+	disk := "/disks/" + serial
+	return append(stillPlanted(row, group, reason, scenarios, chunks...),
+		absent(row, group, reason, scenarios, disk+"/parts", disk+"/table", disk+"/whole")...)
+}
+
+// plantedErased returns deviations of disks on which only this ramdisk erases the planted text. Paths with planted text
+// only, and paths with planted text and data, have deviations of their own.
+func plantedErased(row, group, reason string, scenarios []string, paths ...string) []Deviation {
+	var all []Deviation
+	for _, c := range []struct{ want, got string }{{`"planted"`, "null"}, {`"planted, data"`, `"data"`}} {
+		for _, d := range at(row, group, reason, scenarios, paths...) {
+			d.Want, d.Got = c.want, c.got
+			all = append(all, d)
+		}
+	}
+	return all
+}
+
+// succeeds returns deviations of commands that succeed only with this ramdisk.
+func succeeds(row, group, reason string, scenarios []string) []Deviation {
+	const body = "/agent/0/body/"
+	return slices.Concat(
+		absent(row, group, reason, scenarios, body+"command_error"),
+		withGot(`"SUCCEEDED"`, at(row, group, reason, scenarios, body+"command_status")),
+		at(row, group, reason, scenarios, body+"command_result"),
+	)
+}
+
+// invalid returns deviations of commands that this ramdisk rejects with status 400 and ironic-python-agent starts.
+func invalid(row, group, reason string, scenarios []string) []Deviation {
+	const body = "/agent/0/body/"
+	return slices.Concat(
+		withGot("400", at(row, group, reason, scenarios, "/agent/0/status")),
+		withGot(`"Client"`, at(row, group, reason, scenarios, body+"faultcode")),
+		withGot(`"\u003ctext \u003e"`, at(row, group, reason, scenarios, body+"faultstring")),
+		absent(row, group, reason, scenarios, append(resultPaths(), body+"command_name", body+"id")...),
+	)
+}
+
+// writtenAs returns a deviation of scenarios in which this ramdisk leaves the disks as ironic-python-agent does in
+// another scenario.
+func writtenAs(like, row, group, reason string, scenarios []string) []Deviation {
+	all := at(row, group, reason, scenarios, "/disks")
+	for i := range all {
+		all[i].Like = like
+	}
+	return all
+}
+
+// cylinders returns a deviation of a disk's first sector. want and got are its digests. In the sector of this ramdisk,
+// all addresses of cylinder, head and sector are those of the image, or 0xfeffff in an MBR for a new partition.
+func cylinders(row, group, serial, want, got string, scenarios ...string) []Deviation {
+	return []Deviation{{
+		Row: row, Group: group, Scenarios: scenarios, Path: "/disks/" + serial + "/ranges/0/what",
+		Want: strconv.Quote(want), Got: strconv.Quote(got),
+		Reason: "Addresses of cylinder, head and sector have the values for sectors that they cannot address. There " +
+			"the tools calculate some of them.",
+	}}
+}
