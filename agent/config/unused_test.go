@@ -80,7 +80,7 @@ func TestUnused(t *testing.T) {
 		Params: ParseCmdline(`ipa-lookup-timeout=7 sshkey="ssh-rsa AAAA x" rootpwd="$6$x"`),
 	})
 	want := []Unused{
-		{"$ in advertise_host of file " + file, "references to other options are not replaced"},
+		{"$ in advertise_host of file " + file, "it is not replaced by the value of an option"},
 		{"container.runner", "the ramdisk runs containers without podman and docker"},
 		{"disk_utils.dd_block_size", "the writer chooses its block size"},
 	}

@@ -41,7 +41,7 @@ func run(ctx context.Context, arguments []string, out io.Writer) error {
 	dir := flags.String("dir", "build/repeat", "directory of the state, the report and the logs")
 	only := flags.String("run", "", "regular expression of the tests to run, such as '^./netboot/' or 'TestFlood$'")
 	fresh := flags.Bool("fresh", false, "forget the earlier runs of these tests")
-	timeout := flags.Duration("timeout", 6*time.Hour, "time limit of a run")
+	timeout := flags.Duration("timeout", 80*time.Minute, "time limit of a run; TestRecordIPA needs 6h")
 	idle := flags.Bool("idle", false, "run no busy loops")
 	if err := flags.Parse(arguments); err != nil {
 		return err

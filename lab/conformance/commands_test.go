@@ -182,17 +182,9 @@ func containers() []scenario {
 func bootloaders() []scenario {
 	const name, uuid = "image.install_bootloader", "7d1b1d9c-3f7f-4f0e-8f0b-2b1d7a3c5e07"
 	return []scenario{
-		one(
-			"bootloader missing",
-			name,
-			object{},
-		),
+		one("bootloader missing", name, object{}),
 		one("bootloader unknown parameter", name, object{"root_uuid": nil, "unknown": 1}),
-		one(
-			"bootloader null",
-			name,
-			object{"root_uuid": nil},
-		),
+		one("bootloader null", name, object{"root_uuid": nil}),
 		one("bootloader of a whole disk", name, object{"root_uuid": "0x00000000"}),
 		one("bootloader of an unknown root", name, object{"root_uuid": uuid}),
 		one("bootloader uefi null", name, object{"root_uuid": nil, "target_boot_mode": "uefi"}),
@@ -215,10 +207,7 @@ func flows() []scenario {
 	}
 	sync := object{"standby.sync": object{}}
 	return []scenario{
-		flow(
-			"of one command",
-			[]any{sync},
-		),
+		flow("of one command", []any{sync}),
 		flow("of two commands", []any{sync, object{"standby.get_partition_uuids": object{}}}),
 		flow("of two in one object", []any{object{"standby.sync": object{}, "standby.get_partition_uuids": object{}}}),
 		flow("empty", []any{}),
@@ -228,10 +217,7 @@ func flows() []scenario {
 		flow("with a name without a dot", []any{object{"sync": object{}}}),
 		flow("with an unknown command at the end", []any{sync, object{"standby.unknown": object{}}}),
 		flow("with a failure", []any{object{"image.install_bootloader": object{"root_uuid": "x"}}, sync}),
-		flow(
-			"with params null",
-			[]any{object{"standby.sync": nil}},
-		),
+		flow("with params null", []any{object{"standby.sync": nil}}),
 		flow("with params of a list", []any{object{"standby.sync": []any{}}}),
 		flow("with an unknown parameter", []any{object{"standby.sync": object{"x": 1}}}),
 		flow("in a flow", []any{object{"flow.start_flow": object{"flow": []any{sync}}}}),
@@ -242,28 +228,16 @@ func flows() []scenario {
 // otherCommands are the remaining commands.
 func otherCommands() []scenario {
 	return []scenario{
-		one(
-			"log archive",
-			"log.collect_system_logs",
-			object{},
-		),
+		one("log archive", "log.collect_system_logs", object{}),
 		one("hardware info", "poll.get_hardware_info", object{}),
 		one(
 			"node info",
 			"poll.set_node_info",
 			object{"node_info": object{"node": nodeWith(nil), "config": object{"heartbeat_timeout": 5}}},
 		),
-		one(
-			"node info null",
-			"poll.set_node_info",
-			object{"node_info": nil},
-		),
+		one("node info null", "poll.set_node_info", object{"node_info": nil}),
 		one("node info missing", "poll.set_node_info", object{}),
-		one(
-			"iscsi",
-			"iscsi.start_iscsi_target",
-			object{"iqn": 5},
-		),
+		one("iscsi", "iscsi.start_iscsi_target", object{"iqn": 5}),
 		one("iscsi port", "iscsi.start_iscsi_target", object{"portal_port": "x"}),
 		one("iscsi unknown command", "iscsi.unknown", object{}),
 		one("decom", "decom.erase_hardware", object{}),
@@ -325,7 +299,7 @@ func rescues() []scenario {
 	}
 }
 
-// requests are requests to the agent whose replies do not depend on earlier ones.
+// requests are requests to the agent whose replies do not depend on earlier scenarios.
 func requests() []scenario {
 	const sync = `{"name": "standby.sync", "params": {}}`
 	method := func(method string, paths ...string) (all []request) {
@@ -370,9 +344,7 @@ func requests() []scenario {
 			{method: http.MethodOptions, path: "/", token: "-"},
 		}},
 		{name: "paths", do: []request{
-			get(
-				"/V1/",
-			),
+			get("/V1/"),
 			get("/v1/Status"),
 			get("/v1/commands/a/b"),
 			get("/v1.0/"),
@@ -437,19 +409,13 @@ func requests() []scenario {
 				`{"name": "standby.unknown", "params": {"x": ` + strings.Repeat(
 					"[",
 					200,
-				) + strings.Repeat(
-					"]",
-					200,
-				) + `}}`,
-			),
+				) + strings.Repeat("]", 200) + `}}`),
 		}},
 		{name: "body large", do: []request{
 			post(`{"name": "standby.unknown", "params": {"x": "` + strings.Repeat("y", 2<<20) + `"}}`),
 		}},
 		{name: "body with names of other types", do: []request{
-			post(
-				`{"name": null, "params": {}}`,
-			),
+			post(`{"name": null, "params": {}}`),
 			post(`{"name": 5, "params": {}}`),
 			post(`{"name": ["standby.sync"], "params": {}}`),
 			post(`{"name": {}, "params": {}}`),
@@ -463,9 +429,7 @@ func requests() []scenario {
 			command("standby..sync", object{}), command("standby.sync\n", object{}), command("ståndby.sync", object{}),
 		}},
 		{name: "records with unknown ids", do: []request{
-			get(
-				"/v1/commands/1",
-			),
+			get("/v1/commands/1"),
 			get("/v1/commands/1be26c0b-03f2-4d2e-ae87-c02d7f33c123"),
 			get("/v1/commands/x?wait=true"),
 			get("/commands/null"),

@@ -18,8 +18,8 @@ import (
 	"ironroot/lab/conductor"
 )
 
-// seen is a request of an agent to Ironic, and the status of the reply.
-type seen struct {
+// ironicRequest is a request of an agent to Ironic, and the status of the reply.
+type ironicRequest struct {
 	Method  string              `json:"method"`
 	Path    string              `json:"path"`
 	Query   map[string][]string `json:"query,omitempty"`
@@ -37,7 +37,7 @@ type scriptedIronic struct {
 	replies  replies
 	node     object
 	counts   map[string]int
-	requests []seen
+	requests []ironicRequest
 	until    until
 	reached  chan struct{}
 	open     map[string]bool // remote addresses of open connections; those of a former agent are false
@@ -87,8 +87,8 @@ func (c *scriptedIronic) await(u until) (reached <-chan struct{}) {
 	return c.reached
 }
 
-// seen returns the requests up to the one that the scenario waits for.
-func (c *scriptedIronic) seen() []seen {
+// received returns the requests up to the one that the scenario waits for.
+func (c *scriptedIronic) received() []ironicRequest {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.requests
@@ -200,8 +200,8 @@ func lookupConfig() object {
 	return config
 }
 
-func describe(r *http.Request, body []byte, status int) seen {
-	request := seen{
+func describe(r *http.Request, body []byte, status int) ironicRequest {
+	request := ironicRequest{
 		Method: r.Method, Path: r.URL.Path, Query: r.URL.Query(), Status: status,
 		Version: r.Header.Get("X-OpenStack-Ironic-API-Version"), ID: r.Header.Get("X-OpenStack-Request-ID"),
 	}

@@ -12,6 +12,8 @@ type Deviation struct {
 	// Want and Got are the only values of ironic-python-agent and of this ramdisk that may differ, as JSON. "" is any,
 	// null is also a missing value.
 	Want, Got string
+	// Erases is set if this ramdisk only erases the planted text there. Want and Got are "" then.
+	Erases bool
 	// Like names another scenario of the group. This ramdisk must leave the disks as ironic-python-agent does there. ""
 	// is none. Scenarios are then names, and Path is /disks.
 	Like string
@@ -24,3 +26,14 @@ func Deviations() []Deviation {
 		eraseDeviations(), downloadDeviations(), partitionDeviations(), bootDeviations(),
 		metadataDeviations(), skipDeviations(), heartbeatDeviations("options"), optionDeviations())
 }
+
+// permits reports whether the values of ironic-python-agent and of this ramdisk, as JSON, may differ.
+func (d Deviation) permits(want, got string) bool {
+	if d.Erases {
+		return want == `"planted"` && got == "null" || want == `"planted, data"` && got == `"data"`
+	}
+	return (d.Want == "" || d.Want == want) && (d.Got == "" || d.Got == got)
+}
+
+// key identifies the deviation in scenarios that match one of its patterns.
+func (d Deviation) key(pattern string) string { return pattern + " " + d.Path + " " + d.Want }

@@ -14,7 +14,10 @@ func commandDeviations() []Deviation {
 	)
 	failed := []string{"/agent/0/body/command_error/code", "/agent/0/body/command_error/type"}
 	kind := []string{"/agent/0/body/command_error/type"}
-	refused := []string{"/agent/0/status", "/agent/0/body/faultcode"}
+	refused := func(row string, scenarios ...string) []Deviation {
+		return append(withGot("400", at(row, group, clientError, scenarios, "/agent/0/status")),
+			withGot(`"Client"`, at(row, group, clientError, scenarios, "/agent/0/body/faultcode"))...)
+	}
 	var all []Deviation
 	for _, part := range [][]Deviation{
 		at("A4", group, "A byte order mark is not JSON.", []string{"body with a byte order mark"}, replyPaths()...),
@@ -36,21 +39,23 @@ func commandDeviations() []Deviation {
 			"/agent/0/body/command_result/hardware_manager_version/selftest_hardware_manager"),
 		at("F9", group, runtime, []string{"steps [cs]*", "steps of a small node", "steps ports null"},
 			"/agent/0/body/command_result/*_steps/SelfTestHardwareManager"),
-		at("E8", group, named, []string{
+		invalidArguments("E8", group, named, []string{
 			"execute * args list", "execute * args text", "execute * node *", "execute * of a list",
-			"execute * of a text",
-			"execute * with a number", "execute clean erase_pstore unknown args",
-			"execute deploy apply without raid_config",
-			"execute deploy bootc without image", "execute deploy write_image without image",
-		}, failed...),
+			"execute * of a text", "execute * with a number", "execute clean erase_pstore unknown args",
+			"execute deploy apply without raid_config", "execute deploy bootc without image",
+			"execute deploy write_image without image",
+		}),
 		at("E8", group, named, []string{"execute * with null", "execute deploy apply with null"}, kind...),
-		at("E8", group, offered, []string{"execute * private", "execute clean method that is no step"}, kind...),
+		withGot(`"HardwareManagerMethodNotFound"`, at("E8", group, offered,
+			[]string{"execute * private", "execute clean method that is no step"}, kind...)),
 		at("E8", group, offered, []string{
 			"execute clean step of deploy", "execute deploy step of clean",
 			"execute service step of clean",
 		},
 			resultPaths()...),
-		at("A12", group, named, []string{"execute * versions text"}, append(failed, "/agent/0/body/command_status")...),
+		invalidArguments("A12", group, named, []string{"execute * versions text"}),
+		withGot(`"FAILED"`, at("A12", group, named, []string{"execute * versions text"},
+			"/agent/0/body/command_status")),
 		at("E13", group, "A flow in a flow fails in ironic-python-agent; here it is an unknown extension.",
 			[]string{"flow in a flow"},
 			append(failed, "/agent/0/body/command_name")...),
@@ -75,9 +80,9 @@ func commandDeviations() []Deviation {
 			"rescue unknown", "steps unknown", "steps without *", "sync", "sync self"), replyPaths()...),
 		at("E13", group, "A missing flow is an empty one; ironic-python-agent fails with an exception.",
 			[]string{"type error flow missing", "type error flow null"}, replyPaths()...),
-		at("E13", group, clientError, []string{"type error flow number", "type error flow of a text"}, refused...),
-		at("E10", group, clientError, []string{"type error rescue list", "type error rescue null"}, refused...),
-		at("E7", group, clientError, []string{"type error steps node *"}, refused...),
+		refused("E13", "type error flow number", "type error flow of a text"),
+		refused("E10", "type error rescue list", "type error rescue null"),
+		refused("E7", "type error steps node *"),
 	} {
 		all = append(all, part...)
 	}

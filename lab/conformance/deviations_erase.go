@@ -23,8 +23,8 @@ func eraseDeviations() []Deviation {
 		added("P3", group, "The result contains evidence of each disk, also of those that are skipped.",
 			[]string{"all/*"}, result+"//dev/*"),
 		added("P5", group, "The result contains evidence of each disk.", []string{"express/*"}, result),
-		at("P3", group, "No pass at all is an error. There it is a success, and the disk keeps its data.",
-			[]string{"all/no passes"}, resultPaths()...),
+		fails("P3", group, "No pass at all is an error. There it is a success, and the disk keeps its data.", 500,
+			"BlockDeviceEraseError", "all/no passes"),
 		withGot(`"CleaningError"`, at("P3", group,
 			"A number of passes that is no number is an error of the step. There it is an exception of Python.",
 			[]string{"all/iterations of no number"}, body+"command_error/type")),
@@ -102,10 +102,7 @@ func skipDeviations() []Deviation {
 			[]string{"several/concurrency 0"}, "/disks/B5/content"),
 		absent("P4", group, endsErased, []string{"several/metadata"}, "/disks/B3/content/*", "/disks/B4/content/*"),
 		absent("P4", group, endsErased, []string{"shared/permitted"}, "/disks/*/content/*"),
-		withGot(`{"code":500,"details":"\u003ctext \u003e","message":"\u003ctext \u003e",`+
-			`"type":"ProtectedDeviceError"}`, at("P7", group, shared, protected, body+"command_error")),
-		absent("P7", group, shared, protected, body+"command_result"),
-		withGot(`"FAILED"`, at("P7", group, shared, protected, body+"command_status")),
+		fails("P7", group, shared, 500, "ProtectedDeviceError", protected...),
 		writtenAs("shared/metadata", "P7", group, shared, protected),
 	)
 }

@@ -1,6 +1,7 @@
 package conformance
 
 import (
+	"fmt"
 	"slices"
 	"strconv"
 )
@@ -66,28 +67,23 @@ func stillPlanted(row, group, reason string, scenarios []string, chunks ...strin
 	return withGot(`"planted"`, at(row, group, reason, scenarios, chunks...))
 }
 
-// unwritten returns deviations of the disk ROOT for scenarios in which only ironic-python-agent writes to it, before it
-// fails.
+// unwritten returns deviations of the disk ROOT for scenarios in which only ironic-python-agent writes to it.
 func unwritten(row, group, reason string, scenarios []string, chunks ...string) []Deviation {
 	return unchanged("ROOT", row, group, reason, scenarios, chunks...)
 }
 
-// unchanged is unwritten for any disk.
+// unchanged does the same as unwritten for the disk with a serial number.
 func unchanged(serial, row, group, reason string, scenarios []string, chunks ...string) []Deviation {
 	disk := "/disks/" + serial
 	return append(stillPlanted(row, group, reason, scenarios, chunks...),
 		absent(row, group, reason, scenarios, disk+"/parts", disk+"/table", disk+"/whole")...)
 }
 
-// plantedErased returns deviations of disks on which only this ramdisk erases the planted text. Paths with planted text
-// only, and paths with planted text and data, have deviations of their own.
+// plantedErased returns deviations of disks on which only this ramdisk erases the planted text.
 func plantedErased(row, group, reason string, scenarios []string, paths ...string) []Deviation {
-	var all []Deviation
-	for _, c := range []struct{ want, got string }{{`"planted"`, "null"}, {`"planted, data"`, `"data"`}} {
-		for _, d := range at(row, group, reason, scenarios, paths...) {
-			d.Want, d.Got = c.want, c.got
-			all = append(all, d)
-		}
+	all := at(row, group, reason, scenarios, paths...)
+	for i := range all {
+		all[i].Erases = true
 	}
 	return all
 }
@@ -111,6 +107,25 @@ func invalid(row, group, reason string, scenarios []string) []Deviation {
 		withGot(`"\u003ctext \u003e"`, at(row, group, reason, scenarios, body+"faultstring")),
 		absent(row, group, reason, scenarios, append(resultPaths(), body+"command_name", body+"id")...),
 	)
+}
+
+// fails returns deviations of commands that fail only with this ramdisk, with an error of the given type.
+func fails(row, group, reason string, code int, kind string, scenarios ...string) []Deviation {
+	const body = "/agent/0/body/"
+	problem := fmt.Sprintf(`{"code":%d,"details":"\u003ctext \u003e","message":"\u003ctext \u003e","type":%q}`,
+		code, kind)
+	return slices.Concat(
+		withGot(problem, at(row, group, reason, scenarios, body+"command_error")),
+		absent(row, group, reason, scenarios, body+"command_result"),
+		withGot(`"FAILED"`, at(row, group, reason, scenarios, body+"command_status")),
+	)
+}
+
+// invalidArguments returns deviations of failed commands that only this ramdisk reports as invalid parameters.
+func invalidArguments(row, group, reason string, scenarios []string) []Deviation {
+	const problem = "/agent/0/body/command_error"
+	return append(withGot("400", at(row, group, reason, scenarios, problem+"/code")),
+		withGot(`"InvalidCommandParamsError"`, at(row, group, reason, scenarios, problem+"/type"))...)
 }
 
 // writtenAs returns a deviation of scenarios in which this ramdisk leaves the disks as ironic-python-agent does in

@@ -7,7 +7,6 @@ func partitionDeviations() []Deviation {
 	const (
 		group = "images"
 		kind  = "/agent/0/body/command_error/type"
-		code  = "/agent/0/body/command_error/code"
 		uuids = "/agent/1/body/command_result/"
 	)
 	incomplete := withPrefix("partition/", "root_mb missing", "swap_mb missing", "ephemeral_mb missing",
@@ -45,18 +44,19 @@ func partitionDeviations() []Deviation {
 		writtenAs("partition/root only", "L1", group, "Sizes can be texts of digits.", texts[:1]),
 		writtenAs("partition/swap", "L1", group, "Sizes can be texts of digits.", texts[1:]),
 		at("L1", group, "Sizes can be texts of digits.", texts[1:], uuids+"partitions/*"),
-		at("L4", group, decided, large, kind),
-		at("L4", group, decided, large[:1], code),
+		invalidArguments("L4", group, decided, large[:1]),
+		withGot(`"DeploymentError"`, at("L4", group, decided, large[1:], kind)),
 		at("L3", group, "An ephemeral partition without a format, or with an unknown one, is refused before the "+
 			"first write; there the server fails.", format, "/agent/0/status", "/agent/0/body/faultcode"),
 		at("L3", group, "An unknown format of an ephemeral partition is an error of the command.", format[1:],
 			replyPaths()...),
-		at("L3", group, "The layout of a disk whose ephemeral partition is kept is checked first.", kept, kind),
+		withGot(`"DeploymentError"`, at("L3", group,
+			"The layout of a disk whose ephemeral partition is kept is checked first.", kept, kind)),
 		withGot(`"6a6e7a52-5d0e-4b1c-9d0c-1c6d0c2b7e11"`, at("E5", group, "A failed command leaves no new UUIDs.",
 			slices.Concat(incomplete, few, texts[:1], large), uuids+"root uuid")),
 		withGot("null", at("E5", group, "A failed command leaves no new UUIDs.",
 			slices.Concat(format[:1], kept, noTable), uuids+"*")),
-		at("K14", group, noTableReason, noTable, resultPaths()...),
+		fails("K14", group, noTableReason, 500, "DeploymentError", noTable...),
 		absent("K14", group, noTableReason, noTable, "/disks/ROOT/ranges"),
 	)
 }

@@ -7,18 +7,18 @@ func raidDeviations() []Deviation {
 	const (
 		group  = "raid"
 		kind   = "/agent/0/body/command_error/type"
-		code   = "/agent/0/body/command_error/code"
 		host   = "Arrays belong to any host, so that mdadm assembles them by their names."
 		bitmap = "Arrays with redundancy have a bitmap, so that a member that was removed for a while can return."
 		layout = "The layout of level 0 is stated if members differ in size; the mdadm there always states it."
 	)
-	// mirrors are the scenarios that create an array of level 1, striped those whose second array has level 0.
+	// mirrors are the scenarios that create an array of level 1, striped those with a second array of level 0 on the
+	// same disks.
 	mirrors := []string{
 		"delete/then create", "level 1 MAX", "level 1", "level 1 and ?", "level 1 and 1+0", "separate disks",
 		"disks in common", "nvme", "scsi and nvme", "volume_name", "volume_name of 30", "size text", "more keys",
 		"is_root_volume", "hints with operators", "apply/replaces", "apply/delete_existing*", "apply/the same",
-		"apply/service*", "apply/invalid", "apply/no *", "apply/create twice",
-		"apply/create other disks",
+		"apply/service*", "apply/invalid", "apply/no *", "apply/create twice", "apply/create other disks",
+		"apply/too large", "apply/empty", "apply/null",
 	}
 	withHost := slices.DeleteFunc(slices.Clone(mirrors), func(name string) bool { return name == "volume_name of 30" })
 	double := []string{"level 1 and 1+0", "level 1 and [56]"}
@@ -40,40 +40,33 @@ func raidDeviations() []Deviation {
 		"/disks/*/arrays", "/disks/*/parts", "/disks/*/content", "/disks/*/table", "/disks/*/whole",
 	}
 	return slices.Concat(
-		at("N1", group, decided, kept, "/disks/D1/arrays", "/disks/D1/content/551"),
-		[]Deviation{{
-			Row: "N1", Group: group, Reason: decided, Scenarios: kept, Path: "/disks/D1/parts", Want: "null",
-			Got: `[{"Host":"any","LABEL":"md0","TYPE":"linux_raid_member","UUID":"\u003cuuid\u003e",` +
-				`"UUID_SUB":"\u003cuuid\u003e","VERSION":"1.2"}]`,
-		}},
-		at("N1", group, decided, kept[:1], "/disks/D1/table/partitions"),
-		at("N1", group, decided, kept[1:], "/disks/D1/table", "/disks/D1/whole", kind),
-		at("N1", group, "Arguments that the step does not have are invalid parameters.", []string{"refused/*"}, kind,
-			code),
+		writtenAs("apply/no software", "N1", group, decided, kept),
+		withGot(`"SoftwareRAIDError"`, at("N1", group, decided, kept[1:], kind)),
+		invalidArguments("N1", group, "Arguments that the step does not have are invalid parameters.",
+			[]string{"refused/*"}),
 		at("N2", group, others, wrongStep, resultPaths()...),
 		absent("N2", group, others, wrongStep, disks...),
 		at("N2", group, apart, another, append(resultPaths(), "/disks/D3/arrays", "/disks/D3/content/551",
 			"/disks/D3/parts/?/*")...),
-		at("N1", group, "A malformed configuration is a problem of software RAID; there it is a Python exception.",
-			[]string{
+		withGot(`"SoftwareRAIDError"`, at("N1", group,
+			"A malformed configuration is a problem of software RAID; there it is a Python exception.", []string{
 				"invalid/configuration of a list", "invalid/configuration of text", "invalid/entries null",
 				"invalid/entries of text", "invalid/entry of text", "invalid/no level", "invalid/other keys only",
 				"invalid/second without a *",
-			}, kind),
-		at("N2", group, host, withHost, "/disks/*/arrays/*/Host", "/disks/*/parts/*/Host"),
-		at("N2", group, bitmap, mirrors, "/disks/*/arrays/1/Internal Bitmap"),
-		at("N2", group, bitmap, double, "/disks/*/arrays/2/Internal Bitmap"),
-		at("N2", group, layout, striped, "/disks/*/arrays/2/Layout"),
-		at("N2", group, layout, []string{"separate disks"}, "/disks/*/arrays/1/Layout"),
-		at("N2", group, types, values,
-			resultPaths()...),
+			}, kind)),
+		withGot(`"any"`, at("N2", group, host, withHost, "/disks/*/arrays/*/Host", "/disks/*/parts/*/Host")),
+		withGot(`"8 sectors from superblock"`, slices.Concat(
+			at("N2", group, bitmap, mirrors, "/disks/*/arrays/1/Internal Bitmap"),
+			at("N2", group, bitmap, double, "/disks/*/arrays/2/Internal Bitmap"),
+		)),
+		absent("N2", group, layout, striped, "/disks/*/arrays/2/Layout"),
+		absent("N2", group, layout, []string{"separate disks"}, "/disks/*/arrays/1/Layout"),
+		at("N2", group, types, values, resultPaths()...),
 		absent("N2", group, types, values[:1], disks...),
-		at("N2", group, types,
-			values[1:], "/disks/*/arrays/*", "/disks/*/arrays/1/*", "/disks/*/content/2048", "/disks/*/parts",
-			"/disks/*/table/partitions"),
-		at("N2", group, "A number as a boolean is rejected.", []string{"apply/delete_existing 0"}, kind, code),
-		at("N3", group, "Arguments that the step does not have are invalid parameters.", []string{"delete/arguments"},
-			kind, code),
+		writtenAs("apply/no software", "N2", group, types, values[1:]),
+		invalidArguments("N2", group, "A number as a boolean is rejected.", []string{"apply/delete_existing 0"}),
+		invalidArguments("N3", group, "Arguments that the step does not have are invalid parameters.",
+			[]string{"delete/arguments"}),
 		absent("N3", group, "Partition tables are zeroed; wipefs erases their signatures only.", []string{
 			"delete/one", "delete/two", "delete/separate", "delete/level 6", "delete/service", "delete/msdos",
 			"hints with operators", "apply/other disks", "apply/create other disks",

@@ -12,15 +12,9 @@ func stepDeviations() []Deviation {
 		"step/execute_bootc_install without arguments", "step/write_image more", "step/write_image without an image",
 	}
 	otherKind := []string{"step/erase_pstore as a * step"}
-	return []Deviation{
-		{
-			Row: "E8", Group: "steps", Scenarios: wrongArguments, Path: problem + "/type",
-			Reason: "Wrong arguments of a step are invalid parameters; there they are a Python exception.",
-		},
-		{
-			Row: "E8", Group: "steps", Scenarios: wrongArguments, Path: problem + "/code",
-			Reason: "The code belongs to the type of the error.",
-		},
+	return append(invalidArguments("E8", "steps",
+		"Wrong arguments of a step are invalid parameters; there they are a Python exception.", wrongArguments,
+	), []Deviation{
 		{
 			Row: "E8", Group: "steps", Scenarios: otherKind, Path: problem,
 			Reason: "A step runs only as one of the kinds that list it; there any method of a manager can be run.",
@@ -58,5 +52,5 @@ func stepDeviations() []Deviation {
 			Path:   result + "/hardware_manager_version/selftest_hardware_manager",
 			Reason: "The step selftest is this ramdisk's own.",
 		},
-	}
+	}...)
 }

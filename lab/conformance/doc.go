@@ -6,7 +6,7 @@
 // observations of a real IPA in a machine of the same shape, with the same kernel, and the versions of IPA and its
 // tools. The tests run the same scenarios with this ramdisk and compare; those that set long run only with the
 // build tag long. `make record-ipa ONLY=GROUP` records the scenarios that are new or have changed. To record all of a
-// group, delete its file first. A newer IPA or kernel also records all of it.
+// group, delete its file first. If something has to be recorded and a package has another version, all of the group is.
 //
 // Most tests of the suite itself are in files *_own_test.go.
 //
@@ -15,6 +15,6 @@
 //
 // Values that differ between two runs of the same agent are replaced before they are recorded, and those that no client
 // can depend on before they are compared. recordedExchange, normaliseExchange, normaliseRequests and normaliseDisk call
-// one function for each kind. Recordings contain the texts of errors, which are not compared, so that a reader can see
-// why IPA failed.
+// one function for each kind. Recordings of drives, erase, images, skip and of half of hints contain the texts of
+// errors, which are not compared, so that a reader can see why IPA failed; older ones contain a placeholder.
 package conformance

@@ -68,13 +68,13 @@ type erasure struct {
 // skipping returns properties of a node that protect disks.
 func skipping(hints ...any) object { return object{"skip_block_devices": hints} }
 
-// small is the size of most disks.
-const small = 32 * mib
+// smallDiskSize is the size of most disks.
+const smallDiskSize = 32 * mib
 
 // full is a disk that is full of the planted text.
 func full(d qemu.Disk) disk {
 	if d.Size == 0 {
-		d.Size = small
+		d.Size = smallDiskSize
 	}
 	return disk{Disk: d, prepare: func(path string) error { return plant(path, 0, d.Size) }}
 }
@@ -120,7 +120,7 @@ func eraseMetadata() []erasure {
 		disk    qemu.Disk
 		prepare func(string) error
 	}{
-		{"planted", qemu.Disk{}, func(path string) error { return plant(path, 0, small) }},
+		{"planted", qemu.Disk{}, func(path string) error { return plant(path, 0, smallDiskSize) }},
 		{"gpt", qemu.Disk{}, gpt("ext4", "planted")},
 		{"gpt on nvme", qemu.Disk{Bus: qemu.NVMe}, gpt("ext4", "planted")},
 		{"gpt 4096", qemu.Disk{Sector: 4096}, gpt4096},
@@ -152,7 +152,7 @@ func eraseMetadata() []erasure {
 			d.Bus = qemu.SCSI
 		}
 		if d.Size == 0 {
-			d.Size = small
+			d.Size = smallDiskSize
 		}
 		scenarios = append(scenarios, erasure{
 			name: "metadata/" + tt.name, disk: disk{Disk: d, prepare: sequence(sized(d.Size), tt.prepare)},
@@ -167,7 +167,7 @@ func eraseExpress() []erasure {
 		return erasure{
 			name: "express/" + name, step: "erase_devices_express", internal: internal,
 			disk: disk{
-				Disk:    qemu.Disk{Bus: bus, Serial: serial, Size: small, NoDiscard: true},
+				Disk:    qemu.Disk{Bus: bus, Serial: serial, Size: smallDiskSize, NoDiscard: true},
 				prepare: gpt("ext4", "planted"),
 			},
 		}
@@ -188,8 +188,8 @@ func smallDisks() []disk {
 	return []disk{
 		full(scsi("B1")), full(scsi("B2")), full(scsi("B3")), full(scsi("B4")), full(scsi("B5")), full(scsi("KEPT")),
 		full(scsi("NEGATED")), readOnly,
-		{Disk: scsi("VMFS"), prepare: sequence(sized(small), dosTable("start=2048, type=fb\n", 1))},
-		{Disk: scsi("VMFS2"), prepare: sequence(sized(small), dosTable("start=2048, type=fb\n", 1))},
+		{Disk: scsi("VMFS"), prepare: sequence(sized(smallDiskSize), dosTable("start=2048, type=fb\n", 1))},
+		{Disk: scsi("VMFS2"), prepare: sequence(sized(smallDiskSize), dosTable("start=2048, type=fb\n", 1))},
 	}
 }
 

@@ -16,10 +16,10 @@ import (
 // TestInjectedFaults builds the ramdisk with one fault after another, and plays the scenario that must find it. Without
 // a fault, these scenarios must show no difference: they are played without those before them.
 func TestInjectedFaults(t *testing.T) {
-	i := buildRamdisk(t, testenv.Top(t))
+	rd := buildRamdisk(t, testenv.Top(t))
 	for _, g := range faultyGroups(t) {
 		t.Run(g.name+" without a fault", func(t *testing.T) {
-			for _, text := range g.compare(t, i, newListed(g.name)) {
+			for _, text := range g.compare(t, rd, newListed(g.name)) {
 				t.Error(text)
 			}
 		})

@@ -67,7 +67,7 @@ func heartbeats() []scenario {
 func apiURLs() []scenario {
 	const ironic = "http://10.0.2.2:6385"
 	url := func(name, value string) scenario {
-		return scenario{name: "url " + name, cmdline: soon + " ipa-api-url=" + value}
+		return scenario{name: "url " + name, cmdline: quickLookupRetry + " ipa-api-url=" + value}
 	}
 	return []scenario{url("with a slash", ironic+"/"), url("with a path and a slash", ironic+"/baremetal/")}
 }

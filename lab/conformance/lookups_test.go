@@ -2,12 +2,12 @@
 
 package conformance
 
-// soon is the kernel parameter with which a failed lookup is repeated soon.
-const soon = "ipa-lookup-interval=1"
+// quickLookupRetry is the kernel parameter with which a failed lookup is repeated soon.
+const quickLookupRetry = "ipa-lookup-interval=1"
 
 // lookup is a scenario with replies to lookups. It ends with the first heartbeat.
 func lookup(name string, r ...reply) scenario {
-	return scenario{name: "lookup " + name, cmdline: soon, ironic: replies{lookup: r}}
+	return scenario{name: "lookup " + name, cmdline: quickLookupRetry, ironic: replies{lookup: r}}
 }
 
 // lookups are lookups that Ironic refuses before a usual reply.

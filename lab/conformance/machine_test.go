@@ -59,8 +59,8 @@ func rootDisk() disk {
 // disk. In the machine of ironic-python-agent, the programs that udev starts also read the agent's parameters.
 const noMultipath = "nompath"
 
-// image is kernel and initramfs of a machine.
-type image struct{ kernel, initramfs string }
+// ramdisk is kernel and initramfs of a machine.
+type ramdisk struct{ kernel, initramfs string }
 
 // machine is a running machine with an agent, an Ironic and a server of images.
 type machine struct {
@@ -76,7 +76,7 @@ type machine struct {
 }
 
 // boot starts a machine. Its agent does not run before play.
-func boot(t *testing.T, i image, s shape) *machine {
+func boot(t *testing.T, rd ramdisk, s shape) *machine {
 	t.Helper()
 	testenv.Programs(t, "qemu-system-x86_64")
 	namespace, err := netns.New()
@@ -92,7 +92,7 @@ func boot(t *testing.T, i image, s shape) *machine {
 	dir := t.TempDir()
 	config := qemu.Config{
 		Name: t.Name(), Dir: dir, Memory: s.memory, Firmware: s.firmware, NetNS: namespace.Path(),
-		Kernel: i.kernel, Initrd: i.initramfs,
+		Kernel: rd.kernel, Initrd: rd.initramfs,
 		Append: fmt.Sprintf("console=ttyS0,115200n8 loglevel=4 net.ifnames=0 %s ipa-api-url=http://%s:%d",
 			strings.TrimSpace(qemu.KernelHints+" "+s.append), hostAddress, apiPort),
 		NICs: append([]qemu.NIC{{MAC: nodeMAC, Forwards: []qemu.Forward{
@@ -222,15 +222,15 @@ func (m *machine) forget(ctx context.Context) error {
 
 // observation is what is compared of a scenario.
 type observation struct {
-	Ironic []seen                `json:"ironic,omitempty"`
+	Ironic []ironicRequest       `json:"ironic,omitempty"`
 	Agent  []exchange            `json:"agent,omitempty"`
 	Disks  map[string]*diskState `json:"disks,omitempty"`
 	Marked []string              `json:"marked,omitempty"`
 	Files  map[string]string     `json:"files,omitempty"`
 	Boot   *bootState            `json:"boot,omitempty"`
-	// Passes is how often the agent wrote the size of a disk, by serial number.
+	// Passes is how often the agent overwrote a disk, by serial number, rounded.
 	Passes map[string]int64 `json:"passes,omitempty"`
-	// problems are requirements on this ramdisk that it does not meet, whatever ironic-python-agent does.
+	// problems are the requirements that this ramdisk violates. They do not depend on the recording.
 	problems []string
 }
 
@@ -268,11 +268,11 @@ func (m *machine) play(ctx context.Context, s scenario, shared bool) (observatio
 		}
 		select {
 		case <-reached:
-			o.Ironic = normaliseRequests(m.conductor.seen())
+			o.Ironic = normaliseRequests(m.conductor.received())
 		case <-ctx.Done():
 			text, _ := m.control.Log(context.WithoutCancel(ctx)) // only helps to find the fault
 			return observation{}, fmt.Errorf("request %s %d: %w; so far %v\n%s", s.until.kind, s.until.n, ctx.Err(),
-				m.conductor.seen(), text)
+				m.conductor.received(), text)
 		}
 	}
 	if s.then != (until{}) {
@@ -297,7 +297,7 @@ func (m *machine) play(ctx context.Context, s scenario, shared bool) (observatio
 	if s.then != (until{}) {
 		select {
 		case <-reached:
-			o.Ironic = normaliseRequests(m.conductor.seen())
+			o.Ironic = normaliseRequests(m.conductor.received())
 		case <-ctx.Done():
 			return observation{}, fmt.Errorf("request %s %d: %w", s.then.kind, s.then.n, ctx.Err())
 		}
@@ -310,57 +310,71 @@ func (m *machine) play(ctx context.Context, s scenario, shared bool) (observatio
 	if len(s.disks) == 0 && s.marker == "" && len(s.files) == 0 {
 		return o, nil
 	}
+	err = m.observeDisks(ctx, s, &o, written)
+	return o, err
+}
+
+// observeDisks adds what a scenario left on the disks. before is what had been written to each disk before the
+// scenario, by serial number.
+func (m *machine) observeDisks(ctx context.Context, s scenario, o *observation, before map[string]writes) error {
 	if err := m.control.Sync(ctx); err != nil {
-		return observation{}, err
+		return err
 	}
-	after, err := m.written(ctx)
+	written, err := m.written(ctx)
 	if err != nil {
-		return observation{}, err
+		return err
+	}
+	for serial, n := range before {
+		written[serial] = writes{written[serial].bytes - n.bytes, written[serial].discarded - n.discarded}
 	}
 	if s.passes {
-		if o.Passes, err = m.passes(s.disks, written, after); err != nil {
-			return observation{}, err
+		if o.Passes, err = m.passes(s.disks, written); err != nil {
+			return err
 		}
 	}
 	if o.Files, err = readFiles(m.disks["ROOT"].File, s.files); err != nil {
-		return observation{}, err
+		return err
 	}
 	if o.Marked, err = m.marked(s.marker); err != nil {
-		return o, err
+		return err
 	}
 	compared := slices.Concat(s.disks, o.Marked)
 	if len(s.files) > 0 {
 		compared = append(compared, "ROOT")
 	}
 	for _, serial := range m.order {
-		if n := after[serial] - written[serial]; n > 0 && !s.others && !slices.Contains(compared, serial) {
-			o.problems = append(o.problems, fmt.Sprintf("%d bytes were written to another disk, %s", n, serial))
+		if w := written[serial]; w != (writes{}) && !s.others && !slices.Contains(compared, serial) {
+			o.problems = append(o.problems, fmt.Sprintf("%+v of another disk, %s", w, serial))
 		}
 	}
-	if len(s.disks) == 0 {
-		return o, nil
-	}
-	if slices.ContainsFunc(o.Agent, exchange.failed) {
+	failed := slices.ContainsFunc(o.Agent, exchange.failed)
+	if failed {
 		s.ranges = nil
 	}
-	o.Disks = map[string]*diskState{}
 	for _, serial := range s.disks {
 		state, err := describeDisk(m.disks[serial].File, m.disks[serial].Sector, s.ranges)
 		if err != nil {
-			return observation{}, fmt.Errorf("disk %s: %w", serial, err)
+			return fmt.Errorf("disk %s: %w", serial, err)
+		}
+		if o.Disks == nil {
+			o.Disks = map[string]*diskState{}
 		}
 		o.Disks[serial] = normaliseDisk(state)
-		if s.gpt && s.ranges != nil && state.Table != nil && state.Table.Label == "gpt" {
+		if s.gpt && !failed && state.Table != nil && state.Table.Label == "gpt" {
 			if err := checkGPT(m.disks[serial].File, max(512, m.disks[serial].Sector)); err != nil {
 				o.problems = append(o.problems, fmt.Sprintf("disk %s: %v", serial, err))
 			}
 		}
 	}
-	return o, nil
+	o.problems = append(o.problems, contradictions(*o, m.disks, written)...)
+	return nil
 }
 
-// written returns how many bytes the machine has written to each disk, by serial number.
-func (m *machine) written(ctx context.Context) (map[string]int64, error) {
+// writes are the bytes of a disk that the machine has written and discarded.
+type writes struct{ bytes, discarded int64 }
+
+// written returns what the machine has written to each disk since its start, by serial number.
+func (m *machine) written(ctx context.Context) (map[string]writes, error) {
 	reply, err := m.vm.QMP(ctx, "query-blockstats", nil)
 	if err != nil {
 		return nil, err
@@ -368,18 +382,19 @@ func (m *machine) written(ctx context.Context) (map[string]int64, error) {
 	var devices []struct {
 		Device string `json:"qdev"`
 		Stats  struct {
-			Written int64 `json:"wr_bytes"`
+			Written   int64 `json:"wr_bytes"`
+			Discarded int64 `json:"unmap_bytes"`
 		} `json:"stats"`
 	}
 	if err := json.Unmarshal(reply, &devices); err != nil {
 		return nil, fmt.Errorf("query-blockstats: %w", err)
 	}
-	written := map[string]int64{}
+	written := map[string]writes{}
 	for i, serial := range m.order {
 		id := fmt.Sprintf("disk%d", i)
 		for _, d := range devices {
 			if slices.Contains(strings.Split(d.Device, "/"), id) {
-				written[serial] = d.Stats.Written
+				written[serial] = writes{d.Stats.Written, d.Stats.Discarded}
 			}
 		}
 		if _, ok := written[serial]; !ok {
@@ -389,15 +404,15 @@ func (m *machine) written(ctx context.Context) (map[string]int64, error) {
 	return written, nil
 }
 
-// passes returns how often the machine has written the size of disks between two calls of written.
-func (m *machine) passes(serials []string, before, after map[string]int64) (map[string]int64, error) {
+// passes returns how often each disk was overwritten: the bytes written divided by its size, rounded.
+func (m *machine) passes(serials []string, written map[string]writes) (map[string]int64, error) {
 	passes := map[string]int64{}
 	for _, serial := range serials {
 		info, err := os.Stat(m.disks[serial].File)
 		if err != nil {
 			return nil, err
 		}
-		passes[serial] = (after[serial] - before[serial] + info.Size()/2) / info.Size()
+		passes[serial] = (written[serial].bytes + info.Size()/2) / info.Size()
 	}
 	return passes, nil
 }

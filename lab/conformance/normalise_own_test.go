@@ -91,8 +91,8 @@ func TestPartitionUUIDs(t *testing.T) {
 }
 
 func TestNormaliseRequests(t *testing.T) {
-	heartbeat := func(certificate, version string) seen {
-		return seen{Path: "/v1/heartbeat/x", Body: object{
+	heartbeat := func(certificate, version string) ironicRequest {
+		return ironicRequest{Path: "/v1/heartbeat/x", Body: object{
 			"agent_verify_ca": certificate, "agent_version": version,
 		}}
 	}
@@ -100,16 +100,16 @@ func TestNormaliseRequests(t *testing.T) {
 	first := heartbeat(pem+"A", "1")
 	for _, tt := range []struct {
 		name   string
-		second seen
+		second ironicRequest
 		want   int // requests that remain
 	}{
 		{"repetition", heartbeat(pem+"A", "1"), 1},
 		{"another certificate and version", heartbeat(pem+"B", "2"), 1},
 		{"no certificate", heartbeat("", "1"), 2},
 		{"no version", heartbeat(pem+"A", ""), 2},
-		{"another path", seen{Path: "/v1/lookup"}, 2},
+		{"another path", ironicRequest{Path: "/v1/lookup"}, 2},
 	} {
-		if got := normaliseRequests([]seen{first, tt.second}); len(got) != tt.want {
+		if got := normaliseRequests([]ironicRequest{first, tt.second}); len(got) != tt.want {
 			t.Errorf("%s: got %v, want %d requests", tt.name, got, tt.want)
 		}
 	}

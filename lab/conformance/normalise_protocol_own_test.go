@@ -129,20 +129,22 @@ func TestSortedDevices(t *testing.T) {
 }
 
 func TestRootOnce(t *testing.T) {
-	root, lookup := seen{Method: "GET", Path: "/"}, seen{Method: "GET", Path: "/v1/lookup"}
-	got := rootOnce([]seen{root, lookup, root, {Method: "GET", Path: "/v1"}, {Method: "POST", Path: "/"}, lookup})
-	want := []seen{root, lookup, {Method: "POST", Path: "/"}, lookup}
+	root, lookup := ironicRequest{Method: "GET", Path: "/"}, ironicRequest{Method: "GET", Path: "/v1/lookup"}
+	got := rootOnce([]ironicRequest{
+		root, lookup, root, {Method: "GET", Path: "/v1"}, {Method: "POST", Path: "/"}, lookup,
+	})
+	want := []ironicRequest{root, lookup, {Method: "POST", Path: "/"}, lookup}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("requests (-want +got):\n%s", diff)
 	}
-	if got := rootOnce([]seen{lookup, root}); len(got) != 2 {
+	if got := rootOnce([]ironicRequest{lookup, root}); len(got) != 2 {
 		t.Errorf("got %v, want both requests", got)
 	}
 }
 
 func TestInspectionData(t *testing.T) {
-	inspection := func(body object) seen {
-		r := seen{Method: "POST", Path: "/v1/continue_inspection", Body: plain(body)}
+	inspection := func(body object) ironicRequest {
+		r := ironicRequest{Method: "POST", Path: "/v1/continue_inspection", Body: plain(body)}
 		inspectionData(r)
 		return r
 	}

@@ -164,9 +164,9 @@ func hardwareFacts(fields object) {
 
 // rootOnce drops the requests for Ironic's root document but the first one. Agents read it to learn the API version,
 // and to find their own address, as often as they want.
-func rootOnce(requests []seen) []seen {
+func rootOnce(requests []ironicRequest) []ironicRequest {
 	read := false
-	return slices.DeleteFunc(slices.Clone(requests), func(r seen) bool {
+	return slices.DeleteFunc(slices.Clone(requests), func(r ironicRequest) bool {
 		again := read
 		isRoot := r.Method == http.MethodGet &&
 			slices.Contains([]string{"", "/", "/v1", "/v1/"}, strings.TrimPrefix(r.Path, "/baremetal"))
@@ -198,7 +198,7 @@ func number(value any, key string) float64 {
 }
 
 // inspectionData replaces what is not compared in the data of an inspection.
-func inspectionData(r seen) {
+func inspectionData(r ironicRequest) {
 	fields, ok := r.Body.(object)
 	if !ok || !strings.Contains(r.Path, "/continue") {
 		return

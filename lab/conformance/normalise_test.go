@@ -164,8 +164,8 @@ func normaliseExchange(x exchange) exchange {
 }
 
 // normaliseRequests replaces what is not compared in requests to Ironic, and drops repetitions.
-func normaliseRequests(requests []seen) []seen {
-	var result []seen
+func normaliseRequests(requests []ironicRequest) []ironicRequest {
+	var result []ironicRequest
 	for _, r := range rootOnce(requests) {
 		r.Body = plain(r.Body)
 		if fields, ok := r.Body.(object); ok {

@@ -98,7 +98,7 @@ func values() []scenario {
 func servers() []scenario {
 	const ironic, unreachable = "http://10.0.2.2:6385", "http://10.0.2.2:6384"
 	url := func(name, cmdline, config string) scenario {
-		return option("api_url "+name, soon+" ipa-api-url="+cmdline, config)
+		return option("api_url "+name, quickLookupRetry+" ipa-api-url="+cmdline, config)
 	}
 	return []scenario{
 		url("second", unreachable+","+ironic, ""),
@@ -230,7 +230,7 @@ func imageOptions() []scenario {
 	md5Sum := object{"checksum": "{md5 " + plainImage + "}", "os_hash_algo": gone{}, "os_hash_value": gone{}}
 	add("md5_enabled", "", "md5_enabled = true", plainImage, md5Sum, object{md5Option: nil})
 	add("md5_enabled and a reply", "", "md5_enabled = true", plainImage, md5Sum, nil)
-	add("md5_enabled reply", "", quick, plainImage, md5Sum, object{md5Option: true})
+	add("md5_enabled reply", "", noDownloadRetries, plainImage, md5Sum, object{md5Option: true})
 	add("formats", "", permitted+" = qcow2", plainImage, nil, object{permitted: nil})
 	add("formats reply empty", "", "", plainImage, nil, object{permitted: []string{}})
 	add("formats unchecked", "", permitted+" = qcow2\n"+unchecked+" = 1", plainImage, nil,
@@ -238,11 +238,11 @@ func imageOptions() []scenario {
 	add("retries 0", "ipa-image-download-connection-retries=0", "", flakyImage(0), nil, nil)
 	add("retries 1", "ipa-image-download-connection-retries=1 ipa-image-download-connection-retry-interval=0", "",
 		flakyImage(1), nil, nil)
-	add("connection_timeout", "ipa-image-download-connection-timeout=1", quick, delayedImage, nil, nil)
-	add("max_duration", "ipa-image-download-max-duration=1", quick, delayedImage, nil, nil)
+	add("connection_timeout", "ipa-image-download-connection-timeout=1", noDownloadRetries, delayedImage, nil, nil)
+	add("max_duration", "ipa-image-download-max-duration=1", noDownloadRetries, delayedImage, nil, nil)
 	basic := object{"urls": []string{fmt.Sprintf("http://%s:%d/basic/%s", hostAddress, gatePort, plainImage)}}
 	const user = "image_server_user = user\nimage_server_password = secret\n"
-	add("basic auth", "", quick+user+"image_server_auth_strategy = http_basic", plainImage, basic, nil)
+	add("basic auth", "", noDownloadRetries+user+"image_server_auth_strategy = http_basic", plainImage, basic, nil)
 	return all
 }
 

@@ -109,13 +109,13 @@ func gpt(contents ...string) func(string) error {
 		for range contents[1:] {
 			script += "size=16384\n"
 		}
-		if err := sequence(sized(small), sfdisk(script+"type=linux\n"))(path); err != nil {
+		if err := sequence(sized(smallDiskSize), sfdisk(script+"type=linux\n"))(path); err != nil {
 			return err
 		}
 		for i, content := range contents {
 			offset, length := int64(1+8*i)*mib, int64(8*mib)
 			if i == len(contents)-1 {
-				length = small - mib - offset
+				length = smallDiskSize - mib - offset
 			}
 			make := makeFSAt(content, offset, length)
 			if content == "planted" {
@@ -131,8 +131,9 @@ func gpt(contents ...string) func(string) error {
 
 // gpt4096 makes a GPT for sectors of 4096 bytes with a planted partition.
 func gpt4096(path string) error {
-	image := withGPT(nil, small, 4096, []gptPartition{{linuxType, diskUUID, "former", mib, 8 * mib}})
-	return errors.Join(write(path, 0, image[:mib]), write(path, small-mib, image[small-mib:]), plant(path, mib, 8*mib))
+	image := withGPT(nil, smallDiskSize, 4096, []gptPartition{{linuxType, diskUUID, "former", mib, 8 * mib}})
+	return errors.Join(write(path, 0, image[:mib]), write(path, smallDiskSize-mib, image[smallDiskSize-mib:]),
+		plant(path, mib, 8*mib))
 }
 
 // backupGPT leaves the backup of a GPT only.
@@ -142,7 +143,7 @@ func backupGPT(path string) error {
 
 // primaryGPT leaves the primary table only.
 func primaryGPT(path string) error {
-	return errors.Join(gpt("ext4", "planted")(path), write(path, small-33*512, make([]byte, 33*512)))
+	return errors.Join(gpt("ext4", "planted")(path), write(path, smallDiskSize-33*512, make([]byte, 33*512)))
 }
 
 // protectiveMBR leaves the MBR of a GPT only.

@@ -118,7 +118,7 @@ func busy() []scenario {
 	stalled := started("standby.prepare_image", slow(stalledImage))
 	hiddenNode := hidden(command("deploy.get_deploy_steps", object{"node": nodeWith(nil), "ports": ports()}))
 	wait := func(query string) scenario {
-		return scenario{name: "wait " + query, config: quick, do: []request{hiddenNode, {
+		return scenario{name: "wait " + query, config: noDownloadRetries, do: []request{hiddenNode, {
 			method: http.MethodPost, path: "/v1/commands/?" + query,
 			body: encode(object{"name": "standby.prepare_image", "params": slow(slowImage)}),
 		}}}
@@ -146,18 +146,18 @@ func busy() []scenario {
 			{method: http.MethodPost, path: "/v1/commands/", token: "wrong", body: "{}"},
 		}},
 		wait("wait=TRUE"), wait("wait=1"),
-		{name: "wait for a record", config: quick, do: []request{
+		{name: "wait for a record", config: noDownloadRetries, do: []request{
 			hiddenNode, started("standby.prepare_image", slow(slowImage)), get("/v1/commands/{id}?wait=true"),
 			get("/v1/commands/{id}?wait=true"), command("standby.sync", object{}), get("/v1/commands/"),
 		}},
-		{name: "end of a command forces a heartbeat", config: quick, do: []request{
+		{name: "end of a command forces a heartbeat", config: noDownloadRetries, do: []request{
 			hiddenNode, command("standby.prepare_image", slow(slowImage)),
 		}, then: until{heartbeatRequest, 2}},
 	}
 }
 
-// quick lets downloads fail at once.
-const quick = "image_download_connection_retries = 0\nimage_download_connection_retry_interval = 0\n"
+// noDownloadRetries lets downloads fail at once.
+const noDownloadRetries = "image_download_connection_retries = 0\nimage_download_connection_retry_interval = 0\n"
 
 // publishSlow publishes the images that keep a command busy.
 func publishSlow(m *machine) {

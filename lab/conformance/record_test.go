@@ -24,17 +24,17 @@ const recordEnv = "IRONROOT_RECORD_IPA"
 // recordedPackages are the packages whose versions a recording contains, with the kernel.
 var recordedPackages = strings.Fields(`kernel ironic-python-agent python3 python3-hardware python3-oslo.utils
 	python3-werkzeug python3-cheroot mdadm parted gdisk util-linux udev qemu-utils lvm2 cryptsetup-bin efibootmgr
-	multipath-tools nvme-cli hdparm smartmontools ethtool lshw grub-common dosfstools e2fsprogs xfsprogs`)
+	multipath-tools nvme-cli hdparm smartmontools ethtool lshw dosfstools e2fsprogs xfsprogs`)
 
 // TestRecordIPA plays the scenarios with ironic-python-agent. If the environment variable names a group or "all", it
 // records the scenarios that are new or have changed. Otherwise it compares ironic-python-agent with the recordings.
 // Differences fail the test only if the recordings are of the same version of ironic-python-agent.
 func TestRecordIPA(t *testing.T) {
 	only := os.Getenv(recordEnv)
-	i := ipaImage(t)
+	rd := ipaRamdisk(t)
 	if only == "" {
 		for _, g := range groups() {
-			t.Run(g.name, func(t *testing.T) { checkRecording(t, g, i) })
+			t.Run(g.name, func(t *testing.T) { checkRecording(t, g, rd) })
 		}
 		return
 	}
@@ -42,7 +42,7 @@ func TestRecordIPA(t *testing.T) {
 	found := false
 	for _, g := range append(groups(), unrecorded()...) {
 		if only == "all" || only == g.name {
-			record(t, i, g, machines)
+			record(t, rd, g, machines)
 			found = true
 		}
 	}
@@ -52,7 +52,7 @@ func TestRecordIPA(t *testing.T) {
 }
 
 // record records a group in a machine of its shape, which it starts if there is none and a scenario is missing.
-func record(t *testing.T, i image, g group, machines map[string]*machine) {
+func record(t *testing.T, rd ramdisk, g group, machines map[string]*machine) {
 	t.Helper()
 	r := readRecording(t, g.name)
 	if r.Machine != g.machineDigest() {
@@ -66,7 +66,7 @@ func record(t *testing.T, i image, g group, machines map[string]*machine) {
 	}
 	shape := fmt.Sprintf("%+v", g.shape)
 	if machines[shape] == nil {
-		machines[shape] = boot(t, i, g.shape)
+		machines[shape] = boot(t, rd, g.shape)
 	}
 	m := machines[shape]
 	if versions := packageVersions(t, m); !maps.Equal(r.Versions, versions) {
@@ -93,11 +93,11 @@ func (r *recording) prune(g group) {
 }
 
 // checkRecording compares what ironic-python-agent does today with its recording.
-func checkRecording(t *testing.T, g group, i image) {
+func checkRecording(t *testing.T, g group, rd ramdisk) {
 	t.Helper()
 	r := readRecording(t, g.name)
 	var found []string
-	m := g.run(t, i, func(scenario) bool { return true }, func(s scenario, o observation) {
+	m := g.run(t, rd, func(scenario) bool { return true }, func(s scenario, o observation) {
 		for _, d := range differences("", comparison(r.Scenarios[s.name]), comparison(o)) {
 			text := fmt.Sprintf("%s: %s: recorded %s, now %s", s.name, d.path, encode(d.want), encode(d.got))
 			found = append(found, text)
@@ -124,15 +124,16 @@ func packageVersions(t *testing.T, m *machine) map[string]string {
 	}
 	found := map[string]string{}
 	for _, name := range recordedPackages {
-		if version := installed[name]; version != "" {
-			found[name] = version
+		if installed[name] == "" {
+			t.Errorf("the machine of ironic-python-agent has no package %s", name)
 		}
+		found[name] = installed[name]
 	}
 	return found
 }
 
-// ipaImage returns the ramdisk with ironic-python-agent.
-func ipaImage(t *testing.T) image {
+// ipaRamdisk returns the ramdisk with ironic-python-agent.
+func ipaRamdisk(t *testing.T) ramdisk {
 	t.Helper()
 	testenv.Root(t)
 	testenv.Programs(t, "mmdebstrap", "cpio", "zstd")
@@ -141,7 +142,7 @@ func ipaImage(t *testing.T) image {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return image{built.Kernel, built.Initramfs}
+	return ramdisk{built.Kernel, built.Initramfs}
 }
 
 // write writes the recording of a group.

@@ -30,11 +30,12 @@ type scenario struct {
 	before func(path string) error
 	// ranges are parts of the disks whose content is compared by digest if all commands succeed.
 	ranges []span
-	// passes compares how often the agent writes the size of the disks.
+	// passes compares how often the agent overwrites the disks.
 	passes bool
 	// gpt requires that both copies of a GPT that this ramdisk leaves are valid and equal.
 	gpt bool
-	// others permits this ramdisk to write to disks that the scenario does not compare.
+	// others permits this ramdisk to write to disks that the scenario does not compare. A scenario that compares no
+	// disk permits it, too.
 	others bool
 	// marker is a text in an image. The disks that contain it at their start are compared.
 	marker string

@@ -181,33 +181,33 @@ func checkGPT(path string, sector int64) error {
 		return err
 	}
 	last := info.Size()/sector - 1
-	var tables [2][]byte
+	var copies [2][]byte // without what must differ
 	for i, at := range []int64{1, last} {
 		h := make([]byte, 92)
 		if _, err := f.ReadAt(h, at*sector); err != nil {
 			return err
 		}
 		number := func(offset int) int64 { return int64(binary.LittleEndian.Uint64(h[offset:])) }
-		other := 1 + last - at
-		if string(h[:8]) != gptMagic || number(24) != at || number(32) != other {
+		if other := 1 + last - at; string(h[:8]) != gptMagic || number(24) != at || number(32) != other {
 			return fmt.Errorf("gpt header at sector %d: got %q for sector %d with a copy at %d, want a copy at %d", at,
 				h[:8], number(24), number(32), other)
-		}
-		tables[i] = make([]byte, binary.LittleEndian.Uint32(h[80:])*binary.LittleEndian.Uint32(h[84:]))
-		if _, err := f.ReadAt(tables[i], number(72)*sector); err != nil {
-			return err
-		}
-		if got, want := crc32.ChecksumIEEE(tables[i]), binary.LittleEndian.Uint32(h[88:]); got != want {
-			return fmt.Errorf("gpt header at sector %d: entries have the checksum %#x, want %#x", at, got, want)
 		}
 		want := binary.LittleEndian.Uint32(h[16:])
 		clear(h[16:20])
 		if got := crc32.ChecksumIEEE(h); got != want {
 			return fmt.Errorf("gpt header at sector %d: got the checksum %#x, want %#x", at, got, want)
 		}
+		entries := make([]byte, int64(binary.LittleEndian.Uint32(h[80:]))*int64(binary.LittleEndian.Uint32(h[84:])))
+		if _, err := f.ReadAt(entries, number(72)*sector); err != nil {
+			return err
+		}
+		if got, want := crc32.ChecksumIEEE(entries), binary.LittleEndian.Uint32(h[88:]); got != want {
+			return fmt.Errorf("gpt header at sector %d: entries have the checksum %#x, want %#x", at, got, want)
+		}
+		copies[i] = slices.Concat(h[40:72], h[80:88], entries)
 	}
-	if !bytes.Equal(tables[0], tables[1]) {
-		return errors.New("the copies of the gpt have different entries")
+	if !bytes.Equal(copies[0], copies[1]) {
+		return errors.New("the copies of the gpt differ")
 	}
 	return nil
 }
@@ -230,6 +230,16 @@ func TestCheckGPT(t *testing.T) {
 			if err := checkGPT(path, sector); (err == nil) != (name == "") {
 				t.Errorf("%d, changed: %q: got error %v", sector, name, err)
 			}
+		}
+		backup := valid[8*mib-sector:][:92] // another GUID with the right checksum
+		backup[56] ^= 1
+		clear(backup[16:20])
+		binary.LittleEndian.PutUint32(backup[16:], crc32.ChecksumIEEE(backup))
+		if err := os.WriteFile(path, valid, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := checkGPT(path, sector); err == nil || !strings.Contains(err.Error(), "differ") {
+			t.Errorf("%d, another GUID in the copy: got error %v", sector, err)
 		}
 	}
 }
