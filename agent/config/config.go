@@ -142,7 +142,7 @@ type Config struct {
 	TokenUnverified bool
 
 	fromImage map[string]bool // full names of options that a signed image sets itself
-	ignored   []Unused        // settings of unsigned sources, and references
+	ignored   []Unused        // settings of unsigned sources, and references to options
 }
 
 // DiskUtils is the group disk_utils.

@@ -6,7 +6,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 
 	"ironroot/internal/bounded"
@@ -67,11 +66,6 @@ func (l *loader) file(name string, mustExist bool) {
 	}
 }
 
-// optionReference matches what oslo.config replaces in the value of an option: $NAME, ${NAME} and $$.
-var optionReference = regexp.MustCompile(`\$[A-Za-z_{$]`)
-
-var errReference = errors.New("it is not replaced by the value of an option")
-
 // ini sets the options of a file.
 func (l *loader) ini(name string, data []byte) error {
 	settings, err := parseINI(string(data))
@@ -81,10 +75,7 @@ func (l *loader) ini(name string, data []byte) error {
 	for _, s := range settings {
 		for _, o := range l.options {
 			if o.matches(s.group, s.name) && !o.flagOnly {
-				used := l.setFrom(o, "file "+name, s.value, l.unsigned.hasFile(name))
-				if used && optionReference.MatchString(s.value) {
-					l.ignore("$ in "+o.fullName()+" of file "+name, errReference)
-				}
+				l.setFrom(o, "file "+name, s.value, l.unsigned.hasFile(name))
 			}
 		}
 	}

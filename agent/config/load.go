@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"regexp"
 	"strings"
 
 	"ironroot/internal/oslo"
@@ -78,8 +79,16 @@ type loader struct {
 	unsignedFrom map[string]string // source of the options that an unsigned source has set, by full name
 }
 
+// optionReference matches what oslo.config replaces in the value of an option: $NAME, ${NAME} and $$.
+var optionReference = regexp.MustCompile(`\$[A-Za-z_{$]`)
+
+var errReference = errors.New("oslo.config replaces it, this agent does not")
+
 // set parses and stores a value. An empty value of a number sets its default.
 func (l *loader) set(o option, source, value string) {
+	if optionReference.MatchString(value) {
+		l.ignore("$ in "+o.fullName()+" of "+source, errReference)
+	}
 	if o.isNumber() && strings.TrimSpace(value) == "" {
 		value = cmp.Or(o.def, "0")
 	}

@@ -137,16 +137,16 @@ func (c *Config) CheckURL(text string) error {
 	return nil
 }
 
-// setFrom sets an option unless the source is unsigned and must not set it. It reports whether it did.
-func (l *loader) setFrom(o option, source, value string, unsigned bool) bool {
+// setFrom sets an option unless the source is unsigned and must not set it.
+func (l *loader) setFrom(o option, source, value string, unsigned bool) {
 	name := o.fullName()
 	switch {
 	case unsigned && !o.opensTo(FromMedia):
 		l.ignore(name+" of "+source, errClosed)
-		return false
+		return
 	case unsigned && l.config.fromImage[name]:
 		l.ignore(name+" of "+source, errFromImage)
-		return false
+		return
 	case unsigned:
 		l.unsignedFrom[name] = source
 	default:
@@ -154,7 +154,6 @@ func (l *loader) setFrom(o option, source, value string, unsigned bool) bool {
 		delete(l.unsignedFrom, name)
 	}
 	l.set(o, source, value)
-	return true
 }
 
 func (l *loader) ignore(setting string, reason error) {

@@ -10,7 +10,7 @@ import (
 type Unused struct{ Name, Reason string }
 
 // Unused returns the settings that have no effect: options without an effect whose value is not the default, settings
-// of unsigned sources that were ignored, and a $ in files that oslo.config would replace.
+// of unsigned sources that were ignored, and a $ that oslo.config would replace.
 func (c *Config) Unused() []Unused {
 	var found []Unused
 	var defaults Config

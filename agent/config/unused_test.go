@@ -76,11 +76,16 @@ func TestUnused(t *testing.T) {
 		"[DEFAULT]\nadvertise_host=${listen_host}\nimage_server_password=a$\n[disk_utils]\ndd_block_size=4M\n"+
 			"image_convert_attempts=3\n[container]\nrunner=docker\nallowed_containers=a\n")
 	c := load(t, Sources{
-		Files:  []string{file},
-		Params: ParseCmdline(`ipa-lookup-timeout=7 sshkey="ssh-rsa AAAA x" rootpwd="$6$x"`),
+		Files:   []string{file},
+		Environ: []string{"OS_DEFAULT__IMAGE_SERVER_USER=$x"},
+		Params:  ParseCmdline(`ipa-lookup-timeout=7 sshkey="ssh-rsa AAAA x" rootpwd="$6$x"`),
 	})
 	want := []Unused{
-		{"$ in advertise_host of file " + file, "it is not replaced by the value of an option"},
+		{"$ in advertise_host of file " + file, "oslo.config replaces it, this agent does not"},
+		{
+			"$ in image_server_user of environment OS_DEFAULT__IMAGE_SERVER_USER",
+			"oslo.config replaces it, this agent does not",
+		},
 		{"container.runner", "the ramdisk runs containers without podman and docker"},
 		{"disk_utils.dd_block_size", "the writer chooses its block size"},
 	}
