@@ -86,11 +86,11 @@ CI_PARTS   = test lint test-slow test-machines
 
 .PHONY: test
 test: prepare-test ## unit tests, the main job in QEMU and with a real Ironic: 22 minutes
-	$(RUN_TARGETS) $@ 'goal 15 minutes, 25 with empty caches (two cores, no KVM)' $(TEST_PARTS)
+	$(RUN_TARGETS) $@ 'limit 15 minutes, 25 with empty caches (two cores, no KVM)' $(TEST_PARTS)
 
 .PHONY: ci
 ci: prepare-ci ## make test, make lint and all other machines: 1 hour
-	$(RUN_TARGETS) $@ 'goal 40 minutes, 70 on a busy machine (two cores, no KVM)' $(CI_PARTS)
+	$(RUN_TARGETS) $@ 'limit 40 minutes, 70 on a busy machine (two cores, no KVM)' $(CI_PARTS)
 
 # Tests that allocate whole disks spend most of their time in the garbage collector without GOGC.
 .PHONY: test-unit
@@ -113,7 +113,7 @@ test-race: prepare-race ## test-unit with the race detector (cgo, with the resol
 # Records the scenarios that are new or have changed: of one group with ONLY=GROUP, otherwise of all; see
 # lab/conformance. A group whose file in testdata/ipa was deleted is recorded completely.
 .PHONY: record-ipa
-record-ipa: prepare-ci ## what ironic-python-agent does, into testdata/ipa (ONLY=GROUP): up to 90 minutes for a group
+record-ipa: prepare-ci ## what ironic-python-agent does, into testdata/ipa (ONLY=GROUP): 10 to 60 minutes, RAID longer
 	IRONROOT_RECORD_IPA="$(or $(ONLY),all)" $(GO) test -tags long -count=1 -timeout 6h -v -run '^TestRecordIPA$$' \
 		./lab/conformance
 
@@ -123,7 +123,7 @@ LONG_IRONIC = MixedFleet Newest Releases Metal3 Progress FastTrack Metal3Media A
 LONG = $(LONG_IRONIC:%=long-ironic-%) long-conformance long-e2e long-iscsi long-arm64 long-chroots long-undionly
 
 .PHONY: test-long $(LONG)
-test-long: prepare-ci build ## other releases, RAID, BIOS, bootc, UKI, fast track, Metal3, IPA: 5 hours
+test-long: prepare-ci build ## other releases, RAID, BIOS, bootc, UKI, fast track, Metal3, IPA: hours
 	$(MAKE) --no-print-directory -k -j 2 $(LONG)
 $(LONG): LONG_TEST = CI=true $(GO) test $(TEST_FLAGS) -tags long -count=1 -timeout 120m
 $(LONG_IRONIC:%=long-ironic-%): long-ironic-%:
