@@ -31,7 +31,7 @@ func driveDeviations() []Deviation {
 		}, "/disks/ROOT/content/255"),
 		plantedErased("K4", group, ends,
 			withPrefix("sectors of 4096 bytes, ", "mbr", "FAT", "no file system"), "/disks/NATIVE/content/255"),
-		unwritten("L5", group, first, slices.Concat(broken, nothing, other, zeros, noText), start),
+		unchanged("ROOT", "L5", group, first, slices.Concat(broken, nothing, other, zeros, noText), start),
 		absent("L5", group, first, slices.Concat(other, zeros), drive),
 		absent("L5", group, first, slices.Concat(nothing, other, zeros), "/disks/ROOT/ranges"),
 		cylinders("L7", group, "ROOT", "d2d63b52923a79aa", "5da1623a44f84957", "*"),

@@ -67,12 +67,8 @@ func stillPlanted(row, group, reason string, scenarios []string, chunks ...strin
 	return withGot(`"planted"`, at(row, group, reason, scenarios, chunks...))
 }
 
-// unwritten returns deviations of the disk ROOT for scenarios in which only ironic-python-agent writes to it.
-func unwritten(row, group, reason string, scenarios []string, chunks ...string) []Deviation {
-	return unchanged("ROOT", row, group, reason, scenarios, chunks...)
-}
-
-// unchanged does the same as unwritten for the disk with a serial number.
+// unchanged returns deviations of the disk with a serial number for scenarios in which only ironic-python-agent writes
+// to it.
 func unchanged(serial, row, group, reason string, scenarios []string, chunks ...string) []Deviation {
 	disk := "/disks/" + serial
 	return append(stillPlanted(row, group, reason, scenarios, chunks...),
@@ -139,7 +135,7 @@ func writtenAs(like, row, group, reason string, scenarios []string) []Deviation 
 }
 
 // cylinders returns a deviation of a disk's first sector. want and got are its digests. In the sector of this ramdisk,
-// all addresses of cylinder, head and sector are those of the image, or 0xfeffff in an MBR for a new partition.
+// addresses of cylinder, head and sector are those of the image; those of partitions that it adds are fe ff ff.
 func cylinders(row, group, serial, want, got string, scenarios ...string) []Deviation {
 	return []Deviation{{
 		Row: row, Group: group, Scenarios: scenarios, Path: "/disks/" + serial + "/ranges/0/what",

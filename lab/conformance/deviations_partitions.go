@@ -35,7 +35,7 @@ func partitionDeviations() []Deviation {
 		at("L3", group, "A new ext4 file system has its tables at other places than that of mke2fs.",
 			withPrefix("partition/", "ephemeral", "swap, ephemeral and config drive"), "/disks/ROOT/content/567"),
 		invalid("L1", group, "Sizes and flags of a layout are checked as parameters.", numbers),
-		unwritten("L1", group, decided, slices.Concat(few, half, large, format), "/disks/ROOT/content/[0-9]",
+		unchanged("ROOT", "L1", group, decided, slices.Concat(few, half, large, format), "/disks/ROOT/content/[0-9]",
 			"/disks/ROOT/content/5119"),
 		absent("L1", group, decided, append(half, large[0]), "/disks/ROOT/content/551"),
 		stillPlanted("L3", group, "The layout of a disk whose ephemeral partition is kept is checked first.", kept,

@@ -189,7 +189,7 @@ func blkid(path string, offset, length int64) (map[string]string, error) {
 }
 
 // digest returns the digest of a range of a file.
-func digest(f *os.File, offset, length int64) (string, error) {
+func digest(f io.ReaderAt, offset, length int64) (string, error) {
 	sum := sha256.New()
 	if _, err := io.Copy(sum, io.NewSectionReader(f, offset, length)); err != nil {
 		return "", err

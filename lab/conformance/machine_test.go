@@ -257,9 +257,13 @@ func (m *machine) play(ctx context.Context, s scenario, shared bool) (observatio
 		return observation{}, err
 	}
 	reached := m.conductor.play(s)
-	written, err := m.written(ctx)
-	if err != nil {
-		return observation{}, err
+	onDisks := len(s.disks) > 0 || s.marker != "" || len(s.files) > 0
+	var written map[string]writes
+	if onDisks {
+		var err error
+		if written, err = m.written(ctx); err != nil {
+			return observation{}, err
+		}
 	}
 	var o observation
 	if !shared {
@@ -303,14 +307,15 @@ func (m *machine) play(ctx context.Context, s scenario, shared bool) (observatio
 		}
 	}
 	if s.boot {
+		var err error
 		if o.Boot, err = describeBoot(ctx, filepath.Join(m.vm.Dir(), flashFile)); err != nil {
 			return observation{}, err
 		}
 	}
-	if len(s.disks) == 0 && s.marker == "" && len(s.files) == 0 {
+	if !onDisks {
 		return o, nil
 	}
-	err = m.observeDisks(ctx, s, &o, written)
+	err := m.observeDisks(ctx, s, &o, written)
 	return o, err
 }
 

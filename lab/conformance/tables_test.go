@@ -18,6 +18,8 @@ import (
 	"unicode/utf16"
 
 	"github.com/google/go-cmp/cmp"
+
+	"ironroot/internal/testenv"
 )
 
 // Types of partitions.
@@ -65,13 +67,20 @@ func mbr(id uint32, partitions ...mbrPartition) []byte {
 	return sector
 }
 
+// firstSectorOfGPT returns the first sector of a disk with a GPT whose last sector has the given number (UEFI 2.10,
+// table 5.4).
+func firstSectorOfGPT(last int64) []byte {
+	sector := mbr(0, mbrPartition{0xee, 1, uint32(last)})
+	copy(sector[447:], []byte{0, 2, 0, 0xee, 0xff, 0xff, 0xff})
+	return sector
+}
+
 // withGPT returns an image of the given size with a GPT for that size, whose other content begins with that of content.
 func withGPT(content []byte, size, sector int64, partitions []gptPartition) []byte {
 	image := make([]byte, size)
 	copy(image, content)
 	clear(image[:34*512])
-	copy(image, mbr(0, mbrPartition{0xee, 1, uint32(size/sector - 1)}))
-	copy(image[447:], []byte{0, 2, 0, 0xee, 0xff, 0xff, 0xff}) // UEFI 2.10, table 5.4
+	copy(image, firstSectorOfGPT(size/sector-1))
 	table := make([]byte, gptEntries*gptEntrySize)
 	for i, p := range partitions {
 		entry := table[i*gptEntrySize:]
@@ -214,6 +223,13 @@ func checkGPT(path string, sector int64) error {
 
 func TestCheckGPT(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "disk")
+	if err := os.WriteFile(path, make([]byte, 8*mib), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	testenv.GPT(t, path, "start=2048, size=2MiB", "start=8192")
+	if err := checkGPT(path, 512); err != nil {
+		t.Errorf("table of sfdisk: %v", err)
+	}
 	for _, sector := range []int64{512, 4096} {
 		valid := withGPT(nil, 8*mib, sector, gptParts)
 		for name, at := range map[string]int64{
