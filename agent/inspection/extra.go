@@ -125,9 +125,12 @@ func (f *factList) memory(m inventory.Memory, table *smbios.Table) {
 	}
 }
 
-// bmc adds the addresses of the BMC, under the names of ipmitool.
+// bmc adds the addresses of the BMC, under the names of ipmitool. A BMC without an address reports 0.0.0.0, which is
+// omitted.
 func (f *factList) bmc(inv *inventory.Inventory) {
-	f.add("ipmi", "lan", "ip-address", known(inv.BMCAddress))
+	if address := known(inv.BMCAddress); address != "0.0.0.0" {
+		f.add("ipmi", "lan", "ip-address", address)
+	}
 	f.add("ipmi", "lan", "mac-address", known(inv.BMCMAC))
 }
 
