@@ -6,8 +6,6 @@ import (
 	"maps"
 	"strings"
 	"testing"
-
-	"github.com/google/go-cmp/cmp"
 )
 
 const examined = `/tmp/member:
@@ -27,30 +25,38 @@ const examined = `/tmp/member:
 
 // arrayFields drops the fields that differ between two arrays of the same configuration, and no others.
 func TestArrayFields(t *testing.T) {
-	fields := func(key, value string) map[string]string {
+	fields := func(level, key, value string) map[string]string {
 		found := parseExamine(examined)
+		found["Raid Level"] = level
 		if key != "" {
 			found[key] = value
 		}
 		arrayFields(found)
 		return found
 	}
-	first := fields("", "")
-	for key, value := range map[string]string{
-		"Array UUID": "16aeaaf8:4b4d4a3b:8b4c9f2c:3a1d0e01", "Creation Time": "Mon", "Events": "7",
-		"Feature Map": "0x2",
-		"Array State": "A.",
+	const active = "Array State"
+	for _, tt := range []struct {
+		level, key, value string
+		kept              bool
+	}{
+		{"raid1", "Array UUID", "16aeaaf8:4b4d4a3b:8b4c9f2c:3a1d0e01", false},
+		{"raid1", "Creation Time", "Mon", false},
+		{"raid1", "Events", "7", false},
+		{"raid1", "Feature Map", "0x2", false},
+		{"raid5", active, "AA.", false},
+		{"raid1", active, "A.", true},
+		{"raid6", active, "AA.", true},
+		{"raid1", "Array UUID", "", true},
+		{"raid1", "Name", "md1", true},
+		{"raid1", "Host", "other", true},
+		{"raid1", "Raid Level", "raid0", true},
+		{"raid1", "Raid Devices", "3", true},
+		{"raid1", "Version", "1.0", true},
+		{"raid1", "Internal Bitmap", "8 sectors from superblock", true},
+		{"raid1", "Avail Dev Size", "1 sectors", true},
 	} {
-		if diff := cmp.Diff(first, fields(key, value)); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", key, diff)
-		}
-	}
-	for key, value := range map[string]string{
-		"Array UUID": "", "Name": "md1", "Host": "other", "Raid Level": "raid0", "Raid Devices": "3", "Version": "1.0",
-		"Internal Bitmap": "8 sectors from superblock", "Avail Dev Size": "1 sectors",
-	} {
-		if maps.Equal(first, fields(key, value)) {
-			t.Errorf("%s: no difference", key)
+		if differs := !maps.Equal(fields(tt.level, "", ""), fields(tt.level, tt.key, tt.value)); differs != tt.kept {
+			t.Errorf("%s, %s: got a difference %v, want %v", tt.level, tt.key, differs, tt.kept)
 		}
 	}
 }

@@ -102,13 +102,16 @@ func splitName(fields map[string]string, key string) {
 }
 
 // arrayFields keeps the fields of a superblock that do not depend on when the array was created, on how much of it is
-// in sync, or on random numbers.
+// in sync, or on random numbers. One member of a new array of level 5 is not active until the array is in sync.
 func arrayFields(fields map[string]string) {
+	if fields["Raid Level"] == "raid5" {
+		delete(fields, "Array State")
+	}
 	maps.DeleteFunc(fields, func(key, _ string) bool {
 		switch key {
 		case "Feature Map", // bits for a resync in progress; the bitmap is a field of its own
 			"State", "Update Time", "Creation Time", "Checksum", "Events", "Resync Offset", "Recovery Offset",
-			"Array State", "Unused Space":
+			"Unused Space":
 			return true
 		}
 		return false
@@ -118,4 +121,16 @@ func arrayFields(fields map[string]string) {
 			fields[key] = "<uuid>"
 		}
 	}
+}
+
+// withoutBitmap returns the arrays with redundancy that have no bitmap. This ramdisk creates none.
+func withoutBitmap(o observation) (problems []string) {
+	for serial, d := range o.Disks {
+		for number, fields := range d.Arrays {
+			if fields["Raid Level"] != "raid0" && fields["Internal Bitmap"] == "" {
+				problems = append(problems, fmt.Sprintf("disk %s: array on %s without a bitmap", serial, number))
+			}
+		}
+	}
+	return problems
 }

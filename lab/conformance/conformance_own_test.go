@@ -93,38 +93,47 @@ func TestListedValues(t *testing.T) {
 
 // A scenario whose disks are as in another one is compared with the recorded disks of that one.
 func TestListedLike(t *testing.T) {
-	with := func(kind string) observation {
-		return observation{Disks: map[string]*diskState{"ROOT": {Whole: map[string]string{"PTTYPE": kind}}}}
+	with := func(root, other string) observation {
+		return observation{Disks: map[string]*diskState{
+			"ROOT": {Whole: map[string]string{"PTTYPE": root}}, "OTHER": {Whole: map[string]string{"PTTYPE": other}},
+		}}
 	}
-	r := recording{Scenarios: map[string]observation{"refused": with("dos"), "written": with("gpt")}}
-	l := &listed{found: map[string]bool{}, entries: []Deviation{
-		{Scenarios: []string{"refused"}, Path: "/disks", Like: "written"},
-	}}
-	want := l.expected(r, scenario{name: "refused"})
-	for kind, equal := range map[string]bool{"gpt": true, "dos": false, "": false} {
-		if found := differences("", want, comparison(with(kind))); (len(found) == 0) != equal {
-			t.Errorf("disk with the table %q: got the differences %v, want none: %v", kind, found, equal)
+	refused := scenario{name: "refused", disks: []string{"ROOT", "OTHER"}}
+	for _, tt := range []struct {
+		path string
+		want observation
+	}{
+		{"/disks/*", with("gpt", "gpt")}, {"/disks/ROOT", with("gpt", "dos")}, {"/disks/OTHER", with("dos", "gpt")},
+	} {
+		r := recording{Scenarios: map[string]observation{"refused": with("dos", "dos"), "written": with("gpt", "gpt")}}
+		l := &listed{found: map[string]bool{}, entries: []Deviation{
+			{Scenarios: []string{"refused"}, Path: tt.path, Like: "written"},
+		}}
+		if found := differences("", comparison(tt.want), l.expected(r, refused)); len(found) > 0 {
+			t.Errorf("%s: got the differences %v, want none", tt.path, found)
 		}
-	}
-	if missing := l.missing(group{}); len(missing) > 0 {
-		t.Errorf("got %v, want no missing difference", missing)
-	}
-	l.found, r.Scenarios["refused"] = map[string]bool{}, with("gpt")
-	l.expected(r, scenario{name: "refused"})
-	if missing := l.missing(group{}); len(missing) != 1 {
-		t.Errorf("both recordings have the same disks: got %v, want a missing difference", missing)
+		if missing := l.missing(group{}); len(missing) > 0 {
+			t.Errorf("%s: got %v, want no missing difference", tt.path, missing)
+		}
+		l.found, r.Scenarios["refused"] = map[string]bool{}, with("gpt", "gpt")
+		l.expected(r, refused)
+		if missing := l.missing(group{}); len(missing) != 1 {
+			t.Errorf("%s: both recordings have the same disks: got %v, want a missing difference", tt.path, missing)
+		}
 	}
 }
 
-// No recorded command of ironic-python-agent fails because its machine lacks a program. Recordings that contain
-// placeholders instead of texts of errors are not examined.
+// No recorded command of ironic-python-agent fails because its machine lacks a program. Only podman is missing, as row
+// F9 of docs/parity.md says. Recordings that contain placeholders instead of texts of errors are not examined.
 func TestRecordedErrors(t *testing.T) {
 	missing := regexp.MustCompile(`No such file or directory: '[\w-]+'|command not found`)
 	for _, g := range groups() {
 		for name, o := range readRecording(t, g.name).Scenarios {
 			for _, x := range o.Agent {
-				if text := missing.FindString(encode(x.Body)); text != "" {
-					t.Errorf("%s: %s: %s", g.name, name, text)
+				for _, text := range missing.FindAllString(encode(x.Body), -1) {
+					if !strings.HasSuffix(text, "'podman'") {
+						t.Errorf("%s: %s: %s", g.name, name, text)
+					}
 				}
 			}
 		}

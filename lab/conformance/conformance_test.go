@@ -3,8 +3,10 @@
 package conformance
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"maps"
 	"path"
@@ -31,13 +33,10 @@ type group struct {
 
 func groups() []group {
 	return []group{
-		commands(), protocol(), hints(), images(), drives(), raid(), steps(), options(), files(), erase(), metadata(),
-		skip(), bootentries(),
+		commands(), protocol(), hints(), images(), drives(), raid(), raidRefused(), raidDeleted(), raidApplied(),
+		steps(), options(), files(), erase(), metadata(), skip(), bootentries(), hardware(),
 	}
 }
-
-// unrecorded are the groups without a recording, which only TestRecordIPA plays. A recorded one moves to groups.
-func unrecorded() []group { return []group{unrecordedArrays()} }
 
 // digest identifies what a scenario does. Functions do not belong to it.
 func (s scenario) digest() string {
@@ -50,6 +49,9 @@ func (s scenario) digest() string {
 func (g group) machineDigest() string {
 	s := g.shape
 	text := fmt.Sprintf("%d %v %q %q %q", s.memory, s.firmware, s.append, s.extra, s.variables)
+	if s.nic != "" {
+		text += " " + s.nic
+	}
 	for _, d := range s.disks {
 		text += setFields(d.Disk)
 	}
@@ -93,6 +95,9 @@ func (s scenario) describe() string {
 	if s.passes {
 		text += " passes"
 	}
+	if len(s.clear) > 0 {
+		text += fmt.Sprintf(" %+v", s.clear)
+	}
 	return text
 }
 
@@ -113,32 +118,41 @@ func buildRamdisk(t *testing.T, dir string) ramdisk {
 func (g group) run(t *testing.T, rd ramdisk, want func(scenario) bool, done func(scenario, observation)) *machine {
 	t.Helper()
 	m := boot(t, rd, g.shape)
-	g.playAll(t, m, want, done)
+	if err := g.playAll(t.Context(), m, want, done); err != nil {
+		t.Error(err)
+	}
 	return m
 }
 
-// playAll plays the scenarios of a group in a running machine of its shape.
-func (g group) playAll(t *testing.T, m *machine, want func(scenario) bool, done func(scenario, observation)) {
-	t.Helper()
+// playAll plays the scenarios of a group in a running machine of its shape. In a shared group, it ends at the first one
+// that cannot be played, because others would find what that one left.
+func (g group) playAll(
+	ctx context.Context, m *machine, want func(scenario) bool, done func(scenario, observation),
+) error {
 	if g.publish != nil {
 		g.publish(m)
 	}
 	if g.shared {
-		if _, err := m.play(t.Context(), g.start, false); err != nil {
-			t.Fatal(err)
+		if _, err := m.play(ctx, g.start, false); err != nil {
+			return err
 		}
 	}
+	var problems []error
 	for _, s := range g.scenarios {
 		if !want(s) {
 			continue
 		}
-		o, err := m.play(t.Context(), s, g.shared)
-		if err != nil {
-			t.Errorf("%s: %v", s.name, err)
+		o, err := m.play(ctx, s, g.shared)
+		if err == nil {
+			done(s, o)
 			continue
 		}
-		done(s, o)
+		problems = append(problems, fmt.Errorf("%s: %w", s.name, err))
+		if g.shared {
+			break
+		}
 	}
+	return errors.Join(problems...)
 }
 
 // TestConformance compares this ramdisk with the recordings of ironic-python-agent.
@@ -286,24 +300,28 @@ func newListed(group string) *listed {
 	return l
 }
 
-// expected returns the recorded observation of a scenario. If an entry says that the disks are as in another scenario,
-// it contains the recorded disks of that one.
+// expected returns the recorded observation of a scenario. If an entry says that disks are as in another scenario, it
+// contains the recorded disks of that one.
 func (l *listed) expected(r recording, s scenario) any {
 	want := comparison(r.Scenarios[s.name])
 	for _, d := range l.entries {
 		if d.Like == "" || !slices.Contains(d.Scenarios, s.name) {
 			continue
 		}
-		disks := comparison(r.Scenarios[d.Like]).(object)["disks"].(object)
-		if len(s.ranges) == 0 {
-			for _, disk := range disks {
-				delete(disk.(object), "ranges")
+		disks, others := want.(object)["disks"].(object), comparison(r.Scenarios[d.Like]).(object)["disks"].(object)
+		for _, serial := range s.disks {
+			if ok, err := path.Match(d.Path, "/disks/"+serial); !ok || err != nil {
+				continue
 			}
+			other := others[serial].(object)
+			if len(s.ranges) == 0 {
+				delete(other, "ranges")
+			}
+			if !reflect.DeepEqual(disks[serial], any(other)) {
+				l.found[d.key(s.name)] = true
+			}
+			disks[serial] = other
 		}
-		if !reflect.DeepEqual(want.(object)["disks"], disks) {
-			l.found[d.key(s.name)] = true
-		}
-		want.(object)["disks"] = disks
 	}
 	return want
 }

@@ -15,14 +15,15 @@ type Deviation struct {
 	// Erases is set if this ramdisk only erases the planted text there. Want and Got are "" then.
 	Erases bool
 	// Like names another scenario of the group. This ramdisk must leave the disks as ironic-python-agent does there. ""
-	// is none. Scenarios are then names, and Path is /disks.
+	// is none. Scenarios are then names, and Path is /disks/SERIAL, a pattern.
 	Like string
 }
 
 // Deviations returns the differences. The tests fail on others, and on one that does not occur.
 func Deviations() []Deviation {
-	return slices.Concat(commandDeviations(), heartbeatDeviations("protocol"), protocolDeviations(), hintDeviations(),
-		imageDeviations(), driveDeviations(), stepDeviations(), raidDeviations(), fileDeviations(),
+	return slices.Concat(commandDeviations(), heartbeatDeviations("protocol"), protocolDeviations(),
+		heartbeatDeviations("hardware"), hardwareDeviations(), extraFacts(), hintDeviations(), imageDeviations(),
+		driveDeviations(), stepDeviations(), raidDeviations(), fileDeviations(),
 		eraseDeviations(), downloadDeviations(), partitionDeviations(), bootDeviations(),
 		metadataDeviations(), skipDeviations(), heartbeatDeviations("options"), optionDeviations())
 }

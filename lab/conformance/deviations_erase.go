@@ -100,9 +100,12 @@ func skipDeviations() []Deviation {
 			[]string{"several/concurrency 0"}),
 		absent("P3", group, "A concurrency below 1 is 1. There it is an exception of Python.",
 			[]string{"several/concurrency 0"}, "/disks/B5/content"),
+		passes("P3", group, "A concurrency below 1 is 1. There it is an exception of Python.", "several/concurrency 0",
+			"B5", 0, 2),
 		absent("P4", group, endsErased, []string{"several/metadata"}, "/disks/B3/content/*", "/disks/B4/content/*"),
 		absent("P4", group, endsErased, []string{"shared/permitted"}, "/disks/*/content/*"),
 		fails("P7", group, shared, 500, "ProtectedDeviceError", protected...),
+		passes("P7", group, shared, protected[0], "VMFS", 2, 0),
 		writtenAs("shared/metadata", "P7", group, shared, protected),
 	)
 }

@@ -32,13 +32,6 @@ func resultPaths() []string {
 	return []string{body + "command_error", body + "command_result", body + "command_status"}
 }
 
-// replyPaths returns the paths of the reply to a command that only one of the agents accepts.
-func replyPaths() []string {
-	const body = "/agent/0/body/"
-	return append(resultPaths(), "/agent/0/status", body+"command_name", body+"faultcode", body+"faultstring",
-		body+"id")
-}
-
 // withGot returns deviations that only permit one value of this ramdisk.
 func withGot(value string, all []Deviation) []Deviation {
 	for i := range all {
@@ -105,13 +98,33 @@ func invalid(row, group, reason string, scenarios []string) []Deviation {
 	)
 }
 
+// runs returns deviations of commands that ironic-python-agent rejects and this ramdisk starts. kind is the type of the
+// error with which they fail; those with "" succeed.
+func runs(row, group, reason, kind string, scenarios ...string) []Deviation {
+	const body = "/agent/0/body/"
+	ends := succeeds(row, group, reason, scenarios)
+	if kind != "" {
+		ends = fails(row, group, reason, 500, kind, scenarios...)
+	}
+	return slices.Concat(
+		withGot("200", at(row, group, reason, scenarios, "/agent/0/status")),
+		absent(row, group, reason, scenarios, body+"faultcode", body+"faultstring"),
+		withGot(`"\u003cid\u003e"`, at(row, group, reason, scenarios, body+"id")),
+		at(row, group, reason, scenarios, body+"command_name"),
+		ends,
+	)
+}
+
+// commandError is the error of a failed command.
+func commandError(code int, kind string) string {
+	return fmt.Sprintf(`{"code":%d,"details":"\u003ctext \u003e","message":"\u003ctext \u003e","type":%q}`, code, kind)
+}
+
 // fails returns deviations of commands that fail only with this ramdisk, with an error of the given type.
 func fails(row, group, reason string, code int, kind string, scenarios ...string) []Deviation {
 	const body = "/agent/0/body/"
-	problem := fmt.Sprintf(`{"code":%d,"details":"\u003ctext \u003e","message":"\u003ctext \u003e","type":%q}`,
-		code, kind)
 	return slices.Concat(
-		withGot(problem, at(row, group, reason, scenarios, body+"command_error")),
+		withGot(commandError(code, kind), at(row, group, reason, scenarios, body+"command_error")),
 		absent(row, group, reason, scenarios, body+"command_result"),
 		withGot(`"FAILED"`, at(row, group, reason, scenarios, body+"command_status")),
 	)
@@ -124,10 +137,13 @@ func invalidArguments(row, group, reason string, scenarios []string) []Deviation
 		withGot(`"InvalidCommandParamsError"`, at(row, group, reason, scenarios, problem+"/type"))...)
 }
 
-// writtenAs returns a deviation of scenarios in which this ramdisk leaves the disks as ironic-python-agent does in
-// another scenario.
-func writtenAs(like, row, group, reason string, scenarios []string) []Deviation {
-	all := at(row, group, reason, scenarios, "/disks")
+// writtenAs returns a deviation of scenarios in which this ramdisk leaves disks as ironic-python-agent does in another
+// scenario: those with the given serial numbers, or all.
+func writtenAs(like, row, group, reason string, scenarios []string, serials ...string) []Deviation {
+	if len(serials) == 0 {
+		serials = []string{"*"}
+	}
+	all := at(row, group, reason, scenarios, withPrefix("/disks/", serials...)...)
 	for i := range all {
 		all[i].Like = like
 	}

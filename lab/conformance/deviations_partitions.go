@@ -48,8 +48,8 @@ func partitionDeviations() []Deviation {
 		withGot(`"DeploymentError"`, at("L4", group, decided, large[1:], kind)),
 		at("L3", group, "An ephemeral partition without a format, or with an unknown one, is refused before the "+
 			"first write; there the server fails.", format, "/agent/0/status", "/agent/0/body/faultcode"),
-		at("L3", group, "An unknown format of an ephemeral partition is an error of the command.", format[1:],
-			replyPaths()...),
+		runs("L3", group, "An unknown format of an ephemeral partition is an error of the command.",
+			"FileSystemNotSupported", format[1:]...),
 		withGot(`"DeploymentError"`, at("L3", group,
 			"The layout of a disk whose ephemeral partition is kept is checked first.", kept, kind)),
 		withGot(`"6a6e7a52-5d0e-4b1c-9d0c-1c6d0c2b7e11"`, at("E5", group, "A failed command leaves no new UUIDs.",

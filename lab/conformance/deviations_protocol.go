@@ -1,5 +1,7 @@
 package conformance
 
+import "slices"
+
 // heartbeatDeviations returns the deviations of heartbeats, which contain a line about the step.
 func heartbeatDeviations(group string) []Deviation {
 	const reason = "A heartbeat contains a line about the step, which requires API version 1.72."
@@ -45,7 +47,6 @@ func protocolDeviations() []Deviation {
 			"Keys are named as by dmidecode before version 3.6, which renamed one and omits unknown voltages.",
 			[]string{"inspection of devices"}, "/ironic/0/body/dmi/bios/BIOS Revision",
 			"/ironic/0/body/dmi/bios/Platform Firmware Revision", "/ironic/0/body/dmi/cpu/0/Voltage"),
-		extraFacts(group),
 		at("H5", group, unknown, []string{"inspection unknown collector"}, "/ironic/0/body/boot_interface",
 			"/ironic/0/body/configuration", "/ironic/0/body/inventory", "/ironic/0/body/root_disk",
 			"/ironic/2/query/node_uuid"),
@@ -72,29 +73,37 @@ func protocolDeviations() []Deviation {
 	return all
 }
 
-// extraFacts lists how the facts of the collector extra-hardware differ.
-func extraFacts(group string) []Deviation {
+// hardwareDeviations returns the deviations of the group hardware, but those of facts.
+func hardwareDeviations() []Deviation {
+	const group = "hardware"
+	scenarios := []string{"inspection of devices"}
+	return slices.Concat(
+		at("F9", group, "This ramdisk has its own container runtime and a self-test; the one with ironic-python-agent "+
+			"has no podman.", scenarios, "/ironic/0/body/configuration/managers"),
+		at("R1", group, "The ramdisk with ironic-python-agent has no IPv6.", scenarios,
+			"/ironic/0/body/inventory/interfaces/0/ipv6_address"),
+	)
+}
+
+// extraFacts lists how the facts of the collector extra-hardware differ in the groups protocol and hardware.
+func extraFacts() []Deviation {
 	const (
-		omitted = "Features of interfaces, addresses other than IPv4, links of /dev/disk/by-id, the auxiliary " +
-			"vector, the system's release and the command line, which can contain secrets, are omitted."
+		omitted = "Features, pause parameters, firmware and PCI latency of interfaces, addresses other than IPv4, " +
+			"links of /dev/disk/by-id, values of SMART and of sensors, the auxiliary vector, the system's release " +
+			"and the command line, which can contain secrets, are omitted."
 		unread = "lshw and uname did not read the SMBIOS tables and the architecture in the ramdisk with " +
 			"ironic-python-agent."
+		data = "/ironic/0/body/data/"
 	)
 	scenarios := []string{"inspection extra-hardware"}
-	var all []Deviation
-	for _, fact := range []string{
-		"disk vda id", "hw auxv *", "network eth0 *-*", "network eth0 autonegotiation", "network eth0 highdma",
-		"network eth0 loopback", "system kernel cmdline", "system os *", "system rtc utc",
-	} {
-		all = append(all, Deviation{
-			Row: "H8", Group: group, Scenarios: scenarios, Path: "/ironic/0/body/data/" + fact, Reason: omitted,
-			Got: "null",
-		})
-	}
-	for _, fact := range []string{"memory bank:0 *", "memory banks count", "system product *", "system kernel arch"} {
-		all = append(all, Deviation{
-			Row: "H8", Group: group, Scenarios: scenarios, Path: "/ironic/0/body/data/" + fact, Reason: unread,
-		})
-	}
-	return all
+	everywhere := withPrefix(data, "hw auxv *", "network eth0 *-*", "network eth0 autonegotiation",
+		"network eth0 highdma", "network eth0 loopback", "system kernel cmdline", "system os *", "system rtc utc")
+	known := withPrefix(data, "memory bank:0 *", "memory banks count", "system product *", "system kernel arch")
+	return slices.Concat(
+		absent("H8", "protocol", omitted, scenarios, append(everywhere, data+"disk vda id")...),
+		absent("H8", "hardware", omitted, scenarios, append(everywhere, withPrefix(data, "disk nvme0n1 id",
+			"disk sda scsi-id", "disk * SMART|*", "ipmi * value", "network eth0 Autonegotiate", "network eth0 [RT]X*",
+			"network eth0 firmware", "network eth0 latency")...)...),
+		at("H8", "protocol", unread, scenarios, known...), at("H8", "hardware", unread, scenarios, known...),
+	)
 }

@@ -2,74 +2,120 @@ package conformance
 
 import "slices"
 
-// raidDeviations returns the deviations of the group raid.
+// raidError is the path of the type of the error of a step.
+const raidError = "/agent/0/body/command_error/type"
+
+// raidDeviations returns the deviations of the groups of software RAID.
 func raidDeviations() []Deviation {
+	return slices.Concat(superblockDeviations("raid", "*"), superblockDeviations("raiddelete", "delete/*", "keep/*"),
+		superblockDeviations("raidapply", "apply/*"), raidCreateDeviations(), raidRefusedDeviations(),
+		raidDeleteDeviations(), raidApplyDeviations())
+}
+
+// superblockDeviations returns the deviations of new arrays in scenarios of a group.
+func superblockDeviations(group string, scenarios ...string) []Deviation {
 	const (
-		group  = "raid"
-		kind   = "/agent/0/body/command_error/type"
 		host   = "Arrays belong to any host, so that mdadm assembles them by their names."
 		bitmap = "Arrays with redundancy have a bitmap, so that a member that was removed for a while can return."
-		layout = "The layout of level 0 is stated if members differ in size; the mdadm there always states it."
 	)
-	// mirrors are the scenarios that create an array of level 1, striped those with a second array of level 0 on the
-	// same disks.
-	mirrors := []string{
-		"delete/then create", "level 1 MAX", "level 1", "level 1 and ?", "level 1 and 1+0", "separate disks",
-		"disks in common", "nvme", "scsi and nvme", "volume_name", "volume_name of 30", "size text", "more keys",
-		"is_root_volume", "hints with operators", "apply/replaces", "apply/delete_existing*", "apply/the same",
-		"apply/service*", "apply/invalid", "apply/no *", "apply/create twice", "apply/create other disks",
-		"apply/too large", "apply/empty", "apply/null",
+	all := withGot(`"any"`, at("N2", group, host, scenarios, "/disks/*/arrays/*/Host", "/disks/*/parts/*/Host"))
+	for i := range all {
+		all[i].Want = `"vm"`
 	}
-	withHost := slices.DeleteFunc(slices.Clone(mirrors), func(name string) bool { return name == "volume_name of 30" })
-	double := []string{"level 1 and 1+0", "level 1 and [56]"}
-	striped := []string{
-		"level 1 and 0", "nvme", "is_root_volume", "apply/replaces", "apply/delete_existing",
-	}
-	values := []string{"size fraction", "apply/delete_existing text"}
-	const (
-		decided = "The configuration is validated before the first write, so that an invalid one deletes no arrays."
-		others  = "Steps of another kind are not found. There each method of a hardware manager is a step."
-		types   = "A size that is not an integer, and a boolean that is text, are rejected. There the size is " +
-			"rounded down, and the text is true."
-		apart = "Arrays on other disks do not prevent new ones."
-	)
-	kept := []string{"apply/too large", "apply/empty", "apply/null"}
-	wrongStep := []string{"apply/as a clean step", "apply/create as a deploy step"}
-	another := []string{"apply/create other disks"}
-	disks := []string{
-		"/disks/*/arrays", "/disks/*/parts", "/disks/*/content", "/disks/*/table", "/disks/*/whole",
-	}
+	bitmaps := added("N2", group, bitmap, scenarios, "/disks/*/arrays/*/Internal Bitmap")
+	return append(all, withGot(`"8 sectors from superblock"`, bitmaps)...)
+}
+
+// diskPaths returns the paths of all that a scenario compares of disks.
+func diskPaths() []string {
+	return withPrefix("/disks/*/", "arrays", "parts", "content", "table", "whole")
+}
+
+const (
+	types = "A size that is not an integer, and a boolean that is text, are rejected. There the size is " +
+		"rounded down, and the text is true."
+	decided = "The configuration is validated before the first write, so that an invalid one changes no disk."
+	layout  = "The layout of level 0 is stated if members differ in size; the mdadm there always states it."
+	apart   = "Arrays on other disks do not prevent new ones. There a new one gets the name of one that is kept."
+	zeroed  = "Partition tables are zeroed; wipefs erases their signatures only."
+)
+
+func raidCreateDeviations() []Deviation {
+	const group = "raid"
 	return slices.Concat(
-		writtenAs("apply/no software", "N1", group, decided, kept),
-		withGot(`"SoftwareRAIDError"`, at("N1", group, decided, kept[1:], kind)),
-		invalidArguments("N1", group, "Arguments that the step does not have are invalid parameters.",
-			[]string{"refused/*"}),
-		at("N2", group, others, wrongStep, resultPaths()...),
-		absent("N2", group, others, wrongStep, disks...),
-		at("N2", group, apart, another, append(resultPaths(), "/disks/D3/arrays", "/disks/D3/content/551",
-			"/disks/D3/parts/?/*")...),
-		withGot(`"SoftwareRAIDError"`, at("N1", group,
-			"A malformed configuration is a problem of software RAID; there it is a Python exception.", []string{
-				"invalid/configuration of a list", "invalid/configuration of text", "invalid/entries null",
-				"invalid/entries of text", "invalid/entry of text", "invalid/no level", "invalid/other keys only",
-				"invalid/second without a *",
-			}, kind)),
-		withGot(`"any"`, at("N2", group, host, withHost, "/disks/*/arrays/*/Host", "/disks/*/parts/*/Host")),
-		withGot(`"8 sectors from superblock"`, slices.Concat(
-			at("N2", group, bitmap, mirrors, "/disks/*/arrays/1/Internal Bitmap"),
-			at("N2", group, bitmap, double, "/disks/*/arrays/2/Internal Bitmap"),
-		)),
-		absent("N2", group, layout, striped, "/disks/*/arrays/2/Layout"),
+		absent("N2", group, layout, []string{
+			"level 1 and 0", "nvme", "is_root_volume", "bios*", "mode of *", "secure boot",
+		}, "/disks/*/arrays/2/Layout"),
 		absent("N2", group, layout, []string{"separate disks"}, "/disks/*/arrays/1/Layout"),
-		at("N2", group, types, values, resultPaths()...),
-		absent("N2", group, types, values[:1], disks...),
-		writtenAs("apply/no software", "N2", group, types, values[1:]),
-		invalidArguments("N2", group, "A number as a boolean is rejected.", []string{"apply/delete_existing 0"}),
+		fails("N2", group, types, 500, "SoftwareRAIDError", "size fraction"),
+		absent("N2", group, types, []string{"size fraction"}, diskPaths()...),
+	)
+}
+
+func raidRefusedDeviations() []Deviation {
+	const (
+		group     = "raidrefused"
+		malformed = "A malformed configuration is a problem of software RAID; there it is a Python exception."
+		disks     = "Level 5 needs three disks. There mdadm creates it with two."
+		names     = "Names consist of the characters with which mdadm makes a file of each array."
+	)
+	rejected := withPrefix("after writes/", "no size", "size null", "size max", "*hint")
+	return slices.Concat(
+		invalidArguments("N1", group, "Arguments that the step does not have are invalid parameters.",
+			[]string{"arguments/*"}),
+		withGot(`"SoftwareRAIDError"`, at("N1", group, malformed, append(withPrefix("invalid/",
+			"configuration of a list", "configuration of text", "entries null", "entries of text", "entry of text",
+			"no level", "other keys only", "second without a *"), rejected...), raidError)),
+		fails("N1", group, disks, 500, "SoftwareRAIDError", "after writes/level 5 of two"),
+		fails("N1", group, names, 500, "SoftwareRAIDError", "after writes/name with a *",
+			"after writes/name as a number"),
+		fails("N1", group, "A negative size, and a boolean that is text, are rejected.", 500, "SoftwareRAIDError",
+			"after writes/negative size", "after writes/is_root_volume as text"),
+		absent("N1", group, decided, []string{"after writes/*"}, diskPaths()...),
+	)
+}
+
+func raidDeleteDeviations() []Deviation {
+	const (
+		group  = "raiddelete"
+		beside = "keep/create beside an unknown one"
+	)
+	another := []string{"keep/create another one", "keep/apply again"}
+	return slices.Concat(
 		invalidArguments("N3", group, "Arguments that the step does not have are invalid parameters.",
 			[]string{"delete/arguments"}),
-		absent("N3", group, "Partition tables are zeroed; wipefs erases their signatures only.", []string{
+		absent("N3", group, zeroed, []string{
 			"delete/one", "delete/two", "delete/separate", "delete/level 6", "delete/service", "delete/msdos",
-			"hints with operators", "apply/other disks", "apply/create other disks",
+			"keep/delete another one", "keep/delete by another name",
 		}, "/disks/*/content"),
+		absent("N2", group, layout, []string{
+			"keep/delete its neighbour", "keep/delete all but both", "keep/create both again",
+		}, "/disks/*/arrays/2/Layout"),
+		absent("N2", group, layout, append(another, beside), "/disks/D[34]/arrays/1/Layout"),
+		succeeds("N2", group, apart, another),
+		writtenAs(beside, "N2", group, apart, another, "D3", "D4"),
+	)
+}
+
+func raidApplyDeviations() []Deviation {
+	const (
+		group   = "raidapply"
+		offered = "Steps of another kind are not found. There each method of a hardware manager is a step."
+	)
+	rejectedFirst := []string{"apply/too large", "apply/empty", "apply/null"}
+	wrongStep := []string{"apply/as a clean step", "apply/create as a deploy step"}
+	text, another := []string{"apply/delete_existing text"}, []string{"apply/create other disks"}
+	return slices.Concat(
+		writtenAs("apply/no software", "N1", group, decided, rejectedFirst),
+		withGot(`"SoftwareRAIDError"`, at("N1", group, decided, rejectedFirst[1:], raidError)),
+		fails("N2", group, offered, 500, "HardwareManagerMethodNotFound", wrongStep...),
+		absent("N2", group, offered, wrongStep, diskPaths()...),
+		succeeds("N2", group, apart, another),
+		writtenAs("apply/other disks", "N2", group, apart, another, "D3", "D4"),
+		absent("N2", group, layout, []string{"apply/replaces", "apply/delete_existing"}, "/disks/*/arrays/2/Layout"),
+		fails("N2", group, types, 400, "InvalidCommandParamsError", text...),
+		writtenAs("apply/no software", "N2", group, types, text),
+		invalidArguments("N2", group, "A number as a boolean is rejected.", []string{"apply/delete_existing 0"}),
+		absent("N3", group, zeroed, []string{"apply/other disks"}, "/disks/*/content"),
 	)
 }

@@ -1,32 +1,21 @@
 package conformance
 
+import "slices"
+
 // stepDeviations returns the deviations of the group steps.
 func stepDeviations() []Deviation {
-	const (
-		result  = "/agent/0/body/command_result"
-		problem = "/agent/0/body/command_error"
-	)
+	const result = "/agent/0/body/command_result"
 	wrongArguments := []string{
 		"step/arguments of text", "step/* arguments", "step/erase_pstore with arguments", "step/more parameters",
 		"step/text",
 		"step/execute_bootc_install without arguments", "step/write_image more", "step/write_image without an image",
 	}
-	otherKind := []string{"step/erase_pstore as a * step"}
-	return append(invalidArguments("E8", "steps",
+	return slices.Concat(invalidArguments("E8", "steps",
 		"Wrong arguments of a step are invalid parameters; there they are a Python exception.", wrongArguments,
+	), fails("E8", "steps",
+		"A step runs only as one of the kinds that list it; there any method of a manager can be run.", 500,
+		"HardwareManagerMethodNotFound", "step/erase_pstore as a * step",
 	), []Deviation{
-		{
-			Row: "E8", Group: "steps", Scenarios: otherKind, Path: problem,
-			Reason: "A step runs only as one of the kinds that list it; there any method of a manager can be run.",
-		},
-		{
-			Row: "E8", Group: "steps", Scenarios: otherKind, Path: result,
-			Reason: "A step that does not run has no result.",
-		},
-		{
-			Row: "E8", Group: "steps", Scenarios: otherKind, Path: "/agent/0/body/command_status",
-			Reason: "A step that does not run has failed.",
-		},
 		{
 			Row: "P9", Group: "steps", Scenarios: []string{"step/burnin_cpu", "step/burnin_memory"},
 			Path:   result + "/clean_result",
@@ -52,5 +41,5 @@ func stepDeviations() []Deviation {
 			Path:   result + "/hardware_manager_version/selftest_hardware_manager",
 			Reason: "The step selftest is this ramdisk's own.",
 		},
-	}...)
+	})
 }

@@ -15,6 +15,7 @@
 //
 // Values that differ between two runs of the same agent are replaced before they are recorded, and those that no client
 // can depend on before they are compared. recordedExchange, normaliseExchange, normaliseRequests and normaliseDisk call
-// one function for each kind. Recordings of drives, erase, images, skip and of half of hints contain the texts of
-// errors, which are not compared, so that a reader can see why IPA failed; older ones contain a placeholder.
+// one function for each kind. Recordings contain the texts of errors, which are not compared, so that a reader can see
+// why IPA failed. Those of bootentries, files, metadata, options and steps, and most of hints, are older and contain a
+// placeholder instead.
 package conformance

@@ -42,8 +42,23 @@ func injectedFaults() []injected {
 			"binary.BigEndian.Uint64(b[8:]) != 0 || binary.BigEndian.Uint32(b[16:]) != 0", "false",
 		},
 		{
-			"raid", "invalid/two root volumes", "agent/hardware/generic/raidconfig.go", "if root && v.hasRoot",
+			"raidrefused", "invalid/two root volumes", "agent/hardware/generic/raidconfig.go", "if root && v.hasRoot",
 			"if root && v.named",
+		},
+		{
+			"raid", "bios msdos", "agent/hardware/generic/raidcreate.go", "raidStartMBR  = 1 << 20",
+			"raidStartMBR = 2 << 20",
+		},
+		{
+			"raiddelete", "keep/delete", "agent/hardware/generic/raidarrays.go",
+			`g.mark(actionKeep, "protected by skip_block_devices", kept)`, `g.mark(actionDelete, "", kept)`,
+		},
+		{
+			"raidapply", "apply/delete_existing null", "agent/hardware/generic/raid.go",
+			"remove = value != nil && *value", "remove = value == nil || *value",
+		},
+		{
+			"hardware", "inspection extra-hardware", "agent/inspection/extradisk.go", `"wwn-"+wwn`, "wwn",
 		},
 		{"steps", "step/versions", "agent/command/record.go", `= "CLEAN_VERSION_MISMATCH"`, `= "VERSION_MISMATCH"`},
 		{

@@ -2,7 +2,11 @@
 
 package conformance
 
-import "strings"
+import (
+	"strings"
+
+	"ironroot/lab/qemu"
+)
 
 const inspectionURL = "http://10.0.2.2:6385/v1/continue_inspection"
 
@@ -33,5 +37,29 @@ func inspections() []scenario {
 		inspected("by default", ""), inspected("of devices", "pci-devices,numa-topology,dmi-decode,usb-devices,lldp"),
 		inspected("extra-hardware", "extra-hardware"), inspected("unknown collector", "default,unknown"),
 		only, byAPI, boot, two,
+	}
+}
+
+// hardware contains inspections of a machine with two NUMA nodes, a BMC, a SCSI and an NVMe disk, and a network card of
+// another kind.
+func hardware() group {
+	return group{
+		name: "hardware",
+		shape: shape{
+			nic: "e1000e",
+			disks: []disk{
+				{Disk: qemu.Disk{Bus: qemu.SCSI, Size: 5 * gib, Serial: "WITHWWN", WWN: 0x5000c500a1b2c3d4}},
+				{Disk: qemu.Disk{Bus: qemu.NVMe, Size: gib, Serial: "NVME"}},
+			},
+			extra: []string{
+				"-object", "memory-backend-ram,id=memory0,size=1G", "-object", "memory-backend-ram,id=memory1,size=2G",
+				"-numa", "node,nodeid=0,cpus=0,memdev=memory0", "-numa", "node,nodeid=1,cpus=1,memdev=memory1",
+				"-device", "ipmi-bmc-sim,id=bmc", "-device", "isa-ipmi-kcs,bmc=bmc",
+			},
+		},
+		scenarios: []scenario{
+			inspected("extra-hardware", "extra-hardware"),
+			inspected("of devices", "default,pci-devices,numa-topology,usb-devices"),
+		},
 	}
 }

@@ -37,7 +37,8 @@ type shape struct {
 	memory   int64 // bytes, 0 means 3 GiB
 	firmware qemu.Firmware
 	disks    []disk
-	nics     []qemu.NIC // in addition to the one to Ironic
+	nic      string     // QEMU's model of the interface to Ironic, "" means virtio-net-pci
+	nics     []qemu.NIC // in addition to that one
 	append   string     // more kernel parameters
 	extra    []string   // additional arguments of QEMU
 	// variables are the UEFI variables that the machine has before its first boot.
@@ -95,7 +96,7 @@ func boot(t *testing.T, rd ramdisk, s shape) *machine {
 		Kernel: rd.kernel, Initrd: rd.initramfs,
 		Append: fmt.Sprintf("console=ttyS0,115200n8 loglevel=4 net.ifnames=0 %s ipa-api-url=http://%s:%d",
 			strings.TrimSpace(qemu.KernelHints+" "+s.append), hostAddress, apiPort),
-		NICs: append([]qemu.NIC{{MAC: nodeMAC, Forwards: []qemu.Forward{
+		NICs: append([]qemu.NIC{{MAC: nodeMAC, Model: s.nic, Forwards: []qemu.Forward{
 			{Host: agentPort, Guest: agentPort}, {Host: ipa.ControlPort, Guest: ipa.ControlPort},
 		}}}, s.nics...),
 		Extra: s.extra,
@@ -236,8 +237,19 @@ type observation struct {
 
 // play runs a scenario with an agent of its own, or with the running one if shared, and returns what it observes.
 func (m *machine) play(ctx context.Context, s scenario, shared bool) (observation, error) {
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Minute)
 	defer cancel()
+	client := m.client()
+	defer client.CloseIdleConnections()
+	for _, r := range s.clear {
+		x, _, err := send(ctx, client, r, "")
+		if err != nil {
+			return observation{}, err
+		}
+		if x.failed() {
+			return observation{}, fmt.Errorf("%s, which clears the disks: %s", x.Request, encode(x.Body))
+		}
+	}
 	for _, serial := range s.disks {
 		if s.before != nil {
 			if err := s.before(m.disks[serial].File); err != nil {
@@ -259,7 +271,7 @@ func (m *machine) play(ctx context.Context, s scenario, shared bool) (observatio
 	reached := m.conductor.play(s)
 	onDisks := len(s.disks) > 0 || s.marker != "" || len(s.files) > 0
 	var written map[string]writes
-	if onDisks {
+	if onDisks || s.unwritten {
 		var err error
 		if written, err = m.written(ctx); err != nil {
 			return observation{}, err
@@ -282,8 +294,6 @@ func (m *machine) play(ctx context.Context, s scenario, shared bool) (observatio
 	if s.then != (until{}) {
 		reached = m.conductor.await(s.then)
 	}
-	client := m.client()
-	defer client.CloseIdleConnections()
 	id := ""
 	for _, r := range s.do {
 		r.body = m.contents.fill(r.body)
@@ -312,7 +322,7 @@ func (m *machine) play(ctx context.Context, s scenario, shared bool) (observatio
 			return observation{}, err
 		}
 	}
-	if !onDisks {
+	if !onDisks && !s.unwritten {
 		return o, nil
 	}
 	err := m.observeDisks(ctx, s, &o, written)
@@ -348,8 +358,8 @@ func (m *machine) observeDisks(ctx context.Context, s scenario, o *observation, 
 		compared = append(compared, "ROOT")
 	}
 	for _, serial := range m.order {
-		if w := written[serial]; w != (writes{}) && !s.others && !slices.Contains(compared, serial) {
-			o.problems = append(o.problems, fmt.Sprintf("%+v of another disk, %s", w, serial))
+		if w := written[serial]; w != (writes{}) && (s.unwritten || !slices.Contains(compared, serial)) {
+			o.problems = append(o.problems, fmt.Sprintf("%+v of the disk %s, which must not be written", w, serial))
 		}
 	}
 	failed := slices.ContainsFunc(o.Agent, exchange.failed)
@@ -372,6 +382,7 @@ func (m *machine) observeDisks(ctx context.Context, s scenario, o *observation, 
 		}
 	}
 	o.problems = append(o.problems, contradictions(*o, m.disks, written)...)
+	o.problems = append(o.problems, withoutBitmap(*o)...)
 	return nil
 }
 

@@ -22,6 +22,8 @@ type scenario struct {
 	// until is the request to Ironic after which the requests to the agent begin, and the last one that is compared.
 	// The zero value is the first heartbeat.
 	until until
+	// clear are requests to a shared agent that remove what an earlier scenario left on the disks. They must succeed.
+	clear []request
 	// disks are the disks that the scenario compares, by serial number, after before prepared them.
 	disks []string
 	// prepared describes what before writes, for the digest: functions are not part of it.
@@ -32,11 +34,10 @@ type scenario struct {
 	ranges []span
 	// passes compares how often the agent overwrites the disks.
 	passes bool
+	// unwritten requires that this ramdisk writes to no disk.
+	unwritten bool
 	// gpt requires that both copies of a GPT that this ramdisk leaves are valid and equal.
 	gpt bool
-	// others permits this ramdisk to write to disks that the scenario does not compare. A scenario that compares no
-	// disk permits it, too.
-	others bool
 	// marker is a text in an image. The disks that contain it at their start are compared.
 	marker string
 	// files are files of the disk ROOT that are compared: number of the partition, colon, path.
