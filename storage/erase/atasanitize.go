@@ -7,6 +7,7 @@ import (
 
 	"ironroot/internal/timelimit"
 	"ironroot/storage/ata"
+	"ironroot/storage/erase/evidence"
 )
 
 // sanitizeMethod selects the sanitize command of a drive, "" if it has none.
@@ -56,7 +57,7 @@ func (d *ataDisk) sanitize(ctx context.Context, m ata.SanitizeMethod) error {
 	timelimit.Progress(ctx)
 	status, err := d.awaitSanitize(ctx)
 	if err == nil {
-		reported(ctx, "SANITIZE STATUS EXT", fmt.Sprintf("after %v: completed %t, failed %t, frozen %t",
+		reported(ctx, evidence.SourceATASanitize, fmt.Sprintf("after %v: completed %t, failed %t, frozen %t",
 			m, status.Completed, status.Failed, status.Frozen), status.Completed && !status.Failed)
 	}
 	switch {

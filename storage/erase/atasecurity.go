@@ -8,6 +8,7 @@ import (
 
 	"ironroot/internal/timelimit"
 	"ironroot/storage/ata"
+	"ironroot/storage/erase/evidence"
 	"ironroot/storage/scsi"
 )
 
@@ -71,7 +72,7 @@ func (d *ataDisk) securityErase(ctx context.Context, s ata.SecurityState) (Metho
 		err := errors.New("SECURITY ERASE UNIT: drive reported success but security is still enabled")
 		return "", errors.Join(err, d.removePasswordFrom(id.Security))
 	}
-	reported(ctx, "SECURITY ERASE UNIT", "command completed without an error; security disabled afterwards", true)
+	reported(ctx, evidence.SourceATASecurity, "command completed without an error; security disabled afterwards", true)
 	return method, taken.verify(ctx, d.file)
 }
 

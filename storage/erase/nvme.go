@@ -14,6 +14,7 @@ import (
 
 	"ironroot/internal/timelimit"
 	"ironroot/storage/block"
+	"ironroot/storage/erase/evidence"
 )
 
 // adminCommand is struct nvme_passthru_cmd of linux/nvme_ioctl.h.
@@ -142,7 +143,7 @@ func formatNVMe(
 		return "", fmt.Errorf("NVMe format: %w", err)
 	}
 	text := fmt.Sprintf("command with secure erase setting %d completed with status 0", setting)
-	reported(ctx, "Format NVM", text, true)
+	reported(ctx, evidence.SourceFormat, text, true)
 	return method, taken.verify(ctx, medium)
 }
 

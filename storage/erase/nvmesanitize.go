@@ -10,6 +10,7 @@ import (
 
 	"ironroot/internal/timelimit"
 	"ironroot/storage/block"
+	"ironroot/storage/erase/evidence"
 )
 
 // Values of Sanitize and of Get Log Page (NVM Express base specification 2.0, sections "Sanitize command", "Get Log
@@ -294,7 +295,7 @@ func (s *sanitizer) run(ctx context.Context, a sanitizeAction) error {
 		return err
 	}
 	completed := after.state() == stateCompleted || after.state() == stateDeallocated
-	reported(ctx, "NVMe Sanitize Status log page",
+	reported(ctx, evidence.SourceNVMeSanitize,
 		fmt.Sprintf("SSTAT 0x%04x, SCDW10 0x%08x", after.status, after.command), completed)
 	switch after.state() {
 	case stateCompleted, stateDeallocated:

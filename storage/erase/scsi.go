@@ -11,6 +11,7 @@ import (
 	"ironroot/internal/sysfs"
 	"ironroot/internal/timelimit"
 	"ironroot/storage/block"
+	"ironroot/storage/erase/evidence"
 	"ironroot/storage/scsi"
 )
 
@@ -180,7 +181,7 @@ func (d *scsiDevice) sanitize(ctx context.Context, method Method, m scsi.Sanitiz
 // reportSanitize notes what the disk reported after a sanitize. completed means that one has ended without an error.
 func reportSanitize(ctx context.Context, m scsi.SanitizeMethod, seen, failed, completed bool) {
 	text := fmt.Sprintf("after %v: sanitize in progress seen %t, failed %t", m, seen, failed)
-	reported(ctx, "TEST UNIT READY", text, completed)
+	reported(ctx, evidence.SourceSCSISanitize, text, completed)
 }
 
 // run starts a sanitize and waits for its end. It returns whether one was seen in progress.

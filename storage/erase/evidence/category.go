@@ -6,9 +6,10 @@ import "fmt"
 type technique struct {
 	category Category // if everything else permits it
 	name     string   // in IEEE 2883-2022
-	drive    bool     // the drive erases itself, and reports the result
-	crypto   bool     // the drive deletes the key, so that the content afterwards is arbitrary
-	reason   string   // why the category is not purge
+	// completedBy is the command or log page by which the drive reports the end of its own erase; "" for an overwrite.
+	completedBy string
+	crypto      bool   // the drive deletes the key, so that the content afterwards is arbitrary
+	reason      string // why the category is not purge
 	// rotating means that the category is purge only for hard disks.
 	rotating bool
 	reach    reach
@@ -78,43 +79,58 @@ const (
 	vendorUnique = "IEEE 2883 leaves it to the maker whether Format NVM is a purge"
 )
 
+// Sources of a [Statement] by which a drive reports the end of its own erase: a command or a log page. A technique has
+// a category only if its own source reported the end. The texts are part of the format.
+const (
+	SourceFormat       = "Format NVM"
+	SourceNVMeSanitize = "NVMe Sanitize Status log page"
+	SourceATASecurity  = "SECURITY ERASE UNIT"
+	SourceATASanitize  = "SANITIZE STATUS EXT"
+	SourceSCSISanitize = "TEST UNIT READY"
+)
+
 // techniques are the techniques that can claim a category, by the names that records have.
 func techniques() map[string]technique {
 	return map[string]technique{
 		"overwrite": {category: Clear, name: "overwrite", reason: "an overwrite reaches addressable blocks only"},
 
 		"nvme-format-crypto": {
-			category: Clear, name: "NVMe Format NVM, cryptographic erase", drive: true, crypto: true,
+			category: Clear, name: "NVMe Format NVM, cryptographic erase", completedBy: SourceFormat, crypto: true,
 			reason: vendorUnique,
 		},
 		"nvme-format-user": {
-			category: Clear, name: "NVMe Format NVM, user data erase", drive: true, reason: vendorUnique,
+			category: Clear, name: "NVMe Format NVM, user data erase", completedBy: SourceFormat, reason: vendorUnique,
 		},
-		"nvme-sanitize-block": {category: Purge, name: "NVMe Sanitize, block erase", drive: true},
+		"nvme-sanitize-block": {category: Purge, name: "NVMe Sanitize, block erase", completedBy: SourceNVMeSanitize},
 		"nvme-sanitize-crypto": {
-			category: Purge, name: "NVMe Sanitize, crypto erase", drive: true, crypto: true,
+			category: Purge, name: "NVMe Sanitize, crypto erase", completedBy: SourceNVMeSanitize, crypto: true,
 		},
-		"nvme-sanitize-overwrite": {category: Purge, name: "NVMe Sanitize, overwrite", drive: true},
+		"nvme-sanitize-overwrite": {category: Purge, name: "NVMe Sanitize, overwrite", completedBy: SourceNVMeSanitize},
 
 		"ata-secure-erase-enhanced": {
-			category: Purge, name: "ATA SECURITY ERASE UNIT, enhanced mode", drive: true, rotating: true,
-			reason: "the enhanced erase is a purge of hard disks only", reach: reachesAll,
+			category: Purge, name: "ATA SECURITY ERASE UNIT, enhanced mode", completedBy: SourceATASecurity,
+			rotating: true, reason: "the enhanced erase is a purge of hard disks only", reach: reachesAll,
 		},
 		"ata-secure-erase": {
-			category: Clear, name: "ATA SECURITY ERASE UNIT", drive: true,
+			category: Clear, name: "ATA SECURITY ERASE UNIT", completedBy: SourceATASecurity,
 			reason: "the normal erase need not reach blocks that the drive does not address", reach: reachesNative,
 		},
-		"ata-sanitize-block": {category: Purge, name: "ATA BLOCK ERASE EXT", drive: true, reach: reachesAll},
+		"ata-sanitize-block": {
+			category: Purge, name: "ATA BLOCK ERASE EXT", completedBy: SourceATASanitize, reach: reachesAll,
+		},
 		"ata-sanitize-crypto": {
-			category: Purge, name: "ATA CRYPTO SCRAMBLE EXT", drive: true, crypto: true, reach: reachesAll,
+			category: Purge, name: "ATA CRYPTO SCRAMBLE EXT", completedBy: SourceATASanitize, crypto: true,
+			reach: reachesAll,
 		},
-		"ata-sanitize-overwrite": {category: Purge, name: "ATA OVERWRITE EXT", drive: true, reach: reachesAll},
+		"ata-sanitize-overwrite": {
+			category: Purge, name: "ATA OVERWRITE EXT", completedBy: SourceATASanitize, reach: reachesAll,
+		},
 
-		"scsi-sanitize-block": {category: Purge, name: "SCSI SANITIZE BLOCK ERASE", drive: true},
+		"scsi-sanitize-block": {category: Purge, name: "SCSI SANITIZE BLOCK ERASE", completedBy: SourceSCSISanitize},
 		"scsi-sanitize-crypto": {
-			category: Purge, name: "SCSI SANITIZE CRYPTOGRAPHIC ERASE", drive: true, crypto: true,
+			category: Purge, name: "SCSI SANITIZE CRYPTOGRAPHIC ERASE", completedBy: SourceSCSISanitize, crypto: true,
 		},
-		"scsi-sanitize-overwrite": {category: Purge, name: "SCSI SANITIZE OVERWRITE", drive: true},
+		"scsi-sanitize-overwrite": {category: Purge, name: "SCSI SANITIZE OVERWRITE", completedBy: SourceSCSISanitize},
 	}
 }
 
@@ -149,7 +165,7 @@ func Classify(r Record) Sanitization {
 	case r.Disk.Virtual != "":
 	case t.crypto:
 		s.Limits = append(s.Limits, keyed)
-	case t.drive:
+	case t.completedBy != "":
 		s.Limits = append(s.Limits, implemented)
 	}
 	if s.Category == Clear && r.Disk.Virtual == "" {
@@ -196,14 +212,20 @@ func claimable(r Record) (technique, Target, string) {
 		return no("%d bytes of the disk were considered for the read-back, not %d", back.Size, r.Disk.Bytes)
 	case back.Read <= 0 || back.Different != 0:
 		return no("the content that was read back is not the expected one")
-	case !t.drive && (len(target.Passes) == 0 || back.byDrive()):
+	case t.completedBy != "" && back.Expected != ExpectAny && back.Expected != ExpectUniform:
+		return no("the content that was read back was not expected to be that of the drive's own erase")
+	case t.completedBy == "" && !target.comparesLastPass():
 		return no("the content that was read back was not compared with what was written")
-	case !t.drive:
+	case t.completedBy == "" && target.Passes[len(target.Passes)-1].Bytes != r.Disk.Bytes:
+		return no("the last pass did not write every byte")
+	case t.completedBy == "":
 		return t, target, ""
 	}
 	completed := false
 	for _, statement := range target.Reported {
-		completed = completed || statement.Completed
+		if statement.Source == t.completedBy {
+			completed = statement.Completed
+		}
 	}
 	compared := target.Samples != nil && target.Samples.Comparable > 0 && target.Samples.Unchanged == 0
 	switch {
@@ -213,4 +235,13 @@ func claimable(r Record) (technique, Target, string) {
 		return no("no samples from before the erase were compared")
 	}
 	return t, target, ""
+}
+
+// comparesLastPass reports whether the read-back expected what the last pass wrote. The target was read back.
+func (t Target) comparesLastPass() bool {
+	if len(t.Passes) == 0 {
+		return false
+	}
+	expectations := map[string]string{PatternZeros: ExpectZeros, PatternRandom: ExpectWritten}
+	return expectations[t.Passes[len(t.Passes)-1].Pattern] == t.ReadBack.Expected
 }

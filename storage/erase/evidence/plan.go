@@ -1,6 +1,7 @@
 package evidence
 
 import (
+	"iter"
 	"math/bits"
 	"math/rand/v2"
 	"slices"
@@ -40,26 +41,55 @@ func version1() layout { return layout{wholeLimit, chunkSize, share, boundary, m
 // one extent. Of a larger disk they have at least 2 % of the bytes: the disk is divided into parts of equal size of at
 // most 50 MiB, and of each a random chunk of 1 MiB is read. Added are 1 MiB at both ends of the disk, and 128 KiB
 // before and after each multiple of 1 GiB.
-func NewPlan(size int64, seed Seed) []Extent { return version1().plan(size, seed) }
+func NewPlan(size int64, seed Seed) []Extent {
+	l := version1()
+	extents := make([]Extent, 0, size/l.chunk/l.share+size/l.boundary+8)
+	return slices.AppendSeq(extents, l.plan(size, seed))
+}
 
-func (l layout) plan(size int64, seed Seed) []Extent {
+// plan yields the extents of a plan. That of the largest disk has 22 million, which a verifier need not store.
+func (l layout) plan(size int64, seed Seed) iter.Seq[Extent] {
 	if size <= l.whole {
-		return []Extent{{0, size}}
+		return slices.Values([]Extent{{0, size}})
 	}
 	cells := (size + l.chunk - 1) / l.chunk
 	count := min(cells, cells/l.share+2) // the last chunk can be shorter
-	random := rand.NewChaCha8(seed)
-	extents := make([]Extent, 0, count+size/l.boundary+3)
-	extents = append(extents, Extent{0, l.chunk}, Extent{(size - l.chunk) &^ (alignment - 1), size})
-	for i := range count {
-		first, next := cells*i/count, cells*(i+1)/count
-		start := (first + below(random, next-first)) * l.chunk
-		extents = append(extents, Extent{start, min(start+l.chunk, size)})
+	return func(yield func(Extent) bool) {
+		random := rand.NewChaCha8(seed)
+		chunk := func(i int64) Extent {
+			first, next := cells*i/count, cells*(i+1)/count
+			start := (first + below(random, next-first)) * l.chunk
+			return Extent{start, min(start+l.chunk, size)}
+		}
+		around := func(at int64) Extent { return Extent{at - l.margin, min(at+l.margin, size)} }
+		// The next extent is whichever starts first: the next chunk, the range around the next boundary, or the end of
+		// the disk. Extents that overlap or touch are joined.
+		joined, i, next := Extent{0, l.chunk}, int64(0), chunk(0)
+		for at := l.boundary; joined.End < size; {
+			e := Extent{(size - l.chunk) &^ (alignment - 1), size}
+			atBoundary := at < size && around(at).Start < e.Start
+			if atBoundary {
+				e = around(at)
+			}
+			switch {
+			case i < count && next.Start < e.Start:
+				e = next
+				if i++; i < count {
+					next = chunk(i)
+				}
+			case atBoundary:
+				at += l.boundary
+			}
+			if e.Start > joined.End {
+				if !yield(joined) {
+					return
+				}
+				joined = e
+			}
+			joined.End = max(joined.End, e.End)
+		}
+		yield(joined)
 	}
-	for at := l.boundary; at < size; at += l.boundary {
-		extents = append(extents, Extent{at - l.margin, min(at+l.margin, size)})
-	}
-	return merged(extents)
 }
 
 // SampleOffsets returns the places of the samples of a disk, in order. The disk is divided into parts of equal size
@@ -87,26 +117,6 @@ func below(random *rand.ChaCha8, n int64) int64 {
 	return int64(high)
 }
 
-// merged sorts extents and joins those that overlap or touch.
-func merged(extents []Extent) []Extent {
-	slices.SortFunc(extents, func(a, b Extent) int {
-		if a.Start != b.Start {
-			return int(min(max(a.Start-b.Start, -1), 1))
-		}
-		return int(min(max(a.End-b.End, -1), 1))
-	})
-	joined := extents[:1]
-	for _, e := range extents[1:] {
-		last := &joined[len(joined)-1]
-		if e.Start > last.End {
-			joined = append(joined, e)
-			continue
-		}
-		last.End = max(last.End, e.End)
-	}
-	return joined
-}
-
 // PlanBytes returns the number of bytes in extents that do not overlap.
 func PlanBytes(extents []Extent) int64 {
 	total := int64(0)
@@ -116,23 +126,44 @@ func PlanBytes(extents []Extent) int64 {
 	return total
 }
 
-// probability returns the probability that a range of length bytes at a random place of a disk shares a byte with the
-// extents, which are in order and do not overlap. Every place where the range fits is equally likely. The result is
-// exact: it is the number of the places where the range shares a byte, divided by the number of places.
-func probability(size int64, extents []Extent, length int64) float64 {
-	if length <= 0 || length > size {
-		return 0
+// places counts the places of a range of bytes on a disk at which the range shares a byte with extents.
+type places struct {
+	length int64 // of the range
+	last   int64 // place where the range fits
+	hits   int64 // number of places so far
+	next   int64 // first place that is not counted yet
+}
+
+// add adds an extent, which follows the former ones and does not overlap with them.
+func (p *places) add(e Extent) {
+	from, to := max(p.next, e.Start-p.length+1), min(p.last, e.End-1) // the places that share a byte with e
+	if from <= to {
+		p.hits += to - from + 1
+		p.next = to + 1
 	}
-	last := size - length // the last place
-	hits, next := int64(0), int64(0)
-	for _, e := range extents {
-		from, to := max(next, e.Start-length+1), min(last, e.End-1) // the places that share a byte with e
-		if from <= to {
-			hits += to - from + 1
-			next = to + 1
+}
+
+// detection returns, for each length of at most size, the probability that a range of this length at a random place of
+// the disk shares a byte with the extents, which are in order and do not overlap. Every place where the range fits is
+// equally likely. The result is exact: it is the number of the places where the range shares a byte, divided by the
+// number of places.
+func detection(size int64, extents iter.Seq[Extent], lengths ...int64) []Detection {
+	var counted []places
+	for _, length := range lengths {
+		if length <= size {
+			counted = append(counted, places{length: length, last: size - length})
 		}
 	}
-	return float64(hits) / float64(last+1)
+	for e := range extents {
+		for i := range counted {
+			counted[i].add(e)
+		}
+	}
+	list := []Detection{}
+	for _, p := range counted {
+		list = append(list, Detection{p.length, float64(p.hits) / float64(p.last+1)})
+	}
+	return list
 }
 
 // detectionSizes are the lengths of the ranges whose probability a record states.
@@ -141,7 +172,22 @@ func detectionSizes() []int64 {
 }
 
 // PlanDetection returns the probabilities that a range which differs in every byte is found by reading a plan.
-func PlanDetection(size int64, plan []Extent) []Detection { return detection(size, plan) }
+func PlanDetection(size int64, plan []Extent) []Detection {
+	return detection(size, slices.Values(plan), detectionSizes()...)
+}
+
+// planSummary returns the number of bytes in the plan of a disk, and the probabilities that it finds a range.
+func planSummary(size int64, seed Seed) (bytes int64, probabilities []Detection) {
+	probabilities = detection(size, func(yield func(Extent) bool) {
+		for e := range version1().plan(size, seed) {
+			bytes += e.End - e.Start
+			if !yield(e) {
+				return
+			}
+		}
+	}, detectionSizes()...)
+	return bytes, probabilities
+}
 
 // SampleDetection returns the probabilities that samples find a range that was not erased. A sample finds it if the
 // range contains one of its parts of 512 bytes.
@@ -151,15 +197,5 @@ func SampleDetection(size int64, offsets []int64) []Detection {
 		// A range of 1023 bytes or more shares a byte with this extent exactly if it contains a part of the sample.
 		extents = append(extents, Extent{offset + UnitBytes - 1, offset + SampleBytes - UnitBytes + 1})
 	}
-	return detection(size, extents)
-}
-
-func detection(size int64, extents []Extent) []Detection {
-	list := []Detection{}
-	for _, length := range detectionSizes() {
-		if length <= size {
-			list = append(list, Detection{length, probability(size, extents, length)})
-		}
-	}
-	return list
+	return detection(size, slices.Values(extents), detectionSizes()...)
 }

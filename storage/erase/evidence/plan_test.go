@@ -1,6 +1,7 @@
 package evidence
 
 import (
+	"cmp"
 	"encoding/binary"
 	"math"
 	"math/rand/v2"
@@ -70,6 +71,52 @@ func TestPlanIsStable(t *testing.T) {
 	}
 }
 
+// probability returns the probability that a range of one length is found.
+func probability(size int64, extents []Extent, length int64) float64 {
+	return detection(size, slices.Values(extents), length)[0].Probability
+}
+
+// merged sorts extents and joins those that overlap or touch.
+func merged(extents []Extent) (joined []Extent) {
+	slices.SortFunc(extents, func(a, b Extent) int { return cmp.Compare(a.Start, b.Start) })
+	for _, e := range extents {
+		if n := len(joined); n > 0 && e.Start <= joined[n-1].End {
+			joined[n-1].End = max(joined[n-1].End, e.End)
+			continue
+		}
+		joined = append(joined, e)
+	}
+	return joined
+}
+
+// A plan has the chunks, boundaries and ends of its layout, whatever their order is, and each place once.
+func TestPlanIsJoined(t *testing.T) {
+	random := rand.New(rand.NewPCG(3, 4))
+	for n := range uint64(2000) {
+		l := layout{whole: 0, chunk: 8192, share: 3, boundary: 32768, margin: 4096}
+		size := 8192 + random.Int64N(400)*512
+		cells := (size + l.chunk - 1) / l.chunk
+		count := min(cells, cells/l.share+2)
+		all := []Extent{{0, l.chunk}, {(size - l.chunk) &^ (alignment - 1), size}}
+		source := rand.NewChaCha8(seedOf(n))
+		for i := range count {
+			first, next := cells*i/count, cells*(i+1)/count
+			start := (first + below(source, next-first)) * l.chunk
+			all = append(all, Extent{start, min(start+l.chunk, size)})
+		}
+		for at := l.boundary; at < size; at += l.boundary {
+			all = append(all, Extent{at - l.margin, min(at+l.margin, size)})
+		}
+		want := merged(all)
+		if got := slices.Collect(l.plan(size, seedOf(n))); !slices.Equal(got, want) {
+			t.Fatalf("%d bytes: got %v, want %v", size, got, want)
+		}
+		for range l.plan(size, seedOf(n)) {
+			break // the iterator can be left
+		}
+	}
+}
+
 // The probability is the share of the places of a range at which it shares a byte with what is read.
 func TestProbability(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
@@ -80,10 +127,7 @@ func TestProbability(t *testing.T) {
 			from := random.Int64N(size)
 			extents = append(extents, Extent{from, from + 1 + random.Int64N(size-from)})
 		}
-		joined := slices.Clone(extents)
-		if len(extents) > 0 {
-			joined = merged(joined)
-		}
+		joined := merged(slices.Clone(extents))
 		for length := int64(1); length <= size; length++ {
 			hits := 0
 			for at := range size - length + 1 {
@@ -96,8 +140,8 @@ func TestProbability(t *testing.T) {
 			}
 		}
 	}
-	if got := probability(10, []Extent{{0, 10}}, 11); got != 0 {
-		t.Errorf("range larger than the disk: got %v, want 0", got)
+	if got := detection(10, slices.Values([]Extent{{0, 10}}), 11); len(got) > 0 {
+		t.Errorf("range larger than the disk: got %v, want none", got)
 	}
 }
 

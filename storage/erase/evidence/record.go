@@ -13,7 +13,8 @@ import "time"
 
 // Format and Version identify the form of a record. A version is never changed: a new field or another meaning of a
 // field is a new version. Version 2 adds Target.Hidden, and version 3 ExpectUniform. A record has the lowest version
-// that defines its fields and values.
+// that defines its fields and values. A rule of [Classify] can become stricter if no record that this program wrote is
+// affected.
 const (
 	Format  = "ironroot-erase-evidence"
 	Version = 3 // the newest

@@ -93,7 +93,9 @@ var texts = regexp.MustCompile(`"(?:[^"\\]|\\.)*":?`)
 
 // fixed are the keys of a record whose values are not redacted: they are words and forms of this package, so that a
 // secret can occur in them by chance only.
-var fixed = []string{"format", "started", "ended", "time", "seed", "outcome", "technique", "pattern", "expected"}
+var fixed = []string{
+	"format", "started", "ended", "time", "seed", "source", "outcome", "technique", "pattern", "expected",
+}
 
 // normalized returns a record as a reader gets it: bytes that are not UTF-8 are replaced, and its texts redacted.
 func normalized(r Record, redact func(string) string) (Record, error) {
