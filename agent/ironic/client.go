@@ -16,6 +16,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"net/url"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -137,7 +138,7 @@ func New(o Options) (*Client, error) {
 		Proxy: http.ProxyFromEnvironment, DialContext: redialOnChange(o.Dial, c.changed), TLSClientConfig: settings,
 		MaxIdleConns: idleConnections, MaxIdleConnsPerHost: idleConnections, IdleConnTimeout: 90 * time.Second,
 	}
-	c.http = &http.Client{Transport: transport, CheckRedirect: sameHost}
+	c.http = &http.Client{Transport: transport, CheckRedirect: checkRedirect}
 	unverified := transport.Clone()
 	unverified.TLSClientConfig.InsecureSkipVerify = true
 	unverified.DisableKeepAlives = true
@@ -148,16 +149,42 @@ func New(o Options) (*Client, error) {
 	return c, nil
 }
 
-// sameHost allows only redirects to the same host, and none from https to http: a heartbeat contains the token.
-func sameHost(req *http.Request, via []*http.Request) error {
+// checkRedirect follows redirects that stay on the host, and repeats a POST with its body.
+func checkRedirect(req *http.Request, via []*http.Request) error {
 	if len(via) > 3 {
 		return errors.New("more than 3 redirects")
 	}
-	from := via[0].URL
-	if req.URL.Hostname() != from.Hostname() || from.Scheme == "https" && req.URL.Scheme != "https" {
-		return fmt.Errorf("redirect from %s://%s to %s://%s rejected",
-			from.Scheme, from.Host, req.URL.Scheme, req.URL.Host)
+	if err := sameHost(req.URL, via[0].URL); err != nil {
+		return err
 	}
+	return repeat(req, via[0])
+}
+
+// sameHost allows only redirects to the same host, and none from https to http: a heartbeat contains the token.
+func sameHost(to, from *url.URL) error {
+	if to.Hostname() != from.Hostname() || from.Scheme == "https" && to.Scheme != "https" {
+		return fmt.Errorf("redirect from %s://%s to %s://%s rejected", from.Scheme, from.Host, to.Scheme, to.Host)
+	}
+	return nil
+}
+
+// repeat makes a redirected POST a POST with the body of the first one. After the status codes 301 and 302, net/http
+// sends a GET, and no body from then on; the caller would take the reply for that of the POST. 303 is an error, because
+// it names another resource.
+func repeat(req, first *http.Request) error {
+	if first.Method != http.MethodPost {
+		return nil
+	}
+	if req.Response.StatusCode == http.StatusSeeOther {
+		return fmt.Errorf("%s redirected to %s://%s by status 303: the configured URL must not redirect",
+			first.Method, req.URL.Scheme, req.URL.Host)
+	}
+	body, err := first.GetBody() // set by http.NewRequest for a reader of bytes
+	if err != nil {
+		return err
+	}
+	req.Method, req.Body, req.GetBody, req.ContentLength = first.Method, body, first.GetBody, first.ContentLength
+	req.Header = first.Header.Clone() // net/http removes the type of a body that it does not send
 	return nil
 }
 

@@ -8,6 +8,7 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
+	"io"
 	"log/slog"
 	"math/big"
 	"net"
@@ -185,6 +186,52 @@ func TestRedirectsOfOneHost(t *testing.T) {
 		_, err := c.apiVersion(t.Context())
 		if works && err != nil || !works && (err == nil || !strings.Contains(err.Error(), "more than 3 redirects")) {
 			t.Errorf("%d redirects: got %v, want success: %v", redirects, err, works)
+		}
+	}
+}
+
+// A heartbeat that is redirected on its host is sent again as it was, or fails: a GET instead would succeed without
+// any effect.
+func TestRedirectsOfHeartbeats(t *testing.T) {
+	for _, tt := range []struct {
+		statuses []int
+		works    bool
+	}{
+		{[]int{http.StatusMovedPermanently}, true},
+		{[]int{http.StatusFound}, true},
+		{[]int{http.StatusSeeOther}, false},
+		{[]int{http.StatusTemporaryRedirect}, true},
+		{[]int{http.StatusPermanentRedirect}, true},
+		{[]int{http.StatusMovedPermanently, http.StatusPermanentRedirect}, true},
+		{[]int{http.StatusFound, http.StatusTemporaryRedirect, http.StatusFound}, true},
+		{[]int{http.StatusTemporaryRedirect, http.StatusSeeOther}, false},
+	} {
+		net := newNetwork(t)
+		type request struct{ method, kind, body string }
+		var sent []request
+		net.serve("ironic", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			body, err := io.ReadAll(r.Body)
+			if err != nil {
+				t.Error(err)
+			}
+			sent = append(sent, request{r.Method, r.Header.Get("Content-Type"), string(body)})
+			if n := len(sent); n <= len(tt.statuses) {
+				http.Redirect(w, r, "http://ironic/moved"+r.URL.Path, tt.statuses[n-1])
+				return
+			}
+			w.WriteHeader(http.StatusAccepted)
+		}))
+		c, _ := newClient(t, net, "--api-url=http://ironic", "--ironic-api-version=1.68")
+		err := beats(c, "").send(t.Context())
+		if tt.works && (err != nil || len(sent) != len(tt.statuses)+1) ||
+			!tt.works && (err == nil || !strings.Contains(err.Error(), "http://ironic by status 303")) {
+			t.Errorf("%v: got %v after %d requests, want success %v", tt.statuses, err, len(sent), tt.works)
+		}
+		for _, r := range sent {
+			if r != sent[0] || r.method != http.MethodPost || r.kind != "application/json" ||
+				!strings.Contains(r.body, "callback_url") {
+				t.Errorf("%v: got %+v, want the heartbeat each time", tt.statuses, r)
+			}
 		}
 	}
 }

@@ -407,7 +407,7 @@ func TestEvidenceIncomplete(t *testing.T) {
 	}{
 		{"busy", server.URL, http.StatusServiceUnavailable, 0o600, 3, "503", ""},
 		{"rejected", server.URL, http.StatusForbidden, 0o600, 1, "403", ""},
-		{"redirect", server.URL, http.StatusFound, 0o600, 1, "302", ""},
+		{"redirect", withPassword(server), http.StatusFound, 0o600, 1, "302 Found, a redirect to http://127.0.0.1", ""},
 		{"unreachable", withPassword(unreachable), 0, 0o600, 0, "attempt 3", ""},
 		{"no URL", "://", 0, 0o600, 0, "not a valid URL", ""},
 		{"password in a wrong URL", "http://me:hidden-password/x@h/", 0, 0o600, 0, "not a valid URL", ""},

@@ -60,7 +60,7 @@ func (p *poster) close() {
 }
 
 // post posts data and reports whether the server has accepted it. It retries if the server cannot be reached or fails
-// with status 500 or above. Errors do not contain the URL, which can contain credentials.
+// with status 500 or above. Errors contain neither the URL nor the path of a redirect, which can contain credentials.
 func (p *poster) post(ctx context.Context, data []byte) (bool, error) {
 	if p.url == "" || p.err != nil {
 		return false, p.err
@@ -96,6 +96,11 @@ func (p *poster) send(ctx context.Context, data []byte) (retry bool, err error) 
 	}
 	defer func() { _ = response.Body.Close() }()
 	_, _ = io.Copy(io.Discard, io.LimitReader(response.Body, maxPostReply)) // so that the connection can be used again
+	if to, locationErr := response.Location(); locationErr == nil && response.StatusCode < http.StatusBadRequest &&
+		response.StatusCode >= http.StatusMultipleChoices {
+		return false, fmt.Errorf("got status %s, a redirect to %s://%s: erase_evidence_url must not redirect",
+			response.Status, to.Scheme, to.Host)
+	}
 	if response.StatusCode < http.StatusOK || response.StatusCode >= http.StatusMultipleChoices {
 		return response.StatusCode >= http.StatusInternalServerError, fmt.Errorf("got status %s", response.Status)
 	}
