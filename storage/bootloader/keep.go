@@ -30,7 +30,7 @@ const assets = "boot/efi/EFI"
 type Kept struct {
 	Files int
 	Bytes int64
-	Fstab bool // a line was added to the root's fstab
+	Fstab bool // the root's fstab was changed
 }
 
 // Keep holds the parameters of KeepEFI.
@@ -48,7 +48,8 @@ type Keep struct {
 }
 
 // KeepEFI copies the loaders below /boot/efi/EFI of a partition image's root to the disk's ESP. It adds GRUB's
-// configuration to each loader's directory that has none, and the ESP to the image's fstab. It can be called again.
+// configuration to each loader's directory that has none, and makes the image's fstab mount the ESP. It can be called
+// again.
 // Root and ESP are found by the UUIDs of their file systems or partitions. If the root has no such directory, KeepEFI
 // does nothing. Errors wrap ErrNoRoot, ErrNoESP, and errors of the kernel's file systems.
 func KeepEFI(ctx context.Context, k Keep) (Kept, error) {
@@ -165,7 +166,7 @@ func absent(err error) error {
 	return err
 }
 
-// changeFstab adds the ESP to the fstab of a root, unless its file system is read-only, such as squashfs.
+// changeFstab makes the fstab of a root mount the ESP, unless its file system is read-only, such as squashfs.
 func changeFstab(ctx context.Context, rootPath, esp string) (changed bool, err error) {
 	root, err := mounted.Open(ctx, rootPath, true)
 	if errors.Is(err, unix.EROFS) || errors.Is(err, unix.EACCES) {
@@ -175,5 +176,5 @@ func changeFstab(ctx context.Context, rootPath, esp string) (changed bool, err e
 		return false, err
 	}
 	defer func() { err = errors.Join(err, root.Close()) }()
-	return addToFstab(root, esp)
+	return rewriteFstab(root, esp)
 }

@@ -48,24 +48,62 @@ func files(t *testing.T, top string) map[string]string {
 	return found
 }
 
-func TestFstabLine(t *testing.T) {
+// The ESP is mounted once, by the first line for its directory.
+func TestWithESP(t *testing.T) {
 	const line = "UUID=1234-ABCD\t/boot/efi\tvfat\tumask=0077\t0\t1\n"
 	for _, tt := range []struct{ name, fstab, want string }{
 		{"empty", "", line},
-		{"others", "UUID=6f1d / ext4 rw 0 0\n", line},
-		{"no end of line", "UUID=6f1d / ext4 rw 0 0", "\n" + line},
-		{"there already", "# x\n" + line, ""},
-		{"there in another form", " uuid=\"1234-abcd\"  /efi auto defaults", ""},
-		{"in a comment", "#UUID=1234-ABCD /boot/efi vfat\n", line},
-		{"longer", "UUID=1234-ABCD-01 / ext4\n", line},
-		{"by its partition", "PARTUUID=1234-ABCD / ext4\n", line},
+		{"others", "UUID=6f1d / ext4 rw 0 0\n", "UUID=6f1d / ext4 rw 0 0\n" + line},
+		{"no end of line", "UUID=6f1d / ext4 rw 0 0", "UUID=6f1d / ext4 rw 0 0\n" + line},
+		{"there already", "# x\n" + line, "# x\n" + line},
+		{
+			"there in another form", " uuid=\"1234-abcd\"  /efi auto defaults",
+			" uuid=\"1234-abcd\"  /efi auto defaults",
+		},
+		{"in a comment", "#UUID=1234-ABCD /boot/efi vfat\n", "#UUID=1234-ABCD /boot/efi vfat\n" + line},
+		{"directory in a comment", " # LABEL=UEFI /boot/efi vfat\n", " # LABEL=UEFI /boot/efi vfat\n" + line},
+		{"longer", "UUID=1234-ABCD-01 / ext4\n", "UUID=1234-ABCD-01 / ext4\n" + line},
+		{"by its partition", "PARTUUID=1234-ABCD / ext4\n", "PARTUUID=1234-ABCD / ext4\n" + line},
+		{"another directory", "LABEL=x /boot/efi2 vfat\n", "LABEL=x /boot/efi2 vfat\n" + line},
+		{
+			"of the image", "LABEL=root / ext4\nLABEL=UEFI\t/boot/efi\tvfat\tumask=0077,ro\t0 1\nLABEL=d /d xfs\n",
+			"LABEL=root / ext4\nUUID=1234-ABCD\t/boot/efi\tvfat\tumask=0077,ro\t0 1\nLABEL=d /d xfs\n",
+		},
+		{"of the image, auto", "/dev/sda1 /boot/efi auto ro", "UUID=1234-ABCD /boot/efi auto ro"},
+		{"of another type", "tmpfs /boot/efi tmpfs size=10m,mode=0700 0 0\n", line},
+		{"a directory", "/efi /boot/efi none bind 0 0\nLABEL=d /d xfs\n", line + "LABEL=d /d xfs\n"},
+		{"a directory of type auto", "/efi /boot/efi auto rbind", strings.TrimSpace(line)},
+		{
+			"a directory that shows it", "UUID=1234-ABCD /efi vfat defaults 0 2\n/efi /boot/efi none bind 0 0\n",
+			"UUID=1234-ABCD /efi vfat defaults 0 2\n/efi /boot/efi none bind 0 0\n",
+		},
+		{
+			"elsewhere, and another one here", "/dev/old /boot/efi vfat ro\nUUID=1234-ABCD /efi vfat\n",
+			"UUID=1234-ABCD /boot/efi vfat ro\nUUID=1234-ABCD /efi vfat\n",
+		},
+		{"without a type", "LABEL=UEFI /boot/efi\n", line},
+		{"slash at the end", "LABEL=UEFI /boot/efi/ vfat\n", "UUID=1234-ABCD /boot/efi/ vfat\n"},
+		{"other forms", "\tLABEL=UEFI /boot//./efi vfat\n", "\tUUID=1234-ABCD /boot//./efi vfat\n"},
+		{
+			"line ends of DOS", "LABEL=UEFI\t/boot/efi\tvfat\r\nLABEL=d /d xfs\r\n",
+			"UUID=1234-ABCD\t/boot/efi\tvfat\r\nLABEL=d /d xfs\r\n",
+		},
+		{"another type, line ends of DOS", "tmpfs /boot/efi tmpfs\r\n", strings.TrimSpace(line) + "\r\n"},
+		{
+			"twice", "LABEL=a /boot/efi vfat\nUUID=1234-ABCD /boot/efi vfat\n",
+			"UUID=1234-ABCD /boot/efi vfat\n#UUID=1234-ABCD /boot/efi vfat\n",
+		},
+		{
+			"there, and another one after it", line + "LABEL=UEFI /boot/efi vfat",
+			line + "#LABEL=UEFI /boot/efi vfat",
+		},
 	} {
-		got := fstabLine(tt.fstab, "UUID=1234-ABCD")
+		got := withESP(tt.fstab, "UUID=1234-ABCD")
 		if got != tt.want {
 			t.Errorf("%s: got %q, want %q", tt.name, got, tt.want)
 		}
-		if again := fstabLine(tt.fstab+got, "UUID=1234-ABCD"); again != "" {
-			t.Errorf("%s: the second time: got %q, want nothing", tt.name, again)
+		if again := withESP(got, "UUID=1234-ABCD"); again != got {
+			t.Errorf("%s: the second time: got %q, want %q", tt.name, again, got)
 		}
 	}
 }
@@ -241,9 +279,20 @@ func TestKeepEFIConfigures(t *testing.T) {
 func FuzzFstab(f *testing.F) {
 	f.Add("UUID=6f1d / ext4 rw 0 0\n# x\n\"UUID=1234-abcd\" /boot/efi vfat")
 	f.Fuzz(func(t *testing.T, text string) {
-		line := fstabLine(text, "UUID=1234-ABCD")
-		if again := fstabLine(text+line, "UUID=1234-ABCD"); again != "" {
-			t.Errorf("after %q is %q added again", line, again)
+		got := withESP(text, "UUID=1234-ABCD")
+		if again := withESP(got, "UUID=1234-ABCD"); again != got {
+			t.Errorf("the second time: got %q, want %q", again, got)
+		}
+		others := func(text string) (lines []string) {
+			for line := range strings.Lines(text) {
+				if fields := strings.Fields(line); !strings.Contains(unescape.Replace(line), "efi") && len(fields) > 0 {
+					lines = append(lines, strings.TrimSuffix(line, "\n"))
+				}
+			}
+			return lines
+		}
+		if want, got := others(text), others(got); !slices.Equal(got, want) {
+			t.Errorf("got the other lines %q, want %q", got, want)
 		}
 	})
 }
