@@ -40,8 +40,9 @@ func TestReadAll(t *testing.T) {
 	beyond, last := mbrEntry{kind: 0x83, first: 65536, size: 8}, mbrEntry{kind: 0x83, first: 65535, size: 8}
 	odd := mbrEntry{boot: 0x01, kind: 0x83, first: 8192, size: 2048}
 	protective := mbrEntry{kind: typeProtective, first: 1, size: 65535}
-	withText := func(at int) []byte {
-		sector := tableSector(first, second)
+	whole := mbrEntry{boot: 0x80, kind: 0x0c, size: 65536}
+	withText := func(at int, entries ...mbrEntry) []byte {
+		sector := tableSector(entries...)
 		copy(sector[at:], "FAT16   ")
 		return sector
 	}
@@ -56,8 +57,11 @@ func TestReadAll(t *testing.T) {
 		{"beyond the end", tableSector(first, beyond, second), []int{1, 3}, nil},
 		{"last sector", tableSector(first, last), []int{1, 2}, []int{1, 2}},
 		{"all beyond the end", tableSector(beyond), nil, nil},
-		{"FAT at byte 54", withText(54), []int{1, 2}, nil},
-		{"FAT at byte 82", withText(82), []int{1, 2}, nil},
+		{"FAT before a sound table", withText(54, first, second), []int{1, 2}, []int{1, 2}},
+		{"FAT32 before a sound table", withText(82, first, second), []int{1, 2}, []int{1, 2}},
+		{"FAT before another status", withText(54, first, odd), []int{1, 2}, nil},
+		{"FAT without partitions", withText(82), nil, nil},
+		{"table of mkfs.fat", withText(82, whole), []int{1}, nil},
 		{"status", tableSector(first, odd), []int{1, 2}, nil},
 		{"type 0", tableSector(first, mbrEntry{first: 8192, size: 8}), []int{1, 2}, []int{1}},
 		{"size 0", tableSector(first, mbrEntry{kind: 0x83, first: 8192}), []int{1}, []int{1}},

@@ -85,9 +85,7 @@ func parseMBR(sector []byte) (*mbrSector, error) {
 	if err != nil {
 		return nil, err
 	}
-	// A FAT file system without partitions ends its boot sector with the same signature.
-	b := decode[volumeBoot](sector)
-	if strings.HasPrefix(string(b.Type16[:]), "FAT") || strings.HasPrefix(string(b.Type32[:]), "FAT") {
+	if m.isFAT() && !m.isSound() {
 		return nil, fmt.Errorf("%w: a FAT file system fills the device", ErrNoTable)
 	}
 	for i, e := range m.entries {
@@ -132,6 +130,28 @@ func (m *mbrSector) protective() bool {
 		}
 	}
 	return false
+}
+
+// isFAT reports whether the sector has the name of a FAT file system, which ends its boot sector with the signature of
+// an MBR. Partitioning tools keep that part of a sector, so that it can be left from an earlier use of the disk.
+func (m *mbrSector) isFAT() bool {
+	b := decode[volumeBoot](m.sector)
+	return strings.HasPrefix(string(b.Type16[:]), "FAT") || strings.HasPrefix(string(b.Type32[:]), "FAT")
+}
+
+// isSound reports whether the sector has a table with partitions. That of mkfs.fat has one that begins at the file
+// system's own boot sector.
+func (m *mbrSector) isSound() bool {
+	partitions := 0
+	for _, e := range m.entries {
+		if !e.validStatus() || e.used() && e.first == 0 {
+			return false
+		}
+		if e.used() {
+			partitions++
+		}
+	}
+	return partitions > 0
 }
 
 // isFileSystem reports whether the sector is the boot sector of a FAT, exFAT or NTFS file system that spans the

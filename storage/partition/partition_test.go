@@ -350,7 +350,10 @@ func TestNoTable(t *testing.T) {
 		"zeros": func(string) {},
 		"junk":  func(image string) { writeAt(t, image, 0, []byte(strings.Repeat("junk", mib))) },
 		"fat":   func(image string) { testenv.Run(t, "mkfs.vfat", image) },
-		"ext4":  func(image string) { testenv.Run(t, "mkfs.ext4", "-q", image) },
+		"fat with a table of its own": func(image string) {
+			testenv.Run(t, "mkfs.vfat", "--mbr=y", image)
+		},
+		"ext4": func(image string) { testenv.Run(t, "mkfs.ext4", "-q", image) },
 		"empty mbr": func(image string) {
 			writeAt(t, image, 510, []byte{0x55, 0xaa})
 		},
@@ -369,6 +372,27 @@ func TestNoTable(t *testing.T) {
 				t.Errorf("got %+v, %v, want ErrNoTable", table, err)
 			}
 		})
+	}
+}
+
+// A partitioning tool keeps the boot code of a disk that was a FAT file system as a whole.
+func TestTableAfterFAT(t *testing.T) {
+	testenv.Programs(t, "mkfs.vfat", "sfdisk", "sgdisk", "parted")
+	for name, command := range map[string]string{
+		"sfdisk, gpt": `printf 'label: gpt\nsize=16M\n' | sfdisk -q "$0"`,
+		"sfdisk, dos": `printf 'label: dos\nsize=16M\n' | sfdisk -q "$0"`,
+		"sgdisk":      `sgdisk -Z -n 1:1M:+16M "$0"`,
+		"parted":      `parted -s "$0" mklabel gpt mkpart a 1MiB 17MiB`,
+	} {
+		for _, bits := range []string{"16", "32"} {
+			image := testenv.SparseFile(t, 64*mib)
+			testenv.Run(t, "mkfs.vfat", "-F", bits, image)
+			testenv.Run(t, "sh", "-c", command, image)
+			table, err := Read(t.Context(), image)
+			if err != nil || len(table.Partitions) != 1 || table.Partitions[0].Start != mib {
+				t.Errorf("%s over FAT%s: got %+v and %v, want one partition at 1 MiB", name, bits, table, err)
+			}
+		}
 	}
 }
 
