@@ -85,7 +85,7 @@ func (o Options) sampling(device block.Device) sampling {
 	return sampling{device.Zoned == "host-managed", o.prove}
 }
 
-// Full erases all data of a disk or partition, reads it back (see [evidence.NewPlan]), and returns the method. The
+// Full erases all data of a disk or partition, reads it back (see [evidence.Plan]), and returns the method. The
 // method is followed by what was not erased and why: namespaces of a shared NVMe subsystem that this host cannot see,
 // and sectors that an ATA drive hides.
 // If the device does not support a secure erase, it is overwritten; if a secure erase failed, only with

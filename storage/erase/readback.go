@@ -85,9 +85,8 @@ func readPlan(
 	r := reading{want: want, first: -1, result: evidence.ReadBack{
 		Seed: seed.String(), Size: size, Started: time.Now().UTC(), Expected: want.name,
 	}}
-	plan := evidence.NewPlan(size, seed)
-	total := evidence.PlanBytes(plan)
-	for _, e := range plan {
+	detection, total := evidence.PlanDetection(size, seed)
+	for e := range evidence.Plan(size, seed) {
 		for at := e.Start; at < e.End; {
 			if err := ctx.Err(); err != nil {
 				return nil, err
@@ -110,7 +109,7 @@ func readPlan(
 		b.Different = 0 // no block shows what the drive has erased others to
 	}
 	if want.written != nil || b.Other == 0 || want == expectedUniform && b.Other < b.Read {
-		b.Detection = evidence.PlanDetection(size, plan)
+		b.Detection = detection
 	}
 	switch {
 	case b.Different > 0 && want == expectedUniform:

@@ -20,12 +20,12 @@ func full(technique string) Record {
 	const size = 8 << 20
 	seed := seedOf(3)
 	started := time.Date(2026, 5, 4, 3, 2, 1, 0, time.UTC)
-	plan := NewPlan(size, seed)
+	found, _ := PlanDetection(size, seed)
 	target := Target{
 		Path: "/dev/sda", Technique: technique, Started: started, Ended: started.Add(time.Hour),
 		ReadBack: &ReadBack{
 			Seed: seed.String(), Size: size, Read: size, Direct: true, Expected: ExpectAny, Zeros: size,
-			Detection: PlanDetection(size, plan),
+			Detection: found,
 		},
 		Samples: &Samples{
 			Seed: seed.String(), Blocks: 256, Bytes: SampleBytes, Written: true, Comparable: 256,

@@ -8,8 +8,8 @@ import (
 	"slices"
 )
 
-// MaxDiskBytes limits the size of a disk that is read back, so that a plan for it fits into memory. The read-backs of a
-// record together cover at most this size, so that it is verified within seconds.
+// MaxDiskBytes limits the size of a disk that is read back. The read-backs of a record together cover at most this
+// size, so that it is verified within seconds.
 const MaxDiskBytes = 1 << 50
 
 // maxTargets limits the targets of a record. Linux has at most 255 partitions on a disk.
@@ -112,7 +112,7 @@ func (t Target) check() error {
 		b.Different > b.Read {
 		return errors.New("values of the read-back are impossible")
 	}
-	read, want := planSummary(b.Size, *seed)
+	want, read := PlanDetection(b.Size, *seed)
 	if b.Read != read {
 		return errors.New("bytes that were read back are not those of the seed")
 	}

@@ -27,7 +27,7 @@ func TestForged(t *testing.T) {
 	const tib = 1 << 40
 	large := func(r *Record) {
 		seed := seedOf(3)
-		read, found := planSummary(tib, seed)
+		found, read := PlanDetection(tib, seed)
 		r.Disk.Bytes = tib
 		r.Targets[0].ReadBack = &ReadBack{
 			Seed: seed.String(), Size: tib, Read: read, Direct: true, Expected: ExpectZeros, Zeros: read,
@@ -97,7 +97,7 @@ func TestExcessive(t *testing.T) {
 	}
 	seed := seedOf(1)
 	const half = MaxDiskBytes/2 + 4096
-	read, found := planSummary(half, seed)
+	found, read := PlanDetection(half, seed)
 	b := ReadBack{
 		Seed: seed.String(), Size: half, Read: read, Expected: ExpectZeros, Zeros: read, Detection: found,
 	}

@@ -37,17 +37,12 @@ type layout struct{ whole, chunk, share, boundary, margin int64 }
 
 func version1() layout { return layout{wholeLimit, chunkSize, share, boundary, margin} }
 
-// NewPlan returns the extents that are read back of a disk, in order and without overlap. A disk of at most 4 GiB is
-// one extent. Of a larger disk they have at least 2 % of the bytes: the disk is divided into parts of equal size of at
-// most 50 MiB, and of each a random chunk of 1 MiB is read. Added are 1 MiB at both ends of the disk, and 128 KiB
-// before and after each multiple of 1 GiB.
-func NewPlan(size int64, seed Seed) []Extent {
-	l := version1()
-	extents := make([]Extent, 0, size/l.chunk/l.share+size/l.boundary+8)
-	return slices.AppendSeq(extents, l.plan(size, seed))
-}
+// Plan yields the extents that are read back of a disk, in order and without overlap. A disk of at most 4 GiB is one
+// extent. Of a larger disk they have at least 2 % of the bytes: the disk is divided into parts of equal size of at most
+// 50 MiB, and of each a random chunk of 1 MiB is read. Added are 1 MiB at both ends of the disk, and 128 KiB before and
+// after each multiple of 1 GiB. A disk of [MaxDiskBytes] has 22 million extents.
+func Plan(size int64, seed Seed) iter.Seq[Extent] { return version1().plan(size, seed) }
 
-// plan yields the extents of a plan. That of the largest disk has 22 million, which a verifier need not store.
 func (l layout) plan(size int64, seed Seed) iter.Seq[Extent] {
 	if size <= l.whole {
 		return slices.Values([]Extent{{0, size}})
@@ -117,15 +112,6 @@ func below(random *rand.ChaCha8, n int64) int64 {
 	return int64(high)
 }
 
-// PlanBytes returns the number of bytes in extents that do not overlap.
-func PlanBytes(extents []Extent) int64 {
-	total := int64(0)
-	for _, e := range extents {
-		total += e.End - e.Start
-	}
-	return total
-}
-
 // places counts the places of a range of bytes on a disk at which the range shares a byte with extents.
 type places struct {
 	length int64 // of the range
@@ -133,6 +119,8 @@ type places struct {
 	hits   int64 // number of places so far
 	next   int64 // first place that is not counted yet
 }
+
+func newPlaces(size, length int64) places { return places{length: length, last: size - length} }
 
 // add adds an extent, which follows the former ones and does not overlap with them.
 func (p *places) add(e Extent) {
@@ -143,59 +131,54 @@ func (p *places) add(e Extent) {
 	}
 }
 
-// detection returns, for each length of at most size, the probability that a range of this length at a random place of
-// the disk shares a byte with the extents, which are in order and do not overlap. Every place where the range fits is
-// equally likely. The result is exact: it is the number of the places where the range shares a byte, divided by the
-// number of places.
-func detection(size int64, extents iter.Seq[Extent], lengths ...int64) []Detection {
-	var counted []places
-	for _, length := range lengths {
-		if length <= size {
-			counted = append(counted, places{length: length, last: size - length})
-		}
-	}
-	for e := range extents {
-		for i := range counted {
-			counted[i].add(e)
-		}
-	}
-	list := []Detection{}
-	for _, p := range counted {
-		list = append(list, Detection{p.length, float64(p.hits) / float64(p.last+1)})
-	}
-	return list
-}
+// probability returns the probability that the range at a random place shares a byte with the extents. Every place
+// where the range fits is equally likely. The result is exact: it is the number of the places where the range shares a
+// byte, divided by the number of places.
+func (p *places) probability() float64 { return float64(p.hits) / float64(p.last+1) }
 
 // detectionSizes are the lengths of the ranges whose probability a record states.
 func detectionSizes() []int64 {
 	return []int64{4 << 10, 64 << 10, 1 << 20, 16 << 20, 128 << 20, 1 << 30}
 }
 
-// PlanDetection returns the probabilities that a range which differs in every byte is found by reading a plan.
-func PlanDetection(size int64, plan []Extent) []Detection {
-	return detection(size, slices.Values(plan), detectionSizes()...)
+// detection returns the probabilities that extents, which are in order and do not overlap, share a byte with a range of
+// each of the lengths that fit on the disk. It also returns the number of bytes in the extents.
+func detection(size int64, extents iter.Seq[Extent]) (probabilities []Detection, bytes int64) {
+	var counted []places
+	for _, length := range detectionSizes() {
+		if length <= size {
+			counted = append(counted, newPlaces(size, length))
+		}
+	}
+	for e := range extents {
+		bytes += e.End - e.Start
+		for i := range counted {
+			counted[i].add(e)
+		}
+	}
+	probabilities = []Detection{}
+	for _, p := range counted {
+		probabilities = append(probabilities, Detection{p.length, p.probability()})
+	}
+	return probabilities, bytes
 }
 
-// planSummary returns the number of bytes in the plan of a disk, and the probabilities that it finds a range.
-func planSummary(size int64, seed Seed) (bytes int64, probabilities []Detection) {
-	probabilities = detection(size, func(yield func(Extent) bool) {
-		for e := range version1().plan(size, seed) {
-			bytes += e.End - e.Start
-			if !yield(e) {
-				return
-			}
-		}
-	}, detectionSizes()...)
-	return bytes, probabilities
+// PlanDetection returns the probabilities that a range which differs in every byte is found by reading the plan of a
+// disk, and the number of bytes that are read.
+func PlanDetection(size int64, seed Seed) (probabilities []Detection, bytes int64) {
+	return detection(size, Plan(size, seed))
 }
 
 // SampleDetection returns the probabilities that samples find a range that was not erased. A sample finds it if the
 // range contains one of its parts of 512 bytes.
 func SampleDetection(size int64, offsets []int64) []Detection {
-	var extents []Extent
-	for _, offset := range offsets {
-		// A range of 1023 bytes or more shares a byte with this extent exactly if it contains a part of the sample.
-		extents = append(extents, Extent{offset + UnitBytes - 1, offset + SampleBytes - UnitBytes + 1})
-	}
-	return detection(size, slices.Values(extents), detectionSizes()...)
+	probabilities, _ := detection(size, func(yield func(Extent) bool) {
+		for _, offset := range offsets {
+			// A range of 1023 bytes or more shares a byte with this extent exactly if it contains a part of the sample.
+			if !yield(Extent{offset + UnitBytes - 1, offset + SampleBytes - UnitBytes + 1}) {
+				return
+			}
+		}
+	})
+	return probabilities
 }

@@ -14,21 +14,31 @@ func seedOf(n uint64) (s Seed) {
 	return s
 }
 
+func planOf(size int64, seed Seed) []Extent { return slices.Collect(Plan(size, seed)) }
+
 func covers(extents []Extent, from, to int64) bool {
 	return slices.ContainsFunc(extents, func(e Extent) bool { return e.Start <= from && to <= e.End })
 }
 
 // A plan reads small disks as a whole, and of others at least 2 %, both ends and both sides of every GiB.
-func TestNewPlan(t *testing.T) {
+func TestPlan(t *testing.T) {
 	const gib = 1 << 30
 	for _, size := range []int64{512, 4096, 1 << 20, 4 * gib} {
-		if got := NewPlan(size, seedOf(1)); !slices.Equal(got, []Extent{{0, size}}) {
+		if got := planOf(size, seedOf(1)); !slices.Equal(got, []Extent{{0, size}}) {
 			t.Errorf("%d bytes: got %v, want the whole disk", size, got)
 		}
 	}
 	for i, size := range []int64{4*gib + 512, 5 * gib, 240057409536, 18000207937536, 100*gib + 4096*7 + 512} {
-		plan := NewPlan(size, seedOf(uint64(i)))
-		if read := PlanBytes(plan); float64(read) < 0.02*float64(size) || float64(read) > 0.04*float64(size) {
+		plan := planOf(size, seedOf(uint64(i)))
+		found, read := PlanDetection(size, seedOf(uint64(i)))
+		sum := int64(0)
+		for _, e := range plan {
+			sum += e.End - e.Start
+		}
+		if read != sum {
+			t.Errorf("%d bytes: got %d bytes to read, want %d", size, read, sum)
+		}
+		if float64(read) < 0.02*float64(size) || float64(read) > 0.04*float64(size) {
 			t.Errorf("%d bytes: got %d bytes, want 2 %% and little more", size, read)
 		}
 		for i, e := range plan {
@@ -45,10 +55,10 @@ func TestNewPlan(t *testing.T) {
 				t.Errorf("%d bytes: the boundary at %d is not read", size, at)
 			}
 		}
-		if !slices.Equal(plan, NewPlan(size, seedOf(uint64(i)))) || slices.Equal(plan, NewPlan(size, seedOf(99))) {
+		if !slices.Equal(plan, planOf(size, seedOf(uint64(i)))) || slices.Equal(plan, planOf(size, seedOf(99))) {
 			t.Errorf("%d bytes: the seed does not determine the plan", size)
 		}
-		if found := PlanDetection(size, plan); found[len(found)-1] != (Detection{1 << 30, 1}) {
+		if found[len(found)-1] != (Detection{1 << 30, 1}) {
 			t.Errorf("%d bytes: got %v, want 1 GiB found with certainty", size, found)
 		}
 	}
@@ -58,7 +68,7 @@ func TestNewPlan(t *testing.T) {
 // version 1.
 func TestPlanIsStable(t *testing.T) {
 	const size = 6 << 30
-	plan, samples := NewPlan(size, seedOf(7)), SampleOffsets(size, seedOf(7))
+	plan, samples := planOf(size, seedOf(7)), SampleOffsets(size, seedOf(7))
 	sum := int64(0)
 	for i, e := range plan {
 		sum += int64(i+1) * (e.Start>>12 ^ e.End>>9)
@@ -73,7 +83,11 @@ func TestPlanIsStable(t *testing.T) {
 
 // probability returns the probability that a range of one length is found.
 func probability(size int64, extents []Extent, length int64) float64 {
-	return detection(size, slices.Values(extents), length)[0].Probability
+	p := newPlaces(size, length)
+	for _, e := range extents {
+		p.add(e)
+	}
+	return p.probability()
 }
 
 // merged sorts extents and joins those that overlap or touch.
@@ -93,7 +107,7 @@ func merged(extents []Extent) (joined []Extent) {
 func TestPlanIsJoined(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 4))
 	for n := range uint64(2000) {
-		l := layout{whole: 0, chunk: 8192, share: 3, boundary: 32768, margin: 4096}
+		l := layout{whole: 0, chunk: 8192, share: 3, boundary: 32768, margin: []int64{4096, 1024, 16384}[n%3]}
 		size := 8192 + random.Int64N(400)*512
 		cells := (size + l.chunk - 1) / l.chunk
 		count := min(cells, cells/l.share+2)
@@ -140,8 +154,9 @@ func TestProbability(t *testing.T) {
 			}
 		}
 	}
-	if got := detection(10, slices.Values([]Extent{{0, 10}}), 11); len(got) > 0 {
-		t.Errorf("range larger than the disk: got %v, want none", got)
+	got, read := detection(5000, slices.Values([]Extent{{0, 10}}))
+	if len(got) != 1 || got[0].Bytes != 4096 || read != 10 {
+		t.Errorf("disk of 5000 bytes: got %v and %d bytes, want the range of 4096 only and 10", got, read)
 	}
 }
 
@@ -176,7 +191,7 @@ func TestProbabilityOfSampling(t *testing.T) {
 	const plans = 20
 	sum := 0.0
 	for n := range uint64(plans) {
-		sum += probability(size, NewPlan(size, seedOf(n)), length)
+		sum += probability(size, planOf(size, seedOf(n)), length)
 	}
 	// A range of one chunk that does not begin at one shares bytes with two: of 50 chunks one is read, and those at
 	// boundaries always.
@@ -188,15 +203,16 @@ func TestProbabilityOfSampling(t *testing.T) {
 
 // The figures in docs/erase-evidence.md are those of plans for 16 TB and 4 TB, and of the samples of 1 TiB.
 func TestDocumentedFigures(t *testing.T) {
-	plan := NewPlan(16e12, seedOf(5))
+	plan := planOf(16e12, seedOf(5))
 	if n := len(plan); n < 315_000 || n > 325_000 {
 		t.Errorf("got %d extents, want 320,000", n)
 	}
-	if n := PlanBytes(NewPlan(4e12, seedOf(5))); n < 80.5e9 || n > 81.5e9 {
+	if _, n := PlanDetection(4e12, seedOf(5)); n < 80.5e9 || n > 81.5e9 {
 		t.Errorf("4 TB: got %d bytes, want 81 GB", n)
 	}
 	found := map[int64]float64{}
-	for _, d := range PlanDetection(16e12, plan) {
+	probabilities, _ := PlanDetection(16e12, seedOf(5))
+	for _, d := range probabilities {
 		found[d.Bytes] = math.Round(100 * d.Probability)
 	}
 	for length, want := range map[int64]float64{4 << 10: 2, 1 << 20: 4, 16 << 20: 34, 128 << 20: 100, 1 << 30: 100} {

@@ -168,7 +168,7 @@ const (
 	ExpectUniform = "uniform"
 )
 
-// ReadBack describes what was read after the erase, at the places of [NewPlan].
+// ReadBack describes what was read after the erase, at the places of [Plan].
 type ReadBack struct {
 	Seed      string    `json:"seed"` // hexadecimal
 	Size      int64     `json:"size"` // bytes of the target

@@ -116,6 +116,7 @@ func TestSealedIsValid(t *testing.T) {
 	r.Disk.Serial, r.Targets[0].Detail = "S\xff1", "part 256 of \xc3"
 	for _, secret := range []string{
 		"none", "256", "record", "S", "disk", "erased", "ironroot", "0300", "2026", "any", "nvme", "zeros",
+		"Sanitize",
 	} {
 		envelope, err := Seal(r, testKey(), "", func(s string) string { return strings.ReplaceAll(s, secret, "***") })
 		if err != nil {
@@ -133,6 +134,9 @@ func TestSealedIsValid(t *testing.T) {
 		}
 		if strings.Contains(e.Record.Disk.Serial+e.Record.Disk.Model+e.Record.Targets[0].Detail, secret) {
 			t.Errorf("got %+v with the secret %q", e.Record, secret)
+		}
+		if got := e.Record.Sanitization; got.Category != Clear {
+			t.Errorf("secret %q: got %+v, want %s: a secret in the facts costs no category", secret, got, Clear)
 		}
 	}
 	r.Ended = r.Started.Add(-1)
