@@ -45,7 +45,7 @@ func rewriteFstab(root *mounted.FS, esp string) (changed bool, err error) {
 	if result == string(text) {
 		return false, nil
 	}
-	// What comes before the first change is not written again, and cannot be lost.
+	// The text before the first change is not rewritten, so that it cannot be lost.
 	same := 0
 	for same < min(len(text), len(result)) && text[same] == result[same] {
 		same++

@@ -85,7 +85,7 @@ func parseMBR(sector []byte) (*mbrSector, error) {
 	if err != nil {
 		return nil, err
 	}
-	if m.isFAT() && !m.isSound() {
+	if m.hasFATName() && !m.hasPartitions() {
 		return nil, fmt.Errorf("%w: a FAT file system fills the device", ErrNoTable)
 	}
 	for i, e := range m.entries {
@@ -132,26 +132,18 @@ func (m *mbrSector) protective() bool {
 	return false
 }
 
-// isFAT reports whether the sector has the name of a FAT file system, which ends its boot sector with the signature of
-// an MBR. Partitioning tools keep that part of a sector, so that it can be left from an earlier use of the disk.
-func (m *mbrSector) isFAT() bool {
+// hasFATName reports whether the sector has the file system type of FAT. Partitioning tools keep this part of the
+// sector, so that a disk that was a FAT file system can still have it.
+func (m *mbrSector) hasFATName() bool {
 	b := decode[volumeBoot](m.sector)
 	return strings.HasPrefix(string(b.Type16[:]), "FAT") || strings.HasPrefix(string(b.Type32[:]), "FAT")
 }
 
-// isSound reports whether the sector has a table with partitions. That of mkfs.fat has one that begins at the file
-// system's own boot sector.
-func (m *mbrSector) isSound() bool {
-	partitions := 0
-	for _, e := range m.entries {
-		if !e.validStatus() || e.used() && e.first == 0 {
-			return false
-		}
-		if e.used() {
-			partitions++
-		}
-	}
-	return partitions > 0
+// hasPartitions reports whether all entries are valid and at least one is used. The entry of a protective MBR counts.
+// An entry that begins at sector 0 is not valid: mkfs.fat writes such a table into its own boot sector.
+func (m *mbrSector) hasPartitions() bool {
+	invalid := func(e mbrEntry) bool { return !e.validStatus() || e.used() && e.first == 0 }
+	return !slices.ContainsFunc(m.entries[:], invalid) && slices.ContainsFunc(m.entries[:], mbrEntry.used)
 }
 
 // isFileSystem reports whether the sector is the boot sector of a FAT, exFAT or NTFS file system that spans the
