@@ -23,12 +23,12 @@ func (i *inspection) diskFacts(f *factList, disks []inventory.Disk) {
 		}
 		add := func(property, value string) { f.add("disk", name, property, value) }
 		add("size", strconv.FormatInt(d.Size/1e9, 10)) // GB
-		// The device of an NVMe disk is the controller, and vendor and revision are those of the controller's PCI
-		// function.
+		// The device of an NVMe disk is its controller. Vendor and revision are in the PCI function of the controller.
 		add("vendor", cmp.Or(i.text(file("device/vendor")), i.text(file("device/device/vendor"))))
 		add("model", i.text(file("device/model")))
-		add("rev", i.text(file("device/rev")))
-		if i.text(file("device/rev")) == "" {
+		if revision := i.text(file("device/rev")); revision != "" {
+			add("rev", revision)
+		} else {
 			add("revision", cmp.Or(i.text(file("device/revision")), i.text(file("device/device/revision"))))
 		}
 		for _, property := range []string{"optimal_io_size", "physical_block_size", "rotational", "nr_requests"} {

@@ -389,7 +389,7 @@ func TestEvidenceIncomplete(t *testing.T) {
 	status := http.StatusServiceUnavailable
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		attempts++
-		w.Header().Set("Location", "/elsewhere")
+		w.Header().Set("Location", "/hidden-password")
 		w.WriteHeader(status)
 	}))
 	defer server.Close()

@@ -96,15 +96,14 @@ func (p *poster) send(ctx context.Context, data []byte) (retry bool, err error) 
 	}
 	defer func() { _ = response.Body.Close() }()
 	_, _ = io.Copy(io.Discard, io.LimitReader(response.Body, maxPostReply)) // so that the connection can be used again
-	if to, locationErr := response.Location(); locationErr == nil && response.StatusCode < http.StatusBadRequest &&
-		response.StatusCode >= http.StatusMultipleChoices {
-		return false, fmt.Errorf("got status %s, a redirect to %s://%s: erase_evidence_url must not redirect",
-			response.Status, to.Scheme, to.Host)
+	if response.StatusCode >= http.StatusOK && response.StatusCode < http.StatusMultipleChoices {
+		return false, nil
 	}
-	if response.StatusCode < http.StatusOK || response.StatusCode >= http.StatusMultipleChoices {
-		return response.StatusCode >= http.StatusInternalServerError, fmt.Errorf("got status %s", response.Status)
+	err = fmt.Errorf("got status %s", response.Status)
+	if to, locationErr := response.Location(); locationErr == nil {
+		err = fmt.Errorf("%w, a redirect to %s://%s: erase_evidence_url must not redirect", err, to.Scheme, to.Host)
 	}
-	return false, nil
+	return response.StatusCode >= http.StatusInternalServerError, err
 }
 
 // withoutURL returns the cause of an error of net/http.
