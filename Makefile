@@ -113,7 +113,7 @@ test-race: prepare-race ## test-unit with the race detector (cgo, with the resol
 # Records the scenarios that are new or have changed: of one group with ONLY=GROUP, otherwise of all; see
 # lab/conformance. A group whose file in testdata/ipa was deleted is recorded completely.
 .PHONY: record-ipa
-record-ipa: prepare-ci ## record ironic-python-agent into testdata/ipa: 5 to 40 minutes for a group (ONLY=GROUP)
+record-ipa: prepare-ci ## record ironic-python-agent into testdata/ipa: 3 to 40 minutes for a group (ONLY=GROUP)
 	IRONROOT_RECORD_IPA="$(or $(ONLY),all)" $(GO) test -tags long -count=1 -timeout 6h -v -run '^TestRecordIPA$$' \
 		./lab/conformance
 

@@ -33,8 +33,8 @@ type group struct {
 
 func groups() []group {
 	return []group{
-		commands(), protocol(), hints(), images(), drives(), raid(), raidRefused(), raidDeleted(), raidApplied(),
-		steps(), options(), files(), erase(), metadata(), skip(), bootentries(), hardware(),
+		commands(), protocol(), hints(), images(), drives(), raid(), raidRefusedGroup(), raidDeleteGroup(),
+		raidApplyGroup(), steps(), options(), files(), erase(), metadata(), skip(), bootentries(), hardware(),
 	}
 }
 

@@ -115,16 +115,13 @@ func runs(row, group, reason, kind string, scenarios ...string) []Deviation {
 	)
 }
 
-// commandError is the error of a failed command.
-func commandError(code int, kind string) string {
-	return fmt.Sprintf(`{"code":%d,"details":"\u003ctext \u003e","message":"\u003ctext \u003e","type":%q}`, code, kind)
-}
-
 // fails returns deviations of commands that fail only with this ramdisk, with an error of the given type.
 func fails(row, group, reason string, code int, kind string, scenarios ...string) []Deviation {
 	const body = "/agent/0/body/"
+	problem := fmt.Sprintf(`{"code":%d,"details":"\u003ctext \u003e","message":"\u003ctext \u003e","type":%q}`,
+		code, kind)
 	return slices.Concat(
-		withGot(commandError(code, kind), at(row, group, reason, scenarios, body+"command_error")),
+		withGot(problem, at(row, group, reason, scenarios, body+"command_error")),
 		absent(row, group, reason, scenarios, body+"command_result"),
 		withGot(`"FAILED"`, at(row, group, reason, scenarios, body+"command_status")),
 	)
@@ -137,8 +134,8 @@ func invalidArguments(row, group, reason string, scenarios []string) []Deviation
 		withGot(`"InvalidCommandParamsError"`, at(row, group, reason, scenarios, problem+"/type"))...)
 }
 
-// writtenAs returns a deviation of scenarios in which this ramdisk leaves disks as ironic-python-agent does in another
-// scenario: those with the given serial numbers, or all.
+// writtenAs returns deviations of scenarios in which this ramdisk leaves the disks with the given serial numbers, or
+// all disks, as ironic-python-agent does in the scenario like.
 func writtenAs(like, row, group, reason string, scenarios []string, serials ...string) []Deviation {
 	if len(serials) == 0 {
 		serials = []string{"*"}

@@ -31,24 +31,25 @@ func diskPaths() []string {
 	return withPrefix("/disks/*/", "arrays", "parts", "content", "table", "whole")
 }
 
+// The reasons of deviations in several groups of software RAID.
 const (
-	types = "A size that is not an integer, and a boolean that is text, are rejected. There the size is " +
+	otherTypes = "A size that is not an integer, and a boolean that is text, are rejected. There the size is " +
 		"rounded down, and the text is true."
-	decided = "The configuration is validated before the first write, so that an invalid one changes no disk."
-	layout  = "The layout of level 0 is stated if members differ in size; the mdadm there always states it."
-	apart   = "Arrays on other disks do not prevent new ones. There a new one gets the name of one that is kept."
-	zeroed  = "Partition tables are zeroed; wipefs erases their signatures only."
+	validatedFirst = "The configuration is validated before the first write, so that an invalid one changes no disk."
+	unequalMembers = "The layout of level 0 is stated if members differ in size; the mdadm there always states it."
+	otherDisks     = "Arrays on other disks do not prevent new ones. There a new one gets the name of one that is kept."
+	zeroedTables   = "Partition tables are zeroed; wipefs erases their signatures only."
 )
 
 func raidCreateDeviations() []Deviation {
 	const group = "raid"
 	return slices.Concat(
-		absent("N2", group, layout, []string{
+		absent("N2", group, unequalMembers, []string{
 			"level 1 and 0", "nvme", "is_root_volume", "bios*", "mode of *", "secure boot",
 		}, "/disks/*/arrays/2/Layout"),
-		absent("N2", group, layout, []string{"separate disks"}, "/disks/*/arrays/1/Layout"),
-		fails("N2", group, types, 500, "SoftwareRAIDError", "size fraction"),
-		absent("N2", group, types, []string{"size fraction"}, diskPaths()...),
+		absent("N2", group, unequalMembers, []string{"separate disks"}, "/disks/*/arrays/1/Layout"),
+		fails("N2", group, otherTypes, 500, "SoftwareRAIDError", "size fraction"),
+		absent("N2", group, otherTypes, []string{"size fraction"}, diskPaths()...),
 	)
 }
 
@@ -71,7 +72,7 @@ func raidRefusedDeviations() []Deviation {
 			"after writes/name as a number"),
 		fails("N1", group, "A negative size, and a boolean that is text, are rejected.", 500, "SoftwareRAIDError",
 			"after writes/negative size", "after writes/is_root_volume as text"),
-		absent("N1", group, decided, []string{"after writes/*"}, diskPaths()...),
+		absent("N1", group, validatedFirst, []string{"after writes/*"}, diskPaths()...),
 	)
 }
 
@@ -84,16 +85,16 @@ func raidDeleteDeviations() []Deviation {
 	return slices.Concat(
 		invalidArguments("N3", group, "Arguments that the step does not have are invalid parameters.",
 			[]string{"delete/arguments"}),
-		absent("N3", group, zeroed, []string{
+		absent("N3", group, zeroedTables, []string{
 			"delete/one", "delete/two", "delete/separate", "delete/level 6", "delete/service", "delete/msdos",
 			"keep/delete another one", "keep/delete by another name",
 		}, "/disks/*/content"),
-		absent("N2", group, layout, []string{
+		absent("N2", group, unequalMembers, []string{
 			"keep/delete its neighbour", "keep/delete all but both", "keep/create both again",
 		}, "/disks/*/arrays/2/Layout"),
-		absent("N2", group, layout, append(another, beside), "/disks/D[34]/arrays/1/Layout"),
-		succeeds("N2", group, apart, another),
-		writtenAs(beside, "N2", group, apart, another, "D3", "D4"),
+		absent("N2", group, unequalMembers, append(another, beside), "/disks/D[34]/arrays/1/Layout"),
+		succeeds("N2", group, otherDisks, another),
+		writtenAs(beside, "N2", group, otherDisks, another, "D3", "D4"),
 	)
 }
 
@@ -106,16 +107,17 @@ func raidApplyDeviations() []Deviation {
 	wrongStep := []string{"apply/as a clean step", "apply/create as a deploy step"}
 	text, another := []string{"apply/delete_existing text"}, []string{"apply/create other disks"}
 	return slices.Concat(
-		writtenAs("apply/no software", "N1", group, decided, rejectedFirst),
-		withGot(`"SoftwareRAIDError"`, at("N1", group, decided, rejectedFirst[1:], raidError)),
+		writtenAs("apply/no software", "N1", group, validatedFirst, rejectedFirst),
+		withGot(`"SoftwareRAIDError"`, at("N1", group, validatedFirst, rejectedFirst[1:], raidError)),
 		fails("N2", group, offered, 500, "HardwareManagerMethodNotFound", wrongStep...),
 		absent("N2", group, offered, wrongStep, diskPaths()...),
-		succeeds("N2", group, apart, another),
-		writtenAs("apply/other disks", "N2", group, apart, another, "D3", "D4"),
-		absent("N2", group, layout, []string{"apply/replaces", "apply/delete_existing"}, "/disks/*/arrays/2/Layout"),
-		fails("N2", group, types, 400, "InvalidCommandParamsError", text...),
-		writtenAs("apply/no software", "N2", group, types, text),
+		succeeds("N2", group, otherDisks, another),
+		writtenAs("apply/other disks", "N2", group, otherDisks, another, "D3", "D4"),
+		absent("N2", group, unequalMembers, []string{"apply/replaces", "apply/delete_existing"},
+			"/disks/*/arrays/2/Layout"),
+		fails("N2", group, otherTypes, 400, "InvalidCommandParamsError", text...),
+		writtenAs("apply/no software", "N2", group, otherTypes, text),
 		invalidArguments("N2", group, "A number as a boolean is rejected.", []string{"apply/delete_existing 0"}),
-		absent("N3", group, zeroed, []string{"apply/other disks"}, "/disks/*/content"),
+		absent("N3", group, zeroedTables, []string{"apply/other disks"}, "/disks/*/content"),
 	)
 }

@@ -269,9 +269,9 @@ func (m *machine) play(ctx context.Context, s scenario, shared bool) (observatio
 		return observation{}, err
 	}
 	reached := m.conductor.play(s)
-	onDisks := len(s.disks) > 0 || s.marker != "" || len(s.files) > 0
+	onDisks := len(s.disks) > 0 || s.marker != "" || len(s.files) > 0 || s.unwritten
 	var written map[string]writes
-	if onDisks || s.unwritten {
+	if onDisks {
 		var err error
 		if written, err = m.written(ctx); err != nil {
 			return observation{}, err
@@ -322,7 +322,7 @@ func (m *machine) play(ctx context.Context, s scenario, shared bool) (observatio
 			return observation{}, err
 		}
 	}
-	if !onDisks && !s.unwritten {
+	if !onDisks {
 		return o, nil
 	}
 	err := m.observeDisks(ctx, s, &o, written)

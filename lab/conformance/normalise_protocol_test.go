@@ -175,8 +175,8 @@ func rootOnce(requests []ironicRequest) []ironicRequest {
 	})
 }
 
-// numaTopology sorts the processors of the NUMA topology, and rounds its memory to GiB: how much the kernel reserves of
-// which node depends on the size of the initramfs, by hundreds of MiB.
+// numaTopology sorts the processors of the NUMA topology, and rounds its memory to 64 MiB: how much the kernel reserves
+// depends on the size of the initramfs.
 func numaTopology(fields object) {
 	topology, _ := fields["numa_topology"].(object)
 	if cpus, ok := topology["cpus"].([]any); ok {
@@ -185,7 +185,7 @@ func numaTopology(fields object) {
 	memory, _ := topology["ram"].([]any)
 	for _, node := range memory {
 		if fields, ok := node.(object); ok && fields["size_kb"] != nil {
-			fields["size_kb"] = math.Round(number(fields, "size_kb")/1048576) * 1048576
+			fields["size_kb"] = math.Round(number(fields, "size_kb")/65536) * 65536
 		}
 	}
 }

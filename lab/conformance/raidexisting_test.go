@@ -4,15 +4,15 @@ package conformance
 
 import "slices"
 
-// raidDeleted contains the scenarios that delete or keep arrays.
-func raidDeleted() group {
+// raidDeleteGroup contains the scenarios that delete or keep arrays.
+func raidDeleteGroup() group {
 	return raidGroup("raiddelete", slices.Concat(raidDelete(), raidKeep()), "delete/two", "delete/nothing",
 		"delete/arguments", "keep/delete its neighbour", "keep/create both again", "keep/apply again")
 }
 
-// raidApplied contains the scenarios of apply_configuration, and those that create arrays on a machine that already has
-// some.
-func raidApplied() group {
+// raidApplyGroup contains the scenarios of apply_configuration, and those that create arrays on a machine that has
+// some already.
+func raidApplyGroup() group {
 	return raidGroup("raidapply", raidApply(), "apply/delete_existing", "apply/too large", "apply/empty",
 		"apply/other disks", "apply/no software", "apply/create other disks")
 }

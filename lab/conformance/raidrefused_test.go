@@ -4,8 +4,8 @@ package conformance
 
 import "slices"
 
-// raidRefused contains configurations without software RAID, and those that an agent refuses.
-func raidRefused() group {
+// raidRefusedGroup contains configurations without software RAID, and those that an agent refuses.
+func raidRefusedGroup() group {
 	return raidGroup("raidrefused", slices.Concat(raidInvalid(), raidArguments(), raidRejectedAfterWrites()))
 }
 
