@@ -75,3 +75,18 @@ func TestParseExamine(t *testing.T) {
 		t.Errorf("level: got %q, want raid1", got)
 	}
 }
+
+func TestWithoutBitmap(t *testing.T) {
+	for _, tt := range []struct {
+		level, bitmap string
+		problems      int
+	}{
+		{"raid0", "", 0}, {"raid1", "", 1}, {"raid10", "", 1}, {"raid6", "8 sectors from superblock", 0},
+	} {
+		fields := map[string]string{"Raid Level": tt.level, "Internal Bitmap": tt.bitmap}
+		o := observation{Disks: map[string]*diskState{"D1": {Arrays: map[string]map[string]string{"1": fields}}}}
+		if got := withoutBitmap(o); len(got) != tt.problems {
+			t.Errorf("%s, bitmap %q: got %v, want %d problems", tt.level, tt.bitmap, got, tt.problems)
+		}
+	}
+}
