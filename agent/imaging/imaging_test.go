@@ -147,6 +147,13 @@ func TestRootDisk(t *testing.T) {
 			}
 		})
 	}
+	none := testNode(t, `{"uuid": "u", "properties": {"root_device": {"serial": "Ssda"},
+		"skip_block_devices": [{"name": "/dev/sda"}, {"name": "/dev/sdb"}]}}`)
+	_, err := newImager(t, none, disks[:3]...).RootDisk(t.Context(), false)
+	if want := `/dev/sdc has serial "Ssdc"; skip_block_devices protects /dev/sda, /dev/sdb`; err == nil ||
+		!strings.Contains(err.Error(), want) {
+		t.Errorf("got %v, want %q in it", err, want)
+	}
 	got, err := newImager(t, nil, disks...).RootDisk(t.Context(), true)
 	if err != nil || got.Path != "/dev/sdb" {
 		t.Errorf("without a node: got %s and %v, want /dev/sdb", got.Path, err)

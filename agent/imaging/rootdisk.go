@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"ironroot/agent/fault"
 	"ironroot/agent/hardware"
@@ -172,6 +173,17 @@ func (i *Imager) canRefresh() bool {
 	return i.o.Refresh != nil && !c.Standalone && c.APIURL != ""
 }
 
+// excluded returns the paths of the disks that are not among the candidates.
+func excluded(disks, candidates []block.Device) []string {
+	var paths []string
+	for _, d := range disks {
+		if !slices.ContainsFunc(candidates, func(c block.Device) bool { return c.Path == d.Path }) {
+			paths = append(paths, d.Path)
+		}
+	}
+	return paths
+}
+
 // ChooseRootDisk selects the root disk among disks by the node's skip list and root device hints; n may be nil. Its
 // error wraps [hint.ErrNoDisk] if the hints are valid but no disk matches.
 func ChooseRootDisk(n *node.Node, disks []block.Device) (block.Device, error) {
@@ -195,7 +207,11 @@ func ChooseRootDisk(n *node.Node, disks []block.Device) (block.Device, error) {
 	}
 	disk, err := hint.RootDisk(hints, candidates)
 	if err != nil {
-		return block.Device{}, fmt.Errorf("choose the root disk: %w", err)
+		err = fmt.Errorf("choose the root disk: %w", err)
+		if len(candidates) < len(disks) {
+			err = fmt.Errorf("%w; skip_block_devices protects %s", err, strings.Join(excluded(disks, candidates), ", "))
+		}
+		return block.Device{}, err
 	}
 	if err := skips.CheckRead(disk); err != nil {
 		return block.Device{}, fmt.Errorf("root disk %s: %w", disk.Path, err)

@@ -191,7 +191,8 @@ func (h Hints) NamesOnly(d block.Device, devices []block.Device) bool {
 }
 
 // RootDisk chooses the first disk that matches the hints, or without hints the smallest of at least 4 GiB. Disks of
-// equal size are sorted by name. Its error wraps ErrNoDisk and names the disks and the hints.
+// equal size are sorted by name. Its error wraps ErrNoDisk and names the hints, the disks, and the values of each disk
+// that differ.
 func RootDisk(h Hints, devices []block.Device) (block.Device, error) {
 	switch {
 	case len(devices) == 0 && len(h) == 0:
@@ -204,7 +205,8 @@ func RootDisk(h Hints, devices []block.Device) (block.Device, error) {
 			return block.Device{}, fmt.Errorf("%w: %w", ErrNoDisk, err)
 		}
 		if len(found) == 0 {
-			return block.Device{}, fmt.Errorf("%w: none of %s matches the hints %s", ErrNoDisk, list(devices), h)
+			return block.Device{}, fmt.Errorf(
+				"%w: no disk matches the hints %s: %s", ErrNoDisk, h, h.mismatches(devices))
 		}
 		return found[0], nil
 	}
@@ -230,6 +232,44 @@ func (h Hints) String() string {
 		parts = append(parts, fmt.Sprintf("%s: %v", name, h[name]))
 	}
 	return "{" + strings.Join(parts, ", ") + "}"
+}
+
+// mismatches lists the disks with their values for the hints that they do not match.
+func (h Hints) mismatches(devices []block.Device) string {
+	var disks []string
+	for _, d := range devices {
+		var differ []string
+		for _, name := range sortedKeys(h) {
+			if ok, err := h.matchOne(name, d); !ok && err == nil {
+				differ = append(differ, name+" "+valueText(name, d))
+			}
+		}
+		disks = append(disks, fmt.Sprintf("%s has %s", d.Path, strings.Join(differ, ", ")))
+	}
+	return strings.Join(disks, "; ")
+}
+
+// valueText formats the value that a hint is compared with.
+func valueText(name string, d block.Device) string {
+	switch name {
+	case "rotational":
+		return strconv.FormatBool(d.Rotational)
+	case "size":
+		if rest := d.Size % (1 << 30); rest != 0 {
+			return fmt.Sprintf("%d GiB and %d bytes", d.Size>>30, rest)
+		}
+		return sizeText(d.Size)
+	}
+	var values []string
+	for _, value := range textHints[name](d) {
+		if quoted := strconv.Quote(value); !slices.Contains(values, quoted) {
+			values = append(values, quoted)
+		}
+	}
+	if len(values) == 0 {
+		return "none"
+	}
+	return strings.Join(values, " or ")
 }
 
 func list(devices []block.Device) string {

@@ -280,7 +280,7 @@ func TestRootDisk(t *testing.T) {
 	}
 }
 
-// Error texts contain neither percent signs nor long numbers.
+// Error texts show each disk's own values for the hints that it does not match.
 func TestErrorTexts(t *testing.T) {
 	edge := block.Device{Name: "sdc", Path: "/dev/sdc", Size: minRootSize - 1}
 	cases := []struct {
@@ -298,13 +298,24 @@ func TestErrorTexts(t *testing.T) {
 		{
 			map[string]any{"model": "Great Disk/2", "size": "> 900"},
 			disks,
-			"no suitable disk: none of /dev/sda (465 GiB), /dev/sdb (60 GiB) matches the hints {model: s== great " +
-				"disk/2, size: > 900}",
+			`no suitable disk: no disk matches the hints {model: s== great disk/2, size: > 900}: ` +
+				`/dev/sda has model "FAKE HDD X1", size 465 GiB and 123456 bytes; ` +
+				`/dev/sdb has model "Other/disk", size 60 GiB`,
 		},
 		{
 			map[string]any{"vendor": "<or> a b <or> c:d"},
 			disks[:1],
-			"no suitable disk: none of /dev/sda (465 GiB) matches the hints {vendor: <or> a b <or> c:d}",
+			`no suitable disk: no disk matches the hints {vendor: <or> a b <or> c:d}: /dev/sda has vendor "ATA"`,
+		},
+		{
+			map[string]any{"size": "465", "rotational": "yes", "serial": "a"},
+			[]block.Device{
+				{Path: "/dev/sda", Size: 465<<30 + 512, Serial: "b", Serials: []string{"c"}, Rotational: true},
+				{Path: "/dev/sdb", Size: 465 << 30},
+			},
+			`no suitable disk: no disk matches the hints {rotational: true, serial: s== a, size: == 465}: ` +
+				`/dev/sda has serial "c" or "b", size 465 GiB and 512 bytes; ` +
+				`/dev/sdb has rotational false, serial none`,
 		},
 		{
 			map[string]any{"model": "> 5"},
