@@ -12,24 +12,26 @@ import (
 
 // limits are those of a server. Tests have other ones.
 type limits struct {
-	Login       time.Duration // of a connection until a user has logged in
-	Idle        time.Duration // of a connection without a session
-	Attempt     rate          // attempts to log in with a password from one address
-	AllAttempts rate          // from all addresses together
-	MaxWait     time.Duration // of an attempt for its turn; it fails if it would wait longer
-	Sessions    int           // of all connections
-	PerConn     int           // sessions of a connection
-	Connections admission.Limits
+	Login           time.Duration // of a connection until a user has logged in
+	Idle            time.Duration // of a connection without a session
+	Attempt         rate          // attempts to log in with a password from one address
+	NetworkAttempts rate          // from an IPv6 network
+	AllAttempts     rate          // from all addresses together
+	MaxWait         time.Duration // of an attempt for its turn; it fails if it would wait longer
+	Sessions        int           // of all connections
+	PerConn         int           // sessions of a connection
+	Connections     admission.Limits
 }
 
 var defaultLimits = limits{
-	Login:       2 * time.Minute,
-	Idle:        10 * time.Minute,
-	Attempt:     rate{3 * time.Second, 5},
-	AllAttempts: rate{100 * time.Millisecond, 50},
-	MaxWait:     time.Minute,
-	Sessions:    64,
-	PerConn:     10,
+	Login:           2 * time.Minute,
+	Idle:            10 * time.Minute,
+	Attempt:         rate{3 * time.Second, 5},
+	NetworkAttempts: rate{300 * time.Millisecond, 25},
+	AllAttempts:     rate{100 * time.Millisecond, 50},
+	MaxWait:         time.Minute,
+	Sessions:        64,
+	PerConn:         10,
 	Connections: admission.Limits{
 		Untrusted: 32, UntrustedPerPeer: 8, Trusted: 32, TrustedPerPeer: 16, TrustedPeers: 16,
 	},
@@ -61,43 +63,58 @@ func (s *schedule) add(r rate, now time.Time) {
 // remove counts an event less.
 func (s *schedule) remove(r rate) { s.clear = s.clear.Add(-r.Interval) }
 
-// maxPeers limits the number of addresses that a limiter remembers.
+// maxPeers limits the number of addresses and networks that a limiter remembers.
 const maxPeers = 1024
 
-// limiter spreads the attempts to log in with a password. An attempt waits until its address and all addresses together
-// are below their rates. Attempts of other addresses do not delay it by more than AllAttempts per waiting connection.
-// An attempt that succeeded or was abandoned does not count. It is safe for concurrent use.
+// limiter spreads the attempts to log in with a password. An attempt waits until its address, its IPv6 network and all
+// addresses together are below their rates. The rate of a network is higher than that of an address, because others in
+// it can be users, but has a limit, because one machine can have all of its addresses. An attempt that succeeded or was
+// abandoned does not count. It is safe for concurrent use.
 type limiter struct {
 	limits limits
 
 	mu    sync.Mutex
-	peers map[netip.Addr]*schedule
+	peers map[netip.Prefix]*schedule
 	all   schedule
 }
 
-func newLimiter(l limits) *limiter { return &limiter{limits: l, peers: map[netip.Addr]*schedule{}} }
+func newLimiter(l limits) *limiter { return &limiter{limits: l, peers: map[netip.Prefix]*schedule{}} }
 
-// peerOf returns what an address is counted as: IPv6 addresses by their network, of which one machine has many.
-func peerOf(address netip.Addr) netip.Addr {
-	const networkBits = 64
+// networkBits is the length of the prefix of an IPv6 network.
+const networkBits = 64
+
+// peersOf returns what an attempt from an address is counted for: the address, and its network if it is of IPv6.
+func peersOf(address netip.Addr) []netip.Prefix {
 	address = address.Unmap().WithZone("")
-	if !address.Is6() {
-		return address
+	peers := []netip.Prefix{netip.PrefixFrom(address, address.BitLen())}
+	if address.Is6() {
+		peers = append(peers, netip.PrefixFrom(address, networkBits).Masked())
 	}
-	network, _ := address.Prefix(networkBits) // the number of bits is valid
-	return network.Addr()
+	return peers
+}
+
+// rate returns the rate of a peer.
+func (l *limiter) rate(peer netip.Prefix) rate {
+	if peer.Bits() == networkBits {
+		return l.limits.NetworkAttempts
+	}
+	return l.limits.Attempt
 }
 
 // reserve counts an attempt and returns how long it must wait. It counts nothing and returns false if that is too long.
 func (l *limiter) reserve(address netip.Addr, now time.Time) (time.Duration, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	peer := l.peer(peerOf(address), now)
-	wait := max(peer.wait(l.limits.Attempt, now), l.all.wait(l.limits.AllAttempts, now))
+	wait := l.all.wait(l.limits.AllAttempts, now)
+	for _, peer := range peersOf(address) {
+		wait = max(wait, l.peer(peer, now).wait(l.rate(peer), now))
+	}
 	if wait > l.limits.MaxWait {
 		return 0, false
 	}
-	peer.add(l.limits.Attempt, now)
+	for _, peer := range peersOf(address) {
+		l.peer(peer, now).add(l.rate(peer), now)
+	}
 	l.all.add(l.limits.AllAttempts, now)
 	return wait, true
 }
@@ -107,19 +124,21 @@ func (l *limiter) cancel(address netip.Addr) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.all.remove(l.limits.AllAttempts)
-	if peer := l.peers[peerOf(address)]; peer != nil {
-		peer.remove(l.limits.Attempt)
+	for _, peer := range peersOf(address) {
+		if s := l.peers[peer]; s != nil {
+			s.remove(l.rate(peer))
+		}
 	}
 }
 
 // peer returns the schedule of a peer. If there are too many, those without attempts are forgotten, and otherwise the
 // one with the fewest.
-func (l *limiter) peer(peer netip.Addr, now time.Time) *schedule {
+func (l *limiter) peer(peer netip.Prefix, now time.Time) *schedule {
 	if s := l.peers[peer]; s != nil {
 		return s
 	}
 	if len(l.peers) >= maxPeers {
-		var fewest netip.Addr
+		var fewest netip.Prefix
 		for other, s := range l.peers {
 			if s.clear.Before(now) {
 				delete(l.peers, other)

@@ -87,14 +87,54 @@ func TestLimiter(t *testing.T) {
 	attempt(netip.MustParseAddr("2001:db8::1"), 2*time.Second, true)
 }
 
-// Addresses of an IPv6 network count as one, and the memory for addresses is bounded.
+// Attempts from as many addresses of an IPv6 network as there can be connections do not lock out a user in this
+// network. One address cannot try more often than all the others together allow.
+func TestLimiterNetwork(t *testing.T) {
+	l := newLimiter(defaultLimits)
+	start := time.Now()
+	user, now := netip.MustParseAddr("2001:db8::ffff"), start
+	attackers := make([]time.Time, defaultLimits.Connections.Untrusted) // when each can try again, from a new address
+	tried := 0
+	for ; now.Sub(start) < 2*time.Minute; now = now.Add(100 * time.Millisecond) {
+		for i, ready := range attackers {
+			if ready.After(now) {
+				continue
+			}
+			wait, ok := l.reserve(netip.MustParseAddr(fmt.Sprintf("2001:db8::1:%x", tried)), now)
+			if !ok {
+				t.Fatalf("attempt %d of the attacker would wait too long, want all to wait for their turns", tried)
+			}
+			attackers[i] = now.Add(wait)
+			tried++
+		}
+	}
+	rate := defaultLimits.NetworkAttempts
+	if most := int(now.Sub(start)/rate.Interval) + rate.Burst + len(attackers); tried > most {
+		t.Errorf("got %d attempts from a network in %v, want at most %d", tried, now.Sub(start), most)
+	}
+	if wait, ok := l.reserve(user, now); !ok || wait > 10*time.Second {
+		t.Errorf("got a wait of %v, %v for the user, want at most 10 s", wait, ok)
+	}
+	if wait, ok := l.reserve(netip.MustParseAddr("2001:db8:0:1::1"), now); !ok || wait != 0 {
+		t.Errorf("got a wait of %v, %v in another network, want none", wait, ok)
+	}
+	for range defaultLimits.Attempt.Burst - 1 {
+		l.reserve(user, now)
+	}
+	if wait, _ := l.reserve(user, now); wait < defaultLimits.Attempt.Interval {
+		t.Errorf("got a wait of %v after %d attempts from one address, want at least %v",
+			wait, defaultLimits.Attempt.Burst, defaultLimits.Attempt.Interval)
+	}
+}
+
+// The memory for addresses and networks is bounded.
 func TestLimiterPeers(t *testing.T) {
 	for address, want := range map[string]string{
-		"192.0.2.1": "192.0.2.1", "::ffff:192.0.2.1": "192.0.2.1", "2001:db8:1:2:3::4": "2001:db8:1:2::",
-		"fe80::1%eth0": "fe80::",
+		"192.0.2.1": "[192.0.2.1/32]", "::ffff:192.0.2.1": "[192.0.2.1/32]",
+		"2001:db8:1:2:3::4": "[2001:db8:1:2:3::4/128 2001:db8:1:2::/64]", "fe80::1%eth0": "[fe80::1/128 fe80::/64]",
 	} {
-		if got := peerOf(netip.MustParseAddr(address)); got != netip.MustParseAddr(want) {
-			t.Errorf("%s: got %v, want %s", address, got, want)
+		if got := fmt.Sprint(peersOf(netip.MustParseAddr(address))); got != want {
+			t.Errorf("%s: got %s, want %s", address, got, want)
 		}
 	}
 	l := newLimiter(limits{Attempt: rate{3 * time.Second, 5}, AllAttempts: rate{1, 1}, MaxWait: time.Hour})
@@ -106,7 +146,7 @@ func TestLimiterPeers(t *testing.T) {
 	for i := range 5 * maxPeers {
 		l.reserve(netip.AddrFrom4([4]byte{10, 0, byte(i >> 8), byte(i)}), now.Add(time.Duration(i)*time.Microsecond))
 	}
-	if len(l.peers) != maxPeers || l.peers[guilty] == nil {
+	if len(l.peers) != maxPeers || l.peers[netip.PrefixFrom(guilty, 32)] == nil {
 		t.Errorf("got %d addresses, want %d with the one that tried most", len(l.peers), maxPeers)
 	}
 	l.reserve(netip.MustParseAddr("198.51.100.1"), now.Add(time.Hour))

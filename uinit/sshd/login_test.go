@@ -9,6 +9,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
+
+	"golang.org/x/crypto/ssh"
 
 	"ironroot/internal/testenv"
 	"ironroot/uinit/account"
@@ -91,6 +94,33 @@ func TestKeyLogin(t *testing.T) {
 			t.Errorf("%s: got %+v, want it denied", name, got)
 		}
 	}
+}
+
+// A login with a listed key does not wait for attempts with passwords, not even if these are refused.
+func TestKeyLoginBesidesGuesses(t *testing.T) {
+	dir := t.TempDir()
+	testenv.Programs(t, "ssh-keygen")
+	testenv.Run(t, "ssh-keygen", "-t", "ed25519", "-q", "-N", "", "-f", filepath.Join(dir, "key"))
+	public, err := os.ReadFile(filepath.Join(dir, "key.pub"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	keys, err := account.ParseKeys(public)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := newRig(t, func(list *account.List, l *limits) {
+		(*list)[1].Keys = keys
+		l.Attempt = rate{time.Hour, 1}
+	})
+	if _, err := r.dialFrom("127.0.0.1", "root", ssh.Password("wrong")); err == nil {
+		t.Fatal("a wrong password was accepted")
+	}
+	if _, err := r.dialFrom("127.0.0.1", "root", ssh.Password(rootSecret)); err == nil {
+		t.Fatal("the limit of attempts does not hold: the right password was accepted after a wrong one")
+	}
+	r.want(r.run(r.command("", "ssh", "-i", filepath.Join(dir, "key"), "-o", "PreferredAuthentications=publickey",
+		"root@127.0.0.1", "id -u")), result{out: "0\n"})
 }
 
 // A server whose users have keys only does not ask for passwords, and the other way round.
