@@ -639,6 +639,16 @@ func TestRequestLog(t *testing.T) {
 	f.do("GET", "/v1/commands/?agent%5Ftoken="+wrong, "")
 	f.do("POST", "/v1/commands?agent_token="+secret, "{}")
 	f.do("POST", "/v1/commands/?agent_token="+secret, `{"name":"test.fail","params":{}}`)
+	forwarded, err := http.NewRequest(http.MethodGet, f.URL+"/v1/status", http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	forwarded.Header.Set("X-Forwarded-For", "192.0.2.9, 127.0.0.1")
+	answer, err := http.DefaultClient.Do(forwarded)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
 	f.Close() // the last lines are written after the responses
 	log := f.log.String()
 	for _, text := range []string{secret, wrong} {
@@ -647,7 +657,9 @@ func TestRequestLog(t *testing.T) {
 		}
 	}
 	for _, want := range []string{
-		`path="/v1/commands/?wait=true&agent_token=***&x=1" status=200`, "status=401", "client=127.0.0.1 method=POST",
+		`path="/v1/commands/?wait=true&agent_token=***&x=1" status=200`, "status=401",
+		"client=127.0.0.1 peer=127.0.0.1 method=POST",
+		"client=192.0.2.9 peer=127.0.0.1 method=GET", // what a client claims never hides its address
 	} {
 		if !strings.Contains(log, want) {
 			t.Errorf("no %q in the request log:\n%s", want, log)

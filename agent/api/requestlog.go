@@ -34,8 +34,8 @@ func (a *API) logRequest(r *http.Request, w *statusWriter, started time.Time) {
 	if r.URL.RawQuery != "" {
 		path += "?" + hideToken(r.URL.RawQuery)
 	}
-	a.Log.Info("request", "client", clipped(client(r)), "method", clipped(r.Method), "path", clipped(path),
-		"status", w.code, "duration", time.Since(started).Round(time.Millisecond))
+	a.Log.Info("request", "client", clipped(client(r)), "peer", peer(r), "method", clipped(r.Method),
+		"path", clipped(path), "status", w.code, "duration", time.Since(started).Round(time.Millisecond))
 }
 
 func clipped(text string) journal.Clipped { return journal.Clipped{Text: text, Limit: maxLogged} }

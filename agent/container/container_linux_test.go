@@ -1012,7 +1012,7 @@ func TestScratchRunsFull(t *testing.T) {
 		"first layer compressed worse": {disk: 3 << 10, first: dense, downloads: 3},
 		"disk has not more than memory": {
 			disk: 1200, first: thin, downloads: 1,
-			problem: "it has 1258291200 bytes, want ", cause: "(memory, 73400320 bytes)",
+			problem: "it has 1258291200 bytes, want ", cause: "(memory, 74565632 bytes)",
 		},
 		"disk runs full": {
 			disk: 1350, first: thin, downloads: 2,
@@ -1040,7 +1040,7 @@ func TestScratchRunsFull(t *testing.T) {
 				s.files.ServeHTTP(w, r)
 			}
 			b, err := Prepare(t.Context(), image, Options{
-				System: machineWithMemory(t, memoryMargin+70<<20), Disk: disk, KeepImage: true, Log: logger(t),
+				System: machineWithMemory(t, memoryMargin+80<<20), Disk: disk, KeepImage: true, Log: logger(t),
 			})
 			if got := int(downloads.Load()); got != tt.downloads {
 				t.Errorf("got %d downloads, want %d", got, tt.downloads)
@@ -1079,7 +1079,7 @@ func TestPrepareBomb(t *testing.T) {
 		disk   string
 		want   string
 	}{
-		"memory": {70, "", "(memory, 73400320 bytes)"},
+		"memory": {80, "", "(memory, 74565632 bytes)"},
 		"disk": {
 			1, disk, "gave up after 1 attempts on " + disk + ": not enough space in the scratch space (end of " + disk,
 		},
@@ -1109,7 +1109,7 @@ func TestPrepareBomb(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	system := machineWithMemory(t, memoryMargin+70<<20)
+	system := machineWithMemory(t, memoryMargin+80<<20)
 	b, err := Prepare(t.Context(), image, Options{System: system, Disk: disk, Log: logger(t)})
 	if err != nil {
 		t.Fatal(err)
@@ -1223,6 +1223,36 @@ func TestScratchInUse(t *testing.T) {
 		t.Error(err)
 	}
 	checkMiB(t, disk, s.start, make([]byte, 1<<20))
+}
+
+// The number of files in memory is limited, too: the kernel's memory for them does not count as content.
+func TestScratchFiles(t *testing.T) {
+	testenv.Root(t)
+	s, err := memoryScratch(machineWithMemory(t, memoryMargin+9<<20), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := s.free(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}()
+	var stat unix.Statfs_t
+	if err := unix.Statfs(s.dir, &stat); err != nil {
+		t.Fatal(err)
+	}
+	if content := int64(stat.Blocks) * stat.Bsize; content != 8<<20 || stat.Files != 1<<10 {
+		t.Errorf("got %d bytes and %d files, want %d and %d", content, stat.Files, 8<<20, 1<<10)
+	}
+	for n := range 2 << 10 {
+		err = unix.Mkdir(filepath.Join(s.dir, strconv.Itoa(n)), 0o700)
+		if err != nil {
+			break
+		}
+	}
+	if !errors.Is(err, unix.ENOSPC) {
+		t.Errorf("got %v after 2048 directories, want %v", err, unix.ENOSPC)
+	}
 }
 
 // The scratch space is zeroed on the disk on which it was made, even if the path now leads to another one.

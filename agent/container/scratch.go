@@ -11,6 +11,9 @@ import (
 const (
 	// memoryMargin is the memory that stays free for the agent and the programs of the image.
 	memoryMargin = 384 << 20
+	// inodeMemory is the memory that the kernel needs for a file in memory besides its content (BOGO_INODE_SIZE in
+	// mm/shmem.c of Linux). A file system in memory limits it only by the number of files.
+	inodeMemory = 1 << 10
 	// tailGap is left at the end of a disk, for the backup of its partition table.
 	tailGap = 1 << 20
 	// diskOverhead is added to the space on a disk, for the file system's own structures.
@@ -31,6 +34,13 @@ func availableMemory(s sysfs.Root) (int64, error) {
 		return 0, err
 	}
 	return max(0, available-memoryMargin), nil
+}
+
+// splitMemory splits memory into that for contents and a number of files, which get a ninth of it: enough for files of
+// 8 KiB on average.
+func splitMemory(available int64) (size, files int64) {
+	files = available / 9 / inodeMemory
+	return available - files*inodeMemory, files
 }
 
 // tail returns the range at the end of a disk of size bytes for the files that d demands: for d.want bytes or, if the

@@ -47,11 +47,12 @@ func memoryScratch(system sysfs.Root, need int64) (*scratch, error) {
 	if err != nil {
 		return nil, err
 	}
-	if need > available {
-		return nil, fmt.Errorf("%w in memory: it has %d bytes for images, want %d", ErrNoSpace, available, need)
+	size, files := splitMemory(available)
+	if need > size {
+		return nil, fmt.Errorf("%w in memory: it has %d bytes for images, want %d", ErrNoSpace, size, need)
 	}
-	s := &scratch{size: available}
-	return s, s.mount("tmpfs", "tmpfs", "mode=700,size="+strconv.FormatInt(available, 10))
+	s := &scratch{size: size}
+	return s, s.mount("tmpfs", "tmpfs", fmt.Sprintf("mode=700,size=%d,nr_inodes=%d", size, files))
 }
 
 // diskScratch makes and mounts a file system for the files that d demands at the end of a disk.
