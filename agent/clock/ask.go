@@ -9,6 +9,7 @@ import (
 	"net/netip"
 
 	"ironroot/internal/goroutine"
+	"ironroot/internal/hostname"
 	"ironroot/netboot/race"
 	"ironroot/netboot/sntp"
 )
@@ -74,7 +75,10 @@ func askAll(
 
 // askServer queries all addresses of a server, and returns the first answer whose time passes Check.
 func askServer(ctx context.Context, server string) (sntp.Answer, error) {
-	host, port := sntp.Address(server)
+	host, port, err := hostname.ParsePort(server, sntp.Port)
+	if err != nil {
+		return sntp.Answer{}, fmt.Errorf("time server: %w", err)
+	}
 	addresses, err := resolve(ctx, host)
 	if err != nil {
 		return sntp.Answer{}, fmt.Errorf("time server %s: %w", server, err)

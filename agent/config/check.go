@@ -1,57 +1,63 @@
 package config
 
 import (
-	"cmp"
 	"fmt"
 	"net"
-	"net/netip"
 	"net/url"
 	"regexp"
 	"slices"
 	"strings"
+
+	"ironroot/internal/hostname"
 )
 
-var (
-	ntpServer  = regexp.MustCompile(`^[A-Za-z0-9.:_-]{1,253}$`)
-	apiVersion = regexp.MustCompile(`^[0-9]{1,6}\.[0-9]{1,6}$`)
-)
+var apiVersion = regexp.MustCompile(`^[0-9]{1,6}\.[0-9]{1,6}$`)
 
-// checkString checks a text against the option's choices and form.
-func (o option) checkString(text string) error {
+// parseString checks a text against the option's choices and form, and returns it with its host in canonical form.
+func (o option) parseString(text string) (string, error) {
 	if len(o.choices) > 0 && !slices.Contains(o.choices, text) {
-		return fmt.Errorf("got %q, want one of %s", text, strings.Join(o.choices, ", "))
+		return "", fmt.Errorf("got %q, want one of %s", text, strings.Join(o.choices, ", "))
 	}
 	if text == "" {
-		return nil
+		return "", nil
 	}
 	switch o.check {
 	case "urls":
-		return checkURLs(text)
-	case "ntp":
-		// The name comes from the network, and is logged and resolved.
-		if _, err := netip.ParseAddr(text); err != nil && !ntpServer.MatchString(text) {
-			return fmt.Errorf("got %q, want a host name or an IP address", text)
+		return text, checkURLs(text)
+	case "host":
+		return hostname.Parse(text)
+	case "hostport":
+		host, port, err := hostname.ParsePort(text, "")
+		if err != nil || port == "" {
+			return host, err
 		}
+		return net.JoinHostPort(host, port), nil
 	case "syslog":
-		if _, _, ok := splitSyslog(text); !ok {
-			return fmt.Errorf("got %q, want udp://HOST:PORT, tcp://HOST:PORT or tls://HOST:PORT", text)
-		}
+		_, _, err := splitSyslog(text)
+		return text, err
 	case "version":
 		if !apiVersion.MatchString(text) {
-			return fmt.Errorf("got %q, want MAJOR.MINOR", text)
+			return "", fmt.Errorf("got %q, want MAJOR.MINOR", text)
 		}
 	}
-	return nil
+	return text, nil
 }
 
-// checkURLs accepts "mdns" or a list of http and https URLs.
+// checkURLs accepts "mdns" or a list of http and https URLs with usable hosts.
 func checkURLs(text string) error {
 	if text == "mdns" {
 		return nil
 	}
-	for _, url := range splitList(text) {
-		if !strings.HasPrefix(url, "http://") && !strings.HasPrefix(url, "https://") {
+	for _, item := range splitList(text) {
+		if !strings.HasPrefix(item, "http://") && !strings.HasPrefix(item, "https://") {
 			return fmt.Errorf("got %q, want mdns or URLs that start with http:// or https://", text)
+		}
+		u, err := url.Parse(item)
+		if err != nil {
+			return fmt.Errorf("got %q, want a URL, with brackets around an IPv6 address", item)
+		}
+		if _, _, err := hostname.ParsePort(u.Host, ""); err != nil {
+			return fmt.Errorf("host of %s: %w", u.Redacted(), err)
 		}
 	}
 	return nil
@@ -81,20 +87,24 @@ func urls(text string, trim bool) []string {
 var syslogPorts = map[string]string{"udp": "514", "tcp": "601", "tls": "6514"}
 
 // splitSyslog splits a value of syslog_server.
-func splitSyslog(text string) (transport, address string, ok bool) {
+func splitSyslog(text string) (transport, address string, err error) {
 	u, err := url.Parse(text)
-	if err != nil || u.User != nil || u.Hostname() == "" || strings.Trim(u.Path, "/")+u.RawQuery+u.Fragment != "" {
-		return "", "", false
+	if err != nil || syslogPorts[u.Scheme] == "" || u.User != nil ||
+		strings.Trim(u.Path, "/")+u.RawQuery+u.Fragment != "" {
+		return "", "", fmt.Errorf("got %q, want udp://HOST:PORT, tcp://HOST:PORT or tls://HOST:PORT", text)
 	}
-	port, ok := syslogPorts[u.Scheme]
-	return u.Scheme, net.JoinHostPort(u.Hostname(), cmp.Or(u.Port(), port)), ok
+	host, port, err := hostname.ParsePort(u.Host, syslogPorts[u.Scheme])
+	if err != nil {
+		return "", "", fmt.Errorf("host of %s: %w", text, err)
+	}
+	return u.Scheme, net.JoinHostPort(host, port), nil
 }
 
 // Syslog returns the transport ("udp", "tcp" or "tls") and the address of syslog_server, "" if it is not set.
 func (c *Config) Syslog() (transport, address string) {
-	transport, address, ok := splitSyslog(c.SyslogServer)
-	if !ok {
-		return "", ""
+	transport, address, err := splitSyslog(c.SyslogServer)
+	if err != nil {
+		return "", "" // not set: another value is an error of Load
 	}
 	return transport, address
 }

@@ -30,7 +30,8 @@ import (
 //	min      smallest number
 //	max      largest number
 //	choices  permitted texts, separated by commas
-//	check    form of the text: urls, ntp, syslog, version (see checkString), or file for the path of a file to read
+//	check    form of the text: urls, host, hostport, syslog, version (see parseString), or file for the path of a file
+//	         to read
 //	alias    former names, GROUP.NAME, separated by commas
 //	secret   "true": the value is never printed
 //	source   "flag": can be set by the flag only
@@ -43,7 +44,7 @@ type Config struct {
 	APIURL          string `file:"api_url" kernel:"ipa-api-url" check:"urls" unsigned:"media" heading:"Ironic" help:"URL of the Ironic API, or several separated by commas; mdns discovers it by multicast DNS"`
 	GlobalRequestID string `file:"global_request_id" kernel:"ipa-global-request-id" unsigned:"media" help:"request ID sent with every request to Ironic, in the form req-UUID"`
 
-	ListenHost              string        `file:"listen_host" kernel:"ipa-listen-host" default:"::" unsigned:"none" heading:"The agent's API" help:"address on which the agent's API listens; the default is 0.0.0.0 if the kernel lacks IPv6"`
+	ListenHost              string        `file:"listen_host" kernel:"ipa-listen-host" check:"host" default:"::" unsigned:"none" heading:"The agent's API" help:"IP address or name on which the agent's API listens; the default is 0.0.0.0 if the kernel lacks IPv6"`
 	ListenPort              int           `file:"listen_port" kernel:"ipa-listen-port" type:"port" default:"9999" unsigned:"none" help:"port on which the agent's API listens"`
 	ListenTLS               bool          `file:"listen_tls" default:"false" unsigned:"none" help:"serve the API with the certificate of tls_cert_file and tls_key_file"`
 	TLSCertFile             string        `file:"tls_cert_file" alias:"ssl.cert_file" check:"file" unsigned:"none" help:"file with the certificate of the API, PEM"`
@@ -55,7 +56,7 @@ type Config struct {
 	TLSCipherSuites         string        `file:"tls_cipher_suites" kernel:"ipa-tls-cipher-suites" unsigned:"none" help:"cipher suites for TLS 1.2 as an OpenSSL cipher list; groups such as HIGH:!aNULL select the supported suites"`
 	TLSCertificateCurve     string        `file:"tls_certificate_curve" kernel:"ipa-tls-certificate-curve" choices:"p256,p384,p521" default:"p384" unsigned:"none" help:"curve of the generated certificate's key"`
 
-	AdvertiseHost     string        `file:"advertise_host" kernel:"ipa-advertise-host" unsigned:"none" heading:"Address Ironic calls back" help:"host of the callback URL sent to Ironic; not set, the source address of the route to Ironic"`
+	AdvertiseHost     string        `file:"advertise_host" kernel:"ipa-advertise-host" check:"host" unsigned:"none" heading:"Address Ironic calls back" help:"name or IP address in the callback URL sent to Ironic; not set, the source address of the route to Ironic"`
 	AdvertisePort     int           `file:"advertise_port" kernel:"ipa-advertise-port" type:"port" default:"9999" unsigned:"none" help:"port of the callback URL sent to Ironic"`
 	AdvertiseProtocol string        `file:"advertise_protocol" kernel:"ipa-advertise-protocol" choices:"http,https" default:"http" unsigned:"none" help:"protocol of the callback URL sent to Ironic"`
 	IPLookupAttempts  int           `file:"ip_lookup_attempts" kernel:"ipa-ip-lookup-attempts" min:"1" default:"6" unsigned:"media" help:"number of attempts to find the callback address"`
@@ -85,7 +86,7 @@ type Config struct {
 	IntrospectionDaemon             bool          `file:"introspection_daemon" default:"false" unsigned:"none" heading:"Collecting program" help:"collect and post inspection data repeatedly (ironroot collect only)"`
 	IntrospectionDaemonPostInterval time.Duration `file:"introspection_daemon_post_interval" unit:"s" default:"300" unsigned:"none" help:"pause between two collections"`
 
-	NTPServer               string `file:"ntp_server" kernel:"ipa-ntp-server" check:"ntp" unsigned:"none" heading:"Clock" help:"time server for the system clock and the hardware clock; not set, the servers from DHCP set the system clock if its time is implausible"`
+	NTPServer               string `file:"ntp_server" kernel:"ipa-ntp-server" check:"hostport" unsigned:"none" heading:"Clock" help:"time server, HOST or HOST:PORT, for the system clock and the hardware clock; not set, the servers from DHCP set the system clock if its time is implausible"`
 	FailIfClockNotSet       bool   `file:"fail_if_clock_not_set" default:"false" unsigned:"none" help:"fail at start if the clock cannot be set"`
 	AgentToken              string `file:"agent_token" kernel:"ipa-agent-token" secret:"true" unsigned:"media" heading:"Token" help:"agent token that Ironic knows already"`
 	ImageServerUser         string `file:"image_server_user" unsigned:"none" heading:"Images" help:"user name for the image server"`
@@ -172,7 +173,7 @@ type Metrics struct {
 
 // MetricsStatsd is the group metrics_statsd.
 type MetricsStatsd struct {
-	StatsdHost string `file:"statsd_host" default:"localhost" unsigned:"none" help:"host of the statsd server"`
+	StatsdHost string `file:"statsd_host" check:"host" default:"localhost" unsigned:"none" help:"host of the statsd server"`
 	StatsdPort int    `file:"statsd_port" type:"port" default:"8125" unsigned:"none" help:"port of the statsd server"`
 }
 

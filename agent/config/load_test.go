@@ -194,6 +194,16 @@ func TestInvalidValues(t *testing.T) {
 		{"ipa-tls-min-version=1.1", []string{"tls_min_version", `"1.1"`, "1.2, 1.3"}},
 		{"ipa-api-url=ftp://host", []string{"api_url", "ftp://host", "http://"}},
 		{"ipa-api-url=http://a,b", []string{"api_url", "http://a,b"}},
+		{"ipa-api-url=http://2001:db8::1:6385", []string{"api_url", "http://2001:db8::1:6385", "brackets"}},
+		{"ipa-api-url=http://u:hidden@a:0", []string{"api_url", "http://u:xxxxx@a:0", `port "0"`}},
+		{"ipa-api-url=http:///v1", []string{"api_url", `got ""`}},
+		{"ipa-listen-host=[::", []string{"listen_host", "[::", "brackets"}},
+		{"ipa-advertise-host=[::1]:9999", []string{"advertise_host", "[::1]:9999", "brackets"}},
+		{"ipa-advertise-host=10.0.0.256", []string{"advertise_host", "10.0.0.256", "host name or an IP address"}},
+		{"ipa-syslog-server=udp://a:syslog", []string{"syslog_server", "udp://a:syslog"}},
+		{"ipa-syslog-server=udp://:514", []string{"syslog_server", "udp://:514", `got ""`}},
+		{"ipa-syslog-server=http://a", []string{"syslog_server", "http://a", "want udp://HOST:PORT"}},
+		{"ipa-ntp-server=a:0", []string{"ntp_server", `port "0"`}},
 		{"ipa-ntp-server=a;reboot", []string{"ntp_server", "a;reboot"}},
 		{"ipa-ironic-api-version=latest", []string{"ironic_api_version", "latest"}},
 		{"ipa-debug=perhaps", []string{"ipa-debug", "perhaps"}},
@@ -300,7 +310,7 @@ func TestFileForm(t *testing.T) {
 api_url = http://a:6385/,  https://b/ ; not a comment = kept
 [DEFAULT]
 ; another comment
-listen_host: "quoted host"
+listen_host: "a.example"
 permitted_image_formats = raw,
     qcow2 ,
     gpt
@@ -322,7 +332,7 @@ x=y
 	if got := strings.Join(c.PermittedImageFormats, "|"); got != "raw|qcow2|gpt" {
 		t.Errorf("permitted_image_formats: got %s", got)
 	}
-	if c.ListenHost != "quoted host" || c.TLSCertFile != "/c" || c.TLSKeyFile != "/k" || !c.MDNS.UseMDNS {
+	if c.ListenHost != "a.example" || c.TLSCertFile != "/c" || c.TLSKeyFile != "/k" || !c.MDNS.UseMDNS {
 		t.Errorf("got %q, %q, %q, %v", c.ListenHost, c.TLSCertFile, c.TLSKeyFile, c.MDNS.UseMDNS)
 	}
 	if c.MDNS.Params["a"] != "b" || c.MDNS.Params["c"] != "d:e" || len(c.Container.RunOptions) != 0 {

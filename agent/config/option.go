@@ -165,10 +165,11 @@ func (o option) setField(field reflect.Value, text string) error {
 		}
 		field.Set(reflect.ValueOf(value))
 	default:
-		if err := o.checkString(text); err != nil {
+		value, err := o.parseString(text)
+		if err != nil {
 			return err
 		}
-		field.SetString(text)
+		field.SetString(value)
 	}
 	return nil
 }

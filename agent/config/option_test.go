@@ -298,6 +298,35 @@ func TestFloats(t *testing.T) {
 	}
 }
 
+// Options that name a host have its address without brackets, in canonical form.
+func TestHosts(t *testing.T) {
+	c := load(t, Sources{Params: ParseCmdline("ipa-listen-host=[::1] ipa-advertise-host=[2001:DB8::0010] " +
+		"ipa-ntp-server=[2001:db8::1] ipa-syslog-server=tcp://[fe80::1%25eth0]")})
+	if err := c.Set("metrics_statsd.statsd_host", "[2001:db8::2]"); err != nil {
+		t.Fatal(err)
+	}
+	_, syslog := c.Syslog()
+	for _, tt := range []struct{ name, got, want string }{
+		{"listen_host", c.ListenHost, "::1"},
+		{"advertise_host", c.AdvertiseHost, "2001:db8::10"},
+		{"ntp_server", c.NTPServer, "2001:db8::1"},
+		{"syslog_server", syslog, "[fe80::1%eth0]:601"},
+		{"metrics_statsd.statsd_host", c.MetricsStatsd.StatsdHost, "2001:db8::2"},
+	} {
+		if tt.got != tt.want {
+			t.Errorf("%s: got %q, want %q", tt.name, tt.got, tt.want)
+		}
+	}
+	for text, want := range map[string]string{
+		"ntp.example:1123": "ntp.example:1123", "[2001:DB8::1]:1123": "[2001:db8::1]:1123",
+		"2001:db8::1": "2001:db8::1",
+	} {
+		if err := c.Set("ntp_server", text); err != nil || c.NTPServer != want {
+			t.Errorf("%s: got %q, %v, want %q", text, c.NTPServer, err, want)
+		}
+	}
+}
+
 func TestListenHostWithoutIPv6(t *testing.T) {
 	without := func() bool { return false }
 	if c := load(t, Sources{HasIPv6: without}); c.ListenHost != "0.0.0.0" {
@@ -323,7 +352,7 @@ func sample(t *testing.T, o option) string {
 		}
 	case o.check != "":
 		value = map[string]string{
-			"urls": "http://x", "ntp": "x", "syslog": "udp://x", "version": "1.2", "file": "/x",
+			"urls": "http://x", "host": "x", "hostport": "x", "syslog": "udp://x", "version": "1.2", "file": "/x",
 		}[o.check]
 	case o.def == "true":
 		value = "false"

@@ -73,7 +73,7 @@ func TestUnusedOptionsAreMarked(t *testing.T) {
 
 func TestUnused(t *testing.T) {
 	file := writeFile(t, t.TempDir(), "a.conf",
-		"[DEFAULT]\nadvertise_host=${listen_host}\nimage_server_password=a$\n[disk_utils]\ndd_block_size=4M\n"+
+		"[DEFAULT]\ndriver_name=${listen_host}\nimage_server_password=a$\n[disk_utils]\ndd_block_size=4M\n"+
 			"image_convert_attempts=3\n[container]\nrunner=docker\nallowed_containers=a\n")
 	c := load(t, Sources{
 		Files:   []string{file},
@@ -81,7 +81,7 @@ func TestUnused(t *testing.T) {
 		Params:  ParseCmdline(`ipa-lookup-timeout=7 sshkey="ssh-rsa AAAA x" rootpwd="$6$x"`),
 	})
 	want := []Unused{
-		{"$ in advertise_host of file " + file, "oslo.config replaces it, this agent does not"},
+		{"$ in driver_name of file " + file, "oslo.config replaces it, this agent does not"},
 		{
 			"$ in image_server_user of environment OS_DEFAULT__IMAGE_SERVER_USER",
 			"oslo.config replaces it, this agent does not",

@@ -9,7 +9,6 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"ironroot/internal/goroutine"
@@ -26,23 +25,13 @@ func (e Endpoint) URL(protocol string) string {
 	return protocol + "://" + net.JoinHostPort(e.Host, strconv.Itoa(e.Port))
 }
 
-// withoutBrackets returns the address of a host such as [fd00::1], which a certificate contains without brackets.
-func withoutBrackets(host string) string {
-	inner, opened := strings.CutPrefix(host, "[")
-	inner, closed := strings.CutSuffix(inner, "]")
-	if _, err := netip.ParseAddr(inner); opened && closed && err == nil {
-		return inner
-	}
-	return host
-}
-
 // Advertise returns the callback address: advertise_host if it is set, otherwise the first address of
 // network_interface, IPv4 before IPv6, if that is set, otherwise the machine's address on the route to the reachable
 // Ironic. It makes ip_lookup_attempts attempts, ip_lookup_sleep apart, and additional ones whenever the network
 // changes.
 func (c *Client) Advertise(ctx context.Context) (Endpoint, error) {
 	cfg := c.config.Get()
-	endpoint := Endpoint{Host: withoutBrackets(cfg.AdvertiseHost), Port: cfg.AdvertisePort}
+	endpoint := Endpoint{Host: cfg.AdvertiseHost, Port: cfg.AdvertisePort}
 	if endpoint.Host != "" {
 		return endpoint, nil
 	}

@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"net/url"
 	"strings"
 	"sync"
 	"testing"
@@ -216,18 +217,20 @@ func TestAdvertiseResolvesNames(t *testing.T) {
 	}
 }
 
-// Brackets around an address are removed, because the certificate contains the address. The URL has them again.
+// An option can have brackets around an address. The certificate contains the address without them, the URL has them.
 func TestAdvertiseHostInBrackets(t *testing.T) {
-	for host, want := range map[string]string{
-		"[fd00::1]": "https://[fd00::1]:1", "fd00::1": "https://[fd00::1]:1", "[name]": "https://[name]:1",
-		"a": "https://a:1",
+	for host, want := range map[string]Endpoint{
+		"[2001:db8::10]": {"2001:db8::10", 9999}, "2001:db8::10": {"2001:db8::10", 9999},
+		"a.example": {"a.example", 9999},
 	} {
-		endpoint := Endpoint{withoutBrackets(host), 1}
-		if got := endpoint.URL("https"); got != want {
-			t.Errorf("%s: got %s, want %s", host, got, want)
+		c, _ := newClient(t, newNetwork(t), "--api-url=http://10.0.0.1", "--advertise-host="+host)
+		got, err := c.Advertise(t.Context())
+		if got != want || err != nil {
+			t.Errorf("%s: got %v, %v, want %v", host, got, err, want)
 		}
-		if _, err := netip.ParseAddr(endpoint.Host); strings.Contains(host, ":") && err != nil {
-			t.Errorf("%s: %v", host, err)
+		u, err := url.Parse(got.URL("https"))
+		if err != nil || u.Hostname() != want.Host || u.Port() != "9999" {
+			t.Errorf("%s: got %v, %v, want a URL of %v", host, u, err, want)
 		}
 	}
 }

@@ -30,7 +30,7 @@ func optionDeviations() []Deviation {
 		at("H2", group, "The path of a disk is known without udev, whose link ironic-python-agent can miss.",
 			inspections, "/ironic/0/body/inventory/disks/0/by_path", "/ironic/0/body/root_disk/by_path"),
 		at("C3", group, "References to other options are not replaced.", []string{"file references"},
-			callback, "/ironic/*/request_id"),
+			"/ironic/*/request_id"),
 		at("K7", group, "An empty list permits no format; there it permits all.", []string{"formats reply empty"},
 			resultPaths()...),
 		at("K10", group, "A timeout has the type and the code of the protocol's error for it.",

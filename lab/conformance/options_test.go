@@ -67,7 +67,7 @@ func sources() []scenario {
 		option("kernel other names", "ipa_advertise_port=7001 ipa-advertise_port=7002 IPA-ADVERTISE-PORT=7003 "+
 			"advertise-port=7004 advertise_port=7005 quiet initrd=a initrd=b =x ipa- ipa-unknown=1 a=b=c --- "+
 			"ipa-advertise-host ipa-enable-auto-tls=false ipa-global-request-id=req-a=b", ""),
-		option("kernel quoted", `ipa-advertise-host="10.0.2.99" "ipa-advertise-port=7001"`, plainAPI),
+		option("kernel quoted", `ipa-global-request-id="req-1" "ipa-advertise-port=7001"`, plainAPI),
 		option("file other names", "", "advertise-port = 7001\nADVERTISE_PORT = 7002\nipa-advertise-port = 7003\n"+
 			"unknown = 1"),
 		option("file other sections", "", "[container]\nadvertise_port = 7001\n[default]\nadvertise_port = 7002\n"+
@@ -75,11 +75,11 @@ func sources() []scenario {
 		option("file forms", "", "[container]\nrunner = docker\n[DEFAULT]\n# advertise_port = 7001\n"+
 			"advertise_port: 7002\n; advertise_port = 7003\n\nglobal_request_id=a:b"),
 		option("file quotes", "", plainAPI+"advertise_host = '10.0.2.98'\nglobal_request_id = \"req 1\""),
-		option("file comment after a value", "", plainAPI+"advertise_host = 10.0.2.98 # x\n"+
-			"global_request_id = \"req-1"),
-		option("file back quotes", "", plainAPI+"advertise_host = `10.0.2.98`\nglobal_request_id = %(listen_port)s"),
-		option("file references", "", plainAPI+"listen_host = 10.0.2.15\nadvertise_host = $listen_host\n"+
-			"global_request_id = a$$b${listen_port}"),
+		option("file comment after a value", "", plainAPI+"global_request_id = req-1 # x"),
+		option("file quote without its end", "", plainAPI+"global_request_id = \"req-1"),
+		option("file back quotes", "", plainAPI+"global_request_id = `req-1`"),
+		option("file interpolation", "", plainAPI+"global_request_id = %(listen_port)s"),
+		option("file references", "", plainAPI+"listen_host = 10.0.2.15\nglobal_request_id = a$$b${listen_port}"),
 	}
 }
 

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/netip"
 	"time"
 
 	"github.com/beevik/ntp"
@@ -17,7 +16,8 @@ import (
 )
 
 const (
-	port = "123"
+	// Port is the default port of a time server.
+	Port = "123"
 	// firstWait is the time after which a query is first repeated. It doubles after each query.
 	firstWait = 500 * time.Millisecond
 )
@@ -33,17 +33,6 @@ func (a Answer) Now() time.Time { return a.Time.Add(time.Since(a.Received)) }
 
 // Offset returns by how much this machine's clock is behind the server's.
 func (a Answer) Offset() time.Duration { return a.Time.Sub(a.Received) }
-
-// Address splits the name or address of a server, with an optional port, into host and port. The default port is 123.
-func Address(text string) (host, service string) {
-	if _, err := netip.ParseAddr(text); err == nil {
-		return text, port
-	}
-	if host, service, err := net.SplitHostPort(text); err == nil && host != "" && service != "" {
-		return host, service
-	}
-	return text, port
-}
 
 // Ask queries the server at a numeric address with port. It repeats the query until ctx ends if there is no reply or
 // one that does not match the query. The error names the server and the problem with its reply, if there was any.

@@ -69,15 +69,3 @@ func TestAskAgain(t *testing.T) {
 		t.Errorf("got %v after %d questions in %v, want an answer to a later one, at most %d", err, asked, took, most)
 	}
 }
-
-func TestAddress(t *testing.T) {
-	for text, want := range map[string]string{
-		"192.0.2.1": "192.0.2.1 123", "2001:db8::1": "2001:db8::1 123", "fe80::1%eth0": "fe80::1%eth0 123",
-		"ntp.example": "ntp.example 123", "ntp.example:1123": "ntp.example 1123", "[2001:db8::1]:5": "2001:db8::1 5",
-		":5": ":5 123",
-	} {
-		if host, service := Address(text); host+" "+service != want {
-			t.Errorf("%s: got %s and %s, want %s", text, host, service, want)
-		}
-	}
-}

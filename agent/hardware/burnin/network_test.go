@@ -39,6 +39,9 @@ func TestNetworkOptions(t *testing.T) {
 		`"agent_burnin_fio_network_config": {"role": "reader", "partner": "::1"}`: {
 			Partner: "::1", Runtime: 21600 * time.Second,
 		},
+		`"agent_burnin_fio_network_config": {"role": "reader", "partner": "[2001:db8::1]"}`: {
+			Partner: "2001:db8::1", Runtime: 21600 * time.Second,
+		},
 		static + `, ` + backend + `"etcd3://x"`: {Writer: true, Partner: "node-2", Runtime: 21600 * time.Second},
 		backend + `"zookeeper://x"`: {
 			Runtime: 21600 * time.Second,
@@ -63,8 +66,9 @@ func TestNetworkOptions(t *testing.T) {
 		`"agent_burnin_fio_network_config": {}`: "driver_info has neither agent_burnin_fio_network_config nor agent_b",
 		`"agent_burnin_fio_network_config": "writer"`: "driver_info agent_burnin_fio_network_config: got writer, " +
 			"want an object",
-		`"agent_burnin_fio_network_config": {"role": "both", "partner": "x"}`: "got role both, want writer or reader",
-		`"agent_burnin_fio_network_config": {"role": "writer"}`:               "got partner <nil>",
+		`"agent_burnin_fio_network_config": {"role": "both", "partner": "x"}`:  "got role both, want writer or reader",
+		`"agent_burnin_fio_network_config": {"role": "writer"}`:                "got partner <nil>",
+		`"agent_burnin_fio_network_config": {"role": "writer", "partner": ""}`: `partner: got ""`,
 		backend + `"etcd3://x"`: `driver_info agent_burnin_fio_network_pairing_backend_url: backend "etcd3" is not`,
 		backend + `7`:           "pairing_backend_url: want a string",
 		backend + `""`:          "driver_info has neither",

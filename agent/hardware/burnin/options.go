@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"ironroot/agent/hardware/burnin/tooz"
+	"ironroot/internal/hostname"
 )
 
 const day = 24 * time.Hour
@@ -123,8 +124,13 @@ func NetworkOptionsOf(driverInfo map[string]any) (NetworkOptions, error) {
 		return pairing("driver_info %s: got role %v, want writer or reader", static, config["role"])
 	}
 	o.Writer = role == "writer"
-	if o.Partner, _ = config["partner"].(string); o.Partner == "" {
-		return pairing("driver_info %s: got partner %v, want a name or an address", static, config["partner"])
+	partner, ok := config["partner"].(string)
+	if !ok {
+		return pairing("driver_info %s: got partner %v, want a host name or an IP address", static, config["partner"])
+	}
+	var err error
+	if o.Partner, err = hostname.Parse(partner); err != nil {
+		return pairing("driver_info %s: partner: %w", static, err)
 	}
 	return o, nil
 }

@@ -13,6 +13,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"ironroot/internal/hostname"
 )
 
 // Backend describes the servers of ZooKeeper and the credentials to connect to them.
@@ -68,11 +70,11 @@ func ParseURL(text string) (*Backend, error) {
 			continue
 		}
 		for host := range strings.SplitSeq(list, ",") {
-			address, err := withPort(host)
+			name, port, err := hostname.ParsePort(host, defaultPort)
 			if err != nil {
-				return nil, fmt.Errorf("URL of the backend: host %q: %w", host, err)
+				return nil, fmt.Errorf("URL of the backend: %w", err)
 			}
-			b.Hosts = append(b.Hosts, address)
+			b.Hosts = append(b.Hosts, net.JoinHostPort(name, port))
 		}
 	}
 	if len(b.Hosts) == 0 {
@@ -114,21 +116,6 @@ func (b *Backend) setOptions(options url.Values) error {
 		}
 	}
 	return nil
-}
-
-// withPort adds the default port to a host that has none.
-func withPort(host string) (string, error) {
-	if strings.HasSuffix(host, "]") || !strings.Contains(host, ":") { // "]" ends an IPv6 address
-		host += ":" + defaultPort
-	}
-	name, port, err := net.SplitHostPort(host)
-	if err != nil {
-		return "", err
-	}
-	if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 || name == "" {
-		return "", errors.New("want HOST or HOST:PORT")
-	}
-	return host, nil
 }
 
 // CheckGroup returns an error unless a text can be the name of a group.
