@@ -119,7 +119,8 @@ func (c *Config) Accept(source Source, name, value string) error {
 var ironicURLs = []string{"api_url", "inspection_callback_url"}
 
 // CheckURL returns an error for URLs of Ironic from an unsigned source of a signed image that do not protect the
-// identity of Ironic.
+// identity of Ironic: those that are not https, and all of them if the image sets no cafile. Public authorities certify
+// any server, also one of whoever controls the source.
 func (c *Config) CheckURL(text string) error {
 	if !c.Signed || c.Insecure {
 		return nil
@@ -133,6 +134,9 @@ func (c *Config) CheckURL(text string) error {
 			shown = u.Redacted()
 		}
 		return fmt.Errorf("got %s, want https, because the image is signed and insecure is not set in it", shown)
+	}
+	if c.CAFile == "" {
+		return errors.New("no cafile in the signed image: public authorities do not prove the identity of Ironic")
 	}
 	return nil
 }

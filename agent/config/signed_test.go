@@ -131,6 +131,9 @@ func TestEachOptionFromUnsignedSource(t *testing.T) {
 		}
 		medium := writeFile(t, t.TempDir(), "50.conf", "["+o.group+"]\n"+o.name+"="+value+"\n")
 		s := Sources{Files: []string{medium}, HasIPv6: withIPv6}
+		if slices.Contains(ironicURLs, o.fullName()) {
+			s.Files = append(s.Files, writeFile(t, t.TempDir(), "90.conf", ownCA))
+		}
 		set := func(c *Config) bool { return !sameValue(o.value(c), o.value(load(t, Sources{}))) }
 		if c := load(t, s); !set(c) {
 			t.Errorf("%s=%s: got the default in an image without a signature", o.fullName(), value)
@@ -206,12 +209,17 @@ func TestUnsignedNamedFile(t *testing.T) {
 	}
 }
 
-// A URL of Ironic from virtual media does not lead to a server that proves nothing.
+// ownCA is a file of the image with the authority of Ironic.
+const ownCA = "[DEFAULT]\ncafile=/etc/ironic.pem\n"
+
+// A URL of Ironic from virtual media does not lead to a server that proves nothing, or that only a public authority has
+// certified.
 func TestUnsignedURL(t *testing.T) {
 	const inspection = "ipa-inspection-callback-url"
 	for _, tt := range []struct {
 		name, cmdline, file string
 		unsigned            []string // parameters
+		public              bool     // the image has no authority of Ironic
 		ok                  bool
 	}{
 		{name: "signed http", cmdline: "ipa-api-url=http://a", ok: true},
@@ -243,6 +251,15 @@ func TestUnsignedURL(t *testing.T) {
 		{name: "inspection http", cmdline: inspection + "=http://a", unsigned: []string{inspection}},
 		{name: "inspection other", cmdline: inspection + "=//a", unsigned: []string{inspection}},
 		{name: "signed inspection http", cmdline: inspection + "=http://a", ok: true},
+		{name: "public, floppy", cmdline: "ipa-api-url=https://a", unsigned: []string{"ipa-api-url"}, public: true},
+		{name: "public, mdns", cmdline: "ipa-api-url=mdns", unsigned: []string{"ipa-api-url"}, public: true},
+		{name: "public, boot ISO", file: "[DEFAULT]\napi_url=https://b\n", public: true},
+		{name: "public, inspection", cmdline: inspection + "=https://a", unsigned: []string{inspection}, public: true},
+		{name: "public, signed", cmdline: "ipa-api-url=https://a", public: true, ok: true},
+		{
+			name: "public, signed insecure", cmdline: "ipa-insecure=1 ipa-api-url=http://a",
+			unsigned: []string{"ipa-api-url"}, public: true, ok: true,
+		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			file := writeFile(t, t.TempDir(), "50.conf", tt.file)
@@ -253,9 +270,14 @@ func TestUnsignedURL(t *testing.T) {
 			for _, name := range tt.unsigned {
 				s.Unsigned.Params[name] = true
 			}
+			want := "no cafile in the signed image"
+			if !tt.public {
+				s.Files = append(s.Files, writeFile(t, t.TempDir(), "90.conf", ownCA))
+				want = "want https"
+			}
 			_, err := Load(s)
-			if (err == nil) != tt.ok || err != nil && !strings.Contains(err.Error(), "want https") {
-				t.Errorf("got %v, want success: %t", err, tt.ok)
+			if (err == nil) != tt.ok || err != nil && !strings.Contains(err.Error(), want) {
+				t.Errorf("got %v, want success: %t, otherwise %s", err, tt.ok, want)
 			}
 			s.Unsigned = nil
 			if _, err := Load(s); err != nil {

@@ -148,15 +148,15 @@ func TestDiscoverOfSignedImage(t *testing.T) {
 		known.text["protocol"] = protocol
 		c, live, _ := answers(t, params, map[string]service{"baremetal._openstack._tcp.local.": known})
 		live.Update(func(c *config.Config) {
-			c.Signed, c.MDNS.AllowedOverrides = true, []string{
+			c.Signed, c.CAFile, c.MDNS.AllowedOverrides = true, "/own", []string{
 				"insecure", "cafile", "ntp_server", "agent_token", "inspection_callback_url", "collect_lldp",
 			}
 		})
 		c.configured = live.Get()
 		err := c.Discover(context.Background())
 		got := live.Get()
-		if (err == nil) != (protocol == "https") || got.APIURL != want || got.Insecure || got.CAFile != "" {
-			t.Errorf("%s: got URL %s, insecure %t, cafile %q, %v, want URL %s alone",
+		if (err == nil) != (protocol == "https") || got.APIURL != want || got.Insecure || got.CAFile != "/own" {
+			t.Errorf("%s: got URL %s, insecure %t, cafile %q, %v, want URL %s and cafile /own",
 				protocol, got.APIURL, got.Insecure, got.CAFile, err, want)
 		}
 		if got.NTPServer != "" || got.AgentToken != "" || got.InspectionCallbackURL != "" ||
@@ -171,16 +171,18 @@ func TestDiscoverOfSignedImage(t *testing.T) {
 func TestDiscoverInspectionOfSignedImage(t *testing.T) {
 	known := service{host: "inspector.example.", port: 5050}
 	params := config.Params{"ipa-inspection-callback-url": "mdns"}
-	for protocol, want := range map[string]string{
-		"https": "https://inspector.example:5050/v1/continue", "http": "mdns",
+	for _, tt := range []struct{ protocol, ca, want string }{
+		{"https", "/own", "https://inspector.example:5050/v1/continue"},
+		{"https", "", "mdns"},
+		{"http", "/own", "mdns"},
 	} {
-		known.text = map[string]string{"protocol": protocol, "path": "/"}
+		known.text = map[string]string{"protocol": tt.protocol, "path": "/"}
 		c, live, _ := answers(t, params, map[string]service{"baremetal-introspection._openstack._tcp.local.": known})
-		live.Update(func(c *config.Config) { c.Signed = true })
+		live.Update(func(c *config.Config) { c.Signed, c.CAFile = true, tt.ca })
 		c.configured = live.Get()
 		err := c.Discover(t.Context())
-		if got := live.Get().InspectionCallbackURL; (err == nil) != (protocol == "https") || got != want {
-			t.Errorf("%s: got %s, %v, want %s", protocol, got, err, want)
+		if got := live.Get().InspectionCallbackURL; (err == nil) != (tt.want != "mdns") || got != tt.want {
+			t.Errorf("%s, cafile %q: got %s, %v, want %s", tt.protocol, tt.ca, got, err, tt.want)
 		}
 	}
 }
