@@ -34,6 +34,7 @@ type imageCmd struct {
 	Root     []string `name:"manager-root" sep:"none" placeholder:"DIR" help:"Userland with managers that need a libc or an interpreter: a directory, an OCI image layout, a tarball of docker save, or oci://REFERENCE. May be repeated."`
 	Keys     string   `name:"authorized-keys" type:"existingfile" help:"File with public keys of operators, as authorized_keys of OpenSSH. They may log in to the ramdisk as root by SSH."`
 	Rescue   string   `name:"rescue-root" placeholder:"DIR" help:"Userland of a rescue, from the same sources as --manager-root. Without it, the user of a rescue has the commands of u-root."`
+	CAFile   []string `name:"ca-file" sep:"none" type:"existingfile" placeholder:"FILE" help:"File with certificate authorities that the ramdisk trusts instead of those of Debian's package ca-certificates, PEM. May be repeated."`
 	File     []string `sep:"none" placeholder:"HOST:GUEST" help:"Extra file or directory to add. May be repeated."`
 	Cache    string   `help:"Directory for downloads and build results; ironroot in the user's cache directory when not given."`
 	archiveFlags
@@ -132,7 +133,7 @@ func (c *imageCmd) build(ctx context.Context, arch string, source release.Source
 		Arch: arch, Out: c.Out, Name: c.Name, Kernel: c.Kernel, Modules: c.Modules, Package: c.Package,
 		ModuleGroups: strings.Split(c.Groups, ","), Shell: c.Shell, Firmware: c.Firmware,
 		NoFirmware: c.NoFW, KernelConfig: c.Config, Debian: c.options(),
-		AuthorizedKeys: c.Keys, RescueRoot: c.Rescue,
+		AuthorizedKeys: c.Keys, RescueRoot: c.Rescue, CAFiles: c.CAFile,
 		Files: c.File, Managers: c.Manager, ManagerRoots: c.Root, CacheDir: c.Cache, Progress: os.Stderr,
 		Bill: billOf(source),
 	})

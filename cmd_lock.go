@@ -57,6 +57,7 @@ func (c *lockCmd) Run() error {
 // lockedPackages returns the packages that images are built from.
 func lockedPackages() []string {
 	packages := []string{
+		initramfs.AuthoritiesPackage + ":amd64",
 		"linux-image-amd64:amd64", "linux-image-cloud-amd64:amd64", "linux-image-arm64:arm64",
 		"linux-image-cloud-arm64:arm64", uki.Package + ":amd64", uki.Package + ":arm64",
 	}

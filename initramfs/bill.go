@@ -25,6 +25,7 @@ import (
 // origin is where a file of the initramfs comes from.
 type origin struct {
 	file    string        // path of its origin on this machine, below the directory of unpacked packages; "" = another
+	source  string        // path in the source package, for its licence; "" = the licence is known otherwise
 	modules []bill.Module // of a program
 	module  *moduleFile   // of a kernel module
 	own     bool          // it is a file of the operator
@@ -52,9 +53,15 @@ func (b *builder) describe(ctx context.Context, image []byte, archive []byte, ke
 	if err != nil {
 		return err
 	}
+	authorities, err := bill.ReadPackages(b.archive, b.authorityDebs, b.authorityRoot)
+	if err != nil {
+		return err
+	}
 	d := describer{
 		b: b, files: spdx.New(b.Name+".initramfs", b.Bill.Version, sumOf(archive), "OPERATING-SYSTEM"),
-		sources:  []source{{kernel.Modules, kernelPackages}, {b.firmwareRoot, firmwarePackages}},
+		sources: []source{
+			{kernel.Modules, kernelPackages}, {b.firmwareRoot, firmwarePackages}, {b.authorityRoot, authorities},
+		},
 		used:     map[*bill.Package]*usage{},
 		licenses: loadLicenses(filepath.Join(b.CacheDir, "module-licenses.json")),
 	}
@@ -108,7 +115,7 @@ func (b *builder) definition(ctx context.Context) (provenance.Definition, error)
 	}
 	for name, paths := range map[string][]string{
 		"kernel": {b.Kernel}, "managers": b.Managers, "managerRoots": b.ManagerRoots, "firmwareDirectory": {b.Firmware},
-		"authorizedKeys": {b.AuthorizedKeys}, "rescueRoot": {b.RescueRoot},
+		"authorizedKeys": {b.AuthorizedKeys}, "rescueRoot": {b.RescueRoot}, "caFiles": b.CAFiles,
 	} {
 		var names []string
 		for _, path := range paths {
@@ -208,13 +215,12 @@ func (d *describer) file(ctx context.Context, name string, content []byte, own l
 		return err
 	}
 	one, src := d.packageOf(from.file)
-	if one != nil && from.module == nil { // firmware
+	if one != nil && from.source != "" {
 		copyright, err := src.packages.Copyright(ctx, one)
 		if err != nil {
 			return err
 		}
-		_, below, _ := strings.Cut(from.file, "lib/firmware/")
-		found = copyright.OfFile(below)
+		found = copyright.OfFile(from.source)
 	}
 	for _, l := range found.Licenses {
 		d.files.AddLicense(l)

@@ -26,7 +26,9 @@ func checkBill(t *testing.T, report Report, records []cpio.Record) {
 	checkBillFiles(t, d, records)
 	checkBillModules(t, d, records)
 	names := checkBillPackages(t, d)
-	for _, want := range []string{"firmware-bnx2", "firmware-qlogic", "linux-image-" + report.KernelRelease} {
+	for _, want := range []string{
+		AuthoritiesPackage, "firmware-bnx2", "firmware-qlogic", "linux-image-" + report.KernelRelease,
+	} {
 		if !names[want] {
 			t.Errorf("the bill lacks package %s", want)
 		}
@@ -67,7 +69,8 @@ func checkBillFiles(t *testing.T, d *v2_3.Document, records []cpio.Record) {
 				listed[strings.TrimPrefix(f.FileName, "./")] = c.Value
 			}
 		}
-		packaged := strings.HasPrefix(f.FileName, "./lib/firmware/") || strings.HasSuffix(f.FileName, ".ko.xz")
+		packaged := strings.HasPrefix(f.FileName, "./lib/firmware/") || strings.HasSuffix(f.FileName, ".ko.xz") ||
+			f.FileName == "./"+authoritiesFile
 		if packaged && f.LicenseInfoInFiles[0] == spdx.Unknown {
 			t.Errorf("%s has no licence", f.FileName)
 		}

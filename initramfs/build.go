@@ -1,5 +1,5 @@
 // Package initramfs builds the ramdisk: a kernel, and an initramfs that contains the agent as /init, kernel modules,
-// firmware and, for debugging, u-root's shell.
+// firmware, certificate authorities and, for debugging, u-root's shell.
 //
 // The initramfs is a sequence of two cpio archives in the "newc" format, see the kernel's
 // Documentation/driver-api/early-userspace/buffer-format.rst. The first contains the programs and is compressed with
@@ -37,10 +37,12 @@ type builder struct {
 	packed  []cpio.Record // files of the initramfs
 
 	// For the bills of materials.
-	origins      map[string]origin // of files of the initramfs
-	firmwareDebs []string          // packages with firmware
-	firmwareRoot string            // directory that they were unpacked to
-	managerDirs  map[string]string // directories of modules with managers, by path
+	origins       map[string]origin // of files of the initramfs
+	firmwareDebs  []string          // packages with firmware
+	firmwareRoot  string            // directory that they were unpacked to
+	authorityDebs []string          // the package with certificate authorities
+	authorityRoot string            // directory that it was unpacked to
+	managerDirs   map[string]string // directories of modules with managers, by path
 }
 
 // Build writes NAME.kernel, NAME.initramfs and NAME.tar.gz, each with a .sha256 file, into the directory o.Out.
@@ -115,7 +117,7 @@ func (b *builder) kernel(ctx context.Context) (Kernel, error) {
 	return kernel, err
 }
 
-// programs returns directories, /init, the shell and extra files.
+// programs returns directories, /init, the shell, extra files and the certificate authorities.
 func (b *builder) programs(ctx context.Context) ([]cpio.Record, error) {
 	b.say("building the agent")
 	agent, err := b.init(ctx)
@@ -152,6 +154,11 @@ func (b *builder) programs(ctx context.Context) ([]cpio.Record, error) {
 		return nil, err
 	}
 	records = append(records, keys...)
+	authorities, err := b.authorities(ctx, records)
+	if err != nil {
+		return nil, err
+	}
+	records = append(records, authorities...)
 	if err := checkManagers(recordFiles(records), b.Arch); err != nil {
 		return nil, fmt.Errorf("extra file: %w", err)
 	}

@@ -38,8 +38,8 @@ import (
 
 // Limits of the size of the initramfs, in bytes.
 const (
-	serverBudget = 31 << 20 // with the server set of modules, firmware and the shell
-	bareBudget   = 7 << 20  // without modules, with the shell
+	serverBudget = 31<<20 + 150<<10 // with the server set of modules, firmware and the shell
+	bareBudget   = 7<<20 + 150<<10  // without modules, with the shell
 )
 
 // smallInit is a program that is built and compressed in a fraction of the time of the agent.

@@ -154,7 +154,8 @@ func (f *firmwareFiles) add(file firmware.File) error {
 		return fmt.Errorf("compress %s: %w", file.Path, err)
 	}
 	f.records = append(f.records, cpio.StaticFile(guest, string(packed), 0o644))
-	f.b.note(guest, origin{file: file.Path, own: !strings.HasPrefix(file.Path, f.b.firmwareRoot+"/")})
+	own := !strings.HasPrefix(file.Path, f.b.firmwareRoot+"/")
+	f.b.note(guest, origin{file: file.Path, source: file.Name, own: own})
 	f.b.countPacked("firmware", 1, int64(len(data)), int64(len(packed)))
 	return nil
 }

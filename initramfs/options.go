@@ -24,6 +24,8 @@ type Options struct {
 	ManagerRoots []string // userlands with managers: directories, OCI layouts, tarballs, or oci://REFERENCE
 	// AuthorizedKeys is a file with public keys of operators who may log in as root; "" = none.
 	AuthorizedKeys string
+	// CAFiles contain the certificate authorities that the ramdisk trusts, PEM; nil = those of AuthoritiesPackage.
+	CAFiles []string
 	// RescueRoot is the userland of a rescue, like one of ManagerRoots; "" = none.
 	RescueRoot string
 	Firmware   string         // directory with firmware that is preferred to that of Debian's packages; "" = none

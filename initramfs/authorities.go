@@ -1,0 +1,104 @@
+package initramfs
+
+import (
+	"bytes"
+	"context"
+	"crypto/x509"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/u-root/mkuimage/cpio"
+
+	"ironroot/initramfs/debian"
+)
+
+// AuthoritiesPackage is the Debian package with the certificates of public certificate authorities. It does not depend
+// on the architecture.
+const AuthoritiesPackage = "ca-certificates"
+
+const (
+	// authoritiesFile contains the certificate authorities that the ramdisk trusts. crypto/x509 tries it first.
+	authoritiesFile = "etc/ssl/certs/ca-certificates.crt"
+	// certificatesDir contains the certificates of the package, each in a file.
+	certificatesDir = "usr/share/ca-certificates/mozilla/"
+	// certificatesSource is the file of the source package that the certificates are generated from.
+	certificatesSource = "mozilla/certdata.txt"
+)
+
+// authorities returns the records of authoritiesFile, unless it is one of the extra files.
+func (b *builder) authorities(ctx context.Context, extra []cpio.Record) ([]cpio.Record, error) {
+	if slices.ContainsFunc(extra, func(r cpio.Record) bool { return r.Name == authoritiesFile }) {
+		return nil, nil
+	}
+	read := b.publicAuthorities
+	if len(b.CAFiles) > 0 {
+		read = b.ownAuthorities
+	}
+	text, err := read(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("certificate authorities: %w", err)
+	}
+	b.count("certificate authorities", 1, int64(len(text)))
+	return append(parents(authoritiesFile, map[string]bool{"etc": true}),
+		cpio.StaticFile(authoritiesFile, string(text), 0o644)), nil
+}
+
+// ownAuthorities returns the joined CA files of the operator.
+func (b *builder) ownAuthorities(context.Context) ([]byte, error) {
+	for _, name := range b.CAFiles {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			return nil, err
+		}
+		if !x509.NewCertPool().AppendCertsFromPEM(text) {
+			return nil, fmt.Errorf("%s contains no certificate in PEM form", name)
+		}
+	}
+	b.note(authoritiesFile, origin{own: true})
+	return joinFiles(b.CAFiles)
+}
+
+// publicAuthorities returns the joined certificates of the package, in the order of update-ca-certificates(8).
+func (b *builder) publicAuthorities(ctx context.Context) ([]byte, error) {
+	deb, err := b.archive.Fetch(ctx, AuthoritiesPackage+":"+b.Arch)
+	if err != nil {
+		return nil, fmt.Errorf("%w\nauthorities of your own do as well: --ca-file FILE", err)
+	}
+	root := filepath.Join(b.CacheDir, "certificates", strings.TrimSuffix(filepath.Base(deb), ".deb"))
+	err = debian.ExtractAll(ctx, []string{deb}, root, func(name string) bool {
+		return strings.HasPrefix(name, certificatesDir) && name != certificatesDir ||
+			name == "usr/share/doc/"+AuthoritiesPackage+"/copyright"
+	}, nil)
+	if err != nil {
+		return nil, err
+	}
+	files, err := filepath.Glob(filepath.Join(root, certificatesDir, "*.crt")) // sorted
+	if err != nil {
+		return nil, err
+	}
+	if len(files) == 0 {
+		return nil, fmt.Errorf("package %s has no certificate in /%s", filepath.Base(deb), certificatesDir)
+	}
+	b.authorityDebs, b.authorityRoot = []string{deb}, root
+	b.note(authoritiesFile, origin{file: files[0], source: certificatesSource})
+	return joinFiles(files)
+}
+
+// joinFiles returns the content of files, each with a line feed at its end.
+func joinFiles(names []string) ([]byte, error) {
+	var all []byte
+	for _, name := range names {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, text...)
+		if !bytes.HasSuffix(all, []byte("\n")) {
+			all = append(all, '\n')
+		}
+	}
+	return all, nil
+}
