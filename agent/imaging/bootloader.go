@@ -28,9 +28,10 @@ func (b Bootloader) isPartitionImage() bool { return b.RootUUID != "" && b.RootU
 // are still logged in are an error.
 //
 // If the ramdisk was booted by UEFI, it writes boot entries for the loaders on the EFI system partition. The loaders
-// of a partition image are copied there first. If that writes no boot entry, or under BIOS, it installs nothing for a
-// whole-disk image, which contains its boot loader; see checkKernel for a kernel without support for UEFI. For a
-// partition image it then runs programs of the image, which requires the option enable_bios_bootloader_install.
+// of a partition image are copied there first. A whole-disk image without a loader there is an error, unless the
+// instance boots by BIOS. Under BIOS it installs nothing for a whole-disk image, which contains its boot loader; see
+// checkKernel for a kernel without support for UEFI. For a partition image without a loader, or under BIOS, it runs
+// programs of the image, which requires the option enable_bios_bootloader_install.
 func (i *Imager) InstallBootloader(ctx context.Context, b Bootloader) error {
 	c := i.o.Config.Get()
 	ignore := c.IgnoreBootloaderFailure
@@ -49,14 +50,15 @@ func (i *Imager) InstallBootloader(ctx context.Context, b Bootloader) error {
 		i.o.Log.Warn("boot mode differs from the target's", "device", disk.Path, "target", target, "uefi", uefi)
 	}
 	if uefi {
-		done, err := i.installEFI(ctx, disk, b)
-		if done {
+		err := i.installEFI(ctx, disk, b)
+		switch {
+		case err == nil:
 			return nil
-		}
-		if err != nil {
-			if !ignore {
-				return err
-			}
+		case errors.Is(err, bootloader.ErrNoLoader) && (b.isPartitionImage() || b.TargetBootMode == "bios"):
+			i.o.Log.Warn("no boot loader on the EFI system partition", "device", disk.Path, "err", err)
+		case !ignore || ctx.Err() != nil:
+			return err
+		default:
 			i.o.Log.Error("UEFI boot entry not written, failure ignored", "device", disk.Path, "err", err)
 		}
 	}
@@ -137,19 +139,15 @@ func (i *Imager) installGRUB(
 	if !uefi || b.EFISystemPartUUID == "" {
 		return nil
 	}
-	done, err := i.installEFI(ctx, disk, b)
-	if err == nil && !done {
-		err = bootFault(disk, bootloader.ErrNoLoader)
-	}
-	return err
+	return i.installEFI(ctx, disk, b)
 }
 
-// installEFI writes UEFI boot entries and reports whether it wrote at least one. A partition without a loader is not
-// an error: the image may boot another way.
-func (i *Imager) installEFI(ctx context.Context, disk block.Device, b Bootloader) (done bool, err error) {
+// installEFI writes UEFI boot entries. If no EFI system partition has a loader, the error wraps
+// [bootloader.ErrNoLoader]: the image may boot another way.
+func (i *Imager) installEFI(ctx context.Context, disk block.Device, b Bootloader) error {
 	array, err := i.bootArray(ctx, disk)
 	if err != nil {
-		return false, bootFault(disk, err)
+		return bootFault(disk, err)
 	}
 	if err := partition.Sync(ctx, i.o.System, disk.Path); err != nil {
 		i.o.Log.Warn("kernel does not see the current partitions", "device", disk.Path, "err", err)
@@ -160,7 +158,7 @@ func (i *Imager) installEFI(ctx context.Context, disk block.Device, b Bootloader
 			ESPUUID: b.EFISystemPartUUID, Configure: i.o.Config.Get().EnableBIOSBootloaderInstall,
 			Array: describeArray(array), Log: i.o.Log,
 		}); err != nil {
-			return false, bootFault(disk, err)
+			return bootFault(disk, err)
 		}
 	}
 	if array != nil {
@@ -170,14 +168,7 @@ func (i *Imager) installEFI(ctx context.Context, disk block.Device, b Bootloader
 			ESPUUID: b.EFISystemPartUUID, Efivars: i.o.Efivars, Log: i.o.Log,
 		})
 	}
-	if errors.Is(err, bootloader.ErrNoLoader) {
-		i.o.Log.Warn("no boot loader on the EFI system partition", "device", disk.Path)
-		return false, nil
-	}
-	if err != nil {
-		return false, bootFault(disk, err)
-	}
-	return true, nil
+	return bootFault(disk, err)
 }
 
 // bootFault converts errors of storage/bootloader to faults of the protocol.

@@ -9,9 +9,11 @@ import (
 	"strings"
 	"testing"
 
+	"ironroot/agent/config"
 	"ironroot/internal/sysfs"
 	"ironroot/internal/testenv"
 	"ironroot/storage/block"
+	"ironroot/storage/bootloader"
 )
 
 // uefiMachine returns this machine as if it had been booted by UEFI, with variables in a directory of the test.
@@ -122,5 +124,83 @@ func TestInstallBootloaderKernelWithoutUEFI(t *testing.T) {
 		if err == nil && !strings.Contains(log.String(), `msg="UEFI boot entry not written`) {
 			t.Errorf("%s: got the log\n%s\nwant that no entry was written", name, log.String())
 		}
+	}
+}
+
+// A whole-disk image without a known boot loader on its EFI system partition cannot boot by UEFI, which is an error,
+// unless failures are ignored or the instance boots by BIOS. The error names what is on the partition.
+//
+// Parity: M8 (no loader)
+func TestInstallBootloaderNothingBoots(t *testing.T) {
+	testenv.Programs(t, "sfdisk", "mkfs.vfat", "mmd", "mcopy")
+	loader := filepath.Join(t.TempDir(), "loader")
+	if err := os.WriteFile(loader, []byte("MZ"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	yes, no := true, false
+	for _, tt := range []struct {
+		name   string
+		loader string // in \EFI
+		b      Bootloader
+		option bool
+		err    string
+		log    string
+	}{
+		{name: "Windows", loader: "bootmgfw.efi", b: Bootloader{TargetBootMode: "uefi"}, log: "boot entry written"},
+		{name: "nothing", loader: "memtest.efi", b: Bootloader{TargetBootMode: "uefi"}, err: "CommandExecutionError"},
+		{name: "no boot mode", loader: "memtest.efi", err: "CommandExecutionError"},
+		{
+			name: "disk ID", loader: "memtest.efi", b: Bootloader{RootUUID: wholeDiskUUID, TargetBootMode: "uefi"},
+			err: "CommandExecutionError",
+		},
+		{
+			name: "failure ignored", loader: "memtest.efi", b: Bootloader{TargetBootMode: "uefi", IgnoreFailure: &yes},
+			log: "failure ignored",
+		},
+		{
+			name: "option", loader: "memtest.efi", option: true, b: Bootloader{TargetBootMode: "uefi"},
+			log: "failure ignored",
+		},
+		{
+			name: "option overridden", loader: "memtest.efi", option: true,
+			b: Bootloader{TargetBootMode: "uefi", IgnoreFailure: &no}, err: "CommandExecutionError",
+		},
+		{
+			name: "instance by BIOS", loader: "memtest.efi", b: Bootloader{TargetBootMode: "bios"},
+			log: `level=WARN msg="no boot loader on the EFI system partition"`,
+		},
+		{
+			name: "partition image", loader: "memtest.efi", b: Bootloader{RootUUID: rootUUID, TargetBootMode: "uefi"},
+			err: "InvalidImage",
+		},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			file := testenv.SparseFile(t, 16*mib)
+			testenv.Run(t, "sh", "-c", `printf 'label: gpt\nstart=2048, size=16384, type=U\n' | sfdisk -q "$0"`, file)
+			testenv.Run(t, "mkfs.vfat", "--offset", "2048", file, "8192")
+			testenv.Run(t, "mmd", "-i", file+"@@1M", "::EFI")
+			testenv.Run(t, "mcopy", "-i", file+"@@1M", loader, "::EFI/"+tt.loader)
+			path := testenv.Loop(t, file, 512)
+			i := newImager(t, nil, block.Device{Name: filepath.Base(path), Path: path, Size: 8 * gib})
+			i.o.System, i.o.Efivars = uefiMachine(t)
+			i.o.Config.Update(func(c *config.Config) { c.IgnoreBootloaderFailure = tt.option })
+			var log strings.Builder
+			i.o.Log = slog.New(slog.NewTextHandler(&log, nil))
+			err := i.InstallBootloader(t.Context(), tt.b)
+			if (err == nil) != (tt.err == "") || err != nil && typeOf(err) != tt.err {
+				t.Fatalf("got %v, want %q", err, tt.err)
+			}
+			if tt.err == "CommandExecutionError" && (!errors.Is(err, bootloader.ErrNoLoader) ||
+				!strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), "memtest.efi")) {
+				t.Errorf("got %v, want the disk and the program", err)
+			}
+			if !strings.Contains(log.String(), tt.log) {
+				t.Errorf("got the log\n%s\nwant %q", log.String(), tt.log)
+			}
+			entries, err := filepath.Glob(filepath.Join(i.o.Efivars, "Boot0*"))
+			if err != nil || (len(entries) == 1) != (tt.name == "Windows") {
+				t.Errorf("got boot entries %v and %v", entries, err)
+			}
+		})
 	}
 }

@@ -42,9 +42,12 @@ type Options struct {
 	Log     *slog.Logger // may be nil
 }
 
-// InstallEFI writes a boot entry for every loader on the disk's EFI system partition. Each new entry becomes the first
-// in BootOrder; older entries with the same label are removed. Errors wrap ErrNoESP, ErrNoLoader, ErrNoVariables, or
-// ErrFirmware if a variable could not be written.
+// InstallEFI writes boot entries for the loaders of the disk. It uses the first EFI system partition whose CSV file
+// names a loader, which gets an entry, or that has loaders of the names in loaderNames, each of which gets an entry. If
+// there is none, it uses the first one with another loader, and writes an entry for the preferred one: shim,
+// systemd-boot, GRUB, the latest unified kernel image in \EFI\Linux, the boot manager of Windows. Each new entry
+// becomes the first in BootOrder; older entries with the same label are removed. Errors wrap ErrNoESP, ErrNoLoader,
+// ErrNoVariables, or ErrFirmware if a variable could not be written.
 func InstallEFI(ctx context.Context, sys sysfs.Root, disk string, o Options) error {
 	if err := installEFI(ctx, sys, disk, o); err != nil {
 		return fmt.Errorf("UEFI boot entry for %s: %w", disk, err)
@@ -60,32 +63,32 @@ func installEFI(ctx context.Context, sys sysfs.Root, disk string, o Options) err
 	if o.Efivars == "" {
 		o.Efivars = sys.Sys("firmware/efi/efivars")
 	}
-	table, esp, err := readESP(ctx, disk, o)
+	table, esps, err := readESPs(ctx, disk, o)
 	if err != nil {
 		return err
 	}
-	loaders, fallback, err := readLoaders(disk, esp)
+	esp, err := chooseESP(disk, esps, log)
 	if err != nil {
 		return err
 	}
 	if err := efivarfs.CheckMounted(o.Efivars); err != nil {
-		return withFallback(fmt.Errorf("%w: %w", ErrNoVariables, err), fallback)
+		return withFallback(fmt.Errorf("%w: %w", ErrNoVariables, err), esp.fallback)
 	}
 	vars := variables{dir: o.Efivars, log: log}
-	for _, loader := range loaders {
+	for _, loader := range esp.loaders {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
 		option := loadOption{
-			Attributes: loadOptionActive, Description: loader.label + o.Suffix, Disk: hardDrive(table, esp),
-			File: loader.path,
+			Attributes: loadOptionActive, Description: loader.label + o.Suffix,
+			Disk: hardDrive(table, esp.partition), File: loader.path,
 		}
 		number, err := vars.install(option)
 		if err != nil {
 			return withFallback(
-				fmt.Errorf("%w: entry %q for %s: %w", ErrFirmware, option.Description, loader.path, err), fallback)
+				fmt.Errorf("%w: entry %q for %s: %w", ErrFirmware, option.Description, loader.path, err), esp.fallback)
 		}
-		log.Info("UEFI boot entry written", "device", block.PartitionPath(sys, disk, esp.Number),
+		log.Info("UEFI boot entry written", "device", block.PartitionPath(sys, disk, esp.partition.Number),
 			"entry", bootName(number), "label", option.Description, "loader", loader.path)
 	}
 	return nil
@@ -99,78 +102,139 @@ func withFallback(err error, loader string) error {
 	return fmt.Errorf("%w (without an entry the firmware may still start %s)", err, loader)
 }
 
-// Fallback returns the loader of a disk that firmware starts without a boot entry. The ESP is found as by FindESP. The
-// errors wrap ErrNoESP and ErrNoLoader.
+// Fallback returns the loader of a disk that firmware starts without a boot entry. The ESPs are found as by FindESP.
+// The errors wrap ErrNoESP and ErrNoLoader.
 func Fallback(ctx context.Context, disk, espUUID string) (string, error) {
-	esp, err := FindESP(ctx, disk, espUUID)
+	_, esps, err := readESPs(ctx, disk, Options{ESPUUID: espUUID})
 	if err != nil {
 		return "", err
 	}
-	_, fallback, err := readLoaders(disk, esp)
-	if err == nil && fallback == "" {
-		err = fmt.Errorf(`%w at \EFI\BOOT, where firmware finds it without a boot entry`, ErrNoLoader)
+	var problems error
+	for _, p := range esps {
+		esp, err := readLoaders(disk, p)
+		if err == nil && esp.fallback != "" {
+			return esp.fallback, nil
+		}
+		if err == nil {
+			err = fmt.Errorf(`%w at \EFI\BOOT, where firmware finds it without a boot entry`, ErrNoLoader)
+		}
+		problems = join(problems, err)
 	}
-	return fallback, err
+	return "", problems
 }
 
 // FindESP finds the EFI system partition of a disk by its type, otherwise by the UUID of a partition or of its FAT file
-// system. The error wraps ErrNoESP if there is none.
+// system. Of several, it returns the one that InstallEFI uses, the first if none has a loader. The error wraps ErrNoESP
+// if there is none.
 func FindESP(ctx context.Context, disk, uuid string) (partition.Partition, error) {
-	_, esp, err := readESP(ctx, disk, Options{ESPUUID: uuid})
-	return esp, err
+	_, esps, err := readESPs(ctx, disk, Options{ESPUUID: uuid})
+	if err != nil {
+		return partition.Partition{}, err
+	}
+	esp, err := chooseESP(disk, esps, slog.New(slog.DiscardHandler))
+	if err != nil {
+		return esps[0], nil //nolint:nilerr // documented
+	}
+	return esp.partition, nil
 }
 
 // CheckLoaders returns an error that wraps ErrNoLoader if the ESP, a partition of the disk, has no boot loader.
 func CheckLoaders(disk string, esp partition.Partition) error {
-	_, _, err := readLoaders(disk, esp)
+	_, err := readLoaders(disk, esp)
 	return err
 }
 
-// readESP reads the partition table of a disk and finds its EFI system partition.
-func readESP(ctx context.Context, disk string, o Options) (*partition.Table, partition.Partition, error) {
+// chooseESP returns the ESP that InstallEFI uses. ESPs that cannot be read are logged and skipped; if none has a
+// loader, the error names all of them.
+func chooseESP(disk string, esps []partition.Partition, log *slog.Logger) (espContent, error) {
+	var chosen espContent
+	var problems error
+	for _, p := range esps {
+		esp, err := readLoaders(disk, p)
+		if err != nil {
+			problems = join(problems, err)
+			continue
+		}
+		if len(chosen.loaders) == 0 || !esp.other {
+			chosen = esp
+		}
+		if !esp.other {
+			break
+		}
+	}
+	if len(chosen.loaders) == 0 {
+		return espContent{}, problems
+	}
+	if problems != nil {
+		log.Warn("EFI system partition skipped", "device", disk, "err", problems)
+	}
+	return chosen, nil
+}
+
+// join returns the errors as one line. The first may be nil.
+func join(first, second error) error {
+	if first == nil {
+		return second
+	}
+	return fmt.Errorf("%w; %w", first, second)
+}
+
+// readESPs reads the partition table of a disk and finds its EFI system partitions. It returns at least one.
+func readESPs(ctx context.Context, disk string, o Options) (*partition.Table, []partition.Partition, error) {
 	table, err := partition.Read(ctx, disk)
 	if err != nil {
-		return nil, partition.Partition{}, fmt.Errorf("%w: %w", ErrNoESP, err)
+		return nil, nil, fmt.Errorf("%w: %w", ErrNoESP, err)
 	}
 	if o.ESP == 0 {
-		esp, err := findESP(disk, table, o.ESPUUID)
-		return table, esp, err
+		esps, err := findESPs(disk, table, o.ESPUUID)
+		return table, esps, err
 	}
 	for _, p := range table.Partitions {
 		if p.Number == o.ESP {
-			return table, p, nil
+			return table, []partition.Partition{p}, nil
 		}
 	}
-	return nil, partition.Partition{}, fmt.Errorf("%w: none of %d partitions has the number %d",
-		ErrNoESP, len(table.Partitions), o.ESP)
+	return nil, nil, fmt.Errorf("%w: none of %d partitions has the number %d", ErrNoESP, len(table.Partitions), o.ESP)
 }
 
-// findESP finds the EFI system partition by its type, otherwise by the UUID of a partition or of its FAT file system.
+// findESP returns the first of findESPs.
 func findESP(disk string, table *partition.Table, uuid string) (partition.Partition, error) {
+	esps, err := findESPs(disk, table, uuid)
+	if err != nil {
+		return partition.Partition{}, err
+	}
+	return esps[0], nil
+}
+
+// findESPs finds the EFI system partitions by their type, otherwise one by the UUID of a partition or of its FAT file
+// system.
+func findESPs(disk string, table *partition.Table, uuid string) (esps []partition.Partition, err error) {
 	for _, p := range table.Partitions {
 		if p.Type == partition.TypeESP || p.Type == partition.TypeMBRESP {
-			return p, nil
+			esps = append(esps, p)
 		}
 	}
+	if len(esps) > 0 {
+		return esps, nil
+	}
 	if uuid == "" {
-		return partition.Partition{}, fmt.Errorf("%w: none of %d partitions has its type",
-			ErrNoESP, len(table.Partitions))
+		return nil, fmt.Errorf("%w: none of %d partitions has its type", ErrNoESP, len(table.Partitions))
 	}
 	f, err := os.Open(disk)
 	if err != nil {
-		return partition.Partition{}, err
+		return nil, err
 	}
 	defer f.Close() //nolint:errcheck // only read
 	for _, p := range table.Partitions {
 		if strings.EqualFold(p.UUID, uuid) {
-			return p, nil
+			return []partition.Partition{p}, nil
 		}
 		tree, err := fat.Open(io.NewSectionReader(f, p.Start, p.Size))
 		if err == nil && strings.EqualFold(tree.Serial(), uuid) {
-			return p, nil
+			return []partition.Partition{p}, nil
 		}
 	}
-	return partition.Partition{}, fmt.Errorf("%w: none of %d partitions has its type or the UUID %s",
+	return nil, fmt.Errorf("%w: none of %d partitions has its type or the UUID %s",
 		ErrNoESP, len(table.Partitions), uuid)
 }
 

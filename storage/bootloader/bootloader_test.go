@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"unicode/utf16"
@@ -92,9 +93,19 @@ func TestLoadOptionGolden(t *testing.T) {
 // disk makes an image with an ESP that contains the files; tool makes the table.
 func disk(t *testing.T, files map[string]string, fatBits int, prepare func(image string)) string {
 	t.Helper()
-	testenv.Programs(t, "mkfs.vfat", "mcopy", "mmd", "sgdisk", "sfdisk")
-	const espSize = 40 * mib
-	esp := testenv.SparseFile(t, espSize)
+	testenv.Programs(t, "sgdisk", "sfdisk")
+	esp := espFile(t, files, fatBits, 40*mib)
+	image := testenv.SparseFile(t, 64*mib)
+	prepare(image)
+	testenv.Run(t, "dd", "if="+esp, "of="+image, "bs=1M", "seek=1", "conv=notrunc,sparse", "status=none")
+	return image
+}
+
+// espFile makes a FAT file system that contains the files.
+func espFile(t *testing.T, files map[string]string, fatBits int, size int64) string {
+	t.Helper()
+	testenv.Programs(t, "mkfs.vfat", "mcopy", "mmd")
+	esp := testenv.SparseFile(t, size)
 	testenv.Run(t, "mkfs.vfat", "-F", fmt.Sprint(fatBits), "-i", "1234abcd", esp)
 	made := map[string]bool{}
 	for name, content := range files {
@@ -111,9 +122,33 @@ func disk(t *testing.T, files map[string]string, fatBits int, prepare func(image
 		}
 		testenv.Run(t, "mcopy", "-i", esp, source, "::/"+name)
 	}
-	image := testenv.SparseFile(t, 64*mib)
-	prepare(image)
-	testenv.Run(t, "dd", "if="+esp, "of="+image, "bs=1M", "seek=1", "conv=notrunc,sparse", "status=none")
+	return esp
+}
+
+// espDisk makes an image with a GPT and ESPs of 8 MiB that contain the files. nil is one without a file system.
+func espDisk(t *testing.T, esps ...[]string) string {
+	t.Helper()
+	testenv.Programs(t, "sfdisk")
+	image := testenv.SparseFile(t, int64(8*len(esps)+2)*mib)
+	script := "label: gpt\n"
+	for n := range esps {
+		script += fmt.Sprintf("start=%d, size=16384, type=U, uuid=%s%d\n", (8*n+1)*2048, espGUID[:35], n+1)
+	}
+	testenv.Run(t, "sh", "-c", `printf "$1" | PATH=$PATH:/usr/sbin sfdisk -q "$0"`, image, script)
+	for n, names := range esps {
+		if names == nil {
+			continue
+		}
+		files := map[string]string{}
+		for _, name := range names {
+			files[name] = "x"
+			if strings.HasSuffix(name, ".CSV") {
+				files[name] = utf16CSV("shimx64.efi,debian")
+			}
+		}
+		testenv.Run(t, "dd", "if="+espFile(t, files, 12, 8*mib), "of="+image, "bs=1M",
+			fmt.Sprintf("seek=%d", 8*n+1), "conv=notrunc,sparse", "status=none")
+	}
 	return image
 }
 
@@ -233,6 +268,142 @@ func TestInstallSuffix(t *testing.T) {
 	}
 	if err := InstallEFI(t.Context(), sysfs.Root{}, image, Options{ESP: 2, Efivars: dir}); !errors.Is(err, ErrNoESP) {
 		t.Errorf("partition 2: got %v, want %v", err, ErrNoESP)
+	}
+}
+
+// All ESPs of a disk are searched: for a CSV file and the names in loaderNames, and then for the preferred one of other
+// loaders.
+//
+// Parity: M3 (other loaders)
+func TestOtherLoaders(t *testing.T) {
+	const def, csv, shim = "EFI/BOOT/BOOTX64.EFI", "EFI/debian/BOOTX64.CSV", "EFI/debian/shimx64.efi"
+	for _, tt := range []struct {
+		name string
+		esps [][]string
+		esp  int
+		want string // loader that gets an entry
+	}{
+		{
+			"Windows",
+			[][]string{{"EFI/Microsoft/Boot/bootmgfw.efi", "EFI/Microsoft/Boot/memtest.efi"}},
+			1,
+			`\EFI\Microsoft\Boot\bootmgfw.efi`,
+		},
+		{
+			"shim",
+			[][]string{{"EFI/debian/grubx64.efi", "EFI/debian/mmx64.efi", shim}},
+			1,
+			`\EFI\debian\shimx64.efi`,
+		},
+		{
+			"shim, aarch64",
+			[][]string{{"EFI/fedora/shimaa64.efi", "EFI/fedora/mmaa64.efi"}},
+			1,
+			`\EFI\fedora\shimaa64.efi`,
+		},
+		{
+			"shim of SUSE",
+			[][]string{{"EFI/suse/shim.efi", "EFI/suse/MokManager.efi", "EFI/suse/grub.efi"}},
+			1,
+			`\EFI\suse\shim.efi`,
+		},
+		{"GRUB", [][]string{{"EFI/debian/grubx64.efi", "EFI/debian/fbx64.efi"}}, 1, `\EFI\debian\grubx64.efi`},
+		{
+			"systemd-boot",
+			[][]string{{"EFI/Linux/a.efi", "EFI/systemd/systemd-bootx64.efi"}},
+			1,
+			`\EFI\systemd\systemd-bootx64.efi`,
+		},
+		{
+			"systemd-boot, aarch64",
+			[][]string{{"EFI/Linux/a.efi", "EFI/systemd/systemd-bootaa64.efi"}},
+			1,
+			`\EFI\systemd\systemd-bootaa64.efi`,
+		},
+		{
+			"unified kernel images",
+			[][]string{{"EFI/Linux/k-6.10.0.efi", "EFI/Linux/k-6.9.1.efi", "EFI/Linux/z.txt"}},
+			1,
+			`\EFI\Linux\k-6.10.0.efi`,
+		},
+		{"in lower case", [][]string{{"efi/linux/linux.efi"}}, 1, `\efi\linux\linux.efi`},
+		{
+			"Linux and Windows",
+			[][]string{{"EFI/Linux/a.efi", "EFI/Microsoft/Boot/bootmgfw.efi"}},
+			1,
+			`\EFI\Linux\a.efi`,
+		},
+		{"two vendors", [][]string{{shim, "EFI/centos/shimx64.efi"}}, 1, `\EFI\centos\shimx64.efi`},
+		{"default loader", [][]string{{def, shim, "EFI/Linux/a.efi"}}, 1, `\EFI\BOOT\BOOTX64.EFI`},
+		{"CSV", [][]string{{def, csv, shim}}, 1, `\EFI\debian\shimx64.efi`},
+		{"second ESP", [][]string{{"readme.txt"}, {def}}, 2, `\EFI\BOOT\BOOTX64.EFI`},
+		{"second ESP with a CSV", [][]string{{}, {csv, shim}}, 2, `\EFI\debian\shimx64.efi`},
+		{"second of three", [][]string{{"mmx64.efi"}, {shim}, {shim}}, 2, `\EFI\debian\shimx64.efi`},
+		{
+			"default loader after Windows",
+			[][]string{{"EFI/Microsoft/Boot/bootmgfw.efi"}, {def}},
+			2,
+			`\EFI\BOOT\BOOTX64.EFI`,
+		},
+		{"default loader before a CSV", [][]string{{def}, {csv, shim}}, 1, `\EFI\BOOT\BOOTX64.EFI`},
+		{"no file system", [][]string{nil, {shim}}, 2, `\EFI\debian\shimx64.efi`},
+		{"CSV of a missing loader", [][]string{{csv}, {shim}}, 2, `\EFI\debian\shimx64.efi`},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			dir, image := t.TempDir(), espDisk(t, tt.esps...)
+			if err := InstallEFI(t.Context(), sysfs.Root{}, image, Options{Efivars: dir}); err != nil {
+				t.Fatal(err)
+			}
+			label := "ironic1"
+			if slices.Contains(tt.esps[tt.esp-1], csv) {
+				label = "debian"
+			}
+			want := []entry{{0, label, tt.want}}
+			if diff := cmp.Diff(want, written(t, dir), cmp.AllowUnexported(entry{})); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+			part := fmt.Sprintf("HD(%d,GPT,%s%d,", tt.esp, espGUID[:35], tt.esp)
+			if out := efibootmgr(t, dir); !strings.Contains(out, part) {
+				t.Errorf("efibootmgr does not print %q but\n%s", part, out)
+			}
+			if esp, err := FindESP(t.Context(), image, ""); err != nil || esp.Number != tt.esp {
+				t.Errorf("FindESP: got partition %d and %v, want %d", esp.Number, err, tt.esp)
+			}
+		})
+	}
+}
+
+// If no ESP has a loader, the error says what each of them has.
+func TestNoLoaderOnAnyESP(t *testing.T) {
+	image := espDisk(t, []string{"EFI/tools/memtest.efi", "readme.txt"}, nil, []string{})
+	err := InstallEFI(t.Context(), sysfs.Root{}, image, Options{Efivars: t.TempDir()})
+	if !errors.Is(err, ErrNoLoader) || !errors.Is(err, fat.ErrNoFAT) {
+		t.Errorf("got %v, want %v and %v", err, ErrNoLoader, fat.ErrNoFAT)
+	}
+	for _, text := range []string{
+		"partition 1", `none of 4 files is a known loader, found ["\\EFI\\tools\\memtest.efi"]`, "partition 2",
+		"partition 3", "none of 0 files is a known loader, none is a program",
+	} {
+		if !strings.Contains(fmt.Sprint(err), text) {
+			t.Errorf("got %v, want %q in it", err, text)
+		}
+	}
+	if esp, err := FindESP(t.Context(), image, ""); err != nil || esp.Number != 1 {
+		t.Errorf("FindESP: got partition %d and %v, want the first", esp.Number, err)
+	}
+	second := espDisk(t, []string{"EFI/debian/shimx64.efi"}, []string{"EFI/BOOT/BOOTX64.EFI"})
+	if loader, err := Fallback(t.Context(), second, ""); err != nil || loader != `\EFI\BOOT\BOOTX64.EFI` {
+		t.Errorf("Fallback: got %q and %v, want that of the second", loader, err)
+	}
+}
+
+// Loaders for the architecture of the machine are preferred.
+func TestArchitectures(t *testing.T) {
+	for goarch, want := range map[string]string{"amd64": "shimx64.efi", "arm64": "shimaa64.efi"} {
+		names := namesFor(goarch)
+		if names[0] != want || !slices.Contains(names, "systemd-bootaa64.efi") || len(names) != 14 {
+			t.Errorf("%s: got %q, want %s first", goarch, names, want)
+		}
 	}
 }
 
@@ -569,7 +740,7 @@ func FuzzFAT(f *testing.F) {
 	f.Add(sector)
 	f.Fuzz(func(_ *testing.T, data []byte) {
 		if tree, err := fat.Open(bytes.NewReader(data)); err == nil {
-			_, _ = (&searcher{tree: tree}).search()
+			_, _, _ = (&searcher{tree: tree}).search()
 		}
 	})
 }

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"regexp"
+	"runtime"
 	"slices"
 	"strings"
 	"unicode"
@@ -27,60 +29,133 @@ var loaderNames = []string{
 	"bootriscv32.efi", "bootriscv64.efi", "bootriscv128.efi", "grubaa64.efi", "winload.efi",
 }
 
+// otherNames are further file names in lower case, used if there is none of loaderNames, the preferred first. A shim
+// starts the vendor's next loader, also with Secure Boot; systemd-boot and GRUB have a menu of systems.
+var otherNames = namesFor(runtime.GOARCH)
+
+// namesFor returns otherNames. Loaders for the given architecture are preferred to those of the same kind for others.
+func namesFor(goarch string) (names []string) {
+	suffixes := []string{"x64", "aa64", "ia32", ""}
+	if goarch == "arm64" {
+		suffixes = []string{"aa64", "x64", "ia32", ""}
+	}
+	for _, kind := range []string{"shim", "systemd-boot", "grub"} {
+		for _, suffix := range suffixes {
+			names = append(names, kind+suffix+".efi")
+		}
+	}
+	return append(names, kernelImages, "bootmgfw.efi")
+}
+
+// kernelImages stands in otherNames for all programs in the directory of unified kernel images (Boot Loader
+// Specification, type 2), whose path in lower case it is.
+const kernelImages = `\efi\linux\`
+
+// preference returns the index in otherNames of a file; prefix is the path of its directory with a final backslash. It
+// returns len(otherNames) for other files.
+func preference(prefix, name string) int {
+	n := slices.Index(otherNames, strings.ToLower(name))
+	if n < 0 && isProgram(name) {
+		n = slices.Index(otherNames, strings.ToLower(prefix))
+	}
+	if n < 0 {
+		return len(otherNames)
+	}
+	return n
+}
+
+func isProgram(name string) bool { return strings.HasSuffix(strings.ToLower(name), ".efi") }
+
+var digits = regexp.MustCompile(`[0-9]+`)
+
+// sortKey returns a text that sorts names with versions by the values of their numbers: 6.9 before 6.10.
+func sortKey(name string) string {
+	return digits.ReplaceAllStringFunc(strings.ToLower(name), func(number string) string {
+		return strings.Repeat("0", max(0, 20-len(number))) + number
+	})
+}
+
 const (
 	maxDepth = 8       // depth of directories
 	maxFiles = 20000   // number of files
 	maxCSV   = 8 << 10 // size of a CSV file in bytes
 	maxLabel = 128     // characters in a boot entry's label
+	maxNamed = 8       // programs in the error that none is a loader
 )
 
-// readLoaders finds the loaders on the ESP, a partition of the disk. fallback is the one that firmware finds without a
-// boot entry, "" if there is none.
-func readLoaders(disk string, esp partition.Partition) (loaders []loader, fallback string, err error) {
+// espContent holds the boot loaders of an ESP.
+type espContent struct {
+	partition partition.Partition
+	loaders   []loader // at least one
+	other     bool     // loaders has one of otherNames
+	fallback  string   // the loader that firmware finds without a boot entry, "" if there is none
+}
+
+// readLoaders finds the loaders on the ESP, a partition of the disk.
+func readLoaders(disk string, esp partition.Partition) (espContent, error) {
 	f, err := os.Open(disk)
 	if err != nil {
-		return nil, "", err
+		return espContent{}, err
 	}
 	defer f.Close() //nolint:errcheck // only read
+	content := espContent{partition: esp}
 	tree, err := fat.Open(io.NewSectionReader(f, esp.Start, esp.Size))
 	if err == nil {
 		s := searcher{tree: tree}
-		if loaders, err = s.search(); err == nil {
-			if fallback, err = findFallback(tree); err == nil {
-				return loaders, fallback, nil
-			}
-		}
+		content.loaders, content.other, err = s.search()
 	}
-	return nil, "", fmt.Errorf("read the ESP, partition %d: %w", esp.Number, err)
+	if err == nil {
+		content.fallback, err = findFallback(tree)
+	}
+	if err != nil {
+		return espContent{}, fmt.Errorf("read the ESP, partition %d: %w", esp.Number, err)
+	}
+	return content, nil
 }
 
 // search walks the ESP: the files of a directory before its subdirectories, both sorted by name. A CSV file that names
-// an existing loader takes precedence over all others.
-func (s *searcher) search() ([]loader, error) {
+// an existing loader takes precedence over all others. If other is set, the only loader is one of otherNames.
+func (s *searcher) search() (loaders []loader, other bool, err error) {
+	s.preference = len(otherNames)
 	if err := s.walk(s.tree.Root(), `\`, 0); err != nil {
-		return nil, err
+		return nil, false, err
 	}
-	if s.fromCSV != nil {
-		return []loader{*s.fromCSV}, nil
+	switch {
+	case s.fromCSV != nil:
+		return []loader{*s.fromCSV}, false, nil
+	case len(s.found) > 0:
+		loaders = s.found
+	case s.csvErr != nil:
+		return nil, false, s.csvErr
+	case s.preference < len(otherNames):
+		loaders, other = []loader{s.preferred}, true
+	default:
+		return nil, false, s.noLoader()
 	}
-	if len(s.found) == 0 && s.csvErr != nil {
-		return nil, s.csvErr
+	for i := range loaders {
+		loaders[i].label = fmt.Sprintf("ironic%d", i+1)
 	}
-	if len(s.found) == 0 {
-		return nil, fmt.Errorf("%w: none of %d files is a known loader", ErrNoLoader, s.files)
+	return loaders, other, nil
+}
+
+// noLoader returns an error that names programs on the ESP that are no known loaders.
+func (s *searcher) noLoader() error {
+	programs := "none is a program"
+	if len(s.programs) > 0 {
+		programs = fmt.Sprintf("found %.100q", s.programs)
 	}
-	for i := range s.found {
-		s.found[i].label = fmt.Sprintf("ironic%d", i+1)
-	}
-	return s.found, nil
+	return fmt.Errorf("%w: none of %d files is a known loader, %s", ErrNoLoader, s.files, programs)
 }
 
 type searcher struct {
-	tree    *fat.FS
-	files   int
-	found   []loader
-	fromCSV *loader
-	csvErr  error // of the first CSV file that cannot be parsed
+	tree       *fat.FS
+	files      int
+	found      []loader
+	fromCSV    *loader
+	csvErr     error // of the first CSV file that cannot be parsed
+	preferred  loader
+	preference int      // of preferred, len(otherNames) if there is none
+	programs   []string // paths of files that are no known loaders
 }
 
 // findFallback returns the loader that firmware finds without a boot entry (UEFI 2.10, 3.5.1.1), "" if there is none.
@@ -123,7 +198,9 @@ func (s *searcher) walk(directory fat.File, prefix string, depth int) error {
 		}
 		name := strings.ToLower(file.Name)
 		switch {
-		case file.IsDir || !slices.Contains(loaderNames, name):
+		case file.IsDir:
+		case !slices.Contains(loaderNames, name):
+			s.addOther(prefix, file.Name)
 		case strings.HasSuffix(name, ".csv"):
 			if err := s.readCSV(file, files, prefix); err != nil || s.fromCSV != nil {
 				return err
@@ -141,6 +218,21 @@ func (s *searcher) walk(directory fat.File, prefix string, depth int) error {
 		}
 	}
 	return nil
+}
+
+// addOther records a file that is none of loaderNames. Of loaders with the same preference, the first found is
+// preferred, of unified kernel images the one with the highest version in its name.
+func (s *searcher) addOther(prefix, name string) {
+	path, n := prefix+name, preference(prefix, name)
+	switch {
+	case n == len(otherNames):
+		if isProgram(name) && len(s.programs) < maxNamed {
+			s.programs = append(s.programs, path)
+		}
+	case n < s.preference, n == s.preference && otherNames[n] == kernelImages &&
+		sortKey(path) > sortKey(s.preferred.path):
+		s.preferred, s.preference = loader{path: path}, n
+	}
 }
 
 // readCSV selects the loader that a CSV file names, in the same directory. A file that names a missing loader is
