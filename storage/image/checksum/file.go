@@ -1,8 +1,6 @@
 package checksum
 
 import (
-	"bufio"
-	"bytes"
 	"errors"
 	"fmt"
 	"strings"
@@ -23,52 +21,43 @@ func Parse(value, algorithmName string) (Sum, error) {
 }
 
 // Find finds the strongest digest of a file in a checksum file. Of digests of equal length it prefers that of the
-// algorithm that the caller named, "" for none. A digest that is shorter than those of that algorithm is an error. Find
-// reads these forms:
+// algorithm that the caller named, "" for none. A digest that is shorter than those of that algorithm is an error. The
+// lines that Find reads are those of [parseLine], and a digest alone in the file.
 //
-//	DIGITS                         alone in the file
-//	DIGITS  name   DIGITS *name    as md5sum and similar tools write them, in text and in binary mode
-//	SHA256 (name) = DIGITS         as BSD's tools and "cksum --tag" write them, and OpenSSL's without the spaces
+// Lines with exactly this name count, also after "./". If there are none, those count whose path ends with it. Two
+// different digests of one algorithm are an error, and so are those of files in two directories.
 //
 // Errors do not repeat the file's content.
 func Find(text []byte, name, algorithmName string) (Sum, error) {
 	named := findAlgorithm(algorithmName)
-	text = bytes.TrimSpace(text)
-	if len(text) == 0 {
+	lines := decode(text)
+	content := strings.TrimSpace(lines)
+	if content == "" {
 		return Sum{}, errors.New("the file is empty")
 	}
-	if !bytes.ContainsAny(text, " \t\r\n") {
-		a := detectAlgorithm(string(text), named, isBare)
+	if !strings.ContainsAny(content, " \t\n") {
+		a := detectAlgorithm(content, named, isBare)
 		if a == nil {
 			return Sum{}, fmt.Errorf("the algorithm could not be identified: got %d characters, "+
-				"want 32, 64 or 128 hexadecimal digits", len(text))
+				"want 32, 64 or 128 hexadecimal digits", len(content))
 		}
 		if err := checkStrength(a, named); err != nil {
 			return Sum{}, err
 		}
-		return Sum{Algorithm: a.name, Value: string(text)}, nil
+		return Sum{Algorithm: a.name, Value: content}, nil
 	}
-	var best Sum
-	var found *algorithm
-	lines := bufio.NewScanner(bytes.NewReader(text))
-	lines.Buffer(nil, len(text)+1)
-	for lines.Scan() {
-		a, digits := parseChecksumLine(strings.TrimSpace(lines.Text()), name, named)
-		if a == nil || found != nil && !stronger(a, found, named) {
-			continue
-		}
-		best, found = Sum{Algorithm: a.name, Value: digits}, a
-	}
-	if err := lines.Err(); err != nil {
-		return Sum{}, err
-	}
-	if found == nil {
+	matches := findMatches(lines, toUTF8(name), named)
+	if len(matches) == 0 {
 		return Sum{}, fmt.Errorf("no line has a checksum for %q", name)
 	}
-	if err := checkStrength(found, named); err != nil {
+	best, err := strongest(matches, named)
+	if err != nil {
+		return Sum{}, fmt.Errorf("%w for %q", err, name)
+	}
+	if err := checkStrength(best.algorithm, named); err != nil {
 		return Sum{}, err
 	}
-	return best, nil
+	return Sum{Algorithm: best.algorithm.name, Value: best.digits}, nil
 }
 
 // checkStrength returns an error if the digests of an algorithm are shorter than those of the named one, which may be
@@ -80,6 +69,71 @@ func checkStrength(found, named *algorithm) error {
 	return nil
 }
 
+// match is a digest that a checksum file has for the wanted file.
+type match struct {
+	directory string // of the file, as the line spells it
+	algorithm *algorithm
+	digits    string
+	line      int // counted from 1
+}
+
+// findMatches returns the digests of the file called name: those of lines with exactly that name or, if there are
+// none, of lines whose path ends with it.
+func findMatches(content, name string, named *algorithm) []match {
+	var exact, similar []match
+	heading := ""
+	for i, text := range strings.Split(content, "\n") {
+		text = toUTF8(strings.TrimSpace(text))
+		l := parseLine(text, heading)
+		heading = text
+		directory, isExact, ok := splitPath(l.path, name)
+		if !ok {
+			continue
+		}
+		for _, digits := range l.digits {
+			switch m := (match{directory, l.algorithm(digits, named), digits, i + 1}); {
+			case m.algorithm == nil:
+			case isExact:
+				exact = append(exact, m)
+			default:
+				similar = append(similar, m)
+			}
+		}
+	}
+	if len(exact) > 0 {
+		return exact
+	}
+	return similar
+}
+
+// strongest returns the digest of the strongest algorithm. It returns an error if there are several digests of that
+// algorithm, or files in other directories without that digest.
+func strongest(matches []match, named *algorithm) (match, error) {
+	best := matches[0]
+	for _, m := range matches {
+		if stronger(m.algorithm, best.algorithm, named) {
+			best = m
+		}
+	}
+	hasBest := map[string]bool{}
+	for _, m := range matches {
+		if m.algorithm != best.algorithm {
+			continue
+		}
+		if !strings.EqualFold(m.digits, best.digits) {
+			return match{}, fmt.Errorf("lines %d and %d have different %s digests", best.line, m.line, m.algorithm.name)
+		}
+		hasBest[m.directory] = true
+	}
+	for _, m := range matches {
+		if !hasBest[m.directory] {
+			return match{}, fmt.Errorf("lines %d and %d have digests of files in different directories",
+				best.line, m.line)
+		}
+	}
+	return best, nil
+}
+
 // stronger reports whether a digest of algorithm a is preferred to one of b.
 func stronger(a, b, named *algorithm) bool {
 	if a.available() != b.available() {
@@ -89,57 +143,4 @@ func stronger(a, b, named *algorithm) bool {
 		return a.digits > b.digits
 	}
 	return a == named && b != named
-}
-
-// parseChecksumLine returns the digest that a line has for the file called name, and its algorithm. The algorithm is
-// nil if the line has none.
-func parseChecksumLine(line, name string, named *algorithm) (*algorithm, string) {
-	if strings.HasPrefix(line, "#") {
-		return nil, ""
-	}
-	if tag, digits, ok := parseTagged(line, name); ok {
-		a := findAlgorithm(tag)
-		if a == nil || !isHex(digits, a.digits) || a.named && a != named {
-			return nil, ""
-		}
-		return a, digits
-	}
-	if !namesFile(line, name) {
-		return nil, ""
-	}
-	fields := strings.Fields(line)
-	for _, digits := range []string{fields[0], fields[len(fields)-1]} {
-		if a := detectAlgorithm(digits, named, isListed); a != nil {
-			return a, digits
-		}
-	}
-	return nil, ""
-}
-
-// parseTagged reads "TAG (name) = DIGITS" and "TAG(name)= DIGITS".
-func parseTagged(line, name string) (tag, digits string, ok bool) {
-	tag, rest, ok := strings.Cut(line, "("+name+")")
-	if !ok {
-		return "", "", false
-	}
-	tag = strings.TrimSpace(tag)
-	digits, ok = strings.CutPrefix(strings.TrimSpace(rest), "=")
-	if !ok || tag == "" || strings.ContainsAny(tag, " \t") {
-		return "", "", false
-	}
-	tag = strings.TrimPrefix(canonicalName(tag), "sha2_") // OpenSSL 3 writes SHA2-256
-	if strings.Trim(tag, "0123456789") == "" {
-		tag = "sha" + tag
-	}
-	return tag, strings.TrimSpace(digits), true
-}
-
-// namesFile reports whether a line of a checksum file names the file called name.
-func namesFile(line, name string) bool {
-	if strings.Contains(line, " ("+name+") ") {
-		return true
-	}
-	rest, ok := strings.CutSuffix(line, name)
-	rest = strings.TrimSuffix(rest, "*")
-	return ok && rest != strings.TrimRight(rest, " \t")
 }

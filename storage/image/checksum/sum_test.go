@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -85,13 +86,23 @@ func FuzzChecksumFile(f *testing.F) {
 	f.Add([]byte("SHA256 (image.raw) = "+sum), "image.raw")
 	f.Add([]byte(sum+" *image.raw\n# x\n"), "image.raw")
 	f.Add([]byte("SHA3-256 (image.raw) = "+sum+"\nSHA2-256(image.raw)= "+sum), "image.raw")
+	f.Add(toolOutputs, "image.raw")
+	f.Add(bytes.ReplaceAll(toolOutputs, []byte("\n"), []byte("\r\n")), "im\xe4ge.raw")
+	f.Add([]byte("SHA256 hash of image.raw:\r\n"+sum+"\r\nSHA256  "+sum+"  C:\\images\\image.raw"), "image.raw")
 	f.Fuzz(func(t *testing.T, text []byte, name string) {
 		for _, named := range []string{"", "sha1", "sha3_256"} {
 			sum, err := Find(text, name, named)
+			plain := utf8.Valid(text) && !bytes.ContainsAny(text, "\x00\r\ufeff")
+			for title, changed := range encodings(text) {
+				if again, _ := Find(changed, name, named); plain && again != sum {
+					t.Errorf("%s: got %+v, want %+v", title, again, sum)
+				}
+			}
 			if err != nil {
 				continue
 			}
-			if _, err := sum.Hash(); err != nil || !bytes.Contains(text, []byte(sum.Value)) {
+			decoded := strings.ReplaceAll(decode(text), " ", "")
+			if _, err := sum.Hash(); err != nil || !strings.Contains(decoded, sum.Value) {
 				t.Errorf("got %+v, which is no checksum of the file: %v", sum, err)
 			}
 		}
