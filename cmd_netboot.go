@@ -19,6 +19,7 @@ import (
 	"syscall"
 
 	"ironroot/initramfs/debian"
+	"ironroot/internal/bootfile"
 	"ironroot/netboot/pxe"
 )
 
@@ -152,10 +153,8 @@ func (c *netbootCmd) systems() (map[string]pxe.System, error) {
 		if errors.Is(missing, fs.ErrNotExist) {
 			continue
 		}
-		for _, file := range []string{s.Kernel, s.Initramfs} {
-			if err := readable(file); err != nil {
-				return nil, err
-			}
+		if err := bootfile.CheckPair(arch, s.Kernel, s.Initramfs); err != nil {
+			return nil, err
 		}
 		systems[arch] = s
 	}
@@ -164,15 +163,6 @@ func (c *netbootCmd) systems() (map[string]pxe.System, error) {
 			c.Name, c.Dir)
 	}
 	return systems, nil
-}
-
-// readable returns an error if a file cannot be opened.
-func readable(name string) error {
-	file, err := os.Open(name)
-	if err != nil {
-		return err
-	}
-	return file.Close()
 }
 
 // machines returns the listed machines.

@@ -1,6 +1,9 @@
 package main
 
 import (
+	"bytes"
+	"debug/pe"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"net"
@@ -14,16 +17,47 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"ironroot/internal/testenv"
 	"ironroot/netboot/pxe"
 )
+
+// armKernel returns a file that has no more of a kernel for arm64 than its headers.
+func armKernel(t *testing.T) []byte {
+	t.Helper()
+	const peHeader = 0x40
+	var kernel bytes.Buffer
+	kernel.WriteString("MZ")
+	kernel.Write(make([]byte, 0x36))
+	kernel.WriteString("ARM\x64")
+	for _, part := range []any{
+		uint32(peHeader), []byte("PE\x00\x00"),
+		pe.FileHeader{
+			Machine:              pe.IMAGE_FILE_MACHINE_ARM64,
+			SizeOfOptionalHeader: uint16(binary.Size(pe.OptionalHeader64{})),
+		},
+		pe.OptionalHeader64{
+			Magic: 0x20b, Subsystem: pe.IMAGE_SUBSYSTEM_EFI_APPLICATION, NumberOfRvaAndSizes: 16,
+		},
+	} {
+		if err := binary.Write(&kernel, binary.LittleEndian, part); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return kernel.Bytes()
+}
 
 // parseNetboot parses a command line of netboot with files in a directory, in which DIR stands for it.
 func parseNetboot(t *testing.T, line string) (*netbootCmd, string) {
 	t.Helper()
 	dir := t.TempDir()
+	kernel, initramfs := string(testenv.BzImage(4096)), string(testenv.Archive(t))
 	for name, content := range map[string]string{
-		"ipa-ironroot-amd64.kernel": "k", "ipa-ironroot-amd64.initramfs": "i", "other-arm64.kernel": "k",
-		"other-arm64.initramfs": "i", "half-amd64.kernel": "k", "snponly.efi": "own",
+		"ipa-ironroot-amd64.kernel": kernel, "ipa-ironroot-amd64.initramfs": initramfs,
+		"other-arm64.kernel": string(armKernel(t)), "other-arm64.initramfs": initramfs,
+		"half-amd64.kernel": kernel, "snponly.efi": "own",
+		"cut-amd64.kernel": kernel[:4000], "cut-amd64.initramfs": initramfs,
+		"swapped-arm64.kernel": kernel, "swapped-arm64.initramfs": initramfs,
+		"sum-amd64.kernel": kernel, "sum-amd64.initramfs": initramfs, "sum-amd64.initramfs.sha256": "00  x\n",
 		"machines": "# a comment\n\n52:54:00:00:00:0A  ipa-agent-token=SECRET x=\"1 2\" \n52-54-00-00-00-0b\n",
 		"wrong":    "52:54:00:00:00:0a ok\nipa-agent-token=SECRET 52:54:00:00:00:0b\n", "empty": "# nobody\n",
 	} {
@@ -78,6 +112,9 @@ func TestNetbootErrors(t *testing.T) {
 	for line, want := range map[string]string{
 		"--dir DIR --name absent":                       "no kernel absent-ARCH.kernel in ",
 		"--dir DIR --name half":                         "half-amd64.initramfs: no such file",
+		"--dir DIR --name cut":                          "cut-amd64.kernel: is truncated: has 4000 bytes, want 4096",
+		"--dir DIR --name swapped":                      "swapped-arm64.kernel: is for amd64, want arm64",
+		"--dir DIR --name sum":                          "sum-amd64.initramfs: has SHA-256",
 		"--kernel DIR/snponly.efi":                      "--kernel and --initramfs: want both",
 		"--dir DIR --api-url ironic":                    "--api-url ironic: want a URL",
 		"--dir DIR --mac 1":                             "--mac: address 1: invalid MAC address",

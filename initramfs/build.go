@@ -23,6 +23,7 @@ import (
 
 	"ironroot/initramfs/debian"
 	"ironroot/initramfs/modules"
+	"ironroot/internal/bootfile"
 	"ironroot/release/bill"
 	"ironroot/uinit/boot/layout"
 	"ironroot/uinit/kmod"
@@ -67,6 +68,13 @@ func (b *builder) build(ctx context.Context) error {
 	kernel, err := b.kernel(ctx)
 	if err != nil {
 		return err
+	}
+	arch, _, err := bootfile.PackedKernelArch(kernel.Image)
+	if err != nil {
+		return err
+	}
+	if arch != b.Arch {
+		return fmt.Errorf("kernel %s: is for %s, want %s", kernel.Image, arch, b.Arch)
 	}
 	image, err := os.ReadFile(kernel.Image)
 	if err != nil {

@@ -476,16 +476,29 @@ func TestExtraFileNotRead(t *testing.T) {
 }
 
 func TestBadOptions(t *testing.T) {
-	for name, o := range map[string]Options{
-		"unknown group":   {ModuleGroups: []string{"kitchen"}, Kernel: "/dev/null", Modules: "."},
-		"modules alone":   {Modules: "/tmp"},
-		"missing kernel":  {Kernel: "/nonexistent"},
-		"bad extra file":  {Kernel: "/dev/null", ModuleGroups: []string{"none"}, Files: []string{"only-one-part"}},
-		"unknown program": {Kernel: "/dev/null", ModuleGroups: []string{"none"}, Init: "ironroot/nothing"},
+	dir := t.TempDir()
+	kernel, truncated := filepath.Join(dir, "kernel"), filepath.Join(dir, "truncated")
+	content := testenv.BzImage(4096)
+	if err := errors.Join(os.WriteFile(kernel, content, 0o600),
+		os.WriteFile(truncated, content[:4095], 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	none := []string{"none"}
+	for name, c := range map[string]struct {
+		o    Options
+		want string
+	}{
+		"unknown group":    {Options{ModuleGroups: []string{"kitchen"}, Kernel: kernel, Modules: "."}, "kitchen"},
+		"modules alone":    {Options{Modules: "/tmp"}, "odules"},
+		"missing kernel":   {Options{Kernel: "/nonexistent"}, "/nonexistent"},
+		"truncated kernel": {Options{Kernel: truncated}, "has 4095 bytes, want 4096"},
+		"another kernel":   {Options{Kernel: kernel, Arch: "arm64"}, "is for amd64, want arm64"},
+		"bad extra file":   {Options{Kernel: kernel, ModuleGroups: none, Files: []string{"one-part"}}, "one-part"},
+		"unknown program":  {Options{Kernel: kernel, ModuleGroups: none, Init: "ironroot/nothing"}, "ironroot/nothing"},
 	} {
-		o.Out, o.Dir, o.CacheDir = t.TempDir(), testenv.Top(t), t.TempDir()
-		if _, err := Build(context.Background(), o); err == nil {
-			t.Errorf("%s: got no error", name)
+		c.o.Out, c.o.Dir, c.o.CacheDir = t.TempDir(), testenv.Top(t), t.TempDir()
+		if _, err := Build(context.Background(), c.o); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: got %v, want an error with %q", name, err, c.want)
 		}
 	}
 }

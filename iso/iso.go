@@ -186,12 +186,15 @@ func buildUKI(ctx context.Context, o Options, work string) (Report, error) {
 	if err != nil {
 		return Report{}, err
 	}
-	arch, err := bootfile.UEFIArch(bytes.NewReader(image))
+	arch, err := bootfile.UEFIArch(bytes.NewReader(image), int64(len(image)))
 	if err != nil {
 		return Report{}, fmt.Errorf("unified kernel image %s: %w", o.UKI, err)
 	}
 	if o.Arch != "" && o.Arch != arch {
 		return Report{}, fmt.Errorf("unified kernel image %s: is for %s, want %s", o.UKI, arch, o.Arch)
+	}
+	if err := bootfile.CheckSum(o.UKI); err != nil {
+		return Report{}, fmt.Errorf("unified kernel image: %w", err)
 	}
 	esp, err := ukiESP(ctx, arch, image)
 	if err != nil {

@@ -2,6 +2,7 @@ package iso
 
 import (
 	"bytes"
+	"compress/gzip"
 	"context"
 	"debug/pe"
 	"encoding/binary"
@@ -16,6 +17,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/u-root/mkuimage/cpio"
 
 	"ironroot/internal/testenv"
 	"ironroot/storage/fat"
@@ -49,10 +51,7 @@ func fakeLoaders() loaders {
 // bzImage writes a file that has no more of a kernel than its header.
 func bzImage(t *testing.T, size int) string {
 	t.Helper()
-	b := make([]byte, size)
-	copy(b[0x1fe:], "\x55\xaa")
-	copy(b[0x202:], "HdrS")
-	return writeFile(t, "kernel", b)
+	return writeFile(t, "kernel", testenv.BzImage(size))
 }
 
 // armKernel returns a file that has no more of a kernel for arm64 than its headers.
@@ -61,6 +60,19 @@ func armKernel(t *testing.T) []byte {
 	kernel := uefiProgram(t, pe.IMAGE_FILE_MACHINE_ARM64, 100_000)
 	copy(kernel[0x38:], "ARM\x64")
 	return kernel
+}
+
+func gzipped(t *testing.T, content []byte) []byte {
+	t.Helper()
+	var out bytes.Buffer
+	z := gzip.NewWriter(&out)
+	if _, err := z.Write(content); err != nil {
+		t.Fatal(err)
+	}
+	if err := z.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return out.Bytes()
 }
 
 func writeFile(t *testing.T, name string, content []byte) string {
@@ -74,8 +86,9 @@ func writeFile(t *testing.T, name string, content []byte) string {
 
 func buildImage(t *testing.T) string {
 	t.Helper()
+	archive := testenv.Archive(t, cpio.StaticFile("x", strings.Repeat("x", 4090), 0o644))
 	o, err := Options{
-		Kernel: bzImage(t, 100_001), Initrd: writeFile(t, "initrd", []byte("070701"+strings.Repeat("x", 4090))),
+		Kernel: bzImage(t, 100_001), Initrd: writeFile(t, "initrd", archive),
 		Out: filepath.Join(t.TempDir(), "out.iso"), Label: "TEST_1", CacheDir: t.TempDir(),
 	}.complete()
 	if err != nil {
@@ -243,7 +256,7 @@ func TestARMImageHasLoadersForUEFIOnly(t *testing.T) {
 	testenv.Programs(t, "sfdisk", "fsck.vfat", "isoinfo", "mcopy")
 	for name, kernel := range map[string][]byte{"image": armKernel(t), "compressed": zbootKernel(t)} {
 		o, err := Options{
-			Kernel: writeFile(t, "kernel", kernel), Initrd: writeFile(t, "initrd", []byte("070701")),
+			Kernel: writeFile(t, "kernel", kernel), Initrd: writeFile(t, "initrd", testenv.Archive(t)),
 			Out: filepath.Join(t.TempDir(), "out.iso"), CacheDir: t.TempDir(),
 		}.complete()
 		if err != nil {
@@ -358,8 +371,9 @@ func TestESPIsFAT16(t *testing.T) {
 
 func TestInputsAreChecked(t *testing.T) {
 	kernel := bzImage(t, 4096)
-	initrd := writeFile(t, "initrd", []byte("\x28\xb5\x2f\xfd rest"))
-	arm, packed := writeFile(t, "arm", armKernel(t)), writeFile(t, "packed", []byte("\x1f\x8b\x08"))
+	truncated := writeFile(t, "k", testenv.BzImage(4096)[:4000])
+	initrd := writeFile(t, "initrd", testenv.Archive(t))
+	arm, packed := writeFile(t, "arm", armKernel(t)), writeFile(t, "packed", gzipped(t, armKernel(t)))
 	noStub := make([]byte, 4096)
 	copy(noStub[0x38:], "ARM\x64")
 	other := uefiProgram(t, pe.IMAGE_FILE_MACHINE_AMD64, 1000)
@@ -383,6 +397,10 @@ func TestInputsAreChecked(t *testing.T) {
 		},
 		"kernel is another program": {
 			Options{Kernel: writeFile(t, "k", other), Initrd: initrd, Out: "x"}, "is for amd64, want a bzImage or",
+		},
+		"truncated kernel": {Options{Kernel: truncated, Initrd: initrd, Out: "x"}, "has 4000 bytes, want 4096"},
+		"truncated initrd": {
+			Options{Kernel: kernel, Initrd: writeFile(t, "i", testenv.Archive(t)[:100]), Out: "x"}, "ends at byte 100",
 		},
 		"swapped": {Options{Kernel: kernel, Initrd: kernel, Out: "x"}, "want a cpio archive"},
 		"label":   {Options{Kernel: kernel, Initrd: initrd, Out: "x", Label: "a b"}, "label"},

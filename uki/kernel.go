@@ -30,7 +30,7 @@ func parseKernel(data []byte) (kernel, error) {
 	if len(data) > 2 && data[0] == 0x1f && data[1] == 0x8b {
 		return kernel{}, errors.New("is compressed by gzip, want an image with an EFI stub: decompress it first")
 	}
-	arch, err := bootfile.UEFIArch(bytes.NewReader(data))
+	arch, err := bootfile.UEFIArch(bytes.NewReader(data), int64(len(data)))
 	if err != nil {
 		return kernel{}, fmt.Errorf("is no kernel with an EFI stub (CONFIG_EFI_STUB): %w", err)
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/u-root/mkuimage/cpio"
 
+	"ironroot/agent/config"
 	"ironroot/initramfs/debian"
 	"ironroot/internal/bootfile"
 	"ironroot/internal/bounded"
@@ -102,7 +103,7 @@ func build(ctx context.Context, o Options) (Report, error) {
 	if err != nil {
 		return Report{}, err
 	}
-	if arch, err := bootfile.UEFIArch(bytes.NewReader(base.content)); err != nil {
+	if arch, err := bootfile.UEFIArch(bytes.NewReader(base.content), int64(len(base.content))); err != nil {
 		return Report{}, fmt.Errorf("stub: %w", err)
 	} else if arch != k.arch {
 		return Report{}, fmt.Errorf("stub: is for %s, want %s like the kernel", arch, k.arch)
@@ -147,6 +148,9 @@ func checkCmdline(line string) error {
 	if slices.Contains(strings.Fields(line), "--") {
 		return fmt.Errorf("kernel command line %q contains --, behind which the kernel ignores parameters", line)
 	}
+	if err := config.CheckSigned(line); err != nil {
+		return fmt.Errorf("kernel command line: the agent rejects it: %w", err)
+	}
 	return nil
 }
 
@@ -167,6 +171,9 @@ func readSections(o Options) ([]section, kernel, error) {
 	k, err := parseKernel(linux)
 	if err != nil {
 		return nil, kernel{}, fmt.Errorf("kernel %s: %w", o.Kernel, err)
+	}
+	if err := bootfile.CheckSum(o.Kernel); err != nil {
+		return nil, kernel{}, fmt.Errorf("kernel: %w", err)
 	}
 	initrd, err := joinInitrds(o.Initrds, o.Cmdline)
 	if err != nil {

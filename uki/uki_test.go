@@ -22,6 +22,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/u-root/mkuimage/cpio"
 
 	"ironroot/initramfs/debian"
 	"ironroot/internal/debtest"
@@ -121,6 +122,12 @@ func program(machine uint16, release string) []byte {
 	return data
 }
 
+// archive returns an archive with an empty file.
+func archive(t testing.TB, name string) []byte {
+	t.Helper()
+	return testenv.Archive(t, cpio.StaticFile(name, "", 0o644))
+}
+
 const testRelease = "6.12.0-test"
 
 // options returns the options of a small image with the stub of Debian.
@@ -128,7 +135,7 @@ func options(t testing.TB, id identity) Options {
 	t.Helper()
 	return Options{
 		Kernel:  write(t, "vmlinuz", program(pe.IMAGE_FILE_MACHINE_AMD64, testRelease)),
-		Initrds: []string{write(t, "initrd", []byte("070701 first")), write(t, "more", []byte("070701 second"))},
+		Initrds: []string{write(t, "initrd", archive(t, "first")), write(t, "more", archive(t, "second"))},
 		Out:     filepath.Join(t.TempDir(), "boot.efi"), Cmdline: `ipa-api-url=mdns test="a b"`, Version: "1.2.3",
 		Key: id.keyFile, Cert: id.certFile, Debian: debian.Options{}, Log: t.Output(),
 	}
@@ -201,8 +208,9 @@ func TestInitrd(t *testing.T) {
 	testenv.Programs(t, "cpio")
 	_, image := mustBuild(t, options(t, newIdentity(t, ownKey)))
 	initrd := sectionsOf(t, image)[".initrd"]
-	first := strings.Index(initrd, "070701 first")
-	if first < 0 || first%archiveAlignment != 0 || !strings.HasSuffix(initrd, "070701 first070701 second") {
+	files := string(archive(t, "first")) + string(archive(t, "second"))
+	first := strings.Index(initrd, files)
+	if first < 0 || first%archiveAlignment != 0 || !strings.HasSuffix(initrd, files) {
 		t.Errorf("archives at byte %d: got %q at the end", first, initrd[max(0, len(initrd)-40):])
 	}
 	dir := t.TempDir()
@@ -398,9 +406,30 @@ func TestBadInputs(t *testing.T) {
 		"kernel is gzip": {
 			func(o *Options) { o.Kernel = write(t, "k", []byte("\x1f\x8b\x08")) }, "compressed by gzip",
 		},
-		"kernel for i386":   {func(o *Options) { o.Kernel = write(t, "k", program(0x14c, "")) }, "machine type 0x14c"},
-		"initrd is text":    {func(o *Options) { o.Initrds = []string{big} }, "want a cpio archive"},
-		"initrd is empty":   {func(o *Options) { o.Initrds = []string{write(t, "i", nil)} }, "is empty"},
+		"kernel for i386": {func(o *Options) { o.Kernel = write(t, "k", program(0x14c, "")) }, "machine type 0x14c"},
+		"initrd is text":  {func(o *Options) { o.Initrds = []string{big} }, "want a cpio archive"},
+		"initrd is empty": {func(o *Options) { o.Initrds = []string{write(t, "i", nil)} }, "is empty"},
+		"kernel is truncated": {
+			func(o *Options) { o.Kernel = write(t, "k", program(pe.IMAGE_FILE_MACHINE_ARM64, "")[:0x500]) },
+			"has 1280 bytes, want 1536",
+		},
+		"initrd is truncated": {
+			func(o *Options) { o.Initrds = []string{write(t, "i", archive(t, "x")[:200])} }, "ends at byte 200",
+		},
+		"kernel has another checksum": {
+			func(o *Options) {
+				o.Kernel = write(t, "k", program(pe.IMAGE_FILE_MACHINE_AMD64, ""))
+				if err := os.WriteFile(o.Kernel+".sha256", []byte("00  k\n"), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}, "has SHA-256",
+		},
+		"URL that the agent rejects": {
+			func(o *Options) { o.Cmdline = "ipa-api-url=ironic.example" }, "want mdns or URLs",
+		},
+		"number that the agent rejects": {
+			func(o *Options) { o.Cmdline = "ipa-lookup-timeout=soon ipa-api-url=mdns" }, "lookup_timeout",
+		},
 		"no command line":   {func(o *Options) { o.Cmdline = " " }, "command line is empty"},
 		"line break":        {func(o *Options) { o.Cmdline = "a\nb" }, "control character"},
 		"open quote":        {func(o *Options) { o.Cmdline = `a="b` }, "open quote"},

@@ -87,6 +87,15 @@ func parameterClass(name string) (known, open bool) {
 	return open || slices.Contains(closedParams, name), open
 }
 
+// CheckSigned returns an error for the kernel command line of a signed image that the agent rejects, whatever its files
+// and other sources set.
+func CheckSigned(line string) error {
+	_, err := Load(Sources{
+		Params: ParseCmdline(line), Unsigned: &Unsigned{}, HasIPv6: func() bool { return true },
+	})
+	return err
+}
+
 // KnownNames returns the sorted names of the parameters that the ramdisk knows.
 func (p Params) KnownNames() []string {
 	return slices.DeleteFunc(slices.Sorted(maps.Keys(p)), func(name string) bool {

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"ironroot/initramfs"
+	"ironroot/internal/bootfile"
 	"ironroot/lab/conductor"
 	"ironroot/lab/imageserver"
 	"ironroot/lab/osimage"
@@ -188,6 +189,8 @@ func (d *demo) prepare(ctx context.Context) error {
 			return fmt.Errorf("build the ramdisk: %w", err)
 		}
 		d.options.Kernel, d.options.Initramfs = built.Kernel, built.Initramfs
+	} else if err := bootfile.CheckPair(d.options.Arch, d.options.Kernel, d.options.Initramfs); err != nil {
+		return err
 	}
 	end := d.progress.wait("building an operating system image to deploy")
 	image, err := osimage.Build(ctx, osimage.Options{Arch: d.options.Arch, Progress: d.progress})

@@ -1,6 +1,7 @@
 package demo_test
 
 import (
+	"errors"
 	"io"
 	"os"
 	"path/filepath"
@@ -97,12 +98,14 @@ func TestFailureIsToldWithTheConsole(t *testing.T) {
 	testenv.Root(t)
 	testenv.Programs(t, "qemu-system-x86_64", "mmdebstrap", "mke2fs", "mformat")
 	var out strings.Builder
-	broken := filepath.Join(t.TempDir(), "kernel")
-	if err := os.WriteFile(broken, []byte("no kernel"), 0o600); err != nil {
+	dir := t.TempDir()
+	broken, initramfs := filepath.Join(dir, "kernel"), filepath.Join(dir, "initramfs")
+	if err := errors.Join(os.WriteFile(broken, testenv.BzImage(4096), 0o600),
+		os.WriteFile(initramfs, testenv.Archive(t), 0o600)); err != nil {
 		t.Fatal(err)
 	}
 	_, err := demo.Run(t.Context(), demo.Options{
-		Kernel: broken, Initramfs: broken, Out: t.TempDir(), Firmware: qemu.BIOS, Progress: &out,
+		Kernel: broken, Initramfs: initramfs, Out: t.TempDir(), Firmware: qemu.BIOS, Progress: &out,
 		Limit: time.Minute, // the firmware of a busy host needs many seconds for its first line
 	})
 	if err == nil || !strings.Contains(err.Error(), "1m0s") {
