@@ -1,8 +1,8 @@
 // Package dhcp4 is a DHCPv4 client. It follows RFC 2131 (states, retransmission, renewal, rebinding), RFC 2132
-// (options), RFC 3397 (domain search), RFC 3442 (classless static routes), RFC 4390 (InfiniBand) and RFC 5227 (address
-// conflicts). Of RFC 4361 it follows only the format of the client identifier of InfiniBand ports: on Ethernet the
-// identifier is hardware type and MAC address, as firmware and iPXE send it, so that a machine keeps the address that
-// its boot loader had.
+// (options), RFC 3396 (long options), RFC 3397 (domain search), RFC 3442 (classless static routes), RFC 4390
+// (InfiniBand) and RFC 5227 (address conflicts). Of RFC 4361 it follows only the format of the client identifier of
+// InfiniBand ports: on Ethernet the identifier is hardware type and MAC address, as firmware and iPXE send it, so that
+// a machine keeps the address that its boot loader had.
 //
 // A server's answers are validated: impossible values are dropped, see [Lease.Implausible] for the others.
 //
@@ -13,6 +13,7 @@ package dhcp4
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
 	"net/netip"
@@ -130,19 +131,16 @@ func (c *Client) discover(ctx context.Context, started time.Time, tries int) (*L
 	logged := map[string]bool{} // servers
 	offer, err := c.exchange(ctx, exchange{
 		message: message, started: started, tries: tries, open: c.sockets.broadcast,
-		accept: func(m *dhcpv4.DHCPv4) bool {
-			if m.MessageType() != dhcpv4.MessageTypeOffer {
-				return false
+		accept: func(m *dhcpv4.DHCPv4) error {
+			if kind := m.MessageType(); kind != dhcpv4.MessageTypeOffer {
+				return fmt.Errorf("message type %s of server %s, want OFFER", kind, serverText(m))
 			}
 			_, _, err := parseLease(m, time.Now(), c.Timing.MinLease)
-			if err != nil {
-				c.Handler.Rejected(err)
-			}
 			if server := m.ServerIdentifier().String(); err != nil && len(logged) < maxLogged && !logged[server] {
 				logged[server] = true
 				c.Log.Warn("offer rejected", "interface", c.Interface().Name, "server", server, "err", err)
 			}
-			return err == nil
+			return err
 		},
 	})
 	if err != nil {

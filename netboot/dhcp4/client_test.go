@@ -277,7 +277,8 @@ func (h *failingOnce) Use(lease *Lease, renewed bool) error {
 // A DHCP message that causes a panic is dropped; the next one is the answer.
 func TestDHCPContainsPanics(t *testing.T) {
 	mac := net.HardwareAddr{2, 0, 0, 0, 0, 1}
-	c := New(Config{Interface: func() *net.Interface { return &net.Interface{HardwareAddr: mac} }})
+	handler := &recorder{}
+	c := New(Config{Interface: func() *net.Interface { return &net.Interface{HardwareAddr: mac} }, Handler: handler})
 	request, err := newMessage(mac, dhcpv4.MessageTypeDiscover)
 	if err != nil {
 		t.Fatal(err)
@@ -298,16 +299,19 @@ func TestDHCPContainsPanics(t *testing.T) {
 		send(answer.ToBytes()), send(answer.ToBytes()),
 	}}
 	seen := 0
-	got := c.receive(conn, exchange{message: request, accept: func(*dhcpv4.DHCPv4) bool {
+	got, err := c.receive(conn, exchange{message: request, accept: func(*dhcpv4.DHCPv4) error {
 		if seen++; seen == 1 {
 			panic("in the parser")
 		}
-		return true
+		return nil
 	}})
-	if got == nil || got.MessageType() != dhcpv4.MessageTypeOffer || seen != 2 {
+	if err != nil || got == nil || got.MessageType() != dhcpv4.MessageTypeOffer || seen != 2 {
 		t.Errorf("got answer %v after %d answers, want the second offer", got, seen)
 	}
-	if got := c.receive(conn, exchange{message: request}); got != nil {
-		t.Errorf("got answer %v of a closed socket, want none", got)
+	if calls := handler.Take(); len(calls) != 2 || !strings.Contains(calls[1], "in the parser") {
+		t.Errorf("got events %q, want two rejected answers", calls)
+	}
+	if got, err := c.receive(conn, exchange{message: request}); got != nil || err != nil {
+		t.Errorf("got answer %v and %v of a closed socket, want none", got, err)
 	}
 }

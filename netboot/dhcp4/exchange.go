@@ -1,7 +1,6 @@
 package dhcp4
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -45,11 +44,16 @@ func (c *Client) request(ctx context.Context, r request) (*Lease, error) {
 	asked := time.Now()
 	answer, err := c.exchange(ctx, exchange{
 		message: message, started: r.started, tries: r.tries, destination: r.destination, open: r.open,
-		accept: func(m *dhcpv4.DHCPv4) bool {
-			if r.server != nil && !m.ServerIdentifier().Equal(r.server) {
-				return false
+		accept: func(m *dhcpv4.DHCPv4) error {
+			switch kind := m.MessageType(); {
+			case kind == dhcpv4.MessageTypeOffer:
+				return errForeign // of another server, which was slower
+			case kind != dhcpv4.MessageTypeAck && kind != dhcpv4.MessageTypeNak:
+				return fmt.Errorf("message type %s, want ACK or NAK", kind)
+			case r.server != nil && !m.ServerIdentifier().Equal(r.server):
+				return fmt.Errorf("%s of server %s, want %s", kind, serverText(m), r.server)
 			}
-			return m.MessageType() == dhcpv4.MessageTypeAck || m.MessageType() == dhcpv4.MessageTypeNak
+			return nil
 		},
 	})
 	if err != nil {
@@ -82,7 +86,18 @@ type exchange struct {
 	tries       int        // 0 = forever
 	destination netip.Addr // invalid = broadcast
 	open        func(on *net.Interface) (net.PacketConn, error)
-	accept      func(*dhcpv4.DHCPv4) bool
+	accept      func(*dhcpv4.DHCPv4) error // returns why an answer is rejected
+}
+
+// errForeign is the error of messages that are not answers to the message that was sent.
+var errForeign = errors.New("not an answer to this message")
+
+// serverText returns the identifier of the server that sent a message, for errors.
+func serverText(m *dhcpv4.DHCPv4) string {
+	if id := m.ServerIdentifier(); id != nil {
+		return id.String()
+	}
+	return "without identifier (option 54)"
 }
 
 // exchange sends the message until it is answered. The time between two transmissions doubles each time. If the
@@ -138,35 +153,53 @@ func (c *Client) attempt(ctx context.Context, e exchange, timeout time.Duration)
 		<-ctx.Done() // the next attempt is not earlier than without an answer
 		return nil, fmt.Errorf("send DHCP message: %w", err)
 	}
-	if answer := c.receive(conn, e); answer != nil {
+	answer, rejected := c.receive(conn, e)
+	if answer != nil {
 		return answer, nil
 	}
 	<-attempt.Done() // a socket that failed, as when the interface goes down, receives no answer
-	return nil, context.Cause(attempt)
+	if err := context.Cause(attempt); rejected == nil || !errors.Is(err, errNoAnswer) {
+		return nil, err
+	}
+	return nil, fmt.Errorf("DHCP answer rejected: %w", rejected)
 }
 
-// receive returns the first accepted answer to a message, or nil once the socket is closed or fails. The client of the
-// library is not used because it parses messages in a goroutine that does not contain panics.
-func (c *Client) receive(conn net.PacketConn, e exchange) *dhcpv4.DHCPv4 {
-	mac := answerAddress(c.Interface().HardwareAddr)
+// receive returns the first accepted answer to a message, or nil once the socket is closed or fails, and then why the
+// latest answer was rejected, nil if there was none. The client of the library is not used because it parses messages
+// in a goroutine that does not contain panics.
+func (c *Client) receive(conn net.PacketConn, e exchange) (accepted *dhcpv4.DHCPv4, rejected error) {
 	buffer := make([]byte, maxMessageSize)
 	for {
 		var answer *dhcpv4.DHCPv4
-		err := goroutine.Catch(func() error {
-			size, _, err := conn.ReadFrom(buffer)
-			if err != nil {
-				return err
+		var closed error
+		err := goroutine.Catch(func() (err error) { // a message that causes a panic is rejected, too
+			var size int
+			if size, _, closed = conn.ReadFrom(buffer); closed != nil {
+				return closed
 			}
-			m, err := dhcpv4.FromBytes(buffer[:size])
-			if err == nil && m.OpCode == dhcpv4.OpcodeBootReply && bytes.Equal(m.ClientHWAddr, mac) &&
-				m.TransactionID == e.message.TransactionID && e.accept(m) {
-				answer = m
-			}
-			return nil //nolint:nilerr // other packets are dropped
+			answer, err = c.read(buffer[:size], e)
+			return err
 		})
-		var caught *goroutine.PanicError // a message that causes a panic is dropped: another server may answer
-		if answer != nil || err != nil && !errors.As(err, &caught) {
-			return answer
+		switch {
+		case err == nil:
+			return answer, nil
+		case closed != nil:
+			return nil, rejected
+		case !errors.Is(err, errForeign):
+			rejected = err
+			c.Handler.Rejected(err)
 		}
 	}
+}
+
+// read parses an answer to a message.
+func (c *Client) read(raw []byte, e exchange) (*dhcpv4.DHCPv4, error) {
+	if !isAnswer(raw, e.message.TransactionID, answerAddress(c.Interface().HardwareAddr)) {
+		return nil, errForeign
+	}
+	m, err := parseMessage(raw)
+	if err != nil {
+		return nil, err
+	}
+	return m, e.accept(m)
 }

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/netip"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/insomniacslk/dhcp/dhcpv4"
@@ -62,7 +63,7 @@ func parseLease(
 	}
 	server, ok := hostAddress(m.ServerIdentifier())
 	if !ok {
-		return nil, nil, fmt.Errorf("server identifier %v is not a host address", m.ServerIdentifier())
+		return nil, nil, fmt.Errorf("server %s: identifier is not a host address", serverText(m))
 	}
 	p := parser{address: address}
 	lease = &Lease{
@@ -193,9 +194,15 @@ func (p *parser) appendRoute(routes []Route, r *dhcpv4.Route) []Route {
 	return append(routes, route)
 }
 
-// search returns the domain search list, or without one the domain name.
+// search returns the domain search list, or without one the domain name. Some servers send a list of names there,
+// separated by spaces, because clients copy the option to resolv.conf: all of them are search domains.
 func (p *parser) search(m *dhcpv4.DHCPv4) []string {
-	names := []string{m.DomainName()}
+	name := strings.TrimRight(m.DomainName(), "\x00")
+	names := strings.FieldsFunc(name, func(c rune) bool { return c == ' ' })
+	isInvalid := func(name string) bool { return !resolver.IsDomainName(strings.TrimRight(name, ".")) }
+	if slices.ContainsFunc(names, isInvalid) {
+		names = []string{name} // which is reported as a whole
+	}
 	if labels := m.DomainSearch(); labels != nil && len(labels.Labels) > 0 {
 		names = labels.Labels
 	}

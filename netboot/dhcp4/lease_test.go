@@ -136,6 +136,14 @@ func TestParseLease(t *testing.T) {
 				dhcpv4.WithDomainSearchList("b.example", "c.example")),
 			want: plain(func(l *Lease) { l.Search = []string{"b.example", "c.example"} }),
 		},
+		"domain with several names": {
+			message: ack(t, dhcpv4.WithOption(dhcpv4.OptDomainName("a.example  b.example. "))),
+			want:    plain(func(l *Lease) { l.Search = []string{"a.example", "b.example"} }),
+		},
+		"several names, one of them wrong": {
+			message: ack(t, dhcpv4.WithOption(dhcpv4.OptDomainName("a.example -b"))),
+			want:    plain(func(*Lease) {}), warnings: 1,
+		},
 		"names that would write further lines": {
 			message: ack(t, dhcpv4.WithOption(dhcpv4.OptDomainName("a\nnameserver 203.0.113.1")),
 				dhcpv4.WithOption(dhcpv4.OptHostName("a b")), generic(dhcpv4.OptionInterfaceMTU, 0, 68)),
@@ -185,8 +193,9 @@ func FuzzParseLease(f *testing.F) {
 		24, 10, 1, 2, 192, 0, 2, 1, 0, 0, 0, 0, 0,
 	})).ToBytes())
 	f.Add(ack(f, dhcpv4.WithDomainSearchList("b.example"), dhcpv4.WithOption(dhcpv4.OptDomainName("a\nb"))).ToBytes())
+	f.Add(overloaded(f, 3))
 	f.Fuzz(func(t *testing.T, raw []byte) {
-		m, err := dhcpv4.FromBytes(raw)
+		m, err := parseMessage(raw)
 		if err != nil {
 			return
 		}

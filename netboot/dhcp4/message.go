@@ -1,6 +1,7 @@
 package dhcp4
 
 import (
+	"bytes"
 	"fmt"
 	"net"
 
@@ -68,4 +69,48 @@ func answerAddress(mac net.HardwareAddr) net.HardwareAddr {
 		return net.HardwareAddr{}
 	}
 	return mac
+}
+
+// Offsets of the fields of a message (RFC 2131, section 2).
+const (
+	opField     = 0
+	idField     = 4
+	macField    = 28
+	serverField = 44 // sname
+	fileField   = 108
+	fileEnd     = 236
+)
+
+// isAnswer reports whether bytes are a server's answer to the message with a transaction ID, to a hardware address.
+// They can still be malformed.
+func isAnswer(raw []byte, id dhcpv4.TransactionID, mac net.HardwareAddr) bool {
+	return len(raw) >= serverField && raw[opField] == byte(dhcpv4.OpcodeBootReply) &&
+		bytes.Equal(raw[idField:idField+len(id)], id[:]) && bytes.Equal(raw[macField:macField+len(mac)], mac)
+}
+
+// parseMessage parses a message. Options can continue in the fields for the boot file and the name of the server, in
+// this order (RFC 2132, section 9.3; RFC 3396, section 5), which the library does not support.
+func parseMessage(raw []byte) (*dhcpv4.DHCPv4, error) {
+	m, err := dhcpv4.FromBytes(raw)
+	if err != nil {
+		return nil, fmt.Errorf("malformed answer: %w", err)
+	}
+	const inFile, inServer = 1, 2
+	overload := m.Options.Get(dhcpv4.OptionOptionOverload)
+	if len(overload) != 1 {
+		return m, nil
+	}
+	if overload[0]&inFile != 0 {
+		m.BootFileName = ""
+		if err := m.Options.FromBytes(raw[fileField:fileEnd]); err != nil {
+			return nil, fmt.Errorf("malformed answer: options in the field for the boot file: %w", err)
+		}
+	}
+	if overload[0]&inServer != 0 {
+		m.ServerHostName = ""
+		if err := m.Options.FromBytes(raw[serverField:fileField]); err != nil {
+			return nil, fmt.Errorf("malformed answer: options in the field for the server's name: %w", err)
+		}
+	}
+	return m, nil
 }

@@ -81,6 +81,8 @@ func (r *reader) network(name string, fields rawNetwork) (*Link, Network, error)
 		}
 		network.Address = address
 		network.Routes = r.routes(name, fields, address)
+	} else {
+		r.ignoreRoutes(name, fields)
 	}
 	network.DNS = r.services("network "+name, fields.Services)
 	for _, server := range fields.DNS {
@@ -169,6 +171,21 @@ func (r *reader) routes(name string, fields rawNetwork, address netip.Prefix) []
 		add(rawRoute{Network: zero, Netmask: "0", Gateway: fields.Gateway})
 	}
 	return routes
+}
+
+// ignoreRoutes reports the routes of a network without a static address, whose routes come from its server or router.
+func (r *reader) ignoreRoutes(name string, fields rawNetwork) {
+	if fields.Gateway != "" {
+		r.problem("network %s: gateway %q: not used with type %q", name, fields.Gateway, fields.Type)
+	}
+	for _, raw := range fields.Routes {
+		var route rawRoute
+		if err := json.Unmarshal(raw, &route); err != nil {
+			r.problem("network %s: route: %w", name, err)
+		} else if route.Network != "" || route.Gateway != "" {
+			r.problem("network %s: route to %q: not used with type %q", name, route.Network, fields.Type)
+		}
+	}
 }
 
 func (f rawRoute) route(own netip.Prefix) (Route, error) {

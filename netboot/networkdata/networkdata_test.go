@@ -114,6 +114,17 @@ func TestContradictions(t *testing.T) {
 			[]string{`link "a": another link has the same id`},
 			"a[]",
 		},
+		"routes with DHCP": {
+			[]string{card0},
+			[]string{`{"id": "n", "type": "ipv4_dhcp", "link": "a", "gateway": "192.0.2.1", "routes": [
+				{"network": "10.0.0.0", "netmask": "8", "gateway": "192.0.2.2"},
+				{"services": [{"type": "dns", "address": "192.0.2.3"}]}, 7]}`},
+			[]string{
+				`network "n": gateway "192.0.2.1": not used with type "ipv4_dhcp"`,
+				`network "n": route to "10.0.0.0": not used with`, `network "n": route: json`,
+			},
+			"a[n]",
+		},
 		"VLAN on an unknown link": {
 			[]string{card0, `{"id": "v", "type": "vlan", "vlan_id": 5, "vlan_link": "x"}`},
 			[]string{net4("n", "v", ""), net4("nn", "a", "")},

@@ -47,6 +47,8 @@ func NoAddress(links []Link) string {
 			text += l.Name + ": no carrier"
 		case l.Bond != "":
 			text += l.Name + ": member of " + l.Bond
+		case l.History.DHCP.Rejected != "":
+			text += l.Name + ": DHCP answer rejected: " + l.History.DHCP.Rejected
 		default:
 			text += l.Name + ": no answer from a DHCP server"
 		}

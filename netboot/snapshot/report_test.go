@@ -153,9 +153,10 @@ func TestNoAddress(t *testing.T) {
 		{Name: "eth2", Up: true, Bond: "bond0"},
 		{Name: "eth3", Up: true, Carrier: true, Bond: "bond0"},
 		{Name: "eth4", Up: true, Carrier: true},
+		{Name: "eth5", Up: true, Carrier: true, History: History{DHCP: Attempts{Rejected: "no server"}}},
 	}
 	want := "eth0: no such device, eth1: down, eth2: no carrier, eth3: member of bond0, " +
-		"eth4: no answer from a DHCP server"
+		"eth4: no answer from a DHCP server, eth5: DHCP answer rejected: no server"
 	if got := NoAddress(links); got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}

@@ -58,7 +58,7 @@ func AgentWith(change func(*agent.Options)) Func {
 		params = merged
 		if network == nil {
 			static := new(atomic.Bool)
-			started, err := startNetwork(ctx, m, media, networkConfig(settings, m.Log), static)
+			started, err := startNetwork(ctx, m, media, networkConfig(settings, m.Log), static, board)
 			if err != nil {
 				return err
 			}

@@ -13,6 +13,7 @@ import (
 
 	"ironroot/agent/config"
 	"ironroot/agent/inspection"
+	"ironroot/agent/status"
 	"ironroot/agent/vmedia"
 	"ironroot/internal/bounded"
 	"ironroot/internal/goroutine"
@@ -41,9 +42,9 @@ func networkConfig(settings *config.Config, log *slog.Logger) netboot.Config {
 // line announces the drive, links are set up at once, but DHCP waits until the drive was searched for. Otherwise
 // nothing waits, and data that is found later is used from then on. static is set when there is static data.
 func startNetwork(
-	ctx context.Context, m *Machine, media *vmedia.Media, c netboot.Config, static *atomic.Bool,
+	ctx context.Context, m *Machine, media *vmedia.Media, c netboot.Config, static *atomic.Bool, board *status.Board,
 ) (*netboot.Network, error) {
-	if c.Data = archivedData("/", m.Log); c.Data != nil {
+	if c.Data = archivedData("/", m.Log, board); c.Data != nil {
 		static.Store(true)
 		return netboot.Start(ctx, c)
 	}
@@ -58,7 +59,7 @@ func startNetwork(
 	stopWaiting := sync.OnceFunc(func() { close(found) })
 	goroutine.Go(func() error {
 		document, err := media.NetworkData(ctx, stopWaiting)
-		if data := staticData(document, m.Log); data != nil {
+		if data := staticData(document, m.Log, board); data != nil {
 			static.Store(true)
 			network.Configure(data)
 		}
@@ -73,7 +74,7 @@ func startNetwork(
 }
 
 // archivedData returns the network data of an archive below root, and nil if there is none.
-func archivedData(root string, log *slog.Logger) *networkdata.Data {
+func archivedData(root string, log *slog.Logger, board *status.Board) *networkdata.Data {
 	for _, name := range archivedFiles {
 		path := filepath.Join(root, name)
 		document, err := bounded.ReadFile(path, maxNetworkData)
@@ -82,24 +83,28 @@ func archivedData(root string, log *slog.Logger) *networkdata.Data {
 		}
 		if err != nil {
 			log.Warn("network data not readable, using DHCP", "file", path, "err", err)
+			board.Problem("network data", err)
 			continue
 		}
 		log.Info("network data found in the archive", "file", path, "bytes", len(document))
-		return staticData(document, log)
+		return staticData(document, log, board)
 	}
 	return nil
 }
 
-// staticData parses network data and logs the parts that cannot be used. It returns nil if no part can be used.
-func staticData(document []byte, log *slog.Logger) *networkdata.Data {
+// staticData parses network data. It logs the parts that cannot be used, and shows them on the board. It returns nil if
+// no part can be used.
+func staticData(document []byte, log *slog.Logger, board *status.Board) *networkdata.Data {
 	if len(document) == 0 {
 		return nil
 	}
 	data, err := networkdata.Parse(document)
 	if err != nil {
 		log.Warn("network data not usable, using DHCP", "err", err)
+		board.Problem("network data", err)
 		return nil
 	}
+	board.Problem("network data", errors.Join(data.Problems...))
 	for _, problem := range data.Problems {
 		log.Warn("part of the network data ignored", "err", problem)
 	}

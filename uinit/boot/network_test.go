@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"ironroot/agent/config"
+	"ironroot/agent/status"
 )
 
 // Network data of an appended archive is found at both of its paths. Invalid data is logged and ignored.
@@ -40,11 +41,16 @@ func TestArchivedData(t *testing.T) {
 			}
 			var said bytes.Buffer
 			got := -1
-			if data := archivedData(root, slog.New(slog.NewTextHandler(&said, nil))); data != nil {
+			board := status.NewBoard("1", strings.TrimSpace)
+			if data := archivedData(root, slog.New(slog.NewTextHandler(&said, nil)), board); data != nil {
 				got = len(data.Links)
 			}
 			if got != c.links || !strings.Contains(said.String(), c.says) {
 				t.Errorf("got %d links, want %d; log %q, want %q in it", got, c.links, said.String(), c.says)
+			}
+			problems := board.State().Problems
+			if isIgnored := strings.Contains(said.String(), "level=WARN"); isIgnored != (len(problems) > 0) {
+				t.Errorf("got problems %v, want some: %t", problems, isIgnored)
 			}
 		})
 	}
