@@ -2,7 +2,9 @@ package server
 
 import (
 	"net"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/insomniacslk/dhcp/dhcpv4"
@@ -46,7 +48,7 @@ func identify(m *dhcpv4.DHCPv4) (Client, bool) {
 		return Client{}, false
 	}
 	var c Client
-	codes := m.ClientArch()
+	codes := archCodes(m, class)
 	for _, code := range codes {
 		if known, ok := architectures[code]; ok {
 			c, codes = known, []iana.Arch{code}
@@ -60,10 +62,31 @@ func identify(m *dhcpv4.DHCPv4) (Client, bool) {
 	return c, true
 }
 
+// classArch matches the architecture in a vendor class: PXEClient:Arch:00007:UNDI:003016.
+var classArch = regexp.MustCompile(`^(?:PXEClient|HTTPClient):Arch:([0-9]{1,5})(?::|$)`)
+
+// archCodes returns the architectures of a client: those of option 93, otherwise the one in its vendor class, and of
+// PXE firmware that has neither, BIOS. RFC 4578 requires the option, but firmware that is older lacks it.
+func archCodes(m *dhcpv4.DHCPv4, class string) []iana.Arch {
+	if codes := m.ClientArch(); len(codes) > 0 {
+		return codes
+	}
+	if match := classArch.FindStringSubmatch(class); match != nil {
+		if code, err := strconv.ParseUint(match[1], 10, 16); err == nil {
+			return []iana.Arch{iana.Arch(code)}
+		}
+	}
+	if strings.HasPrefix(class, httpClass) {
+		return nil
+	}
+	return []iana.Arch{iana.INTEL_X86PC}
+}
+
 // isIPXE reports whether the client is iPXE, by its user class.
 func isIPXE(m *dhcpv4.DHCPv4) bool {
 	// iPXE sends a plain string instead of the list of RFC 3004.
-	return string(m.Options.Get(dhcpv4.OptionUserClassInformation)) == "iPXE" || slices.Contains(m.UserClass(), "iPXE")
+	plain := strings.TrimRight(string(m.Options.Get(dhcpv4.OptionUserClassInformation)), "\x00")
+	return plain == "iPXE" || slices.Contains(m.UserClass(), "iPXE")
 }
 
 // Loaders are the boot files of a network in which each machine boots the same.

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -200,6 +201,40 @@ func TestBootFiles(t *testing.T) {
 			"HTTPClient",
 			"HTTPClient",
 		},
+		"no option 93": {
+			[]dhcpv4.Modifier{dhcpv4.WithOption(dhcpv4.OptClassIdentifier("PXEClient"))},
+			Client{Arch: "amd64"},
+			"PXEClient", "PXEClient",
+		},
+		"architecture in the class": {
+			[]dhcpv4.Modifier{dhcpv4.WithOption(dhcpv4.OptClassIdentifier("PXEClient:Arch:00011:UNDI:003016"))},
+			Client{Arch: "arm64", UEFI: true},
+			"PXEClient", "PXEClient",
+		},
+		"HTTP with the architecture in the class": {
+			[]dhcpv4.Modifier{dhcpv4.WithOption(dhcpv4.OptClassIdentifier("HTTPClient:Arch:00016:UNDI:003001"))},
+			Client{Arch: "amd64", UEFI: true, HTTP: true},
+			"HTTPClient", "HTTPClient",
+		},
+		"HTTP without architecture": {
+			[]dhcpv4.Modifier{dhcpv4.WithOption(dhcpv4.OptClassIdentifier("HTTPClient"))},
+			Client{HTTP: true},
+			"HTTPClient", "HTTPClient",
+		},
+		"malformed option 93": {
+			[]dhcpv4.Modifier{
+				dhcpv4.WithOption(dhcpv4.OptClassIdentifier("PXEClient:Arch:99999")),
+				dhcpv4.WithGeneric(dhcpv4.OptionClientSystemArchitectureType, []byte{7}),
+			},
+			Client{Arch: "amd64"},
+			"PXEClient", "PXEClient",
+		},
+		"iPXE, user class with a zero": {
+			append(firmware(iana.INTEL_X86PC, "PXEClient"),
+				dhcpv4.WithGeneric(dhcpv4.OptionUserClassInformation, []byte("iPXE\x00"))),
+			Client{Arch: "amd64", IPXE: true},
+			"", "PXEClient",
+		},
 		"unknown": {pxe(iana.EFI_ITANIUM), Client{}, "PXEClient", "PXEClient"},
 		"iPXE":    {ipxe, Client{Arch: "amd64", IPXE: true}, "", "PXEClient"},
 		"iPXE class as RFC 3004": {
@@ -252,6 +287,9 @@ func checkBoot(t *testing.T, name string, got *dhcpv4.DHCPv4, boots bool, class 
 	file, server, address := "", "", net.IPv4zero
 	if boots {
 		file, server, address = "directory/file", "192.0.2.1", net.IPv4(192, 0, 2, 1)
+	}
+	if raw := got.Options.Get(dhcpv4.OptionBootfileName); boots && string(raw) != file+"\x00" {
+		t.Errorf("%s: option 67: got %q, want a zero at its end", name, raw)
 	}
 	if got.BootFileName != file || got.BootFileNameOption() != file || got.TFTPServerName() != server ||
 		!got.ServerIPAddr.Equal(address) || got.ClassIdentifier() != class {
@@ -337,6 +375,26 @@ func TestConfigIsChecked(t *testing.T) {
 		if d, err := ListenDHCP(t.Context(), config); err == nil {
 			t.Errorf("%s: got a server, want an error", name)
 			_ = d.Close()
+		}
+	}
+}
+
+// A name that does not fit into the message's own field with a zero behind it is only in option 67. The field of others
+// is a string of C.
+func TestLongBootFile(t *testing.T) {
+	for length, isInField := range map[int]bool{1: true, 127: true, 128: false, 300: false} {
+		name := strings.Repeat("x", length)
+		d := quiet()
+		d.config.Boot = &Boot{File: func(Client) string { return name }}
+		discover := message(t, machine, dhcpv4.MessageTypeDiscover, firmware(iana.INTEL_X86PC, "PXEClient")...)
+		raw := ask(t, d, discover).ToBytes()
+		field, _, ended := bytes.Cut(raw[108:236], []byte{0}) // RFC 2131, section 2
+		if got := string(field); !ended || (got == name) != isInField || !isInField && got != "" {
+			t.Errorf("%d bytes: got %q, ended: %t", length, got, ended)
+		}
+		answer, err := dhcpv4.FromBytes(raw)
+		if err != nil || answer.BootFileNameOption() != name {
+			t.Errorf("%d bytes: got %v, %v in option 67", length, answer, err)
 		}
 	}
 }

@@ -68,8 +68,12 @@ func (b *Boot) choose(m *dhcpv4.DHCPv4) (Client, string) {
 	return client, b.File(client)
 }
 
-// options returns the boot file both in the message's own fields and in options 66 and 67: firmware reads one or the
-// other. own is the address of this server. A proxy's reply contains no address.
+// maxFileField is the length of the longest name in the message's field for the boot file, without the final zero.
+const maxFileField = 127
+
+// options returns the boot file both in the message's own field and in options 66 and 67: firmware reads one or the
+// other. Option 67 ends with a zero, as that of dnsmasq does: some firmware ignores its length. A name that is too long
+// for the field is only in the option. own is the address of this server. A proxy's reply contains no address.
 func (b *Boot) options(m *dhcpv4.DHCPv4, c Client, file string, own netip.Addr, proxy bool) []dhcpv4.Modifier {
 	if file == "" {
 		return nil
@@ -81,8 +85,10 @@ func (b *Boot) options(m *dhcpv4.DHCPv4, c Client, file string, own netip.Addr, 
 	options := []dhcpv4.Modifier{
 		dhcpv4.WithServerIP(server.AsSlice()),
 		dhcpv4.WithOption(dhcpv4.OptTFTPServerName(server.String())),
-		dhcpv4.WithOption(dhcpv4.OptBootFileName(file)),
-		func(answer *dhcpv4.DHCPv4) { answer.BootFileName = file },
+		dhcpv4.WithOption(dhcpv4.OptBootFileName(file + "\x00")),
+	}
+	if len(file) <= maxFileField {
+		options = append(options, func(answer *dhcpv4.DHCPv4) { answer.BootFileName = file })
 	}
 	if id := m.Options.Get(dhcpv4.OptionClientMachineIdentifier); id != nil {
 		// A client that sent its UUID expects it in the reply (PXE 2.1, section 2.2.3).

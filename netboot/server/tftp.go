@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"net"
 	"net/netip"
+	"strings"
 	"time"
 
 	"github.com/pin/tftp/v3"
@@ -90,8 +91,15 @@ func (t *TFTP) Close() error {
 	return t.files.close()
 }
 
+// endOption is the option that ends a DHCP message. Firmware that ignores the length of option 67 sends it as a part of
+// the name.
+const endOption = "\xff"
+
 // read serves a file. The library calls it in a goroutine of its own.
 func (t *TFTP) read(name string, to io.ReaderFrom) error {
+	for strings.HasSuffix(name, endOption) {
+		name = strings.TrimSuffix(name, endOption)
+	}
 	request := Request{Protocol: "tftp", Path: name, Status: 200}
 	started := time.Now()
 	var address netip.Addr
