@@ -32,7 +32,9 @@ func (c *watchCmd) Run() error {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	source, err := watch.Connect(ctx, watch.Access{URL: c.URL, CAFile: c.CACert, Insecure: c.Insecure})
+	source, err := watch.Connect(ctx, watch.Access{
+		URL: c.URL, CAFile: c.CACert, Insecure: c.Insecure, Warnings: os.Stderr,
+	})
 	if err != nil {
 		return err
 	}

@@ -4,6 +4,9 @@ go 1.26.0
 
 toolchain go1.26.8
 
+// OpenSSL accepts certificates with a negative serial number, which authorities of proxies have.
+godebug x509negativeserial=1
+
 require (
 	aead.dev/minisign v0.3.0
 	github.com/ProtonMail/go-crypto v1.5.2

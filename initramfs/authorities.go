@@ -3,7 +3,7 @@ package initramfs
 import (
 	"bytes"
 	"context"
-	"crypto/x509"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -13,6 +13,7 @@ import (
 	"github.com/u-root/mkuimage/cpio"
 
 	"ironroot/initramfs/debian"
+	"ironroot/internal/authorities"
 )
 
 // AuthoritiesPackage is the Debian package with the certificates of public certificate authorities. It does not depend
@@ -46,15 +47,16 @@ func (b *builder) authorities(ctx context.Context, extra []cpio.Record) ([]cpio.
 		cpio.StaticFile(authoritiesFile, string(text), 0o644)), nil
 }
 
-// ownAuthorities returns the joined CA files of the operator.
+// ownAuthorities returns the joined CA files of the operator. A block that the agent could not use is an error.
 func (b *builder) ownAuthorities(context.Context) ([]byte, error) {
 	for _, name := range b.CAFiles {
 		text, err := os.ReadFile(name)
 		if err != nil {
 			return nil, err
 		}
-		if !x509.NewCertPool().AppendCertsFromPEM(text) {
-			return nil, fmt.Errorf("%s contains no certificate in PEM form", name)
+		_, unusable, err := authorities.Parse(text)
+		if err := errors.Join(append(unusable, err)...); err != nil {
+			return nil, fmt.Errorf("%s: %w", name, err)
 		}
 	}
 	b.note(authoritiesFile, origin{own: true})

@@ -15,6 +15,7 @@ import (
 	"github.com/u-root/mkuimage/cpio"
 
 	"ironroot/initramfs/debian"
+	"ironroot/internal/authorities"
 	"ironroot/internal/testenv"
 )
 
@@ -36,13 +37,15 @@ func publicChain(t *testing.T) chain {
 	return chain{"www.google.com", text, time.Date(2023, 2, 28, 20, 24, 52, 0, time.UTC)}
 }
 
-// privateChain returns the path of an authority that OpenSSL has made, and the chain of a host.
+// privateChain returns the path of an authority with a negative serial number, which OpenSSL has made, and the chain of
+// a host.
 func privateChain(t *testing.T) (string, chain) {
 	t.Helper()
 	dir := t.TempDir()
 	path := func(name string) string { return filepath.Join(dir, name) }
 	testenv.Run(t, "openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes",
-		"-keyout", path("ca.key"), "-out", path("ca.pem"), "-subj", "/CN=site", "-addext", "keyUsage=keyCertSign")
+		"-keyout", path("ca.key"), "-out", path("ca.pem"), "-subj", "/CN=site", "-addext", "keyUsage=keyCertSign",
+		"-set_serial", "-5")
 	testenv.Run(t, "openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes",
 		"-CA", path("ca.pem"), "-CAkey", path("ca.key"), "-keyout", path("leaf.key"), "-out", path("leaf.pem"),
 		"-subj", "/CN=leaf", "-addext", "subjectAltName=DNS:ironic.example", "-addext", "basicConstraints=CA:FALSE")
@@ -144,6 +147,9 @@ func checkEqualFiles(t *testing.T, got, want string) {
 	if !bytes.Equal(one, two) || len(two) < 100<<10 {
 		t.Errorf("%s has %d bytes, want the %d of %s", got, len(one), len(two), want)
 	}
+	if _, unusable, err := authorities.Parse(one); err != nil || len(unusable) > 0 {
+		t.Errorf("%s: got unusable certificates %v, %v, want none", got, unusable, err)
+	}
 }
 
 func writeBelow(t *testing.T, root string, r cpio.Record) {
@@ -159,7 +165,14 @@ func writeBelow(t *testing.T, root string, r cpio.Record) {
 
 // Authorities that cannot be read are errors. An extra file of their name replaces them.
 func TestAuthoritiesErrors(t *testing.T) {
-	dir := files(t, map[string]string{"text": "no certificate", "empty": ""})
+	chain, err := os.ReadFile("testdata/google.pem")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := files(t, map[string]string{
+		"text": "no certificate", "empty": "",
+		"partly": string(chain) + "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n",
+	})
 	archive, err := debian.Open(debian.Options{Offline: true, CacheDir: t.TempDir()})
 	if err != nil {
 		t.Fatal(err)
@@ -168,9 +181,11 @@ func TestAuthoritiesErrors(t *testing.T) {
 		files []string
 		want  string
 	}{
-		"missing":        {[]string{filepath.Join(dir, "absent")}, "absent: no such file"},
-		"text":           {[]string{filepath.Join(dir, "text")}, "text contains no certificate"},
-		"one of two":     {[]string{"testdata/google.pem", filepath.Join(dir, "empty")}, "empty contains no"},
+		"missing":    {[]string{filepath.Join(dir, "absent")}, "absent: no such file"},
+		"text":       {[]string{filepath.Join(dir, "text")}, "text: no usable certificate"},
+		"one of two": {[]string{"testdata/google.pem", filepath.Join(dir, "empty")}, "empty: no usable"},
+		"bad block":  {[]string{filepath.Join(dir, "partly")}, "partly: PEM block 3 of 3: x509: malformed"},
+
 		"not in archive": {nil, "authorities of your own do as well: --ca-file FILE"},
 	} {
 		b := &builder{

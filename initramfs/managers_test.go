@@ -2,9 +2,12 @@ package initramfs
 
 import (
 	"bytes"
+	"debug/buildinfo"
 	"io"
 	"os"
 	"path/filepath"
+	"runtime/debug"
+	"slices"
 	"strings"
 	"testing"
 
@@ -81,6 +84,12 @@ func TestManagers(t *testing.T) {
 			filepath.Join(module, "managers/one"), filepath.Join(module, "managers/two"), example)
 		if err != nil {
 			t.Fatal(err)
+		}
+		if info, err := buildinfo.Read(bytes.NewReader(program)); err != nil ||
+			!slices.ContainsFunc(info.Settings, func(s debug.BuildSetting) bool {
+				return s.Key == "DefaultGODEBUG" && strings.Contains(s.Value, "x509negativeserial=1")
+			}) {
+			t.Errorf("/init: got settings %v, %v, want the GODEBUG of go.mod", info, err)
 		}
 		for _, want := range []string{"create_bmc_user", "the first of the site", "the second of the site"} {
 			if !bytes.Contains(program, []byte(want)) {

@@ -65,6 +65,13 @@ func (w *workspace) use(dir string) (string, error) {
 	if module.Go != nil && goversion.Compare("go"+module.Go.Version, "go"+w.version) > 0 {
 		w.version = module.Go.Version
 	}
+	if dir == w.product { // in a workspace, Go ignores these settings in go.mod
+		for _, setting := range module.Godebug {
+			if err := w.file.AddGodebug(setting.Key, setting.Value); err != nil {
+				return "", err
+			}
+		}
+	}
 	for _, required := range module.Require {
 		if required.Mod.Path == productModule { // in any version: it is the one that the image is built from
 			if err := w.file.AddReplace(productModule, required.Mod.Version, w.product, ""); err != nil {

@@ -7,6 +7,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -19,6 +20,8 @@ import (
 	"github.com/gophercloud/gophercloud/v2/openstack/baremetal/noauth"
 	"github.com/gophercloud/gophercloud/v2/openstack/config/clouds"
 	"go.yaml.in/yaml/v3"
+
+	"ironroot/internal/authorities"
 )
 
 // requestTimeout limits a request to Keystone or Ironic.
@@ -31,6 +34,8 @@ type Access struct {
 	URL      string // of an Ironic without Keystone
 	CAFile   string // PEM; "" uses OS_CACERT or the system's
 	Insecure bool   // do not verify certificates
+	// Warnings receives a line for each certificate of CAFile that cannot be used, if others can; nil = none.
+	Warnings io.Writer
 }
 
 // Connect returns the nodes of an Ironic. It logs in to Keystone if there is one.
@@ -180,12 +185,16 @@ func (a Access) cloud(ctx context.Context, name string) (*gophercloud.ServiceCli
 	if err := yaml.Unmarshal(data, &known); err != nil {
 		return nil, fmt.Errorf("parse %s: %w", file, err)
 	}
-	if c, ok := known.Clouds[name]; ok {
-		c.Auth.Type, c.Auth.Endpoint = c.Type, cmp.Or(c.Override, c.Auth.Endpoint)
-		if c.Auth.isType() {
-			a.CAFile = cmp.Or(a.CAFile, os.Getenv("OS_CACERT"), c.CAFile)
-			a.Insecure = a.Insecure || c.Verify != nil && !*c.Verify
-			return a.standalone(c.Auth)
+	c := known.Clouds[name]
+	c.Auth.Type, c.Auth.Endpoint = c.Type, cmp.Or(c.Override, c.Auth.Endpoint)
+	ca := cmp.Or(a.CAFile, os.Getenv("OS_CACERT"), c.CAFile)
+	if c.Auth.isType() {
+		a.CAFile, a.Insecure = ca, a.Insecure || c.Verify != nil && !*c.Verify
+		return a.standalone(c.Auth)
+	}
+	if ca != "" { // gophercloud reads the file, too, but drops what it cannot use
+		if _, err := a.readAuthorities(ca); err != nil {
+			return nil, err
 		}
 	}
 	options := []clouds.ParseOption{clouds.WithCloudName(name), clouds.WithLocations(file)}
@@ -221,15 +230,33 @@ func (a Access) cloudFile() (string, error) {
 func (a Access) tls() (*tls.Config, error) {
 	c := &tls.Config{InsecureSkipVerify: a.Insecure, MinVersion: tls.VersionTLS12} //nolint:gosec // as requested
 	if file := cmp.Or(a.CAFile, os.Getenv("OS_CACERT")); file != "" {
-		pem, err := os.ReadFile(file)
-		if err != nil {
+		var err error
+		if c.RootCAs, err = a.readAuthorities(file); err != nil {
 			return nil, err
-		}
-		if c.RootCAs = x509.NewCertPool(); !c.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, fmt.Errorf("%s: no certificate", file)
 		}
 	}
 	return c, nil
+}
+
+// readAuthorities returns the certificates of a file, and writes which ones cannot be used to a.Warnings.
+func (a Access) readAuthorities(file string) (*x509.CertPool, error) {
+	if below, ok := strings.CutPrefix(file, "~/"); ok { // in clouds.yaml
+		file = filepath.Join(os.Getenv("HOME"), below)
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	pool, unusable, err := authorities.Parse(text)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", file, err)
+	}
+	for _, err := range unusable {
+		if a.Warnings != nil {
+			_, _ = fmt.Fprintf(a.Warnings, "warning: %s: %v\n", file, err)
+		}
+	}
+	return pool, nil
 }
 
 func httpClient(verification *tls.Config) http.Client {

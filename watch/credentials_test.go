@@ -264,6 +264,49 @@ func TestCloudVerification(t *testing.T) {
 	}
 }
 
+// A block of the CA file that cannot be used is a warning, wherever the file is named.
+func TestUnusableAuthority(t *testing.T) {
+	c := newCloud(t)
+	known, err := os.ReadFile(c.caFile(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	home := t.TempDir()
+	ca, file := filepath.Join(home, "ca.pem"), filepath.Join(home, "clouds.yaml")
+	bad := "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"
+	if err := os.WriteFile(ca, append([]byte(bad), known...), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	yaml := fmt.Sprintf("clouds: {a: {auth: {auth_url: %q, username: admin, password: %q, project_name: admin, "+
+		"user_domain_id: default, project_domain_id: default}, cacert: ~/ca.pem}}", c.URL+"/identity/v3", password)
+	if err := os.WriteFile(file, []byte(yaml), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cloud := []string{"OS_CLOUD=a", "OS_CLIENT_CONFIG_FILE=" + file, "HOME=" + home}
+	for name, tt := range map[string]struct {
+		access      Access
+		environment []string
+	}{
+		"flag":        {Access{URL: c.URL, CAFile: ca}, nil},
+		"variable":    {Access{URL: c.URL}, []string{"OS_CACERT=" + ca}},
+		"cloud, flag": {Access{CAFile: ca}, cloud},
+		"clouds.yaml": {Access{}, cloud},
+	} {
+		t.Run(name, func(t *testing.T) {
+			setEnvironment(t, tt.environment)
+			var warnings strings.Builder
+			tt.access.Warnings = &warnings
+			if _, err := Connect(t.Context(), tt.access); err != nil {
+				t.Fatal(err)
+			}
+			want := "warning: " + ca + ": PEM block 1 of 2: x509: malformed certificate\n"
+			if warnings.String() != want {
+				t.Errorf("got warnings %q, want %q", warnings.String(), want)
+			}
+		})
+	}
+}
+
 // An Ironic before API version 1.83 rejects the parameter for nodes with a parent, which it does not know.
 func TestOldIronic(t *testing.T) {
 	setEnvironment(t, nil)
@@ -304,7 +347,7 @@ func TestConnectFails(t *testing.T) {
 		"nothing":             {Access{}, nil, "OS_CLOUD"},
 		"incomplete":          {Access{CAFile: ca}, []string{"OS_AUTH_URL=" + c.URL + "/identity/v3"}, "password"},
 		"unknown certificate": {Access{URL: c.URL}, nil, "certificate"},
-		"no certificate":      {Access{URL: c.URL, CAFile: broken}, nil, "no certificate"},
+		"no certificate":      {Access{URL: c.URL, CAFile: broken}, nil, broken + ": no usable certificate"},
 		"no such file":        {Access{URL: c.URL, CAFile: ca + ".none"}, nil, "no such file"},
 		"rejected": {
 			Access{URL: c.URL, CAFile: ca}, []string{"OS_USERNAME=admin", "OS_PASSWORD=" + password}, "401",

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"strings"
 
+	"ironroot/internal/authorities"
 	"ironroot/internal/bounded"
 )
 
@@ -56,15 +57,20 @@ func (c *Config) WarnCiphers(log *slog.Logger) {
 }
 
 // ClientTLS returns the settings for TLS connections to Ironic and to image servers: insecure, cafile, certfile and
-// keyfile, tls_min_version and tls_cipher_suites. The error names a file that cannot be used.
+// keyfile, tls_min_version and tls_cipher_suites. The error names a file that cannot be used. Certificates of cafile
+// that cannot be used are logged, if there are others.
 func (c *Config) ClientTLS(log *slog.Logger) (*tls.Config, error) {
 	var err error
 	settings := &tls.Config{MinVersion: c.TLSVersion(), CipherSuites: c.CipherSuites()}
 	if c.Insecure {
 		settings.InsecureSkipVerify = true
 	} else if c.CAFile != "" {
-		if settings.RootCAs, err = readPool(c.CAFile); err != nil {
+		var unusable []error
+		if settings.RootCAs, unusable, err = readPool(c.CAFile); err != nil {
 			return nil, fmt.Errorf("option cafile: %w", err)
+		}
+		for _, err := range unusable {
+			log.Warn("certificate ignored", "option", "cafile", "file", c.CAFile, "err", err)
 		}
 	}
 	switch {
@@ -81,16 +87,15 @@ func (c *Config) ClientTLS(log *slog.Logger) (*tls.Config, error) {
 	return settings, nil
 }
 
-func readPool(name string) (*x509.CertPool, error) {
+func readPool(name string) (pool *x509.CertPool, unusable []error, err error) {
 	data, err := bounded.ReadFile(name, maxPEM)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	pool := x509.NewCertPool()
-	if !pool.AppendCertsFromPEM(data) {
-		return nil, fmt.Errorf("%s holds no certificate in PEM form", name)
+	if pool, unusable, err = authorities.Parse(data); err != nil {
+		return nil, nil, fmt.Errorf("%s: %w", name, err)
 	}
-	return pool, nil
+	return pool, unusable, nil
 }
 
 func readPair(certFile, keyFile string) (tls.Certificate, error) {

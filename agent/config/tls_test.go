@@ -177,6 +177,23 @@ func TestClientTLS(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	const bad = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"
+	for name, tt := range map[string]struct {
+		text string
+		ok   bool
+	}{"partly unusable": {string(ca) + bad, true}, "unusable": {bad + bad, false}} {
+		var log strings.Builder
+		c := Config{CAFile: writeFile(t, dir, "bad.pem", tt.text)}
+		settings, err := c.ClientTLS(slog.New(slog.NewTextHandler(&log, nil)))
+		text := log.String()
+		if err != nil {
+			text += err.Error()
+		}
+		if (err == nil) != tt.ok || tt.ok && settings.RootCAs == nil || !strings.Contains(text, c.CAFile) ||
+			!strings.Contains(text, "PEM block 2 of 2: x509: malformed certificate") {
+			t.Errorf("%s: got %v and log %q, want block 2 named, and success: %t", name, err, log.String(), tt.ok)
+		}
+	}
 	key, err := x509.MarshalPKCS8PrivateKey(pair.PrivateKey)
 	if err != nil {
 		t.Fatal(err)
