@@ -27,8 +27,12 @@ var directories = []string{"etc/ironic-python-agent", "etc/ironic-python-agent.d
 func isBootISO(v *removable.Volume) bool { return isBootLabel(v.Label) }
 
 func isBootLabel(label string) bool {
-	return strings.EqualFold(label, "config-2") || strings.EqualFold(label, "vmedia_boot_iso")
+	return isConfigDrive(label) || strings.EqualFold(label, "vmedia_boot_iso")
 }
+
+// isConfigDrive reports whether a label is that of a config drive. Tools that follow ECMA-119 write it in upper case,
+// which cloud-init accepts, too.
+func isConfigDrive(label string) bool { return strings.EqualFold(label, "config-2") }
 
 // bootISO returns the conductor's boot ISO. Its label is config-2 if it contains a config drive's files.
 func bootISO(volumes []*removable.Volume) *removable.Volume {

@@ -31,8 +31,8 @@ type networkSearch struct {
 func (m *Media) NetworkDataExpected() bool { return m.network.id != "" || Booted(m.Params) }
 
 // NetworkData returns the network data of this boot's config drive, nil if there is none. The drive is a medium with
-// the label config-2 whose publisher equals the kernel parameter ir_pub_id; both can be empty. A machine that booted
-// over the network (BOOTIF) without such an id has none.
+// the label config-2, in upper or lower case, whose publisher equals the kernel parameter ir_pub_id; both can be empty.
+// A machine that booted over the network (BOOTIF) without such an id has none.
 //
 // It searches for at most 30 s, with an id for 5 minutes, and returns earlier only if it finds the drive, or a boot ISO
 // without network data. Before that it calls overdue: at once if nothing announces the drive or if Load has already
@@ -82,7 +82,7 @@ func (m *Media) visitNetwork(volumes []*removable.Volume) (bool, error) {
 func (s *networkSearch) inspect(m *Media, volumes []*removable.Volume) {
 	s.err = nil
 	for _, v := range volumes {
-		drive, ours := v.Label == "config-2", strings.EqualFold(v.Publisher, s.id)
+		drive, ours := isConfigDrive(v.Label), strings.EqualFold(v.Publisher, s.id)
 		switch {
 		case drive && !ours && !s.skipped[v.Device.Path]:
 			s.skipped[v.Device.Path] = true

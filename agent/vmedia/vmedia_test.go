@@ -523,7 +523,7 @@ func TestNetworkData(t *testing.T) {
 			func(m *machine) { m.attach("sr0", "pci/ata1/host1", "5", "D", mine, mib) }, true,
 		},
 		"upper label": {
-			"ir_pub_id=" + id, func(m *machine) { m.attach("sr0", "pci/ata1/host1", "5", "D", upper, mib) }, false,
+			"ir_pub_id=" + id, func(m *machine) { m.attach("sr0", "pci/ata1/host1", "5", "D", upper, mib) }, true,
 		},
 		"tenant's disk": {
 			"ir_pub_id=" + id, func(m *machine) { m.attach("sda", "pci/ata1/host1", "0", "D", mine, mib) }, false,

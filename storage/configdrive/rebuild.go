@@ -48,8 +48,9 @@ func readFiles(drive []byte) ([]fat.Node, error) {
 		return nil, damaged(broken.Kind)
 	case err != nil:
 		return nil, fmt.Errorf("%w: it is neither ISO 9660 nor FAT", ErrUnreadable)
-	case t.Kind == tree.ISO9660 && !t.RockRidge:
-		return nil, fmt.Errorf("%w: its ISO 9660 file system has no Rock Ridge names (genisoimage -r)", ErrUnreadable)
+	case t.Kind == tree.ISO9660 && !t.LongNames:
+		return nil, fmt.Errorf("%w: its ISO 9660 file system has neither Rock Ridge nor Joliet names (genisoimage -r)",
+			ErrUnreadable)
 	}
 	l := lister{kind: t.Kind, left: maxFiles}
 	return l.nodes(t.Root, 0)

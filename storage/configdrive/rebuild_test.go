@@ -131,7 +131,7 @@ func TestRebuildRefuses(t *testing.T) {
 	}{
 		"neither ISO nor FAT": {make([]byte, mib), "neither"},
 		"symbolic link":       {build("-r"), "neither a directory nor a regular file"},
-		"short names only":    {build("-J"), "Rock Ridge"},
+		"short names only":    {build("-input-charset=utf8"), "neither Rock Ridge nor Joliet"},
 	} {
 		_, err := Write(context.Background(), sysfs.Root{}, device, c.drive, Options{Rebuild: true})
 		if !errors.Is(err, ErrUnreadable) || !strings.Contains(err.Error(), c.want) {

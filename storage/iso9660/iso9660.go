@@ -1,9 +1,10 @@
-// Package iso9660 reads files of an ISO 9660 file system (ECMA-119) without mounting it: the primary volume
-// descriptor, directories, and the names of Rock Ridge (IEEE P1282) with continuation areas (SUSP, IEEE P1281).
+// Package iso9660 reads files of an ISO 9660 file system (ECMA-119) without mounting it: the volume descriptors,
+// directories, and the names that the kernel prefers: those of Rock Ridge (IEEE P1282) with continuation areas (SUSP,
+// IEEE P1281), otherwise those of Joliet, otherwise those of ECMA-119 in lower case.
 //
 // It is read-only. Files can be read if they are regular and in one piece: it does not follow symbolic links, and does
-// not read device nodes, relocated directories, files of several extents and interleaved files. Joliet and UDF are not
-// supported. All loops are bounded for any content of the disk.
+// not read device nodes, relocated directories, files of several extents and interleaved files. UDF is not supported.
+// All loops are bounded for any content of the disk.
 package iso9660
 
 import (
@@ -36,6 +37,7 @@ type FS struct {
 	label     string
 	publisher string
 	rockRidge bool
+	joliet    bool
 	skip      int   // bytes before the system use entries of a record, from the entry SP
 	listed    int64 // bytes of all directories listed so far
 }
@@ -49,9 +51,9 @@ type File struct {
 	extent  int64 // block
 }
 
-// Open reads the primary volume descriptor. The error wraps ErrNoISO if there is no ISO 9660 file system.
+// Open reads the volume descriptors. The error wraps ErrNoISO if there is no ISO 9660 file system.
 func Open(r io.ReaderAt) (*FS, error) {
-	descriptor, err := primary(r)
+	descriptor, joliet, err := readDescriptors(r)
 	if err != nil {
 		return nil, err
 	}
@@ -63,35 +65,52 @@ func Open(r io.ReaderAt) (*FS, error) {
 		return nil, fmt.Errorf("ISO 9660 volume: got blocks of %d bytes, want 512, 1024 or 2048", f.block)
 	}
 	f.size = int64(binary.LittleEndian.Uint32(descriptor[80:])) * f.block
-	record, _, err := parseRecord(descriptor[156:190])
-	if err != nil {
-		return nil, fmt.Errorf("ISO 9660 root directory: %w", err)
+	if f.root, err = rootDirectory(descriptor); err != nil {
+		return nil, err
 	}
-	if !record.file.IsDir {
-		return nil, errors.New("ISO 9660 root directory: got a file")
+	if err := f.findRockRidge(); err != nil || f.rockRidge || joliet == nil {
+		return f, err
 	}
-	f.root = record.file
-	f.root.Name = "/" // for errors
-	return f, f.findRockRidge()
+	f.joliet = true
+	f.root, err = rootDirectory(joliet)
+	return f, err
 }
 
-// primary reads the primary volume descriptor.
-func primary(r io.ReaderAt) ([]byte, error) {
+// rootDirectory returns the root directory of a volume descriptor.
+func rootDirectory(descriptor []byte) (File, error) {
+	record, _, err := parseRecord(descriptor[156:190])
+	if err != nil {
+		return File{}, fmt.Errorf("ISO 9660 root directory: %w", err)
+	}
+	if !record.file.IsDir {
+		return File{}, errors.New("ISO 9660 root directory: got a file")
+	}
+	record.file.Name = "/" // for errors
+	return record.file, nil
+}
+
+// readDescriptors reads the primary volume descriptor, and that of Joliet, nil if there is none.
+func readDescriptors(r io.ReaderAt) (primary, joliet []byte, err error) {
 	for n := range int64(maxDescriptors) {
 		descriptor := make([]byte, sectorSize)
-		if _, err := r.ReadAt(descriptor, (firstVolume+n)*sectorSize); errors.Is(err, io.EOF) {
-			return nil, ErrNoISO
-		} else if err != nil {
-			return nil, fmt.Errorf("ISO 9660 volume descriptor: %w", err)
+		_, err := r.ReadAt(descriptor, (firstVolume+n)*sectorSize)
+		if err != nil && !errors.Is(err, io.EOF) {
+			return nil, nil, fmt.Errorf("ISO 9660 volume descriptor: %w", err)
 		}
-		if string(descriptor[1:6]) != "CD001" || descriptor[0] == 255 {
-			return nil, ErrNoISO
+		if err != nil || string(descriptor[1:6]) != "CD001" || descriptor[0] == 255 {
+			break
 		}
-		if descriptor[0] == 1 {
-			return descriptor, nil
+		switch {
+		case descriptor[0] == 1 && primary == nil:
+			primary = descriptor
+		case descriptor[0] == 2 && joliet == nil && isJoliet(descriptor):
+			joliet = descriptor
 		}
 	}
-	return nil, ErrNoISO
+	if primary == nil {
+		return nil, nil, ErrNoISO
+	}
+	return primary, joliet, nil
 }
 
 // text converts a field of a descriptor to text without padding.
@@ -108,8 +127,8 @@ func (f *FS) Label() string { return f.label }
 // Size returns the size of the volume in bytes. A medium with fewer bytes is truncated.
 func (f *FS) Size() int64 { return f.size }
 
-// RockRidge reports whether files have Rock Ridge names, which are not shortened.
-func (f *FS) RockRidge() bool { return f.rockRidge }
+// LongNames reports whether files have names of Rock Ridge or Joliet. Others are shortened.
+func (f *FS) LongNames() bool { return f.rockRidge || f.joliet }
 
 // Publisher returns the publisher identifier, "" if there is none.
 func (f *FS) Publisher() string { return f.publisher }
@@ -185,6 +204,9 @@ func (f *FS) records(directory File) ([]record, error) {
 		if err != nil {
 			return nil, fmt.Errorf("ISO 9660 directory %s: offset %d: %w", directory.Name, offset, err)
 		}
+		if !r.dots {
+			r.file.Name = f.convert(r.name)
+		}
 		list = append(list, r)
 		offset += length
 	}
@@ -193,7 +215,8 @@ func (f *FS) records(directory File) ([]record, error) {
 
 // record is a directory record (ECMA-119, 9.1).
 type record struct {
-	file File   // with its ECMA-119 name
+	file File   // without a name
+	name string // as it is on the medium
 	dots bool   // the directory itself or its parent
 	use  []byte // system use area
 }
@@ -215,18 +238,23 @@ func parseRecord(raw []byte) (record, int, error) {
 	}
 	le := binary.LittleEndian
 	flags, name := raw[25], string(raw[recordHeader:recordHeader+nameLength])
-	r := record{dots: name == "\x00" || name == "\x01"}
+	r := record{name: name, dots: name == "\x00" || name == "\x01"}
 	r.file = File{IsDir: flags&flagDir != 0, extent: int64(le.Uint32(raw[2:])), Size: int64(le.Uint32(raw[10:]))}
 	interleaved := raw[26] != 0 || raw[27] != 0
 	r.file.Regular = !r.file.IsDir && flags&(flagAssociated|flagMore) == 0 && !interleaved
-	r.file.extent += int64(raw[1]) // extended attributes come first
-	if !r.dots {
-		r.file.Name = plainName(name)
-	}
+	r.file.extent += int64(raw[1])                                         // extended attributes come first
 	if use := recordHeader + nameLength + 1 - nameLength%2; use < length { // padded to an even length
 		r.use = raw[use:length]
 	}
 	return r, length, nil
+}
+
+// convert returns the name of a record in a mounted file system, without Rock Ridge.
+func (f *FS) convert(name string) string {
+	if f.joliet {
+		return jolietName(name)
+	}
+	return plainName(name)
 }
 
 // plainName converts an ECMA-119 name, "README.TXT;1", to the name in a mounted file system, "readme.txt".

@@ -126,6 +126,71 @@ func check(t *testing.T, r io.ReaderAt, publisher string) {
 	}
 }
 
+// Names are those that the kernel shows: of Rock Ridge, otherwise of Joliet, otherwise of ECMA-119 in lower case.
+// Labels are read without their padding.
+func TestNames(t *testing.T) {
+	dir := t.TempDir()
+	const latest = "openstack/latest"
+	if err := os.MkdirAll(filepath.Join(dir, latest), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for name, content := range map[string]string{
+		"meta_data.json": "{}", "Grüße an Ω.conf": "1", "no-extension": "2", strings.Repeat("l", 60) + ".pem": "3",
+	} {
+		if err := os.WriteFile(filepath.Join(dir, latest, name), []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	long := map[string]string{
+		latest + "/meta_data.json": "{}", latest + "/Grüße an Ω.conf": "1", latest + "/no-extension": "2",
+		latest + "/" + strings.Repeat("l", 60) + ".pem": "3",
+	}
+	genisoimage := []string{"genisoimage", "-quiet", "-input-charset", "utf-8"}
+	xorriso := []string{"xorriso", "-as", "mkisofs", "-quiet", "-input-charset", "utf-8"}
+	for _, c := range []struct {
+		tool  []string
+		flags string
+		label string
+		long  bool
+	}{
+		{genisoimage, "-R", "config-2", true},
+		{genisoimage, "-J -joliet-long", "CONFIG-2", true},
+		{genisoimage, "-R -J", "cidata", true},
+		{genisoimage, "-iso-level 3", "CONFIG-2", false},
+		{xorriso, "-R", "config-2", true},
+		{xorriso, "--norock -J -joliet-long", "CONFIG-2", true},
+		{xorriso, "-R -J", "cidata", true},
+		{xorriso, "--norock -iso-level 3", "CONFIG-2", false},
+	} {
+		t.Run(c.tool[0]+" "+c.flags, func(t *testing.T) {
+			testenv.Programs(t, c.tool[0])
+			image := filepath.Join(t.TempDir(), "image.iso")
+			args := append(slices.Clone(c.tool[1:]), strings.Fields(c.flags)...)
+			testenv.Run(t, c.tool[0], append(args, "-V", c.label, "-o", image, dir)...)
+			data, err := os.ReadFile(image)
+			if err != nil {
+				t.Fatal(err)
+			}
+			f, err := Open(bytes.NewReader(data))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if f.Label() != c.label || f.LongNames() != c.long {
+				t.Errorf("got label %q, long names: %t, want %q, %t", f.Label(), f.LongNames(), c.label, c.long)
+			}
+			got := map[string]string{}
+			read(t, f, f.Root(), "", got)
+			if !c.long { // each tool shortens the other names in its own way
+				if name := latest + "/meta_data.json"; len(got) != len(long) || got[name] != "{}" {
+					t.Errorf("got files %q, want %d with %s", got, len(long), name)
+				}
+			} else if diff := cmp.Diff(long, got); diff != "" {
+				t.Errorf("files (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
 // With Rock Ridge, names have the leading dot for which genisoimage writes an underscore in their identifier.
 func TestLeadingDots(t *testing.T) {
 	testenv.Programs(t, "genisoimage")
@@ -287,6 +352,9 @@ func FuzzISO(f *testing.F) {
 		if i := bytes.Index(data, []byte(mark)); i >= 0 {
 			f.Add(image.Patch(i, bytes.Clone(data[i:][:32])))
 		}
+	}
+	if i := bytes.Index(data, []byte("SP\x07\x01")); i >= 0 {
+		f.Add(image.Patch(i, []byte("XX"))) // the names of Joliet
 	}
 	f.Fuzz(func(t *testing.T, patches []byte) {
 		if tree, err := Open(image.With(patches)); err == nil {

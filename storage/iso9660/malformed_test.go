@@ -289,18 +289,18 @@ func TestExtendedAttributes(t *testing.T) {
 	}
 }
 
-// Size and Rock Ridge are those of the medium.
+// Size and kind of names are those of the medium.
 func TestVolume(t *testing.T) {
 	m := newMedium()
 	f, err := Open(bytes.NewReader(m))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if f.Size() != int64(len(m)) || !f.RockRidge() {
-		t.Errorf("got %d bytes, Rock Ridge %t, want %d, true", f.Size(), f.RockRidge(), len(m))
+	if f.Size() != int64(len(m)) || !f.LongNames() {
+		t.Errorf("got %d bytes, long names %t, want %d, true", f.Size(), f.LongNames(), len(m))
 	}
 	m[rootSector*sectorSize+34] = 'X'
-	if f, err = Open(bytes.NewReader(m)); err != nil || f.RockRidge() {
-		t.Errorf("without the entry SP: got Rock Ridge %t and error %v, want false", f.RockRidge(), err)
+	if f, err = Open(bytes.NewReader(m)); err != nil || f.LongNames() {
+		t.Errorf("without the entry SP: got long names %t and error %v, want false", f.LongNames(), err)
 	}
 }

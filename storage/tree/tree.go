@@ -37,7 +37,7 @@ type Tree struct {
 	Label     string // "" if there is none
 	Publisher string // publisher identifier of ISO 9660
 	Size      int64  // bytes of an ISO 9660 volume
-	RockRidge bool   // ISO 9660 has complete file names
+	LongNames bool   // ISO 9660 has complete file names, of Rock Ridge or Joliet
 	Root      Node
 }
 
@@ -48,7 +48,7 @@ func Open(r io.ReaderAt) (*Tree, error) {
 	if err == nil {
 		return &Tree{
 			Kind: ISO9660, Label: iso.Label(), Publisher: iso.Publisher(), Size: iso.Size(),
-			RockRidge: iso.RockRidge(), Root: isoNode(iso, iso.Root()),
+			LongNames: iso.LongNames(), Root: isoNode(iso, iso.Root()),
 		}, nil
 	}
 	if !errors.Is(err, iso9660.ErrNoISO) {

@@ -107,7 +107,7 @@ func TestOpen(t *testing.T) {
 		files map[string]string // nil: the names of ECMA-119 are not compared
 	}{
 		"ISO 9660": {
-			isoImage(t, "-r"), Tree{Kind: ISO9660, Label: "config-2", Publisher: "me", RockRidge: true}, withLink,
+			isoImage(t, "-r"), Tree{Kind: ISO9660, Label: "config-2", Publisher: "me", LongNames: true}, withLink,
 		},
 		"ISO 9660 without": {isoImage(t), Tree{Kind: ISO9660, Label: "config-2", Publisher: "me"}, nil},
 		"FAT":              {fatImage(t), Tree{Kind: FAT, Label: "CONFIG-2"}, files},
