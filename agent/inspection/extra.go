@@ -83,7 +83,7 @@ func (f *factList) addValue(kind, item, property string, value any) {
 }
 
 func (f *factList) system(inv *inventory.Inventory, i *inspection) {
-	dmi := func(name string) string { return i.text(i.System.Sys("class/dmi/id", name)) }
+	dmi := i.Inventory.DMI
 	v := inv.SystemVendor
 	for _, p := range [][4]string{
 		{"system", "product", "name", v.ProductName},

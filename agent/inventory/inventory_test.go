@@ -512,6 +512,13 @@ func TestSystemVendor(t *testing.T) {
 	if want := (SystemVendor{ProductName: "PowerEdge R640 (SKU=NotProvided)"}); got != want {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
+	odd := sysfs.Root{Path: t.TempDir()}
+	write(t, odd.Path, "sys/class/dmi/id/product_name", []byte("Board\x01 1\xff\n"))
+	write(t, odd.Path, "sys/class/dmi/id/product_serial", []byte("\xff\xff\xff\xff\n"))
+	got = New(Options{System: odd}).systemVendor()
+	if want := (SystemVendor{ProductName: "Board 1"}); got != want {
+		t.Errorf("bytes that are not text: got %+v, want %+v", got, want)
+	}
 	arm := sysfs.Root{Path: t.TempDir()}
 	write(t, arm.Path, "proc/device-tree/model", []byte("linux,dummy-virt\x00"))
 	write(t, arm.Path, "proc/device-tree/serial-number", []byte("0000000000000001\x00"))

@@ -3,6 +3,7 @@ package inventory
 import (
 	"os"
 
+	"ironroot/agent/inventory/smbios"
 	"ironroot/internal/sysfs"
 )
 
@@ -10,7 +11,7 @@ import (
 func (s *Source) systemVendor() SystemVendor {
 	dmi := sysfs.Each([]string{
 		"product_name", "product_serial", "sys_vendor", "bios_vendor", "bios_version", "bios_date", "product_sku",
-	}, func(name string) string { return s.text(s.o.System.Sys("class/dmi/id", name)) })
+	}, s.DMI)
 	v := SystemVendor{
 		ProductName: dmi[0], SerialNumber: dmi[1], Manufacturer: dmi[2],
 		Firmware: Firmware{Vendor: dmi[3], Version: dmi[4], BuildDate: dmi[5]},
@@ -25,6 +26,12 @@ func (s *Source) systemVendor() SystemVendor {
 		v.SerialNumber = s.text(s.o.System.Proc("device-tree/serial-number"))
 	}
 	return v
+}
+
+// DMI returns a string of the firmware by the kernel's name for it, "product_serial" for example, without characters
+// that it must not have; "" if there is none.
+func (s *Source) DMI(name string) string {
+	return smbios.Clean(s.text(s.o.System.Sys("class/dmi/id", name)))
 }
 
 // boot returns the firmware's mode and the unmodified BOOTIF parameter of the boot loader.

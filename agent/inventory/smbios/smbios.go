@@ -10,6 +10,8 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"strings"
+	"unicode"
 )
 
 // Types of structures.
@@ -148,12 +150,24 @@ func (s Structure) u64(offset int) uint64 {
 	return binary.LittleEndian.Uint64(s.Data[offset:])
 }
 
-// Text returns the string that the byte at offset refers to, "" without one.
+// Text returns the string that the byte at offset refers to, as Clean returns it, "" without one.
 func (s Structure) Text(offset int) string {
 	if n := int(s.u8(offset)); n > 0 && n <= len(s.Strings) {
-		return s.Strings[n-1]
+		return Clean(s.Strings[n-1])
 	}
 	return ""
+}
+
+// Clean returns a string of the firmware without control characters, bytes that are not UTF-8, and surrounding space.
+// Strings that a manufacturer did not set consist of 0xff, the content of erased memory, or contain other characters
+// than the printable ones of ASCII that the specification allows (6.1.3). Like lshw, it keeps valid UTF-8.
+func Clean(text string) string {
+	return strings.TrimSpace(strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) {
+			return -1
+		}
+		return r
+	}, strings.ToValidUTF8(text, "")))
 }
 
 // MemorySize returns the bytes of a memory device (type 17; 7.18.4 and 7.18.5): 0 is an empty slot, 0xffff an unknown

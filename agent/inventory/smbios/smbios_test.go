@@ -117,6 +117,21 @@ func TestParse(t *testing.T) {
 	}
 }
 
+// Strings have neither control characters nor bytes of erased memory, and keep valid UTF-8, as lshw prints them.
+func TestClean(t *testing.T) {
+	for text, want := range map[string]string{
+		"PowerEdge R640": "PowerEdge R640", "  CZ1234\t\r\n": "CZ1234", "AB\x00\x01C\x1b[0m\x7f": "ABC[0m",
+		"\xff\xff\xff\xff": "", "S/N 7\xff\xff ": "S/N 7", "Gehäuse\u0085": "Gehäuse", "\xe9t\xe9": "t", "": "",
+	} {
+		if got := Clean(text); got != want {
+			t.Errorf("%q: got %q, want %q", text, got, want)
+		}
+		if got := (Structure{Data: []byte{1, 5, 0, 0, 1}, Strings: []string{text}}).Text(4); got != want {
+			t.Errorf("text %q: got %q, want %q", text, got, want)
+		}
+	}
+}
+
 func TestStructures(t *testing.T) {
 	table, err := Parse(dump(t, "testdata/rare.bin"))
 	if err != nil {
