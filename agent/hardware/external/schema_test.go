@@ -93,3 +93,32 @@ func TestSchema(t *testing.T) {
 		t.Errorf("kinds differ (-code +schema):\n%s", diff)
 	}
 }
+
+// A manager's description is either invalid, or has only names that Ironic and the log can have.
+func FuzzDescription(f *testing.F) {
+	f.Add([]byte(`{"protocol": 1, "name": "x", "version": "1", "steps": [{"kind": "clean", "step": "a", "priority": 1,
+		"interface": "deploy", "abortable": false, "timeout": 1.5}]}`))
+	f.Add([]byte(`{"protocol": 1, "name": "x", "version": "1", "steps": [{"kind": "clean", "step": "a"}, null]}`))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		d, err := parseDescription(data)
+		if err != nil {
+			return
+		}
+		for _, name := range []string{d.Name, d.Class, d.Version} {
+			if name == "" || strings.ContainsFunc(name, func(r rune) bool { return r <= ' ' || r > '~' }) {
+				t.Errorf("got the name %q", name)
+			}
+		}
+		seen := map[string]bool{}
+		for _, s := range d.Steps {
+			if key := string(s.Kind) + " " + s.Step; seen[key] {
+				t.Errorf("got step %q twice", key)
+			} else {
+				seen[key] = true
+			}
+			if timeout := s.timeout(); timeout <= 0 || timeout > maxTimeout || s.Priority < 0 || s.Abortable == nil {
+				t.Errorf("got step %+v with the timeout %v", s, timeout)
+			}
+		}
+	})
+}
