@@ -355,7 +355,7 @@ const maxPadding = 64 << 20
 
 // decompress returns the archive of a layer. It detects the compression by the first bytes, as container engines do.
 func decompress(source io.Reader) (io.Reader, func(), error) {
-	head := make([]byte, 6)
+	head := make([]byte, 8) // of a skippable zstd frame; others need less
 	n, err := io.ReadFull(source, head)
 	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
 		return nil, nil, err
@@ -363,7 +363,7 @@ func decompress(source io.Reader) (io.Reader, func(), error) {
 	whole := io.MultiReader(bytes.NewReader(head[:n]), source)
 	for _, f := range unpack.Formats {
 		if (f.Name == "gzip" || f.Name == "zstd") && f.Detect(head[:n]) {
-			r, err := f.NewReader(whole)
+			r, err := f.NewReader(whole, unpack.MinMemory)
 			if err != nil {
 				return nil, nil, err
 			}

@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"os"
 	"reflect"
 	"sync"
 
@@ -240,11 +241,29 @@ func (i *Imager) stream(ctx context.Context, device string, info ImageInfo, src 
 	return nil
 }
 
-// imageOptions returns the configured restrictions of images.
+// imageOptions returns the configured restrictions of images, and the limit of their memory.
 func (i *Imager) imageOptions() image.Options {
 	c := i.o.Config.Get()
 	permitted := append([]string{}, c.PermittedImageFormats...) // never nil, which would permit all
-	return image.Options{Log: i.o.Log, PermittedFormats: permitted, SkipFormatInspection: c.DisableDeepImageInspection}
+	return image.Options{
+		Log: i.o.Log, PermittedFormats: permitted, SkipFormatInspection: c.DisableDeepImageInspection,
+		UnpackMemory: i.unpackMemory(),
+	}
+}
+
+// unpackMemory returns the number of bytes that the window or dictionary of a compressed image may need: a quarter of
+// the available memory. It returns 0 if that is unknown.
+func (i *Imager) unpackMemory() int64 {
+	var available int64
+	text, err := os.ReadFile(i.o.System.Proc("meminfo"))
+	if err == nil {
+		available, err = sysfs.ParseMeminfo(text, "MemAvailable")
+	}
+	if err != nil {
+		i.o.Log.Warn("available memory unknown, windows of compressed images limited", "err", err)
+		return 0
+	}
+	return available / 4
 }
 
 // checkTable reads the partition table and fails if it has no partition.

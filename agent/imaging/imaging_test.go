@@ -54,6 +54,25 @@ func disk(name string, size int64) block.Device {
 	}
 }
 
+// A compressed image may need a quarter of the available memory.
+func TestUnpackMemory(t *testing.T) {
+	i := newImager(t, testNode(t, `{"uuid": "u"}`))
+	if got := i.imageOptions().UnpackMemory; got != 0 {
+		t.Errorf("without meminfo: got %d bytes, want 0", got)
+	}
+	proc := i.o.System.Proc()
+	if err := os.MkdirAll(proc, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	const text = "MemTotal:        4018356 kB\nMemFree:          100000 kB\nMemAvailable:    2097152 kB\n"
+	if err := os.WriteFile(filepath.Join(proc, "meminfo"), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got := i.imageOptions().UnpackMemory; got != gib/2 {
+		t.Errorf("got %d bytes, want %d", got, gib/2)
+	}
+}
+
 func typeOf(err error) string {
 	var f *fault.Error
 	if errors.As(err, &f) {

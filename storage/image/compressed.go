@@ -41,7 +41,7 @@ func (c *compressedContent) inspectHead(head []byte) error {
 	}
 	content := make([]byte, device.HeadSize)
 	n := 0
-	r, err := c.format.NewReader(&headReader{rest: head})
+	r, err := c.format.NewReader(&headReader{rest: head}, c.options.UnpackMemory)
 	if err == nil {
 		defer r.Close()
 		n, err = io.ReadFull(r, content)
@@ -111,7 +111,7 @@ func (c *compressedContent) write(ctx context.Context, t *transfer) (Report, err
 func (c *compressedContent) copy(ctx context.Context, t *transfer, from *pipeline.ReadAhead) (
 	head []byte, end int64, format string, err error,
 ) {
-	r, err := c.format.NewReader(from)
+	r, err := c.format.NewReader(from, c.options.UnpackMemory)
 	if err != nil {
 		return nil, 0, "", err
 	}

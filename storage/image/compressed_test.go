@@ -71,6 +71,18 @@ func TestPacked(t *testing.T) {
 	}
 }
 
+// A file that needs more memory is written if the options allow that much.
+func TestPackedMemory(t *testing.T) {
+	data := imagetest.DiskContent(46, 2*mib, 100<<10)
+	file := imagetest.Pack(t, data, "xz -9 -c")
+	disk := imagetest.UsedDisk(t, 4*mib)
+	src := packedSource(file, imagetest.Serve(t, contentOf(file)).URL)
+	report, err := Write(t.Context(), disk, src, Options{UnpackMemory: 64 * mib})
+	if err != nil || report.Compression != "xz" || !bytes.Equal(imagetest.ReadAt(t, disk, 0, len(data)), data) {
+		t.Errorf("got report %+v and error %v, want the content on the disk", report, err)
+	}
+}
+
 func contentOf(data []byte) http.HandlerFunc { return imagetest.Content(data) }
 
 // A damaged or unsuitable compressed image never leaves a disk that boots.
@@ -164,7 +176,7 @@ func TestPackedRefusals(t *testing.T) {
 		{
 			name: "zstd with a large window",
 			file: imagetest.Pack(t, append(data, data...), "zstd -q --ultra -22 --long=27 -c"),
-			text: "window size exceeded",
+			text: "its window has 134217728 bytes, at most 16777216 are supported",
 		},
 		{
 			name: "declared as qcow2", declared: "qcow2", file: gz,

@@ -7,7 +7,7 @@
 // cluster. Raw images that are compressed as a whole are recognized by their first bytes, unless they are declared as
 // raw, and decompressed while they arrive. The image needs no space: the heap grows by at most 40 MiB for a raw image
 // and 64 MiB for any other, plus 24 bytes for each piece and about 100 for each table of a qcow2 image. The number of
-// both is limited.
+// both is limited. A compressed image can need more if Options.UnpackMemory allows it.
 //
 // A checksum is always that of the file on the server. A transfer resumes after a lost connection if the server
 // supports ranges and identifies the version of its file.

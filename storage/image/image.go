@@ -28,6 +28,9 @@ type Options struct {
 	// SkipFormatInspection disables the comparison of the declared with the detected format, the checks of gpt images
 	// and those of the end of a file. References of an image to other files are refused nevertheless.
 	SkipFormatInspection bool
+	// UnpackMemory is the number of bytes that the window or dictionary of a compressed image may need. A smaller
+	// value, such as 0, stands for 32 MiB.
+	UnpackMemory int64
 }
 
 // Report describes what Write has written.

@@ -10,7 +10,7 @@ import (
 // The declarations of this file are quoted by docs/adding.md.
 
 // zlibFormat is a row of Formats.
-var zlibFormat = Format{"zlib", begins("\x78\x9c"), func(r io.Reader) (io.Reader, func(), error) {
+var zlibFormat = Format{"zlib", begins("\x78\x9c"), func(r io.Reader, _ int64) (io.Reader, func(), error) {
 	z, err := zlib.NewReader(r)
 	return z, func() {}, err
 }}
@@ -25,7 +25,7 @@ func TestAddedFormat(t *testing.T) {
 	if !zlibFormat.Detect(file.Bytes()) {
 		t.Errorf("%q is not detected", file.Bytes())
 	}
-	r, err := zlibFormat.NewReader(&file)
+	r, err := zlibFormat.NewReader(&file, 0)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,7 +1,9 @@
 // Package unpack reads files that are compressed as a whole by gzip (RFC 1952), zstd (RFC 8878), xz, bzip2 or lz4.
 //
 // Concatenated files unpack to the concatenation of their contents, as they do by the tools of these formats. The
-// memory of a reader is limited: files that need a larger window or dictionary are rejected.
+// memory of a reader is limited: files that need a larger window or dictionary are rejected. So are files of the
+// formats that zstd had before version 0.8, and of "lz4 -l", whose blocks the library does not read if they are
+// incompressible.
 package unpack
 
 import (
@@ -11,45 +13,36 @@ import (
 	"io"
 
 	"github.com/klauspost/compress/gzip"
-	"github.com/klauspost/compress/zstd"
-	"github.com/pierrec/lz4/v4"
 )
 
-// Limits to the memory of a reader in bytes. gzip, bzip2 and lz4 need less in any case. A zstd reader keeps twice its
-// window.
-const (
-	maxXZDictionary = 32 << 20
-	maxZstdWindow   = 16 << 20
-)
+// MinMemory is the number of bytes that every reader may use for its window or dictionary. gzip, bzip2 and lz4 need
+// less in any case.
+const MinMemory = 32 << 20
 
 // Format is a compression format.
 type Format struct {
 	Name string
 	// Detect reports whether a file that begins with head is of this format.
 	Detect func(head []byte) bool
-	// open returns a reader of the content, and a function that frees its memory.
-	open func(r io.Reader) (io.Reader, func(), error)
+	// open returns a reader of the content that needs at most memory bytes for its window or dictionary, and a function
+	// that frees them.
+	open func(r io.Reader, memory int64) (io.Reader, func(), error)
 }
 
 // Formats are all known formats.
 var Formats = []Format{
-	{"gzip", begins("\x1f\x8b\x08"), func(r io.Reader) (io.Reader, func(), error) {
+	{"gzip", begins("\x1f\x8b\x08"), func(r io.Reader, _ int64) (io.Reader, func(), error) {
 		z, err := gzip.NewReader(r)
 		return z, func() {}, err
 	}},
-	{"zstd", begins("\x28\xb5\x2f\xfd"), func(r io.Reader) (io.Reader, func(), error) {
-		z, err := zstd.NewReader(r,
-			zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxWindow(maxZstdWindow))
-		if err != nil {
-			return nil, nil, err
-		}
-		return z, z.Close, nil
+	{"zstd", detectZstd, openZstd},
+	{"xz", begins(xzMagic), func(r io.Reader, memory int64) (io.Reader, func(), error) {
+		return newXZReader(r, memory), func() {}, nil
 	}},
-	{"xz", begins(xzMagic), func(r io.Reader) (io.Reader, func(), error) { return newXZReader(r), func() {}, nil }},
-	{"bzip2", detectBzip2, func(r io.Reader) (io.Reader, func(), error) { return bzip2.NewReader(r), func() {}, nil }},
-	{"lz4", begins("\x04\x22\x4d\x18"), func(r io.Reader) (io.Reader, func(), error) {
-		return lz4.NewReader(r), func() {}, nil
+	{"bzip2", detectBzip2, func(r io.Reader, _ int64) (io.Reader, func(), error) {
+		return bzip2.NewReader(r), func() {}, nil
 	}},
+	{"lz4", detectLZ4, openLZ4},
 }
 
 // begins returns a Detect for a file that begins with magic.
@@ -79,9 +72,10 @@ type Reader struct {
 	free   func()
 }
 
-// NewReader begins to read a compressed file. Its errors are *Error.
-func (f *Format) NewReader(r io.Reader) (*Reader, error) {
-	content, free, err := f.open(r)
+// NewReader begins to read a compressed file. The reader uses at most memory bytes for its window or dictionary, but
+// always as many as MinMemory. Errors are *Error.
+func (f *Format) NewReader(r io.Reader, memory int64) (*Reader, error) {
+	content, free, err := f.open(r, max(memory, MinMemory))
 	if err != nil {
 		return nil, &Error{f.Name, err}
 	}

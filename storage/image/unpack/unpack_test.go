@@ -31,7 +31,7 @@ func TestReader(t *testing.T) {
 				continue
 			}
 			found = append(found, f.Name)
-			r, err := f.NewReader(bytes.NewReader(file))
+			r, err := f.NewReader(bytes.NewReader(file), 0)
 			if err != nil {
 				t.Fatalf("%s: %v", name, err)
 			}
@@ -57,17 +57,17 @@ func FuzzXZ(f *testing.F) {
 		f.Add(testenv.Data(f, "images/"+name))
 	}
 	f.Fuzz(func(t *testing.T, file []byte) {
-		one, err := io.ReadAll(io.LimitReader(newXZReader(bytes.NewReader(file)), mib))
+		one, err := io.ReadAll(io.LimitReader(newXZReader(bytes.NewReader(file), MinMemory), mib))
 		if err != nil || len(one) == mib {
 			return
 		}
 		// A second stream behind it adds its content and nothing else.
-		two, err := io.ReadAll(newXZReader(bytes.NewReader(append(bytes.Clone(file), file...))))
+		two, err := io.ReadAll(newXZReader(bytes.NewReader(append(bytes.Clone(file), file...)), MinMemory))
 		if err != nil || !bytes.Equal(two, append(bytes.Clone(one), one...)) {
 			t.Errorf("twice the file: got %d bytes and error %v, want twice %d bytes", len(two), err, len(one))
 		}
 		if len(file) > 40 {
-			_, err := io.ReadAll(newXZReader(bytes.NewReader(file[:len(file)-1])))
+			_, err := io.ReadAll(newXZReader(bytes.NewReader(file[:len(file)-1]), MinMemory))
 			if err == nil || errors.Is(err, io.EOF) {
 				t.Errorf("without its last byte: got error %v, want one", err)
 			}
@@ -94,12 +94,12 @@ func TestLibraryDictionary(t *testing.T) {
 		return after.TotalAlloc - before.TotalAlloc, err
 	}
 	n, err := allocated(func() (io.Reader, error) {
-		return xz.ReaderConfig{DictCap: maxXZDictionary}.NewReader(bytes.NewReader(file))
+		return xz.ReaderConfig{DictCap: MinMemory}.NewReader(bytes.NewReader(file))
 	})
 	if n < dictionary || err != nil {
 		t.Errorf("the library allocated %d bytes and returned %v: it limits the dictionary", n, err)
 	}
-	n, err = allocated(func() (io.Reader, error) { return newXZReader(bytes.NewReader(file)), nil })
+	n, err = allocated(func() (io.Reader, error) { return newXZReader(bytes.NewReader(file), MinMemory), nil })
 	if n > mib || err == nil {
 		t.Errorf("got %d bytes allocated and %v, want an error and no dictionary", n, err)
 	}
@@ -113,7 +113,7 @@ func BenchmarkUnpack(b *testing.B) {
 			b.SetBytes(int64(len(data)))
 			for b.Loop() {
 				i := slices.IndexFunc(Formats, func(f Format) bool { return f.Detect(file) })
-				u, err := Formats[i].NewReader(bytes.NewReader(file))
+				u, err := Formats[i].NewReader(bytes.NewReader(file), 0)
 				if err != nil {
 					b.Fatal(err)
 				}

@@ -17,14 +17,15 @@ const xzMagic = "\xfd7zXZ\x00"
 // whole file. The reader of the xz library is not used because it accepts dictionaries of any size.
 type xzReader struct {
 	source countingReader
+	memory int64     // largest dictionary in bytes
 	block  io.Reader // nil between blocks
 	begin  int64     // offset in the source of the current block's data
 	check  int64     // length of the check behind each block in bytes
 	opened bool      // a stream has begun
 }
 
-func newXZReader(r io.Reader) *xzReader {
-	return &xzReader{source: countingReader{r: lzma.ByteReader(r)}}
+func newXZReader(r io.Reader, memory int64) *xzReader {
+	return &xzReader{source: countingReader{r: lzma.ByteReader(r)}, memory: memory}
 }
 
 func (x *xzReader) Read(p []byte) (int, error) {
@@ -57,7 +58,7 @@ func (x *xzReader) next() error {
 		}
 		size, err := x.source.ReadByte()
 		if err != nil {
-			return truncatedXZ(err)
+			return truncated(err)
 		}
 		if size > 0 {
 			header := make([]byte, int(size)*4+3) // all but its first byte
@@ -82,7 +83,7 @@ func (x *xzReader) openStream() error {
 			return io.EOF
 		}
 		if err != nil {
-			return truncatedXZ(err)
+			return truncated(err)
 		}
 		if first || binary.LittleEndian.Uint32(header) != 0 {
 			break
@@ -125,9 +126,9 @@ func (x *xzReader) openBlock(header []byte) error {
 	if err != nil {
 		return err
 	}
-	if dictionary > maxXZDictionary {
-		return fmt.Errorf("its dictionary has %d bytes, at most %d are supported: pack it with xz -8 or less",
-			dictionary, maxXZDictionary)
+	if dictionary > x.memory {
+		return fmt.Errorf("its dictionary has %d bytes, at most %d are supported here: "+
+			"compress it by xz -8 or less", dictionary, x.memory)
 	}
 	if x.begin > 0 {
 		runtime.GC() // frees the dictionary of the last block before the next one is allocated
@@ -157,7 +158,7 @@ func (x *xzReader) endStream() error {
 		_, err = binary.ReadUvarint(&x.source)
 	}
 	if err != nil {
-		return truncatedXZ(err)
+		return truncated(err)
 	}
 	const sum, footer = 4, 12
 	return x.fill(make([]byte, x.padding(x.source.n-begin)+sum+footer))
@@ -166,11 +167,11 @@ func (x *xzReader) endStream() error {
 // fill reads all of p.
 func (x *xzReader) fill(p []byte) error {
 	_, err := io.ReadFull(&x.source, p)
-	return truncatedXZ(err)
+	return truncated(err)
 }
 
-// truncatedXZ turns io.EOF into io.ErrUnexpectedEOF.
-func truncatedXZ(err error) error {
+// truncated turns io.EOF into io.ErrUnexpectedEOF.
+func truncated(err error) error {
 	if err == io.EOF { //nolint:errorlint // from the source itself
 		return io.ErrUnexpectedEOF
 	}
