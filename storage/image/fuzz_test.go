@@ -21,7 +21,9 @@ type memory []byte
 func (m memory) RoundTrip(r *http.Request) (*http.Response, error) {
 	w := httptest.NewRecorder()
 	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(m))
-	return w.Result(), nil
+	response := w.Result()
+	response.Request = r // as http.Transport does
+	return response, nil
 }
 
 // FuzzWrite writes arbitrary files as images without a declared format. A failure leaves a disk that is unchanged or
