@@ -512,8 +512,13 @@ func TestPrepareSkipsWhatIsWritten(t *testing.T) {
 	prepare("after an erase", info, 1)
 }
 
+// An image that begins with no boot sector is refused before the disk is changed.
+//
+// Parity: K14
 func TestPrepareRefusesAnImageWithoutPartitions(t *testing.T) {
 	disk, i := loopDisk(t)
+	testenv.Run(t, "sgdisk", "-n", "1:0:0", disk)
+	before := sumOf(t, disk, 0, imageSize)
 	path := filepath.Join(t.TempDir(), "junk")
 	if err := os.WriteFile(path, bytes.Repeat([]byte("junk"), imageSize/4), 0o600); err != nil {
 		t.Fatal(err)
@@ -524,6 +529,9 @@ func TestPrepareRefusesAnImageWithoutPartitions(t *testing.T) {
 	}
 	if got := i.PartitionUUIDs(); len(got) != 0 {
 		t.Errorf("partition uuids: got %v, want none", got)
+	}
+	if sumOf(t, disk, 0, imageSize) != before {
+		t.Errorf("the beginning of %s was changed", disk)
 	}
 	empty := testenv.SparseFile(t, imageSize)
 	testenv.Run(t, "sgdisk", "-o", empty)

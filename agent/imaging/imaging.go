@@ -185,7 +185,7 @@ func (i *Imager) prepare(ctx context.Context, info ImageInfo, configDrive string
 	present := i.isWritten(ctx, now)
 	if present {
 		i.o.Log.Info("image is already on the disk, not written again", "image", info.ID, "device", disk.Path)
-	} else if err := i.write(ctx, disk.Path, info, src); err != nil {
+	} else if err := i.write(ctx, disk, info, src); err != nil {
 		return outcome{}, err
 	}
 	if _, err := i.checkTable(ctx, disk.Path); err != nil {
@@ -202,12 +202,14 @@ func (i *Imager) prepare(ctx context.Context, info ImageInfo, configDrive string
 }
 
 // write writes the image to the disk and makes the kernel read the new partition table.
-func (i *Imager) write(ctx context.Context, disk string, info ImageInfo, src image.Source) error {
+func (i *Imager) write(ctx context.Context, d block.Device, info ImageInfo, src image.Source) error {
+	disk, o := d.Path, i.imageOptions()
+	o.DiskSector = d.LogicalSector
 	i.forget()
 	if err := partition.Release(ctx, i.o.System, disk); err != nil {
 		return fault.ImageWrite(disk, err)
 	}
-	if err := i.stream(ctx, disk, info, src); err != nil {
+	if err := i.stream(ctx, disk, info, src, o); err != nil {
 		return imageFault(info.ID, disk, err)
 	}
 	// An image is rarely as long as the disk, and its backup GPT belongs at the end of the disk. Failure is not fatal,
@@ -224,9 +226,10 @@ func (i *Imager) write(ctx context.Context, disk string, info ImageInfo, src ima
 }
 
 // stream writes the image to a disk or partition and shows its progress.
-func (i *Imager) stream(ctx context.Context, device string, info ImageInfo, src image.Source) error {
+func (i *Imager) stream(
+	ctx context.Context, device string, info ImageInfo, src image.Source, o image.Options,
+) error {
 	progress := &image.Progress{}
-	o := i.imageOptions()
 	o.Progress = progress
 	i.o.Log.Info("writing image", "image", info.ID, "device", device, "format", info.DiskFormat)
 	stop, result := i.showProgress(ctx, device, progress), ""
@@ -398,6 +401,7 @@ func imageFault(id, disk string, err error) error {
 		slow     *fetch.SlowError
 		checksum *checksum.MismatchError
 		format   *image.FormatError
+		noDisk   *image.NoDiskError
 		small    *device.TooSmallError
 		write    *device.WriteError
 		own      *fault.Error
@@ -411,6 +415,8 @@ func imageFault(id, disk string, err error) error {
 		return fault.ImageChecksum(checksum.URL, id, checksum.Want, checksum.Got)
 	case errors.As(err, &format):
 		return fault.InvalidImage("%w", err)
+	case errors.As(err, &noDisk):
+		return fault.Deployment("no valid partition table for %s: %w", disk, err) // the type is that of checkTable
 	case errors.As(err, &small), errors.As(err, &write):
 		return fault.ImageWrite(disk, err)
 	case errors.As(err, &download):

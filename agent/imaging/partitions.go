@@ -85,7 +85,7 @@ func (i *Imager) preparePartitions(
 	if err := i.fill(ctx, d, info.Partition, drive); err != nil {
 		return outcome{}, err
 	}
-	if err := i.stream(ctx, d.paths[partition.RoleRoot], info, src); err != nil {
+	if err := i.stream(ctx, d.paths[partition.RoleRoot], info, src, i.imageOptions()); err != nil {
 		return outcome{}, rootFault(disk.Path, info, err)
 	}
 	return i.finishPartitions(ctx, info, d, now)

@@ -21,13 +21,14 @@ const maxTrailing = 1 << 20
 type compressedContent struct {
 	format  unpack.Format
 	options Options
+	url     string // for errors
 }
 
 // openCompressed returns the function that opens images of a compression format. It inspects the content as far as the
 // beginning of the file contains it.
 func openCompressed(f unpack.Format) func(context.Context, *prober, *probe) (content, error) {
 	return func(_ context.Context, p *prober, x *probe) (content, error) {
-		c := &compressedContent{f, p.options}
+		c := &compressedContent{f, p.options, x.url}
 		return c, c.inspectHead(x.head)
 	}
 }
@@ -58,7 +59,8 @@ func (c *compressedContent) inspectHead(head []byte) error {
 }
 
 // inspect returns the format of an image whose content begins with head and ends with end, unless that is nil. It must
-// be one that is copied, and raw must be permitted, whether or not formats are inspected otherwise.
+// be one that is copied, and that of a disk if it is written to one, and raw must be permitted, whether or not formats
+// are inspected otherwise.
 func (c *compressedContent) inspect(head, end []byte) (string, error) {
 	if err := c.options.permit(findFormat(formatRaw)); err != nil {
 		return "", err
@@ -73,7 +75,7 @@ func (c *compressedContent) inspect(head, end []byte) (string, error) {
 				"only raw images are written from packed files; serve it unpacked",
 			format, c.format.Name)}
 	}
-	return format, nil
+	return format, checkDisk(c.url, head, c.options.DiskSector)
 }
 
 // write decompresses the file and copies its content.

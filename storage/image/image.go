@@ -31,6 +31,9 @@ type Options struct {
 	// UnpackMemory is the number of bytes that the window or dictionary of a compressed image may need. A smaller
 	// value, such as 0, stands for 32 MiB.
 	UnpackMemory int64
+	// DiskSector is the size in bytes of the logical sectors of a disk whose partition table is in the image. The
+	// beginning of the image must be that of a disk then. 0 stands for a device without a table, or an unknown size.
+	DiskSector int64
 }
 
 // Report describes what Write has written.
@@ -50,9 +53,10 @@ type Report struct {
 // medium.
 //
 // Errors are or wrap *fetch.DownloadError, *fetch.TimeoutError (MaxDuration), *fetch.SlowError (MinRate),
-// *checksum.MismatchError, *FormatError, *device.TooSmallError, *device.WriteError or the error of ctx. After an
-// error the first and the last MiB of the device read as zeros, unless the device could not be opened or written, or
-// the image was refused by the first probe, for its format or its size: then the device was not changed.
+// *checksum.MismatchError, *FormatError, *NoDiskError, *device.TooSmallError, *device.WriteError or the error of ctx.
+// After an error the first and the last MiB of the device read as zeros, unless the device could not be opened or
+// written, or the image was refused by the first probe, for its format, its table or its size: then the device was not
+// changed.
 func Write(ctx context.Context, device string, src Source, o Options) (Report, error) {
 	w, err := newWriter(device, src, o)
 	if err != nil {

@@ -62,14 +62,15 @@ func (s Source) isDeclaredRaw() bool { return s.Format == formatRaw || s.Format 
 // transfers retry later, unless no image of the declared format can be written. Its errors are refusals.
 func (p *prober) probeFirst(ctx context.Context, f *fetch.Fetcher) (*probe, error) {
 	if p.src.isDeclaredRaw() {
-		return nil, nil
+		return p.probeRaw(ctx, f)
 	}
 	once := *f
 	once.Retries = 0
 	x, _, err := p.probe(ctx, &once, p.src.URLs[0], true)
 	var refused *FormatError
+	var noDisk *NoDiskError
 	var small *device.TooSmallError
-	if errors.As(err, &refused) || errors.As(err, &small) {
+	if errors.As(err, &refused) || errors.As(err, &noDisk) || errors.As(err, &small) {
 		return nil, err
 	}
 	if declared, known := declaredFormat(p.src.Format); err != nil && known && ctx.Err() == nil {
@@ -111,6 +112,11 @@ func (p *prober) open(ctx context.Context, x *probe) (err error) {
 		return err
 	}
 	p.options.Log.Info("image format detected", "url", x.url, "format", x.format, "declared", p.src.Format)
+	if findFormat(x.format).copied {
+		if err := checkDisk(x.url, x.head, p.options.DiskSector); err != nil {
+			return err
+		}
+	}
 	x.content, err = findFormat(x.format).open(ctx, p, x)
 	return err
 }

@@ -34,11 +34,12 @@ func (e extent) end() int64 { return e.off + e.len }
 type rawContent struct {
 	format string
 	prober *prober // that detected the format; nil if the image is not inspected
+	sector int64   // see Options.DiskSector
 }
 
 // openRaw opens an image of a format that is copied.
 func openRaw(_ context.Context, p *prober, x *probe) (content, error) {
-	return &rawContent{format: x.format, prober: p}, nil
+	return &rawContent{format: x.format, prober: p, sector: p.options.DiskSector}, nil
 }
 
 func (c *rawContent) prepare(context.Context, *device.Target) error { return nil }
@@ -59,6 +60,9 @@ func (c *rawContent) write(ctx context.Context, t *transfer) (Report, error) {
 		if err := c.prober.recheck(c.format, head, nil); err != nil {
 			return Report{}, err
 		}
+	}
+	if err := checkDisk(s.URL, head, c.sector); err != nil {
+		return Report{}, err
 	}
 	t.sum.Write(head) //nolint:errcheck // a hash never fails
 	t.end.add(head)

@@ -168,18 +168,24 @@ func (w *writer) transfer(ctx context.Context, urls []string) (Report, error) {
 
 // transferFrom transfers the image once from one server. opened reports whether the server began to respond.
 func (w *writer) transferFrom(ctx context.Context, rawURL string) (report Report, opened bool, err error) {
+	x := w.probed
+	w.probed = nil // a probe is valid for one transfer
+	if x != nil && x.rawURL != rawURL {
+		x.close()
+		x = nil
+	}
 	if w.src.isDeclaredRaw() {
-		s, err := w.fetcher.OpenStream(ctx, rawURL, nil)
+		if x == nil {
+			x = &probe{rawURL: rawURL}
+		}
+		s, err := x.open(ctx, w.fetcher)
 		if err != nil {
 			return Report{}, false, err
 		}
-		report, err = w.copy(ctx, s, &rawContent{format: w.src.Format})
+		report, err = w.copy(ctx, s, &rawContent{format: w.src.Format, sector: w.prober.options.DiskSector})
 		return report, true, err
 	}
-	x := w.probed
-	w.probed = nil // a probe is valid for one transfer
-	if x == nil || x.rawURL != rawURL {
-		x.close()
+	if x == nil {
 		if x, opened, err = w.prober.probe(ctx, w.fetcher, rawURL, true); err != nil {
 			return Report{}, opened, err
 		}
