@@ -28,7 +28,9 @@ import (
 var (
 	ErrNoESP    = errors.New("no EFI system partition")
 	ErrNoLoader = errors.New("no boot loader on the EFI system partition")
-	ErrFirmware = errors.New("the firmware refused the boot entry")
+	// ErrSectorSize is returned if an ESP was made for smaller sectors than those of the disk.
+	ErrSectorSize = errors.New("the kernel cannot mount the EFI system partition")
+	ErrFirmware   = errors.New("the firmware refused the boot entry")
 	// ErrNoVariables is returned if the machine was booted by UEFI, but the kernel has no access to its variables.
 	ErrNoVariables = errors.New("no UEFI boot entry can be written")
 )
@@ -47,7 +49,7 @@ type Options struct {
 // there is none, it uses the first one with another loader, and writes an entry for the preferred one: shim,
 // systemd-boot, GRUB, the latest unified kernel image in \EFI\Linux, the boot manager of Windows. Each new entry
 // becomes the first in BootOrder; older entries with the same label are removed. Errors wrap ErrNoESP, ErrNoLoader,
-// ErrNoVariables, or ErrFirmware if a variable could not be written.
+// ErrSectorSize, ErrNoVariables, or ErrFirmware if a variable could not be written.
 func InstallEFI(ctx context.Context, sys sysfs.Root, disk string, o Options) error {
 	if err := installEFI(ctx, sys, disk, o); err != nil {
 		return fmt.Errorf("UEFI boot entry for %s: %w", disk, err)
@@ -67,7 +69,7 @@ func installEFI(ctx context.Context, sys sysfs.Root, disk string, o Options) err
 	if err != nil {
 		return err
 	}
-	esp, err := chooseESP(disk, esps, log)
+	esp, err := chooseESP(disk, esps, table.SectorSize, log)
 	if err != nil {
 		return err
 	}
@@ -111,7 +113,7 @@ func Fallback(ctx context.Context, disk, espUUID string) (string, error) {
 	}
 	var problems error
 	for _, p := range esps {
-		esp, err := readLoaders(disk, p)
+		esp, err := readLoaders(disk, p, 0)
 		if err == nil && esp.fallback != "" {
 			return esp.fallback, nil
 		}
@@ -131,7 +133,7 @@ func FindESP(ctx context.Context, disk, uuid string) (partition.Partition, error
 	if err != nil {
 		return partition.Partition{}, err
 	}
-	esp, err := chooseESP(disk, esps, slog.New(slog.DiscardHandler))
+	esp, err := chooseESP(disk, esps, 0, slog.New(slog.DiscardHandler))
 	if err != nil {
 		return esps[0], nil //nolint:nilerr // documented
 	}
@@ -140,17 +142,17 @@ func FindESP(ctx context.Context, disk, uuid string) (partition.Partition, error
 
 // CheckLoaders returns an error that wraps ErrNoLoader if the ESP, a partition of the disk, has no boot loader.
 func CheckLoaders(disk string, esp partition.Partition) error {
-	_, err := readLoaders(disk, esp)
+	_, err := readLoaders(disk, esp, 0)
 	return err
 }
 
-// chooseESP returns the ESP that InstallEFI uses. ESPs that cannot be read are logged and skipped; if none has a
-// loader, the error names all of them.
-func chooseESP(disk string, esps []partition.Partition, log *slog.Logger) (espContent, error) {
+// chooseESP returns the ESP that InstallEFI uses; sector is an argument of readLoaders. ESPs that cannot be read are
+// logged and skipped; if none has a loader, the error names all of them.
+func chooseESP(disk string, esps []partition.Partition, sector int64, log *slog.Logger) (espContent, error) {
 	var chosen espContent
 	var problems error
 	for _, p := range esps {
-		esp, err := readLoaders(disk, p)
+		esp, err := readLoaders(disk, p, sector)
 		if err != nil {
 			problems = join(problems, err)
 			continue

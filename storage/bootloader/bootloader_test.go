@@ -17,11 +17,13 @@ import (
 
 	"github.com/foxboron/go-uefi/efi/device"
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
 
 	"ironroot/internal/sysfs"
 	"ironroot/internal/testenv"
 	"ironroot/storage/efivarfs"
 	"ironroot/storage/fat"
+	"ironroot/storage/mounted"
 	"ironroot/storage/partition"
 )
 
@@ -394,6 +396,73 @@ func TestNoLoaderOnAnyESP(t *testing.T) {
 	second := espDisk(t, []string{"EFI/debian/shimx64.efi"}, []string{"EFI/BOOT/BOOTX64.EFI"})
 	if loader, err := Fallback(t.Context(), second, ""); err != nil || loader != `\EFI\BOOT\BOOTX64.EFI` {
 		t.Errorf("Fallback: got %q and %v, want that of the second", loader, err)
+	}
+}
+
+// An ESP that the kernel cannot mount on the disk, because its sectors are smaller, is an error with both values, or is
+// skipped if another ESP has a loader.
+//
+// Parity: M1 (sectors)
+func TestESPOfSmallSectors(t *testing.T) {
+	testenv.Programs(t, "sfdisk", "mkfs.vfat", "mmd", "mcopy")
+	for _, tt := range []struct {
+		disk int
+		esps []int // sectors of the file systems in bytes
+		want int   // partition of the entry, 0 for an error
+	}{
+		{512, []int{512}, 1},
+		{512, []int{4096}, 1},
+		{4096, []int{4096}, 1},
+		{4096, []int{512}, 0},
+		{4096, []int{2048}, 0},
+		{4096, []int{512, 4096}, 2},
+	} {
+		t.Run(fmt.Sprint(tt.disk, tt.esps), func(t *testing.T) {
+			device := testenv.Loop(t, testenv.SparseFile(t, 64*mib), tt.disk)
+			script := "label: gpt\n"
+			for range tt.esps {
+				script += "size=24M, type=U\n"
+			}
+			testenv.Run(t, "sh", "-c", `printf "$1" | sfdisk -q "$0"`, device, script)
+			if err := partition.Sync(t.Context(), sysfs.Root{}, device); err != nil {
+				t.Fatal(err)
+			}
+			for n, sector := range tt.esps {
+				esp := testenv.SparseFile(t, 24*mib)
+				testenv.Run(t, "mkfs.vfat", "-S", fmt.Sprint(sector), esp)
+				loader := filepath.Join(t.TempDir(), "loader")
+				if err := os.WriteFile(loader, []byte("MZ"), 0o600); err != nil {
+					t.Fatal(err)
+				}
+				testenv.Run(t, "mmd", "-i", esp, "::EFI", "::EFI/BOOT")
+				testenv.Run(t, "mcopy", "-i", esp, loader, "::EFI/BOOT/BOOTX64.EFI")
+				testenv.Run(t, "dd", "if="+esp, "of="+device, "bs=1M", fmt.Sprintf("seek=%d", 1+24*n), "conv=fsync",
+					"status=none")
+				fs, err := mounted.Open(t.Context(), fmt.Sprintf("%sp%d", device, n+1), false)
+				if err == nil {
+					err = fs.Close()
+				}
+				if !errors.Is(err, unix.ENODEV) && (err == nil) != (sector >= tt.disk) { // some kernels have no FAT
+					t.Fatalf("mount sectors of %d bytes on a disk of %d: %v", sector, tt.disk, err)
+				}
+			}
+			dir := t.TempDir()
+			err := InstallEFI(t.Context(), sysfs.Root{}, device, Options{Efivars: dir})
+			if tt.want == 0 {
+				want := fmt.Sprintf("got sectors of %d bytes, want at least the disk's %d", tt.esps[0], tt.disk)
+				if !errors.Is(err, ErrSectorSize) || !strings.Contains(err.Error(), want) ||
+					!strings.Contains(err.Error(), device) || len(written(t, dir)) > 0 {
+					t.Errorf("got %v, want %s", err, want)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if out := efibootmgr(t, dir); !strings.Contains(out, fmt.Sprintf("HD(%d,GPT,", tt.want)) {
+				t.Errorf("efibootmgr does not print partition %d but\n%s", tt.want, out)
+			}
+		})
 	}
 }
 

@@ -91,8 +91,9 @@ type espContent struct {
 	fallback  string   // the loader that firmware finds without a boot entry, "" if there is none
 }
 
-// readLoaders finds the loaders on the ESP, a partition of the disk.
-func readLoaders(disk string, esp partition.Partition) (espContent, error) {
+// readLoaders finds the loaders on the ESP, a partition of the disk. The error wraps ErrSectorSize if the kernel cannot
+// mount it on a disk with the given sector size; 0 means that it need not.
+func readLoaders(disk string, esp partition.Partition, sector int64) (espContent, error) {
 	f, err := os.Open(disk)
 	if err != nil {
 		return espContent{}, err
@@ -100,6 +101,10 @@ func readLoaders(disk string, esp partition.Partition) (espContent, error) {
 	defer f.Close() //nolint:errcheck // only read
 	content := espContent{partition: esp}
 	tree, err := fat.Open(io.NewSectionReader(f, esp.Start, esp.Size))
+	if err == nil && tree.SectorSize() < sector {
+		err = fmt.Errorf("%w: got sectors of %d bytes, want at least the disk's %d",
+			ErrSectorSize, tree.SectorSize(), sector)
+	}
 	if err == nil {
 		s := searcher{tree: tree}
 		content.loaders, content.other, err = s.search()

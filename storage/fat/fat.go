@@ -25,6 +25,7 @@ type FS struct {
 	root     File
 	fixed    []byte // the root directory of FAT12 and FAT16
 	listed   int64  // bytes of the directories listed so far
+	sector   int64  // bytes
 	serial   string // volume serial number, "1234-ABCD"
 	label    string // of the boot sector
 }
@@ -74,7 +75,7 @@ func Open(r io.ReaderAt) (*FS, error) {
 	if total <= dataSector {
 		return nil, fmt.Errorf("FAT file system of %d sectors, its data start at %d", total, dataSector)
 	}
-	f := &FS{r: r, cluster: sector * perCluster, table: reserved * sector, data: dataSector * sector}
+	f := &FS{r: r, sector: sector, cluster: sector * perCluster, table: reserved * sector, data: dataSector * sector}
 	f.clusters = uint32((total - dataSector) / perCluster)
 	switch {
 	case f.clusters < 4085:
@@ -106,6 +107,10 @@ func Open(r io.ReaderAt) (*FS, error) {
 
 // Root returns the root directory.
 func (f *FS) Root() File { return f.root }
+
+// SectorSize returns the size of a sector in bytes. Linux mounts the file system only on devices whose logical sectors
+// are not larger.
+func (f *FS) SectorSize() int64 { return f.sector }
 
 // Serial returns the volume serial number as printed by blkid, "1234-ABCD".
 func (f *FS) Serial() string { return f.serial }
