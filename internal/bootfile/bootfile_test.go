@@ -75,7 +75,7 @@ func TestCheckInitrd(t *testing.T) {
 					t.Errorf("%d bytes: %v", len(good), err)
 				}
 			}
-			if !slices.Contains([]string{"cpio", "gzip", "gzip of a name", "zstd", "zstd long", "zstd of a file"}, name) {
+			if kind, _, _ := strings.Cut(name, " "); !slices.Contains([]string{"cpio", "gzip", "zstd"}, kind) {
 				return // only its beginning is checked
 			}
 			for _, size := range []int{3, 10, len(content) / 3, len(content) / 2, len(content) - 5} {

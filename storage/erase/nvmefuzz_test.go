@@ -19,7 +19,7 @@ func (s *scriptedNVMe) admin(_ *adminCommand, data []byte) error {
 	return nil
 }
 
-// A controller's own data never make it ask without end, and never hide or repeat a namespace.
+// The data of a controller never cause endless queries, and never hide or repeat a namespace.
 func FuzzNVMe(f *testing.F) {
 	managed := make([]byte, 4096)
 	managed[83], managed[82], managed[256] = 1, 2, 1<<3 // NVMe 1.2 with management of namespaces

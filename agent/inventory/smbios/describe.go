@@ -65,8 +65,8 @@ func (d *description) words(offset int) string {
 	case n > len(d.Strings):
 		return "<BAD INDEX>"
 	}
-	// As dmidecode prints it, not by Clean. Byte by byte: the specification allows only ASCII, and the encoding of other
-	// bytes is unknown.
+	// As dmidecode prints it, not by Clean. Byte by byte: the specification allows only ASCII, and the encoding of
+	// other bytes is unknown.
 	text := []byte(d.Strings[n-1])
 	for i, b := range text {
 		if b < ' ' || b >= 0x7f {
