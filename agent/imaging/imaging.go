@@ -204,7 +204,7 @@ func (i *Imager) prepare(ctx context.Context, info ImageInfo, configDrive string
 // write writes the image to the disk and makes the kernel read the new partition table.
 func (i *Imager) write(ctx context.Context, d block.Device, info ImageInfo, src image.Source) error {
 	disk, o := d.Path, i.imageOptions()
-	o.DiskSector = d.LogicalSector
+	o.DiskSectorSize = d.LogicalSector
 	i.forget()
 	if err := partition.Release(ctx, i.o.System, disk); err != nil {
 		return fault.ImageWrite(disk, err)

@@ -20,7 +20,7 @@ func partitionDeviations() []Deviation {
 	format := withPrefix("partition/", "ephemeral without a format", "ephemeral of an unknown format")
 	large := withPrefix("partition/", "larger than root_mb", "larger than the disk")
 	kept := withPrefix("partition/", "ephemeral kept without one")
-	noTable := withPrefix("partition/", "another image_type", "image_type in capitals")
+	wrongType := withPrefix("partition/", "another image_type", "image_type in capitals")
 	const noTableReason = "A file system without a partition table is an error; parted there lists it as a partition."
 	const decided = "The layout is validated before the first write, so that an invalid one does not change the disk."
 	laidOut := withPrefix("partition/", "root only", "swap", "swap, *", "swap_mb null", "ephemeral",
@@ -29,9 +29,7 @@ func partitionDeviations() []Deviation {
 		"no file system")
 	return slices.Concat(
 		plantedErased("L1", group, "Both ends of the disk are erased, which can contain metadata of a former tenant.",
-			append(laidOut, texts...), "/disks/*/content/[0-9]"),
-		plantedErased("L1", group, "Both ends of the disk are erased, which can contain metadata of a former tenant.",
-			slices.Concat(laidOut, texts, noTable), "/disks/*/content/5119"),
+			append(laidOut, texts...), "/disks/*/content/[0-9]", "/disks/*/content/5119"),
 		at("L3", group, "A new ext4 file system has its tables at other places than that of mke2fs.",
 			withPrefix("partition/", "ephemeral", "swap, ephemeral and config drive"), "/disks/ROOT/content/567"),
 		invalid("L1", group, "Sizes and flags of a layout are checked as parameters.", numbers),
@@ -55,8 +53,10 @@ func partitionDeviations() []Deviation {
 		withGot(`"6a6e7a52-5d0e-4b1c-9d0c-1c6d0c2b7e11"`, at("E5", group, "A failed command leaves no new UUIDs.",
 			slices.Concat(incomplete, few, texts[:1], large), uuids+"root uuid")),
 		withGot("null", at("E5", group, "A failed command leaves no new UUIDs.",
-			slices.Concat(format[:1], kept, noTable), uuids+"*")),
-		fails("K14", group, noTableReason, 500, "DeploymentError", noTable...),
-		absent("K14", group, noTableReason, noTable, "/disks/ROOT/ranges"),
+			slices.Concat(format[:1], kept, wrongType), uuids+"*")),
+		fails("K14", group, noTableReason, 500, "DeploymentError", wrongType...),
+		absent("K14", group, noTableReason, wrongType, "/disks/ROOT/ranges"),
+		stillPlanted("K14", group, noTable, wrongType, "/disks/ROOT/content/[01]"),
+		absent("K14", group, noTable, wrongType, "/disks/ROOT/whole"),
 	)
 }

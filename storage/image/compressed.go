@@ -75,7 +75,7 @@ func (c *compressedContent) inspect(head, end []byte) (string, error) {
 				"only raw images are written from packed files; serve it unpacked",
 			format, c.format.Name)}
 	}
-	return format, checkDisk(c.url, head, c.options.DiskSector)
+	return format, checkDisk(c.url, head, c.options.DiskSectorSize)
 }
 
 // write decompresses the file and copies its content.

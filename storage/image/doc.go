@@ -15,10 +15,10 @@
 // A failure never leaves a disk that boots. The first MiB of the device and its end, the place of the backup GPT, are
 // zeroed before the transfer. Their content is kept in memory and written last, after the length and the checksum of
 // the file were verified and everything else has reached the disk. An image that is refused by the first probe, for
-// its format, its tables or its size, does not change the disk. Neither does one for a whole disk that begins with
-// something else, if Options.DiskSector is set. Two signatures are at the end of a file: the footers
-// of a fixed VHD and of some VMware images. The probe reads them if the server supports ranges. Otherwise, and in a
-// compressed file, they are found when they have arrived.
+// its format, its tables or its size, does not change the disk. Neither does an image for a whole disk without a boot
+// sector, or with a GPT for another sector size, if Options.DiskSectorSize is set and there is no other server. Two
+// signatures are at the end of a file: the footers of a fixed VHD and of some VMware images. The probe reads them if
+// the server supports ranges. Otherwise, and in a compressed file, they are found when they have arrived.
 //
 // The parts are packages of their own: fetch downloads, checksum verifies, pipeline moves data through memory, unpack
 // decompresses, qcow2 reads tables and places clusters, and device writes. This package has the table of formats, and

@@ -31,9 +31,9 @@ type Options struct {
 	// UnpackMemory is the number of bytes that the window or dictionary of a compressed image may need. A smaller
 	// value, such as 0, stands for 32 MiB.
 	UnpackMemory int64
-	// DiskSector is the size in bytes of the logical sectors of a disk whose partition table is in the image. The
-	// beginning of the image must be that of a disk then. 0 stands for a device without a table, or an unknown size.
-	DiskSector int64
+	// DiskSectorSize is the size of the disk's logical sectors in bytes if the image is for a whole disk: its first
+	// sector must then be a boot sector. 0 means a partition or an unknown size; nothing is checked.
+	DiskSectorSize int64
 }
 
 // Report describes what Write has written.

@@ -55,7 +55,7 @@ func (x *probe) open(ctx context.Context, f *fetch.Fetcher) (*fetch.Stream, erro
 	return f.OpenStream(ctx, x.rawURL, nil)
 }
 
-// isDeclaredRaw reports whether the image is copied without a look at its content.
+// isDeclaredRaw reports whether the image is copied without format detection.
 func (s Source) isDeclaredRaw() bool { return s.Format == formatRaw || s.Format == formatGPT }
 
 // probeFirst probes the image once, before the disk is wiped. It returns nil and no error if the server fails: the
@@ -70,7 +70,7 @@ func (p *prober) probeFirst(ctx context.Context, f *fetch.Fetcher) (*probe, erro
 	var refused *FormatError
 	var noDisk *NoDiskError
 	var small *device.TooSmallError
-	if errors.As(err, &refused) || errors.As(err, &noDisk) || errors.As(err, &small) {
+	if errors.As(err, &refused) || errors.As(err, &noDisk) && len(p.src.URLs) == 1 || errors.As(err, &small) {
 		return nil, err
 	}
 	if declared, known := declaredFormat(p.src.Format); err != nil && known && ctx.Err() == nil {
@@ -113,7 +113,7 @@ func (p *prober) open(ctx context.Context, x *probe) (err error) {
 	}
 	p.options.Log.Info("image format detected", "url", x.url, "format", x.format, "declared", p.src.Format)
 	if findFormat(x.format).copied {
-		if err := checkDisk(x.url, x.head, p.options.DiskSector); err != nil {
+		if err := checkDisk(x.url, x.head, p.options.DiskSectorSize); err != nil {
 			return err
 		}
 	}

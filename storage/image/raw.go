@@ -34,12 +34,12 @@ func (e extent) end() int64 { return e.off + e.len }
 type rawContent struct {
 	format string
 	prober *prober // that detected the format; nil if the image is not inspected
-	sector int64   // see Options.DiskSector
+	sector int64   // see Options.DiskSectorSize
 }
 
 // openRaw opens an image of a format that is copied.
 func openRaw(_ context.Context, p *prober, x *probe) (content, error) {
-	return &rawContent{format: x.format, prober: p, sector: p.options.DiskSector}, nil
+	return &rawContent{format: x.format, prober: p, sector: p.options.DiskSectorSize}, nil
 }
 
 func (c *rawContent) prepare(context.Context, *device.Target) error { return nil }

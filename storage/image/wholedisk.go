@@ -11,7 +11,8 @@ import (
 	"ironroot/storage/image/fetch"
 )
 
-// NoDiskError means that an image for a whole disk has no partition table that the disk can use.
+// NoDiskError means that an image for a whole disk cannot boot: it has no boot sector, or its GPT is for another sector
+// size.
 type NoDiskError struct {
 	URL    string // of the image, without credentials and query
 	Reason string // what the image begins with instead
@@ -59,9 +60,9 @@ var contents = []struct {
 // sectorSizes are the sizes in bytes of the sectors of disks.
 var sectorSizes = []int{512, 1024, 2048, 4096}
 
-// checkDisk returns a *NoDiskError if an image from url has no partition table that a disk with sectors of sector bytes
-// can use. head is its first MiB or less. Everything is accepted that has the signature of a boot sector and may boot:
-// partitions, a file system without a table, and boot code alone.
+// checkDisk returns a *NoDiskError if no firmware can boot an image from url on a disk with sectors of sector bytes:
+// its first sector has no boot signature, or its protective MBR has a GPT for another sector size only. It accepts
+// partitions, file systems and boot code without a table. head is the image's first MiB or less.
 func checkDisk(url string, head []byte, sector int64) error {
 	if len(head) < 512 || sector == 0 {
 		return nil // the rest has not arrived, or no disk is written to
@@ -115,7 +116,7 @@ func onlyProtective(head []byte) bool {
 // probeRaw checks the beginning of an image that is declared as raw, before the disk is wiped. The probe has the open
 // stream of the whole file. It is nil, without an error, if the server fails: the transfers retry.
 func (p *prober) probeRaw(ctx context.Context, f *fetch.Fetcher) (*probe, error) {
-	if p.options.DiskSector == 0 {
+	if p.options.DiskSectorSize == 0 {
 		return nil, nil
 	}
 	once := *f
@@ -129,8 +130,14 @@ func (p *prober) probeRaw(ctx context.Context, f *fetch.Fetcher) (*probe, error)
 		x.close()
 		return nil, nil //nolint:nilerr // see above
 	}
-	if err := checkDisk(x.url, x.head, p.options.DiskSector); err != nil {
+	if s.Total > p.size {
+		return x, nil // which is another error
+	}
+	if err := checkDisk(x.url, x.head, p.options.DiskSectorSize); err != nil {
 		x.close()
+		if len(p.src.URLs) > 1 {
+			return nil, nil // another server may have the image
+		}
 		return nil, err
 	}
 	return x, nil

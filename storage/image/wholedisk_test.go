@@ -11,6 +11,7 @@ import (
 	"ironroot/internal/imagetest"
 	"ironroot/internal/testenv"
 	"ironroot/storage/image/device"
+	"ironroot/storage/image/fetch"
 )
 
 // madeBy returns the first MiB of what a program makes of the file that is its last argument.
@@ -120,7 +121,7 @@ func TestNoDisk(t *testing.T) {
 			server := imagetest.Serve(t, handler)
 			src := Source{URLs: []string{server.URL}, Format: c.format, Checksum: sha256Of(c.file)}
 			disk := imagetest.UsedDisk(t, 4*mib)
-			_, err := Write(t.Context(), disk, src, Options{DiskSector: 512})
+			_, err := Write(t.Context(), disk, src, Options{DiskSectorSize: 512})
 			if !imagetest.IsA[*NoDiskError](err) || !strings.Contains(err.Error(), "tar archive") ||
 				!strings.Contains(err.Error(), server.URL) {
 				t.Errorf("%s, %s: got error %v, want one that names a tar archive", name, way, err)
@@ -134,11 +135,35 @@ func TestNoDisk(t *testing.T) {
 	// A server that fails at first sends the image when the disk was wiped.
 	server := imagetest.Serve(t, imagetest.Status(503), imagetest.Content(tar))
 	disk := imagetest.UsedDisk(t, 4*mib)
-	_, err := Write(t.Context(), disk, rawSource(tar, server.URL), Options{DiskSector: 512})
+	_, err := Write(t.Context(), disk, rawSource(tar, server.URL), Options{DiskSectorSize: 512})
 	if !imagetest.IsA[*NoDiskError](err) {
 		t.Errorf("after a failure: got error %v, want one about the disk", err)
 	}
 	imagetest.MustNotBoot(t, disk)
+}
+
+// A server whose response is no disk does not keep the image of the next one from being written.
+func TestNoDiskFromOneOfTwoServers(t *testing.T) {
+	data := append(gptImage(t), imagetest.RandomBytes(62, mib)...)
+	page := append([]byte("<html>maintenance</html>"), make([]byte, 1<<10)...)
+	for _, format := range []string{"raw", ""} {
+		wrong, right := imagetest.Serve(t, imagetest.Content(page)), imagetest.Serve(t, imagetest.Content(data))
+		src := Source{
+			URLs: []string{wrong.URL, right.URL}, Format: format, Checksum: sha256Of(data),
+			Fetch: fetch.Options{Retries: 1},
+		}
+		disk := imagetest.UsedDisk(t, 4*mib)
+		report, err := Write(t.Context(), disk, src, Options{DiskSectorSize: 512})
+		if err != nil || report.URL != right.URL {
+			t.Errorf("format %q: got %q, %v, want the image of %s", format, report.URL, err, right.URL)
+		}
+		src.URLs = []string{wrong.URL, wrong.URL + "/again"}
+		if _, err := Write(t.Context(), disk, src, Options{DiskSectorSize: 512}); !imagetest.IsA[*NoDiskError](err) ||
+			!strings.Contains(err.Error(), "HTML") {
+			t.Errorf("format %q, two pages: got %v, want an error that names HTML", format, err)
+		}
+		imagetest.MustNotBoot(t, disk)
+	}
 }
 
 // The check of a raw image costs no request.
@@ -146,7 +171,7 @@ func TestRawDiskIsRequestedOnce(t *testing.T) {
 	data := append(gptImage(t), imagetest.RandomBytes(62, mib)...)
 	server := imagetest.Serve(t, imagetest.Content(data), imagetest.Status(http.StatusNotFound))
 	disk := imagetest.UsedDisk(t, 4*mib)
-	if _, err := Write(t.Context(), disk, rawSource(data, server.URL), Options{DiskSector: 512}); err != nil {
+	if _, err := Write(t.Context(), disk, rawSource(data, server.URL), Options{DiskSectorSize: 512}); err != nil {
 		t.Fatal(err)
 	}
 	if !bytes.Equal(imagetest.ReadAt(t, disk, 0, len(data)), data) {

@@ -128,8 +128,8 @@ func (w *writer) transfers(ctx context.Context) (Report, error) {
 }
 
 // worthRepeating reports whether a transfer may succeed when repeated. The same wrong checksum twice is not a network
-// error: the file on the server differs, and only another server can help. After a rate that was too low, only another
-// server is tried.
+// error: the file on the server differs, and only another server can help. After a rate that was too low, or a response
+// that is no disk, only another server is tried.
 func (w *writer) worthRepeating(err error) bool {
 	var sum *checksum.MismatchError
 	if errors.As(err, &sum) {
@@ -138,7 +138,8 @@ func (w *writer) worthRepeating(err error) bool {
 		return !same
 	}
 	var slow *fetch.SlowError
-	if errors.As(err, &slow) {
+	var noDisk *NoDiskError // from a raw image: the response can be an error page
+	if errors.As(err, &slow) || errors.As(err, &noDisk) {
 		return len(w.src.URLs) > 1
 	}
 	var broken *fetch.InterruptedError
@@ -182,7 +183,7 @@ func (w *writer) transferFrom(ctx context.Context, rawURL string) (report Report
 		if err != nil {
 			return Report{}, false, err
 		}
-		report, err = w.copy(ctx, s, &rawContent{format: w.src.Format, sector: w.prober.options.DiskSector})
+		report, err = w.copy(ctx, s, &rawContent{format: w.src.Format, sector: w.prober.options.DiskSectorSize})
 		return report, true, err
 	}
 	if x == nil {

@@ -106,8 +106,8 @@ func findMatches(content, name string, named *algorithm) []match {
 	return similar
 }
 
-// strongest returns the digest of the strongest algorithm. It returns an error if there are several digests of that
-// algorithm, or files in other directories without that digest.
+// strongest returns the digest of the strongest algorithm. Different digests of that algorithm are an error, and so are
+// files in other directories without a digest of it.
 func strongest(matches []match, named *algorithm) (match, error) {
 	best := matches[0]
 	for _, m := range matches {

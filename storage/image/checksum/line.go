@@ -112,9 +112,9 @@ func findTag(tag string) *algorithm {
 	return findAlgorithm(tag)
 }
 
-// splitPath reports whether a path is that of a file called name, and whether it is exact: the name alone or in the
-// current directory. directory is what precedes the name, as far as it is without white space. The name
-// also counts after white space, and in parentheses between white space.
+// splitPath reports whether a path is that of a file called name. exact reports whether it is the name alone or in the
+// current directory; otherwise directory is the text before the name, from the last white space on. A name in
+// parentheses between white space also counts.
 func splitPath(path, name string) (directory string, exact, ok bool) {
 	for _, prefix := range []string{"", "*", "./", `.\`} {
 		if path = strings.TrimPrefix(path, prefix); path == name {

@@ -72,8 +72,8 @@ type Reader struct {
 	free   func()
 }
 
-// NewReader begins to read a compressed file. The reader uses at most memory bytes for its window or dictionary, but
-// always as many as MinMemory. Errors are *Error.
+// NewReader begins to read a compressed file. Files whose window or dictionary needs more than memory bytes are
+// rejected; a value below MinMemory stands for MinMemory. Errors are *Error.
 func (f *Format) NewReader(r io.Reader, memory int64) (*Reader, error) {
 	content, free, err := f.open(r, max(memory, MinMemory))
 	if err != nil {
