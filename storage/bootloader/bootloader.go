@@ -126,8 +126,8 @@ func Fallback(ctx context.Context, disk, espUUID string) (string, error) {
 }
 
 // FindESP finds the EFI system partition of a disk by its type, otherwise by the UUID of a partition or of its FAT file
-// system. Of several, it returns the one that InstallEFI uses, the first if none has a loader. The error wraps ErrNoESP
-// if there is none.
+// system. Of several, it returns the one that InstallEFI would use if sectors of all sizes were possible, or the first
+// if none has a loader. The error wraps ErrNoESP if there is none.
 func FindESP(ctx context.Context, disk, uuid string) (partition.Partition, error) {
 	_, esps, err := readESPs(ctx, disk, Options{ESPUUID: uuid})
 	if err != nil {

@@ -33,11 +33,12 @@ var loaderNames = []string{
 // starts the vendor's next loader, also with Secure Boot; systemd-boot and GRUB have a menu of systems.
 var otherNames = namesFor(runtime.GOARCH)
 
-// namesFor returns otherNames. Loaders for the given architecture are preferred to those of the same kind for others.
+// namesFor returns otherNames for an architecture. Firmware does not start loaders for others, only firmware of 32 bits
+// can be on an x86-64 machine.
 func namesFor(goarch string) (names []string) {
-	suffixes := []string{"x64", "aa64", "ia32", ""}
+	suffixes := []string{"x64", "ia32", ""}
 	if goarch == "arm64" {
-		suffixes = []string{"aa64", "x64", "ia32", ""}
+		suffixes = []string{"aa64", ""}
 	}
 	for _, kind := range []string{"shim", "systemd-boot", "grub"} {
 		for _, suffix := range suffixes {
@@ -47,8 +48,8 @@ func namesFor(goarch string) (names []string) {
 	return append(names, kernelImages, "bootmgfw.efi")
 }
 
-// kernelImages stands in otherNames for all programs in the directory of unified kernel images (Boot Loader
-// Specification, type 2), whose path in lower case it is.
+// kernelImages is the path, in lower case, of the directory of unified kernel images (Boot Loader Specification, type
+// 2). In otherNames it stands for all programs in that directory.
 const kernelImages = `\efi\linux\`
 
 // preference returns the index in otherNames of a file; prefix is the path of its directory with a final backslash. It
@@ -241,7 +242,7 @@ func (s *searcher) addOther(prefix, name string) {
 }
 
 // readCSV selects the loader that a CSV file names, in the same directory. A file that names a missing loader is
-// ignored. A file that cannot be parsed is recorded in csvErr: search returns it if there is no other loader.
+// ignored. A file that cannot be parsed is recorded in csvErr: search returns it if none of loaderNames is found.
 func (s *searcher) readCSV(csv fat.File, directory []fat.File, prefix string) error {
 	data, err := s.tree.Read(csv, maxCSV)
 	if err != nil {
