@@ -6,7 +6,9 @@ import (
 	"net/url"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
+	"unicode"
 
 	"ironroot/internal/hostname"
 )
@@ -50,17 +52,29 @@ func checkURLs(text string) error {
 	}
 	for _, item := range splitList(text) {
 		if !strings.HasPrefix(item, "http://") && !strings.HasPrefix(item, "https://") {
-			return fmt.Errorf("got %q, want mdns or URLs that start with http:// or https://", text)
+			return fmt.Errorf("got %s, want mdns or URLs that start with http:// or https://", shown(text))
 		}
 		u, err := url.Parse(item)
-		if err != nil {
-			return fmt.Errorf("got %q, want a URL, with brackets around an IPv6 address", item)
+		if err == nil && isASCII(u.Host) { // net/http converts other names
+			_, _, err = hostname.ParsePort(strings.TrimSuffix(u.Host, ":"), "")
 		}
-		if _, _, err := hostname.ParsePort(u.Host, ""); err != nil {
-			return fmt.Errorf("host of %s: %w", u.Redacted(), err)
+		if err != nil {
+			return fmt.Errorf("got %s, want URLs with a host, and brackets around an IPv6 address", shown(item))
 		}
 	}
 	return nil
+}
+
+// shown returns text for an error. What precedes an @ can be a password.
+func shown(text string) string {
+	if strings.Contains(text, "@") {
+		return "a URL with a user"
+	}
+	return strconv.Quote(text)
+}
+
+func isASCII(text string) bool {
+	return !strings.ContainsFunc(text, func(r rune) bool { return r > unicode.MaxASCII })
 }
 
 // APIURLs returns the URLs of the option api_url without trailing slashes, and nil for "mdns".
@@ -91,7 +105,7 @@ func splitSyslog(text string) (transport, address string, err error) {
 	u, err := url.Parse(text)
 	if err != nil || syslogPorts[u.Scheme] == "" || u.User != nil ||
 		strings.Trim(u.Path, "/")+u.RawQuery+u.Fragment != "" {
-		return "", "", fmt.Errorf("got %q, want udp://HOST:PORT, tcp://HOST:PORT or tls://HOST:PORT", text)
+		return "", "", fmt.Errorf("got %s, want udp://HOST:PORT, tcp://HOST:PORT or tls://HOST:PORT", shown(text))
 	}
 	host, port, err := hostname.ParsePort(u.Host, syslogPorts[u.Scheme])
 	if err != nil {

@@ -195,8 +195,13 @@ func TestInvalidValues(t *testing.T) {
 		{"ipa-api-url=ftp://host", []string{"api_url", "ftp://host", "http://"}},
 		{"ipa-api-url=http://a,b", []string{"api_url", "http://a,b"}},
 		{"ipa-api-url=http://2001:db8::1:6385", []string{"api_url", "http://2001:db8::1:6385", "brackets"}},
-		{"ipa-api-url=http://u:hidden@a:0", []string{"api_url", "http://u:xxxxx@a:0", `port "0"`}},
-		{"ipa-api-url=http:///v1", []string{"api_url", `got ""`}},
+		{"ipa-api-url=http://a:99999/", []string{"api_url", "http://a:99999/", "URLs with a host"}},
+		{"ipa-api-url=http://u:hidden@a:0", []string{"api_url", "got a URL with a user, want URLs with a host"}},
+		{"ipa-api-url=http://u:hid#den@a", []string{"api_url", "got a URL with a user, want URLs with a host"}},
+		{"ipa-api-url=ftp://u:hidden@a", []string{"api_url", "got a URL with a user, want mdns or"}},
+		{"ipa-api-url=http://u:%zzhidden@a", []string{"api_url", "got a URL with a user, want URLs with a host"}},
+		{"ipa-syslog-server=udp://u:hidden@a", []string{"syslog_server", "want udp://HOST:PORT"}},
+		{"ipa-api-url=http:///v1", []string{"api_url", "http:///v1", "URLs with a host"}},
 		{"ipa-listen-host=[::", []string{"listen_host", "[::", "brackets"}},
 		{"ipa-advertise-host=[::1]:9999", []string{"advertise_host", "[::1]:9999", "brackets"}},
 		{"ipa-advertise-host=10.0.0.256", []string{"advertise_host", "10.0.0.256", "host name or an IP address"}},
@@ -218,6 +223,16 @@ func TestInvalidValues(t *testing.T) {
 			if !strings.Contains(err.Error(), want) {
 				t.Errorf("%q: got error %v, want %q in it", tt.cmdline, err, want)
 			}
+		}
+		if strings.Contains(err.Error(), "hid") {
+			t.Errorf("%q: got error %v, which has the password", tt.cmdline, err)
+		}
+	}
+	for _, url := range []string{
+		"http://ironic:/v1", "https://ironic.bücher.example", "http://u:p@[2001:db8::1]:6385/v1",
+	} {
+		if c := load(t, Sources{Params: Params{"ipa-api-url": url}}); c.APIURL != url {
+			t.Errorf("%s: got %s, want it unchanged", url, c.APIURL)
 		}
 	}
 }

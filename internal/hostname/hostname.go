@@ -54,9 +54,9 @@ func isName(text string) bool {
 }
 
 // ParsePort is like Parse for a host with an optional port: HOST, HOST:PORT or [ADDRESS]:PORT. An IPv6 address without
-// brackets has no port. Without a port it returns otherwise.
-func ParsePort(text, otherwise string) (host, port string, err error) {
-	name, port, found := text, otherwise, false
+// brackets has no port. Without a port it returns defaultPort.
+func ParsePort(text, defaultPort string) (host, port string, err error) {
+	name, port, found := text, defaultPort, false
 	if i := strings.LastIndexByte(text, ':'); i >= 0 && (strings.Count(text, ":") == 1 || text[i-1] == ']') {
 		name, port, found = text[:i], text[i+1:], true
 	}
