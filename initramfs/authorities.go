@@ -32,6 +32,10 @@ const (
 // authorities returns the records of authoritiesFile, unless it is one of the extra files.
 func (b *builder) authorities(ctx context.Context, extra []cpio.Record) ([]cpio.Record, error) {
 	if slices.ContainsFunc(extra, func(r cpio.Record) bool { return r.Name == authoritiesFile }) {
+		if len(b.CAFiles) > 0 {
+			return nil, fmt.Errorf("certificate authorities: got --ca-file and the extra file /%s, want one of them",
+				authoritiesFile)
+		}
 		return nil, nil
 	}
 	read := b.publicAuthorities
