@@ -87,8 +87,8 @@ func parameterClass(name string) (known, open bool) {
 	return open || slices.Contains(closedParams, name), open
 }
 
-// CheckSigned returns an error for the kernel command line of a signed image that the agent rejects, whatever its files
-// and other sources set.
+// CheckSigned returns the error with which the agent would reject the kernel command line of a signed image. It
+// considers no other source of options.
 func CheckSigned(line string) error {
 	_, err := Load(Sources{
 		Params: ParseCmdline(line), Unsigned: &Unsigned{}, HasIPv6: func() bool { return true },
@@ -145,7 +145,8 @@ func (c *Config) CheckURL(text string) error {
 		return fmt.Errorf("got %s, want https, because the image is signed and insecure is not set in it", shown)
 	}
 	if c.CAFile == "" {
-		return errors.New("no cafile in the signed image: public authorities do not prove the identity of Ironic")
+		return errors.New("option cafile is not set in the signed image, want the authority of Ironic: " +
+			"others certify servers of anyone")
 	}
 	return nil
 }

@@ -270,7 +270,7 @@ func TestUnsignedURL(t *testing.T) {
 			for _, name := range tt.unsigned {
 				s.Unsigned.Params[name] = true
 			}
-			want := "no cafile in the signed image"
+			want := "option cafile is not set in the signed image"
 			if !tt.public {
 				s.Files = append(s.Files, writeFile(t, t.TempDir(), "90.conf", ownCA))
 				want = "want https"

@@ -108,8 +108,7 @@ func TestNegativeSerial(t *testing.T) {
 	}
 }
 
-// Parse accepts every certificate that crypto/x509 accepts, except of keys that verify nothing, and accounts for every
-// block.
+// Parse returns either a pool or an error, and a pool only if at least one block is usable.
 func FuzzParse(f *testing.F) {
 	for _, name := range []string{"good", "negative", "brainpool", "trusted", "dsa", "rsa512", "uri", "ed448"} {
 		f.Add([]byte(read(f, name)))

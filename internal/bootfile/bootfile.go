@@ -16,8 +16,8 @@ import (
 	"ironroot/internal/bounded"
 )
 
-// CheckPair returns an error for a kernel that is not for an architecture, a GOARCH, and for errors of [KernelArch] and
-// [CheckInitrd].
+// CheckPair checks a kernel and its initramfs with [KernelArch] and [CheckInitrd]. A kernel for another architecture
+// than arch, a GOARCH, is an error.
 func CheckPair(arch, kernel, initrd string) error {
 	got, err := KernelArch(kernel)
 	if err != nil {
@@ -35,8 +35,8 @@ const checksumSuffix = ".sha256"
 // maxChecksum limits the size of a file with checksums, in bytes.
 const maxChecksum = 1 << 20
 
-// CheckSum returns an error if the file next to another one that is named like it with .sha256 at the end does not
-// contain its SHA-256. Without such a file there is no error.
+// CheckSum compares a file with its checksum file, PATH.sha256. It returns an error if no word in that is the SHA-256
+// of the file, and nil if there is no checksum file.
 func CheckSum(path string) error {
 	text, err := bounded.ReadFile(path+checksumSuffix, maxChecksum)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -63,7 +63,7 @@ func parseLease(
 	}
 	server, ok := hostAddress(m.ServerIdentifier())
 	if !ok {
-		return nil, nil, fmt.Errorf("server %s: identifier is not a host address", serverText(m))
+		return nil, nil, fmt.Errorf("server %s, want a host address as identifier", serverText(m))
 	}
 	p := parser{address: address}
 	lease = &Lease{

@@ -88,7 +88,7 @@ func TestLimiter(t *testing.T) {
 }
 
 // Attempts from as many addresses of an IPv6 network as there can be connections do not lock out a user in this
-// network. One address cannot try more often than all the others together allow.
+// network. The rate of a single address still holds.
 func TestLimiterNetwork(t *testing.T) {
 	l := newLimiter(defaultLimits)
 	start := time.Now()

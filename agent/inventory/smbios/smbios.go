@@ -159,8 +159,8 @@ func (s Structure) Text(offset int) string {
 }
 
 // Clean returns a string of the firmware without control characters, bytes that are not UTF-8, and surrounding space.
-// Strings that a manufacturer did not set consist of 0xff, the content of erased memory, or contain other characters
-// than the printable ones of ASCII that the specification allows (6.1.3). Like lshw, it keeps valid UTF-8.
+// The specification allows only printable ASCII (6.1.3), but strings that a manufacturer did not set can consist of
+// 0xff, the content of erased memory, and others contain control characters. Like lshw, Clean keeps valid UTF-8.
 func Clean(text string) string {
 	return strings.TrimSpace(strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) {
