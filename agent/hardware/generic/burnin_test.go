@@ -92,8 +92,10 @@ func TestBurninNetworkPartner(t *testing.T) {
 	if strings.Contains(log.String(), "Hidden-1") {
 		t.Errorf("the log contains the password: %s", log.String())
 	}
-	info := `"agent_burnin_fio_network_config": {"role": "reader", "partner": "no name"}`
-	if _, err := m.burninNetwork(t.Context(), burninNode(t, info)); typeOf(err) != "CommandExecutionError" ||
+	ended, cancel := context.WithCancel(t.Context())
+	cancel() // so that no name server is asked
+	info := `"agent_burnin_fio_network_config": {"role": "reader", "partner": "partner.invalid"}`
+	if _, err := m.burninNetwork(ended, burninNode(t, info)); typeOf(err) != "CommandExecutionError" ||
 		!strings.Contains(err.Error(), "burnin_network: look up partner: ") {
 		t.Errorf("got %v, want a CommandExecutionError about the partner", err)
 	}
