@@ -114,21 +114,28 @@ func onlyProtective(head []byte) bool {
 }
 
 // probeRaw checks the beginning of an image that is declared as raw, before the disk is wiped. The probe has the open
-// stream of the whole file. It is nil, without an error, if the server fails: the transfers retry.
+// stream of the whole file. It is nil, without an error, if the server fails and there are other attempts.
 func (p *prober) probeRaw(ctx context.Context, f *fetch.Fetcher) (*probe, error) {
 	if p.options.DiskSectorSize == 0 {
 		return nil, nil
 	}
 	once := *f
 	once.Retries = 0
+	isOnly := f.Retries == 0 && len(p.src.URLs) == 1 // the attempt
 	s, err := once.OpenStream(ctx, p.src.URLs[0], nil)
+	if err != nil && isOnly {
+		return nil, err
+	}
 	if err != nil {
 		return nil, nil //nolint:nilerr // see above
 	}
 	x := &probe{rawURL: p.src.URLs[0], url: s.URL, stream: s, fetcher: f}
 	if x.head, err = s.Peek(device.HeadSize); err != nil {
 		x.close()
-		return nil, nil //nolint:nilerr // see above
+		if isOnly {
+			return nil, fetch.Interrupted(err)
+		}
+		return nil, nil
 	}
 	if s.Total > p.size {
 		return x, nil // which is another error

@@ -134,8 +134,9 @@ func TestNoDisk(t *testing.T) {
 	}
 	// A server that fails at first sends the image when the disk was wiped.
 	server := imagetest.Serve(t, imagetest.Status(503), imagetest.Content(tar))
-	disk := imagetest.UsedDisk(t, 4*mib)
-	_, err := Write(t.Context(), disk, rawSource(tar, server.URL), Options{DiskSectorSize: 512})
+	disk, src := imagetest.UsedDisk(t, 4*mib), rawSource(tar, server.URL)
+	src.Fetch.Retries = 1
+	_, err := Write(t.Context(), disk, src, Options{DiskSectorSize: 512})
 	if !imagetest.IsA[*NoDiskError](err) {
 		t.Errorf("after a failure: got error %v, want one about the disk", err)
 	}
@@ -164,6 +165,18 @@ func TestNoDiskFromOneOfTwoServers(t *testing.T) {
 		}
 		imagetest.MustNotBoot(t, disk)
 	}
+}
+
+// Without retries, the check of a raw image is the only attempt. One that fails does not change the disk.
+func TestRawDiskWithoutRetries(t *testing.T) {
+	data := append(gptImage(t), imagetest.RandomBytes(62, mib)...)
+	server := imagetest.Serve(t, imagetest.Status(http.StatusServiceUnavailable), imagetest.Content(data))
+	disk := imagetest.UsedDisk(t, 4*mib)
+	_, err := Write(t.Context(), disk, rawSource(data, server.URL), Options{DiskSectorSize: 512})
+	if !imagetest.IsA[*fetch.DownloadError](err) || !strings.Contains(err.Error(), "503") {
+		t.Errorf("got %v, want the error of the server", err)
+	}
+	imagetest.MustBeUntouched(t, disk)
 }
 
 // The check of a raw image costs no request.
