@@ -15,34 +15,37 @@ type callTable struct {
 	private uint32 // number of the first call that only this architecture has; 0 if there is none
 }
 
-// newCalls are denied calls with the same number on all architectures: open_tree, move_mount, fsopen, fsconfig,
-// fsmount, fspick, mount_setattr, open_tree_attr.
-var newCalls = []uint32{428, 429, 430, 431, 432, 433, 442, 467}
+// newCalls are denied calls with the same number on all architectures: io_uring_setup, io_uring_enter,
+// io_uring_register, open_tree, move_mount, fsopen, fsconfig, fsmount, fspick, mount_setattr, open_tree_attr.
+var newCalls = []uint32{425, 426, 427, 428, 429, 430, 431, 432, 433, 442, 467}
 
 // lastKnown is the largest number of a system call that was considered for this list (rseq_slice_yield). Later calls
 // could mount, too.
 const lastKnown = 471
 
 // callTables list the system calls by which a program with CAP_SYS_ADMIN could read what is masked. They mount and
-// unmount, enter other namespaces, return the kernel log, read kernel memory (BPF, perf), or select where the kernel
-// swaps memory out, which could be the disk of the image. 32-bit programs use other numbers. The numbers before
-// newCalls are those of mount, umount2, umount (i386 only), pivot_root, setns, syslog, bpf, perf_event_open, swapon
-// and swapoff.
+// unmount, enter other namespaces, return the kernel log, read kernel memory (BPF, perf), select where the kernel swaps
+// memory out, which could be the disk of the image, or open files of other mount namespaces: an event of fanotify on
+// the file system of /sys or /proc has a file descriptor that leads to the root of the ramdisk. Calls of io_uring are
+// not filtered, and userfaultfd stops the kernel in the middle of a call. 32-bit programs use other numbers. The
+// numbers before newCalls are those of mount, umount2, umount (i386 only), pivot_root, setns, syslog, bpf,
+// perf_event_open, swapon, swapoff, fanotify_init, fanotify_mark, open_by_handle_at and userfaultfd.
 var callTables = []callTable{
 	{
 		arch:   unix.AUDIT_ARCH_X86_64,
-		denied: slices.Concat([]uint32{165, 166, 155, 308, 103, 321, 298, 167, 168}, newCalls),
+		denied: slices.Concat([]uint32{165, 166, 155, 308, 103, 321, 298, 167, 168, 300, 301, 304, 323}, newCalls),
 	},
 	{
 		arch:   unix.AUDIT_ARCH_I386,
-		denied: slices.Concat([]uint32{21, 52, 22, 217, 346, 103, 357, 336, 87, 115}, newCalls),
+		denied: slices.Concat([]uint32{21, 52, 22, 217, 346, 103, 357, 336, 87, 115, 338, 339, 342, 374}, newCalls),
 	},
 	{
 		arch:   unix.AUDIT_ARCH_AARCH64,
-		denied: slices.Concat([]uint32{40, 39, 41, 268, 116, 280, 241, 224, 225}, newCalls),
+		denied: slices.Concat([]uint32{40, 39, 41, 268, 116, 280, 241, 224, 225, 262, 263, 265, 282}, newCalls),
 	},
 	{
-		arch: unix.AUDIT_ARCH_ARM, denied: slices.Concat([]uint32{21, 52, 218, 375, 103, 386, 364, 87, 115}, newCalls),
+		arch:    unix.AUDIT_ARCH_ARM,
+		denied:  slices.Concat([]uint32{21, 52, 218, 375, 103, 386, 364, 87, 115, 367, 368, 371, 388}, newCalls),
 		private: 0x0f0000,
 	},
 }

@@ -10,11 +10,13 @@ import (
 )
 
 // supervisedDenied are system calls that fail with EPERM for a program whose mounts are supervised. They return the
-// kernel's log, read its memory (BPF, perf), select where it swaps memory out, or make it write to a file.
+// kernel's log, read its memory (BPF, perf), select where it swaps memory out, make it write to a file, open files of
+// other mount namespaces (fanotify, handles), are not filtered (io_uring), or stop it in the middle of a call.
 var supervisedDenied = []uint32{
 	unix.SYS_SYSLOG, unix.SYS_BPF, unix.SYS_PERF_EVENT_OPEN, unix.SYS_SWAPON, unix.SYS_SWAPOFF, unix.SYS_ACCT,
-	unix.SYS_OPEN_BY_HANDLE_AT, unix.SYS_KEXEC_LOAD, unix.SYS_INIT_MODULE, unix.SYS_FINIT_MODULE,
-	unix.SYS_DELETE_MODULE,
+	unix.SYS_OPEN_BY_HANDLE_AT, unix.SYS_KEXEC_LOAD, unix.SYS_KEXEC_FILE_LOAD, unix.SYS_INIT_MODULE,
+	unix.SYS_FINIT_MODULE, unix.SYS_DELETE_MODULE, unix.SYS_FANOTIFY_INIT, unix.SYS_FANOTIFY_MARK,
+	unix.SYS_USERFAULTFD, unix.SYS_IO_URING_SETUP, unix.SYS_IO_URING_ENTER, unix.SYS_IO_URING_REGISTER,
 }
 
 // supervisedMissing are system calls that fail with ENOSYS for such a program. They could mount a file system or change

@@ -7,11 +7,12 @@ import (
 	"strings"
 )
 
-// Event contains the fields of a message that are used here.
+// Event contains the fields of a message that are used here. Programs with CAP_SYS_ADMIN can send such messages, too:
+// what decides more than whether to look at the device must be read from sysfs.
 type Event struct {
 	Action    string // add, change, remove ...
 	Subsystem string
-	Modalias  string // of the device, "" if it has none
+	Path      string // of the device below /sys, for example /devices/virtual/net/lo
 	Number    uint64 // sequence number of the message; 0 without a valid one
 }
 
@@ -29,8 +30,8 @@ func Parse(message []byte) Event {
 			e.Action = value
 		case "SUBSYSTEM":
 			e.Subsystem = value
-		case "MODALIAS":
-			e.Modalias = value
+		case "DEVPATH":
+			e.Path = value
 		case "SEQNUM":
 			number, err := strconv.ParseUint(value, 10, 64)
 			if err != nil {

@@ -20,10 +20,13 @@ func TestParse(t *testing.T) {
 	}{
 		{
 			"added device", added,
-			Event{Action: "add", Subsystem: "virtio", Modalias: "virtio:d00000001v00001AF4", Number: 912},
+			Event{Action: "add", Subsystem: "virtio", Path: "/devices/pci0/virtio0", Number: 912},
 		},
-		{"no modalias, largest number", changed, Event{Action: "change", Subsystem: "block", Number: 1<<64 - 1}},
-		{"value with equals sign", "MODALIAS=of:Nx=yT=z\x00", Event{Modalias: "of:Nx=yT=z"}},
+		{
+			"largest number", changed,
+			Event{Action: "change", Subsystem: "block", Path: "/devices/virtual/block/loop0", Number: 1<<64 - 1},
+		},
+		{"value with equals sign", "DEVPATH=/devices/x=y\x00", Event{Path: "/devices/x=y"}},
 		{"not terminated", "ACTION=add\x00SEQNUM=5", Event{Action: "add", Number: 5}},
 		{"repeated key", "ACTION=add\x00ACTION=remove\x00", Event{Action: "remove"}},
 		{"keys as prefix and suffix", "XACTION=add\x00ACTIONX=add\x00", Event{}},
@@ -48,12 +51,12 @@ func FuzzParse(f *testing.F) {
 	f.Add([]byte("SEQNUM=x\x00\x00=\x00ACTION="))
 	f.Fuzz(func(t *testing.T, message []byte) {
 		e := Parse(message)
-		for _, value := range []string{e.Action, e.Subsystem, e.Modalias} {
+		for _, value := range []string{e.Action, e.Subsystem, e.Path} {
 			if !bytes.Contains(message, []byte(value)) || bytes.ContainsRune([]byte(value), 0) {
 				t.Errorf("got %q, want a field of the message", value)
 			}
 		}
-		again := "ACTION=" + e.Action + "\x00SUBSYSTEM=" + e.Subsystem + "\x00MODALIAS=" + e.Modalias +
+		again := "ACTION=" + e.Action + "\x00SUBSYSTEM=" + e.Subsystem + "\x00DEVPATH=" + e.Path +
 			"\x00SEQNUM=" + strconv.FormatUint(e.Number, 10) + "\x00"
 		if got := Parse([]byte(again)); got != e {
 			t.Errorf("got %+v, want %+v", got, e)

@@ -135,7 +135,7 @@ func (c *Coldplug) Run(ctx context.Context) error {
 		case err != nil:
 			return fmt.Errorf("kernel events: %w", err)
 		default:
-			if alias := modalias(e); alias != "" {
+			if alias := c.requested(e); alias != "" {
 				c.ask(ctx, []string{alias})
 			}
 			c.mu.Lock()
@@ -323,13 +323,26 @@ func (c *Coldplug) lastEvent() uint64 {
 	return number
 }
 
-// modalias returns the modalias of a device that was added, "" if it has none.
-func modalias(e uevent.Event) string {
-	switch {
-	case e.Action != "add":
+// requested returns the alias by which a device that was added requests a module, "" if it requests none. It is that of
+// sysfs, which only the kernel writes.
+func (c *Coldplug) requested(e uevent.Event) string {
+	path := strings.TrimPrefix(e.Path, "/")
+	if e.Action != "add" || !filepath.IsLocal(path) {
 		return ""
-	case e.Modalias == "" && e.Subsystem == "infiniband":
+	}
+	device := filepath.Join(c.sys, path)
+	text, err := os.ReadFile(filepath.Join(device, "uevent"))
+	if err != nil {
+		return "" // it was removed since
+	}
+	for line := range strings.Lines(string(text)) {
+		if alias, found := strings.CutPrefix(strings.TrimSpace(line), "MODALIAS="); found {
+			return alias
+		}
+	}
+	if subsystem, err := os.Readlink(filepath.Join(device, "subsystem")); err == nil &&
+		filepath.Base(subsystem) == "infiniband" {
 		return ipoib // no device requests IP over InfiniBand; a port needs it
 	}
-	return e.Modalias
+	return ""
 }

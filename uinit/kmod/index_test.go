@@ -2,7 +2,9 @@ package kmod
 
 import (
 	"bytes"
+	"os"
 	"path"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -113,24 +115,50 @@ func TestParseModinfo(t *testing.T) {
 	}
 }
 
-// Added devices request modules by their modalias. What makes a network interface of an InfiniBand port is requested
-// by no device.
-func TestModalias(t *testing.T) {
-	for _, tt := range []struct {
-		event uevent.Event
-		want  string
-	}{
-		{
-			uevent.Event{Action: "add", Subsystem: "virtio", Modalias: "virtio:d00000001v00001AF4"},
-			"virtio:d00000001v00001AF4",
-		},
-		{uevent.Event{Action: "add", Subsystem: "infiniband"}, "ib_ipoib"},
-		{uevent.Event{Action: "add", Subsystem: "infiniband_verbs"}, ""},
-		{uevent.Event{Action: "change", Subsystem: "virtio", Modalias: "virtio:d00000001v00001AF4"}, ""},
-		{uevent.Event{Action: "remove", Subsystem: "infiniband"}, ""},
+// Added devices request modules by their modalias in sysfs, whatever a message says: any program with CAP_SYS_ADMIN can
+// send it. What makes a network interface of an InfiniBand port is requested by no device.
+func TestRequested(t *testing.T) {
+	sys := t.TempDir()
+	for name, text := range map[string]string{
+		"devices/pci0/virtio1/uevent": "DRIVER=virtio_net\nMODALIAS=virtio:d00000001v00001AF4\n",
+		"devices/pci0/ib0/uevent":     "NAME=mlx5_0\n",
+		"devices/pci0/verbs0/uevent":  "MAJOR=231\n",
 	} {
-		if got := modalias(tt.event); got != tt.want {
-			t.Errorf("%+v: got %q, want %q", tt.event, got, tt.want)
+		path := filepath.Join(sys, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, target := range map[string]string{"ib0": "infiniband", "verbs0": "infiniband_verbs"} {
+		link := filepath.Join(sys, "devices/pci0", name, "subsystem")
+		if err := os.Symlink("../../../class/"+target, link); err != nil {
+			t.Fatal(err)
+		}
+	}
+	outside := filepath.Join(filepath.Dir(sys), "outside")
+	if err := os.MkdirAll(outside, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(outside, "uevent"), []byte("MODALIAS=pci:forged\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c := &Coldplug{sys: sys}
+	const message = "\x00SUBSYSTEM=infiniband\x00MODALIAS=pci:forged\x00DEVPATH="
+	for text, want := range map[string]string{
+		"ACTION=add" + message + "/devices/pci0/virtio1\x00":    "virtio:d00000001v00001AF4",
+		"ACTION=add" + message + "/devices/pci0/ib0\x00":        "ib_ipoib",
+		"ACTION=add" + message + "/devices/pci0/verbs0\x00":     "",
+		"ACTION=add" + message + "/devices/pci0/removed\x00":    "",
+		"ACTION=add" + message + "/../outside\x00":              "",
+		"ACTION=add" + message + "\x00":                         "",
+		"ACTION=change" + message + "/devices/pci0/virtio1\x00": "",
+		"ACTION=remove" + message + "/devices/pci0/ib0\x00":     "",
+	} {
+		if got := c.requested(uevent.Parse([]byte(text))); got != want {
+			t.Errorf("%q: got %q, want %q", text, got, want)
 		}
 	}
 }

@@ -114,7 +114,9 @@ func undo() int {
 	for name, number := range map[string]uintptr{
 		"fsconfig": unix.SYS_FSCONFIG, "fsmount": unix.SYS_FSMOUNT, "open_tree_attr": unix.SYS_OPEN_TREE_ATTR,
 		"bpf": unix.SYS_BPF, "perf_event_open": unix.SYS_PERF_EVENT_OPEN, "later call": 472,
-		"swapon": unix.SYS_SWAPON, "swapoff": unix.SYS_SWAPOFF,
+		"swapon": unix.SYS_SWAPON, "swapoff": unix.SYS_SWAPOFF, "fanotify_init": unix.SYS_FANOTIFY_INIT,
+		"fanotify_mark": unix.SYS_FANOTIFY_MARK, "open_by_handle_at": unix.SYS_OPEN_BY_HANDLE_AT,
+		"userfaultfd": unix.SYS_USERFAULTFD, "io_uring_setup": unix.SYS_IO_URING_SETUP,
 	} {
 		_, _, errno := syscall.Syscall6(number, ^uintptr(0), 0, 0, 0, 0, 0)
 		fmt.Printf("%s: %v\n", name, errno)
