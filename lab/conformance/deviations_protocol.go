@@ -31,6 +31,10 @@ func protocolDeviations() []Deviation {
 	var all []Deviation
 	for _, part := range [][]Deviation{
 		at("A2", group, "A redirect has no page for people.", []string{"documents"}, "/agent/[26]/body"),
+		withGot(`"DeploymentError"`, at("K14", group, noTable,
+			[]string{"wait wait=TRUE", "end of a command forces a heartbeat"}, "/agent/0/body/command_error/type")),
+		withGot(`"DeploymentError"`, at("K14", group, noTable, []string{"wait for a record"},
+			"/agent/[12]/body/command_error/type", "/agent/4/body/commands/1/command_error/type")),
 		at("A4", group,
 			"A body of a wrong type is an error of the client; ironic-python-agent fails with an exception.",
 			[]string{"body"}, "/agent/[34]/status", "/agent/[34]/body/faultcode"),
