@@ -2,7 +2,6 @@ package container
 
 import (
 	"fmt"
-	"os"
 
 	"ironroot/internal/sysfs"
 )
@@ -25,11 +24,7 @@ const (
 
 // availableMemory returns the number of bytes that scratch space in memory may have.
 func availableMemory(s sysfs.Root) (int64, error) {
-	text, err := os.ReadFile(s.Proc("meminfo"))
-	if err != nil {
-		return 0, err
-	}
-	available, err := sysfs.ParseMeminfo(text, "MemAvailable")
+	available, err := s.AvailableMemory()
 	if err != nil {
 		return 0, err
 	}

@@ -13,7 +13,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"os"
 	"reflect"
 	"sync"
 
@@ -257,11 +256,7 @@ func (i *Imager) imageOptions() image.Options {
 // unpackMemory returns the number of bytes that the window or dictionary of a compressed image may need: a quarter of
 // the available memory. It returns 0 if that is unknown.
 func (i *Imager) unpackMemory() int64 {
-	var available int64
-	text, err := os.ReadFile(i.o.System.Proc("meminfo"))
-	if err == nil {
-		available, err = sysfs.ParseMeminfo(text, "MemAvailable")
-	}
+	available, err := i.o.System.AvailableMemory()
 	if err != nil {
 		i.o.Log.Warn("available memory unknown, windows of compressed images limited", "err", err)
 		return 0
@@ -416,7 +411,7 @@ func imageFault(id, disk string, err error) error {
 	case errors.As(err, &format):
 		return fault.InvalidImage("%w", err)
 	case errors.As(err, &noDisk):
-		return fault.Deployment("no valid partition table for %s: %w", disk, err) // the type is that of checkTable
+		return fault.Deployment("no valid partition table for %s: %w", disk, err) // as in checkTable
 	case errors.As(err, &small), errors.As(err, &write):
 		return fault.ImageWrite(disk, err)
 	case errors.As(err, &download):

@@ -6,6 +6,15 @@ import (
 	"strings"
 )
 
+// AvailableMemory returns the number of bytes that programs can use without swapping (MemAvailable).
+func (r Root) AvailableMemory() (int64, error) {
+	text, err := r.Files.Read(r.Proc("meminfo"))
+	if err != nil {
+		return 0, err
+	}
+	return ParseMeminfo(text, "MemAvailable")
+}
+
 // ParseMeminfo returns a value of /proc/meminfo in bytes, for example MemTotal. The file's unit kB is 1024 bytes
 // (proc_meminfo(5)).
 func ParseMeminfo(meminfo []byte, name string) (int64, error) {

@@ -16,7 +16,6 @@ import (
 
 	"ironroot/agent/fault"
 	"ironroot/agent/hardware"
-	"ironroot/internal/sysfs"
 	"ironroot/storage/image/checksum"
 	"ironroot/storage/image/fetch"
 )
@@ -319,11 +318,7 @@ func (r *run) copyImage(ctx context.Context, f *os.File, i image) error {
 
 // imageLimit returns the size that an image may have, in bytes: at most half of the free memory.
 func (r *run) imageLimit() (int64, error) {
-	text, err := r.o.System.Files.Read(r.o.System.Proc("meminfo"))
-	if err != nil {
-		return 0, err
-	}
-	free, err := sysfs.ParseMeminfo(text, "MemAvailable")
+	free, err := r.o.System.AvailableMemory()
 	if err != nil {
 		return 0, err
 	}
