@@ -53,18 +53,18 @@ func (b *builder) authorities(ctx context.Context, extra []cpio.Record) ([]cpio.
 
 // ownAuthorities returns the joined CA files of the operator. A block that the agent could not use is an error.
 func (b *builder) ownAuthorities(context.Context) ([]byte, error) {
-	for _, name := range b.CAFiles {
-		text, err := os.ReadFile(name)
-		if err != nil {
-			return nil, err
-		}
+	texts, err := readFiles(b.CAFiles)
+	if err != nil {
+		return nil, err
+	}
+	for i, text := range texts {
 		_, unusable, err := authorities.Parse(text)
 		if err := errors.Join(append(unusable, err)...); err != nil {
-			return nil, fmt.Errorf("%s: %w", name, err)
+			return nil, fmt.Errorf("%s: %w", b.CAFiles[i], err)
 		}
 	}
 	b.note(authoritiesFile, origin{own: true})
-	return joinFiles(b.CAFiles)
+	return slices.Concat(texts...), nil
 }
 
 // publicAuthorities returns the joined certificates of the package, in the order of update-ca-certificates(8).
@@ -90,21 +90,22 @@ func (b *builder) publicAuthorities(ctx context.Context) ([]byte, error) {
 	}
 	b.authorityDebs, b.authorityRoot = []string{deb}, root
 	b.note(authoritiesFile, origin{file: files[0], source: certificatesSource})
-	return joinFiles(files)
+	texts, err := readFiles(files)
+	return slices.Concat(texts...), err
 }
 
-// joinFiles returns the content of files, each with a line feed at its end.
-func joinFiles(names []string) ([]byte, error) {
-	var all []byte
+// readFiles returns the contents of files, each with a line feed at its end.
+func readFiles(names []string) ([][]byte, error) {
+	var texts [][]byte
 	for _, name := range names {
 		text, err := os.ReadFile(name)
 		if err != nil {
 			return nil, err
 		}
-		all = append(all, text...)
-		if !bytes.HasSuffix(all, []byte("\n")) {
-			all = append(all, '\n')
+		if !bytes.HasSuffix(text, []byte("\n")) {
+			text = append(text, '\n')
 		}
+		texts = append(texts, text)
 	}
-	return all, nil
+	return texts, nil
 }

@@ -6,7 +6,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -205,14 +204,15 @@ func TestAuthoritiesErrors(t *testing.T) {
 	}
 }
 
-// A file without a line feed at its end is not joined to the next one.
-func TestJoinFiles(t *testing.T) {
-	dir := files(t, map[string]string{"a": "one", "b": "two\n", "c": "three"})
-	names := []string{filepath.Join(dir, "a"), filepath.Join(dir, "b"), filepath.Join(dir, "c")}
-	if got, err := joinFiles(names); err != nil || string(got) != "one\ntwo\nthree\n" {
+// A file without a line feed at its end gets one, so that the next one can follow.
+func TestReadFiles(t *testing.T) {
+	dir := files(t, map[string]string{"a": "one", "b": "two\n"})
+	names := []string{filepath.Join(dir, "a"), filepath.Join(dir, "b")}
+	got, err := readFiles(names)
+	if err != nil || len(got) != 2 || string(got[0]) != "one\n" || string(got[1]) != "two\n" {
 		t.Errorf("got %q, %v", got, err)
 	}
-	if got, err := joinFiles(slices.Concat(names, []string{dir + "/absent"})); err == nil || got != nil {
+	if got, err := readFiles(append(names, filepath.Join(dir, "absent"))); err == nil || got != nil {
 		t.Errorf("missing file: got %q, %v, want an error", got, err)
 	}
 }
