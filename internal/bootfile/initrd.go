@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/klauspost/compress/gzip"
+	"github.com/klauspost/compress/zstd"
 )
 
 // CheckInitrd returns an error for a file that is not a sequence of complete cpio archives, plain or in a compression
@@ -223,18 +224,15 @@ func skipRest(s *source) error {
 
 // skipZstd reads a frame (RFC 8878, 3.1.1).
 func skipZstd(s *source) error {
-	head, err := s.take(5)
-	if err != nil {
+	head, err := s.r.Peek(zstd.HeaderMaxSize)
+	if err != nil && !errors.Is(err, io.EOF) {
 		return err
 	}
-	descriptor := head[4]
-	size := []int64{0, 1, 2, 4}[descriptor&3] // dictionary ID
-	size += []int64{0, 2, 4, 8}[descriptor>>6]
-	isSingle := descriptor>>5&1 == 1
-	if !isSingle || descriptor>>6 == 0 {
-		size++ // the window, or a content size of one byte
+	var frame zstd.Header
+	if err := frame.Decode(head); err != nil {
+		return unexpected(err)
 	}
-	if err := s.skip(size); err != nil {
+	if err := s.skip(int64(frame.HeaderSize)); err != nil {
 		return err
 	}
 	for last := false; !last; {
@@ -243,7 +241,8 @@ func skipZstd(s *source) error {
 			return err
 		}
 		header := uint32(block[0]) | uint32(block[1])<<8 | uint32(block[2])<<16
-		last, size = header&1 == 1, int64(header>>3)
+		last = header&1 == 1
+		size := int64(header >> 3)
 		switch header >> 1 & 3 {
 		case 1:
 			size = 1 // repeated
@@ -254,7 +253,7 @@ func skipZstd(s *source) error {
 			return err
 		}
 	}
-	if descriptor>>2&1 == 1 {
+	if frame.HasCheckSum {
 		return s.skip(4) // checksum
 	}
 	return nil
