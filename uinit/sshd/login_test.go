@@ -96,21 +96,28 @@ func TestKeyLogin(t *testing.T) {
 	}
 }
 
+// newKey makes a key pair, and returns the path of the private key and the public key.
+func newKey(t *testing.T) (string, account.Key) {
+	t.Helper()
+	testenv.Programs(t, "ssh-keygen")
+	path := filepath.Join(t.TempDir(), "key")
+	testenv.Run(t, "ssh-keygen", "-t", "ed25519", "-q", "-N", "", "-f", path)
+	public, err := os.ReadFile(path + ".pub")
+	if err != nil {
+		t.Fatal(err)
+	}
+	key, err := account.ParseKey(string(public))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path, key
+}
+
 // A login with a listed key does not wait for attempts with passwords, not even if these are refused.
 func TestKeyLoginBesidesGuesses(t *testing.T) {
-	dir := t.TempDir()
-	testenv.Programs(t, "ssh-keygen")
-	testenv.Run(t, "ssh-keygen", "-t", "ed25519", "-q", "-N", "", "-f", filepath.Join(dir, "key"))
-	public, err := os.ReadFile(filepath.Join(dir, "key.pub"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	keys, err := account.ParseKeys(public)
-	if err != nil {
-		t.Fatal(err)
-	}
+	path, key := newKey(t)
 	r := newRig(t, func(list *account.List, l *limits) {
-		(*list)[1].Keys = keys
+		(*list)[1].Keys = []account.Key{key}
 		l.Attempt = rate{time.Hour, 1}
 	})
 	if _, err := r.dialFrom("127.0.0.1", "root", ssh.Password("wrong")); err == nil {
@@ -119,23 +126,13 @@ func TestKeyLoginBesidesGuesses(t *testing.T) {
 	if _, err := r.dialFrom("127.0.0.1", "root", ssh.Password(rootSecret)); err == nil {
 		t.Fatal("the limit of attempts does not hold: the right password was accepted after a wrong one")
 	}
-	r.want(r.run(r.command("", "ssh", "-i", filepath.Join(dir, "key"), "-o", "PreferredAuthentications=publickey",
+	r.want(r.run(r.command("", "ssh", "-i", path, "-o", "PreferredAuthentications=publickey",
 		"root@127.0.0.1", "id -u")), result{out: "0\n"})
 }
 
 // A server whose users have keys only does not ask for passwords, and the other way round.
 func TestMethods(t *testing.T) {
-	dir := t.TempDir()
-	testenv.Programs(t, "ssh-keygen")
-	testenv.Run(t, "ssh-keygen", "-t", "ed25519", "-q", "-N", "", "-f", filepath.Join(dir, "key"))
-	public, err := os.ReadFile(filepath.Join(dir, "key.pub"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	key, err := account.ParseKey(string(public))
-	if err != nil {
-		t.Fatal(err)
-	}
+	_, key := newKey(t)
 	r := newRig(t, func(list *account.List, _ *limits) {
 		root := account.Root((*list)[1].Hash, []account.Key{key}, "/bin/sh")
 		root.Hash = account.Account{}.Hash
