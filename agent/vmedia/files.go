@@ -30,8 +30,8 @@ func isBootLabel(label string) bool {
 	return isConfigDrive(label) || strings.EqualFold(label, "vmedia_boot_iso")
 }
 
-// isConfigDrive reports whether a label is that of a config drive. Tools that follow ECMA-119 write it in upper case,
-// which cloud-init accepts, too.
+// isConfigDrive reports whether a file system with the label is a config drive. Tools that follow ECMA-119 write labels
+// in upper case, which cloud-init accepts, too.
 func isConfigDrive(label string) bool { return strings.EqualFold(label, "config-2") }
 
 // bootISO returns the conductor's boot ISO. Its label is config-2 if it contains a config drive's files.

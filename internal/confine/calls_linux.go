@@ -28,7 +28,7 @@ const lastKnown = 471
 // memory out, which could be the disk of the image, or open files of other mount namespaces: an event of fanotify on
 // the file system of /sys or /proc has a file descriptor that leads to the root of the ramdisk. Calls of io_uring are
 // not filtered, and userfaultfd stops the kernel in the middle of a call. 32-bit programs use other numbers. The
-// numbers before newCalls are those of mount, umount2, umount (i386 only), pivot_root, setns, syslog, bpf,
+// numbers before newCalls stand for mount, umount2, umount (i386 only), pivot_root, setns, syslog, bpf,
 // perf_event_open, swapon, swapoff, fanotify_init, fanotify_mark, open_by_handle_at and userfaultfd.
 var callTables = []callTable{
 	{

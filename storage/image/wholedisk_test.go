@@ -35,7 +35,7 @@ func packed(t *testing.T, program, arguments string) []byte {
 	return testenv.Content(t, filepath.Join(dir, "out"))
 }
 
-// What cannot be a disk is named. What a disk may begin with is accepted.
+// Files that cannot be disks are refused, and the error says what they are. All beginnings of disks are accepted.
 //
 // Parity: K14
 func TestCheckDisk(t *testing.T) {

@@ -289,7 +289,7 @@ func TestExtendedAttributes(t *testing.T) {
 	}
 }
 
-// Size and kind of names are those of the medium.
+// Size and kind of names are read from the medium.
 func TestVolume(t *testing.T) {
 	m := newMedium()
 	f, err := Open(bytes.NewReader(m))

@@ -21,17 +21,17 @@ func Parse(value, algorithmName string) (Sum, error) {
 }
 
 // Find finds the strongest digest of a file in a checksum file. Of digests of equal length it prefers that of the
-// algorithm that the caller named, "" for none. A digest that is shorter than those of that algorithm is an error. The
-// lines that Find reads are those of [parseLine], and a digest alone in the file.
+// algorithm that the caller named, "" for none. A digest that is shorter than the named algorithm's is an error. Find
+// reads lines of the forms of [parseLine], or a digest alone in the file.
 //
-// Lines with exactly this name count, also after "./". If there are none, those count whose path ends with it. Two
-// different digests of one algorithm are an error, and so are those of files in two directories.
+// Lines with exactly this name count, also after "./". If there are none, lines with a path that ends with it count.
+// Two different digests of one algorithm are an error, and so are digests of files in two directories.
 //
 // Errors do not repeat the file's content.
 func Find(text []byte, name, algorithmName string) (Sum, error) {
 	named := findAlgorithm(algorithmName)
-	lines := decode(text)
-	content := strings.TrimSpace(lines)
+	decoded := decode(text)
+	content := strings.TrimSpace(decoded)
 	if content == "" {
 		return Sum{}, errors.New("the file is empty")
 	}
@@ -46,7 +46,7 @@ func Find(text []byte, name, algorithmName string) (Sum, error) {
 		}
 		return Sum{Algorithm: a.name, Value: content}, nil
 	}
-	matches := findMatches(lines, toUTF8(name), named)
+	matches := findMatches(decoded, toUTF8(name), named)
 	if len(matches) == 0 {
 		return Sum{}, fmt.Errorf("no line has a checksum for %q", name)
 	}

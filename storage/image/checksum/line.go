@@ -112,7 +112,7 @@ func findTag(tag string) *algorithm {
 	return findAlgorithm(tag)
 }
 
-// splitPath reports whether a path is that of a file called name. exact reports whether it is the name alone or in the
+// splitPath reports whether a path leads to a file called name. exact reports whether it is the name alone or in the
 // current directory; otherwise directory is the text before the name, from the last white space on. A name in
 // parentheses between white space also counts.
 func splitPath(path, name string) (directory string, exact, ok bool) {

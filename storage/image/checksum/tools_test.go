@@ -106,8 +106,7 @@ func encodings(text []byte) map[string][]byte {
 	return changed
 }
 
-// Windows' tools are not available to testdata/tools.sh. Their forms are those of Microsoft's documentation of
-// Get-FileHash and certutil.
+// testdata/tools.sh cannot run the tools of Windows. Their forms are as Microsoft documents Get-FileHash and certutil.
 func TestWindowsTools(t *testing.T) {
 	wanted, other := strings.ToUpper(digest("sha256", "abc")), strings.ToUpper(digest("sha256", "other"))
 	var spaced []string

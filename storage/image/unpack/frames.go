@@ -91,8 +91,8 @@ func openZstd(r io.Reader, memory int64) (io.Reader, func(), error) {
 	return z, z.Close, nil
 }
 
-// peekFrame skips skippable frames and returns the beginning of the next frame, at most n bytes. The error is that of
-// r, unless r has ended.
+// peekFrame skips skippable frames and returns the beginning of the next frame, at most n bytes. The end of r is no
+// error.
 func peekFrame(r *bufio.Reader, n int) ([]byte, error) {
 	for {
 		head, err := r.Peek(n)

@@ -73,7 +73,7 @@ func TestSkippableFrames(t *testing.T) {
 	if name, _, err := unpackAll(frame(0, 100)[:50], 0); name != "zstd" || err == nil {
 		t.Errorf("a part of a frame: got %q and error %v, want zstd and an error", name, err)
 	}
-	// What is no skippable frame is no compressed file.
+	// Other beginnings are not compressed files.
 	if name, _, _ := unpackAll([]byte("\x4f\x2a\x4d\x18\x00\x00\x00\x00"+zstdMagic), 0); name != "" {
 		t.Errorf("got %q, want no format", name)
 	}
