@@ -7,8 +7,8 @@ import (
 	"unicode/utf16"
 )
 
-// isJoliet reports whether a supplementary volume descriptor belongs to Joliet, by its escape sequence for UCS-2 (Joliet
-// Specification, "SVD Escape Sequences").
+// isJoliet reports whether a supplementary volume descriptor belongs to Joliet, by its escape sequence for UCS-2
+// (Joliet Specification, "SVD Escape Sequences").
 func isJoliet(descriptor []byte) bool {
 	return slices.Contains([]string{"%/@", "%/C", "%/E"}, string(descriptor[88:91]))
 }
