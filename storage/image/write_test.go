@@ -354,3 +354,26 @@ func TestFirstMiBLast(t *testing.T) {
 		t.Error("the disk does not hold the image")
 	}
 }
+
+// TestFirstMiBLastAfterProbe does the same with an image whose beginning is checked before the disk is changed.
+func TestFirstMiBLastAfterProbe(t *testing.T) {
+	data := imagetest.RandomBytes(9, 56*mib)
+	copy(data[510:], "\x55\xaa")
+	disk := imagetest.UsedDisk(t, 64*mib)
+	server := imagetest.Serve(t, func(w http.ResponseWriter, _ *http.Request) {
+		imagetest.MustBeUntouched(t, disk)
+		for at := 0; at < len(data); at += 8 * mib {
+			if at >= 40*mib { // more than sockets buffer: the node has read beyond the beginning that it checks
+				imagetest.MustNotBoot(t, disk)
+			}
+			w.Write(data[at : at+8*mib]) //nolint:errcheck // the client may disconnect
+		}
+	})
+	_, err := Write(t.Context(), disk, rawSource(data, server.URL), Options{DiskSectorSize: 512})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(imagetest.ReadAt(t, disk, 0, len(data)), data) {
+		t.Error("the disk does not hold the image")
+	}
+}
