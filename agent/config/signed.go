@@ -30,7 +30,19 @@ var mediaParams = []string{"BOOTIF", "boot_method", "ipa-inspection-benchmarks"}
 
 // closedParams are parameters without an option that only the image itself can set. Others that are not listed cannot
 // be set either, but are not named in the log: a part of a secret can look like a name.
-var closedParams = []string{"fips", "ironroot.shell", "ir_pub_id", "panic", "rootpwd", "sshkey"}
+var closedParams = []string{
+	"fips", networkDisksParam, "ironroot.shell", "ir_pub_id", "panic", "rootpwd", "sshkey",
+}
+
+// networkDisksParam is the kernel parameter that allows the use of disks elsewhere in a signed image.
+const networkDisksParam = "ironroot.network_disks"
+
+// AllowsNetworkDisks reports whether the iSCSI targets of the firmware are attached (iBFT), and whether disks that are
+// reached over a network can be the root disk. In a signed image only its command line allows both, by
+// ironroot.network_disks=1: the disks are chosen by whoever controls the settings of the firmware and of adapters, and
+// the content of a deployment would be written there. p are the parameters without those that the media of a signed
+// image cannot set.
+func (p Params) AllowsNetworkDisks(signed bool) bool { return !signed || p[networkDisksParam] == "1" }
 
 // Unsigned are settings that a signed image does not contain.
 type Unsigned struct {

@@ -59,7 +59,7 @@ func TestUnsignedFile(t *testing.T) {
 // Parameters of media are refused by name, unless they are open and the image does not contain them.
 func TestUnsignedParameters(t *testing.T) {
 	params := ParseCmdline("ipa-insecure=1 ironroot.shell=1 rootpwd=x sshkey=y ipa-debug=1 ipa-api-url=https://a " +
-		"ipa-standalone=1 ipa-lookup-timeout=5 BOOTIF=1 unknown=1 =2")
+		"ipa-standalone=1 ipa-lookup-timeout=5 BOOTIF=1 ironroot.network_disks=1 unknown=1 =2")
 	own := func(name string) bool { return name == "ipa-debug" }
 	got := map[string]error{}
 	for _, r := range params.DropRefused(own) {
@@ -67,7 +67,7 @@ func TestUnsignedParameters(t *testing.T) {
 	}
 	want := map[string]error{
 		"ipa-insecure": errClosed, "ironroot.shell": errClosed, "rootpwd": errClosed, "sshkey": errClosed,
-		"ipa-standalone": errClosed, "": errClosed, "ipa-debug": errFromImage,
+		"ipa-standalone": errClosed, "ironroot.network_disks": errClosed, "": errClosed, "ipa-debug": errFromImage,
 	}
 	if !maps.Equal(got, want) {
 		t.Errorf("refused: got %v, want %v", got, want)
@@ -87,6 +87,25 @@ func TestUnsignedParameters(t *testing.T) {
 	known := ParseCmdline("ipa-insecure=1 rootpwd=x part=of-a-secret").KnownNames()
 	if diff := cmp.Diff([]string{"ipa-insecure", "rootpwd"}, known); diff != "" {
 		t.Errorf("known names (-want +got):\n%s", diff)
+	}
+}
+
+func TestAllowsNetworkDisks(t *testing.T) {
+	for _, tt := range []struct {
+		cmdline string
+		signed  bool
+		want    bool
+	}{
+		{"", false, true},
+		{"ironroot.network_disks=0", false, true},
+		{"", true, false},
+		{"ironroot.network_disks=0", true, false},
+		{"ironroot.network_disks=", true, false},
+		{"ironroot.network_disks=1", true, true},
+	} {
+		if got := ParseCmdline(tt.cmdline).AllowsNetworkDisks(tt.signed); got != tt.want {
+			t.Errorf("%q, signed %t: got %t, want %t", tt.cmdline, tt.signed, got, tt.want)
+		}
 	}
 }
 

@@ -289,7 +289,7 @@ func TestRootDiskNotChosen(t *testing.T) {
 		check("Prepare", err)
 	}
 	skip := testNode(t, `{"uuid": "u", "properties": {"skip_block_devices": [{"colour": "blue"}]}}`)
-	if got, err := ChooseRootDisk(skip, []block.Device{disk("sda", 8*gib)}); err == nil {
+	if got, err := ChooseRootDisk(new(config.Config), skip, []block.Device{disk("sda", 8*gib)}); err == nil {
 		t.Errorf("skip list that is not understood: got %s, want an error", got.Path)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"ironroot/agent/config"
 	"ironroot/agent/fault"
 	"ironroot/agent/hardware"
 	"ironroot/agent/node"
@@ -98,11 +99,13 @@ func (i *Imager) selectDisk(
 	}
 	var disk block.Device
 	if slices.ContainsFunc(volumes, Volume.isRoot) {
-		disk = disks[0]
+		if disk = disks[0]; !allowsRoot(i.o.Config.Get(), disk) {
+			return block.Device{}, fmt.Errorf("root volume %s%s", disk.Path, networkNote([]block.Device{disk}))
+		}
 		if n != nil && n.HasRootDeviceHints() {
 			i.o.Log.Warn("root device hints ignored, raid_config has a root volume", "device", disk.Path)
 		}
-	} else if disk, err = ChooseRootDisk(n, disks); err != nil {
+	} else if disk, err = ChooseRootDisk(i.o.Config.Get(), n, disks); err != nil {
 		return block.Device{}, err
 	}
 	if err := hardware.CheckCreated(ctx, i.o.System, n, disk); err != nil {
@@ -173,20 +176,37 @@ func (i *Imager) canRefresh() bool {
 	return i.o.Refresh != nil && !c.Standalone && c.APIURL != ""
 }
 
-// excluded returns the paths of the disks that are not among the candidates.
-func excluded(disks, candidates []block.Device) []string {
-	var paths []string
-	for _, d := range disks {
-		if !slices.ContainsFunc(candidates, func(c block.Device) bool { return c.Path == d.Path }) {
-			paths = append(paths, d.Path)
-		}
-	}
-	return paths
+// allowsRoot reports whether the image allows a disk as the root disk, see [config.Params.AllowsNetworkDisks].
+func allowsRoot(c *config.Config, d block.Device) bool {
+	local, err := d.IsLocal()
+	return err == nil && local || c.Params.AllowsNetworkDisks(c.Signed)
 }
 
-// ChooseRootDisk selects the root disk among disks by the node's skip list and root device hints; n may be nil. Its
-// error wraps [hint.ErrNoDisk] if the hints are valid but no disk matches.
-func ChooseRootDisk(n *node.Node, disks []block.Device) (block.Device, error) {
+// networkNote returns a text for the end of an error that is due to disks that the image does not allow.
+func networkNote(disks []block.Device) string {
+	var list []string
+	for _, d := range disks {
+		network := d.Network
+		if _, err := d.IsLocal(); err != nil {
+			network = err.Error()
+		}
+		list = append(list, fmt.Sprintf("%s (%s)", d.Path, network))
+	}
+	return "; reached over a network, which the signed image does not allow without ironroot.network_disks=1 in its " +
+		"command line: " + strings.Join(list, ", ")
+}
+
+// without returns the disks of a list that are not among others.
+func without(disks, others []block.Device) []block.Device {
+	return slices.DeleteFunc(slices.Clone(disks), func(d block.Device) bool {
+		return slices.ContainsFunc(others, func(o block.Device) bool { return o.Path == d.Path })
+	})
+}
+
+// ChooseRootDisk selects the root disk among disks by the node's skip list and root device hints; n may be nil. A
+// signed image can exclude disks that are reached over a network. The error wraps [hint.ErrNoDisk] if the hints are
+// valid but no disk matches.
+func ChooseRootDisk(c *config.Config, n *node.Node, disks []block.Device) (block.Device, error) {
 	skips, err := hardware.NewSkipList(n)
 	if err != nil {
 		return block.Device{}, err
@@ -195,6 +215,8 @@ func ChooseRootDisk(n *node.Node, disks []block.Device) (block.Device, error) {
 	if err != nil {
 		return block.Device{}, err
 	}
+	protected := without(disks, candidates)
+	allowed := slices.DeleteFunc(slices.Clone(candidates), func(d block.Device) bool { return !allowsRoot(c, d) })
 	var hints hint.Hints
 	if n != nil {
 		given, err := n.RootDeviceHints()
@@ -205,11 +227,14 @@ func ChooseRootDisk(n *node.Node, disks []block.Device) (block.Device, error) {
 			return block.Device{}, fmt.Errorf("root device hints: %w", err)
 		}
 	}
-	disk, err := hint.RootDisk(hints, candidates)
+	disk, err := hint.RootDisk(hints, allowed)
 	if err != nil {
 		err = fmt.Errorf("choose the root disk: %w", err)
-		if len(candidates) < len(disks) {
-			err = fmt.Errorf("%w; skip_block_devices protects %s", err, strings.Join(excluded(disks, candidates), ", "))
+		if len(protected) > 0 {
+			err = fmt.Errorf("%w; skip_block_devices protects %s", err, strings.Join(paths(protected), ", "))
+		}
+		if remote := without(candidates, allowed); len(remote) > 0 {
+			err = fmt.Errorf("%w%s", err, networkNote(remote))
 		}
 		return block.Device{}, err
 	}
@@ -217,4 +242,13 @@ func ChooseRootDisk(n *node.Node, disks []block.Device) (block.Device, error) {
 		return block.Device{}, fmt.Errorf("root disk %s: %w", disk.Path, err)
 	}
 	return disk, nil
+}
+
+// paths returns the paths of disks.
+func paths(disks []block.Device) []string {
+	var list []string
+	for _, d := range disks {
+		list = append(list, d.Path)
+	}
+	return list
 }

@@ -1,12 +1,16 @@
 package imaging
 
 import (
+	"cmp"
+	"context"
 	"errors"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"ironroot/agent/config"
+	"ironroot/agent/node"
 	"ironroot/internal/sysfs"
 	"ironroot/internal/testenv"
 	"ironroot/storage/block"
@@ -120,8 +124,62 @@ func TestRootDiskUnread(t *testing.T) {
 func TestRootDiskNotCompared(t *testing.T) {
 	d := disk("sda", 4*gib) // its serial number is no number
 	n := testNode(t, `{"uuid": "u", "properties": {"skip_block_devices": [{"serial": ">= 100"}]}}`)
-	if chosen, err := ChooseRootDisk(n, []block.Device{d}); err == nil ||
+	if chosen, err := ChooseRootDisk(new(config.Config), n, []block.Device{d}); err == nil ||
 		!strings.Contains(err.Error(), "entry 1 of skip_block_devices") {
 		t.Errorf("got %q and %v, want an error of the entry", chosen.Path, err)
+	}
+}
+
+// In a signed image, disks that are reached over a network are no root disks unless its command line allows them: not
+// without hints, not by a hint, and not as a root volume. Other images use them.
+func TestRootDiskElsewhere(t *testing.T) {
+	local, remote, unknown := disk("sda", 8*gib), disk("sdb", 5*gib), disk("sdc", 4*gib)
+	remote.Network, unknown.NetworkUnread = "iscsi", errors.New("sysfs is broken")
+	signed := &config.Config{Signed: true}
+	allowing := &config.Config{Signed: true, Params: config.Params{"ironroot.network_disks": "1"}}
+	const note = "reached over a network, which the signed image does not allow without ironroot.network_disks=1 in " +
+		"its command line: "
+	for _, tt := range []struct {
+		name   string
+		c      *config.Config
+		hints  string
+		disks  []block.Device
+		volume string
+		want   string // the disk, or else the error
+	}{
+		{name: "not signed", c: new(config.Config), disks: []block.Device{local, remote, unknown}, want: "/dev/sdc"},
+		{name: "allowed", c: allowing, disks: []block.Device{local, remote, unknown}, want: "/dev/sdc"},
+		{name: "signed", c: signed, disks: []block.Device{local, remote, unknown}, want: "/dev/sda"},
+		{
+			name: "hint", c: signed, hints: `{"name": "/dev/sdb"}`, disks: []block.Device{local, remote},
+			want: note + "/dev/sdb (iscsi)",
+		},
+		{
+			name: "only these", c: signed, disks: []block.Device{remote, unknown},
+			want: note + "/dev/sdb (iscsi), /dev/sdc (not known whether /dev/sdc is reached over a network: sysfs is broken)",
+		},
+		{name: "root volume", c: signed, disks: []block.Device{remote}, volume: "/dev/sdb", want: note + "/dev/sdb (iscsi)"},
+		{name: "root volume, allowed", c: allowing, disks: []block.Device{remote}, volume: "/dev/sdb", want: "/dev/sdb"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			n := testNode(t, `{"uuid": "u", "properties": {"root_device": `+cmp.Or(tt.hints, "{}")+`}}`)
+			i := newImager(t, n, tt.disks...)
+			i.o.Config = config.NewLive(tt.c)
+			if tt.volume != "" {
+				isRoot := true
+				i.o.AssembleVolumes = func(context.Context, *node.Node) (Volumes, error) {
+					return Volumes{List: []Volume{{Name: "root", Path: tt.volume, Root: &isRoot}}}, nil
+				}
+			}
+			got, err := i.DeployDisk(t.Context(), false)
+			switch {
+			case strings.HasPrefix(tt.want, "/dev/"):
+				if err != nil || got.Path != tt.want {
+					t.Errorf("got %q and %v, want %s", got.Path, err, tt.want)
+				}
+			case err == nil || typeOf(err) != "DeviceNotFound" || !strings.Contains(err.Error(), tt.want):
+				t.Errorf("got %q and %v, want a DeviceNotFound with %q", got.Path, err, tt.want)
+			}
+		})
 	}
 }

@@ -25,7 +25,7 @@ func TestSignedImage(t *testing.T) {
 			"boot_method=vmedia some.other=1 ipa-agent-token=t"), mib)
 	m.attach("sr0", "pci0000:00/ata1", "5", "x", iso(t, "config-2", "", map[string]string{
 		own: "replaced", "etc/ironic-python-agent.d/50-medium.conf": "new", "etc/ironic-python-agent/ca.pem": "new",
-		steps: "new",
+		steps: "new", networkFile: `{"links": []}`,
 	}), 10*mib)
 	var log bytes.Buffer
 	o := m.options("boot_method=vmedia ipa-insecure=0 rootpwd=own ipa-debug=0")
@@ -42,6 +42,9 @@ func TestSignedImage(t *testing.T) {
 		if params[name] != want {
 			t.Errorf("parameter %s: got %q, want %q", name, params[name], want)
 		}
+	}
+	if data, err := media.NetworkData(limited(t), func() {}); string(data) != `{"links": []}` || err != nil {
+		t.Errorf("network data: got %q, %v, want that of the medium", data, err)
 	}
 	unsigned := media.Unsigned()
 	want := map[string]bool{"ipa-api-url": true, "ipa-agent-token": true}

@@ -19,5 +19,6 @@
 //
 // These kernel parameters have an effect: console=, panic=, quiet and loglevel= as in the kernel; modprobe.blacklist=
 // and MODULE.PARAMETER= as in modprobe; ironroot.shell=1 for a shell on the first console, and ironroot.shell=ttyS1
-// for one on that console. The kernel also starts this program as /sbin/modprobe: see package kmod.
+// for one on that console; ironroot.network_disks=1 for disks of a network in a signed image (see
+// [config.Params.AllowsNetworkDisks]). The kernel also starts this program as /sbin/modprobe: see package kmod.
 package boot

@@ -37,7 +37,8 @@ type sanDisks struct {
 	closed   bool
 }
 
-// attachSAN connects to the targets of the iBFT. static reports whether other static network data is in use.
+// attachSAN connects to the targets of the iBFT, if the image allows it. static reports whether other static network
+// data is in use.
 func attachSAN(ctx context.Context, m *Machine, network *netboot.Network, static func() bool) *sanDisks {
 	d := &sanDisks{m: m, network: network, settled: make(chan struct{})}
 	goroutine.Go(func() error { return d.attach(ctx, static) }, func(err error) {
@@ -69,6 +70,10 @@ func (d *sanDisks) awaitNetwork(ctx context.Context) {
 
 // attach reads the table and connects to its targets concurrently.
 func (d *sanDisks) attach(ctx context.Context, static func() bool) error {
+	if !d.m.Params.AllowsNetworkDisks(d.m.Signed) {
+		d.m.Log.Info("iBFT not read: the signed image does not contain ironroot.network_disks=1")
+		return nil
+	}
 	d.awaitNetwork(ctx)
 	if err := d.m.Probe(ctx, "iscsi_ibft"); err != nil {
 		d.m.Log.Debug("iBFT not read", "err", err) // the table is invalid, or the image lacks the module

@@ -227,7 +227,7 @@ func (m *Manager) WaitDisks(ctx context.Context, n *node.Node) error {
 		if hasArrays && !slices.ContainsFunc(disks, block.Device.IsArray) {
 			return m.missingVolume(waiting, n, arrays, disks)
 		}
-		if _, err := imaging.ChooseRootDisk(n, disks); errors.Is(err, hint.ErrNoDisk) {
+		if _, err := imaging.ChooseRootDisk(c, n, disks); errors.Is(err, hint.ErrNoDisk) {
 			return err
 		}
 		return nil // invalid hints cannot match later either
