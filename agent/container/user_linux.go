@@ -75,7 +75,7 @@ func lookGroup(name string) (uint32, error) {
 	return uint32(number), nil
 }
 
-// lookFile returns the fields of the line for a name, or for a number as the third field; nil if there is none.
+// lookFile returns the fields of the line of a file for a name, see findLine. A missing file has no lines.
 func lookFile(file, name string, number bool) ([]string, error) {
 	f, err := os.Open(file)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -85,7 +85,12 @@ func lookFile(file, name string, number bool) ([]string, error) {
 		return nil, err
 	}
 	defer f.Close() //nolint:errcheck // only read
-	lines := bufio.NewScanner(io.LimitReader(f, maxUserFile))
+	return findLine(f, name, number)
+}
+
+// findLine returns the fields of the first line for a name, or for a number as the third field; nil if there is none.
+func findLine(database io.Reader, name string, number bool) ([]string, error) {
+	lines := bufio.NewScanner(io.LimitReader(database, maxUserFile))
 	for lines.Scan() {
 		fields := strings.Split(lines.Text(), ":")
 		if fields[0] == name || number && len(fields) > 2 && fields[2] == name {

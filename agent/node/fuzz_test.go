@@ -1,0 +1,51 @@
+package node
+
+import (
+	"encoding/json"
+	"testing"
+)
+
+// FuzzNode decodes objects that a server sends in place of a node. Whatever their fields are, a node has a uuid, is
+// encoded as it was received, and no accessor fails but by an error.
+func FuzzNode(f *testing.F) {
+	f.Add([]byte(`{"uuid": "u", "name": "n", "properties": {"root_device": {"name": "/dev/sda"}, ` +
+		`"skip_block_devices": [{"serial": "1"}]}, "raid_config": {"logical_disks": [{"size_gb": 1}]}}`))
+	f.Add([]byte(`{"uuid": 1, "instance_info": [], "properties": 7, "raid_config": "x", "driver_info": null}`))
+	f.Add([]byte(`{"uuid": "u", "properties": {"root_device": [], "skip_block_devices": [null]}}`))
+	f.Add([]byte(`[]`))
+	f.Add([]byte(`null`))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		for _, decode := range []func([]byte) (*Node, error){FromJSON, FromStep} {
+			n, err := decode(data)
+			if err != nil {
+				continue
+			}
+			_, hintsErr := n.RootDeviceHints()
+			if hintsErr != nil && !n.HasRootDeviceHints() {
+				t.Error("invalid hints count as none")
+			}
+			skips, err := n.SkipBlockDevices()
+			if list, ok := n.Properties()["skip_block_devices"].([]any); ok && err == nil && len(skips) != len(list) {
+				t.Errorf("got %d entries of skip_block_devices, want %d or an error", len(skips), len(list))
+			}
+			disks, err := n.LogicalDisks()
+			if config, ok := n.Raw()["raid_config"].(map[string]any); ok && err == nil {
+				if list, _ := config["logical_disks"].([]any); len(disks) != len(list) {
+					t.Errorf("got %d logical disks, want %d or an error", len(disks), len(list))
+				}
+			}
+			n.Name()
+			n.InstanceInfo()
+			n.DriverInfo()
+			n.DriverInternalInfo()
+			text, err := json.Marshal(n)
+			if err != nil {
+				t.Fatalf("encode: %v", err)
+			}
+			again, err := decode(text)
+			if err != nil || again.UUID() != n.UUID() {
+				t.Errorf("decoded again: got %v, %v, want the uuid %q", again, err, n.UUID())
+			}
+		}
+	})
+}
