@@ -239,8 +239,14 @@ func logger(t *testing.T) *slog.Logger {
 // prepared returns the probe's image, unpacked in memory.
 func prepared(t *testing.T, config map[string]any) *Bundle {
 	t.Helper()
+	return preparedFrom(t, config, probeLayer(t))
+}
+
+// preparedFrom returns an image with one layer, unpacked in memory.
+func preparedFrom(t *testing.T, config map[string]any, layer []byte) *Bundle {
+	t.Helper()
 	s := newStore(t)
-	name := s.image(testImage{layers: [][]byte{probeLayer(t)}, config: config})
+	name := s.image(testImage{layers: [][]byte{layer}, config: config})
 	image, err := Resolve(t.Context(), s.options(), "docker://"+name, "")
 	if err != nil {
 		t.Fatal(err)

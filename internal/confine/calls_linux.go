@@ -12,12 +12,15 @@ import (
 type callTable struct {
 	arch    uint32 // AUDIT_ARCH_*
 	denied  []uint32
+	ioctl   uint32
+	socket  uint32
 	private uint32 // number of the first call that only this architecture has; 0 if there is none
 }
 
 // newCalls are denied calls with the same number on all architectures: io_uring_setup, io_uring_enter,
-// io_uring_register, open_tree, move_mount, fsopen, fsconfig, fsmount, fspick, mount_setattr, open_tree_attr.
-var newCalls = []uint32{425, 426, 427, 428, 429, 430, 431, 432, 433, 442, 467}
+// io_uring_register, open_tree, move_mount, fsopen, fsconfig, fsmount, fspick, pidfd_getfd, mount_setattr,
+// open_tree_attr.
+var newCalls = []uint32{425, 426, 427, 428, 429, 430, 431, 432, 433, 438, 442, 467}
 
 // lastKnown is the largest number of a system call that was considered for this list (rseq_slice_yield). Later calls
 // could mount, too.
@@ -27,31 +30,33 @@ const lastKnown = 471
 // unmount, enter other namespaces, return the kernel log, read kernel memory (BPF, perf), select where the kernel swaps
 // memory out, which could be the disk of the image, or open files of other mount namespaces: an event of fanotify on
 // the file system of /sys or /proc has a file descriptor that leads to the root of the ramdisk. Calls of io_uring are
-// not filtered, and userfaultfd stops the kernel in the middle of a call. 32-bit programs use other numbers. The
-// numbers before newCalls stand for mount, umount2, umount (i386 only), pivot_root, setns, syslog, bpf,
-// perf_event_open, swapon, swapoff, fanotify_init, fanotify_mark, open_by_handle_at and userfaultfd.
+// not filtered, and userfaultfd stops the kernel in the middle of a call. Process 1 of a container is a program of the
+// ramdisk, so others cannot be traced. 32-bit programs use other numbers. The numbers before newCalls stand for mount,
+// umount2, umount (i386 only), pivot_root, setns, syslog, bpf, perf_event_open, swapon, swapoff, fanotify_init,
+// fanotify_mark, open_by_handle_at, userfaultfd, ptrace, process_vm_readv and process_vm_writev.
 var callTables = []callTable{
 	{
-		arch:   unix.AUDIT_ARCH_X86_64,
-		denied: slices.Concat([]uint32{165, 166, 155, 308, 103, 321, 298, 167, 168, 300, 301, 304, 323}, newCalls),
+		arch: unix.AUDIT_ARCH_X86_64, ioctl: 16, socket: 41,
+		denied: slices.Concat([]uint32{165, 166, 155, 308, 103, 321, 298, 167, 168, 300, 301, 304, 323, 101, 310, 311}, newCalls),
 	},
 	{
-		arch:   unix.AUDIT_ARCH_I386,
-		denied: slices.Concat([]uint32{21, 52, 22, 217, 346, 103, 357, 336, 87, 115, 338, 339, 342, 374}, newCalls),
+		arch: unix.AUDIT_ARCH_I386, ioctl: 54, socket: 359,
+		denied: slices.Concat([]uint32{21, 52, 22, 217, 346, 103, 357, 336, 87, 115, 338, 339, 342, 374, 26, 347, 348}, newCalls),
 	},
 	{
-		arch:   unix.AUDIT_ARCH_AARCH64,
-		denied: slices.Concat([]uint32{40, 39, 41, 268, 116, 280, 241, 224, 225, 262, 263, 265, 282}, newCalls),
+		arch: unix.AUDIT_ARCH_AARCH64, ioctl: 29, socket: 198,
+		denied: slices.Concat([]uint32{40, 39, 41, 268, 116, 280, 241, 224, 225, 262, 263, 265, 282, 117, 270, 271}, newCalls),
 	},
 	{
-		arch:    unix.AUDIT_ARCH_ARM,
-		denied:  slices.Concat([]uint32{21, 52, 218, 375, 103, 386, 364, 87, 115, 367, 368, 371, 388}, newCalls),
+		arch: unix.AUDIT_ARCH_ARM, ioctl: 54, socket: 281,
+		denied:  slices.Concat([]uint32{21, 52, 218, 375, 103, 386, 364, 87, 115, 367, 368, 371, 388, 26, 376, 377}, newCalls),
 		private: 0x0f0000,
 	},
 }
 
 // DenyCalls denies the system calls of callTables to the calling thread and all its children. They fail with EPERM,
-// and calls after lastKnown with ENOSYS. A call of another architecture ends the process. See seccomp(2).
+// calls after lastKnown with ENOSYS, and some by their arguments, see checkArguments. A call of another architecture
+// ends the process. See seccomp(2).
 func DenyCalls() error {
 	filter := callFilter(callTables)
 	program := unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]}
@@ -65,24 +70,13 @@ func DenyCalls() error {
 
 // callFilter returns the BPF program that allows or denies a call described by struct seccomp_data.
 func callFilter(tables []callTable) []unix.SockFilter {
-	const numberOffset, archOffset = 0, 4
-	load := func(offset uint32) unix.SockFilter {
-		return unix.SockFilter{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: offset}
-	}
-	jump := func(code uint16, k uint32, yes, no int) unix.SockFilter {
-		return unix.SockFilter{Code: unix.BPF_JMP | code | unix.BPF_K, K: k, Jt: uint8(yes), Jf: uint8(no)}
-	}
-	result := func(k uint32) unix.SockFilter { return unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: k} }
-
 	filter := []unix.SockFilter{load(archOffset)}
 	for _, table := range tables {
 		// Jumps count from the next instruction, which is 0.
 		ends := []unix.SockFilter{
-			result(unix.SECCOMP_RET_ALLOW),
-			result(unix.SECCOMP_RET_ERRNO | uint32(unix.EPERM)),
-			result(unix.SECCOMP_RET_ERRNO | uint32(unix.ENOSYS)),
+			result(unix.SECCOMP_RET_ALLOW), result(failure(unix.EPERM)), result(failure(unix.ENOSYS)),
 		}
-		section := []unix.SockFilter{load(numberOffset)}
+		section := append([]unix.SockFilter{load(numberOffset)}, checkArguments(table.ioctl, table.socket)...)
 		if table.private != 0 {
 			section = append(section, jump(unix.BPF_JGE, table.private, len(table.denied)+1, 0)) // allowed
 		}

@@ -1,6 +1,7 @@
 package confine
 
 import (
+	"fmt"
 	"runtime"
 	"slices"
 	"testing"
@@ -15,9 +16,11 @@ func TestCallTables(t *testing.T) {
 	want := []uint32{
 		unix.SYS_MOUNT, unix.SYS_UMOUNT2, unix.SYS_PIVOT_ROOT, unix.SYS_SETNS, unix.SYS_SYSLOG, unix.SYS_BPF,
 		unix.SYS_PERF_EVENT_OPEN, unix.SYS_SWAPON, unix.SYS_SWAPOFF, unix.SYS_FANOTIFY_INIT, unix.SYS_FANOTIFY_MARK,
-		unix.SYS_OPEN_BY_HANDLE_AT, unix.SYS_USERFAULTFD, unix.SYS_IO_URING_SETUP, unix.SYS_IO_URING_ENTER,
+		unix.SYS_OPEN_BY_HANDLE_AT, unix.SYS_USERFAULTFD, unix.SYS_PTRACE, unix.SYS_PROCESS_VM_READV,
+		unix.SYS_PROCESS_VM_WRITEV, unix.SYS_IO_URING_SETUP, unix.SYS_IO_URING_ENTER,
 		unix.SYS_IO_URING_REGISTER, unix.SYS_OPEN_TREE, unix.SYS_MOVE_MOUNT,
-		unix.SYS_FSOPEN, unix.SYS_FSCONFIG, unix.SYS_FSMOUNT, unix.SYS_FSPICK, unix.SYS_MOUNT_SETATTR,
+		unix.SYS_FSOPEN, unix.SYS_FSCONFIG, unix.SYS_FSMOUNT, unix.SYS_FSPICK,
+		unix.SYS_PIDFD_GETFD, unix.SYS_MOUNT_SETATTR,
 		unix.SYS_OPEN_TREE_ATTR,
 	}
 	for _, table := range callTables {
@@ -32,9 +35,13 @@ func TestCallTables(t *testing.T) {
 	}
 }
 
-// decide runs a filter on a call.
-func decide(t *testing.T, filter []unix.SockFilter, arch, number uint32) uint32 {
+// decide runs a filter on a call with arguments.
+func decide(t *testing.T, filter []unix.SockFilter, arch, number uint32, arguments ...uint32) uint32 {
 	t.Helper()
+	data := map[uint32]uint32{numberOffset: number, archOffset: arch} // by offset
+	for i, argument := range arguments {
+		data[uint32(argumentsOffset+8*i)] = argument
+	}
 	var word uint32
 	for at := 0; ; at++ {
 		next := func(yes bool) {
@@ -46,17 +53,80 @@ func decide(t *testing.T, filter []unix.SockFilter, arch, number uint32) uint32 
 		}
 		switch f := filter[at]; f.Code {
 		case unix.BPF_LD | unix.BPF_W | unix.BPF_ABS:
-			word = map[uint32]uint32{0: number, 4: arch}[f.K]
+			word = data[f.K]
+		case unix.BPF_ALU | unix.BPF_AND | unix.BPF_K:
+			word &= f.K
 		case unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K:
 			next(word == f.K)
 		case unix.BPF_JMP | unix.BPF_JGE | unix.BPF_K:
 			next(word >= f.K)
 		case unix.BPF_JMP | unix.BPF_JGT | unix.BPF_K:
 			next(word > f.K)
+		case unix.BPF_JMP | unix.BPF_JSET | unix.BPF_K:
+			next(word&f.K != 0)
+		case unix.BPF_JMP | unix.BPF_JA:
+			at += int(f.K)
 		case unix.BPF_RET | unix.BPF_K:
 			return f.K
 		default:
 			t.Fatalf("instruction %d has code %#x", at, f.Code)
+		}
+	}
+}
+
+// Both filters deny ioctls and sockets by their arguments, on every architecture.
+func TestArguments(t *testing.T) {
+	const allow = uint32(unix.SECCOMP_RET_ALLOW)
+	type tested struct {
+		name          string
+		filter        []unix.SockFilter
+		arch          uint32
+		ioctl, socket uint32 // numbers of ioctl and socket
+	}
+	all := []tested{{
+		"supervised", superviseFilter(unix.AUDIT_ARCH_X86_64), unix.AUDIT_ARCH_X86_64, unix.SYS_IOCTL, unix.SYS_SOCKET,
+	}}
+	for _, table := range callTables {
+		all = append(all, tested{
+			fmt.Sprintf("arch %#x", table.arch), callFilter(callTables), table.arch, table.ioctl, table.socket,
+		})
+	}
+	for _, f := range all {
+		for command, want := range map[uint32]uint32{
+			unix.TIOCSTI: failure(unix.EPERM), unix.TIOCLINUX: failure(unix.EPERM), unix.TIOCGWINSZ: allow,
+			0xb701:     failure(unix.EPERM), // NS_GET_USERNS
+			0x8010b70b: failure(unix.EPERM), // NS_MNT_GET_NEXT
+			0x4b70:     allow, 0x000000b7: allow, 0: allow,
+		} {
+			if got := decide(t, f.filter, f.arch, f.ioctl, 3, command); got != want {
+				t.Errorf("%s: ioctl %#x: got %#x, want %#x", f.name, command, got, want)
+			}
+		}
+		for _, s := range []struct{ family, protocol, want uint32 }{
+			{unix.AF_UNIX, 0, allow},
+			{unix.AF_INET, unix.IPPROTO_TCP, allow},
+			{unix.AF_INET6, 0, allow},
+			{unix.AF_NETLINK, unix.NETLINK_ROUTE, allow},
+			{unix.AF_NETLINK, unix.NETLINK_GENERIC, allow},
+			{unix.AF_NETLINK, unix.NETLINK_KOBJECT_UEVENT, failure(unix.EPERM)},
+			{unix.AF_NETLINK, unix.NETLINK_ISCSI, failure(unix.EPERM)},
+			{unix.AF_NETLINK, unix.NETLINK_SCSITRANSPORT, failure(unix.EPERM)},
+			{unix.AF_VSOCK, 0, failure(unix.EAFNOSUPPORT)},
+			{unix.AF_TIPC, 0, failure(unix.EAFNOSUPPORT)},
+			{0, 0, failure(unix.EAFNOSUPPORT)},
+		} {
+			if got := decide(t, f.filter, f.arch, f.socket, s.family, unix.SOCK_RAW, s.protocol); got != s.want {
+				t.Errorf("%s: socket of family %d, protocol %d: got %#x, want %#x",
+					f.name, s.family, s.protocol, got, s.want)
+			}
+		}
+	}
+	// The numbers of the calls are those of this machine.
+	arch := map[string]uint32{"amd64": unix.AUDIT_ARCH_X86_64, "arm64": unix.AUDIT_ARCH_AARCH64}[runtime.GOARCH]
+	for _, table := range callTables {
+		if table.arch == arch && (table.ioctl != unix.SYS_IOCTL || table.socket != unix.SYS_SOCKET) {
+			t.Errorf("got ioctl %d and socket %d, want %d and %d",
+				table.ioctl, table.socket, unix.SYS_IOCTL, unix.SYS_SOCKET)
 		}
 	}
 }
@@ -70,6 +140,8 @@ func TestCallFilter(t *testing.T) {
 			want := uint32(unix.SECCOMP_RET_ALLOW)
 			if slices.Contains(table.denied, number) {
 				want = denied
+			} else if number == table.socket {
+				want = failure(unix.EAFNOSUPPORT) // of family 0
 			} else if number > lastKnown {
 				want = unknown
 			}

@@ -15,3 +15,17 @@ func CloseFiles() error {
 	}
 	return nil
 }
+
+// OwnInput replaces the standard input by the null device of this mount namespace. The one that was inherited is a node
+// of the ramdisk's /dev.
+func OwnInput() error {
+	fd, err := unix.Open("/dev/null", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return fmt.Errorf("open /dev/null: %w", err)
+	}
+	defer unix.Close(fd) //nolint:errcheck // the copy is used
+	if err := unix.Dup3(fd, 0, 0); err != nil {
+		return fmt.Errorf("replace standard input: %w", err)
+	}
+	return nil
+}

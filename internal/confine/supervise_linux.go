@@ -11,12 +11,14 @@ import (
 
 // supervisedDenied are system calls that fail with EPERM for a program whose mounts are supervised. They return the
 // kernel's log, read its memory (BPF, perf), select where it swaps memory out, make it write to a file, open files of
-// other mount namespaces (fanotify, handles), are not filtered (io_uring), or stop it in the middle of a call.
+// other mount namespaces (fanotify, handles), are not filtered (io_uring), stop it in the middle of a call, or control
+// another process: process 1 is a program of the ramdisk.
 var supervisedDenied = []uint32{
 	unix.SYS_SYSLOG, unix.SYS_BPF, unix.SYS_PERF_EVENT_OPEN, unix.SYS_SWAPON, unix.SYS_SWAPOFF, unix.SYS_ACCT,
 	unix.SYS_OPEN_BY_HANDLE_AT, unix.SYS_KEXEC_LOAD, unix.SYS_KEXEC_FILE_LOAD, unix.SYS_INIT_MODULE,
 	unix.SYS_FINIT_MODULE, unix.SYS_DELETE_MODULE, unix.SYS_FANOTIFY_INIT, unix.SYS_FANOTIFY_MARK,
 	unix.SYS_USERFAULTFD, unix.SYS_IO_URING_SETUP, unix.SYS_IO_URING_ENTER, unix.SYS_IO_URING_REGISTER,
+	unix.SYS_PTRACE, unix.SYS_PROCESS_VM_READV, unix.SYS_PROCESS_VM_WRITEV, unix.SYS_PIDFD_GETFD,
 }
 
 // supervisedMissing are system calls that fail with ENOSYS for such a program. They could mount a file system or change
@@ -55,46 +57,32 @@ func SuperviseMounts() (listener int, err error) {
 	return int(fd), nil
 }
 
-// superviseFilter returns the BPF program of SuperviseMounts. A call of another architecture ends the process.
+// superviseFilter returns the BPF program of SuperviseMounts, see checkArguments for some of the calls. A call of
+// another architecture ends the process.
 func superviseFilter(arch uint32) []unix.SockFilter {
-	const numberOffset, archOffset, flagsOffset = 0, 4, 16 + 3*8 // struct seccomp_data, little endian
-	load := func(offset uint32) unix.SockFilter {
-		return unix.SockFilter{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: offset}
-	}
-	// jump skips instructions.
-	jump := func(code uint16, k uint32, yes, no uint8) unix.SockFilter {
-		return unix.SockFilter{Code: unix.BPF_JMP | code | unix.BPF_K, K: k, Jt: yes, Jf: no}
-	}
-	and := func(k uint32) unix.SockFilter {
-		return unix.SockFilter{Code: unix.BPF_ALU | unix.BPF_AND | unix.BPF_K, K: k}
-	}
-	result := func(k uint32) unix.SockFilter { return unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: k} }
-	const missing, denied = unix.SECCOMP_RET_ERRNO | uint32(unix.ENOSYS), unix.SECCOMP_RET_ERRNO | uint32(unix.EPERM)
-
 	filter := []unix.SockFilter{
 		load(archOffset),
 		jump(unix.BPF_JEQ, arch, 1, 0),
 		result(unix.SECCOMP_RET_KILL_PROCESS),
 		load(numberOffset),
 		jump(unix.BPF_JGT, lastKnown, 0, 1),
-		result(missing),
+		result(failure(unix.ENOSYS)),
 	}
-	for number := range slices.Values(supervisedMissing) {
-		filter = append(filter, jump(unix.BPF_JEQ, number, 0, 1), result(missing))
-	}
-	for number := range slices.Values(supervisedDenied) {
-		filter = append(filter, jump(unix.BPF_JEQ, number, 0, 1), result(denied))
-	}
+	filter = slices.Concat(filter,
+		checkArguments(unix.SYS_IOCTL, unix.SYS_SOCKET),
+		returnIf(failure(unix.ENOSYS), supervisedMissing...),
+		returnIf(failure(unix.EPERM), supervisedDenied...),
+	)
 	return append(filter,
 		jump(unix.BPF_JEQ, unix.SYS_MOUNT, 1, 0),
 		result(unix.SECCOMP_RET_ALLOW),
-		load(flagsOffset),
+		loadArgument(3),
 		and(magicMask),
 		jump(unix.BPF_JEQ, MountMagic, 0, 3),
-		load(flagsOffset),
+		loadArgument(3),
 		and(^uint32(magicMask)), // the kernel ignores the flags in the magic value
 		unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_JA, K: 1},
-		load(flagsOffset),
+		loadArgument(3),
 		jump(unix.BPF_JSET, unix.MS_REMOUNT, 1, 0),
 		jump(unix.BPF_JSET, mountElsewhere, 1, 0),
 		result(unix.SECCOMP_RET_USER_NOTIF),

@@ -87,12 +87,12 @@ func (p program) become() error {
 }
 
 // removedCapabilities are the capabilities(7) with which a program could leave its namespaces: load a module, replace
-// the kernel, read its log or memory, create a device node for either (controlNodes are made before), or open a covered
-// file by its handle (CAP_DAC_READ_SEARCH, see open_by_handle_at(2)).
+// the kernel, read its log or memory, create a device node for either (controlNodes are made before), have it write to
+// a file (CAP_SYS_PACCT), or open a covered file by its handle (CAP_DAC_READ_SEARCH, see open_by_handle_at(2)).
 var removedCapabilities = []int{
 	unix.CAP_SYS_MODULE, unix.CAP_SYS_BOOT, unix.CAP_SYSLOG, unix.CAP_MKNOD, unix.CAP_SYS_PTRACE, unix.CAP_BPF,
 	unix.CAP_PERFMON, unix.CAP_CHECKPOINT_RESTORE, unix.CAP_MAC_ADMIN, unix.CAP_MAC_OVERRIDE,
-	unix.CAP_DAC_READ_SEARCH,
+	unix.CAP_DAC_READ_SEARCH, unix.CAP_SYS_PACCT,
 }
 
 // enter hides the agent and its secrets from this process and its children, and denies them the ways out. It runs in
@@ -147,13 +147,13 @@ func mountOwn() error {
 	return nil
 }
 
-// coverKernel covers the kernel's command line, which can contain the agent's token, its log and its memory.
+// coverKernel covers the kernel's command line, which can contain the agent's token, its log, its memory and its keys.
 func coverKernel() error {
 	if err := confine.Mask("\n"); err != nil {
 		return err
 	}
-	for _, device := range []string{"/dev/kmsg", "/dev/mem", "/dev/kmem", "/dev/port"} {
-		if err := confine.Cover("/dev/null", device); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	for _, name := range []string{"/dev/kmsg", "/dev/mem", "/dev/kmem", "/dev/port", "/proc/keys"} {
+		if err := confine.Cover("/dev/null", name); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
 	}
@@ -162,8 +162,7 @@ func coverKernel() error {
 
 // protectFiles makes the mounts read-only that affect processes outside of the namespaces.
 func protectFiles() error {
-	// Files there name programs that the kernel starts; mounts below show its memory.
-	if err := readOnly("/sys/kernel", true); err != nil {
+	if err := protectSysfs(); err != nil {
 		return err
 	}
 	// The kernel starts programs of the root, too, and the agent opens devices by their names in /dev. A device can be
@@ -172,6 +171,24 @@ func protectFiles() error {
 		if err := readOnly(dir, false); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// protectSysfs makes the parts of sysfs read-only that do not belong to devices.
+func protectSysfs() error {
+	// Files there name programs that the kernel starts; mounts below show its memory.
+	if err := readOnly("/sys/kernel", true); err != nil {
+		return err
+	}
+	// It stops the machine, if the kernel can.
+	if err := readOnly("/sys/power", true); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	// Files of hierarchies of version 1 name programs, too. The ramdisk mounts none.
+	err := unix.Mount("tmpfs", "/sys/fs/cgroup", "tmpfs", confine.DataOnly|unix.MS_RDONLY, "size=0")
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("cover /sys/fs/cgroup: %w", err)
 	}
 	return nil
 }

@@ -71,7 +71,7 @@ func enterRoot(ctx context.Context, image string) error {
 	if err := coverKernel(); err != nil {
 		return err
 	}
-	if err := readOnly("/sys/kernel", true); err != nil {
+	if err := protectSysfs(); err != nil {
 		return err
 	}
 	makeControlNodes()

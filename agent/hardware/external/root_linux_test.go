@@ -74,7 +74,7 @@ type content struct{ *bytes.Reader }
 func (content) Close() error { return nil }
 
 // writeRoot writes a manager root with a shell, a few programs and managers, and returns its directory.
-func writeRoot(t *testing.T, managers map[string]string) string {
+func writeRoot(t *testing.T, managers map[string]string, more ...squashfs.Entry) string {
 	t.Helper()
 	testenv.Programs(t, "ldd")
 	dir := onRoot(t)
@@ -82,6 +82,7 @@ func writeRoot(t *testing.T, managers map[string]string) string {
 	for _, name := range []string{"dev", "proc", "sys", "run", "tmp", "etc"} {
 		entries = append(entries, squashfs.Entry{Path: name, Mode: fs.ModeDir | 0o755})
 	}
+	entries = append(entries, more...)
 	for name, text := range managers {
 		entries = append(entries, textFile(strings.TrimPrefix(Dir, "/")+"/"+name, 0o755, text))
 	}

@@ -29,9 +29,17 @@ func system(t *testing.T) System {
 	return systemOn(t, 64<<20, "mkfs.ext4", "-q", "-d")
 }
 
-// systemOn makes a system on a file system of size bytes. mkfs is the command that makes it; the tree and the device
-// are appended to its arguments.
+// systemOn makes a system on a file system of size bytes, see systemOf.
 func systemOn(t *testing.T, size int64, mkfs ...string) System {
+	t.Helper()
+	return systemOf(t, func(path string) {
+		testenv.Run(t, "env", "CGO_ENABLED=0", "go", "build", "-o", path, "./testdata/installer")
+	}, size, mkfs...)
+}
+
+// systemOf makes a system on a file system of size bytes, with the installer that install writes to a path. mkfs is the
+// command that makes the file system; the tree and the device are appended to its arguments.
+func systemOf(t *testing.T, install func(path string), size int64, mkfs ...string) System {
 	t.Helper()
 	testenv.Root(t)
 	testenv.Programs(t, mkfs[0])
@@ -41,8 +49,7 @@ func systemOn(t *testing.T, size int64, mkfs ...string) System {
 			t.Fatal(err)
 		}
 	}
-	testenv.Run(t, "env", "CGO_ENABLED=0", "go", "build", "-o", filepath.Join(tree, "usr/sbin/installer"),
-		"./testdata/installer")
+	install(filepath.Join(tree, "usr/sbin/installer"))
 	image := testenv.SparseFile(t, size)
 	testenv.Run(t, mkfs[0], append(mkfs[1:], tree, image)...)
 	return System{Root: testenv.Loop(t, image, 512)}

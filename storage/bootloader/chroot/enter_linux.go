@@ -65,7 +65,7 @@ func (e entry) enter() error {
 			return fmt.Errorf("mount %s: %w", m.at, err)
 		}
 	}
-	if err := e.mask(); err != nil {
+	if err := errors.Join(e.mask(), confine.OwnInput()); err != nil {
 		return err
 	}
 	if err := e.nameRoot(); err != nil {
@@ -129,7 +129,13 @@ func (e entry) mask() error {
 	if e.UUID != "" {
 		line = "root=UUID=" + e.UUID + " ro\n"
 	}
-	return confine.Mask(line)
+	if err := confine.Mask(line); err != nil {
+		return err
+	}
+	if err := confine.Cover("/dev/null", "/proc/keys"); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
 }
 
 // nameRoot creates a link to the root by its UUID in /dev/disk. Without the link GRUB writes the root's device path to
