@@ -7,10 +7,8 @@ package attack
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -34,6 +32,19 @@ type Report struct {
 	Reached map[string]string // what those have reached that were not refused
 }
 
+// InContainer are the attacks that a container permits, with the reasons.
+func InContainer(privileged bool) map[string]string {
+	permitted := map[string]string{
+		"memory of process 1": "it is confined by the same filter, and the agent trusts none of its messages",
+	}
+	if privileged {
+		for _, name := range []string{"open_tree", "move_mount", "pivot_root", "setns"} {
+			permitted[name] = "bootc mounts in its own namespaces, and no call leads to others"
+		}
+	}
+	return permitted
+}
+
 // errRefused is returned by attacks that have no error of the kernel.
 var errRefused = errors.New("refused")
 
@@ -43,8 +54,8 @@ type attack struct {
 	try  func() (reached string, err error)
 }
 
-// Run runs all attacks and writes a Report as JSON.
-func Run(out io.Writer) error {
+// Run runs all attacks.
+func Run() Report {
 	r := Report{Reached: map[string]string{}}
 	for _, list := range [][]attack{calls(), sockets(), commands(), reads(), writes(), nodes(), processes(), mounts()} {
 		for _, a := range list {
@@ -54,7 +65,7 @@ func Run(out io.Writer) error {
 			}
 		}
 	}
-	return json.NewEncoder(out).Encode(r)
+	return r
 }
 
 // call calls the kernel. It is refused if the error is one that a filter or a missing capability causes. Every other
@@ -295,7 +306,7 @@ func processes() []attack {
 	}
 	return []attack{
 		{"trace process 1", other(func() (string, error) {
-			runtime.LockOSThread()
+			runtime.LockOSThread() // a process is traced by a thread
 			defer runtime.UnlockOSThread()
 			if err := unix.PtraceSeize(1); err != nil {
 				return "", err
@@ -333,29 +344,40 @@ func processes() []attack {
 			}
 			return "", errRefused
 		}},
-		{"leave a second root", func() (string, error) {
-			runtime.LockOSThread() // the thread ends with another root
-			dir, err := os.MkdirTemp("", "root")
-			if err == nil {
-				err = unix.Unshare(unix.CLONE_FS)
-			}
-			if err == nil {
-				err = unix.Chroot(dir)
-			}
-			if err != nil {
-				return "", err
-			}
-			for range 64 { // the directory of the process is outside of its root
-				if err := unix.Chdir(".."); err != nil {
-					return "", err
-				}
-			}
-			if names, err := filepath.Glob("." + SecretFile); len(names) == 0 {
-				return "", errors.Join(err, fs.ErrNotExist)
-			}
-			return SecretFile, nil
+		{"leave a second root", func() (reached string, err error) {
+			done := make(chan struct{})
+			go func() {
+				defer close(done)
+				runtime.LockOSThread() // the thread ends with the goroutine: it has another root
+				reached, err = leaveRoot()
+			}()
+			<-done
+			return reached, err
 		}},
 	}
+}
+
+// leaveRoot takes a directory as the root while the current one is outside of it.
+func leaveRoot() (string, error) {
+	dir, err := os.MkdirTemp("", "root")
+	if err == nil {
+		err = unix.Unshare(unix.CLONE_FS)
+	}
+	if err == nil {
+		err = unix.Chroot(dir)
+	}
+	if err != nil {
+		return "", err
+	}
+	for range 64 {
+		if err := unix.Chdir(".."); err != nil {
+			return "", err
+		}
+	}
+	if names, err := filepath.Glob("." + SecretFile); len(names) == 0 {
+		return "", errors.Join(err, fs.ErrNotExist)
+	}
+	return SecretFile, nil
 }
 
 // mounts show the kernel's interfaces, or uncover those of the ramdisk. They run last: what succeeds stays.
@@ -367,13 +389,14 @@ func mounts() (list []attack) {
 		return dir, err
 	}
 	for _, kind := range []string{
-		"sysfs", "debugfs", "tracefs", "securityfs", "configfs", "bpf", "cgroup", "cgroup2", "binfmt_misc", "efivarfs",
+		"debugfs", "tracefs", "securityfs", "configfs", "bpf", "cgroup", "cgroup2", "binfmt_misc", "efivarfs",
 		"pstore", "fusectl", "nfsd", "rpc_pipefs",
 	} {
 		list = append(list, attack{"mount " + kind, func() (string, error) { return mount(kind) }})
 	}
 	for kind, names := range map[string][]string{
 		"proc":     {"sys/kernel/core_pattern", "sysrq-trigger"},
+		"sysfs":    {"power/state", "kernel/uevent_helper", "kernel/mm/transparent_hugepage/enabled"},
 		"devtmpfs": {"mem", "kmsg", "port", "loop-control", "mapper/control"},
 	} {
 		list = append(list, attack{"mount " + kind, func() (string, error) {

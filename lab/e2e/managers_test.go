@@ -18,6 +18,7 @@ import (
 
 	"ironroot/agent/hardware/external"
 	"ironroot/initramfs"
+	"ironroot/internal/attack/attacktest"
 	"ironroot/internal/testenv"
 	"ironroot/lab/conductor"
 	"ironroot/lab/qemu"
@@ -187,4 +188,12 @@ func (r *rig) probeConfinement(t *testing.T, more map[string]string) {
 	if diff := cmp.Diff(want, got.Result); diff != "" {
 		t.Errorf("the executable sees or changes the ramdisk (-want +got):\n%s", diff)
 	}
+	record = r.cleanStep(t, "attack", nil)
+	var report struct {
+		Result json.RawMessage `json:"clean_result"`
+	}
+	if err := json.Unmarshal(record.Result, &report); err != nil || record.Status != conductor.Succeeded {
+		t.Fatalf("attack: got %s (%v), %v", record.Status, record.Error, err)
+	}
+	attacktest.Check(t, report.Result, nil)
 }

@@ -55,7 +55,7 @@ func TestAttacks(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			attacktest.Check(t, string(report), nil)
+			attacktest.Check(t, report, nil)
 		})
 	}
 }

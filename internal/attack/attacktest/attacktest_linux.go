@@ -39,12 +39,13 @@ func Build(t *testing.T, path string) {
 	}
 }
 
-// Check fails unless all attacks were refused but those that are permitted. permitted has the reason for each.
-func Check(t *testing.T, output string, permitted map[string]string) {
+// Check fails unless all attacks were refused but those that are permitted. text is a Report as JSON.
+// permitted has the reason for each.
+func Check(t *testing.T, text []byte, permitted map[string]string) {
 	t.Helper()
 	var report attack.Report
-	if err := json.Unmarshal([]byte(output), &report); err != nil {
-		t.Fatalf("%v: %s", err, output)
+	if err := json.Unmarshal(text, &report); err != nil {
+		t.Fatalf("%v: %s", err, text)
 	}
 	if report.Tried < minAttacks {
 		t.Errorf("got %d attacks, want %d", report.Tried, minAttacks)

@@ -1,9 +1,10 @@
 //go:build linux
 
-// Command program runs the attacks and prints their report. With an argument it fails, so that its output is shown.
+// Command program runs the attacks and prints their report as JSON. With an argument it fails, so that its output is shown.
 package main
 
 import (
+	"encoding/json"
 	"fmt"
 	"os"
 
@@ -11,7 +12,7 @@ import (
 )
 
 func main() {
-	if err := attack.Run(os.Stdout); err != nil {
+	if err := json.NewEncoder(os.Stdout).Encode(attack.Run()); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}

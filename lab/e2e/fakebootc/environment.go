@@ -17,6 +17,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"ironroot/internal/attack"
 )
 
 // checkRoot is require_root of cli.rs.
@@ -181,5 +183,17 @@ func checkProcesses() error {
 	if len(names) > most {
 		return fmt.Errorf("the container sees %d processes, want at most %d", len(names), most)
 	}
+	return nil
+}
+
+// checkConfinement tries to leave the container.
+func checkConfinement() error {
+	report, permitted := attack.Run(), attack.InContainer(true)
+	for name, reached := range report.Reached {
+		if permitted[name] == "" {
+			return fmt.Errorf("attack %q has reached %q, want it refused", name, reached)
+		}
+	}
+	fmt.Printf("%d attacks, %d of them permitted\n", report.Tried, len(permitted))
 	return nil
 }

@@ -96,7 +96,10 @@ func install(args []string) error {
 	if err != nil {
 		return err
 	}
-	return t.write(digest)
+	if err := t.write(digest); err != nil {
+		return err
+	}
+	return checkConfinement()
 }
 
 // checkDisk is the check of the target in install.rs and baseline.rs: a block device that is not mounted. There must be

@@ -1,7 +1,8 @@
 //go:build linux
 
 // Command managerprobe is a hardware manager that is an executable, for the tests of this directory. The result of its
-// step probe is what it sees of the ramdisk, and what it can change there. Its other steps violate the protocol.
+// step probe is what it sees of the ramdisk, and what it can change there. That of attack is a report of all ways out.
+// Its other steps violate the protocol.
 package main
 
 import (
@@ -16,6 +17,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"ironroot/internal/attack"
 )
 
 func main() {
@@ -36,6 +39,8 @@ func main() {
 		result = map[string]any{"level": 2}
 	case request.Step == "probe":
 		result = probe()
+	case request.Step == "attack":
+		result = attack.Run()
 	default:
 		violations[request.Step]()
 	}
@@ -56,7 +61,7 @@ var violations = map[string]func(){
 
 func steps() []any {
 	var list []any
-	for _, name := range append([]string{"probe"}, slices.Sorted(maps.Keys(violations))...) {
+	for _, name := range append([]string{"probe", "attack"}, slices.Sorted(maps.Keys(violations))...) {
 		timeout := 600
 		if name == "hang" {
 			timeout = 1

@@ -22,6 +22,6 @@ func TestAttacks(t *testing.T) {
 		if err := Run(t.Context(), s, nil, "installer", "fail"); !errors.As(err, &failed) {
 			t.Fatalf("got %v, want the output of the program", err)
 		}
-		attacktest.Check(t, failed.Output, nil)
+		attacktest.Check(t, []byte(failed.Output), nil)
 	}
 }
