@@ -122,7 +122,10 @@ func setup() (err error) {
 	if err := os.WriteFile("/proc/self/oom_score_adj", []byte("1000"), 0); err != nil {
 		return err
 	}
-	if err := errors.Join(p.mount(), confine.OwnInput()); err != nil {
+	if err := p.mount(); err != nil {
+		return err
+	}
+	if err := confine.ReplaceStdin(); err != nil {
 		return err
 	}
 	if err := unix.Sethostname([]byte(p.Host)); err != nil {

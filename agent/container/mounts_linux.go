@@ -174,15 +174,12 @@ func (p *plan) hide() error {
 	if err := confine.Mask("\n"); err != nil {
 		return err
 	}
-	for _, name := range hiddenFiles {
-		if err := confine.Cover("/dev/null", name); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return err
-		}
+	if err := confine.HideFiles(hiddenFiles...); err != nil {
+		return err
 	}
 	for _, dir := range hiddenDirs {
-		err := unix.Mount("tmpfs", dir, "tmpfs", confine.DataOnly|unix.MS_RDONLY, "size=0")
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("hide %s: %w", dir, err)
+		if err := confine.HideDirectory(dir); err != nil {
+			return err
 		}
 	}
 	for _, name := range readOnlyPaths {

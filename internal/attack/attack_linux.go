@@ -1,8 +1,9 @@
-// Package attack tries to leave a confinement: to read what belongs to the ramdisk, or to change it. Tests run it in
-// place of the programs that are not ours. An attack that succeeds does no harm: it opens files and writes nothing, and
-// calls the kernel with arguments that are invalid.
+// Package attack tries to escape from the confinement of third-party programs, and to change the ramdisk from there.
+// Tests run it in place of these programs.
 //
-// A new idea is one row of a list.
+// A successful attack must not harm the machine that runs the tests as root: files are opened only, and system calls
+// have invalid arguments. Attacks that mount, unmount or create device nodes change the mount namespace or the file
+// system of the process, so the process must have its own.
 package attack
 
 import (
@@ -10,9 +11,12 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
+	"strconv"
 	"strings"
 	"unsafe"
 
@@ -20,24 +24,58 @@ import (
 )
 
 const (
-	// Secret is a part of the environment of the ramdisk's processes, and the content of SecretFile.
+	// Secret is part of the environment of the ramdisk's processes, and the content of SecretFile. Package attacktest
+	// plants both. Attacks that search for them always fail in a guest, where nothing does.
 	Secret = "planted-by-the-ramdisk"
-	// SecretFile is the pattern of files of the ramdisk.
+	// SecretFile is a pattern that matches files of the ramdisk.
 	SecretFile = "/run/ironroot-planted-*"
 )
 
-// Report is what the attacks have found.
+// minTried is the minimum number of attacks in a report. A lower number shows that the process ended early.
+const minTried = 100
+
+// Report is the result of Run.
 type Report struct {
 	Tried   int               // number of attacks
-	Reached map[string]string // what those have reached that were not refused
+	Reached map[string]string // what each successful attack reached, by the name of the attack
 }
 
-// InContainer are the attacks that a container permits, with the reasons.
-func InContainer(privileged bool) map[string]string {
-	permitted := map[string]string{
-		"memory of process 1": "it is confined by the same filter, and the agent trusts none of its messages",
+// Check returns an error unless exactly the permitted attacks succeeded. permitted has the reason for each.
+func (r Report) Check(permitted map[string]string) error {
+	var problems []error
+	if r.Tried < minTried {
+		problems = append(problems, fmt.Errorf("got %d attacks, want at least %d", r.Tried, minTried))
 	}
-	if privileged {
+	for _, name := range slices.Sorted(maps.Keys(r.Reached)) {
+		if permitted[name] == "" {
+			problems = append(problems, fmt.Errorf("attack %q reached %q, want it refused", name, r.Reached[name]))
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(permitted)) {
+		if r.Reached[name] == "" {
+			problems = append(problems, fmt.Errorf("attack %q was refused, but is permitted", name))
+		}
+	}
+	return errors.Join(problems...)
+}
+
+// The attack by a socket for uevents, and why it may succeed.
+const (
+	uevents         = "netlink: uevents"
+	ueventsHarmless = "libusb and libudev listen for them; forged ones change nothing, because sysfs is read"
+)
+
+// PermittedOutsideContainers returns the attacks that succeed as a hardware manager and as GRUB, with the reason for each.
+func PermittedOutsideContainers() map[string]string { return map[string]string{uevents: ueventsHarmless} }
+
+// PermittedInContainer returns the attacks that succeed in a container, with the reason for each.
+func PermittedInContainer(privileged bool) map[string]string {
+	permitted := map[string]string{
+		"memory of process 1": "it has no capability and no file that the program lacks, but can report the exit status",
+	}
+	if !privileged {
+		permitted[uevents] = ueventsHarmless
+	} else {
 		for _, name := range []string{"open_tree", "move_mount", "pivot_root", "setns"} {
 			permitted[name] = "bootc mounts in its own namespaces, and no call leads to others"
 		}
@@ -45,19 +83,25 @@ func InContainer(privileged bool) map[string]string {
 	return permitted
 }
 
-// errRefused is returned by attacks that have no error of the kernel.
+// errRefused is returned by attacks that fail without an error of the kernel.
 var errRefused = errors.New("refused")
 
-// attack is one attempt. It returns what it has reached, or an error.
+// attack is one attempt. It returns what it reached, or an error. To add an attack, add a row to the list of its kind.
 type attack struct {
 	name string
 	try  func() (reached string, err error)
 }
 
-// Run runs all attacks.
-func Run() Report {
+// Run runs all attacks. It returns an error in the initial PID namespace: the process is not confined then.
+func Run() (Report, error) {
+	const initial = "pid:[4026531836]" // PROC_PID_INIT_INO of Linux
+	if link, err := os.Readlink("/proc/self/ns/pid"); err != nil || link == initial {
+		return Report{}, errors.Join(errors.New("attack: the process is in the initial PID namespace"), err)
+	}
 	r := Report{Reached: map[string]string{}}
-	for _, list := range [][]attack{calls(), sockets(), commands(), reads(), writes(), nodes(), processes(), mounts()} {
+	for _, list := range [][]attack{
+		systemCalls(), sockets(), ioctls(), fileReads(), fileWrites(), devices(), processes(), mounts(),
+	} {
 		for _, a := range list {
 			r.Tried++
 			if reached, err := a.try(); err == nil {
@@ -65,11 +109,11 @@ func Run() Report {
 			}
 		}
 	}
-	return r
+	return r, nil
 }
 
-// call calls the kernel. It is refused if the error is one that a filter or a missing capability causes. Every other
-// result means that the kernel has examined the arguments.
+// call reports a system call as refused if it fails with EPERM, EACCES or ENOSYS. It cannot tell a filter from a missing
+// capability, or from a kernel without the call.
 func call(number uintptr, arguments ...uintptr) func() (string, error) {
 	var a [6]uintptr
 	copy(a[:], arguments)
@@ -83,9 +127,9 @@ func call(number uintptr, arguments ...uintptr) func() (string, error) {
 	}
 }
 
-// calls are system calls that read the kernel's memory or log, change its code, reach files of other mount namespaces,
-// or change mounts.
-func calls() []attack {
+// systemCalls returns attacks by system calls that read the kernel's memory or log, change its code, reach files of other
+// mount namespaces, control other processes, or change mounts.
+func systemCalls() []attack {
 	const bad = ^uintptr(0)
 	return []attack{
 		{"fanotify_init", call(unix.SYS_FANOTIFY_INIT)},
@@ -119,17 +163,16 @@ func calls() []attack {
 		{"setns", call(unix.SYS_SETNS, bad)},
 		{"process_vm_readv", call(unix.SYS_PROCESS_VM_READV, 1, bad, 1, bad, 1, bad)},
 		{"process_vm_writev", call(unix.SYS_PROCESS_VM_WRITEV, 1, bad, 1, bad, 1, bad)},
-		{"a call that is not known", call(4000)},
 	}
 }
 
-// sockets have the kernel's subsystems do something, or lead out of the machine.
+// sockets returns attacks by sockets that control subsystems of the kernel, or lead out of the machine.
 func sockets() (list []attack) {
 	for _, s := range []struct {
 		name             string
 		family, protocol int
 	}{
-		{"netlink: uevents", unix.AF_NETLINK, unix.NETLINK_KOBJECT_UEVENT},
+		{uevents, unix.AF_NETLINK, unix.NETLINK_KOBJECT_UEVENT},
 		{"netlink: iSCSI", unix.AF_NETLINK, unix.NETLINK_ISCSI},
 		{"netlink: SCSI transports", unix.AF_NETLINK, unix.NETLINK_SCSITRANSPORT},
 		{"netlink: audit", unix.AF_NETLINK, unix.NETLINK_AUDIT},
@@ -144,7 +187,12 @@ func sockets() (list []attack) {
 		list = append(list, attack{s.name, func() (string, error) {
 			for _, kind := range []int{unix.SOCK_RAW, unix.SOCK_DGRAM, unix.SOCK_STREAM, unix.SOCK_SEQPACKET} {
 				if fd, err := unix.Socket(s.family, kind, s.protocol); err == nil {
-					return "socket opened", unix.Close(fd)
+					_ = unix.Close(fd)
+					return "socket opened", nil
+				}
+				if pair, err := unix.Socketpair(s.family, kind, s.protocol); err == nil {
+					_, _ = unix.Close(pair[0]), unix.Close(pair[1])
+					return "pair of sockets opened", nil
 				}
 			}
 			return "", errRefused
@@ -153,18 +201,24 @@ func sockets() (list []attack) {
 	return list
 }
 
-// commands are ioctls that return other namespaces, or enter text into a terminal.
-func commands() (list []attack) {
+// Commands of namespaces (include/uapi/linux/nsfs.h of Linux) that x/sys lacks.
+const (
+	nsMntGetNext = 0x8010b70b // NS_MNT_GET_NEXT
+	nsMntGetPrev = 0x8010b70c // NS_MNT_GET_PREV
+)
+
+// ioctls returns attacks by ioctls that return other namespaces, or enter text into a terminal.
+func ioctls() (list []attack) {
 	for _, c := range []struct {
 		name, file string
 		command    uintptr
 	}{
-		{"next mount namespace", "/proc/self/ns/mnt", 0x8010b70b},
-		{"previous mount namespace", "/proc/self/ns/mnt", 0x8010b70c},
-		{"user namespace of a mount namespace", "/proc/self/ns/mnt", 0xb701},
-		{"parent of the PID namespace", "/proc/self/ns/pid", 0xb702},
+		{"next mount namespace", "/proc/self/ns/mnt", nsMntGetNext},
+		{"previous mount namespace", "/proc/self/ns/mnt", nsMntGetPrev},
+		{"user namespace of a mount namespace", "/proc/self/ns/mnt", unix.NS_GET_USERNS},
 		{"text for a terminal", "/dev/null", unix.TIOCSTI},
-		{"console of the kernel", "/dev/null", unix.TIOCLINUX},
+		{"text of a virtual terminal", "/dev/null", unix.TIOCLINUX},
+		{"output of the console", "/dev/null", unix.TIOCCONS},
 	} {
 		list = append(list, attack{c.name, func() (string, error) {
 			f, err := os.Open(c.file)
@@ -184,8 +238,8 @@ func commands() (list []attack) {
 	return list
 }
 
-// reads are files with the memory, log or keys of the kernel, and all ways to a file of the ramdisk.
-func reads() (list []attack) {
+// fileReads returns attacks on files with the memory, log or keys of the kernel, and on files of the ramdisk.
+func fileReads() (list []attack) {
 	for _, pattern := range []string{
 		"/dev/mem", "/dev/kmsg", "/dev/port", "/dev/nvram", "/proc/kcore", "/proc/kmsg", "/proc/keys",
 		"/proc/bootconfig", "/sys/firmware/initrd", SecretFile, "/proc/1/root" + SecretFile,
@@ -217,14 +271,14 @@ func reads() (list []attack) {
 	return list
 }
 
-// writes are files by which the kernel runs a program, or with which it is controlled.
-func writes() (list []attack) {
+// fileWrites returns attacks on files that name programs for the kernel to start, or that control it.
+func fileWrites() (list []attack) {
 	for _, pattern := range []string{
 		"/proc/sys/kernel/core_pattern", "/proc/sys/kernel/modprobe", "/proc/sys/kernel/hotplug",
 		"/proc/sys/kernel/printk", "/proc/sys/kernel/sysrq", "/proc/sys/kernel/poweroff_cmd",
 		"/proc/sys/vm/drop_caches", "/proc/sys/fs/binfmt_misc/register", "/proc/sysrq-trigger",
 		"/sys/kernel/uevent_helper", "/sys/fs/cgroup/*/release_agent", "/sys/fs/cgroup/cgroup.procs",
-		"/sys/power/state", "/sys/kernel/debug/*", "/sys/kernel/tracing/trace", "/proc/1/exe", "/proc/asound/*",
+		"/sys/power/state", "/sys/kernel/debug/*", "/sys/kernel/tracing/trace",
 	} {
 		list = append(list, attack{"write " + pattern, func() (string, error) {
 			names, err := filepath.Glob(pattern)
@@ -235,7 +289,8 @@ func writes() (list []attack) {
 			for _, name := range names {
 				var f *os.File
 				if f, err = os.OpenFile(name, os.O_WRONLY, 0); err == nil {
-					return name + " opened", f.Close()
+					_ = f.Close() // nothing was written
+					return name + " opened", nil
 				}
 			}
 			return "", err
@@ -244,8 +299,9 @@ func writes() (list []attack) {
 	return list
 }
 
-// nodes are devices that do not belong to the program, and files that it has from the ramdisk.
-func nodes() (list []attack) {
+// devices returns attacks on devices that do not belong to the program, and searches for files of the ramdisk that it
+// has inherited.
+func devices() (list []attack) {
 	for _, n := range []struct {
 		name string
 		mode uint32
@@ -259,10 +315,21 @@ func nodes() (list []attack) {
 			if err := unix.Mknod(path, n.mode|0o600, int(n.dev)); err != nil {
 				return "", err
 			}
-			return path, os.Remove(path)
+			_ = os.Remove(path)
+			return path, nil
 		}})
 	}
 	return append(list,
+		attack{"image of the memory", func() (string, error) { // opening it would prepare a hibernation
+			var info unix.Stat_t
+			if err := unix.Stat("/dev/snapshot", &info); err != nil {
+				return "", err
+			}
+			if info.Rdev != unix.Mkdev(10, 231) {
+				return "", errRefused
+			}
+			return "/dev/snapshot", nil
+		}},
 		attack{"standard input is a node of the ramdisk", func() (string, error) {
 			var input, dev unix.Stat_t
 			if err := errors.Join(unix.Fstat(0, &input), unix.Stat("/dev", &dev)); err != nil {
@@ -281,9 +348,9 @@ func nodes() (list []attack) {
 			var found []string
 			for _, name := range names {
 				target, err := os.Readlink(name)
-				number := filepath.Base(name)
-				if err == nil && len(number) == 1 && number > "2" && strings.HasPrefix(target, "/") {
-					found = append(found, number+" is "+target)
+				number, _ := strconv.Atoi(filepath.Base(name))
+				if err == nil && number > 2 && strings.HasPrefix(target, "/") && !strings.HasPrefix(target, "/proc/") {
+					found = append(found, fmt.Sprintf("%d is %s", number, target))
 				}
 			}
 			if len(found) == 0 {
@@ -294,7 +361,7 @@ func nodes() (list []attack) {
 	)
 }
 
-// processes are attacks on other processes, above all process 1, which belongs to the ramdisk in a container.
+// processes returns attacks on other processes, above all on process 1, which in a container is a program of the ramdisk.
 func processes() []attack {
 	other := func(f func() (string, error)) func() (string, error) {
 		return func() (string, error) {
@@ -306,19 +373,15 @@ func processes() []attack {
 	}
 	return []attack{
 		{"trace process 1", other(func() (string, error) {
-			runtime.LockOSThread() // a process is traced by a thread
-			defer runtime.UnlockOSThread()
-			if err := unix.PtraceSeize(1); err != nil {
-				return "", err
-			}
-			return "traced", unix.PtraceDetach(1)
+			return inThread(func() (string, error) { return "traced", unix.PtraceSeize(1) }) // until the thread ends
 		})},
 		{"memory of process 1", other(func() (string, error) {
 			f, err := os.OpenFile("/proc/1/mem", os.O_RDWR, 0)
 			if err != nil {
 				return "", err
 			}
-			return "opened", f.Close()
+			_ = f.Close() // nothing was written
+			return "opened", nil
 		})},
 		{"files of process 1", other(func() (string, error) {
 			fd, err := unix.PidfdOpen(1, 0)
@@ -330,7 +393,8 @@ func processes() []attack {
 			if err != nil {
 				return "", err
 			}
-			return "taken", unix.Close(taken)
+			_ = unix.Close(taken)
+			return "taken", nil
 		})},
 		{"environment of all processes", func() (string, error) {
 			names, err := filepath.Glob("/proc/[0-9]*/environ")
@@ -344,21 +408,24 @@ func processes() []attack {
 			}
 			return "", errRefused
 		}},
-		{"leave a second root", func() (reached string, err error) {
-			done := make(chan struct{})
-			go func() {
-				defer close(done)
-				runtime.LockOSThread() // the thread ends with the goroutine: it has another root
-				reached, err = leaveRoot()
-			}()
-			<-done
-			return reached, err
-		}},
+		{"chroot escape", func() (string, error) { return inThread(escapeRoot) }},
 	}
 }
 
-// leaveRoot takes a directory as the root while the current one is outside of it.
-func leaveRoot() (string, error) {
+// inThread runs an attack that changes its thread, which ends afterwards.
+func inThread(try func() (string, error)) (reached string, err error) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		runtime.LockOSThread() // without unlocking: the thread ends with the goroutine
+		reached, err = try()
+	}()
+	<-done
+	return reached, err
+}
+
+// escapeRoot makes a directory the root while the working directory is outside of it.
+func escapeRoot() (string, error) {
 	dir, err := os.MkdirTemp("", "root")
 	if err == nil {
 		err = unix.Unshare(unix.CLONE_FS)
@@ -380,13 +447,14 @@ func leaveRoot() (string, error) {
 	return SecretFile, nil
 }
 
-// mounts show the kernel's interfaces, or uncover those of the ramdisk. They run last: what succeeds stays.
+// mounts returns attacks that mount file systems of the kernel, or uncover files of the ramdisk. They must be the last
+// ones: successful mounts remain.
 func mounts() (list []attack) {
 	mount := func(kind string) (dir string, err error) {
-		if dir, err = os.MkdirTemp("", "mount"); err == nil {
-			err = unix.Mount(kind, dir, kind, 0, "")
+		if dir, err = os.MkdirTemp("", "mount"); err != nil {
+			return err.Error(), nil // not an attack that was refused
 		}
-		return dir, err
+		return dir, unix.Mount(kind, dir, kind, 0, "")
 	}
 	for _, kind := range []string{
 		"debugfs", "tracefs", "securityfs", "configfs", "bpf", "cgroup", "cgroup2", "binfmt_misc", "efivarfs",
@@ -406,7 +474,8 @@ func mounts() (list []attack) {
 			}
 			for _, name := range names {
 				if f, err := os.OpenFile(filepath.Join(dir, name), os.O_WRONLY, 0); err == nil {
-					return name + " opened", f.Close()
+					_ = f.Close() // nothing was written
+					return name + " opened", nil
 				}
 			}
 			return "", errRefused
@@ -414,12 +483,12 @@ func mounts() (list []attack) {
 	}
 	for _, at := range []string{"/proc/sys", "/proc/sysrq-trigger", "/sys", "/proc"} {
 		list = append(list, attack{"make " + at + " writable", func() (string, error) {
-			return "", unix.Mount("", at, "", unix.MS_REMOUNT|unix.MS_BIND, "")
+			return "mounted writable", unix.Mount("", at, "", unix.MS_REMOUNT|unix.MS_BIND, "")
 		}})
 	}
 	for _, at := range []string{"/proc/cmdline", "/proc/kcore", "/proc/sys", "/run", "/dev", "/sys", "/proc", "/"} {
 		list = append(list, attack{"unmount " + at, func() (string, error) {
-			return "", unix.Unmount(at, unix.MNT_DETACH)
+			return "unmounted", unix.Unmount(at, unix.MNT_DETACH)
 		}})
 	}
 	return list

@@ -12,8 +12,7 @@ import (
 type callTable struct {
 	arch    uint32 // AUDIT_ARCH_*
 	denied  []uint32
-	ioctl   uint32
-	socket  uint32
+	calls   argumentCalls
 	private uint32 // number of the first call that only this architecture has; 0 if there is none
 }
 
@@ -30,26 +29,34 @@ const lastKnown = 471
 // unmount, enter other namespaces, return the kernel log, read kernel memory (BPF, perf), select where the kernel swaps
 // memory out, which could be the disk of the image, or open files of other mount namespaces: an event of fanotify on
 // the file system of /sys or /proc has a file descriptor that leads to the root of the ramdisk. Calls of io_uring are
-// not filtered, and userfaultfd stops the kernel in the middle of a call. Process 1 of a container is a program of the
-// ramdisk, so others cannot be traced. 32-bit programs use other numbers. The numbers before newCalls stand for mount,
+// not filtered, and userfaultfd stops the kernel in the middle of a call. ptrace, process_vm_* and pidfd_getfd control
+// other processes: process 1 of a container is a program of the ramdisk. 32-bit programs use other numbers. The numbers before newCalls stand for mount,
 // umount2, umount (i386 only), pivot_root, setns, syslog, bpf, perf_event_open, swapon, swapoff, fanotify_init,
 // fanotify_mark, open_by_handle_at, userfaultfd, ptrace, process_vm_readv and process_vm_writev.
 var callTables = []callTable{
 	{
-		arch: unix.AUDIT_ARCH_X86_64, ioctl: 16, socket: 41,
-		denied: slices.Concat([]uint32{165, 166, 155, 308, 103, 321, 298, 167, 168, 300, 301, 304, 323, 101, 310, 311}, newCalls),
+		arch: unix.AUDIT_ARCH_X86_64, calls: argumentCalls{ioctl: 16, socket: 41, socketpair: 53},
+		denied: slices.Concat([]uint32{
+			165, 166, 155, 308, 103, 321, 298, 167, 168, 300, 301, 304, 323, 101, 310, 311,
+		}, newCalls),
 	},
 	{
-		arch: unix.AUDIT_ARCH_I386, ioctl: 54, socket: 359,
-		denied: slices.Concat([]uint32{21, 52, 22, 217, 346, 103, 357, 336, 87, 115, 338, 339, 342, 374, 26, 347, 348}, newCalls),
+		arch: unix.AUDIT_ARCH_I386, calls: argumentCalls{ioctl: 54, socket: 359, socketpair: 360},
+		denied: slices.Concat([]uint32{
+			21, 52, 22, 217, 346, 103, 357, 336, 87, 115, 338, 339, 342, 374, 26, 347, 348,
+		}, newCalls),
 	},
 	{
-		arch: unix.AUDIT_ARCH_AARCH64, ioctl: 29, socket: 198,
-		denied: slices.Concat([]uint32{40, 39, 41, 268, 116, 280, 241, 224, 225, 262, 263, 265, 282, 117, 270, 271}, newCalls),
+		arch: unix.AUDIT_ARCH_AARCH64, calls: argumentCalls{ioctl: 29, socket: 198, socketpair: 199},
+		denied: slices.Concat([]uint32{
+			40, 39, 41, 268, 116, 280, 241, 224, 225, 262, 263, 265, 282, 117, 270, 271,
+		}, newCalls),
 	},
 	{
-		arch: unix.AUDIT_ARCH_ARM, ioctl: 54, socket: 281,
-		denied:  slices.Concat([]uint32{21, 52, 218, 375, 103, 386, 364, 87, 115, 367, 368, 371, 388, 26, 376, 377}, newCalls),
+		arch: unix.AUDIT_ARCH_ARM, calls: argumentCalls{ioctl: 54, socket: 281, socketpair: 288},
+		denied: slices.Concat([]uint32{
+			21, 52, 218, 375, 103, 386, 364, 87, 115, 367, 368, 371, 388, 26, 376, 377,
+		}, newCalls),
 		private: 0x0f0000,
 	},
 }
@@ -70,13 +77,14 @@ func DenyCalls() error {
 
 // callFilter returns the BPF program that allows or denies a call described by struct seccomp_data.
 func callFilter(tables []callTable) []unix.SockFilter {
+	protocols := slices.Concat(netlinkProtocols, hardwareProtocols)
 	filter := []unix.SockFilter{load(archOffset)}
 	for _, table := range tables {
 		// Jumps count from the next instruction, which is 0.
 		ends := []unix.SockFilter{
 			result(unix.SECCOMP_RET_ALLOW), result(failure(unix.EPERM)), result(failure(unix.ENOSYS)),
 		}
-		section := append([]unix.SockFilter{load(numberOffset)}, checkArguments(table.ioctl, table.socket)...)
+		section := append([]unix.SockFilter{load(numberOffset)}, checkArguments(table.calls, protocols)...)
 		if table.private != 0 {
 			section = append(section, jump(unix.BPF_JGE, table.private, len(table.denied)+1, 0)) // allowed
 		}

@@ -78,27 +78,30 @@ func decide(t *testing.T, filter []unix.SockFilter, arch, number uint32, argumen
 func TestArguments(t *testing.T) {
 	const allow = uint32(unix.SECCOMP_RET_ALLOW)
 	type tested struct {
-		name          string
-		filter        []unix.SockFilter
-		arch          uint32
-		ioctl, socket uint32 // numbers of ioctl and socket
+		name    string
+		filter  []unix.SockFilter
+		arch    uint32
+		calls   argumentCalls
+		uevents uint32 // action for NETLINK_KOBJECT_UEVENT
 	}
+	own := argumentCalls{unix.SYS_IOCTL, unix.SYS_SOCKET, unix.SYS_SOCKETPAIR}
 	all := []tested{{
-		"supervised", superviseFilter(unix.AUDIT_ARCH_X86_64), unix.AUDIT_ARCH_X86_64, unix.SYS_IOCTL, unix.SYS_SOCKET,
+		"supervised", superviseFilter(unix.AUDIT_ARCH_X86_64), unix.AUDIT_ARCH_X86_64, own, failure(unix.EPROTONOSUPPORT),
 	}}
 	for _, table := range callTables {
 		all = append(all, tested{
-			fmt.Sprintf("arch %#x", table.arch), callFilter(callTables), table.arch, table.ioctl, table.socket,
+			fmt.Sprintf("arch %#x", table.arch), callFilter(callTables), table.arch, table.calls, allow,
 		})
 	}
 	for _, f := range all {
 		for command, want := range map[uint32]uint32{
 			unix.TIOCSTI: failure(unix.EPERM), unix.TIOCLINUX: failure(unix.EPERM), unix.TIOCGWINSZ: allow,
-			0xb701:     failure(unix.EPERM), // NS_GET_USERNS
-			0x8010b70b: failure(unix.EPERM), // NS_MNT_GET_NEXT
-			0x4b70:     allow, 0x000000b7: allow, 0: allow,
+			unix.TIOCCONS: failure(unix.EPERM),
+			0xb701:        failure(unix.EPERM), // NS_GET_USERNS
+			0x8010b70b:    failure(unix.EPERM), // NS_MNT_GET_NEXT
+			0x4b70:        allow, 0x000000b7: allow, 0: allow,
 		} {
-			if got := decide(t, f.filter, f.arch, f.ioctl, 3, command); got != want {
+			if got := decide(t, f.filter, f.arch, f.calls.ioctl, 3, command); got != want {
 				t.Errorf("%s: ioctl %#x: got %#x, want %#x", f.name, command, got, want)
 			}
 		}
@@ -108,25 +111,34 @@ func TestArguments(t *testing.T) {
 			{unix.AF_INET6, 0, allow},
 			{unix.AF_NETLINK, unix.NETLINK_ROUTE, allow},
 			{unix.AF_NETLINK, unix.NETLINK_GENERIC, allow},
-			{unix.AF_NETLINK, unix.NETLINK_KOBJECT_UEVENT, failure(unix.EPERM)},
-			{unix.AF_NETLINK, unix.NETLINK_ISCSI, failure(unix.EPERM)},
-			{unix.AF_NETLINK, unix.NETLINK_SCSITRANSPORT, failure(unix.EPERM)},
+			{unix.AF_NETLINK, unix.NETLINK_KOBJECT_UEVENT, f.uevents},
+			{unix.AF_NETLINK, unix.NETLINK_ISCSI, failure(unix.EPROTONOSUPPORT)},
+			{unix.AF_NETLINK, unix.NETLINK_SCSITRANSPORT, failure(unix.EPROTONOSUPPORT)},
+			{unix.AF_NETLINK, unix.NETLINK_AUDIT, failure(unix.EPROTONOSUPPORT)},
 			{unix.AF_VSOCK, 0, failure(unix.EAFNOSUPPORT)},
 			{unix.AF_TIPC, 0, failure(unix.EAFNOSUPPORT)},
 			{0, 0, failure(unix.EAFNOSUPPORT)},
 		} {
-			if got := decide(t, f.filter, f.arch, f.socket, s.family, unix.SOCK_RAW, s.protocol); got != s.want {
+			if got := decide(t, f.filter, f.arch, f.calls.socket, s.family, unix.SOCK_RAW, s.protocol); got != s.want {
 				t.Errorf("%s: socket of family %d, protocol %d: got %#x, want %#x",
 					f.name, s.family, s.protocol, got, s.want)
+			}
+		}
+	}
+	for _, f := range all {
+		for family, want := range map[uint32]uint32{
+			unix.AF_UNIX: allow, unix.AF_TIPC: failure(unix.EAFNOSUPPORT), unix.AF_INET: failure(unix.EAFNOSUPPORT),
+		} {
+			if got := decide(t, f.filter, f.arch, f.calls.socketpair, family, unix.SOCK_STREAM); got != want {
+				t.Errorf("%s: socketpair of family %d: got %#x, want %#x", f.name, family, got, want)
 			}
 		}
 	}
 	// The numbers of the calls are those of this machine.
 	arch := map[string]uint32{"amd64": unix.AUDIT_ARCH_X86_64, "arm64": unix.AUDIT_ARCH_AARCH64}[runtime.GOARCH]
 	for _, table := range callTables {
-		if table.arch == arch && (table.ioctl != unix.SYS_IOCTL || table.socket != unix.SYS_SOCKET) {
-			t.Errorf("got ioctl %d and socket %d, want %d and %d",
-				table.ioctl, table.socket, unix.SYS_IOCTL, unix.SYS_SOCKET)
+		if table.arch == arch && table.calls != own {
+			t.Errorf("got the calls %+v, want %+v", table.calls, own)
 		}
 	}
 }
@@ -140,7 +152,7 @@ func TestCallFilter(t *testing.T) {
 			want := uint32(unix.SECCOMP_RET_ALLOW)
 			if slices.Contains(table.denied, number) {
 				want = denied
-			} else if number == table.socket {
+			} else if number == table.calls.socket || number == table.calls.socketpair {
 				want = failure(unix.EAFNOSUPPORT) // of family 0
 			} else if number > lastKnown {
 				want = unknown

@@ -16,9 +16,9 @@ func CloseFiles() error {
 	return nil
 }
 
-// OwnInput replaces the standard input by the null device of this mount namespace. The one that was inherited is a node
-// of the ramdisk's /dev.
-func OwnInput() error {
+// ReplaceStdin replaces standard input by /dev/null of this mount namespace. The inherited one is a node of the ramdisk's
+// /dev.
+func ReplaceStdin() error {
 	fd, err := unix.Open("/dev/null", unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return fmt.Errorf("open /dev/null: %w", err)

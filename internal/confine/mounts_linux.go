@@ -32,12 +32,9 @@ func Mask(line string) error {
 	if err := Cover(file, "/proc/cmdline"); err != nil {
 		return err
 	}
-	for _, name := range []string{
-		"/proc/kmsg", "/proc/kcore", "/proc/bootconfig", "/sys/firmware/fdt", "/sys/firmware/initrd",
-	} {
-		if err := Cover("/dev/null", name); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return err
-		}
+	err := HideFiles("/proc/kmsg", "/proc/kcore", "/proc/bootconfig", "/sys/firmware/fdt", "/sys/firmware/initrd")
+	if err != nil {
+		return err
 	}
 	chosen, err := filepath.Glob("/sys/firmware/devicetree/base/chosen*")
 	if err != nil {
@@ -49,6 +46,25 @@ func Mask(line string) error {
 		}
 	}
 	return os.Remove(file)
+}
+
+// HideFiles mounts an empty device over each file. Files that do not exist are skipped.
+func HideFiles(names ...string) error {
+	for _, name := range names {
+		if err := Cover("/dev/null", name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return nil
+}
+
+// HideDirectory mounts an empty file system over a directory. One that does not exist is skipped.
+func HideDirectory(name string) error {
+	err := unix.Mount("tmpfs", name, "tmpfs", DataOnly|unix.MS_RDONLY, "size=0")
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("hide %s: %w", name, err)
+	}
+	return nil
 }
 
 // Cover mounts a file read-only over another.

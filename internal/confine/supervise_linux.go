@@ -69,7 +69,9 @@ func superviseFilter(arch uint32) []unix.SockFilter {
 		result(failure(unix.ENOSYS)),
 	}
 	filter = slices.Concat(filter,
-		checkArguments(unix.SYS_IOCTL, unix.SYS_SOCKET),
+		checkArguments(argumentCalls{
+			ioctl: unix.SYS_IOCTL, socket: unix.SYS_SOCKET, socketpair: unix.SYS_SOCKETPAIR,
+		}, netlinkProtocols),
 		returnIf(failure(unix.ENOSYS), supervisedMissing...),
 		returnIf(failure(unix.EPERM), supervisedDenied...),
 	)

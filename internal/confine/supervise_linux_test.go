@@ -34,7 +34,7 @@ func TestSuperviseFilter(t *testing.T) {
 		switch {
 		case number == unix.SYS_MOUNT:
 			want = ask
-		case number == unix.SYS_SOCKET:
+		case number == unix.SYS_SOCKET, number == unix.SYS_SOCKETPAIR:
 			want = failure(unix.EAFNOSUPPORT) // of family 0
 		case slices.Contains(supervisedMissing, number) || number > lastKnown:
 			want = missing

@@ -324,7 +324,7 @@ func (r *rig) installContainers(t *testing.T, registry *testRegistry) {
 		}
 	}
 	says(t, r.machine, `container output .*UEFI variable written`)
-	says(t, r.machine, `container output .*\d+ attacks, 5 of them permitted`)
+	says(t, r.machine, `container output .*\d+ attacks, 5 succeeded`)
 	says(t, r.machine, `container image does not fit into memory .*disk=/dev/vdb`)
 	says(t, r.machine, `root file system grown device=/dev/vdb2 `)
 	if strings.Contains(r.machine.Console().String(), "does not fit into memory image="+registry.name("private/os")) {

@@ -87,8 +87,9 @@ func (p program) become() error {
 }
 
 // removedCapabilities are the capabilities(7) with which a program could leave its namespaces: load a module, replace
-// the kernel, read its log or memory, create a device node for either (controlNodes are made before), have it write to
-// a file (CAP_SYS_PACCT), or open a covered file by its handle (CAP_DAC_READ_SEARCH, see open_by_handle_at(2)).
+// the kernel, read its log or memory, create a device node for either (controlNodes are made before), make the kernel
+// write to a file of its choice (CAP_SYS_PACCT), or open a covered file by its handle (CAP_DAC_READ_SEARCH, see
+// open_by_handle_at(2)).
 var removedCapabilities = []int{
 	unix.CAP_SYS_MODULE, unix.CAP_SYS_BOOT, unix.CAP_SYSLOG, unix.CAP_MKNOD, unix.CAP_SYS_PTRACE, unix.CAP_BPF,
 	unix.CAP_PERFMON, unix.CAP_CHECKPOINT_RESTORE, unix.CAP_MAC_ADMIN, unix.CAP_MAC_OVERRIDE,
@@ -152,12 +153,9 @@ func coverKernel() error {
 	if err := confine.Mask("\n"); err != nil {
 		return err
 	}
-	for _, name := range []string{"/dev/kmsg", "/dev/mem", "/dev/kmem", "/dev/port", "/proc/keys"} {
-		if err := confine.Cover("/dev/null", name); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return err
-		}
-	}
-	return nil
+	return confine.HideFiles(
+		"/dev/kmsg", "/dev/mem", "/dev/kmem", "/dev/port", "/dev/nvram", "/dev/snapshot", "/proc/keys",
+	)
 }
 
 // protectFiles makes the mounts read-only that affect processes outside of the namespaces.
@@ -175,22 +173,19 @@ func protectFiles() error {
 	return nil
 }
 
-// protectSysfs makes the parts of sysfs read-only that do not belong to devices.
+// protectSysfs makes /sys/kernel and /sys/power read-only, and hides /sys/fs/cgroup.
 func protectSysfs() error {
 	// Files there name programs that the kernel starts; mounts below show its memory.
 	if err := readOnly("/sys/kernel", true); err != nil {
 		return err
 	}
-	// It stops the machine, if the kernel can.
+	// A write to /sys/power/state suspends the machine.
 	if err := readOnly("/sys/power", true); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	// Files of hierarchies of version 1 name programs, too. The ramdisk mounts none.
-	err := unix.Mount("tmpfs", "/sys/fs/cgroup", "tmpfs", confine.DataOnly|unix.MS_RDONLY, "size=0")
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("cover /sys/fs/cgroup: %w", err)
-	}
-	return nil
+	// release_agent of a hierarchy of version 1 names a program that the kernel starts. The ramdisk mounts no hierarchy,
+	// but the machine of a developer who runs the tests has one.
+	return confine.HideDirectory("/sys/fs/cgroup")
 }
 
 // readOnly makes a mount read-only in this namespace. With bind, dir becomes a mount without those below it.

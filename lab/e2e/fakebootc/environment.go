@@ -186,14 +186,12 @@ func checkProcesses() error {
 	return nil
 }
 
-// checkConfinement tries to leave the container.
+// checkConfinement tries to escape from the container.
 func checkConfinement() error {
-	report, permitted := attack.Run(), attack.InContainer(true)
-	for name, reached := range report.Reached {
-		if permitted[name] == "" {
-			return fmt.Errorf("attack %q has reached %q, want it refused", name, reached)
-		}
+	report, err := attack.Run()
+	if err != nil {
+		return err
 	}
-	fmt.Printf("%d attacks, %d of them permitted\n", report.Tried, len(permitted))
-	return nil
+	fmt.Printf("%d attacks, %d succeeded\n", report.Tried, len(report.Reached))
+	return report.Check(attack.PermittedInContainer(true))
 }

@@ -1,7 +1,7 @@
 //go:build linux
 
 // Command managerprobe is a hardware manager that is an executable, for the tests of this directory. The result of its
-// step probe is what it sees of the ramdisk, and what it can change there. That of attack is a report of all ways out.
+// step probe is what it sees of the ramdisk, and what it can change there. That of attack is the report of package attack.
 // Its other steps violate the protocol.
 package main
 
@@ -40,7 +40,12 @@ func main() {
 	case request.Step == "probe":
 		result = probe()
 	case request.Step == "attack":
-		result = attack.Run()
+		report, err := attack.Run()
+		if err != nil {
+			send(map[string]any{"type": "error", "message": err.Error()})
+			return
+		}
+		result = report
 	default:
 		violations[request.Step]()
 	}

@@ -65,7 +65,10 @@ func (e entry) enter() error {
 			return fmt.Errorf("mount %s: %w", m.at, err)
 		}
 	}
-	if err := errors.Join(e.mask(), confine.OwnInput()); err != nil {
+	if err := e.mask(); err != nil {
+		return err
+	}
+	if err := confine.ReplaceStdin(); err != nil {
 		return err
 	}
 	if err := e.nameRoot(); err != nil {
@@ -132,10 +135,7 @@ func (e entry) mask() error {
 	if err := confine.Mask(line); err != nil {
 		return err
 	}
-	if err := confine.Cover("/dev/null", "/proc/keys"); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	return nil
+	return confine.HideFiles("/proc/keys")
 }
 
 // nameRoot creates a link to the root by its UUID in /dev/disk. Without the link GRUB writes the root's device path to
