@@ -99,8 +99,8 @@ func (i *Imager) selectDisk(
 	}
 	var disk block.Device
 	if slices.ContainsFunc(volumes, Volume.isRoot) {
-		if disk = disks[0]; !allowsRoot(i.o.Config.Get(), disk) {
-			return block.Device{}, fmt.Errorf("root volume %s%s", disk.Path, networkNote([]block.Device{disk}))
+		if disk = disks[0]; !canBeRoot(i.o.Config.Get(), disk) {
+			return block.Device{}, fmt.Errorf("use root volume: %s", excludedNote([]block.Device{disk}))
 		}
 		if n != nil && n.HasRootDeviceHints() {
 			i.o.Log.Warn("root device hints ignored, raid_config has a root volume", "device", disk.Path)
@@ -176,24 +176,25 @@ func (i *Imager) canRefresh() bool {
 	return i.o.Refresh != nil && !c.Standalone && c.APIURL != ""
 }
 
-// allowsRoot reports whether the image allows a disk as the root disk, see [config.Params.AllowsNetworkDisks].
-func allowsRoot(c *config.Config, d block.Device) bool {
+// canBeRoot reports whether the image permits a disk as the root disk, see [config.Params.AllowsNetworkDisks]. A disk of
+// which it is not known whether it is reached over a network counts as one that is.
+func canBeRoot(c *config.Config, d block.Device) bool {
 	local, err := d.IsLocal()
 	return err == nil && local || c.Params.AllowsNetworkDisks(c.Signed)
 }
 
-// networkNote returns a text for the end of an error that is due to disks that the image does not allow.
-func networkNote(disks []block.Device) string {
+// excludedNote returns a text that names disks which the image does not permit as the root disk.
+func excludedNote(disks []block.Device) string {
 	var list []string
 	for _, d := range disks {
-		network := d.Network
+		reason := "reached over " + d.Network
 		if _, err := d.IsLocal(); err != nil {
-			network = err.Error()
+			reason = err.Error()
 		}
-		list = append(list, fmt.Sprintf("%s (%s)", d.Path, network))
+		list = append(list, fmt.Sprintf("%s (%s)", d.Path, reason))
 	}
-	return "; reached over a network, which the signed image does not allow without ironroot.network_disks=1 in its " +
-		"command line: " + strings.Join(list, ", ")
+	return "the signed image lacks ironroot.network_disks=1 in its command line, which excludes " +
+		strings.Join(list, ", ")
 }
 
 // without returns the disks of a list that are not among others.
@@ -203,9 +204,9 @@ func without(disks, others []block.Device) []block.Device {
 	})
 }
 
-// ChooseRootDisk selects the root disk among disks by the node's skip list and root device hints; n may be nil. A
-// signed image can exclude disks that are reached over a network. The error wraps [hint.ErrNoDisk] if the hints are
-// valid but no disk matches.
+// ChooseRootDisk selects the root disk among disks by the node's skip list and root device hints; n may be nil. In a
+// signed image without ironroot.network_disks=1, disks that are reached over a network are excluded. The error wraps
+// [hint.ErrNoDisk] if the hints are valid but no disk matches.
 func ChooseRootDisk(c *config.Config, n *node.Node, disks []block.Device) (block.Device, error) {
 	skips, err := hardware.NewSkipList(n)
 	if err != nil {
@@ -216,7 +217,7 @@ func ChooseRootDisk(c *config.Config, n *node.Node, disks []block.Device) (block
 		return block.Device{}, err
 	}
 	protected := without(disks, candidates)
-	allowed := slices.DeleteFunc(slices.Clone(candidates), func(d block.Device) bool { return !allowsRoot(c, d) })
+	allowed := slices.DeleteFunc(slices.Clone(candidates), func(d block.Device) bool { return !canBeRoot(c, d) })
 	var hints hint.Hints
 	if n != nil {
 		given, err := n.RootDeviceHints()
@@ -234,7 +235,7 @@ func ChooseRootDisk(c *config.Config, n *node.Node, disks []block.Device) (block
 			err = fmt.Errorf("%w; skip_block_devices protects %s", err, strings.Join(paths(protected), ", "))
 		}
 		if remote := without(candidates, allowed); len(remote) > 0 {
-			err = fmt.Errorf("%w%s", err, networkNote(remote))
+			err = fmt.Errorf("%w; %s", err, excludedNote(remote))
 		}
 		return block.Device{}, err
 	}

@@ -132,13 +132,12 @@ func TestRootDiskNotCompared(t *testing.T) {
 
 // In a signed image, disks that are reached over a network are no root disks unless its command line allows them: not
 // without hints, not by a hint, and not as a root volume. Other images use them.
-func TestRootDiskElsewhere(t *testing.T) {
+func TestNetworkRootDisk(t *testing.T) {
 	local, remote, unknown := disk("sda", 8*gib), disk("sdb", 5*gib), disk("sdc", 4*gib)
 	remote.Network, unknown.NetworkUnread = "iscsi", errors.New("sysfs is broken")
 	signed := &config.Config{Signed: true}
 	allowing := &config.Config{Signed: true, Params: config.Params{"ironroot.network_disks": "1"}}
-	const note = "reached over a network, which the signed image does not allow without ironroot.network_disks=1 in " +
-		"its command line: "
+	const note = "the signed image lacks ironroot.network_disks=1 in its command line, which excludes "
 	for _, tt := range []struct {
 		name   string
 		c      *config.Config
@@ -152,14 +151,21 @@ func TestRootDiskElsewhere(t *testing.T) {
 		{name: "signed", c: signed, disks: []block.Device{local, remote, unknown}, want: "/dev/sda"},
 		{
 			name: "hint", c: signed, hints: `{"name": "/dev/sdb"}`, disks: []block.Device{local, remote},
-			want: note + "/dev/sdb (iscsi)",
+			want: note + "/dev/sdb (reached over iscsi)",
 		},
 		{
 			name: "only these", c: signed, disks: []block.Device{remote, unknown},
-			want: note + "/dev/sdb (iscsi), /dev/sdc (not known whether /dev/sdc is reached over a network: sysfs is broken)",
+			want: note + "/dev/sdb (reached over iscsi), /dev/sdc (not known whether /dev/sdc is reached over a network: " +
+				"sysfs is broken)",
 		},
-		{name: "root volume", c: signed, disks: []block.Device{remote}, volume: "/dev/sdb", want: note + "/dev/sdb (iscsi)"},
-		{name: "root volume, allowed", c: allowing, disks: []block.Device{remote}, volume: "/dev/sdb", want: "/dev/sdb"},
+		{
+			name: "root volume", c: signed, disks: []block.Device{remote}, volume: "/dev/sdb",
+			want: "use root volume: " + note + "/dev/sdb (reached over iscsi)",
+		},
+		{
+			name: "root volume, allowed", c: allowing, disks: []block.Device{remote}, volume: "/dev/sdb",
+			want: "/dev/sdb",
+		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			n := testNode(t, `{"uuid": "u", "properties": {"root_device": `+cmp.Or(tt.hints, "{}")+`}}`)

@@ -71,7 +71,7 @@ func (d *sanDisks) awaitNetwork(ctx context.Context) {
 // attach reads the table and connects to its targets concurrently.
 func (d *sanDisks) attach(ctx context.Context, static func() bool) error {
 	if !d.m.Params.AllowsNetworkDisks(d.m.Signed) {
-		d.m.Log.Info("iBFT not read: the signed image does not contain ironroot.network_disks=1")
+		d.m.Log.Info("iBFT ignored", "reason", "signed image without ironroot.network_disks=1")
 		return nil
 	}
 	d.awaitNetwork(ctx)
