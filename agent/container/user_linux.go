@@ -75,7 +75,7 @@ func lookGroup(name string) (uint32, error) {
 	return uint32(number), nil
 }
 
-// lookFile returns the fields of the line of a file for a name, see findLine. A missing file has no lines.
+// lookFile calls findLine on a file. It returns nil if the file does not exist.
 func lookFile(file, name string, number bool) ([]string, error) {
 	f, err := os.Open(file)
 	if errors.Is(err, fs.ErrNotExist) {

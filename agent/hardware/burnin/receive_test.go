@@ -70,10 +70,18 @@ func FuzzReceive(f *testing.F) {
 			}
 			return
 		}
-		want := received/messageBytes*(messageHeader+messageBytes) + messageHeader
-		if received < messageBytes || received%messageBytes != 0 || int64(len(sent)) < want ||
+		count := received / messageBytes
+		if received < messageBytes || received%messageBytes != 0 ||
+			int64(len(sent)) < count*(messageHeader+messageBytes)+messageHeader ||
 			partner.answer.Len() != messageHeader {
-			t.Errorf("got %d bytes of %d and an answer of %d bytes", received, len(sent), partner.answer.Len())
+			t.Fatalf("got %d bytes of %d and an answer of %d bytes", received, len(sent), partner.answer.Len())
+		}
+		for number := range count {
+			message := sent[number*(messageHeader+messageBytes):][:messageHeader+messageBytes]
+			sum := crc32.Checksum(message[messageHeader:], castagnoli)
+			if binary.LittleEndian.Uint32(message[8:]) != sum || binary.LittleEndian.Uint64(message) != uint64(number) {
+				t.Errorf("message %d was accepted with header % x", number, message[:messageHeader])
+			}
 		}
 	})
 }
