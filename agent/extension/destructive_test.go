@@ -5,8 +5,7 @@ import (
 	"testing"
 )
 
-// harmless are the commands that are accepted without --destructive: they read, or they wait for what was written. A
-// flow runs only harmless commands then.
+// harmless are the commands that are accepted without --destructive. A flow then rejects all other commands.
 const harmless = "standby.sync standby.get_partition_uuids clean.get_clean_steps deploy.get_deploy_steps " +
 	"service.get_service_steps log.collect_system_logs poll.get_hardware_info poll.set_node_info flow.start_flow"
 

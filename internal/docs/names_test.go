@@ -15,13 +15,14 @@ var named = regexp.MustCompile("`((?:[a-z0-9]+/)*[a-z0-9]+)\\.([A-Za-z0-9]+)`")
 // isTest matches the names of tests and fuzz targets.
 var isTest = regexp.MustCompile(`^(Test|Fuzz)[A-Z]`)
 
-// Documents name only files, functions and tests that exist. A proof that is named proves nothing once it is renamed.
+// Files, functions and tests that the documents name as `directory/package.Name` exist, and so do the tests of packages
+// of one directory, `agent.TestSoak`. Names with other characters, such as _, are not checked.
 func TestNamesInDocuments(t *testing.T) {
 	documents, err := generate(root)
 	if err != nil {
 		t.Fatal(err)
 	}
-	functions := map[string]string{} // source text by directory
+	sources := map[string]string{} // text of the Go files by directory
 	for document, text := range documents {
 		for _, match := range named.FindAllStringSubmatch(string(text), -1) {
 			directory, name := match[1], match[2]
@@ -29,7 +30,7 @@ func TestNamesInDocuments(t *testing.T) {
 				directory = "."
 			}
 			if path.Dir(directory) == "." && !isTest.MatchString(name) {
-				continue // a file, or a name of another module
+				continue // a file of the top directory, or a name of a package of one directory
 			}
 			first, _, _ := strings.Cut(directory, "/")
 			if info, err := os.Stat(filepath.Join(root, first)); err != nil || !info.IsDir() || first == "build" {
@@ -38,10 +39,10 @@ func TestNamesInDocuments(t *testing.T) {
 			if _, err := os.Stat(filepath.Join(root, directory+"."+name)); err == nil {
 				continue
 			}
-			source, known := functions[directory]
+			source, known := sources[directory]
 			if !known {
 				source = sourceOf(t, directory)
-				functions[directory] = source
+				sources[directory] = source
 			}
 			if !regexp.MustCompile(`(?m)^func (\([^)]*\) )?` + name + `\(`).MatchString(source) {
 				t.Errorf("%s names %s.%s, which is neither a function nor a file", document, directory, name)

@@ -221,7 +221,8 @@ var tenthFaults = []struct {
 		// After a power cut a machine boots from what is on the disk now. The first MiB must be empty.
 		held := func(*imagetest.Flaky) { imagetest.MustNotBoot(r.t, r.disk) }
 		if r.sample.noRanges || r.sample.options.DiskSectorSize > 0 {
-			// The server does not see the progress of the node: see TestFirstMiBLastInOnePass, TestFirstMiBLastAfterProbe.
+			// The server does not see the progress of the node: see TestFirstMiBLastInOnePass and
+			// TestFirstMiBLastAfterProbe.
 			held = nil
 		}
 		_, err := r.write(r.serve(func(http.ResponseWriter, bool) { r.f.Cuts, r.f.OnCut = []int64{r.at}, held }), 1)

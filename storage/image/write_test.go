@@ -355,7 +355,8 @@ func TestFirstMiBLast(t *testing.T) {
 	}
 }
 
-// TestFirstMiBLastAfterProbe does the same with an image whose beginning is checked before the disk is changed.
+// TestFirstMiBLastAfterProbe checks that the disk is unchanged until the beginning of an image for a whole disk was
+// checked, and that the first MiB is written last.
 func TestFirstMiBLastAfterProbe(t *testing.T) {
 	data := imagetest.RandomBytes(9, 56*mib)
 	copy(data[510:], "\x55\xaa")
