@@ -37,11 +37,11 @@ var closedParams = []string{
 // networkDisksParam is the kernel parameter that allows network disks in a signed image.
 const networkDisksParam = "ironroot.network_disks"
 
-// AllowsNetworkDisks reports whether network disks can be used: whether the targets of the iBFT are attached, and whether
-// a disk that is reached over a network can be the root disk. An unsigned image always allows both, a signed one only
-// with ironroot.network_disks=1 in its command line: whoever controls the settings of the firmware and of adapters
-// chooses these disks, and would get the content of a deployment. p are the parameters without those that media of a
-// signed image cannot set.
+// AllowsNetworkDisks reports whether network disks can be used: whether the targets of the iBFT are attached, and
+// whether a disk that is reached over a network can be the root disk. An unsigned image always allows both, a signed
+// one only with ironroot.network_disks=1 in its command line: whoever controls the settings of the firmware and of
+// adapters chooses these disks, and would get the content of a deployment. p are the parameters without those that
+// media of a signed image cannot set.
 func (p Params) AllowsNetworkDisks(signed bool) bool { return !signed || p[networkDisksParam] == "1" }
 
 // Unsigned are settings that a signed image does not contain.

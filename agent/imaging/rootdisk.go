@@ -176,8 +176,8 @@ func (i *Imager) canRefresh() bool {
 	return i.o.Refresh != nil && !c.Standalone && c.APIURL != ""
 }
 
-// canBeRoot reports whether the image permits a disk as the root disk, see [config.Params.AllowsNetworkDisks]. A disk of
-// which it is not known whether it is reached over a network counts as one that is.
+// canBeRoot reports whether the image permits a disk as the root disk, see [config.Params.AllowsNetworkDisks]. A disk
+// of which it is not known whether it is reached over a network counts as one that is.
 func canBeRoot(c *config.Config, d block.Device) bool {
 	local, err := d.IsLocal()
 	return err == nil && local || c.Params.AllowsNetworkDisks(c.Signed)

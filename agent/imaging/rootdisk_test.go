@@ -155,8 +155,8 @@ func TestNetworkRootDisk(t *testing.T) {
 		},
 		{
 			name: "only these", c: signed, disks: []block.Device{remote, unknown},
-			want: note + "/dev/sdb (reached over iscsi), /dev/sdc (not known whether /dev/sdc is reached over a network: " +
-				"sysfs is broken)",
+			want: note + "/dev/sdb (reached over iscsi), " +
+				"/dev/sdc (not known whether /dev/sdc is reached over a network: sysfs is broken)",
 		},
 		{
 			name: "root volume", c: signed, disks: []block.Device{remote}, volume: "/dev/sdb",

@@ -65,13 +65,16 @@ const (
 	ueventsHarmless = "libusb and libudev listen for them; forged ones change nothing, because sysfs is read"
 )
 
-// PermittedOutsideContainers returns the attacks that succeed as a hardware manager and as GRUB, with the reason for each.
-func PermittedOutsideContainers() map[string]string { return map[string]string{uevents: ueventsHarmless} }
+// PermittedOutsideContainers returns the attacks that succeed as a hardware manager and as GRUB, with the reason for
+// each.
+func PermittedOutsideContainers() map[string]string {
+	return map[string]string{uevents: ueventsHarmless}
+}
 
 // PermittedInContainer returns the attacks that succeed in a container, with the reason for each.
 func PermittedInContainer(privileged bool) map[string]string {
 	permitted := map[string]string{
-		"memory of process 1": "it has no capability and no file that the program lacks, but can report the exit status",
+		"memory of process 1": "it can only report an exit status, and has no capability that the program lacks",
 	}
 	if !privileged {
 		permitted[uevents] = ueventsHarmless
@@ -112,8 +115,8 @@ func Run() (Report, error) {
 	return r, nil
 }
 
-// call reports a system call as refused if it fails with EPERM, EACCES or ENOSYS. It cannot tell a filter from a missing
-// capability, or from a kernel without the call.
+// call reports a system call as refused if it fails with EPERM, EACCES or ENOSYS. It cannot tell a filter from a
+// missing capability, or from a kernel without the call.
 func call(number uintptr, arguments ...uintptr) func() (string, error) {
 	var a [6]uintptr
 	copy(a[:], arguments)
@@ -127,8 +130,8 @@ func call(number uintptr, arguments ...uintptr) func() (string, error) {
 	}
 }
 
-// systemCalls returns attacks by system calls that read the kernel's memory or log, change its code, reach files of other
-// mount namespaces, control other processes, or change mounts.
+// systemCalls returns attacks by system calls that read the kernel's memory or log, change its code, reach files of
+// other mount namespaces, control other processes, or change mounts.
 func systemCalls() []attack {
 	const bad = ^uintptr(0)
 	return []attack{
@@ -307,8 +310,10 @@ func devices() (list []attack) {
 		mode uint32
 		dev  uint64
 	}{
-		{"mem", unix.S_IFCHR, unix.Mkdev(1, 1)}, {"kmsg", unix.S_IFCHR, unix.Mkdev(1, 11)},
-		{"sda", unix.S_IFBLK, unix.Mkdev(8, 0)}, {"ram0", unix.S_IFBLK, unix.Mkdev(1, 0)},
+		{"mem", unix.S_IFCHR, unix.Mkdev(1, 1)},
+		{"kmsg", unix.S_IFCHR, unix.Mkdev(1, 11)},
+		{"sda", unix.S_IFBLK, unix.Mkdev(8, 0)},
+		{"ram0", unix.S_IFBLK, unix.Mkdev(1, 0)},
 	} {
 		list = append(list, attack{"make the node " + n.name, func() (string, error) {
 			path := filepath.Join(os.TempDir(), "attack-"+n.name)
@@ -361,7 +366,8 @@ func devices() (list []attack) {
 	)
 }
 
-// processes returns attacks on other processes, above all on process 1, which in a container is a program of the ramdisk.
+// processes returns attacks on other processes, above all on process 1, which in a container is a program of the
+// ramdisk.
 func processes() []attack {
 	other := func(f func() (string, error)) func() (string, error) {
 		return func() (string, error) {
@@ -431,7 +437,7 @@ func escapeRoot() (string, error) {
 		err = unix.Unshare(unix.CLONE_FS)
 	}
 	if err == nil {
-		err = unix.Chroot(dir)
+		err = unix.Chroot(dir) //nolint:forbidigo // an attack
 	}
 	if err != nil {
 		return "", err
@@ -452,7 +458,7 @@ func escapeRoot() (string, error) {
 func mounts() (list []attack) {
 	mount := func(kind string) (dir string, err error) {
 		if dir, err = os.MkdirTemp("", "mount"); err != nil {
-			return err.Error(), nil // not an attack that was refused
+			return err.Error(), nil //nolint:nilerr // nothing was refused
 		}
 		return dir, unix.Mount(kind, dir, kind, 0, "")
 	}

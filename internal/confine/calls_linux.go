@@ -30,9 +30,10 @@ const lastKnown = 471
 // memory out, which could be the disk of the image, or open files of other mount namespaces: an event of fanotify on
 // the file system of /sys or /proc has a file descriptor that leads to the root of the ramdisk. Calls of io_uring are
 // not filtered, and userfaultfd stops the kernel in the middle of a call. ptrace, process_vm_* and pidfd_getfd control
-// other processes: process 1 of a container is a program of the ramdisk. 32-bit programs use other numbers. The numbers before newCalls stand for mount,
-// umount2, umount (i386 only), pivot_root, setns, syslog, bpf, perf_event_open, swapon, swapoff, fanotify_init,
-// fanotify_mark, open_by_handle_at, userfaultfd, ptrace, process_vm_readv and process_vm_writev.
+// other processes: process 1 of a container is a program of the ramdisk. 32-bit programs use other numbers. The numbers
+// before newCalls stand for mount, umount2, umount (i386 only), pivot_root, setns, syslog, bpf, perf_event_open,
+// swapon, swapoff, fanotify_init, fanotify_mark, open_by_handle_at, userfaultfd, ptrace, process_vm_readv and
+// process_vm_writev.
 var callTables = []callTable{
 	{
 		arch: unix.AUDIT_ARCH_X86_64, calls: argumentCalls{ioctl: 16, socket: 41, socketpair: 53},

@@ -86,7 +86,8 @@ func TestArguments(t *testing.T) {
 	}
 	own := argumentCalls{unix.SYS_IOCTL, unix.SYS_SOCKET, unix.SYS_SOCKETPAIR}
 	all := []tested{{
-		"supervised", superviseFilter(unix.AUDIT_ARCH_X86_64), unix.AUDIT_ARCH_X86_64, own, failure(unix.EPROTONOSUPPORT),
+		"supervised", superviseFilter(unix.AUDIT_ARCH_X86_64), unix.AUDIT_ARCH_X86_64, own,
+		failure(unix.EPROTONOSUPPORT),
 	}}
 	for _, table := range callTables {
 		all = append(all, tested{

@@ -16,8 +16,8 @@ func CloseFiles() error {
 	return nil
 }
 
-// ReplaceStdin replaces standard input by /dev/null of this mount namespace. The inherited one is a node of the ramdisk's
-// /dev.
+// ReplaceStdin replaces standard input by /dev/null of this mount namespace. The inherited one is a node of the
+// ramdisk's /dev.
 func ReplaceStdin() error {
 	fd, err := unix.Open("/dev/null", unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {

@@ -60,8 +60,8 @@ var netlinkProtocols = []uint32{
 }
 
 // hardwareProtocols are further protocols for tools of hardware: RDMA, and the uevents for which libudev and libusb
-// listen. A program with CAP_SYS_ADMIN can also forge uevents. They change nothing, because the ramdisk reads the device
-// in sysfs.
+// listen. A program with CAP_SYS_ADMIN can also forge uevents. They change nothing, because the ramdisk reads the
+// device in sysfs.
 var hardwareProtocols = []uint32{unix.NETLINK_RDMA, unix.NETLINK_KOBJECT_UEVENT}
 
 // argumentCalls are the numbers of the calls that checkArguments decides.
@@ -72,10 +72,10 @@ type argumentCalls struct {
 // checkArguments returns instructions that allow or deny calls by their arguments, and continue after them for other
 // calls. The number of the call must be loaded, and stays loaded for other calls. protocols are those of netlink.
 //
-// The ioctls that fail return other mount namespaces to a program with CAP_SYS_ADMIN (NS_MNT_GET_NEXT), enter text into a
-// terminal as its user would (TIOCSTI, TIOCLINUX), or redirect the console (TIOCCONS). Sockets of other families fail as
-// if the kernel lacked these. A filter cannot read the arguments of socketcall(2), which are in memory: every program on
-// amd64 can call it as a program of i386 does.
+// The ioctls that fail return other mount namespaces to a program with CAP_SYS_ADMIN (NS_MNT_GET_NEXT), enter text into
+// a terminal as its user would (TIOCSTI, TIOCLINUX), or redirect the console (TIOCCONS). Sockets of other families fail
+// as if the kernel lacked these. A filter cannot read the arguments of socketcall(2), which are in memory: every
+// program on amd64 can call it as a program of i386 does.
 func checkArguments(calls argumentCalls, protocols []uint32) []unix.SockFilter {
 	unsupported := result(failure(unix.EAFNOSUPPORT))
 	commands := slices.Concat(

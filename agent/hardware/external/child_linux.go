@@ -183,8 +183,8 @@ func protectSysfs() error {
 	if err := readOnly("/sys/power", true); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	// release_agent of a hierarchy of version 1 names a program that the kernel starts. The ramdisk mounts no hierarchy,
-	// but the machine of a developer who runs the tests has one.
+	// release_agent of a hierarchy of version 1 names a program that the kernel starts. The ramdisk mounts no
+	// hierarchy, but the machine of a developer who runs the tests has one.
 	return confine.HideDirectory("/sys/fs/cgroup")
 }
 

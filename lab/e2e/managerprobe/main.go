@@ -1,8 +1,8 @@
 //go:build linux
 
 // Command managerprobe is a hardware manager that is an executable, for the tests of this directory. The result of its
-// step probe is what it sees of the ramdisk, and what it can change there. That of attack is the report of package attack.
-// Its other steps violate the protocol.
+// step probe is what it sees of the ramdisk, and what it can change there. That of attack is the report of package
+// attack. Its other steps violate the protocol.
 package main
 
 import (
