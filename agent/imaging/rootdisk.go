@@ -179,8 +179,8 @@ func (i *Imager) canRefresh() bool {
 // canBeRoot reports whether the image permits a disk as the root disk, see [config.Params.AllowsNetworkDisks]. A disk
 // of which it is not known whether it is reached over a network counts as one that is.
 func canBeRoot(c *config.Config, d block.Device) bool {
-	local, err := d.IsLocal()
-	return err == nil && local || c.Params.AllowsNetworkDisks(c.Signed)
+	local, _ := d.IsLocal()
+	return local || c.Params.AllowsNetworkDisks(c.Signed)
 }
 
 // excludedNote returns a text that names disks which the image does not permit as the root disk.
@@ -216,7 +216,6 @@ func ChooseRootDisk(c *config.Config, n *node.Node, disks []block.Device) (block
 	if err != nil {
 		return block.Device{}, err
 	}
-	protected := without(disks, candidates)
 	allowed := slices.DeleteFunc(slices.Clone(candidates), func(d block.Device) bool { return !canBeRoot(c, d) })
 	var hints hint.Hints
 	if n != nil {
@@ -231,7 +230,7 @@ func ChooseRootDisk(c *config.Config, n *node.Node, disks []block.Device) (block
 	disk, err := hint.RootDisk(hints, allowed)
 	if err != nil {
 		err = fmt.Errorf("choose the root disk: %w", err)
-		if len(protected) > 0 {
+		if protected := without(disks, candidates); len(protected) > 0 {
 			err = fmt.Errorf("%w; skip_block_devices protects %s", err, strings.Join(paths(protected), ", "))
 		}
 		if remote := without(candidates, allowed); len(remote) > 0 {
