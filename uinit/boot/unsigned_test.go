@@ -38,7 +38,8 @@ func TestHostileMedia(t *testing.T) {
 	floppy := testenv.SparseFile(t, 1<<20)
 	testenv.Run(t, "mkfs.vfat", "-n", "ir-vfd-dev", floppy)
 	parameters := write("parameters", "ipa-standalone=1 ipa-agent-token="+secret+
-		" ipa-api-url=https://attacker.example ipa-insecure=1 ipa-ironic-api-version=1.61 ipa-debug=1")
+		" ipa-api-url=https://attacker.example ipa-insecure=1 ipa-ironic-api-version=1.61 ipa-debug=1"+
+		" ironroot.network_disks=1")
 	testenv.Run(t, "mcopy", "-i", floppy, parameters, "::/parameters.txt")
 	write("iso/etc/ironic-python-agent.d/mysteps.yaml", "steps: []\n")
 	write("iso/etc/ironic-python-agent.d/90-more.conf", "[DEFAULT]\nstandalone = true\nerase_network_disks = true\n"+
@@ -69,7 +70,8 @@ func TestHostileMedia(t *testing.T) {
 			t.Fatal(err)
 		}
 		closed := !c.Standalone && !c.Insecure && c.IronicAPIVersion == "" && !c.EraseNetworkDisks &&
-			!c.Container.AllowArbitraryContainers && c.APIURL == "https://ironic.example"
+			!c.Container.AllowArbitraryContainers && c.APIURL == "https://ironic.example" &&
+			!c.Params.AllowsNetworkDisks(c.Signed)
 		_, err = os.Stat(filepath.Join(ramdisk, "etc/ironic-python-agent.d/mysteps.yaml"))
 		if closed != signed || errors.Is(err, fs.ErrNotExist) != signed || c.TokenUnverified != signed {
 			t.Errorf("signed %t: got configuration %v, token unverified %t, steps %v",
