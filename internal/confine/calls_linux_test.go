@@ -135,7 +135,7 @@ func TestArguments(t *testing.T) {
 			}
 		}
 	}
-	// The numbers of the calls are those of this machine.
+	// The tables have the numbers of this machine.
 	arch := map[string]uint32{"amd64": unix.AUDIT_ARCH_X86_64, "arm64": unix.AUDIT_ARCH_AARCH64}[runtime.GOARCH]
 	for _, table := range callTables {
 		if table.arch == arch && table.calls != own {

@@ -6,8 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Offsets in struct seccomp_data. argumentsOffset is that of the lower half of the first argument, on little-endian
-// machines.
+// Offsets in struct seccomp_data. At argumentsOffset is the lower half of the first argument, on machines that are
+// little-endian.
 const (
 	numberOffset    = 0
 	archOffset      = 4
@@ -70,7 +70,8 @@ type argumentCalls struct {
 }
 
 // checkArguments returns instructions that allow or deny calls by their arguments, and continue after them for other
-// calls. The number of the call must be loaded, and stays loaded for other calls. protocols are those of netlink.
+// calls. The number of the call must be loaded, and stays loaded for other calls. protocols lists the permitted
+// protocols of netlink.
 //
 // The ioctls that fail return other mount namespaces to a program with CAP_SYS_ADMIN (NS_MNT_GET_NEXT), enter text into
 // a terminal as its user would (TIOCSTI, TIOCLINUX), or redirect the console (TIOCCONS). Sockets of other families fail
