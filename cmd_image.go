@@ -32,6 +32,7 @@ type imageCmd struct {
 	NoFW     bool     `name:"no-firmware" help:"Leave out firmware."`
 	Manager  []string `sep:"none" type:"existingdir" placeholder:"DIR" help:"Directory of a Go package with a hardware manager to compile in. May be repeated."`
 	Root     []string `name:"manager-root" sep:"none" placeholder:"DIR" help:"Userland with managers that need a libc or an interpreter: a directory, an OCI image layout, a tarball of docker save, or oci://REFERENCE. May be repeated."`
+	Calls    []string `name:"manager-calls" sep:"none" placeholder:"NAME=CALL,..." help:"System calls that the executable NAME may make besides those of every manager. They can let it escape its confinement. May be repeated."`
 	Keys     string   `name:"authorized-keys" type:"existingfile" help:"File with public keys of operators, as authorized_keys of OpenSSH. They may log in to the ramdisk as root by SSH."`
 	Rescue   string   `name:"rescue-root" placeholder:"DIR" help:"Userland of a rescue, from the same sources as --manager-root. Without it, the user of a rescue has the commands of u-root."`
 	CAFile   []string `name:"ca-file" sep:"none" type:"existingfile" placeholder:"FILE" help:"File with certificate authorities that the ramdisk trusts instead of those of Debian's package ca-certificates, PEM. May be repeated."`
@@ -129,12 +130,29 @@ func (c *imageCmd) writeLayout(o oci.Options, source release.Source) (string, er
 
 // build builds the image of one architecture.
 func (c *imageCmd) build(ctx context.Context, arch string, source release.Source) (initramfs.Report, error) {
+	calls, err := managerCalls(c.Calls)
+	if err != nil {
+		return initramfs.Report{}, err
+	}
 	return initramfs.Build(ctx, initramfs.Options{
-		Arch: arch, Out: c.Out, Name: c.Name, Kernel: c.Kernel, Modules: c.Modules, Package: c.Package,
+		ManagerCalls: calls, Arch: arch, Out: c.Out, Name: c.Name, Kernel: c.Kernel, Modules: c.Modules, Package: c.Package,
 		ModuleGroups: strings.Split(c.Groups, ","), Shell: c.Shell, Firmware: c.Firmware,
 		NoFirmware: c.NoFW, KernelConfig: c.Config, Debian: c.options(),
 		AuthorizedKeys: c.Keys, RescueRoot: c.Rescue, CAFiles: c.CAFile,
 		Files: c.File, Managers: c.Manager, ManagerRoots: c.Root, CacheDir: c.Cache, Progress: os.Stderr,
 		Bill: billOf(source),
 	})
+}
+
+// managerCalls parses the values of --manager-calls.
+func managerCalls(values []string) (map[string][]string, error) {
+	calls := map[string][]string{}
+	for _, value := range values {
+		name, list, _ := strings.Cut(value, "=")
+		if name == "" || list == "" {
+			return nil, fmt.Errorf("--manager-calls %q: want NAME=CALL,CALL", value)
+		}
+		calls[name] = append(calls[name], strings.Split(list, ",")...)
+	}
+	return calls, nil
 }

@@ -127,6 +127,9 @@ func (b *builder) definition(ctx context.Context) (provenance.Definition, error)
 			parameters[name] = names
 		}
 	}
+	if len(b.ManagerCalls) > 0 {
+		parameters["managerCalls"] = b.ManagerCalls
+	}
 	if len(b.Files) > 0 {
 		var guests []string
 		for _, pair := range b.Files {

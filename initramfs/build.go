@@ -44,6 +44,8 @@ type builder struct {
 	authorityDebs []string          // the package with certificate authorities
 	authorityRoot string            // directory that it was unpacked to
 	managerDirs   map[string]string // directories of modules with managers, by path
+
+	managers []string // base names of the executables that are managers, also of those in manager roots
 }
 
 // Build writes NAME.kernel, NAME.initramfs and NAME.tar.gz, each with a .sha256 file, into the directory o.Out.
@@ -98,6 +100,11 @@ func (b *builder) build(ctx context.Context) error {
 		return err
 	}
 	roots = append(roots, rescue...)
+	calls, err := b.managerCalls()
+	if err != nil {
+		return err
+	}
+	programs = append(programs, calls...)
 	archive, err := b.join(programs, append(drivers, roots...)) // roots are compressed, too
 	if err != nil {
 		return err
@@ -170,6 +177,7 @@ func (b *builder) programs(ctx context.Context) ([]cpio.Record, error) {
 	if err := checkManagers(recordFiles(records), b.Arch); err != nil {
 		return nil, fmt.Errorf("extra file: %w", err)
 	}
+	b.noteManagers(recordFiles(records))
 	return records, nil
 }
 

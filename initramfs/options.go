@@ -26,6 +26,9 @@ type Options struct {
 	AuthorizedKeys string
 	// CAFiles contain the certificate authorities that the ramdisk trusts, PEM; nil = those of AuthoritiesPackage.
 	CAFiles []string
+	// ManagerCalls are system calls that managers may make besides those of every manager, by the names of their
+	// executables.
+	ManagerCalls map[string][]string
 	// RescueRoot is the userland of a rescue, like one of ManagerRoots; "" = none.
 	RescueRoot string
 	Firmware   string         // directory with firmware that is preferred to that of Debian's packages; "" = none

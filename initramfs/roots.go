@@ -72,9 +72,11 @@ func (b *builder) packRoot(ctx context.Context, source string) ([]byte, error) {
 		return nil, err
 	}
 	entries = append(entries, added...)
-	if err := checkManagers(entryFiles(entries), b.Arch); err != nil {
+	files := entryFiles(entries)
+	if err := checkManagers(files, b.Arch); err != nil {
 		return nil, err
 	}
+	b.noteManagers(files)
 	return squashedRoot(ctx, entries)
 }
 

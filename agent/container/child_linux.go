@@ -54,7 +54,7 @@ type plan struct {
 
 // message is what process 1 of a container reports.
 type message struct {
-	Mounts   bool   // a descriptor comes with it, by which mounts are supervised
+	Calls    bool   // a descriptor comes with it, which receives the system calls that wait for a reply
 	Ready    bool   // it waits for a reply of one byte, and then starts the program
 	Error    string // why the program did not run
 	NotFound bool   // because the image does not have it
@@ -134,15 +134,15 @@ func setup() (err error) {
 	if err := lockMounts(); err != nil {
 		return err
 	}
+	policy := confine.ProgramPolicy()
 	if p.Privileged {
-		listener, err := confine.SuperviseMounts()
-		if err == nil {
-			err = send(message{Mounts: true}, listener)
-		}
-		if err != nil {
-			return err
-		}
-	} else if err := confine.DenyCalls(); err != nil {
+		policy = confine.InstallerPolicy()
+	}
+	listener, err := policy.Apply()
+	if err == nil {
+		err = send(message{Calls: true}, listener)
+	}
+	if err != nil {
 		return err
 	}
 	if err := confine.LimitCapabilities(p.keeps); err != nil {

@@ -635,6 +635,31 @@ func TestMounts(t *testing.T) {
 	}
 }
 
+// bootc runs programs in the mount namespace of process 1, in which they are. No other namespace is joined.
+func TestJoin(t *testing.T) {
+	b := prepared(t, nil)
+	const joined = "mounts <nil>\nany kind <nil>\nmounts of a process <nil>\n"
+	denied := func(names ...string) (text string) {
+		for _, name := range names {
+			text += name + " operation not permitted\n"
+		}
+		return text
+	}
+	others := denied("other kind", "processes", "all of a process", "file", "no file")
+	for privileged, want := range map[bool]string{
+		true:  joined + others + "new mounts <nil>\n" + denied("mounts from others"),
+		false: denied("mounts", "any kind", "mounts of a process") + others + denied("new mounts", "mounts from others"),
+	} {
+		got, err := run(t, b, Spec{Args: []string{"probe", "join"}, Privileged: privileged})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(strings.TrimSpace(want), got); diff != "" {
+			t.Errorf("privileged %t: differs (-want +got):\n%s", privileged, diff)
+		}
+	}
+}
+
 // A mount that is optional may lack the file system or what it shows. Everything else is an error.
 func TestMountOptional(t *testing.T) {
 	testenv.Root(t)

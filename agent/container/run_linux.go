@@ -330,16 +330,15 @@ func (r *runner) receive(ctx context.Context, control *net.UnixConn, group *goro
 		if err != nil || m == nil {
 			return err
 		}
-		if listener != nil && (!m.Mounts || ready) { // it is not from process 1
+		if listener != nil && (!m.Calls || ready) { // it is not from process 1
 			_ = listener.Close()
 			listener = nil
 		}
 		switch {
 		case listener != nil:
-			s := &supervisor{log: r.log, listener: listener, await: r.await}
 			group.Go(func() error {
 				defer listener.Close() //nolint:errcheck // the container has ended
-				return r.endAfter(s.run(ctx))
+				return r.endAfter(confine.Serve(ctx, listener, r.decider()))
 			})
 		case m.Ready && !ready:
 			ready = true
@@ -353,6 +352,15 @@ func (r *runner) receive(ctx context.Context, control *net.UnixConn, group *goro
 			r.result = m
 		}
 	}
+}
+
+// decider returns what decides the system calls of the container that wait for a reply.
+func (r *runner) decider() confine.Decider {
+	denials := confine.NewDenials(r.log)
+	if !r.spec.Privileged {
+		return denials
+	}
+	return &supervisor{log: r.log, init: r.process.Pid, await: r.await, denials: denials}
 }
 
 // watchDevices keeps the device nodes of the container up to date while it runs.
@@ -380,22 +388,9 @@ func readMessage(control *net.UnixConn) (*message, *os.File, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	var file *os.File
-	controls, err := unix.ParseSocketControlMessage(rights[:oobn])
+	file, err := confine.ParseListener(rights[:oobn])
 	if err != nil {
 		return nil, nil, err
-	}
-	for i := range controls {
-		fds, err := unix.ParseUnixRights(&controls[i])
-		if err != nil {
-			continue // no descriptor
-		}
-		for _, fd := range fds {
-			if err := unix.SetNonblock(fd, true); err != nil { // so that the runtime can wait for it
-				return nil, nil, errors.Join(err, unix.Close(fd))
-			}
-			file = os.NewFile(uintptr(fd), "mounts of the container")
-		}
 	}
 	m := new(message)
 	if err := json.Unmarshal(text[:n], m); err != nil {

@@ -10,15 +10,11 @@ import (
 	"log/slog"
 	"os"
 	"slices"
-	"strconv"
 	"strings"
-	"time"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
 
 	"ironroot/internal/confine"
-	"ironroot/internal/goroutine"
 )
 
 // mountable are the file systems that a container may mount: those of disks, and those that contain only what the
@@ -31,141 +27,88 @@ var mountable = []string{
 // reflected are file systems that show the whole machine. A container that mounts one gets its own, restricted one.
 var reflected = map[string]string{"proc": "/proc", "sysfs": "/sys", "devtmpfs": "/dev"}
 
-// notification is struct seccomp_notif.
-type notification struct {
-	ID    uint64
-	PID   uint32
-	Flags uint32
-	Call  int32
-	Arch  uint32
-	IP    uint64
-	Args  [6]uint64
-}
-
-// response is struct seccomp_notif_resp.
-type response struct {
-	ID    uint64
-	Value int64
-	Error int32
-	Flags uint32
-}
-
 // mountCall are the arguments of mount(2).
 type mountCall struct {
 	Source, Target, Kind, Data string
 	Flags                      uintptr
 }
 
-// supervisor mounts file systems for the programs of a container.
+// supervisor decides the calls of a privileged container: it mounts file systems for its programs, see also setns. All
+// other calls that wait for a reply fail.
 type supervisor struct {
-	log      *slog.Logger
-	listener *os.File
-	await    func(ctx context.Context, wait, kill func() error) error // for the end of a mounter
+	log     *slog.Logger
+	init    int                                                      // process 1 of the container
+	await   func(ctx context.Context, wait, kill func() error) error // for the end of a mounter
+	denials *confine.Denials
 }
 
-// run serves calls until the container or ctx has ended. When ctx ends, a mount that is under way is given up.
-func (s *supervisor) run(ctx context.Context) error {
-	conn, err := s.listener.SyscallConn()
-	if err != nil {
-		return err
-	}
-	// A process that the kernel does not end keeps the listener open.
-	stop := goroutine.AfterContext(ctx, func() { _ = s.listener.SetReadDeadline(time.Now()) })
-	defer stop()
-	for {
-		var n notification
-		var failure error
-		err := conn.Read(func(fd uintptr) bool {
-			ready, events := readable(int(fd))
-			switch {
-			case events&unix.POLLIN != 0:
-				failure = receive(int(fd), &n)
-			case ready: // the last process has ended
-				failure = io.EOF
-			default:
-				return false
-			}
-			return true
-		})
-		switch {
-		case errors.Is(err, os.ErrDeadlineExceeded):
-			return nil
-		case err != nil:
-			return fmt.Errorf("supervise mounts: %w", err)
-		case errors.Is(failure, io.EOF):
-			return nil
-		case errors.Is(failure, unix.ENOENT) || errors.Is(failure, unix.EINTR):
-			continue // the process ended
-		case failure != nil:
-			return fmt.Errorf("supervise mounts: %w", failure)
+// Decide implements [confine.Decider]. When ctx ends, a mount that is under way is given up.
+func (s *supervisor) Decide(ctx context.Context, l confine.Listener, n confine.Notification) error {
+	switch call, _ := confine.CallName(n.Arch, n.Call); call {
+	case confine.CallMount:
+		mount, err := s.mount(ctx, l, n)
+		if err != nil {
+			s.log.Warn("container mounts no file system", "kind", clip(mount.Kind), "at", clip(mount.Target), "err", err)
 		}
-		if err := s.serve(ctx, n); err != nil {
-			return err
+		return err
+	case confine.CallSetns:
+		if s.isJoined(l, n) {
+			return nil
 		}
 	}
-}
-
-// readable reports whether a descriptor has events, and which.
-func readable(fd int) (bool, int16) {
-	list := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
-	n, err := unix.Poll(list, 0)
-	return err == nil && n > 0, list[0].Revents
-}
-
-func receive(fd int, n *notification) error {
-	*n = notification{}
-	_, _, errno := unix.Syscall(
-		unix.SYS_IOCTL, uintptr(fd), unix.SECCOMP_IOCTL_NOTIF_RECV, uintptr(unsafe.Pointer(n)))
-	if errno != 0 {
-		return errno
-	}
-	return nil
-}
-
-// serve replies to a call.
-func (s *supervisor) serve(ctx context.Context, n notification) error {
-	r := response{ID: n.ID}
-	call, err := s.mount(ctx, n)
-	if err != nil {
-		errno := unix.EPERM
-		_ = errors.As(err, &errno)
-		r.Error = -int32(errno)
-		s.log.Warn("container mounts no file system", "kind", clip(call.Kind), "at", clip(call.Target), "err", err)
-	}
-	if errors.Is(err, confine.ErrStillRunning) { // it may mount the file system after all
-		return err
-	}
-	conn, err := s.listener.SyscallConn()
-	if err != nil {
-		return err
-	}
-	return conn.Control(func(fd uintptr) { // fails if the process has ended
-		_, _, _ = unix.Syscall(unix.SYS_IOCTL, fd, unix.SECCOMP_IOCTL_NOTIF_SEND, uintptr(unsafe.Pointer(&r)))
-	})
+	return s.denials.Decide(ctx, l, n)
 }
 
 func clip(text string) string { return text[:min(len(text), 100)] }
 
-// isWaiting reports whether the process of a call still waits for its reply, so that its number has not been reused.
-func (s *supervisor) isWaiting(id uint64) error {
-	conn, err := s.listener.SyscallConn()
+// isJoined reports whether a process calls setns(2) for the mount namespace of process 1, and is in it, with the same
+// root: bootc runs programs there. The reply has no effect, so that the arguments may change after the check.
+func (s *supervisor) isJoined(l confine.Listener, n confine.Notification) bool {
+	process, file := fmt.Sprintf("/proc/%d", n.PID), fmt.Sprint(uint32(n.Args[0]))
+	target := process + "/fd/" + file
+	if link, err := os.Readlink(target); err != nil {
+		return false
+	} else if kind := uint32(n.Args[1]); strings.HasPrefix(link, "mnt:") {
+		if kind != 0 && kind != unix.CLONE_NEWNS {
+			return false
+		}
+	} else {
+		pid, err := statusField(process+"/fdinfo/"+file, "Pid:") // of a descriptor from pidfd_open(2)
+		if err != nil || kind != unix.CLONE_NEWNS {
+			return false
+		}
+		target = "/proc/" + pid + "/ns/mnt"
+	}
+	init := fmt.Sprintf("/proc/%d", s.init)
+	return isSame(target, init+"/ns/mnt") && isSame(process+"/ns/mnt", init+"/ns/mnt") &&
+		isSame(process+"/root", init+"/root") && l.IsWaiting(n) == nil
+}
+
+// isSame reports whether two names lead to one file.
+func isSame(a, b string) bool {
+	one, err := os.Stat(a)
+	two, otherErr := os.Stat(b)
+	return err == nil && otherErr == nil && os.SameFile(one, two)
+}
+
+// statusField returns the last word of a line in a file of /proc that begins with a name.
+func statusField(file, name string) (string, error) {
+	text, err := os.ReadFile(file)
 	if err != nil {
-		return err
+		return "", err
 	}
-	var errno unix.Errno
-	err = conn.Control(func(fd uintptr) {
-		_, _, errno = unix.Syscall(
-			unix.SYS_IOCTL, fd, unix.SECCOMP_IOCTL_NOTIF_ID_VALID, uintptr(unsafe.Pointer(&id)))
-	})
-	if err == nil && errno != 0 {
-		return errno
+	for line := range strings.Lines(string(text)) {
+		rest, ok := strings.CutPrefix(line, name)
+		if fields := strings.Fields(rest); ok && len(fields) > 0 {
+			return fields[len(fields)-1], nil
+		}
 	}
-	return err
+	return "", fmt.Errorf("%s has no %s", file, name)
 }
 
 // mount reads the arguments of a call and mounts the file system, if a container may mount it. The arguments are read
 // once, so that the container cannot change them after they were checked.
-func (s *supervisor) mount(ctx context.Context, n notification) (mountCall, error) {
+func (s *supervisor) mount(ctx context.Context, l confine.Listener, n confine.Notification) (mountCall, error) {
 	process := fmt.Sprintf("/proc/%d", n.PID)
 	var files []*os.File
 	defer func() {
@@ -184,7 +127,7 @@ func (s *supervisor) mount(ctx context.Context, n notification) (mountCall, erro
 	if err != nil {
 		return call, err
 	}
-	if err := s.isWaiting(n.ID); err != nil {
+	if err := l.IsWaiting(n); err != nil {
 		return call, err
 	}
 	if err := call.restrict(); err != nil {
@@ -202,7 +145,7 @@ func openFlags(name string) int {
 }
 
 // readCall reads the arguments of a call from the memory of its process.
-func readCall(process string, n notification) (call mountCall, err error) {
+func readCall(process string, n confine.Notification) (call mountCall, err error) {
 	memory, err := os.Open(process + "/mem")
 	if err != nil {
 		return call, err
@@ -259,19 +202,11 @@ func ofProcess(name, process string) string {
 	if !ok {
 		return name
 	}
-	status, err := os.ReadFile(process + "/status")
+	number, err := statusField(process+"/status", "NSpid:")
 	if err != nil {
 		return name
 	}
-	for line := range strings.Lines(string(status)) {
-		numbers, ok := strings.CutPrefix(line, "NSpid:")
-		if fields := strings.Fields(numbers); ok && len(fields) > 0 {
-			if _, err := strconv.Atoi(fields[len(fields)-1]); err == nil {
-				return "/proc/" + fields[len(fields)-1] + "/" + rest
-			}
-		}
-	}
-	return name
+	return "/proc/" + number + "/" + rest
 }
 
 // restrict checks a call and changes it so that the container reaches no other devices than its own.

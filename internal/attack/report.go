@@ -61,7 +61,7 @@ func PermittedInContainer(privileged bool) map[string]string {
 	if !privileged {
 		permitted[uevents] = ueventsHarmless
 	} else {
-		for _, name := range []string{"open_tree", "move_mount", "pivot_root", "setns"} {
+		for _, name := range []string{"open_tree", "move_mount", "pivot_root"} {
 			permitted[name] = "bootc mounts in its own namespaces, and no call leads to others"
 		}
 	}

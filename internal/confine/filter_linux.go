@@ -3,6 +3,7 @@ package confine
 import (
 	"slices"
 
+	"github.com/elastic/go-seccomp-bpf/arch"
 	"golang.org/x/sys/unix"
 )
 
@@ -27,6 +28,11 @@ func jump(code uint16, k uint32, yes, no int) unix.SockFilter {
 	return unix.SockFilter{Code: unix.BPF_JMP | code | unix.BPF_K, K: k, Jt: uint8(yes), Jf: uint8(no)}
 }
 
+// jumpAlways skips n instructions.
+func jumpAlways(n int) unix.SockFilter {
+	return unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_JA, K: uint32(n)}
+}
+
 // and clears the bits of the loaded word that k lacks.
 func and(k uint32) unix.SockFilter {
 	return unix.SockFilter{Code: unix.BPF_ALU | unix.BPF_AND | unix.BPF_K, K: k}
@@ -46,8 +52,11 @@ func returnIf(action uint32, values ...uint32) (program []unix.SockFilter) {
 	return program
 }
 
-// nsfsType is the type of the ioctls of namespaces (NSIO, ioctl_nsfs(2)), in the second byte of a command.
-const nsfsType = 0xb7
+// Types of ioctls, in the second byte of a command.
+const (
+	namespaceType  = 0xb7 // NSIO, see ioctl_nsfs(2)
+	fileSystemType = 'X'  // FIFREEZE, FITRIM, FS_IOC_SHUTDOWN, and those of XFS
+)
 
 // socketFamilies are the families of socket(2) that tools for hardware and boot loaders use. Others lead to the
 // hypervisor (AF_VSOCK), or to protocols that no such tool needs.
@@ -64,47 +73,93 @@ var netlinkProtocols = []uint32{
 // device in sysfs.
 var hardwareProtocols = []uint32{unix.NETLINK_RDMA, unix.NETLINK_KOBJECT_UEVENT}
 
-// argumentCalls are the numbers of the calls that checkArguments decides.
-type argumentCalls struct {
-	ioctl, socket, socketpair uint32
-}
+// newNamespaces are the flags of clone(2) and unshare(2) that make namespaces.
+const newNamespaces = unix.CLONE_NEWNS | unix.CLONE_NEWCGROUP | unix.CLONE_NEWUTS | unix.CLONE_NEWIPC |
+	unix.CLONE_NEWUSER | unix.CLONE_NEWPID | unix.CLONE_NEWNET | unix.CLONE_NEWTIME
 
-// checkArguments returns instructions that allow or deny calls by their arguments, and continue after them for other
-// calls. The number of the call must be loaded, and stays loaded for other calls. protocols lists the permitted
-// protocols of netlink.
+// checkArguments returns instructions that decide calls by their arguments, and continue after them for other calls.
+// The number of the call must be loaded, and stays loaded for other calls.
 //
 // The ioctls that fail return other mount namespaces to a program with CAP_SYS_ADMIN (NS_MNT_GET_NEXT), enter text into
-// a terminal as its user would (TIOCSTI, TIOCLINUX), or redirect the console (TIOCCONS). Sockets of other families fail
-// as if the kernel lacked these. A filter cannot read the arguments of socketcall(2), which are in memory: every
-// program on amd64 can call it as a program of i386 does.
-func checkArguments(calls argumentCalls, protocols []uint32) []unix.SockFilter {
+// a terminal as its user would (TIOCSTI, TIOCLINUX), redirect the console (TIOCCONS), or freeze or shut down a file
+// system. Sockets of other families fail as if the kernel lacked these. Calls that make namespaces are not permitted:
+// a user namespace gives its programs all capabilities in it.
+func (p Policy) checkArguments(a *arch.Info) (program []unix.SockFilter) {
+	const wait, allow = unix.SECCOMP_RET_USER_NOTIF, unix.SECCOMP_RET_ALLOW
 	unsupported := result(failure(unix.EAFNOSUPPORT))
-	commands := slices.Concat(
-		[]unix.SockFilter{loadArgument(1)},
-		returnIf(failure(unix.EPERM), unix.TIOCSTI, unix.TIOCLINUX, unix.TIOCCONS),
-		[]unix.SockFilter{and(0xff00)},
-		returnIf(failure(unix.EPERM), nsfsType<<8),
-		[]unix.SockFilter{result(unix.SECCOMP_RET_ALLOW)},
-	)
+	types := []uint32{namespaceType << 8}
+	if !p.fileSystems {
+		types = append(types, fileSystemType<<8)
+	}
 	netlink := slices.Concat(
 		[]unix.SockFilter{loadArgument(2)},
-		returnIf(unix.SECCOMP_RET_ALLOW, protocols...),
+		returnIf(allow, p.protocols...),
 		[]unix.SockFilter{result(failure(unix.EPROTONOSUPPORT))}, // which PAM and libaudit ignore
 	)
-	families := slices.Concat(
-		[]unix.SockFilter{loadArgument(0), jump(unix.BPF_JEQ, unix.AF_NETLINK, 0, len(netlink))},
-		netlink,
-		returnIf(unix.SECCOMP_RET_ALLOW, socketFamilies...),
-		[]unix.SockFilter{unsupported},
+	flags := slices.Concat(
+		[]unix.SockFilter{loadArgument(0), jump(unix.BPF_JSET, newNamespaces&^p.namespaces, 0, 1)},
+		[]unix.SockFilter{result(wait), result(allow)},
 	)
-	pairs := slices.Concat(
-		[]unix.SockFilter{loadArgument(0)},
-		returnIf(unix.SECCOMP_RET_ALLOW, unix.AF_UNIX),
-		[]unix.SockFilter{unsupported},
-	)
-	return slices.Concat(
-		[]unix.SockFilter{jump(unix.BPF_JEQ, calls.ioctl, 0, len(commands))}, commands,
-		[]unix.SockFilter{jump(unix.BPF_JEQ, calls.socket, 0, len(families))}, families,
-		[]unix.SockFilter{jump(unix.BPF_JEQ, calls.socketpair, 0, len(pairs))}, pairs,
-	)
+	calls := []struct {
+		name string
+		do   []unix.SockFilter
+	}{
+		{"ioctl", slices.Concat(
+			[]unix.SockFilter{loadArgument(1)},
+			returnIf(failure(unix.EPERM), unix.TIOCSTI, unix.TIOCLINUX, unix.TIOCCONS),
+			[]unix.SockFilter{and(0xff00)},
+			returnIf(failure(unix.EPERM), types...),
+			[]unix.SockFilter{result(allow)},
+		)},
+		{"socket", slices.Concat(
+			[]unix.SockFilter{loadArgument(0), jump(unix.BPF_JEQ, unix.AF_NETLINK, 0, len(netlink))},
+			netlink,
+			returnIf(allow, socketFamilies...),
+			[]unix.SockFilter{unsupported},
+		)},
+		{"socketpair", slices.Concat(
+			[]unix.SockFilter{loadArgument(0)}, returnIf(allow, unix.AF_UNIX), []unix.SockFilter{unsupported},
+		)},
+		{"clone", flags},
+		{"unshare", flags},
+	}
+	if p.mounts {
+		calls = append(calls, struct {
+			name string
+			do   []unix.SockFilter
+		}{CallMount, mountFlags})
+	}
+	for _, c := range calls {
+		if number, found := a.SyscallNames[c.name]; found {
+			program = append(program, jump(unix.BPF_JEQ, uint32(number), 0, len(c.do)))
+			program = append(program, c.do...)
+		}
+	}
+	return program
+}
+
+const (
+	// MountMagic is the value of the upper 16 flags of mount(2) that the kernel ignores.
+	MountMagic = 0xc0ed0000
+	// magicMask are the flags among which the magic value is.
+	magicMask = 0xffff0000
+	// mountElsewhere are the flags of mount(2) that act on existing mounts only.
+	mountElsewhere = unix.MS_BIND | unix.MS_MOVE | unix.MS_SHARED | unix.MS_PRIVATE | unix.MS_SLAVE |
+		unix.MS_UNBINDABLE
+)
+
+// mountFlags makes mount(2) wait for a reply if it mounts a file system or changes the options of a mount. Bind mounts,
+// moves, and changes of the propagation are permitted.
+var mountFlags = []unix.SockFilter{
+	loadArgument(3),
+	and(magicMask),
+	jump(unix.BPF_JEQ, MountMagic, 0, 3),
+	loadArgument(3),
+	and(^uint32(magicMask)), // the kernel ignores the flags in the magic value
+	jumpAlways(1),
+	loadArgument(3),
+	jump(unix.BPF_JSET, unix.MS_REMOUNT, 1, 0),
+	jump(unix.BPF_JSET, mountElsewhere, 1, 0),
+	result(unix.SECCOMP_RET_USER_NOTIF),
+	result(unix.SECCOMP_RET_ALLOW),
 }

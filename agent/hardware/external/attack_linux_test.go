@@ -36,17 +36,35 @@ func TestAttacks(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	roots, log := loadRoots(t, writeRoot(t, map[string]string{"site": string(inRoot)}, squashfs.Entry{
+	rootDir := writeRoot(t, map[string]string{"site": string(inRoot)}, squashfs.Entry{
 		Path: "bin/attack", Mode: 0o755, Size: int64(len(text)),
 		Open: func() (squashfs.File, error) { return os.Open(program) },
-	}))
-	for name, loaded := range map[string][]hardware.Manager{
-		"executable": Load(t.Context(), dir, slog.New(slog.DiscardHandler), nil), "root": roots,
+	})
+	log := slog.New(slog.DiscardHandler)
+	executables := func() []hardware.Manager { return Load(t.Context(), dir, log, nil) }
+	roots := func() []hardware.Manager { return LoadRoots(t.Context(), rootDir, log, nil) }
+	more := attack.PermittedOutsideContainers()
+	more["userfaultfd"] = "the operator permits it"
+	for _, tt := range []struct {
+		name      string
+		calls     string // what the operator permits
+		load      func() []hardware.Manager
+		permitted map[string]string
+	}{
+		{"executable", "", executables, attack.PermittedOutsideContainers()},
+		{"root", "", roots, attack.PermittedOutsideContainers()},
+		{"executable with a call", `{"manager":["userfaultfd"],"other":["bpf"]}`, executables, more},
+		{"root with a call", `{"site":["userfaultfd"],"manager":["bpf"]}`, roots, more},
+		{"unknown call", `{"manager":["userfaultfd","raed"]}`, executables, attack.PermittedOutsideContainers()},
 	} {
-		t.Run(name, func(t *testing.T) {
-			managers := usable(loaded)
+		t.Run(tt.name, func(t *testing.T) {
+			if tt.calls != "" {
+				permitCalls(t, dir, tt.calls)
+				permitCalls(t, rootDir, tt.calls)
+			}
+			managers := usable(tt.load())
 			if len(managers) != 1 {
-				t.Fatalf("got %d managers, want 1: %s", len(managers), log)
+				t.Fatalf("got %d managers, want 1", len(managers))
 			}
 			got, err := managers[0].Steps(hardware.Clean, nil, nil)[0].Run(t.Context(), hardware.Call{})
 			if err != nil {
@@ -56,7 +74,7 @@ func TestAttacks(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			attacktest.Check(t, report, attack.PermittedOutsideContainers())
+			attacktest.Check(t, report, tt.permitted)
 		})
 	}
 }

@@ -19,6 +19,9 @@ import (
 // childName is the first argument of the process that becomes the executable, instead of the program's name.
 const childName = "external-manager"
 
+// callsFile is the descriptor of the socket from [confine.LogDenials].
+const callsFile = 3
+
 // exitNotRun is the exit code of a child that could not run the executable.
 const exitNotRun = 120
 
@@ -31,7 +34,12 @@ func startConfined(p program) (*process, error) {
 	if err != nil {
 		return nil, err
 	}
-	return startProcess("/proc/self/exe", []string{childName, string(text)}, namespaces, p.input)
+	calls, err := confine.LogDenials()
+	if err != nil {
+		return nil, err
+	}
+	defer calls.Close() //nolint:errcheck // the process has its own
+	return startProcess("/proc/self/exe", []string{childName, string(text)}, namespaces, p.input, calls)
 }
 
 // attributes makes a process start in new namespaces.
@@ -62,9 +70,9 @@ func Child() {
 func (p program) become() error {
 	var err error
 	if p.Root == "" {
-		err = enter()
+		err = enter(p.Calls)
 	} else {
-		err = enterRoot(context.Background(), p.Root) // the parent kills this process when its context ends
+		err = enterRoot(context.Background(), p.Root, p.Calls) // the parent kills this process when its context ends
 	}
 	if err != nil {
 		return err
@@ -96,14 +104,17 @@ var removedCapabilities = []int{
 	unix.CAP_DAC_READ_SEARCH, unix.CAP_SYS_PACCT,
 }
 
-// enter hides the agent and its secrets from this process and its children, and denies them the ways out. It runs in
-// namespaces of its own.
-func enter() error {
+// enter hides the agent and its secrets from this process and its children, and limits their system calls to those of
+// programs and more. It runs in namespaces of its own.
+func enter(more []string) error {
 	if err := confine.KeepMountsPrivate(); err != nil {
 		return err
 	}
 	makeControlNodes() // before /dev is read-only
-	for _, f := range []func() error{mountOwn, coverKernel, protectFiles, confine.DenyCalls} {
+	for _, f := range []func() error{
+		mountOwn, coverKernel, protectFiles,
+		func() error { return confine.ProgramPolicy(more...).Limit(callsFile) },
+	} {
 		if err := f(); err != nil {
 			return err
 		}

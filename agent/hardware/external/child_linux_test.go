@@ -32,7 +32,19 @@ func onRoot(t *testing.T) string {
 			t.Error(err)
 		}
 	})
+	dir = filepath.Join(dir, "managers") // a file of the parent directory belongs to it, see CallsName
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
 	return dir
+}
+
+// permitCalls writes the file by which the managers of a directory may make further system calls.
+func permitCalls(t *testing.T, dir, text string) {
+	t.Helper()
+	if err := os.WriteFile(filepath.Join(filepath.Dir(dir), CallsName), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // inspectSelf is the step of a confined executable: it prints what it sees, and tries to leave its namespaces.

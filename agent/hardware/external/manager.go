@@ -60,7 +60,13 @@ func Load(ctx context.Context, dir string, log *slog.Logger, track Track) []hard
 	for i, entry := range entries {
 		paths[i] = filepath.Join(dir, entry.Name())
 	}
-	return loadAll(paths, "", track, func(path string) (*Manager, error) { return load(ctx, path, log) })
+	calls, err := readCalls(dir)
+	if err != nil {
+		log.Error("further system calls of hardware managers not permitted", "err", err)
+	}
+	return loadAll(paths, "", track, func(path string) (*Manager, error) {
+		return load(ctx, program{Argv: []string{path}, Calls: calls[filepath.Base(path)]}, log)
+	})
 }
 
 // loadAll calls load for each path, concurrently. A manager of [hardware.Unusable] is in place of each that fails.
@@ -90,7 +96,8 @@ func loadAll(
 }
 
 // load describes an executable.
-func load(ctx context.Context, path string, log *slog.Logger) (*Manager, error) {
+func load(ctx context.Context, p program, log *slog.Logger) (*Manager, error) {
+	path := p.Argv[0]
 	if err := checkOrigin(path); err != nil { // first: opening a named pipe could take forever
 		return nil, err
 	}
@@ -101,8 +108,8 @@ func load(ctx context.Context, path string, log *slog.Logger) (*Manager, error) 
 	if err != nil {
 		return nil, err
 	}
-	log.Info("external hardware manager found", "path", path, "sha256", sum)
-	m := newManager(path, log, func() (*process, error) { return startConfined(program{Argv: []string{path}}) })
+	log.Info("external hardware manager found", "path", path, "sha256", sum, "calls", p.Calls)
+	m := newManager(path, log, func() (*process, error) { return startConfined(p) })
 	return m, m.describeForLoad(ctx)
 }
 

@@ -31,6 +31,8 @@ type program struct {
 	Argv []string `json:"argv,omitempty"`
 	// Programs, unless empty, are the names of programs to find in the root instead, see printPrograms.
 	Programs []string `json:"programs,omitempty"`
+	// Calls are names of system calls that are permitted besides those of every program.
+	Calls []string `json:"calls,omitempty"`
 	// input is the standard input; nil is a pipe.
 	input *os.File
 }
@@ -41,11 +43,15 @@ var environment = []string{
 }
 
 // startPlain starts an executable without confinement, for checks outside of the ramdisk.
-func startPlain(path string) (*process, error) { return startProcess(path, []string{path}, 0, nil) }
+func startPlain(path string) (*process, error) {
+	return startProcess(path, []string{path}, 0, nil)
+}
 
 // startProcess starts a program with pipes as its standard streams, and with namespaces of its own. If input is not
-// nil, it is the standard input.
-func startProcess(program string, argv []string, cloneFlags uintptr, input *os.File) (p *process, err error) {
+// nil, it is the standard input. files are further files of the process, from descriptor 3.
+func startProcess(
+	program string, argv []string, cloneFlags uintptr, input *os.File, files ...*os.File,
+) (p *process, err error) {
 	var pipes []*os.File
 	defer func() {
 		if err != nil {
@@ -67,7 +73,7 @@ func startProcess(program string, argv []string, cloneFlags uintptr, input *os.F
 		streams[0] = input
 	}
 	child, err := os.StartProcess(program, argv, &os.ProcAttr{
-		Dir: "/", Env: environment, Files: streams, Sys: attributes(cloneFlags),
+		Dir: "/", Env: environment, Files: append(streams, files...), Sys: attributes(cloneFlags),
 	})
 	if err != nil {
 		return nil, err

@@ -19,11 +19,11 @@ import (
 // assembly is the directory where a root is assembled, in a mount namespace of its own.
 const assembly = "/tmp"
 
-// enterRoot makes a manager root the root file system of this process, and hides the agent and its secrets from it. It
-// runs in namespaces of its own, and its mounts end with them. The loop device is detached with its last mount.
+// enterRoot makes a manager root the root file system of this process, hides the agent and its secrets from it, and
+// limits its system calls to those of programs and more. It runs in namespaces of its own, and its mounts end with them. The loop device is detached with its last mount.
 //
 // The root is writable: an overlay in memory receives the changes, and is discarded at the end.
-func enterRoot(ctx context.Context, image string) error {
+func enterRoot(ctx context.Context, image string, more []string) error {
 	if err := confine.KeepMountsPrivate(); err != nil {
 		return err
 	}
@@ -78,7 +78,7 @@ func enterRoot(ctx context.Context, image string) error {
 	if err := readOnly("/dev", false); err != nil {
 		return err
 	}
-	if err := confine.DenyCalls(); err != nil {
+	if err := confine.ProgramPolicy(more...).Limit(callsFile); err != nil {
 		return err
 	}
 	return limitCapabilities(unix.CAP_SYS_CHROOT) // chroot(2) leads out of a root

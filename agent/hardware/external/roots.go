@@ -29,8 +29,9 @@ const rootTimeout = 50 * time.Second
 
 // root is a manager root.
 type root struct {
-	path string
-	log  *slog.Logger
+	path  string
+	calls map[string][]string // see CallsName
+	log   *slog.Logger
 }
 
 // LoadRoots describes the managers in all manager roots of a directory, which must be on the root file system, and logs
@@ -46,9 +47,13 @@ func LoadRoots(ctx context.Context, dir string, log *slog.Logger, track Track) [
 		log.Error("manager roots not read", "err", err)
 		return []hardware.Manager{hardware.Unusable("in "+dir, err)}
 	}
+	calls, err := readCalls(dir)
+	if err != nil {
+		log.Error("further system calls of hardware managers not permitted", "err", err)
+	}
 	var loaded []hardware.Manager
 	for _, entry := range entries {
-		r := root{path: filepath.Join(dir, entry.Name())}
+		r := root{path: filepath.Join(dir, entry.Name()), calls: calls}
 		r.log = log.With("root", r.path)
 		managers, err := r.load(ctx, track)
 		if err != nil {
@@ -94,11 +99,12 @@ func (r root) load(ctx context.Context, track Track) ([]hardware.Manager, error)
 			unusable = append(unusable, hardware.Unusable(f.Path+suffix, errors.New(f.Reason)))
 			continue
 		}
-		r.log.Info("external hardware manager found", "path", f.Path, "sha256", f.SHA256)
+		r.log.Info("external hardware manager found", "path", f.Path, "sha256", f.SHA256,
+			"calls", r.calls[filepath.Base(f.Path)])
 		paths = append(paths, f.Path)
 	}
 	loaded := loadAll(paths, suffix, track, func(path string) (*Manager, error) {
-		p := program{Root: r.path, Argv: []string{path}}
+		p := program{Root: r.path, Argv: []string{path}, Calls: r.calls[filepath.Base(path)]}
 		m := newManager(path, r.log, func() (*process, error) { return startConfined(p) })
 		m.describeTimeout = rootTimeout
 		return m, m.describeForLoad(ctx)

@@ -77,7 +77,7 @@ func (e entry) enter() error {
 	if err := e.mountOthers(); err != nil {
 		return err
 	}
-	if err := confine.DenyCalls(); err != nil {
+	if err := confine.ProgramPolicy().Limit(callsFile); err != nil {
 		return err
 	}
 	return capabilities(e.privileged())

@@ -22,6 +22,9 @@ import (
 // childName is the first argument of the process that enters the root, instead of the program's name.
 const childName = "chroot"
 
+// callsFile is the descriptor of the socket from [confine.LogDenials].
+const callsFile = 3
+
 const (
 	programTimeout = 10 * time.Minute
 
@@ -62,13 +65,18 @@ func run(ctx context.Context, env, argv []string) (output []byte, err error) {
 		return nil, err
 	}
 	defer null.Close() //nolint:errcheck // the process has its own
+	calls, err := confine.LogDenials()
+	if err != nil {
+		return nil, err
+	}
+	defer calls.Close() //nolint:errcheck // the process has its own
 	in, out, err := os.Pipe()
 	if err != nil {
 		return nil, err
 	}
 	defer in.Close() //nolint:errcheck // only read
 	process, err := os.StartProcess("/proc/self/exe", argv, &os.ProcAttr{
-		Dir: "/", Files: []*os.File{null, out, out},
+		Dir: "/", Files: []*os.File{null, out, out, calls},
 		Env: append([]string{"PATH=" + strings.Join(directories, ":"), "LC_ALL=C", "HOME=/root"}, env...),
 		Sys: &syscall.SysProcAttr{Cloneflags: namespaces},
 	})

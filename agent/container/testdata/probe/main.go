@@ -8,6 +8,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 func main() {
@@ -35,6 +37,8 @@ func main() {
 		wait(os.Args[2:])
 	case "mount":
 		mounts()
+	case "join":
+		join()
 	case "mountandhang":
 		_ = syscall.Mount("tmpfs", "/mnt", "tmpfs", 0, "size=1m")
 		select {}
@@ -109,6 +113,33 @@ func mounts() {
 	try("bind proc", syscall.Mount("/proc", "/mnt", "", syscall.MS_BIND, ""))
 	try("sysctl by bind", writable("/mnt/sys/kernel/core_pattern"))
 	try("unmount root", syscall.Unmount("/", syscall.MNT_DETACH))
+}
+
+// join tries to join namespaces.
+func join() {
+	open := func(name string) int {
+		fd, err := syscall.Open(name, syscall.O_RDONLY, 0)
+		if err != nil {
+			fmt.Println(err)
+		}
+		return fd
+	}
+	one, err := unix.PidfdOpen(1, 0)
+	if err != nil {
+		fmt.Println(err)
+	}
+	mounts := open("/proc/1/ns/mnt")
+	try := func(name string, fd, kind int) { fmt.Println(name, unix.Setns(fd, kind)) }
+	try("mounts", mounts, unix.CLONE_NEWNS)
+	try("any kind", mounts, 0)
+	try("mounts of a process", one, unix.CLONE_NEWNS)
+	try("other kind", mounts, unix.CLONE_NEWNET)
+	try("processes", open("/proc/1/ns/pid"), unix.CLONE_NEWPID)
+	try("all of a process", one, unix.CLONE_NEWNS|unix.CLONE_NEWPID)
+	try("file", open("/etc"), 0)
+	try("no file", 1000, 0)
+	fmt.Println("new mounts", syscall.Unshare(syscall.CLONE_NEWNS))
+	try("mounts from others", mounts, unix.CLONE_NEWNS)
 }
 
 // writable opens a file for writing, and writes nothing: it could be that of the machine.

@@ -1,0 +1,50 @@
+package initramfs
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/u-root/mkuimage/cpio"
+
+	"ironroot/internal/confine"
+)
+
+// callsFile is the file in which the agent finds further system calls that managers may make.
+const callsFile = "usr/lib/ironroot/manager-calls.json"
+
+// noteManagers collects the base names of the managers among the files of the ramdisk or of a root.
+func (b *builder) noteManagers(files []imageFile) {
+	for _, f := range files {
+		if dir, name := path.Split(f.path); path.Clean(dir) == managersDir && f.mode.IsRegular() {
+			b.managers = append(b.managers, name)
+		}
+	}
+}
+
+// managerCalls returns the file with the system calls of ManagerCalls. All managers must be known, see noteManagers.
+func (b *builder) managerCalls() ([]cpio.Record, error) {
+	if len(b.ManagerCalls) == 0 {
+		return nil, nil
+	}
+	for _, name := range slices.Sorted(maps.Keys(b.ManagerCalls)) {
+		if !slices.Contains(b.managers, name) {
+			return nil, fmt.Errorf("system calls of manager %q: the image has the managers %q", name, b.managers)
+		}
+		for _, call := range b.ManagerCalls[name] {
+			if err := confine.CheckAddedCall(call); err != nil {
+				return nil, fmt.Errorf("system calls of manager %q: %w", name, err)
+			}
+		}
+		b.say("manager %s may make the system calls %s, too", name, strings.Join(b.ManagerCalls[name], ", "))
+	}
+	text, err := json.Marshal(b.ManagerCalls)
+	if err != nil {
+		return nil, err
+	}
+	b.note(callsFile, origin{own: true})
+	return []cpio.Record{cpio.StaticFile(callsFile, string(text), 0o644)}, nil
+}

@@ -1,0 +1,90 @@
+package confine
+
+import (
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/elastic/go-seccomp-bpf/arch"
+	"golang.org/x/sys/unix"
+
+	"ironroot/internal/testenv"
+)
+
+// confinedName is the first argument of the test's program that limits itself, and prints the results of its calls.
+const confinedName = "confine-test"
+
+func TestMain(m *testing.M) {
+	if os.Args[0] != confinedName {
+		os.Exit(m.Run())
+	}
+	if err := ProgramPolicy("acct").Limit(3); err != nil {
+		fmt.Println(err)
+		os.Exit(1)
+	}
+	bad := ^uintptr(0)
+	for range 2 {
+		for _, call := range []struct {
+			name   string
+			number uintptr
+		}{
+			{"bpf", unix.SYS_BPF}, {"statmount", unix.SYS_STATMOUNT}, {"clone3", unix.SYS_CLONE3},
+			{"later", 1000}, {"much later", 1 << 30}, {"acct", unix.SYS_ACCT}, {"getppid", unix.SYS_GETPPID},
+		} {
+			_, _, errno := unix.Syscall6(call.number, bad, bad, bad, bad, bad, bad)
+			fmt.Printf("%s: %d\n", call.name, errno)
+		}
+	}
+	os.Exit(0)
+}
+
+// A call that is not permitted fails as the program expects, and is logged once by its name.
+func TestLogDenials(t *testing.T) {
+	testenv.Root(t)
+	var log testenv.Log
+	before := slog.Default()
+	slog.SetDefault(slog.New(slog.NewTextHandler(&log, nil)))
+	t.Cleanup(func() { slog.SetDefault(before) })
+	calls, err := LogDenials()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := exec.CommandContext(t.Context(), "/proc/self/exe")
+	c.Args, c.ExtraFiles = []string{confinedName}, []*os.File{calls}
+	output, err := c.CombinedOutput()
+	if err := calls.Close(); err != nil {
+		t.Error(err)
+	}
+	if err != nil {
+		t.Fatalf("%v: %s", err, output)
+	}
+	once := fmt.Sprintf("bpf: %d\nstatmount: %d\nclone3: %d\nlater: %d\nmuch later: %d\nacct: %d\ngetppid: 0\n",
+		unix.EPERM, unix.ENOSYS, unix.ENOSYS, unix.ENOSYS, unix.ENOSYS, unix.EFAULT)
+	if want := once + once; string(output) != want {
+		t.Errorf("got\n%s\nwant\n%s", output, want)
+	}
+	var logged []string
+	for line := range strings.Lines(log.String()) {
+		_, rest, _ := strings.Cut(line, "msg=")
+		logged = append(logged, strings.TrimSpace(rest))
+	}
+	machine, err := arch.GetInfo("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var want []string
+	for _, call := range [][2]string{
+		{"bpf", unix.EPERM.Error()}, {"statmount", unix.ENOSYS.Error()}, {"clone3", unix.ENOSYS.Error()},
+		{"1000", unix.ENOSYS.Error()},
+	} {
+		want = append(want, fmt.Sprintf(`"system call not permitted" call=%s arch=%s program=exe err=%q`,
+			call[0], machine.Name, call[1]))
+	}
+	if !slices.Equal(logged, want) {
+		t.Errorf("got the log\n%s\nwant\n%s", strings.Join(logged, "\n"), strings.Join(want, "\n"))
+	}
+}
