@@ -15,13 +15,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-const (
-	// Secret is part of the environment of the ramdisk's processes, and the content of SecretFile. Package attacktest
-	// plants both. Attacks that search for them always fail in a guest, where nothing does.
-	Secret = "planted-by-the-ramdisk"
-	// SecretFile is a pattern that matches files of the ramdisk.
-	SecretFile = "/run/ironroot-planted-*"
-)
+// Secret is part of the environment of the ramdisk's processes, and the content of SecretFiles. Package attacktest plants
+// both on the machine that runs a test, and tests with a guest plant them there.
+const Secret = "planted-by-the-ramdisk"
+
+// SecretFiles are patterns that match files of the ramdisk: in its memory, and in its configuration.
+var SecretFiles = []string{"/run/ironroot-planted-*", "/etc/ironic-python-agent.d/ironroot-planted-*"}
 
 // errRefused is returned by attacks that fail without an error of the kernel.
 var errRefused = errors.New("refused")
@@ -194,12 +193,15 @@ func ioctls() (list []attack) {
 
 // fileReads returns attacks on files with the memory, log or keys of the kernel, and on files of the ramdisk.
 func fileReads() (list []attack) {
-	for _, pattern := range []string{
+	patterns := []string{
 		"/dev/mem", "/dev/kmsg", "/dev/port", "/dev/nvram", "/proc/kcore", "/proc/kmsg", "/proc/keys",
-		"/proc/bootconfig", "/sys/firmware/initrd", SecretFile, "/proc/1/root" + SecretFile,
-		"/proc/1/cwd/../../../../.." + SecretFile, "/proc/self/cwd/../../../../.." + SecretFile,
-		"/proc/1/environ", "/proc/self/environ",
-	} {
+		"/proc/bootconfig", "/sys/firmware/initrd", "/proc/1/environ", "/proc/self/environ",
+	}
+	for _, file := range SecretFiles {
+		patterns = append(patterns, file, "/proc/1/root"+file, "/proc/1/cwd/../../../../.."+file,
+			"/proc/self/cwd/../../../../.."+file)
+	}
+	for _, pattern := range patterns {
 		list = append(list, attack{"read " + pattern, func() (string, error) {
 			names, err := filepath.Glob(pattern)
 			if len(names) == 0 {
@@ -398,10 +400,12 @@ func escapeRoot() (string, error) {
 			return "", err
 		}
 	}
-	if names, err := filepath.Glob("." + SecretFile); len(names) == 0 {
-		return "", errors.Join(err, fs.ErrNotExist)
+	for _, pattern := range SecretFiles {
+		if names, err := filepath.Glob("." + pattern); len(names) > 0 && err == nil {
+			return names[0], nil
+		}
 	}
-	return SecretFile, nil
+	return "", fs.ErrNotExist
 }
 
 // mounts returns attacks that mount file systems of the kernel, or uncover files of the ramdisk. They must be the last

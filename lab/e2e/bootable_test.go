@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 
+	"ironroot/internal/attack"
+	"ironroot/internal/attack/attacktest"
 	"ironroot/internal/testenv"
 	"ironroot/lab/conductor"
 	"ironroot/lab/osimage/osimagetest"
@@ -163,7 +165,7 @@ func TestPartitionBootsBIOS(t *testing.T) {
 
 // TestPartitionInstallsOnESP deploys a root file system with GRUB for UEFI, but without loaders for the ESP. The
 // loader that GRUB installs gets a boot entry, and the ESP a line in fstab. GRUB's programs see the FAT file systems
-// of fstab, but not the command line of the ramdisk.
+// of fstab, but not the command line of the ramdisk, and none escapes.
 //
 // Parity: M6
 func TestPartitionInstallsOnESP(t *testing.T) {
@@ -175,6 +177,11 @@ func TestPartitionInstallsOnESP(t *testing.T) {
 		if err := os.WriteFile(root+"/etc/grub.d/99_seen", []byte(script), 0o755); err != nil {
 			t.Fatal(err)
 		}
+		attacktest.BuildControl(t, root+"/usr/sbin/attack")
+		const attacks = "#!/bin/sh\n/usr/sbin/attack | sed 's/^/# attacks: /'\n"
+		if err := os.WriteFile(root+"/etc/grub.d/98_attacks", []byte(attacks), 0o755); err != nil {
+			t.Fatal(err)
+		}
 		testenv.Run(t, "sh", "-c",
 			`printf 'LABEL=efi-part /mnt vfat defaults 0 0\nLABEL=other /srv vfat defaults 0 0\n' >>"$0"`,
 			root+"/etc/fstab")
@@ -183,7 +190,9 @@ func TestPartitionInstallsOnESP(t *testing.T) {
 	machine := qemu.Config{
 		Dir: t.TempDir(), Firmware: qemu.UEFI, Memory: 640 * mib, Disks: []qemu.Disk{{Bus: qemu.NVMe, File: disk}},
 	}
-	r := start(t, setup{machine: machine, config: map[string]any{"enable_bios_bootloader_install": true}})
+	r := start(t, setup{
+		machine: machine, append: attackParameter, config: map[string]any{"enable_bios_bootloader_install": true},
+	})
 	r.waitAgent(t)
 	const instance = "9d6d2a10-52a3-4f0e-9d0f-3c1d4b1f7a24"
 	r.deployRoot(t, image, "uefi", instance)
@@ -199,5 +208,10 @@ func TestPartitionInstallsOnESP(t *testing.T) {
 			t.Errorf("got menu without %s:\n%s", want, menu)
 		}
 	}
+	report := regexp.MustCompile(`(?m)^# attacks: (.*)$`).FindStringSubmatch(menu)
+	if report == nil {
+		t.Fatalf("got menu without a report of attacks:\n%s", menu)
+	}
+	attacktest.Check(t, []byte(report[1]), attack.PermittedOutsideContainers())
 	bootInstance(t, machine, instance, regexp.MustCompile(`BdsDxe: starting Boot\w+ "ironic1" from HD\(`))
 }

@@ -66,6 +66,7 @@ func TestDeploy(t *testing.T) {
 	t.Run("secrets", r.checkSecrets)
 	t.Run("run_image", r.runImage)
 	t.Run("power_off", r.powerOff)
+	t.Run("disks", func(t *testing.T) { r.searchDisks(t, large, small, failing) })
 }
 
 // mbr deploys an image with an MBR and checks that the disk starts with exactly the image.

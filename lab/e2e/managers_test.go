@@ -43,17 +43,14 @@ func TestManagers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	probe, settings := filepath.Join(dir, "probe"), filepath.Join(dir, "settings.conf")
+	probe := filepath.Join(dir, "probe")
 	testenv.Run(t, "env", "CGO_ENABLED=0", "go", "build", "-o", probe, "./managerprobe")
-	if err := os.WriteFile(settings, []byte("[DEFAULT]\ndebug = true\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
 	report, err := initramfs.Build(t.Context(), initramfs.Options{
 		Out: t.TempDir(), Dir: testenv.Top(t), Managers: []string{filepath.Join(dir, "bmcuser")},
 		ModuleGroups: []string{"virtual", "network", "platform"}, NoFirmware: true,
 		Files: []string{
 			firmware + ":" + external.Dir + "/firmware", probe + ":" + external.Dir + "/probe",
-			settings + ":/etc/ironic-python-agent.d/settings.conf",
+			attackFile(t),
 		},
 	})
 	if err != nil {
@@ -61,7 +58,7 @@ func TestManagers(t *testing.T) {
 	}
 	flash := file(t, "flash", diskSize, nil)
 	r := start(t, setup{
-		append: "ipa-disk-wait-attempts=0",
+		append: "ipa-disk-wait-attempts=0" + attackParameter,
 		machine: qemu.Config{
 			Kernel: report.Kernel, Initrd: report.Initramfs, Memory: 512 * mib, Disks: []qemu.Disk{{File: flash}},
 			Extra: []string{"-device", "ipmi-bmc-sim,id=bmc", "-device", "isa-ipmi-kcs,bmc=bmc"},

@@ -10,6 +10,7 @@ import (
 
 	"github.com/u-root/mkuimage/cpio"
 
+	"ironroot/internal/attack"
 	"ironroot/internal/testenv"
 	"ironroot/lab/conductor"
 	"ironroot/lab/qemu"
@@ -47,6 +48,19 @@ func (p *plantedSecrets) secrets() []string {
 		list = append(list, secret)
 	}
 	return list
+}
+
+// attackParameter is a kernel parameter that the kernel passes to process 1 as a variable of the environment. Attacks
+// search for it.
+const attackParameter = " IRONROOT_PLANTED=" + attack.Secret
+
+// attackFile writes a configuration file for which attacks search. It returns the file and where it belongs in the
+// ramdisk, joined by a colon.
+func attackFile(t *testing.T) string {
+	t.Helper()
+	const name = "ironroot-planted-settings.conf" // matches attack.SecretFiles
+	file := filepath.Join(t.TempDir(), name)
+	return writeFile(t, file, "[DEFAULT]\ndebug = true\n# "+attack.Secret+"\n") + ":/etc/ironic-python-agent.d/" + name
 }
 
 // The memory of the RAM disk, in bytes.

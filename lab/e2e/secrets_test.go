@@ -3,13 +3,20 @@
 package e2e
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"net/http"
+	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"ironroot/internal/testenv"
 	"ironroot/lab/qemu"
@@ -54,6 +61,51 @@ func (r *rig) logs(t *testing.T) map[string]string {
 		t.Fatal(err)
 	}
 	return testenv.Untar(t, r.node.Logs())
+}
+
+// searchDisks searches the disks of the machine for secrets, and a file that contains them.
+func (r *rig) searchDisks(t *testing.T, disks ...string) {
+	t.Helper()
+	secrets := append([]string{r.node.Token()}, r.secrets...)
+	list := writeFile(t, filepath.Join(t.TempDir(), "secrets"), strings.Repeat("x", searchedBytes)+strings.Join(secrets, "\n"))
+	for i, secret := range secrets {
+		for _, name := range append(disks, list) {
+			if got, want := containsText(t, name, secret), name == list; got != want {
+				t.Errorf("secret %d is in %s: got %t, want %t", i, name, got, want)
+			}
+		}
+	}
+}
+
+// searchedBytes is the number of bytes that containsText reads at a time.
+const searchedBytes = 1 << 20
+
+// containsText reports whether a file contains a text. Holes of the file are skipped.
+func containsText(t *testing.T, name, text string) bool {
+	t.Helper()
+	f, err := os.Open(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close() //nolint:errcheck // only read
+	piece := make([]byte, searchedBytes)
+	for at := int64(0); ; {
+		data, err := f.Seek(at, unix.SEEK_DATA)
+		if errors.Is(err, unix.ENXIO) {
+			return false // only a hole is left
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		n, err := f.ReadAt(piece, data)
+		if err != nil && !errors.Is(err, io.EOF) {
+			t.Fatal(err)
+		}
+		if bytes.Contains(piece[:n], []byte(text)) {
+			return true
+		}
+		at = data + int64(max(n-len(text), 1)) // the text can be across two pieces
+	}
 }
 
 // searchGuest searches the guest's own files, and the environment and arguments of process 1, for secrets. It uses

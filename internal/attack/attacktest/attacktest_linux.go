@@ -13,13 +13,13 @@ import (
 )
 
 // Build builds the program with the attacks as path. Until the test ends, attack.Secret is in the environment of this
-// process, and a file of the machine matches attack.SecretFile. It requires root.
+// process, and a file of the machine matches the first of attack.SecretFiles. It requires root.
 func Build(t *testing.T, path string) {
 	t.Helper()
 	testenv.Root(t)
-	testenv.Run(t, "env", "CGO_ENABLED=0", "go", "build", "-o", path, "ironroot/internal/attack/attackprobe")
+	BuildControl(t, path)
 	t.Setenv("IRONROOT_PLANTED", attack.Secret)
-	dir, pattern := filepath.Split(attack.SecretFile)
+	dir, pattern := filepath.Split(attack.SecretFiles[0])
 	f, err := os.CreateTemp(dir, pattern)
 	if err != nil {
 		t.Fatal(err)
@@ -33,6 +33,12 @@ func Build(t *testing.T, path string) {
 	if err := errors.Join(err, f.Close()); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// BuildControl builds the program with the attacks as path, and plants nothing.
+func BuildControl(t *testing.T, path string) {
+	t.Helper()
+	testenv.Run(t, "env", "CGO_ENABLED=0", "go", "build", "-o", path, "ironroot/internal/attack/attackprobe")
 }
 
 // Check fails unless exactly the permitted attacks have succeeded. text is the report as JSON.
