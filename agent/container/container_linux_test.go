@@ -660,6 +660,17 @@ func TestJoin(t *testing.T) {
 	}
 }
 
+// In a privileged container, only a program with CAP_SYS_ADMIN mounts file systems, as mount(2) says.
+func TestMountsNeedCapability(t *testing.T) {
+	b := prepared(t, nil)
+	for user, want := range map[string]string{"": "user <nil>", "user": "user operation not permitted"} {
+		got, err := run(t, b, Spec{Args: []string{"probe", "mountasuser"}, User: user, Privileged: true})
+		if err != nil || got != want {
+			t.Errorf("user %q: got %q (%v), want %q", user, got, err, want)
+		}
+	}
+}
+
 // A mount that is optional may lack the file system or what it shows. Everything else is an error.
 func TestMountOptional(t *testing.T) {
 	testenv.Root(t)

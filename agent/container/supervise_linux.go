@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -127,13 +128,31 @@ func (s *supervisor) mount(ctx context.Context, l confine.Listener, n confine.No
 	if err != nil {
 		return call, err
 	}
+	allowed, err := hasAdmin(process)
+	if err != nil {
+		return call, err
+	}
 	if err := l.IsWaiting(n); err != nil {
 		return call, err
+	}
+	if !allowed {
+		return call, fmt.Errorf("the program lacks CAP_SYS_ADMIN: %w", unix.EPERM)
 	}
 	if err := call.restrict(); err != nil {
 		return call, err
 	}
 	return call, s.runMounter(ctx, call, files)
+}
+
+// hasAdmin reports whether a process has CAP_SYS_ADMIN. The mounter has it, so the kernel does not check the process
+// itself. No process of a container is in another user namespace, where the capability would mean less.
+func hasAdmin(process string) (bool, error) {
+	text, err := statusField(process+"/status", "CapEff:")
+	if err != nil {
+		return false, err
+	}
+	effective, err := strconv.ParseUint(text, 16, 64)
+	return effective&(1<<unix.CAP_SYS_ADMIN) != 0, err
 }
 
 // openFlags returns the flags to open a file of a process.

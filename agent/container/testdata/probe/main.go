@@ -39,6 +39,8 @@ func main() {
 		mounts()
 	case "join":
 		join()
+	case "mountasuser":
+		fmt.Println("user", syscall.Mount("tmpfs", "/mnt", "tmpfs", 0, "size=1m"))
 	case "mountandhang":
 		_ = syscall.Mount("tmpfs", "/mnt", "tmpfs", 0, "size=1m")
 		select {}
