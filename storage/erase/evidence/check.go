@@ -38,10 +38,10 @@ func (r Record) check() error {
 			}
 		}
 		if err := t.check(); err != nil {
-			return fmt.Errorf("%s: %w", t.Path, err)
+			return fmt.Errorf("%q: %w", t.Path, err)
 		}
 		if r.Outcome == NotErased || r.Outcome == Erased && t.Error != "" {
-			return fmt.Errorf("%s: contradicts the outcome %q", t.Path, r.Outcome)
+			return fmt.Errorf("%q: contradicts the outcome %q", t.Path, r.Outcome)
 		}
 	}
 	return r.Sanitization.compare(Classify(r))

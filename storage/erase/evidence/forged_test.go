@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"unicode"
 )
 
 // forged returns evidence of a record that claims a category, with a valid signature, whatever its facts are.
@@ -79,6 +80,32 @@ func TestForgedDetails(t *testing.T) {
 	b.Zeros, b.Ones, b.Other = math.MaxInt64, math.MaxInt64, b.Read+2
 	if _, err := Parse(forged(t, host, claim)); !errors.Is(err, ErrInvalid) {
 		t.Errorf("counters that overflow: got %v, want %v", err, ErrInvalid)
+	}
+}
+
+// An error contains no control character of a file: a terminal would interpret it.
+func TestForgedControl(t *testing.T) {
+	const path = "/dev/sda\x1b[2J\r\u202e\u009b"
+	unprintable := func(c rune) bool { return !unicode.IsPrint(c) }
+	for name, change := range map[string]func(*Record){
+		"outcome": func(r *Record) { r.Targets[0].Error = path },
+		"target":  func(r *Record) { r.Targets[0].ReadBack.Size = -1 },
+		"unknown": func(r *Record) { r.Outcome = path },
+		"expects": func(r *Record) { r.Targets[0].ReadBack.Expected = path },
+		"claims":  func(r *Record) { r.Sanitization.Reason = path },
+		"format":  func(r *Record) { r.Format = path },
+	} {
+		r := full("overwrite")
+		r.Disk.Path, r.Targets[0].Path = path, path
+		change(&r)
+		claim := Classify(r)
+		if name == "claims" {
+			claim.Reason = path
+		}
+		_, err := Parse(forged(t, r, claim))
+		if !errors.Is(err, ErrInvalid) || strings.ContainsFunc(err.Error(), unprintable) {
+			t.Errorf("%s: got %q, want %v in printable characters", name, err, ErrInvalid)
+		}
 	}
 }
 
