@@ -240,14 +240,14 @@ func (s Signature) verify(record []byte) (ed25519.PublicKey, error) {
 	if s.Algorithm != algorithm {
 		return nil, fmt.Errorf("signature: got algorithm %q, want %q", s.Algorithm, algorithm)
 	}
-	key, err := base64.StdEncoding.Strict().DecodeString(s.Key)
+	key, err := decodeBase64(s.Key)
 	if err == nil && len(key) != ed25519.PublicKeySize {
 		err = fmt.Errorf("got %d bytes, want %d", len(key), ed25519.PublicKeySize)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("public key: %w", err)
 	}
-	value, err := base64.StdEncoding.Strict().DecodeString(s.Value)
+	value, err := decodeBase64(s.Value)
 	if err != nil {
 		return nil, fmt.Errorf("signature: %w", err)
 	}
@@ -259,6 +259,15 @@ func (s Signature) verify(record []byte) (ed25519.PublicKey, error) {
 		return nil, errors.New("signature does not match the record")
 	}
 	return key, nil
+}
+
+// decodeBase64 decodes base64 in the form that Seal writes. The decoder ignores line ends.
+func decodeBase64(text string) ([]byte, error) {
+	data, err := base64.StdEncoding.Strict().DecodeString(text)
+	if err == nil && base64.StdEncoding.EncodeToString(data) != text {
+		err = errors.New("base64 with line ends")
+	}
+	return data, err
 }
 
 // Fingerprint returns a short name of a public key: the SHA-256 of its 32 bytes.

@@ -186,6 +186,8 @@ func TestTampered(t *testing.T) {
 		"too large":         append(bytes.Clone(data), bytes.Repeat([]byte{' '}, MaxBytes)...),
 		"no record":         []byte(`{"record": 1, "signature": null, "unsigned": "x"}`),
 		"short key":         []byte(shortKey),
+		"key in lines":      []byte(strings.Replace(string(data), `"public_key": "`, `"public_key": "\r\n`, 1)),
+		"value in lines":    []byte(strings.Replace(string(data), `"value": "`, `"value": "\n`, 1)),
 		"signature removed": []byte(strings.Replace(string(data), `"signature"`, `"unsigned"`, 1)),
 		"empty":             nil,
 		"null":              []byte("null"),
