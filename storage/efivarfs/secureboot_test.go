@@ -32,3 +32,33 @@ func TestSecureBoot(t *testing.T) {
 		}
 	}
 }
+
+// With these variables, Linux reports that Secure Boot is disabled, or not (drivers/firmware/efi/libstub/secureboot.c).
+func TestSecureBootNotEnforced(t *testing.T) {
+	const (
+		setup = "SetupMode-8be4df61-93ca-11d2-aa0d-00e098032b8c"
+		shim  = "MokSBStateRT-605dab50-e046-4300-abb6-3dd810dd8b23"
+	)
+	for _, tt := range []struct {
+		name, file, variable string
+		want                 bool
+	}{
+		{"user mode", setup, "\x06\x00\x00\x00\x00", true},
+		{"setup mode", setup, "\x06\x00\x00\x00\x01", false},
+		{"validation by shim disabled", shim, "\x06\x00\x00\x00\x01", false},
+		{"validation by shim enabled", shim, "\x06\x00\x00\x00\x00", true},
+		{"made by a system that ran before", shim, "\x07\x00\x00\x00\x01", true},
+		{"no value", shim, "\x06\x00\x00\x00", true},
+		{"two bytes", shim, "\x06\x00\x00\x00\x01\x00", true},
+	} {
+		dir := t.TempDir()
+		for name, variable := range map[string]string{SecureBootFile: "\x06\x00\x00\x00\x01", tt.file: tt.variable} {
+			if err := os.WriteFile(filepath.Join(dir, name), []byte(variable), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got, err := SecureBoot(dir, os.ReadFile); got != tt.want || err != nil {
+			t.Errorf("%s: got %t, %v, want %t", tt.name, got, err, tt.want)
+		}
+	}
+}
