@@ -123,10 +123,11 @@ func quoted(text string) string {
 	return text
 }
 
-// printable replaces control characters, because foreign text must not control the operator's terminal.
+// printable replaces control characters, and those that reorder text or are invisible, because foreign text must not
+// control the operator's terminal.
 func printable(text string) string {
 	return strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) && r != '\t' {
+		if !unicode.IsGraphic(r) && r != '\t' {
 			return ' '
 		}
 		return r

@@ -31,7 +31,7 @@ func TestLines(t *testing.T) {
 	log.Info("plain", "device", "/dev/sda", "n", 3, "text", "two words", "empty", "")
 	log.With("node", "abc").WithGroup("g").Warn("grouped", "err", errors.New("no \"such\" thing"),
 		slog.Group("in", "a", 1))
-	log.Error("foreign \x1b[2Jtext", "stack", "line 1\nline \x07 2", "after", true)
+	log.Error("foreign \x1b[2Jtext", "stack", "line 1\nline \x07 2\n\u202e\u2066é\u200b\u2028\t3", "after", true)
 	got := regexp.MustCompile(`(?m)^\d\d:\d\d:\d\d\.\d{3} `).ReplaceAllString(console.String(), "")
 	want := `INFO  plain device=/dev/sda n=3 text="two words" empty=""
 WARN  grouped node=abc g.err="no \"such\" thing" g.in.a=1
@@ -39,6 +39,7 @@ ERROR foreign  [2Jtext after=true
     stack:
       line 1
       line   2
+        é  	3
 `
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("lines (-want +got):\n%s", diff)
