@@ -274,6 +274,13 @@ func TestIdentify(t *testing.T) {
 			name: "crypto scramble", data: identityWith(map[int]uint16{59: 1<<12 | 1<<13}),
 			want: Identity{Sanitize: SanitizeSupport{Supported: true, CryptoScramble: true}},
 		},
+		// ACS-4, table "Nominal media rotation rate".
+		{name: "slowest", data: identityWith(map[int]uint16{217: 0x0401}), want: Identity{Rotating: true}},
+		{name: "7200 rotations", data: identityWith(map[int]uint16{217: 7200}), want: Identity{Rotating: true}},
+		{name: "fastest", data: identityWith(map[int]uint16{217: 0xfffe}), want: Identity{Rotating: true}},
+		{name: "SSD", data: identityWith(map[int]uint16{217: 1})},
+		{name: "reserved rate", data: identityWith(map[int]uint16{217: 0x0400})},
+		{name: "reserved rate, largest", data: identityWith(map[int]uint16{217: 0xffff})},
 		{name: "Trusted Computing", data: identityWith(map[int]uint16{48: 0x4001}), want: Identity{Trusted: true}},
 		{name: "no Trusted Computing", data: identityWith(map[int]uint16{48: 0x4000})},
 		{name: "word 48 not valid", data: identityWith(map[int]uint16{48: 0xc001})},

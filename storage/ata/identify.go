@@ -19,6 +19,7 @@ type Identity struct {
 	Security SecurityState
 	Sanitize SanitizeSupport
 	Trusted  bool // supports the Trusted Computing feature set
+	Rotating bool // says at which rate its media rotate; those that rotate need not
 	Capacity Capacity
 }
 
@@ -53,7 +54,7 @@ func (d Drive) Identify() (Identity, error) {
 
 // parseIdentity decodes the data of IDENTIFY DEVICE (ACS-4, table "IDENTIFY DEVICE data"): 256 words of 16 bits. The
 // words are those of src/ataidentify.cpp in smartmontools: 23 to 26 firmware, 48 Trusted Computing, 59 sanitize, 89 and
-// 90 erase times, 128 security, 255 integrity.
+// 90 erase times, 128 security, 217 rotation rate, 255 integrity.
 func parseIdentity(data []byte) (Identity, error) {
 	if len(data) != blockSize {
 		return Identity{}, fmt.Errorf("got %d bytes, want %d", len(data), blockSize)
@@ -87,6 +88,8 @@ func parseIdentity(data []byte) (Identity, error) {
 	if w := word(48); w&0xc000 == 0x4000 { // the word is valid
 		id.Trusted = bit(w, 0)
 	}
+	const leastRate, largestRate = 0x0401, 0xfffe // in rotations a minute; 0 is not reported, 1 are media that do not
+	id.Rotating = word(217) >= leastRate && word(217) <= largestRate
 	id.Capacity = parseCapacity(word)
 	if w := word(59); bit(w, 12) {
 		id.Sanitize = SanitizeSupport{

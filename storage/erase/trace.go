@@ -19,9 +19,12 @@ type Trace struct {
 
 // Observed is the content of a [Trace].
 type Observed struct {
-	Firmware  string // revision that the drive reported to the erase, "" if it was not asked
-	Unreached string // what else the drive holds that an erase of the device does not reach, "" if nothing is known
-	Passes    []evidence.Pass
+	Firmware string // revision that the drive reported to the erase, "" if it was not asked
+	// NotRotating means that an ATA drive did not say that its media rotate. For the kernel, media rotate unless the
+	// drive says that they do not, and old SSDs say nothing.
+	NotRotating bool
+	Unreached   string // what else the drive holds that an erase of the device does not reach, "" if nothing is known
+	Passes      []evidence.Pass
 	// InsteadOfZeros means that the last pass was random data although zeros were requested: it is not known whether
 	// the drive is locked.
 	InsteadOfZeros bool

@@ -289,6 +289,23 @@ func TestEvidenceUnreached(t *testing.T) {
 	}
 }
 
+// A drive is a hard disk in the evidence only if it says that its media rotate. The kernel does not ask for that.
+func TestEvidenceRotational(t *testing.T) {
+	for _, tt := range []struct{ kernel, silent, want bool }{
+		{true, false, true}, {true, true, false}, {false, false, false}, {false, true, false},
+	} {
+		disk := block.Device{Path: "/dev/sda", Rotational: tt.kernel}
+		log := newEvidenceLog(hardware.Call{}, fullErase, eraseFlags{})
+		_, end := log.begin(t.Context(), disk, disk)
+		end(erase.ATAEnhanced, nil)
+		observed := erase.Observed{NotRotating: tt.silent}
+		log.disks[disk.Path].targets[0].observed = func() erase.Observed { return observed }
+		if got := log.records(onThisMachine(t), nil)[0].Disk.Rotational; got != tt.want {
+			t.Errorf("%+v: got %t", tt, got)
+		}
+	}
+}
+
 // The firmware that the drive reported to the erase is that of the evidence.
 func TestEvidenceFirmware(t *testing.T) {
 	disk := block.Device{Path: "/dev/sda"}
