@@ -45,6 +45,7 @@ func attribute(sys sysfs.Root, d block.Device, name string) string {
 // in lower case.
 var virtualNames = []string{
 	"qemu", "vmware", "vbox", "virtual", "msft", "xen", "amazon", "nvme_card", "persistentdisk", "bhyve", // hypervisors
+	"alibaba cloud", "spdk",
 	"logical volume", "raid", "perc ", "mr9", "dellboss", "dell boss", " vd", "boot controller", "ns204i",
 	"volume",                           // RAID controllers, some of which present an NVMe or AHCI controller
 	"lio-org", "iet", "linux", "nvmet", // targets

@@ -443,6 +443,13 @@ func TestDescribe(t *testing.T) {
 			},
 			"virtual disk",
 		},
+		{ // as lsblk shows it
+			block.Device{
+				Name: "nvme0n1", Type: "disk", Transport: "nvme", Model: "Alibaba Cloud Elastic Block Storage",
+			},
+			"virtual disk",
+		},
+		{block.Device{Name: "nvme0n1", Type: "disk", Transport: "nvme", Model: "SPDK bdev Controller"}, "virtual disk"},
 		{block.Device{Name: "sda", Type: "disk", Transport: "sata", Model: "ThinkSystem M.2 VD"}, "virtual disk"},
 		{block.Device{Name: "nvme1n1", Type: "disk", Transport: "nvme"}, "tcp"},
 		{block.Device{Name: "nvme2n1", Type: "disk", Transport: "nvme"}, ""},
