@@ -108,6 +108,10 @@ func (v *verifier) directory(dir string) {
 	}
 	var names []string
 	for _, e := range entries {
+		if !signature.ValidName(e.Name()) { // a terminal would interpret it
+			v.report(fmt.Errorf("%s: not verified: name %q has characters that are not printable", dir, e.Name()))
+			continue
+		}
 		names = append(names, e.Name())
 	}
 	var artefacts []string

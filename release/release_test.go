@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -297,6 +298,17 @@ func TestVerifyDirectory(t *testing.T) {
 		err := Verify(key, []string{dir}, &bytes.Buffer{})
 		if want := path + ": not verified"; err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got error %v, want one with %q", err, want)
+		}
+	}
+	// The name could clear a line of the terminal, and then claim that a file was verified.
+	const unprintable = "x\x1b[2K\rverified a.kernel, SHA-256 0\n\u202e"
+	for _, below := range []string{"", "a.oci"} {
+		dir := example(t, signer)
+		write(t, filepath.Join(dir, below, unprintable), "")
+		err := Verify(key, []string{dir}, &bytes.Buffer{})
+		if err == nil || strings.Contains(err.Error(), unprintable) ||
+			!strings.Contains(err.Error(), strconv.Quote(unprintable)) {
+			t.Errorf("in %q: got error %q, want the quoted name", below, err)
 		}
 	}
 	empty := t.TempDir()

@@ -197,7 +197,7 @@ func (v *verifier) findOthers(known []string) {
 		if isBlob && v.seen[v1.Hash{Algorithm: "sha256", Hex: name}] || slices.Contains(known, path) {
 			return nil
 		}
-		v.report("%s: unexpected file", path)
+		v.report("unexpected file %q", path)
 		return nil
 	})
 	if err != nil {

@@ -72,6 +72,11 @@ func (s Signer) public() minisign.PublicKey {
 	return key
 }
 
+// ValidName reports whether a file of this name can be signed: all its characters are printable.
+func ValidName(name string) bool {
+	return !strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) })
+}
+
 // Sign writes the signature of the file path to path + Suffix.
 func (s Signer) Sign(path string) error {
 	if err := s.sign(path); err != nil {
@@ -82,7 +87,7 @@ func (s Signer) Sign(path string) error {
 
 func (s Signer) sign(path string) error {
 	name := filepath.Base(path)
-	if strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) }) {
+	if !ValidName(name) {
 		return errors.New("name has characters that are not printable")
 	}
 	f, err := os.Open(path)
