@@ -231,7 +231,9 @@ func (c Config) kernelRoute(index, metric int, route Route) *netlink.Route {
 	}
 	kernel.Gw = route.Gateway.AsSlice()
 	inSubnet := func(p netip.Prefix) bool { return p.Contains(route.Gateway) }
-	if !slices.ContainsFunc(c.Addresses, inSubnet) && !route.Gateway.IsLinkLocalUnicast() {
+	// The kernel knows that link-local addresses of IPv6 are on the link, but not those of IPv4 (169.254.0.0/16).
+	known := slices.ContainsFunc(c.Addresses, inSubnet) || route.Gateway.Is6() && route.Gateway.IsLinkLocalUnicast()
+	if !known {
 		// Some networks give hosts single addresses (/32): the gateway is on the link although no subnet contains it.
 		kernel.Flags = int(netlink.FLAG_ONLINK)
 	}

@@ -160,6 +160,32 @@ func TestApply(t *testing.T) {
 			1400,
 		},
 		{
+			"link-local gateway outside of the subnet",
+			Config{Addresses: prefixes("192.0.2.10/24"), Routes: []Route{{all, netip.MustParseAddr("169.254.0.1")}}},
+			[]string{
+				"address 192.0.2.10/24", "route 0.0.0.0/0 via 169.254.0.1 src 192.0.2.10 metric 512",
+				"route 192.0.2.0/24 via <nil> src 192.0.2.10 metric 512",
+			},
+			1400,
+		},
+		{
+			"IPv6 gateways outside of the subnet",
+			Config{
+				Addresses: prefixes("2001:db8::5/64"),
+				Routes: []Route{
+					{netip.MustParsePrefix("2001:db8:2::/48"), netip.MustParseAddr("2001:db8:ffff::1")},
+					{netip.MustParsePrefix("2001:db8:3::/48"), netip.MustParseAddr("fe80::1")},
+				},
+			},
+			[]string{
+				"address 2001:db8::5/64",
+				"route 2001:db8:2::/48 via 2001:db8:ffff::1 src <nil> metric 512",
+				"route 2001:db8:3::/48 via fe80::1 src <nil> metric 512",
+				"route 2001:db8::/64 via <nil> src <nil> metric 512",
+			},
+			1400,
+		},
+		{
 			"IPv6, also a single address",
 			Config{
 				Addresses: prefixes("2001:db8::5/64", "2001:db8:1::7/128"),
