@@ -60,9 +60,10 @@ type DHCP struct {
 	log      *slog.Logger
 	listener *listener
 
-	mu     sync.Mutex
-	hosts  map[string]Host
-	leases map[string]Lease // by MAC; an offer reserves its address for offerTime
+	mu       sync.Mutex
+	hosts    map[string]Host
+	leases   map[string]Lease         // by MAC; an offer reserves its address for offerTime
+	declined map[netip.Addr]time.Time // until when the address is not available
 }
 
 // maxLeases is the number of leases above which expired ones are deleted. Until then, their clients get the same
@@ -71,6 +72,9 @@ const maxLeases = 4096
 
 // offerTime is the time for which an offered address is reserved for a client that has not requested it yet.
 const offerTime = 30 * time.Second
+
+// declineTime is the time for which an address is not available after a client declined it, as with dnsmasq.
+const declineTime = 10 * time.Minute
 
 // ListenDHCP starts a DHCPv4 server that runs until ctx ends or Close is called. It opens the socket before it
 // returns, in the network namespace of the calling thread. It needs the permission to bind port 67.
@@ -84,7 +88,10 @@ func ListenDHCP(ctx context.Context, config DHCPConfig) (*DHCP, error) {
 	if config.Lease == 0 {
 		config.Lease = time.Hour
 	}
-	d := &DHCP{config: config, log: config.Log, hosts: map[string]Host{}, leases: map[string]Lease{}}
+	d := &DHCP{
+		config: config, log: config.Log,
+		hosts: map[string]Host{}, leases: map[string]Lease{}, declined: map[netip.Addr]time.Time{},
+	}
 	maps.Copy(d.hosts, config.Fixed)
 	listener, err := listen(config.Interface, dhcpv4.ServerPort, config.Exclusive)
 	if err != nil {
@@ -181,6 +188,8 @@ func (d *DHCP) answer(m *dhcpv4.DHCPv4) (*dhcpv4.DHCPv4, error) {
 	case dhcpv4.MessageTypeRelease:
 		delete(d.leases, m.ClientHWAddr.String())
 		return nil, nil
+	case dhcpv4.MessageTypeDecline:
+		return nil, d.decline(m)
 	case dhcpv4.MessageTypeInform:
 		return d.grant(m, dhcpv4.MessageTypeAck, netip.Addr{})
 	default:
@@ -190,8 +199,8 @@ func (d *DHCP) answer(m *dhcpv4.DHCPv4) (*dhcpv4.DHCPv4, error) {
 
 // request replies to a DHCPREQUEST in any of its four forms (RFC 2131, section 4.3.2).
 func (d *DHCP) request(m *dhcpv4.DHCPv4) (*dhcpv4.DHCPv4, error) {
-	if id := m.ServerIdentifier(); id != nil && !id.Equal(d.config.Address.Addr().AsSlice()) {
-		return nil, nil // the client chose another server
+	if !d.isFor(m) {
+		return nil, nil
 	}
 	address, err := d.choose(m)
 	if err != nil {
@@ -211,6 +220,28 @@ func (d *DHCP) request(m *dhcpv4.DHCPv4) (*dhcpv4.DHCPv4, error) {
 	return d.grant(m, dhcpv4.MessageTypeAck, address)
 }
 
+// isFor reports whether a client chose this server, or did not name the one it chose.
+func (d *DHCP) isFor(m *dhcpv4.DHCPv4) bool {
+	id := m.ServerIdentifier()
+	return id == nil || id.Equal(d.config.Address.Addr().AsSlice())
+}
+
+// decline marks an address as not available because its client found another machine that uses it (RFC 2131, section
+// 4.3.3). The error says so to the operator.
+func (d *DHCP) decline(m *dhcpv4.DHCPv4) error {
+	if !d.isFor(m) {
+		return nil
+	}
+	address, _ := netip.AddrFromSlice(m.RequestedIPAddress().To4())
+	lease, ok := d.leases[m.ClientHWAddr.String()]
+	if !ok || lease.Address != address {
+		return fmt.Errorf("client declines address %v, which it has no lease of", m.RequestedIPAddress())
+	}
+	delete(d.leases, m.ClientHWAddr.String())
+	d.declined[address] = time.Now().Add(declineTime)
+	return fmt.Errorf("address %s is in use by another machine, not offered for %v", address, declineTime)
+}
+
 // reserve records that a client has an address.
 func (d *DHCP) reserve(m *dhcpv4.DHCPv4, address netip.Addr, duration time.Duration) {
 	d.leases[m.ClientHWAddr.String()] = Lease{
@@ -218,17 +249,21 @@ func (d *DHCP) reserve(m *dhcpv4.DHCPv4, address netip.Addr, duration time.Durat
 	}
 }
 
-// choose returns the address for a client: its fixed, leased or requested address, or the first free one.
+// choose returns the address for a client: its fixed, leased or requested address, or the first free one. A fixed
+// address that is declined is not available either.
 func (d *DHCP) choose(m *dhcpv4.DHCPv4) (netip.Addr, error) {
-	mac := m.ClientHWAddr.String()
-	if host, ok := d.hosts[mac]; ok && host.Address.IsValid() {
+	mac, now := m.ClientHWAddr.String(), time.Now()
+	maps.DeleteFunc(d.declined, func(_ netip.Addr, until time.Time) bool { return !until.After(now) })
+	used := map[netip.Addr]bool{d.config.Address.Addr(): true, d.config.Router: true}
+	for address := range d.declined {
+		used[address] = true
+	}
+	if host, ok := d.hosts[mac]; ok && host.Address.IsValid() && d.declined[host.Address].IsZero() {
 		return host.Address, nil
 	}
-	used := map[netip.Addr]bool{d.config.Address.Addr(): true, d.config.Router: true}
 	for _, host := range d.hosts {
 		used[host.Address] = true
 	}
-	now := time.Now()
 	for other, lease := range d.leases {
 		switch {
 		case other == mac:

@@ -38,7 +38,7 @@ func quiet() *DHCP {
 		hosts: map[string]Host{pinned.String(): {
 			Address: netip.MustParseAddr("192.0.2.77"), Hostname: "node-3",
 		}},
-		leases: map[string]Lease{},
+		leases: map[string]Lease{}, declined: map[netip.Addr]time.Time{},
 	}
 }
 
@@ -158,9 +158,66 @@ func TestRequests(t *testing.T) {
 		!got.YourIPAddr.Equal(net.IPv4(192, 0, 2, 77)) {
 		t.Errorf("renewal: got %v, want an acknowledgement of 192.0.2.77", got)
 	}
-	if _, err := d.answer(message(t, machine, dhcpv4.MessageTypeDecline)); err == nil {
-		t.Error("decline: got no error, want one in the log")
+}
+
+// An address that a client declines is not available, also if it is fixed (RFC 2131, section 4.3.3). Only the client
+// that has the address from this server can decline it.
+func TestDecline(t *testing.T) {
+	d := quiet()
+	wanted := func(last byte) dhcpv4.Modifier {
+		return dhcpv4.WithOption(dhcpv4.OptRequestedIPAddress(net.IPv4(192, 0, 2, last)))
 	}
+	sentTo := func(last byte) dhcpv4.Modifier {
+		return dhcpv4.WithOption(dhcpv4.OptServerIdentifier(net.IPv4(192, 0, 2, last)))
+	}
+	lease := func(mac net.HardwareAddr, want byte) {
+		t.Helper()
+		ask(t, d, message(t, mac, dhcpv4.MessageTypeDiscover))
+		got := ask(t, d, message(t, mac, dhcpv4.MessageTypeRequest, sentTo(1), wanted(want)))
+		if got.MessageType() != dhcpv4.MessageTypeAck || !got.YourIPAddr.Equal(net.IPv4(192, 0, 2, want)) {
+			t.Errorf("%v: got %v, want an acknowledgement of 192.0.2.%d", mac, got, want)
+		}
+	}
+	lease(machine, 10)
+	if got := ask(t, d, message(t, machine, dhcpv4.MessageTypeDecline, sentTo(99), wanted(10))); got != nil {
+		t.Errorf("decline to another server: got %v, want no answer", got)
+	}
+	for name, m := range map[string]*dhcpv4.DHCPv4{
+		"no address":      message(t, machine, dhcpv4.MessageTypeDecline, sentTo(1)),
+		"no lease":        message(t, another, dhcpv4.MessageTypeDecline, sentTo(1), wanted(11)),
+		"another's lease": message(t, another, dhcpv4.MessageTypeDecline, sentTo(1), wanted(10)),
+	} {
+		if answer, err := d.answer(m); err == nil || answer != nil {
+			t.Errorf("%s: got %v and no error, want one in the log", name, answer)
+		}
+	}
+	lease(machine, 10)
+	decline := func(mac net.HardwareAddr, last byte) {
+		t.Helper()
+		answer, err := d.answer(message(t, mac, dhcpv4.MessageTypeDecline, sentTo(1), wanted(last)))
+		if address := netip.AddrFrom4([4]byte{192, 0, 2, last}).String(); answer != nil || err == nil ||
+			!strings.Contains(err.Error(), address) {
+			t.Errorf("decline of %s: got %v, %v, want no answer and the address in the log", address, answer, err)
+		}
+	}
+	decline(machine, 10)
+	again := message(t, machine, dhcpv4.MessageTypeRequest, sentTo(1), wanted(10))
+	if got := ask(t, d, again); got.MessageType() != dhcpv4.MessageTypeNak {
+		t.Errorf("request of the declined address: got %v, want a refusal", got)
+	}
+	lease(machine, 11)
+	if answer, err := d.answer(message(t, another, dhcpv4.MessageTypeDiscover)); err == nil {
+		t.Errorf("pool of declined and leased addresses: got %v, want an error", answer)
+	}
+	ask(t, d, message(t, machine, dhcpv4.MessageTypeRelease))
+	lease(pinned, 77)
+	decline(pinned, 77)
+	lease(pinned, 11)
+	for address := range d.declined {
+		d.declined[address] = time.Now()
+	}
+	lease(another, 10)
+	lease(pinned, 77)
 }
 
 // firmware returns the options of firmware or iPXE that boots from the network.
