@@ -113,6 +113,7 @@ func (a *lease4) setMTU(mtu int) int {
 		mtu = 0
 	}
 	if mtu != 0 {
+		mtu = l.mtuForIPv6(mtu)
 		if err := ifconfig.SetMTU(l.index, mtu); err != nil {
 			l.log.Warn("lease's MTU not used", "interface", l.name(), "err", err)
 			mtu = 0

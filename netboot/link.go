@@ -175,10 +175,23 @@ func applyMACAndMTU(l *link, r plan.Role) {
 		}
 	}
 	if r.MTU != 0 {
-		if err := ifconfig.SetMTU(l.index, r.MTU); err != nil {
+		if err := ifconfig.SetMTU(l.index, l.mtuForIPv6(r.MTU)); err != nil {
 			l.log.Warn("MTU not set", "interface", l.name(), "err", err)
 		}
 	}
+}
+
+const minMTU6 = 1280 // bytes (RFC 8200, section 5)
+
+// mtuForIPv6 returns an MTU, or the minimum of IPv6 if it is larger: below that, the kernel disables IPv6 on a link.
+func (l *link) mtuForIPv6(mtu int) int {
+	if mtu >= minMTU6 || !ifconfig.HasIPv6() {
+		return mtu
+	}
+	if l.State().link.MTU != minMTU6 { // otherwise a renewal of a lease
+		l.log.Warn("MTU is too small for IPv6, using a larger one", "interface", l.name(), "mtu", mtu, "used", minMTU6)
+	}
+	return minMTU6
 }
 
 // raise sets the link up. It retries until ctx ends, because drivers refuse while they load firmware.

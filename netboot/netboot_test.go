@@ -266,6 +266,28 @@ func TestExpiry(t *testing.T) {
 	}
 }
 
+// A lease or static data with an MTU below the minimum of IPv6, 1280 bytes (RFC 8200, section 5), leaves IPv6 on.
+func TestSmallMTU(t *testing.T) {
+	l, inside := inNamespace(t)
+	if !inside {
+		return
+	}
+	l.Cable("nic0", "192.0.2.1/24")
+	l.Cable("nic1", "2001:db8:7::1/64")
+	config := pool("nic0", "192.0.2.1/24")
+	config.MTU = 576
+	l.serve(config)
+	n := l.startWith(l.data(`{
+		"links": [{"id": "one", "type": "phy", "ethernet_mac_address": "MAC(nic1)", "mtu": 1000}],
+		"networks": [{"id": "n6", "type": "ipv6", "link": "one", "ip_address": "2001:db8:7::77/64"}]}`), nil)
+	linkLocal := func(link snapshot.Link) bool { return within(link, "fe80::/10").IsValid() }
+	l.until(n, "addresses of IPv6 and the smallest MTU for it", func(links map[string]snapshot.Link) bool {
+		leased, static := links["nic0"], links["nic1"]
+		return leased.Lease != nil && leased.MTU == 1280 && linkLocal(leased) &&
+			static.MTU == 1280 && has(static, "2001:db8:7::77/64") && linkLocal(static)
+	})
+}
+
 // A carrier that comes back may be that of another network: the server is asked at once, and its refusal obeyed.
 func TestCarrierLossAndRefusal(t *testing.T) {
 	l, inside := inNamespace(t)

@@ -25,6 +25,12 @@ func AllowRouters(link string, slaac bool) error {
 	return errors.Join(failed...)
 }
 
+// HasIPv6 reports whether the kernel has IPv6.
+func HasIPv6() bool {
+	_, err := os.Stat("/proc/sys/net/ipv6")
+	return err == nil
+}
+
 // Sysctl changes a setting of the kernel for one link (Documentation/networking/ip-sysctl.rst).
 func Sysctl(family, link, setting, value string) error {
 	return os.WriteFile(filepath.Join("/proc/sys/net", family, "conf", link, setting), []byte(value), 0)
