@@ -1,6 +1,9 @@
 package dhcp
 
-import "net"
+import (
+	"net"
+	"slices"
+)
 
 // An address of IP over InfiniBand (RFC 4391, section 9.1.1) is a queue pair number, which changes with each boot, and
 // the identifier of the port, which ends with its GUID.
@@ -14,3 +17,10 @@ func IsInfiniBand(mac net.HardwareAddr) bool { return len(mac) == InfiniBandLen 
 
 // PortGUID returns the part of an InfiniBand address that does not change.
 func PortGUID(mac net.HardwareAddr) net.HardwareAddr { return mac[InfiniBandLen-guidLen:] }
+
+// EthernetMAC returns the MAC address that an InfiniBand port has in Ethernet mode, and that OpenStack knows it by: the
+// GUID without the two bytes in its middle.
+func EthernetMAC(mac net.HardwareAddr) net.HardwareAddr {
+	guid := PortGUID(mac)
+	return slices.Concat(guid[:3], guid[5:])
+}

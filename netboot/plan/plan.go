@@ -12,6 +12,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"ironroot/netboot/dhcp"
 	"ironroot/netboot/ifconfig"
 	"ironroot/netboot/networkdata"
 	"ironroot/netboot/resolver"
@@ -112,15 +113,23 @@ func (p *Plan) ID(kernel netlink.Link, card net.HardwareAddr, used map[int]strin
 			}
 		}
 	default:
-		id := p.data.Card(attrs.PermHWAddr)
+		id := p.card(attrs.PermHWAddr)
 		if id == "" {
-			id = p.data.Card(card)
+			id = p.card(card)
 		}
 		if !isTaken(id, attrs.Index, used) {
 			return id
 		}
 	}
 	return ""
+}
+
+// card returns the id of the network card with a MAC address, "" if there is none.
+func (p *Plan) card(mac net.HardwareAddr) string {
+	if dhcp.IsInfiniBand(mac) {
+		mac = dhcp.EthernetMAC(mac)
+	}
+	return p.data.Card(mac)
 }
 
 // isTaken reports whether another link has an id already: two functions of a card can have the same MAC address, and

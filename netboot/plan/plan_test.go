@@ -5,6 +5,7 @@ package plan
 import (
 	"net"
 	"net/netip"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -178,6 +179,36 @@ func TestID(t *testing.T) {
 	} {
 		if got := p.ID(c.link, c.link.Attrs().HardwareAddr, used); got != c.want {
 			t.Errorf("%s: got %q, want %q", name, got, c.want)
+		}
+	}
+}
+
+// An InfiniBand port is named by the MAC address of its Ethernet mode: the GUID without its two middle bytes, as in
+// cloud-init (get_ib_interface_hwaddr).
+//
+// Parity: F7 (network data)
+func TestInfiniBandID(t *testing.T) {
+	p := parsed(t, `{"links": [{"id": "ib", "type": "ib_hostdev", "ethernet_mac_address": "00:11:22:33:44:56"}]}`)
+	port := func(text string) *netlink.GenericLink {
+		mac, err := net.ParseMAC(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return &netlink.GenericLink{LinkType: "ipoib", LinkAttrs: netlink.LinkAttrs{
+			Index: 1, Name: "ib0", HardwareAddr: mac,
+		}}
+	}
+	for address, want := range map[string]string{
+		"80:00:00:28:fe:80:00:00:00:00:00:00:00:11:22:03:00:33:44:56": "ib",
+		"80:00:00:28:fe:80:00:00:00:00:00:00:00:11:22:03:00:33:44:57": "",
+	} {
+		link := port(address)
+		if got := p.ID(link, link.HardwareAddr, nil); got != want {
+			t.Errorf("%s: got %q, want %q", address, got, want)
+		}
+		link.PermHWAddr, link.HardwareAddr = link.HardwareAddr, port(strings.Repeat("02:", 19)+"02").HardwareAddr
+		if got := p.ID(link, link.HardwareAddr, nil); got != want {
+			t.Errorf("permanent address %s: got %q, want %q", address, got, want)
 		}
 	}
 }
