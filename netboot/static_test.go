@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/vishvananda/netlink"
 
@@ -97,6 +98,27 @@ func TestStatic(t *testing.T) {
 		if p.Addr().Is6() && p.Addr().IsGlobalUnicast() && p.Addr() != addr("2001:db8:7::77") {
 			t.Errorf("got address %v beside the static one", p)
 		}
+	}
+}
+
+// Network cards of the data that the machine does not have are logged once, others are not.
+func TestAbsentCard(t *testing.T) {
+	l, inside := inNamespace(t)
+	if !inside {
+		return
+	}
+	l.Cable("nic0", "192.0.2.1/24")
+	l.startWith(l.data(`{"links": [
+		{"id": "one", "type": "phy", "ethernet_mac_address": "MAC(nic0)"},
+		{"id": "two", "name": "eth1", "type": "phy", "ethernet_mac_address": "52:54:00:00:00:99"},
+		{"id": "seven", "type": "vlan", "vlan_id": 7, "vlan_link": "two"}]}`), nil)
+	l.WaitLog(`not found.*link=two name=eth1 mac=52:54:00:00:00:99`)
+	time.Sleep(2 * quick.noCard)
+	if taken, _ := l.Log.Matches(`not found.*link=(one|seven)`); taken {
+		t.Error("a card that is there, or a VLAN, was logged as not found")
+	}
+	if again, _ := l.Log.Matches(`(?s)not found.*not found`); again {
+		t.Error("the absent card was logged twice")
 	}
 }
 

@@ -4,8 +4,10 @@
 package plan
 
 import (
+	"maps"
 	"net"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -141,6 +143,21 @@ func isTaken(id string, index int, used map[int]string) bool {
 		}
 	}
 	return false
+}
+
+// CardsMissingIn returns the network cards of the plan that no link in use is. used are the ids of these links.
+func (p *Plan) CardsMissingIn(used map[int]string) []networkdata.Link {
+	if p == nil {
+		return nil
+	}
+	var missing []networkdata.Link
+	found := slices.Collect(maps.Values(used))
+	for _, l := range p.data.Links {
+		if l.Kind == networkdata.Physical && !slices.Contains(found, l.ID) {
+			missing = append(missing, l)
+		}
+	}
+	return missing
 }
 
 // BondsMissingIn returns the bonds of the plan that another one does not have. Either may be nil.
