@@ -1,6 +1,7 @@
 package inspection
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -114,6 +115,27 @@ func TestDMIWithoutTables(t *testing.T) {
 	err = collect(t, machinetest.Unpack(t, "smbios 16 0x1 0x08"), "dmi-decode", &got)
 	if err == nil || !strings.Contains(err.Error(), "0x0001") || got != nil {
 		t.Errorf("got %v and %v, want an error that names the structure", got, err)
+	}
+}
+
+// dmidecode prints the structures before a broken one, and ends with status 0.
+func TestDMIBeforeFault(t *testing.T) {
+	sys := machinetest.Unpack(t, "smbios 0 0x0 0x18 04:s=Maker\nsmbios 16 0x1 0x17 0d:w=1\n")
+	file := sys.Sys("firmware/dmi/tables/DMI")
+	table, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	table = append(bytes.TrimSuffix(table, []byte{127, 4, 0xff, 0xfe, 0, 0}), 17, 3, 2, 0, 0, 0)
+	if err := os.WriteFile(file, table, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	var got dmi
+	if err := collect(t, sys, "dmi-decode", &got); err != nil {
+		t.Fatal(err)
+	}
+	if got.BIOS["Vendor"] != "Maker" || got.Memory["Number Of Devices"] != 1.0 {
+		t.Errorf("got %+v, want the BIOS and the memory array", got)
 	}
 }
 

@@ -19,7 +19,7 @@ type dmi struct {
 // collectDMI adds BIOS, processors and memory as dmidecode prints them.
 func collectDMI(_ context.Context, i *inspection) error {
 	table, err := i.Inventory.SMBIOS()
-	if err != nil {
+	if table == nil {
 		return fmt.Errorf("read SMBIOS tables: %w", err)
 	}
 	described, err := describeDMI(table)

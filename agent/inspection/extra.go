@@ -52,7 +52,7 @@ func collectExtraHardware(ctx context.Context, i *inspection) error {
 // smbios returns the tables, or empty ones.
 func (i *inspection) smbios() *smbios.Table {
 	table, err := i.Inventory.SMBIOS()
-	if err != nil {
+	if table == nil {
 		i.Log.Warn("extra data without SMBIOS tables", "err", err)
 		return &smbios.Table{}
 	}

@@ -504,6 +504,23 @@ func TestPhysicalMemoryUnknown(t *testing.T) {
 	}
 }
 
+// The structures before a fault count, as with dmidecode, and the fault is logged.
+func TestPhysicalMemoryBeforeFault(t *testing.T) {
+	sys := sysfs.Root{Path: t.TempDir()}
+	entry, table := memoryTables([2]uint32{16384, 0})
+	table = append(bytes.TrimSuffix(table, []byte{127, 4, 0xff, 0xfe, 0, 0}), 17, 3, 1, 0x11, 0, 0)
+	write(t, sys.Path, "sys/firmware/dmi/tables/smbios_entry_point", entry)
+	write(t, sys.Path, "sys/firmware/dmi/tables/DMI", table)
+	var log bytes.Buffer
+	m := New(Options{System: sys, Log: slog.New(slog.NewTextHandler(&log, nil))}).memory()
+	if m.PhysicalMB == nil || *m.PhysicalMB != 16384 {
+		t.Errorf("got %v MiB, want 16384", m.PhysicalMB)
+	}
+	if want := "SMBIOS structure 1: type 17: got a length of 3"; !strings.Contains(log.String(), want) {
+		t.Errorf("got the log %q, want %q in it", &log, want)
+	}
+}
+
 func TestSystemVendor(t *testing.T) {
 	sys := sysfs.Root{Path: t.TempDir()}
 	write(t, sys.Path, "sys/class/dmi/id/product_name", []byte("PowerEdge R640\n"))

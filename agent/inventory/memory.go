@@ -27,18 +27,22 @@ func (s *Source) memory() Memory {
 // physicalMemory returns the total size of the memory devices (type 17) of the SMBIOS tables, in bytes.
 func (s *Source) physicalMemory() (int64, error) {
 	table, err := s.SMBIOS()
-	if err != nil {
+	if table == nil {
+		return 0, err
+	}
+	devices := table.All(smbios.TypeMemoryDevice)
+	if err != nil && len(devices) == 0 {
 		return 0, err
 	}
 	var size int64
-	for _, device := range table.All(smbios.TypeMemoryDevice) {
+	for _, device := range devices {
 		size += device.MemorySize()
 	}
 	return size, nil
 }
 
-// SMBIOS returns the firmware's tables, which are read once: they do not change. A table with an error in it is not
-// returned at all.
+// SMBIOS returns the firmware's tables, which are read once: they do not change. If a structure is malformed, SMBIOS
+// returns those before it together with the error, which is logged.
 func (s *Source) SMBIOS() (*smbios.Table, error) { return s.tables() }
 
 func (s *Source) readSMBIOS() (*smbios.Table, error) {
@@ -51,8 +55,8 @@ func (s *Source) readSMBIOS() (*smbios.Table, error) {
 		return nil, err
 	}
 	table, err := smbios.Parse(entry, data)
-	if err != nil {
-		return nil, err
+	if table != nil && err != nil {
+		s.o.Log.Warn("SMBIOS table malformed, using the structures before the error", "err", err)
 	}
-	return table, nil
+	return table, err
 }

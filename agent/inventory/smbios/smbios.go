@@ -45,8 +45,8 @@ type Structure struct {
 	Strings []string
 }
 
-// Parse parses an entry point (2.1 or 3.0) and its table. If the table is truncated, Parse returns an error together
-// with the complete structures.
+// Parse parses an entry point (2.1 or 3.0) and its table. If a structure is malformed or truncated, Parse returns an
+// error together with the structures before it.
 func Parse(entry, table []byte) (*Table, error) {
 	t := &Table{}
 	switch {
@@ -78,6 +78,9 @@ func next(table []byte) (Structure, []byte, error) {
 	if len(table) < headerSize {
 		return Structure{}, nil, fmt.Errorf("got %d bytes, want a header of %d", len(table), headerSize)
 	}
+	if table[0] == typeEnd { // some firmware gives it a wrong length, or omits its strings
+		return Structure{Type: typeEnd}, nil, nil
+	}
 	length := int(table[1])
 	if length < headerSize || length > len(table) {
 		return Structure{}, nil, fmt.Errorf("type %d: got a length of %d, want %d to %d",
@@ -85,9 +88,6 @@ func next(table []byte) (Structure, []byte, error) {
 	}
 	s := Structure{Type: table[0], Handle: binary.LittleEndian.Uint16(table[2:]), Data: table[:length]}
 	rest := table[length:]
-	if s.Type == typeEnd {
-		return s, nil, nil // some firmware omits the two bytes after the last structure
-	}
 	end := bytes.Index(rest, []byte{0, 0})
 	if end < 0 {
 		return Structure{}, nil, fmt.Errorf("type %d: unterminated strings", s.Type)

@@ -91,6 +91,13 @@ func TestParse(t *testing.T) {
 			"2.0", 1, false,
 		},
 		{"no end", entry, []byte{1, 4, 0, 0, 0, 0}, "3.5", 1, false},
+		{
+			"zeros after the end", entry, append([]byte{1, 4, 0, 0, 0, 0, 127, 4, 0, 0}, make([]byte, 9)...),
+			"3.5", 1, false,
+		},
+		{"long end", entry, append([]byte{1, 4, 0, 0, 0, 0, 127, 27, 0, 0}, make([]byte, 10)...), "3.5", 1, false},
+		{"end without a length", entry, []byte{1, 4, 0, 0, 0, 0, 127, 0, 0, 0, 0, 0}, "3.5", 1, false},
+		{"fault in the middle", entry, []byte{1, 4, 0, 0, 0, 0, 1, 3, 0, 0, 0, 0, 1, 4, 0, 0, 0, 0}, "3.5", 1, true},
 		{"cut in the header", entry, []byte{1, 4, 0, 0, 0, 0, 1, 4}, "3.5", 1, true},
 		{"cut in the fields", entry, []byte{1, 40, 0, 0, 0, 0}, "3.5", 0, true},
 		{"length without a header", entry, []byte{1, 3, 0, 0, 0, 0}, "3.5", 0, true},
