@@ -380,6 +380,24 @@ func TestLinkFacts(t *testing.T) {
 	}
 }
 
+// The names are those of lscpu (util-linux, sys-utils/lscpu-arm.c).
+func TestARMNames(t *testing.T) {
+	for ids, want := range map[string]string{
+		"0x41 0xd0c": "Neoverse-N1", "0x41 0xd84": "Neoverse-V3", "0x41 0xd83": "Neoverse-V3AE",
+		"0x41 0xd8e": "Neoverse-N3", "0x41 0xd8f": "Cortex-A320", "0x41 0xd8c": "C1-Ultra",
+		"0x43 0x0b8": "ThunderX3-T110", "0x46 0x003": "MONAKA", "0x48 0xd01": "Kunpeng-920",
+		"0x48 0xd06": "Kunpeng-950", "0x4e 0x010": "Olympus", "0x51 0x001": "Oryon",
+		"0x6d 0xd49": "Azure-Cobalt-100", "0x70 0x663": "FTC663", "0xc0 0xac4": "Ampere-1a",
+		"0x41 0xfff": "", "0x99 0xd0c": "",
+	} {
+		implementer, part, _ := strings.Cut(ids, " ")
+		info := parseCPUInfo([]byte("CPU implementer\t: " + implementer + "\nCPU part\t: " + part + "\n"))
+		if got := info.model(); got != want {
+			t.Errorf("%s: got %q, want %q", ids, got, want)
+		}
+	}
+}
+
 func TestCPU(t *testing.T) {
 	sys := sysfs.Root{Path: t.TempDir()}
 	write(t, sys.Path, "proc/cpuinfo", []byte("processor\t: 0\nBogoMIPS\t: 50.00\nFeatures\t: fp asimd\n"+
