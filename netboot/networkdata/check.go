@@ -35,7 +35,8 @@ func (r *reader) checkAddresses() {
 	}
 }
 
-// checkBonds drops invalid members, and bonds without members.
+// checkBonds drops invalid members, and bonds without members. It completes bonds without a MAC address: otherwise the
+// kernel would give them the one of the member that joins first, which differs from boot to boot.
 func (r *reader) checkBonds() {
 	bonds := map[string]string{} // by member
 	for _, l := range slices.Clone(r.data.Links) {
@@ -60,6 +61,9 @@ func (r *reader) checkBonds() {
 		if len(l.Bond.Members) == 0 {
 			r.drop(l.ID, "bond without members")
 			continue
+		}
+		if l.MAC == nil {
+			r.data.Link(l.ID).MAC = r.data.Link(l.Bond.Members[0]).MAC
 		}
 		if l.Bond.Primary != "" && !slices.Contains(l.Bond.Members, l.Bond.Primary) {
 			r.problem("link %q: bond_primary %q is not one of its members", l.ID, l.Bond.Primary)

@@ -289,6 +289,27 @@ func TestContradictions(t *testing.T) {
 	}
 }
 
+// A bond without a MAC address has that of the first usable one of its members in the order of bond_links, as the
+// kernel gives it that of the first member that joins.
+func TestBondMAC(t *testing.T) {
+	for bond, want := range map[string]string{
+		`"bond_links": ["b", "a"]`:      "52:54:00:00:00:02",
+		`"bond_links": ["x", "a", "b"]`: "52:54:00:00:00:01",
+		`"bond_links": ["b", "a"], "ethernet_mac_address": "52:54:00:00:00:01"`:    "52:54:00:00:00:01",
+		`"bond_links": ["a", "b"], "bond_primary": "b"`:                            "52:54:00:00:00:01",
+		`"bond_links": ["a", "b"], "ethernet_mac_address": null, "bond_miimon": 9`: "52:54:00:00:00:01",
+	} {
+		data, err := Parse([]byte(`{"links": [{"id": "c", "type": "bond", "bond_mode": 1, ` + bond + `},` +
+			card0 + `,` + card1 + `]}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := data.Link("c").MAC.String(); got != want {
+			t.Errorf("%s: got MAC address %q, want %q", bond, got, want)
+		}
+	}
+}
+
 func TestUseless(t *testing.T) {
 	for name, document := range map[string]string{
 		"empty": "", "no JSON": "links:\n- id: a\n", "a list": "[]", "text": `"links"`,
