@@ -289,7 +289,8 @@ func TestRunEnvironment(t *testing.T) {
 		}
 		user := map[bool]string{false: "1234 1235", true: "0 0"}[privileged]
 		want := strings.Join([]string{
-			"pid 1 false", "owner of pid 1 0", "tmp is tmpfs true", "dev is that of pid 1 true",
+			"pid 1 false", "owner of pid 1 0", "tmp is tmpfs true", "/tmp has at most 65536 files",
+			"/run has at most 65536 files", "/dev/shm has at most 65536 files", "dev is that of pid 1 true",
 			"mounts of pid 1 true ipc true", "containerenv true",
 			"arguments [one] variable value image yes dir /work/dir", "user " + user,
 			"layout [/layout/blobs /layout/index.json /layout/oci-layout]", "key a key", "host 12",

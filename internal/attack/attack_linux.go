@@ -132,6 +132,8 @@ func sockets() (list []attack) {
 		{"netlink: firewall", unix.AF_NETLINK, unix.NETLINK_NETFILTER},
 		{"netlink: connector", unix.AF_NETLINK, unix.NETLINK_CONNECTOR},
 		{"socket: hypervisor", unix.AF_VSOCK, 0},
+		{"socket: cryptography", unix.AF_ALG, 0},
+		{"netlink: cryptography", unix.AF_NETLINK, unix.NETLINK_CRYPTO},
 		{"socket: TIPC", unix.AF_TIPC, 0},
 		{"socket: RDS", unix.AF_RDS, 0},
 		{"socket: IPsec keys", unix.AF_KEY, 2},

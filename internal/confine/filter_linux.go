@@ -59,14 +59,14 @@ const (
 )
 
 // socketFamilies are the families of socket(2) that tools for hardware and boot loaders use. Others lead to the
-// hypervisor (AF_VSOCK), or to protocols that no such tool needs.
-var socketFamilies = []uint32{unix.AF_UNIX, unix.AF_INET, unix.AF_INET6, unix.AF_PACKET, unix.AF_ALG}
+// hypervisor (AF_VSOCK), or to protocols that no such tool needs. AF_ALG gives the kernel's cryptography pages of files
+// that the program can only read; the root of the ramdisk is in such pages, and errors there have changed them
+// (CVE-2026-31431).
+var socketFamilies = []uint32{unix.AF_UNIX, unix.AF_INET, unix.AF_INET6, unix.AF_PACKET}
 
 // netlinkProtocols are the protocols of netlink(7) that such tools use: addresses and links, statistics of sockets,
-// generic ones such as devlink and ethtool, and cryptography. Others attach iSCSI disks, or change audit and firewall.
-var netlinkProtocols = []uint32{
-	unix.NETLINK_ROUTE, unix.NETLINK_SOCK_DIAG, unix.NETLINK_GENERIC, unix.NETLINK_CRYPTO,
-}
+// and generic ones such as devlink and ethtool. Others attach iSCSI disks, or change audit and firewall.
+var netlinkProtocols = []uint32{unix.NETLINK_ROUTE, unix.NETLINK_SOCK_DIAG, unix.NETLINK_GENERIC}
 
 // hardwareProtocols are further protocols for tools of hardware: RDMA, and the uevents for which libudev and libusb
 // listen. A program with CAP_SYS_ADMIN can also forge uevents. They change nothing, because the ramdisk reads the

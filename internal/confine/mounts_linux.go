@@ -13,6 +13,10 @@ import (
 // DataOnly are the flags of a mount whose files are neither executed nor opened as devices.
 const DataOnly = unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC
 
+// MaxFiles is the option of a tmpfs that limits its files. The size does not limit them, and each needs about 1 KiB of
+// memory: by default a program can use an eighth of the memory for them.
+const MaxFiles = "nr_inodes=65536"
+
 // KeepMountsPrivate hides later mounts of this mount namespace from the other ones.
 func KeepMountsPrivate() error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
@@ -51,7 +55,10 @@ func Mask(line string) error {
 // HideFiles mounts an empty device over each file. Files that do not exist are skipped.
 func HideFiles(names ...string) error {
 	for _, name := range names {
-		if err := Cover("/dev/null", name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if _, err := os.Lstat(name); errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err := Cover("/dev/null", name); err != nil { // also if there is no /dev/null
 			return err
 		}
 	}

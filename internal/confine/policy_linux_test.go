@@ -202,7 +202,9 @@ func TestArguments(t *testing.T) {
 				{unix.AF_NETLINK, unix.SOCK_RAW, unix.NETLINK_ISCSI}:          noProtocol,
 				{unix.AF_NETLINK, unix.SOCK_RAW, unix.NETLINK_SCSITRANSPORT}:  noProtocol,
 				{unix.AF_NETLINK, unix.SOCK_RAW, unix.NETLINK_AUDIT}:          noProtocol,
-				{unix.AF_VSOCK}: unsupported, {unix.AF_TIPC}: unsupported, {0}: unsupported,
+				{unix.AF_VSOCK}: unsupported, {unix.AF_ALG, unix.SOCK_SEQPACKET}: unsupported,
+				{unix.AF_NETLINK, unix.SOCK_RAW, unix.NETLINK_CRYPTO}: noProtocol,
+				{unix.AF_TIPC}: unsupported, {0}: unsupported,
 			},
 			"socketpair": {
 				{unix.AF_UNIX}: allow, {unix.AF_TIPC}: unsupported, {unix.AF_INET}: unsupported,

@@ -57,6 +57,33 @@ func TestControlNodes(t *testing.T) {
 	}
 }
 
+// The number of files that an executable can make in memory is limited.
+func TestMaxFiles(t *testing.T) {
+	text, err := os.ReadFile(script(t, answer(site), "stat -f -c '%T %c' /tmp /run >&2\n"+answer("null")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	confined := filepath.Join(onRoot(t), "manager")
+	writeExecutable(t, confined, text)
+	image := filepath.Join(writeRoot(t, map[string]string{"site": string(text)}), "vendor.squashfs")
+	for name, p := range map[string]program{
+		"confined": {Argv: []string{confined}}, "root": {Root: image, Argv: []string{Dir + "/site"}},
+	} {
+		var log bytes.Buffer
+		m := newManager(p.Argv[0], slog.New(slog.NewTextHandler(&log, nil)), func() (*process, error) {
+			return startConfined(p)
+		})
+		if err := m.describe(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		const want = `output="tmpfs 65536\ntmpfs 65536`
+		got, err := m.runStep(t.Context(), m.description.Steps[0], hardware.Call{})
+		if err != nil || !strings.Contains(log.String(), want) {
+			t.Errorf("%s: got %s and %v, want %s:\n%s", name, got, err, want, log.String())
+		}
+	}
+}
+
 // The numbers are those of character devices, and names are compared as a whole.
 func TestCharacterMajors(t *testing.T) {
 	const devices = `Character devices:

@@ -29,7 +29,7 @@ func enterRoot(ctx context.Context, image string, more []string) error {
 	}
 	devices := udevDevices(context.Background(), sysfs.Root{}) // before sysfs is covered
 	// The changes of the root are in memory. The tmpfs of a root must not take all of it together.
-	if err := unix.Mount("tmpfs", assembly, "tmpfs", unix.MS_NOSUID, "mode=755,size=25%"); err != nil {
+	if err := unix.Mount("tmpfs", assembly, "tmpfs", unix.MS_NOSUID, "mode=755,size=25%,"+confine.MaxFiles); err != nil {
 		return fmt.Errorf("mount %s: %w", assembly, err)
 	}
 	below := func(name string) string { return filepath.Join(assembly, name) }
@@ -100,8 +100,8 @@ func mountInto(root string) error {
 		{"tmpfs", linkDir[1:], "tmpfs", confine.DataOnly, "mode=755,size=1m"},
 		{"/sys", "sys", "", unix.MS_BIND | unix.MS_REC, ""},
 		{"proc", "proc", "proc", confine.DataOnly | unix.MS_RDONLY, ""}, // /proc/sys names programs of the kernel
-		{"tmpfs", "run", "tmpfs", unix.MS_NOSUID | unix.MS_NODEV, "mode=755,size=5%"},
-		{"tmpfs", "tmp", "tmpfs", unix.MS_NOSUID | unix.MS_NODEV, "mode=1777,size=25%"},
+		{"tmpfs", "run", "tmpfs", unix.MS_NOSUID | unix.MS_NODEV, "mode=755,size=5%," + confine.MaxFiles},
+		{"tmpfs", "tmp", "tmpfs", unix.MS_NOSUID | unix.MS_NODEV, "mode=1777,size=25%," + confine.MaxFiles},
 	} {
 		at := filepath.Join(root, m.at)
 		info, err := os.Lstat(at)

@@ -32,7 +32,8 @@ func (e entry) enter() error {
 	if err != nil {
 		return err
 	}
-	if err := unix.Mount(e.Root, mountedAt, e.Kind, 0, ""); err != nil {
+	// Device nodes of the image are not devices.
+	if err := unix.Mount(e.Root, mountedAt, e.Kind, unix.MS_NODEV, ""); err != nil {
 		return fmt.Errorf("mount %s, %s: %w", e.Root, e.Kind, err)
 	}
 	if err := unix.Chdir(mountedAt); err != nil {
@@ -55,13 +56,14 @@ func (e entry) enter() error {
 	for _, m := range []struct {
 		kind, at string
 		flags    uintptr
+		data     string
 	}{
-		{"proc", "/proc", confine.DataOnly | unix.MS_RDONLY},
-		{"sysfs", "/sys", confine.DataOnly | unix.MS_RDONLY},
-		{"tmpfs", "/run", confine.DataOnly},
-		{"tmpfs", "/tmp", confine.DataOnly &^ unix.MS_NOEXEC},
+		{"proc", "/proc", confine.DataOnly | unix.MS_RDONLY, ""},
+		{"sysfs", "/sys", confine.DataOnly | unix.MS_RDONLY, ""},
+		{"tmpfs", "/run", confine.DataOnly, "size=5%," + confine.MaxFiles},
+		{"tmpfs", "/tmp", confine.DataOnly &^ unix.MS_NOEXEC, "size=25%," + confine.MaxFiles},
 	} {
-		if err := unix.Mount(m.kind, m.at, m.kind, m.flags, ""); err != nil {
+		if err := unix.Mount(m.kind, m.at, m.kind, m.flags, m.data); err != nil {
 			return fmt.Errorf("mount %s: %w", m.at, err)
 		}
 	}

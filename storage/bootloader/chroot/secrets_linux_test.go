@@ -99,6 +99,29 @@ func TestSecrets(t *testing.T) {
 	}
 }
 
+// A device node in the image opens no device.
+func TestDeviceOfImage(t *testing.T) {
+	testenv.Root(t)
+	other := testenv.Loop(t, testenv.SparseFile(t, 1<<20), 512)
+	var info unix.Stat_t
+	if err := unix.Stat(other, &info); err != nil {
+		t.Fatal(err)
+	}
+	s := systemOf(t, func(path string) {
+		testenv.Run(t, "env", "CGO_ENABLED=0", "go", "build", "-o", path, "./testdata/installer")
+		node := filepath.Join(filepath.Dir(path), "device")
+		if err := unix.Mknod(node, unix.S_IFBLK|0o600, int(info.Rdev)); err != nil {
+			t.Fatal(err)
+		}
+	}, 64<<20, "mkfs.ext4", "-q", "-d")
+	var failed *Error
+	const want = "device of the image: open /usr/sbin/device: permission denied\n"
+	if err := Run(t.Context(), s, nil, "installer", "spy"); !errors.As(err, &failed) ||
+		!strings.Contains(failed.Output, want) {
+		t.Errorf("got %v, want %q", err, want)
+	}
+}
+
 // With CAP_SYS_ADMIN, which GRUB needs on Btrfs, the program can neither remove the masks nor make the kernel swap the
 // ramdisk's memory to its disk. The ioctls that GRUB needs work.
 func TestMasksStay(t *testing.T) {

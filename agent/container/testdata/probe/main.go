@@ -70,6 +70,11 @@ func environment() {
 	fmt.Println("pid 1", os.Getpid() == 1)
 	fmt.Println("owner of pid 1", owner.Uid)
 	fmt.Println("tmp is tmpfs", info.Type == 0x01021994)
+	for _, dir := range []string{"/tmp", "/run", "/dev/shm"} {
+		var info syscall.Statfs_t
+		_ = syscall.Statfs(dir, &info)
+		fmt.Println(dir, "has at most", info.Files, "files")
+	}
 	fmt.Println("dev is that of pid 1", same.Fsid == one.Fsid)
 	fmt.Println("mounts of pid 1", ns("1", "mnt") == ns("self", "mnt"), "ipc", ns("1", "ipc") == ns("self", "ipc"))
 	fmt.Println("containerenv", strings.Contains(string(text), "engine=\"podman") && err == nil)

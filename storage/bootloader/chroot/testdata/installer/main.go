@@ -68,6 +68,7 @@ func spy() int {
 	fmt.Println("mount:", syscall.Mount("proc", "/tmp", "proc", 0, ""))
 	fmt.Println("node:", syscall.Mknod("/etc/mem", syscall.S_IFCHR|0o600, 1<<8|1))
 	fmt.Println("chroot:", syscall.Chroot("/etc"))
+	fmt.Println("device of the image:", read("/usr/sbin/device"))
 	devices := []string{}
 	_ = filepath.WalkDir("/dev", func(path string, entry os.DirEntry, err error) error {
 		if err == nil && entry.Type()&os.ModeDevice != 0 {
