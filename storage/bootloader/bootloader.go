@@ -84,6 +84,7 @@ func installEFI(ctx context.Context, sys sysfs.Root, disk string, o Options) err
 		option := loadOption{
 			Attributes: loadOptionActive, Description: loader.label + o.Suffix,
 			Disk: hardDrive(table, esp.partition), File: loader.path,
+			OptionalData: utf16le(loader.options),
 		}
 		number, err := vars.install(option)
 		if err != nil {

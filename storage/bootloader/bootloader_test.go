@@ -65,6 +65,22 @@ var goldenOptions = map[string]struct {
 			},
 		},
 	},
+	"optional data": { // --unicode '\EFI\Linux\ü.efi '
+		"0100000060006d006b006f0073006900000004012a000100000000080000000000000040010000000000aaaaaaaabbbb" +
+			"ccccddddeeeeeeeeeeee0202040432005c004500460049005c006d006b006f00730069005c007300680069006d007800" +
+			"360034002e0065006600690000007fff04005c004500460049005c004c0069006e00750078005c00fc002e0065006600" +
+			"69002000",
+		loadOption{
+			Attributes: 1, Description: "mkosi", File: `\EFI\mkosi\shimx64.efi`,
+			Disk: hardDriveNode{
+				Number: 1, Start: 2048, Size: 81920, Format: formatGPT, SignatureType: 2,
+				Signature: [16]byte{
+					0xaa, 0xaa, 0xaa, 0xaa, 0xbb, 0xbb, 0xcc, 0xcc, 0xdd, 0xdd, 0xee, 0xee, 0xee, 0xee, 0xee, 0xee,
+				},
+			},
+			OptionalData: utf16le(`\EFI\Linux\ü.efi `),
+		},
+	},
 }
 
 func TestLoadOptionGolden(t *testing.T) {
@@ -81,6 +97,7 @@ func TestLoadOptionGolden(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+			golden.option.OptionalData = nil // not parsed
 			if diff := cmp.Diff(golden.option, got); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
 			}
@@ -236,7 +253,7 @@ func TestFindESP(t *testing.T) {
 func TestCSV(t *testing.T) {
 	files := map[string]string{
 		"EFI/BOOT/BOOTX64.EFI":   "fallback",
-		"EFI/debian/BOOTX64.CSV": utf16CSV("shimx64.efi,debian,,This is the boot entry for debian\r\n"),
+		"EFI/debian/BOOTX64.CSV": utf16CSV("shimx64.efi,debian,\\EFI\\ü.efi ,This is the boot entry for debian\r\n"),
 		"EFI/debian/shimx64.efi": "shim",
 	}
 	for _, bits := range []int{12, 16} {
@@ -248,6 +265,12 @@ func TestCSV(t *testing.T) {
 		want := []entry{{0, "debian", `\EFI\debian\shimx64.efi`}}
 		if diff := cmp.Diff(want, written(t, dir), cmp.AllowUnexported(entry{})); diff != "" {
 			t.Errorf("FAT%d: -want +got:\n%s", bits, diff)
+		}
+		// fallback.c of shim and efibootmgr --unicode append the options after the end of the device path.
+		end := "\x7f\xff\x04\x00" + utf16CSV(`\EFI\ü.efi `)[2:]
+		option, err := os.ReadFile(filepath.Join(dir, "Boot0000-"+efivarfs.GlobalGUID))
+		if err != nil || !strings.HasSuffix(string(option), end) {
+			t.Errorf("FAT%d: got %q, %v, want the end %q", bits, option, err, end)
 		}
 	}
 }
@@ -742,22 +765,26 @@ func TestFirmwareChangesBootOrder(t *testing.T) {
 func TestParseCSV(t *testing.T) {
 	bigEndian := []byte("\xfe\xff\x00a\x00.\x00e\x00f\x00i\x00,\x00L")
 	cases := []struct {
-		name, data, file, label string
-		ok                      bool
+		name, data, file, label, options string
+		ok                               bool
 	}{
-		{"four fields", utf16CSV("shim.efi,Fedora Linux,,text"), "shim.efi", "Fedora Linux", true},
-		{"no byte order mark", utf16CSV("shim.efi,Fedora")[2:], "shim.efi", "Fedora", true},
-		{"big-endian", string(bigEndian), "a.efi", "L", true},
-		{"first of two lines", utf16CSV("a.efi,A\nb.efi,B\n"), "a.efi", "A", true},
-		{"one field", utf16CSV("shim.efi"), "", "", false},
-		{"leaves the directory", utf16CSV(`..\..\x.efi,L`), "", "", false},
-		{"empty", "", "", "", false},
-		{"control characters", utf16CSV("a.efi,L\x1b[2J"), "a.efi", "L[2J", true},
+		{"four fields", utf16CSV("shim.efi,Fedora Linux,,text"), "shim.efi", "Fedora Linux", "", true},
+		{"no byte order mark", utf16CSV("shim.efi,Fedora")[2:], "shim.efi", "Fedora", "", true},
+		{"big-endian", string(bigEndian), "a.efi", "L", "", true},
+		{"first of two lines", utf16CSV("a.efi,A\nb.efi,B\n"), "a.efi", "A", "", true},
+		{"first of two lines, carriage returns", utf16CSV("a.efi,A,o\rb.efi,B\r"), "a.efi", "A", "o", true},
+		{"options", utf16CSV("a.efi,A, quiet  splash ,text, more"), "a.efi", "A", " quiet  splash ", true},
+		{"options, no description", utf16CSV("a.efi,A,\\g.efi\r\n"), "a.efi", "A", `\g.efi`, true},
+		{"options, null", utf16CSV("a.efi,A,o\x00p,text"), "a.efi", "A", "o", true},
+		{"one field", utf16CSV("shim.efi"), "", "", "", false},
+		{"leaves the directory", utf16CSV(`..\..\x.efi,L`), "", "", "", false},
+		{"empty", "", "", "", "", false},
+		{"control characters", utf16CSV("a.efi,L\x1b[2J"), "a.efi", "L[2J", "", true},
 	}
 	for _, c := range cases {
-		file, label, err := parseCSV([]byte(c.data))
-		if file != c.file || label != c.label || (err == nil) != c.ok {
-			t.Errorf("%s: got %q, %q, %v", c.name, file, label, err)
+		file, label, options, err := parseCSV([]byte(c.data))
+		if file != c.file || label != c.label || options != c.options || (err == nil) != c.ok {
+			t.Errorf("%s: got %q, %q, %q, %v", c.name, file, label, options, err)
 		}
 	}
 }
@@ -792,9 +819,10 @@ func FuzzLoadOption(f *testing.F) {
 func FuzzCSV(f *testing.F) {
 	f.Add([]byte(utf16CSV("shim.efi,Fedora,,text")))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		file, label, err := parseCSV(data)
-		if err == nil && (file == "" || strings.ContainsAny(file, `/\`) || len([]rune(label)) > maxLabel) {
-			t.Errorf("got %q, %q", file, label)
+		file, label, options, err := parseCSV(data)
+		if err == nil && (file == "" || strings.ContainsAny(file, `/\`) || len([]rune(label)) > maxLabel ||
+			strings.ContainsAny(options, ",\r\n\x00")) {
+			t.Errorf("got %q, %q, %q", file, label, options)
 		}
 	})
 }

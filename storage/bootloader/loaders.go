@@ -18,8 +18,9 @@ import (
 
 // loader is a boot loader on an ESP.
 type loader struct {
-	path  string // with backslashes, from the root of the ESP
-	label string
+	path    string // with backslashes, from the root of the ESP
+	label   string
+	options string // arguments of the program, "" for none
 }
 
 // loaderNames are the recognised file names in lower case.
@@ -248,7 +249,7 @@ func (s *searcher) readCSV(csv fat.File, directory []fat.File, prefix string) er
 	if err != nil {
 		return err
 	}
-	name, label, err := parseCSV(data)
+	name, label, options, err := parseCSV(data)
 	if err != nil {
 		if s.csvErr == nil {
 			s.csvErr = fmt.Errorf("parse %s%s: %w", prefix, csv.Name, err)
@@ -257,7 +258,7 @@ func (s *searcher) readCSV(csv fat.File, directory []fat.File, prefix string) er
 	}
 	for _, file := range directory {
 		if !file.IsDir && strings.EqualFold(file.Name, name) {
-			s.fromCSV = &loader{path: prefix + file.Name, label: label}
+			s.fromCSV = &loader{path: prefix + file.Name, label: label, options: options}
 			return nil
 		}
 	}
@@ -265,8 +266,9 @@ func (s *searcher) readCSV(csv fat.File, directory []fat.File, prefix string) er
 }
 
 // parseCSV parses the first line of the file that shim's fallback loader uses. It is UTF-16, little-endian unless it
-// has another byte order mark. Its fields are the loader's file name, the label, options and a description.
-func parseCSV(data []byte) (file, label string, err error) {
+// has another byte order mark. Its fields are the loader's file name, the label, options and a description. As in shim,
+// options are not trimmed.
+func parseCSV(data []byte) (file, label, options string, err error) {
 	var order binary.ByteOrder = binary.LittleEndian
 	if len(data) >= 2 && data[0] == 0xfe && data[1] == 0xff {
 		order = binary.BigEndian
@@ -276,14 +278,17 @@ func parseCSV(data []byte) (file, label string, err error) {
 		units = append(units, order.Uint16(data[i:]))
 	}
 	text := strings.TrimPrefix(string(utf16.Decode(units)), "\ufeff")
-	line, _, _ := strings.Cut(strings.TrimLeft(text, "\r\n"), "\n")
-	fields := strings.Split(strings.TrimRight(line, "\r\x00"), ",")
+	line := strings.TrimLeft(text, "\r\n")
+	if end := strings.IndexAny(line, "\r\n\x00"); end >= 0 {
+		line = line[:end]
+	}
+	fields := strings.Split(line, ",")
 	if len(fields) < 2 {
-		return "", "", fmt.Errorf("CSV line: got %d fields, want at least 2", len(fields))
+		return "", "", "", fmt.Errorf("CSV line: got %d fields, want at least 2", len(fields))
 	}
 	file, label = strings.TrimSpace(fields[0]), strings.TrimSpace(fields[1])
 	if file == "" || label == "" || strings.ContainsAny(file, `/\`) || file == ".." || !printable(file) {
-		return "", "", fmt.Errorf("CSV names the file %.64q and the label %.64q", file, label)
+		return "", "", "", fmt.Errorf("CSV names the file %.64q and the label %.64q", file, label)
 	}
 	label = strings.Map(func(r rune) rune {
 		if !unicode.IsPrint(r) {
@@ -294,7 +299,10 @@ func parseCSV(data []byte) (file, label string, err error) {
 	if runes := []rune(label); len(runes) > maxLabel {
 		label = string(runes[:maxLabel])
 	}
-	return file, label, nil
+	if len(fields) > 2 {
+		options = fields[2]
+	}
+	return file, label, options, nil
 }
 
 func printable(text string) bool {

@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"unicode/utf16"
 
@@ -17,10 +18,11 @@ const loadOptionActive = 1 // LOAD_OPTION_ACTIVE
 // loadOption is EFI_LOAD_OPTION (UEFI 2.10, 3.1.3) with the only device path that is written here: a hard drive node,
 // a file path node and the end.
 type loadOption struct {
-	Attributes  uint32
-	Description string
-	Disk        hardDriveNode
-	File        string // with backslashes
+	Attributes   uint32
+	Description  string
+	Disk         hardDriveNode
+	File         string // with backslashes
+	OptionalData []byte // for the loader; parseLoadOption does not set it
 }
 
 // hardDriveNode is the body of the hard drive media device path (10.3.5.1), all numbers in little endian.
@@ -74,7 +76,7 @@ func (o loadOption) encode() []byte {
 	out := le.AppendUint32(nil, o.Attributes)
 	out = le.AppendUint16(out, uint16(len(path)))
 	out = append(out, utf16z(o.Description)...)
-	return append(out, path...)
+	return slices.Concat(out, path, o.OptionalData)
 }
 
 // parseLoadOption parses any load option. Disk and File stay empty if its device path is of another kind.
@@ -135,8 +137,12 @@ func parseHardDrive(body []byte) hardDriveNode {
 
 // utf16z encodes text as little-endian UTF-16 with a final null.
 func utf16z(text string) []byte {
-	var out []byte
-	for _, unit := range append(utf16.Encode([]rune(text)), 0) {
+	return append(utf16le(text), 0, 0)
+}
+
+// utf16le encodes text as little-endian UTF-16.
+func utf16le(text string) (out []byte) {
+	for _, unit := range utf16.Encode([]rune(text)) {
 		out = binary.LittleEndian.AppendUint16(out, unit)
 	}
 	return out
