@@ -4,6 +4,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -65,14 +66,16 @@ func TestFetchLimits(t *testing.T) {
 func TestConfigDriveLimits(t *testing.T) {
 	const size = 40 << 10
 	sending := func(size, pieces int, pause time.Duration) http.HandlerFunc {
+		drive := make([]byte, size)
+		copy(drive[32768:], "\x01CD001\x01") // ISO 9660
 		return func(w http.ResponseWriter, r *http.Request) {
-			for range pieces {
+			for piece := range slices.Chunk(drive, size/pieces) {
 				select {
 				case <-r.Context().Done():
 					return
 				case <-time.After(pause):
 				}
-				if _, err := w.Write(make([]byte, size/pieces)); err != nil {
+				if _, err := w.Write(piece); err != nil {
 					return
 				}
 				w.(http.Flusher).Flush()

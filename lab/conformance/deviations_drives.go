@@ -20,22 +20,25 @@ func driveDeviations() []Deviation {
 	other := []string{"text with other characters"}
 	zeros := []string{"text with zeros behind"}
 	noText := []string{"number", "object"}
+	noVolume := []string{"url of gzip", "url of text", "no file system"}
 	native := []string{"sectors of 4096 bytes, ext4"}
+	nativeNoVolume := []string{"sectors of 4096 bytes, no file system"}
 	return slices.Concat(
 		plantedErased("K4", group, ends, []string{
-			"url", "url of base64", "url of base64 in lines", "url of gzip", "url of text", "url of FAT",
-			"url that redirects", "url in upper case", "text with line breaks", "text with white space",
-			"text of two members", "text in image_info", "empty text", "null", "FAT", "ext4", "no file system",
-			"as large as its partition", "existing partition with FAT", "partition with its name",
-			"qcow2*", "64 MiB, gpt",
+			"url", "url of base64", "url of base64 in lines", "url of FAT", "url that redirects", "url in upper case",
+			"text with line breaks", "text with white space", "text of two members", "text in image_info", "empty text",
+			"null", "FAT", "ext4", "as large as its partition", "existing partition with FAT",
+			"partition with its name", "qcow2*", "64 MiB, gpt",
 		}, "/disks/ROOT/content/255"),
 		plantedErased("K4", group, ends,
-			withPrefix("sectors of 4096 bytes, ", "mbr", "FAT", "no file system"), "/disks/NATIVE/content/255"),
+			withPrefix("sectors of 4096 bytes, ", "mbr", "FAT"), "/disks/NATIVE/content/255"),
 		stillPlanted("K14", group, noTable, []string{"image without partitions"}, "/disks/ROOT/content/[01]"),
 		absent("K14", group, noTable, []string{"image without partitions"}, "/disks/ROOT/whole"),
-		unchanged("ROOT", "L5", group, first, slices.Concat(broken, nothing, other, zeros, noText), start),
-		absent("L5", group, first, slices.Concat(other, zeros), drive),
-		absent("L5", group, first, slices.Concat(nothing, other, zeros), "/disks/ROOT/ranges"),
+		unchanged("ROOT", "L5", group, first, slices.Concat(broken, nothing, other, zeros, noVolume, noText),
+			start),
+		absent("L5", group, first, slices.Concat(other, zeros, noVolume), drive),
+		absent("L5", group, first, []string{"url of text"}, "/disks/ROOT/content/193"),
+		absent("L5", group, first, slices.Concat(nothing, other, zeros, noVolume), "/disks/ROOT/ranges"),
 		cylinders("L7", group, "ROOT", "d2d63b52923a79aa", "5da1623a44f84957", "*"),
 		cylinders("L7", group, "ROOT", "debde6fd6d9b2404", "999254af4e982130", "*"),
 		cylinders("L7", group, "NATIVE", "3ae4ea85432d3c29", "28e2d1be85b22796", "sectors of 4096 bytes, *"),
@@ -52,10 +55,14 @@ func driveDeviations() []Deviation {
 			"DeploymentError", other...),
 		fails("L5", group, "Zeros behind the gzip data are refused; there they are ignored.", 500, "DeploymentError",
 			zeros...),
+		fails("L5", group, "A config drive without a file system is refused; there it is written.", 500,
+			"DeploymentError", slices.Concat(noVolume, nativeNoVolume)...),
 		invalid("L5", group,
 			"A config drive that is not text is refused as a parameter; there it is a Python exception.", noText),
-		unchanged("NATIVE", "L5", group, first, native, "/disks/NATIVE/content/[0-7]", "/disks/NATIVE/content/255"),
-		absent("L5", group, first, native, "/disks/NATIVE/content/191"),
+		unchanged("NATIVE", "L5", group, first, slices.Concat(native, nativeNoVolume), "/disks/NATIVE/content/[0-7]",
+			"/disks/NATIVE/content/255"),
+		absent("L5", group, first, slices.Concat(native, nativeNoVolume), "/disks/NATIVE/content/191"),
+		absent("L5", group, first, nativeNoVolume, "/disks/NATIVE/ranges"),
 		withGot(`"FAT16"`, at("L7", group,
 			"A new FAT file system has smaller clusters, so that one of 64 MiB is FAT16; there it is FAT12.",
 			[]string{"sectors of 4096 bytes, mbr"}, "/disks/NATIVE/parts/2/VERSION")),

@@ -71,7 +71,7 @@ func injectedFaults() []injected {
 		},
 		{
 			"drives", "url of base64 that is not gzip", "storage/configdrive/configdrive.go",
-			"err == nil && isBase64(drive)", "err != nil && isBase64(drive)",
+			"blockSize(drive) < math.MaxInt64", "blockSize(drive) > 0",
 		},
 		{
 			"options", "file quotes", "agent/config/ini.go",

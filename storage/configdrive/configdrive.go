@@ -15,9 +15,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
+	"net/http"
 	"net/url"
 	"slices"
 	"strings"
+
+	"ironroot/storage/tree"
 )
 
 // MaxSize is the maximum size of a config drive in bytes after decompression.
@@ -30,13 +34,16 @@ var ErrTooLarge = fmt.Errorf("config drive is larger than %d bytes", MaxSize)
 type Opener func(ctx context.Context, url string) (io.ReadCloser, error)
 
 // Load returns the config drive's image. source is base64 text of gzip data, or an http or https URL whose body is
-// such a text or the image itself. Other schemes are rejected.
+// such a text or the image itself. Other schemes, and images without a file system, are rejected.
 func Load(ctx context.Context, source string, open Opener) ([]byte, error) {
 	source = strings.TrimSpace(source)
 	if scheme, _, ok := strings.Cut(source, "://"); ok {
 		return loadURL(ctx, source, strings.ToLower(scheme), open)
 	}
 	drive, err := decode(strings.NewReader(source))
+	if err == nil {
+		err = checkFileSystem(drive)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("config drive: %w", err)
 	}
@@ -58,6 +65,9 @@ func loadURL(ctx context.Context, source, scheme string, open Opener) ([]byte, e
 	}
 	defer body.Close() //nolint:errcheck // only read
 	drive, err := loadBody(body)
+	if err == nil {
+		err = checkFileSystem(drive)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("config drive %s: %w", name, err)
 	}
@@ -76,17 +86,18 @@ func loadBody(body io.Reader) ([]byte, error) {
 	if bytes.HasPrefix(bytes.TrimLeft(start, " \t\r\n"), []byte(gzipText)) {
 		return decode(buffered)
 	}
-	drive, err := bounded(buffered)
-	if err == nil && isBase64(drive) {
-		return nil, errors.New("is base64 text, but not of gzip data")
-	}
-	return drive, err
+	return bounded(buffered)
 }
 
-// isBase64 reports whether the data is base64 text. The image of a file system never is.
-func isBase64(data []byte) bool {
-	_, err := io.Copy(io.Discard, base64.NewDecoder(base64.StdEncoding, &noSpace{bytes.NewReader(data)}))
-	return err == nil
+// checkFileSystem returns an error that names the kind of data if the drive has no known file system. A server can
+// send a page of its own, or gzip data that is not encoded.
+func checkFileSystem(drive []byte) error {
+	_, err := tree.Open(bytes.NewReader(drive))
+	if !errors.Is(err, tree.ErrUnknown) || blockSize(drive) < math.MaxInt64 {
+		return nil
+	}
+	return fmt.Errorf("no file system: got %s, want ISO 9660, FAT or ext4, or base64 text of gzip data",
+		http.DetectContentType(drive))
 }
 
 // decode decodes and decompresses base64 text of gzip data.

@@ -33,12 +33,23 @@ func pack(t *testing.T, drive []byte) string {
 	return base64.StdEncoding.EncodeToString(b.Bytes())
 }
 
+// volume returns size bytes that are recognised as ISO 9660.
+func volume(size int) []byte {
+	drive := make([]byte, size)
+	copy(drive[32768:], "\x01CD001\x01")
+	return drive
+}
+
 func TestLoad(t *testing.T) {
-	drive := make([]byte, 3*mib)
+	drive := volume(3 * mib)
 	if _, err := rand.Read(drive[mib:]); err != nil {
 		t.Fatal(err)
 	}
+	var packed bytes.Buffer
 	text := pack(t, drive)
+	if _, err := io.Copy(&packed, base64.NewDecoder(base64.StdEncoding, strings.NewReader(text))); err != nil {
+		t.Fatal(err)
+	}
 	var lines strings.Builder
 	for i := 0; i < len(text); i += 76 {
 		lines.WriteString(text[i:min(i+76, len(text))] + "\r\n")
@@ -56,13 +67,18 @@ func TestLoad(t *testing.T) {
 		{"cut off", text[:len(text)/2], "", nil, "unpack"},
 		{"empty", "", "", nil, "base64"},
 		{"unpacks to too much", huge, "", nil, ErrTooLarge.Error()},
-		{"exactly the limit", pack(t, make([]byte, MaxSize)), "", make([]byte, MaxSize), ""},
+		{"exactly the limit", pack(t, volume(MaxSize)), "", volume(MaxSize), ""},
 		{"URL, text", "https://host/drive", lines.String(), drive, ""},
 		{"URL, image", "HTTP://host/drive", string(drive), drive, ""},
 		{"URL, image too large", "http://host/drive", string(make([]byte, MaxSize+1)), nil, ErrTooLarge.Error()},
 		{"URL, text of too much", "http://host/drive", huge, nil, ErrTooLarge.Error()},
 		{"URL, base64 of no gzip", "http://host/drive", "aGVsbG8g\nd29ybGQ=", nil, "gzip"},
-		{"URL, text that is not base64", "http://host/drive", "hello", []byte("hello"), ""},
+		{"URL, text that is not base64", "http://host/drive", "hello!", nil, "/drive: no file system: got text/plain"},
+		{"URL, HTML", "http://host/drive", "\n<html><h1>Sign in</h1></html>", nil, "got text/html"},
+		{"URL, gzip data", "http://host/drive", packed.String(), nil, "got application/x-gzip"},
+		{"URL, text of gzip data twice", "http://host/drive", pack(t, packed.Bytes()), nil, "got application/x-gzip"},
+		{"URL, zeros", "http://host/drive", string(make([]byte, mib)), nil, "no file system"},
+		{"text of HTML", pack(t, []byte("<html></html>")), "", nil, "got text/html"},
 		{"URL, empty", "http://host/drive", "", nil, "empty"},
 		{"file", "file:///etc/shadow", "x", nil, "scheme"},
 		{"ftp", "ftp://host/x", "x", nil, "scheme"},
