@@ -61,14 +61,18 @@ var contents = []struct {
 var sectorSizes = []int{512, 1024, 2048, 4096}
 
 // checkDisk returns a *NoDiskError if no firmware can boot an image from url on a disk with sectors of sector bytes:
-// its first sector has no boot signature, or its protective MBR has a GPT for another sector size only. It accepts
-// partitions, file systems and boot code without a table. head is the image's first MiB or less.
+// its first sector has no boot signature, its protective MBR has a GPT for another sector size only, or no protective
+// entry starts at LBA 1, so that kernels find no partition. It accepts partitions, file systems and boot code without a
+// table. head is the image's first MiB or less.
 func checkDisk(url string, head []byte, sector int64) error {
 	if len(head) < 512 || sector == 0 {
 		return nil // the rest has not arrived, or no disk is written to
 	}
 	if !at(510, "\x55\xaa")(head) {
 		return &NoDiskError{url, "it has no partition table, but " + describe(head)}
+	}
+	if first, ok := protectiveStart(head); ok && first != 1 {
+		return &NoDiskError{url, fmt.Sprintf("the protective entry of its MBR starts at sector %d, want 1", first)}
 	}
 	if !onlyProtective(head) || int64(len(head)) < sector+8 || at(int(sector), "EFI PART")(head) {
 		return nil
@@ -111,6 +115,17 @@ func onlyProtective(head []byte) bool {
 		}
 	}
 	return protective
+}
+
+// protectiveStart returns the first sector of the entry of an MBR that protects a GPT. Of several, one that starts at
+// sector 1 counts.
+func protectiveStart(head []byte) (first uint32, ok bool) {
+	for _, entry := range ondisk.Decode[ondisk.MBR](head, binary.LittleEndian).Entries {
+		if entry.Type == 0xee && (!ok || entry.Start == 1) {
+			first, ok = entry.Start, true
+		}
+	}
+	return first, ok
 }
 
 // probeRaw checks the beginning of an image that is declared as raw, before the disk is wiped. The probe has the open

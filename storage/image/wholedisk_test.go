@@ -54,6 +54,10 @@ func TestCheckDisk(t *testing.T) {
 	copy(both[4096:], gpt[512:1024])
 	broken := bytes.Clone(gpt)
 	clear(broken[512:])
+	shifted := bytes.Clone(gpt)
+	shifted[446+8] = 2
+	protectedTwice := bytes.Clone(shifted)
+	copy(protectedTwice[446+32:446+48], gpt[446:446+16])
 	for name, c := range map[string]struct {
 		head   []byte
 		sector int64
@@ -79,6 +83,8 @@ func TestCheckDisk(t *testing.T) {
 
 		"gpt for 512 on 4096":      {gpt, 4096, "its GPT is for sectors of 512 bytes, those of the disk have 4096"},
 		"gpt for 4096 on 512":      {large, 512, "its GPT is for sectors of 4096 bytes, those of the disk have 512"},
+		"gpt protected elsewhere":  {shifted, 512, "the protective entry of its MBR starts at sector 2, want 1"},
+		"gpt protected twice":      {protectedTwice, 512, ""},
 		"gpt":                      {gpt, 512, ""},
 		"gpt for 4096":             {large, 4096, ""},
 		"gpt for both":             {both, 4096, ""},

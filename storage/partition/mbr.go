@@ -132,6 +132,21 @@ func (m *mbrSector) protective() bool {
 	return false
 }
 
+// checkProtective returns an error unless a protective entry starts at LBA 1 (UEFI 2.10, 5.2.3). Otherwise the kernel
+// finds no GPT (is_pmbr_valid) and ignores the other entries too.
+func (m *mbrSector) checkProtective() error {
+	var first int64
+	for _, e := range m.entries {
+		if e.kind == typeProtective && e.first == 1 {
+			return nil
+		}
+		if e.kind == typeProtective {
+			first = e.first
+		}
+	}
+	return fmt.Errorf("%w: the protective entry of the MBR starts at sector %d, want 1", ErrNoTable, first)
+}
+
 // hasFATName reports whether the sector has the file system type of FAT. Partitioning tools keep this part of the
 // sector, so that a disk that was a FAT file system can still have it.
 func (m *mbrSector) hasFATName() bool {

@@ -86,9 +86,9 @@ func Read(ctx context.Context, device string) (*Table, error) {
 // not miss a partition, and not for those that change the table.
 //
 // Unlike in Read, an invalid entry of an MBR does not hide the others. Each entry counts that has a size and starts on
-// the disk, regardless of its status and type and of any text in the sector. If an MBR has a protective entry but
-// neither GPT can be read, the other entries count. The error wraps ErrNoTable if no entry counts, or if a file system
-// without partitions spans the device.
+// the disk, regardless of its status and type and of any text in the sector. A protective entry can start anywhere. If
+// an MBR has one but neither GPT can be read, the other entries count. The error wraps ErrNoTable if no entry counts,
+// or if a file system without partitions spans the device.
 func ReadAll(ctx context.Context, device string) (*Table, error) {
 	return readBy(ctx, device, (*disk).allEntries)
 }
@@ -220,6 +220,9 @@ func (d *disk) read(ctx context.Context) (*Table, error) {
 	}
 	if !mbr.protective() {
 		return d.mbrTable(ctx, mbr)
+	}
+	if err := mbr.checkProtective(); err != nil {
+		return nil, err
 	}
 	table, err := d.gptTable()
 	if err != nil {

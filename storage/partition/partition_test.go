@@ -6,6 +6,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -372,6 +373,44 @@ func TestNoTable(t *testing.T) {
 				t.Errorf("got %+v, %v, want ErrNoTable", table, err)
 			}
 		})
+	}
+}
+
+// A GPT counts if a protective entry starts at LBA 1, as in is_pmbr_valid of Linux: in any position, with any size, and
+// with other entries. Linux ignores an MBR with other protective entries as a whole.
+func TestProtectiveEntry(t *testing.T) {
+	protective := func(first int64) mbrEntry { return mbrEntry{kind: typeProtective, first: first, size: 65535} }
+	other := mbrEntry{boot: 0x80, kind: 0x83, first: 2048, size: 2048}
+	for name, tt := range map[string]struct {
+		entries []mbrEntry
+		err     string
+	}{
+		"protective":                 {[]mbrEntry{protective(1)}, ""},
+		"other size":                 {[]mbrEntry{{kind: typeProtective, first: 1, size: 1<<32 - 1}}, ""},
+		"no size":                    {[]mbrEntry{{kind: typeProtective, first: 1}}, ""},
+		"second of a hybrid":         {[]mbrEntry{other, protective(1)}, ""},
+		"two, one of them elsewhere": {[]mbrEntry{protective(2048), other, protective(1)}, ""},
+		"sector 0":                   {[]mbrEntry{protective(0)}, "starts at sector 0, want 1"},
+		"sector 2":                   {[]mbrEntry{protective(2)}, "starts at sector 2, want 1"},
+		"big-endian":                 {[]mbrEntry{protective(1 << 24)}, "starts at sector 16777216, want 1"},
+		"hybrid":                     {[]mbrEntry{other, protective(2)}, "starts at sector 2, want 1"},
+	} {
+		image := gptImage(t, 32*mib)
+		writeAt(t, image, 0, tableSector(tt.entries...))
+		table, err := Read(t.Context(), image)
+		if tt.err == "" && (err != nil || !slices.Equal(numbers(table.Partitions), []int{1, 3})) {
+			t.Errorf("%s: got %+v and %v, want the GPT", name, table, err)
+		}
+		if tt.err != "" && (!errors.Is(err, ErrNoTable) || !strings.Contains(err.Error(), tt.err)) {
+			t.Errorf("%s: got %+v and %v, want ErrNoTable with %q", name, table, err, tt.err)
+		}
+		if moved, err := RepairBackup(t.Context(), image); moved || err != nil {
+			t.Errorf("%s: repair: got %t and %v, want nothing to do", name, moved, err)
+		}
+		all, err := ReadAll(t.Context(), image)
+		if err != nil || all.Scheme != GPT || len(all.Partitions) != 2 {
+			t.Errorf("%s: ReadAll: got %+v and %v, want the GPT", name, all, err)
+		}
 	}
 }
 
