@@ -194,7 +194,15 @@ func TestInspect(t *testing.T) {
 		},
 		{
 			name: "gpt that begins elsewhere", head: change(gpt, func(b []byte) { b[446+8] = 2 }),
-			fails: "Security: partition table of the image: the protective entry does not begin at block 1",
+			fails: "Security: partition table of the image: the protective entry begins at block 2, want 1",
+		},
+		{ // fdisk before util-linux 2.31
+			name: "gpt with the CHS address of block 0", want: "gpt",
+			head: change(gpt, func(b []byte) { copy(b[446:], "\x00\x00\x01\x00\xee\xfe\xff\xff") }),
+		},
+		{ // Disk Utility of macOS
+			name: "gpt without a CHS address", want: "gpt",
+			head: change(gpt, func(b []byte) { copy(b[446:], "\x00\xfe\xff\xff\xee\xfe\xff\xff") }),
 		},
 		{name: "boot flag", head: change(gpt, func(b []byte) { b[446] = 1 }), fails: "boot flag that is neither"},
 		{
