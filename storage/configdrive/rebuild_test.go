@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"context"
+	"encoding/binary"
 	"errors"
 	"io"
 	"os"
@@ -18,12 +19,12 @@ import (
 	"ironroot/storage/partition"
 )
 
-// fatDrive makes a config drive with mkfs.vfat, with sectors of 512 bytes.
-func fatDrive(t *testing.T) []byte {
+// fatDrive makes a config drive with mkfs.vfat and further arguments, with sectors of 512 bytes.
+func fatDrive(t *testing.T, size int64, arguments ...string) []byte {
 	t.Helper()
 	testenv.Programs(t, "mkfs.vfat", "mcopy")
-	path, dir := testenv.SparseFile(t, 4*mib), t.TempDir()
-	testenv.Run(t, "mkfs.vfat", "-n", "config-2", path)
+	path, dir := testenv.SparseFile(t, size), t.TempDir()
+	testenv.Run(t, "mkfs.vfat", append(arguments, "-n", "config-2", path)...)
 	if err := os.MkdirAll(filepath.Join(dir, "openstack/latest"), 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -75,6 +76,8 @@ func verifyTable(t *testing.T, device string) {
 func TestWriteRebuilds(t *testing.T) {
 	isoDrive := iso(t)
 	gptTable, mbrTable := `sgdisk -n 1:0:+8M "$0"`, `printf 'label: dos\nstart=2048, size=2048\n' | sfdisk -q "$0"`
+	small := fatDrive(t, 40*mib, "-F", "32", "-s", "1")[:4*mib] // FAT32 with less than 65525 clusters
+	binary.LittleEndian.PutUint32(small[32:], 4*mib/512)
 	for _, c := range []struct {
 		name, table string
 		sector      int
@@ -82,10 +85,11 @@ func TestWriteRebuilds(t *testing.T) {
 		o           Options
 	}{
 		{"ISO on 4K", gptTable, 4096, isoDrive, Options{}},
-		{"FAT on 4K", gptTable, 4096, fatDrive(t), Options{}},
+		{"FAT on 4K", gptTable, 4096, fatDrive(t, 4*mib), Options{}},
+		{"small FAT32 on 4K", gptTable, 4096, small, Options{}},
 		{"ISO on 4K with an MBR", mbrTable, 4096, isoDrive, Options{}},
 		{"ISO by option", gptTable, 512, isoDrive, Options{Rebuild: true}},
-		{"FAT by option with an MBR", mbrTable, 512, fatDrive(t), Options{Rebuild: true}},
+		{"FAT by option with an MBR", mbrTable, 512, fatDrive(t, 4*mib), Options{Rebuild: true}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			device := loop(t, 200*mib, c.sector, c.table)

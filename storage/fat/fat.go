@@ -41,6 +41,8 @@ type File struct {
 const (
 	maxDir    = 2 << 20  // bytes of a directory: 65536 entries
 	maxListed = 64 << 20 // bytes of all directories that are listed
+
+	largestFAT16 = 65524 // clusters; higher numbers have special meanings
 )
 
 // ErrNoFAT is returned if there is no FAT file system.
@@ -77,16 +79,19 @@ func Open(r io.ReaderAt) (*FS, error) {
 	}
 	f := &FS{r: r, sector: sector, cluster: sector * perCluster, table: reserved * sector, data: dataSector * sector}
 	f.clusters = uint32((total - dataSector) / perCluster)
-	switch {
+	switch { // as in Linux: tools make FAT32 also with fewer clusters than the specification allows
+	case p.Parameters.FATSectors16 == 0:
+		f.bits = 32
 	case f.clusters < 4085:
 		f.bits = 12
-	case f.clusters < 65525:
-		f.bits = 16
 	default:
-		f.bits = 32
+		f.bits = 16
 	}
-	// The FAT cannot describe more clusters than it has entries for.
-	f.clusters = uint32(min(int64(f.clusters), length*sector*8/int64(f.bits)))
+	// The FAT cannot describe more clusters than it has entries for, without the first two.
+	f.clusters = uint32(min(int64(f.clusters), length*sector*8/int64(f.bits)-2))
+	if f.bits == 16 && f.clusters > largestFAT16 {
+		return nil, fmt.Errorf("FAT16 file system of %d clusters, want at most %d", f.clusters, largestFAT16)
+	}
 	f.root = File{Name: "/", IsDir: true}
 	id := p.Identity
 	if f.bits == 32 {

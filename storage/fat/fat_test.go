@@ -79,6 +79,47 @@ func TestRead(t *testing.T) {
 	}
 }
 
+// A FAT32 file system with fewer clusters than the specification allows, as of mkfs.vfat -F 32 on a small disk, is
+// FAT32 for Linux and for blkid. mtools reads none, so the file system is made larger, and then cut off.
+func TestSmallFAT32(t *testing.T) {
+	testenv.Programs(t, "blkid")
+	files := map[string]string{"directory/A rather long name.conf": strings.Repeat("0123456789abcdef", 3000)}
+	data := image(t, 32, 40*mib, "config-2", files)
+	for _, size := range []int{16 * mib, 2 * mib} { // as many clusters as FAT16 and FAT12 have
+		small := bytes.Clone(data[:size])
+		binary.LittleEndian.PutUint32(small[32:], uint32(size/512))
+		path := filepath.Join(t.TempDir(), "small")
+		if err := os.WriteFile(path, small, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if out := testenv.Run(t, "blkid", "-p", "-s", "VERSION", "-o", "value", path); out != "FAT32\n" {
+			t.Errorf("%d bytes: blkid finds the version %q, want FAT32", size, out)
+		}
+		f, err := Open(bytes.NewReader(small))
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := map[string]string{}
+		collect(t, f, f.Root(), "", got)
+		label, err := f.Label()
+		if diff := cmp.Diff(files, got); err != nil || label != "config-2" || f.Serial() != "1234-ABCD" || diff != "" {
+			t.Errorf("%d bytes: got label %q, serial %s, %v, files (-want +got):\n%s",
+				size, label, f.Serial(), err, diff)
+		}
+	}
+}
+
+// A FAT with entries of 16 bits cannot have more clusters than there are numbers for.
+func TestLargeFAT16(t *testing.T) {
+	data := image(t, 16, 8*mib, "", nil)
+	binary.LittleEndian.PutUint16(data[19:], 0)
+	binary.LittleEndian.PutUint16(data[22:], 512)
+	binary.LittleEndian.PutUint32(data[32:], 1<<20)
+	if _, err := Open(bytes.NewReader(data)); err == nil || !strings.Contains(err.Error(), "want at most 65524") {
+		t.Errorf("got %v, want an error of the number of clusters", err)
+	}
+}
+
 func collect(t *testing.T, f *FS, directory File, prefix string, into map[string]string) {
 	t.Helper()
 	files, err := f.List(directory)
