@@ -1,18 +1,15 @@
 // Package unpack reads files that are compressed as a whole by gzip (RFC 1952), zstd (RFC 8878), xz, bzip2 or lz4.
 //
-// Concatenated files unpack to the concatenation of their contents, as they do by the tools of these formats. The
-// memory of a reader is limited: files that need a larger window or dictionary are rejected. So are files of the
-// formats that zstd had before version 0.8, and of "lz4 -l", whose blocks the library does not read if they are
-// incompressible.
+// Concatenated files unpack to the concatenation of their contents, as they do by the tools of these formats. Zeros may
+// follow a file of gzip or bzip2, and a multiple of four of them one of xz. The memory of a reader is limited: files
+// that need a larger window or dictionary are rejected. So are files of the formats that zstd had before version 0.8,
+// and of "lz4 -l", whose blocks the library does not read if they are incompressible.
 package unpack
 
 import (
 	"bytes"
-	"compress/bzip2"
 	"fmt"
 	"io"
-
-	"github.com/klauspost/compress/gzip"
 )
 
 // MinMemory is the number of bytes that every reader may use for its window or dictionary. gzip, bzip2 and lz4 need
@@ -31,17 +28,12 @@ type Format struct {
 
 // Formats are all known formats.
 var Formats = []Format{
-	{"gzip", begins("\x1f\x8b\x08"), func(r io.Reader, _ int64) (io.Reader, func(), error) {
-		z, err := gzip.NewReader(r)
-		return z, func() {}, err
-	}},
+	{"gzip", begins("\x1f\x8b\x08"), openGzip},
 	{"zstd", detectZstd, openZstd},
 	{"xz", begins(xzMagic), func(r io.Reader, memory int64) (io.Reader, func(), error) {
 		return newXZReader(r, memory), func() {}, nil
 	}},
-	{"bzip2", detectBzip2, func(r io.Reader, _ int64) (io.Reader, func(), error) {
-		return bzip2.NewReader(r), func() {}, nil
-	}},
+	{"bzip2", detectBzip2, openBzip2},
 	{"lz4", detectLZ4, openLZ4},
 }
 

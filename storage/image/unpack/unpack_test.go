@@ -51,6 +51,35 @@ func TestReader(t *testing.T) {
 	}
 }
 
+// Zeros that follow a file are ignored, as by the programs. Anything else is an error: they warn about it.
+func TestPadding(t *testing.T) {
+	data := imagetest.DiskContent(49, mib, 100<<10)
+	for _, name := range []string{"gzip", "bzip2", "xz"} {
+		file := imagetest.Pack(t, data, name+" -c")
+		i := slices.IndexFunc(Formats, func(f Format) bool { return f.Name == name })
+		for _, zeros := range []int{0, 1, 2, 3, 4, 9, 10, 511, 512, 2 * mib} {
+			for behind, want := range map[string]bool{"": true, "x": false, "BZh9": false, string(file): false} {
+				padded := slices.Concat(file, file, make([]byte, zeros), []byte(behind))
+				if name == "xz" && (zeros%4 > 0 || behind != "") || behind == string(file) && zeros == 0 {
+					continue // FuzzXZ
+				}
+				if want && len(imagetest.Pack(t, padded, name+" -dc")) != 2*len(data) {
+					t.Errorf("%s, %d zeros: the program unpacks something else", name, zeros)
+				}
+				r, err := Formats[i].NewReader(iotest.OneByteReader(bytes.NewReader(padded)), 0)
+				if err != nil {
+					t.Fatal(err)
+				}
+				got, err := io.ReadAll(r)
+				if (err == nil) != want || want && !bytes.Equal(got, append(bytes.Clone(data), data...)) {
+					t.Errorf("%s, %d zeros and %d bytes: got %d bytes and %v", name, zeros, len(behind), len(got), err)
+				}
+				r.Close()
+			}
+		}
+	}
+}
+
 // FuzzXZ reads arbitrary bytes as a file of the .xz format.
 func FuzzXZ(f *testing.F) {
 	for _, name := range []string{"blocks.xz", "sha256.xz", "padded.xz"} {
