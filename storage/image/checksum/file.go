@@ -1,6 +1,7 @@
 package checksum
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strings"
@@ -22,7 +23,8 @@ func Parse(value, algorithmName string) (Sum, error) {
 
 // Find finds the strongest digest of a file in a checksum file. Of digests of equal length it prefers that of the
 // algorithm that the caller named, "" for none. A digest that is shorter than the named algorithm's is an error. Find
-// reads lines of the forms of [parseLine], or a digest alone in the file.
+// reads lines of the forms of [parseLine], also in sections as [parseSection] reads them, or a digest alone in the
+// file.
 //
 // Lines with exactly this name count, also after "./". If there are none, lines with a path that ends with it count.
 // Two different digests of one algorithm are an error, and so are digests of files in two directories.
@@ -81,10 +83,14 @@ type match struct {
 // none, of lines whose path ends with it.
 func findMatches(content, name string, named *algorithm) []match {
 	var exact, similar []match
-	heading := ""
+	heading, section := "", ""
 	for i, text := range strings.Split(content, "\n") {
 		text = toUTF8(strings.TrimSpace(text))
+		if tag, ok := parseSection(text); ok {
+			section = tag
+		}
 		l := parseLine(text, heading)
+		l.tag = cmp.Or(l.tag, section)
 		heading = text
 		directory, isExact, ok := splitPath(l.path, name)
 		if !ok {

@@ -41,6 +41,15 @@ func parseLine(text, heading string) line {
 	return l
 }
 
+// parseSection parses "# TAG HASH", which names the algorithm of the lines that follow in a DIGESTS file of Gentoo.
+func parseSection(text string) (tag string, ok bool) {
+	fields := strings.Fields(text)
+	if len(fields) != 3 || fields[0] != "#" || fields[2] != "HASH" {
+		return "", false
+	}
+	return fields[1], true
+}
+
 // parseTagged parses "TAG (path) = DIGITS" and "TAG(path)= DIGITS".
 func parseTagged(text string) (l line, ok bool) {
 	tag, rest, ok := strings.Cut(text, "(")

@@ -85,6 +85,7 @@ func FuzzChecksumFile(f *testing.F) {
 	f.Add([]byte(sum), "image.raw")
 	f.Add([]byte("SHA256 (image.raw) = "+sum), "image.raw")
 	f.Add([]byte(sum+" *image.raw\n# x\n"), "image.raw")
+	f.Add([]byte("# SHA3_256 HASH\n"+sum+" *image.raw\n# SHA256 HASH\n"+sum+" *image.raw\n"), "image.raw")
 	f.Add([]byte("SHA3-256 (image.raw) = "+sum+"\nSHA2-256(image.raw)= "+sum), "image.raw")
 	f.Add(toolOutputs, "image.raw")
 	f.Add(bytes.ReplaceAll(toolOutputs, []byte("\n"), []byte("\r\n")), "im\xe4ge.raw")

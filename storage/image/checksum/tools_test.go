@@ -134,6 +134,30 @@ func TestWindowsTools(t *testing.T) {
 	}
 }
 
+// The DIGESTS files of Gentoo have a section for each algorithm, with digests of equal length. Sections of unknown
+// algorithms do not count.
+func TestSections(t *testing.T) {
+	const name = "install-amd64-minimal-20260726T170023Z.iso"
+	sha512, blake2b := digest("sha512", "abc"), digest("blake2b", "abc")
+	other := digest("sha512", "other")
+	text := "-----BEGIN PGP SIGNED MESSAGE-----\nHash: SHA256\n\n" +
+		"# BLAKE2B HASH\n" + blake2b + "  " + name + "\n# SHA512 HASH\n" + sha512 + "  " + name + "\n" +
+		"# BLAKE2B HASH\n" + other + "  " + name + ".CONTENTS.gz\n" +
+		"# SHA512 HASH\n" + other + "  " + name + ".CONTENTS.gz\n" +
+		"# WHIRLPOOL HASH\n" + other + "  " + name + "\n-----BEGIN PGP SIGNATURE-----\n"
+	for named, want := range map[string]string{"sha512": sha512, "blake2b": blake2b, "sha256": blake2b, "": blake2b} {
+		if sum, err := Find([]byte(text), name, named); err != nil || sum.Value != want {
+			t.Errorf("%q: got %+v and error %v, want %s", named, sum, err, want)
+		}
+	}
+	whirlpool := "# WHIRLPOOL HASH\n" + other + "  image.raw\n"
+	if sum, err := Find([]byte(whirlpool), "image.raw", ""); err == nil {
+		t.Errorf("WHIRLPOOL: got %+v, want an error", sum)
+	}
+	text = "# SHA256 HASH\n# of today\n" + digest("sha256", "abc") + "  image.raw\n"
+	mustFind(t, "other comment", []byte(text), "image.raw", "sha256")
+}
+
 // A name in another directory counts if there is no line with the name alone. Several digests are an error.
 func TestAmbiguous(t *testing.T) {
 	wanted, other := digest("sha256", "abc"), digest("sha256", "other")
