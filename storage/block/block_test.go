@@ -152,6 +152,7 @@ func server(t *testing.T) tree {
 	tr.mkdir("sys/devices/pci0000:00/0000:00:05.0/host6")
 	tr.device("nvme0n1", "pci0000:00/0000:00:01.0/0000:01:00.0/nvme/nvme0", 960*gib, map[string]string{
 		"device/model": "FAST NVMe  ", "device/serial": "NV1  ", "wwid": "eui.0025385b71b00001\n",
+		"nsid":             "1\n",
 		"queue/rotational": "0", "queue/logical_block_size": "4096",
 	})
 	tr.device("nvme0c0n1", "pci0000:00/0000:00:01.0/0000:01:00.0/nvme/nvme0", gib, map[string]string{"hidden": "1\n"})
@@ -197,7 +198,8 @@ func TestDisks(t *testing.T) {
 	mpath.Components = []Device{path}
 	array.Type = "raid1"
 	nvme.Model, nvme.Serial, nvme.WWN, nvme.Transport = "FAST NVMe", "NV1", "eui.0025385b71b00001", "nvme"
-	nvme.Serials, nvme.WWNs = []string{"NV1", "FAST_NVMe_NV1"}, []string{"eui.0025385b71b00001"}
+	nvme.Serials, nvme.NSID = []string{"NV1", "FAST_NVMe_NV1", "FAST_NVMe_NV1_1"}, "1"
+	nvme.WWNs = []string{"eui.0025385b71b00001"}
 	nvme.Rotational, nvme.LogicalSector = false, 4096
 	nvme.ByPath = "/dev/disk/by-path/pci-0000:01:00.0-nvme-1"
 	nvme.ByPaths = []string{nvme.ByPath}

@@ -19,6 +19,7 @@ type Device struct {
 	Model  string
 	Vendor string
 	Serial string // the short serial number
+	NSID   string // number of an NVMe namespace in its subsystem
 	WWN    string // "0x5000c500a1b2c3d4", "eui.…", "nvme.…", "naa.…" for NVMe
 
 	// WWID is the globally unique identifier of a SCSI disk or multipath map in multipathd's form, such as "3" and the

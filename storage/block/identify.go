@@ -105,9 +105,14 @@ func hctl(device, real string) string {
 
 func identifyNVMe(a *attributes, d *Device, dir, device string) {
 	d.Serial = a.text(filepath.Join(device, "serial"))
+	d.NSID = a.text(filepath.Join(dir, "nsid"))
 	addUnique(&d.Serials, d.Serial)
 	if d.Serial != "" && d.Model != "" {
-		addUnique(&d.Serials, underscored(d.Model)+"_"+underscored(d.Serial))
+		name := underscored(d.Model) + "_" + underscored(d.Serial)
+		addUnique(&d.Serials, name)
+		if d.NSID != "" { // ID_SERIAL of udev, which also has the names without it
+			addUnique(&d.Serials, name+"_"+d.NSID)
+		}
 	}
 	d.WWN = a.text(filepath.Join(dir, "wwid"))
 	if d.WWN == "" {

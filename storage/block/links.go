@@ -35,6 +35,9 @@ func (d Device) Links() []string {
 		byID("virtio-" + d.Serial)
 	case d.Transport == "nvme":
 		byID("nvme-" + d.Model + "_" + d.Serial)
+		if d.NSID != "" {
+			byID("nvme-" + d.Model + "_" + d.Serial + "_" + d.NSID)
+		}
 	case d.Transport == "sata" || d.Transport == "ata":
 		byID("ata-" + d.Model + "_" + d.Serial)
 	}

@@ -23,6 +23,10 @@ func TestLinks(t *testing.T) {
 			[]string{"/dev/disk/by-id/nvme-eui.0025388b710116a1", "/dev/disk/by-id/nvme-QEMU_NVMe_Ctrl_nv-1"},
 		},
 		{
+			Device{Transport: "nvme", Model: "QEMU NVMe Ctrl", Serial: "nv-1", NSID: "12"},
+			[]string{"/dev/disk/by-id/nvme-QEMU_NVMe_Ctrl_nv-1", "/dev/disk/by-id/nvme-QEMU_NVMe_Ctrl_nv-1_12"},
+		},
+		{
 			Device{
 				Transport: "sata", Model: "QEMU HARDDISK", Serial: "QM00001", WWN: "0x5000c500a1b2c3d4",
 				WWID: "35000c500a1b2c3d4",
