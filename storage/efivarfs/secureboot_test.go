@@ -1,12 +1,39 @@
 package efivarfs
 
 import (
+	"bytes"
 	"errors"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"testing"
 )
+
+// FuzzSecureBoot reads arbitrary content of the variable. A state is returned only if the content is attributes and
+// that state, so that nothing else makes Secure Boot seem disabled. Errors are short.
+func FuzzSecureBoot(f *testing.F) {
+	f.Add([]byte("\x06\x00\x00\x00\x01"))
+	f.Add([]byte("\x06\x00\x00\x00\x00"))
+	f.Add([]byte("\x06\x00\x00\x00\x02"))
+	f.Add([]byte("\x06\x00\x00\x00"))
+	f.Add([]byte("\x06\x00\x00\x00\x00\x00"))
+	f.Fuzz(func(t *testing.T, content []byte) {
+		enabled, err := SecureBoot("efivars", func(string) ([]byte, error) { return bytes.Clone(content), nil })
+		if err != nil {
+			if enabled || len(err.Error()) > 200 {
+				t.Errorf("% x: got %t and an error of %d bytes", content, enabled, len(err.Error()))
+			}
+			return
+		}
+		state := byte(0)
+		if enabled {
+			state = 1
+		}
+		if want := append(bytes.Clone(content[:min(len(content), 4)]), state); !bytes.Equal(content, want) {
+			t.Errorf("% x: got %t, want an error", content, enabled)
+		}
+	})
+}
 
 func TestSecureBoot(t *testing.T) {
 	dir := t.TempDir()
