@@ -28,7 +28,7 @@ type ociRegistry struct {
 	files  http.Handler
 
 	mu     sync.Mutex
-	auth   string // "bearer", "basic" or "" for none
+	auth   string // "bearer", "basic", "harbor" or "" for none
 	issued int    // number of tokens; the last one is valid
 	basic  []string
 	seen   []*http.Request
@@ -51,6 +51,14 @@ func (r *ociRegistry) host() string { return strings.TrimPrefix(r.server.URL, "h
 
 func (r *ociRegistry) good() string { return fmt.Sprintf("token-%d", r.issued) }
 
+// accepted returns the Authorization that the registry accepts.
+func (r *ociRegistry) accepted() string {
+	if r.auth == "basic" {
+		return ociCredentials
+	}
+	return "Bearer " + r.good()
+}
+
 // token is the handler of the token server. It accepts all credentials and none.
 func (r *ociRegistry) token(w http.ResponseWriter, q *http.Request) {
 	r.mu.Lock()
@@ -68,12 +76,13 @@ func (r *ociRegistry) token(w http.ResponseWriter, q *http.Request) {
 func (r *ociRegistry) serve(w http.ResponseWriter, q *http.Request) {
 	r.mu.Lock()
 	r.seen = append(r.seen, q)
-	want, blob := map[string]string{"bearer": "Bearer " + r.good(), "basic": ociCredentials}[r.auth], r.blob
+	want, blob := r.accepted(), r.blob
 	r.mu.Unlock()
 	if got := q.Header.Get("Authorization"); r.auth != "" && got != want {
 		w.Header().Add("WWW-Authenticate", "Negotiate")
 		challenge := `Basic realm="registry"`
-		if r.auth == "bearer" {
+		// Harbor demands a token of a request without one, and credentials of a request with an expired token.
+		if r.auth == "bearer" || r.auth == "harbor" && q.Header.Get("Authorization") == "" {
 			challenge = fmt.Sprintf(`Bearer realm="%s/token?x=1", service="our registry",error="insufficient_scope"`,
 				r.tokens.URL)
 		}
@@ -350,31 +359,37 @@ func TestOCIStorage(t *testing.T) {
 // A token that has expired when a transfer resumes is replaced. Options.Secret receives it before it is used.
 func TestOCITokenExpires(t *testing.T) {
 	image := imagetest.RandomBytes(9, 3*mib)
-	r := newRegistry(t, "bearer")
-	r.artifact("latest", image)
-	broken := false
-	r.blob = func(w http.ResponseWriter, q *http.Request) {
-		if broken {
-			r.files.ServeHTTP(w, q)
-			return
-		}
-		r.mu.Lock()
-		broken = true
-		r.issued++ // from now on another token is valid
-		r.mu.Unlock()
-		w.Header().Set("Accept-Ranges", "bytes")
-		w.Header().Set("ETag", `"`+sha256Of(image).Value+`"`)
-		imagetest.Truncated(image, 2*mib)(w, q)
-	}
-	var secrets []string
-	f := r.fetch(ociCredentials)
-	f.Retries, f.Secret = 2, func(token string) { secrets = append(secrets, token) }
-	data, stream, _, err := r.read(f, "/os/image")
-	if err != nil || !bytes.Equal(data, image) || stream.Resumed != 1 {
-		t.Fatalf("got %d bytes and error %v, want the image in two connections", len(data), err)
-	}
-	if want := []string{"token-1", "token-3"}; !slices.Equal(secrets, want) {
-		t.Errorf("got the secrets %q, want %q", secrets, want)
+	for _, tt := range []struct{ door, authorization string }{
+		{"bearer", ociCredentials}, {"bearer", ""}, {"harbor", ""},
+	} {
+		t.Run(tt.door+" "+tt.authorization, func(t *testing.T) {
+			r := newRegistry(t, tt.door)
+			r.artifact("latest", image)
+			broken := false
+			r.blob = func(w http.ResponseWriter, q *http.Request) {
+				if broken {
+					r.files.ServeHTTP(w, q)
+					return
+				}
+				r.mu.Lock()
+				broken = true
+				r.issued++ // from now on another token is valid
+				r.mu.Unlock()
+				w.Header().Set("Accept-Ranges", "bytes")
+				w.Header().Set("ETag", `"`+sha256Of(image).Value+`"`)
+				imagetest.Truncated(image, 2*mib)(w, q)
+			}
+			var secrets []string
+			f := r.fetch(tt.authorization)
+			f.Retries, f.Secret = 2, func(token string) { secrets = append(secrets, token) }
+			data, stream, _, err := r.read(f, "/os/image")
+			if err != nil || !bytes.Equal(data, image) || stream.Resumed != 1 {
+				t.Fatalf("got %d bytes and error %v, want the image in two connections", len(data), err)
+			}
+			if want := []string{"token-1", "token-3"}; !slices.Equal(secrets, want) {
+				t.Errorf("got the secrets %q, want %q", secrets, want)
+			}
+		})
 	}
 }
 

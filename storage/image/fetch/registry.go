@@ -24,7 +24,8 @@ type registrySession struct {
 	repository string
 
 	mu     sync.Mutex
-	header string // the Authorization of the next request
+	header string               // the Authorization of the next request
+	bearer *transport.Challenge // the last one that a token was fetched for
 }
 
 func newRegistrySession(f Options, repository string) *registrySession {
@@ -58,7 +59,8 @@ func (s *registrySession) authorization() string {
 }
 
 // answer fulfils one of the challenges of a 401 response. It reports whether the request is worth repeating. sent is
-// the header that was refused.
+// the header that was refused. Some registries answer an expired token with a Basic challenge (harbor#18856): if no
+// challenge can be fulfilled, the last Bearer challenge is.
 func (s *registrySession) answer(ctx context.Context, challenges []string, sent string) (bool, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -73,21 +75,29 @@ func (s *registrySession) answer(ctx context.Context, challenges []string, sent 
 		case err != nil: // it may quote the header
 			return false, fmt.Errorf("a WWW-Authenticate header of %d characters cannot be read", len(text))
 		case strings.EqualFold(c.Scheme, "bearer") && c.Parameters["realm"] != "":
-			token, err := s.token(ctx, c)
-			if err != nil {
-				return false, err
-			}
-			if s.login.Secret != nil {
-				s.login.Secret(token)
-			}
-			s.header = "Bearer " + token
-			return true, nil
+			return s.renew(ctx, c)
 		case strings.EqualFold(c.Scheme, "basic") && s.basic != "" && sent != s.basic:
 			s.header = s.basic
 			return true, nil
 		}
 	}
+	if s.bearer != nil && len(challenges) > 0 { // no challenges: another host answered
+		return s.renew(ctx, s.bearer)
+	}
 	return false, nil
+}
+
+// renew fetches a token for a Bearer challenge. It reports whether there is a new one.
+func (s *registrySession) renew(ctx context.Context, c *transport.Challenge) (bool, error) {
+	token, err := s.token(ctx, c)
+	if err != nil {
+		return false, err
+	}
+	if s.login.Secret != nil {
+		s.login.Secret(token)
+	}
+	s.header, s.bearer = "Bearer "+token, c
+	return true, nil
 }
 
 // parseChallenge parses one value of WWW-Authenticate. The library only parses the response to its ping, so it gets
