@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"regexp"
 	"strings"
 	"sync"
 
@@ -58,30 +59,39 @@ func (s *registrySession) authorization() string {
 	return s.header
 }
 
-// answer fulfils one of the challenges of a 401 response. It reports whether the request is worth repeating. sent is
-// the header that was refused. Some registries answer an expired token with a Basic challenge (harbor#18856): if no
-// challenge can be fulfilled, the last Bearer challenge is.
-func (s *registrySession) answer(ctx context.Context, challenges []string, sent string) (bool, error) {
+// answer fulfils one of the challenges of a 401 response, Bearer before Basic. It reports whether the request is worth
+// repeating. headers are the values of WWW-Authenticate, sent is the header that was refused. Some registries answer an
+// expired token with a Basic challenge (harbor#18856): if no challenge can be fulfilled, the last Bearer challenge is.
+func (s *registrySession) answer(ctx context.Context, headers []string, sent string) (bool, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.header != sent {
 		return true, nil // another request has renewed it
 	}
-	for _, text := range challenges {
+	var (
+		bearer *transport.Challenge
+		basic  bool
+	)
+	for _, text := range splitChallenges(headers) {
 		c, err := parseChallenge(ctx, text)
 		switch {
 		case ctx.Err() != nil:
 			return false, context.Cause(ctx)
 		case err != nil: // it may quote the header
-			return false, fmt.Errorf("a WWW-Authenticate header of %d characters cannot be read", len(text))
-		case strings.EqualFold(c.Scheme, "bearer") && c.Parameters["realm"] != "":
-			return s.renew(ctx, c)
-		case strings.EqualFold(c.Scheme, "basic") && s.basic != "" && sent != s.basic:
-			s.header = s.basic
-			return true, nil
+			return false, fmt.Errorf("a challenge of %d characters in WWW-Authenticate cannot be read", len(text))
+		case strings.EqualFold(c.Scheme, "bearer") && c.Parameters["realm"] != "" && bearer == nil:
+			bearer = c
+		case strings.EqualFold(c.Scheme, "basic"):
+			basic = true
 		}
 	}
-	if s.bearer != nil && len(challenges) > 0 { // no challenges: another host answered
+	switch {
+	case bearer != nil:
+		return s.renew(ctx, bearer)
+	case basic && s.basic != "" && sent != s.basic:
+		s.header = s.basic
+		return true, nil
+	case s.bearer != nil && len(headers) > 0: // another host's headers are dropped
 		return s.renew(ctx, s.bearer)
 	}
 	return false, nil
@@ -100,8 +110,33 @@ func (s *registrySession) renew(ctx context.Context, c *transport.Challenge) (bo
 	return true, nil
 }
 
-// parseChallenge parses one value of WWW-Authenticate. The library only parses the response to its ping, so it gets
-// the value in such a response. A real ping would not do: some registries demand nothing for it.
+var (
+	listElement = regexp.MustCompile(`(?:[^",]|"(?:[^"\\]|\\.)*(?:"|\\?$))+`) // a comma in quotes separates nothing
+	parameter   = regexp.MustCompile(`^[^\s"=]+\s*=`)
+)
+
+// splitChallenges returns the challenges of WWW-Authenticate headers. Commas separate both challenges and the
+// parameters of a challenge (RFC 9110, section 11.6.1).
+func splitChallenges(headers []string) []string {
+	var challenges []string
+	for _, header := range headers {
+		begin := len(challenges)
+		for _, element := range listElement.FindAllString(header, -1) {
+			element = strings.TrimSpace(element)
+			switch last := len(challenges) - 1; {
+			case element == "":
+			case last >= begin && parameter.MatchString(element):
+				challenges[last] += ", " + element
+			default:
+				challenges = append(challenges, element)
+			}
+		}
+	}
+	return challenges
+}
+
+// parseChallenge parses one challenge. The library only parses the response to its ping, so it gets the challenge in
+// such a response. A real ping would not do: some registries demand nothing for it.
 func parseChallenge(ctx context.Context, text string) (*transport.Challenge, error) {
 	nowhere, err := name.NewRegistry("registry.invalid")
 	if err != nil {

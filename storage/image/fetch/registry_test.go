@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -83,6 +84,19 @@ func TestTokens(t *testing.T) {
 			tokens: []http.HandlerFunc{func(w http.ResponseWriter, q *http.Request) {
 				if v := q.URL.Query(); v.Get("scope") != "repository:a:pull,push" || v.Get("service") != `a "b" c` ||
 					v.Get("key") != "secret" {
+					t.Errorf("got the query %v", v)
+				}
+				good(w, q)
+			}},
+		},
+		{
+			name: "second challenge of a header", asked: 1,
+			challenge: func(tokens string) string {
+				return `Negotiate YWJj==, Basic realm="a, b=\", Digest c=", charset="UTF-8" , ` + bearerOf(tokens) +
+					`,service=ours, Digest realm="a", nonce="b"`
+			},
+			tokens: []http.HandlerFunc{func(w http.ResponseWriter, q *http.Request) {
+				if v := q.URL.Query(); v.Get("service") != "ours" || v.Get("key") != "secret" {
 					t.Errorf("got the query %v", v)
 				}
 				good(w, q)
@@ -185,6 +199,27 @@ func TestTokens(t *testing.T) {
 					len(data), a.Checksum, err, want)
 			}
 		})
+	}
+}
+
+// Challenges are split as RFC 9110, section 11.6.1, describes. The first header is its example.
+func TestSplitChallenges(t *testing.T) {
+	for header, want := range map[string][]string{
+		`Basic realm="simple", Newauth realm="apps", type=1, title="Login to \"apps\""`: {
+			`Basic realm="simple"`, `Newauth realm="apps", type=1, title="Login to \"apps\""`,
+		},
+		`Bearer realm="https://a/t",service="s", Basic realm="b"`: {
+			`Bearer realm="https://a/t", service="s"`, `Basic realm="b"`,
+		},
+		`Bearer scope="repository:a:pull,push",realm = x`: {`Bearer scope="repository:a:pull,push", realm = x`},
+		"Negotiate,NTLM YWI=,,\tBearer realm=x ,":         {"Negotiate", "NTLM YWI=", "Bearer realm=x"},
+		`Basic realm="open, Bearer realm="x`:              {`Basic realm="open, Bearer realm="x`},
+		`Basic realm="open\`:                              {`Basic realm="open\`},
+		"":                                                nil, " , ": nil,
+	} {
+		if got := splitChallenges([]string{header}); !slices.Equal(got, want) {
+			t.Errorf("%s: got %q, want %q", header, got, want)
+		}
 	}
 }
 
