@@ -79,12 +79,26 @@ func (c *Config) ClientTLS(log *slog.Logger) (*tls.Config, error) {
 		if err != nil {
 			return nil, fmt.Errorf("options certfile and keyfile: %w", err)
 		}
-		settings.Certificates = []tls.Certificate{pair}
+		settings.GetClientCertificate = always(&pair)
 	case c.CertFile != "" || c.KeyFile != "":
 		log.Warn("no client certificate is used: certfile and keyfile must both be set",
 			"certfile", c.CertFile, "keyfile", c.KeyFile)
 	}
 	return settings, nil
+}
+
+// always returns a function for tls.Config.GetClientCertificate that returns the certificate whichever authorities the
+// server names, as OpenSSL does. crypto/tls would withhold it if the server names the root and the file lacks the
+// intermediate (golang/go#23924).
+func always(pair *tls.Certificate) func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+	return func(info *tls.CertificateRequestInfo) (*tls.Certificate, error) {
+		request := *info
+		request.AcceptableCAs = nil
+		if err := request.SupportsCertificate(pair); err != nil {
+			return &tls.Certificate{}, nil //nolint:nilerr // the server supports no signature algorithm of the key
+		}
+		return pair, nil
+	}
 }
 
 func readPool(name string) (pool *x509.CertPool, unusable []error, err error) {

@@ -1,11 +1,17 @@
 package config
 
 import (
+	"bufio"
 	"bytes"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
+	"io"
 	"log/slog"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -141,6 +147,93 @@ func FuzzCipherList(f *testing.F) {
 	})
 }
 
+// issue makes a certificate and its key in the files NAME.pem and NAME.key, signed by the one named authority or by
+// itself.
+func issue(t *testing.T, dir, name, authority string, extra ...string) {
+	t.Helper()
+	args := []string{
+		"req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "1",
+		"-subj", "/CN=" + name, "-keyout", filepath.Join(dir, name+".key"), "-out", filepath.Join(dir, name+".pem"),
+	}
+	if authority != "" {
+		args = append(args, "-CA", filepath.Join(dir, authority+".pem"), "-CAkey", filepath.Join(dir, authority+".key"))
+	}
+	testenv.Run(t, "openssl", append(args, extra...)...)
+}
+
+// opensslServer starts a server of OpenSSL whose pages describe the connection, and returns its URL.
+func opensslServer(t *testing.T, args ...string) string {
+	t.Helper()
+	server := exec.CommandContext(t.Context(), "openssl",
+		append([]string{"s_server", "-www", "-accept", "127.0.0.1:0"}, args...)...)
+	output, err := server.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := server.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = server.Process.Kill()
+		_ = server.Wait()
+	})
+	for lines := bufio.NewScanner(output); lines.Scan(); {
+		if address, found := strings.CutPrefix(lines.Text(), "ACCEPT "); found {
+			return "https://" + address
+		}
+	}
+	t.Fatalf("openssl s_server did not start: %v", server.Wait())
+	return ""
+}
+
+// A server of OpenSSL receives the client certificate. It names the root only, the certificate is from an
+// intermediate authority, and its file has no chain.
+func TestClientCertificate(t *testing.T) {
+	testenv.Programs(t, "openssl")
+	dir := t.TempDir()
+	issue(t, dir, "root", "")
+	issue(t, dir, "intermediate", "root")
+	issue(t, dir, "agent", "intermediate", "-addext", "basicConstraints=critical,CA:false")
+	issue(t, dir, "server", "", "-addext", "subjectAltName=IP:127.0.0.1")
+	path := func(name string) string { return filepath.Join(dir, name) }
+	var authorities strings.Builder
+	for _, name := range []string{"root.pem", "intermediate.pem"} {
+		data, err := os.ReadFile(path(name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		authorities.Write(data)
+	}
+	all := writeFile(t, dir, "all.pem", authorities.String())
+	server := []string{
+		"-cert", path("server.pem"), "-key", path("server.key"), "-CAfile", path("root.pem"), "-verifyCAfile", all,
+	}
+	c := Config{CAFile: path("server.pem"), CertFile: path("agent.pem"), KeyFile: path("agent.key")}
+	for _, tt := range []struct {
+		name, page string
+		server     []string
+	}{
+		{"TLS 1.2", "/", []string{"-tls1_2", "-Verify", "2", "-verify_return_error"}},
+		{"TLS 1.3", "/", []string{"-tls1_3", "-Verify", "2", "-verify_return_error"}},
+	} {
+		settings, err := c.ClientTLS(slog.New(slog.DiscardHandler))
+		if err != nil {
+			t.Fatal(err)
+		}
+		client := &http.Client{Transport: &http.Transport{TLSClientConfig: settings, DisableKeepAlives: true}}
+		answer, err := client.Get(opensslServer(t, append(tt.server, server...)...) + tt.page)
+		if err != nil {
+			t.Errorf("%s: %v", tt.name, err)
+			continue
+		}
+		text, err := io.ReadAll(answer.Body)
+		_ = answer.Body.Close()
+		if err != nil || !strings.Contains(strings.ReplaceAll(string(text), " ", ""), "Subject:CN=agent") {
+			t.Errorf("%s: the server got no client certificate: %v\n%s", tt.name, err, text)
+		}
+	}
+}
+
 func TestClientTLS(t *testing.T) {
 	dir := t.TempDir()
 	junk := writeFile(t, dir, "junk.pem", "no certificate")
@@ -162,7 +255,7 @@ func TestClientTLS(t *testing.T) {
 		if err != nil && !strings.HasPrefix(err.Error(), "option") {
 			t.Errorf("%s: got %v, want the options named", tt.name, err)
 		}
-		if err == nil && len(settings.Certificates) > 0 {
+		if err == nil && settings.GetClientCertificate != nil {
 			t.Errorf("%s: got a client certificate", tt.name)
 		}
 		text := log.String()
@@ -205,9 +298,20 @@ func TestClientTLS(t *testing.T) {
 		KeyFile: writeFile(t, dir, "key.pem", string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: key}))),
 	}
 	settings, err := c.ClientTLS(slog.New(slog.DiscardHandler))
-	if err != nil || settings.RootCAs == nil || len(settings.Certificates) != 1 ||
-		!bytes.Equal(settings.Certificates[0].Certificate[0], pair.Certificate[0]) {
-		t.Errorf("got %+v, %v, want the CA and the client certificate of the files", settings, err)
+	if err != nil || settings.RootCAs == nil {
+		t.Fatalf("got %+v, %v, want the CA of the file", settings, err)
+	}
+	for _, tt := range []struct {
+		scheme tls.SignatureScheme
+		want   [][]byte
+	}{{tls.ECDSAWithP256AndSHA256, pair.Certificate}, {tls.PSSWithSHA256, nil}} {
+		sent, err := settings.GetClientCertificate(&tls.CertificateRequestInfo{
+			AcceptableCAs: [][]byte{[]byte("other")}, SignatureSchemes: []tls.SignatureScheme{tt.scheme},
+			Version: tls.VersionTLS13,
+		})
+		if err != nil || !slices.EqualFunc(sent.Certificate, tt.want, bytes.Equal) {
+			t.Errorf("%v: got %d certificates and %v, want %d", tt.scheme, len(sent.Certificate), err, len(tt.want))
+		}
 	}
 	insecure := &Config{TLSMinVersion: "1.3", Insecure: true, CAFile: "/nonexistent"}
 	settings, err = insecure.ClientTLS(slog.New(slog.DiscardHandler))
