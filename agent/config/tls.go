@@ -80,6 +80,8 @@ func (c *Config) ClientTLS(log *slog.Logger) (*tls.Config, error) {
 			return nil, fmt.Errorf("options certfile and keyfile: %w", err)
 		}
 		settings.GetClientCertificate = always(&pair)
+		// IIS and Apache can ask for the certificate after they have read the URL: under TLS 1.2 by renegotiation.
+		settings.Renegotiation = tls.RenegotiateOnceAsClient
 	case c.CertFile != "" || c.KeyFile != "":
 		log.Warn("no client certificate is used: certfile and keyfile must both be set",
 			"certfile", c.CertFile, "keyfile", c.KeyFile)

@@ -6,6 +6,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
+	"errors"
 	"io"
 	"log/slog"
 	"net/http"
@@ -161,34 +162,52 @@ func issue(t *testing.T, dir, name, authority string, extra ...string) {
 	testenv.Run(t, "openssl", append(args, extra...)...)
 }
 
-// opensslServer starts a server of OpenSSL whose pages describe the connection, and returns its URL.
-func opensslServer(t *testing.T, args ...string) string {
+// startOpenSSL starts a server of OpenSSL. It returns its URL, its input, which it sends to the client, and its output,
+// which includes what the client sends.
+func startOpenSSL(t *testing.T, args ...string) (url string, input io.Writer, output *bufio.Reader) {
 	t.Helper()
-	server := exec.CommandContext(t.Context(), "openssl",
-		append([]string{"s_server", "-www", "-accept", "127.0.0.1:0"}, args...)...)
-	output, err := server.StdoutPipe()
+	args = append([]string{"s_server", "-accept", "127.0.0.1:0"}, args...)
+	server := exec.CommandContext(t.Context(), "openssl", args...)
+	input, err := server.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
 	}
+	read, write := io.Pipe()
+	server.Stdout, server.Stderr = write, write
 	if err := server.Start(); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
+		_ = read.Close()
 		_ = server.Process.Kill()
 		_ = server.Wait()
 	})
-	for lines := bufio.NewScanner(output); lines.Scan(); {
-		if address, found := strings.CutPrefix(lines.Text(), "ACCEPT "); found {
-			return "https://" + address
-		}
-	}
-	t.Fatalf("openssl s_server did not start: %v", server.Wait())
-	return ""
+	output = bufio.NewReader(read)
+	return "https://" + strings.TrimPrefix(waitFor(t, output, "ACCEPT "), "ACCEPT "), input, output
 }
 
-// A server of OpenSSL receives the client certificate. It names the root only, the certificate is from an
-// intermediate authority, and its file has no chain.
-func TestClientCertificate(t *testing.T) {
+// waitFor reads lines until one begins with a prefix, and returns it.
+func waitFor(t *testing.T, r *bufio.Reader, prefixes ...string) string {
+	t.Helper()
+	var text strings.Builder
+	for {
+		line, err := r.ReadString('\n')
+		text.WriteString(line)
+		for _, prefix := range prefixes {
+			if strings.HasPrefix(line, prefix) {
+				return strings.TrimSpace(line)
+			}
+		}
+		if err != nil {
+			t.Fatalf("no line begins with one of %q: %v\n%s", prefixes, err, text.String())
+		}
+	}
+}
+
+// intermediateClient returns a configuration with a client certificate of an intermediate authority, whose file has no
+// chain, and the arguments of a server of OpenSSL that names only the root in its requests for a certificate.
+func intermediateClient(t *testing.T) (c *Config, server []string) {
+	t.Helper()
 	testenv.Programs(t, "openssl")
 	dir := t.TempDir()
 	issue(t, dir, "root", "")
@@ -204,32 +223,62 @@ func TestClientCertificate(t *testing.T) {
 		}
 		authorities.Write(data)
 	}
-	all := writeFile(t, dir, "all.pem", authorities.String())
-	server := []string{
-		"-cert", path("server.pem"), "-key", path("server.key"), "-CAfile", path("root.pem"), "-verifyCAfile", all,
+	return &Config{CAFile: path("server.pem"), CertFile: path("agent.pem"), KeyFile: path("agent.key")}, []string{
+		"-cert", path("server.pem"), "-key", path("server.key"), "-CAfile", path("root.pem"),
+		"-verifyCAfile", writeFile(t, dir, "all.pem", authorities.String()), "-verify_return_error",
 	}
-	c := Config{CAFile: path("server.pem"), CertFile: path("agent.pem"), KeyFile: path("agent.key")}
+}
+
+// get requests a URL with the client settings of c.
+func get(c *Config, url string) (string, error) {
+	settings, err := c.ClientTLS(slog.New(slog.DiscardHandler))
+	if err != nil {
+		return "", err
+	}
+	client := &http.Client{Transport: &http.Transport{TLSClientConfig: settings, DisableKeepAlives: true}}
+	answer, err := client.Get(url)
+	if err != nil {
+		return "", err
+	}
+	text, err := io.ReadAll(answer.Body)
+	return string(text), errors.Join(err, answer.Body.Close())
+}
+
+// A server of OpenSSL receives the client certificate.
+func TestClientCertificate(t *testing.T) {
+	c, args := intermediateClient(t)
+	for _, version := range []string{"-tls1_2", "-tls1_3"} {
+		url, _, _ := startOpenSSL(t, append(args, "-www", version, "-Verify", "2")...)
+		text, err := get(c, url)
+		if err != nil || !strings.Contains(strings.ReplaceAll(text, " ", ""), "Subject:CN=agent") {
+			t.Errorf("%s: got error %v and page %q, want one with the client's subject", version, err, text)
+		}
+	}
+}
+
+// A server of OpenSSL receives the client certificate when it asks for it after the request, by renegotiation. Without
+// a client certificate, there is no renegotiation.
+func TestRenegotiation(t *testing.T) {
+	withCertificate, args := intermediateClient(t)
 	for _, tt := range []struct {
-		name, page string
-		server     []string
+		config *Config
+		want   string // in the error
 	}{
-		{"TLS 1.2", "/", []string{"-tls1_2", "-Verify", "2", "-verify_return_error"}},
-		{"TLS 1.3", "/", []string{"-tls1_3", "-Verify", "2", "-verify_return_error"}},
+		{withCertificate, ""},
+		{&Config{CAFile: withCertificate.CAFile}, "no renegotiation"},
 	} {
-		settings, err := c.ClientTLS(slog.New(slog.DiscardHandler))
-		if err != nil {
-			t.Fatal(err)
-		}
-		client := &http.Client{Transport: &http.Transport{TLSClientConfig: settings, DisableKeepAlives: true}}
-		answer, err := client.Get(opensslServer(t, append(tt.server, server...)...) + tt.page)
-		if err != nil {
-			t.Errorf("%s: %v", tt.name, err)
-			continue
-		}
-		text, err := io.ReadAll(answer.Body)
-		_ = answer.Body.Close()
-		if err != nil || !strings.Contains(strings.ReplaceAll(string(text), " ", ""), "Subject:CN=agent") {
-			t.Errorf("%s: the server got no client certificate: %v\n%s", tt.name, err, text)
+		url, input, output := startOpenSSL(t, append(args, "-tls1_2")...)
+		result := make(chan error, 1)
+		go func() {
+			_, err := get(tt.config, url)
+			result <- err
+		}()
+		waitFor(t, output, "GET / ")
+		io.WriteString(input, "R\n")                         //nolint:errcheck // a command of openssl-s_server(1)
+		waitFor(t, output, "depth=0", "ERROR")               // the verified certificate, or the client's alert
+		io.WriteString(input, "HTTP/1.1 204 No Content\n\n") //nolint:errcheck // the server may have ended
+		if err := <-result; (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("got error %v, want %q", err, tt.want)
 		}
 	}
 }
