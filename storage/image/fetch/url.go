@@ -9,7 +9,8 @@ import (
 	"sync/atomic"
 )
 
-// checkRedirect accepts redirects to http and https, and removes the caller's headers for every host but the first.
+// checkRedirect accepts redirects to http and https, and removes the caller's headers for every host but the first. The
+// first one gets them and the credentials of the URL again.
 func (f Options) checkRedirect(req *http.Request, via []*http.Request) error {
 	if len(via) >= 10 {
 		return &redirectError{errors.New("more than 10 redirects")}
@@ -30,6 +31,10 @@ func (f Options) checkRedirect(req *http.Request, via []*http.Request) error {
 		}
 		req.Header.Del("Authorization")
 		req.Header.Set("Accept-Encoding", "identity")
+		return nil
+	}
+	if req.URL.User == nil { // net/http keeps them only if the target names no host
+		req.URL.User = via[0].URL.User
 	}
 	return nil
 }
