@@ -17,6 +17,7 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -162,7 +163,7 @@ func checkRedirect(req *http.Request, via []*http.Request) error {
 
 // sameHost allows only redirects to the same host, and none from https to http: a heartbeat contains the token.
 func sameHost(to, from *url.URL) error {
-	if to.Hostname() != from.Hostname() || from.Scheme == "https" && to.Scheme != "https" {
+	if !strings.EqualFold(to.Hostname(), from.Hostname()) || from.Scheme == "https" && to.Scheme != "https" {
 		return fmt.Errorf("redirect from %s://%s to %s://%s rejected", from.Scheme, from.Host, to.Scheme, to.Host)
 	}
 	return nil

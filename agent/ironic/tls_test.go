@@ -14,6 +14,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -166,6 +167,29 @@ func TestAnswersAreBounded(t *testing.T) {
 	c, _ := newClient(t, net, "--api-url=http://ironic")
 	if _, err := c.apiVersion(t.Context()); err == nil || !strings.Contains(err.Error(), "8388608 bytes") {
 		t.Errorf("got error %v, want one that names the limit", err)
+	}
+}
+
+// The host of a URL is case-insensitive (RFC 3986, section 3.2.2).
+func TestRedirectTargets(t *testing.T) {
+	for _, tt := range []struct {
+		to string
+		ok bool
+	}{
+		{"https://ironic.example/v1/", true},
+		{"https://IRONIC.example:8443/v1/", true},
+		{"https://ironic.example.org/", false},
+		{"http://ironic.example/", false},
+		{"http://IRONIC.example/", false},
+	} {
+		to, err := url.Parse(tt.to)
+		if err != nil {
+			t.Fatal(err)
+		}
+		from := &url.URL{Scheme: "https", Host: "Ironic.Example"}
+		if err := sameHost(to, from); (err == nil) != tt.ok {
+			t.Errorf("%s: got %v, want it accepted: %t", tt.to, err, tt.ok)
+		}
 	}
 }
 

@@ -92,7 +92,7 @@ func parseContainerReference(image string) (ociReference, error) {
 		return ociReference{}, err
 	}
 	// Docker's registry has a host of its own for requests, and a prefix for official images.
-	if ref.host == "docker.io" || ref.host == "index.docker.io" {
+	if host := strings.ToLower(ref.host); host == "docker.io" || host == "index.docker.io" {
 		ref.host = "registry-1.docker.io"
 		if !strings.Contains(ref.repository, "/") {
 			ref.repository = "library/" + ref.repository

@@ -502,6 +502,19 @@ func TestReference(t *testing.T) {
 	}
 }
 
+// Docker's registry has other names than its requests, in any letter case.
+func TestContainerReference(t *testing.T) {
+	for text, want := range map[string]ociReference{
+		"docker.io/debian:13":      {"registry-1.docker.io", "library/debian", "13", ""},
+		"Index.Docker.io/a/b":      {"registry-1.docker.io", "a/b", "", ""},
+		"Registry.example:5000/os": {"Registry.example:5000", "os", "", ""},
+	} {
+		if got, err := parseContainerReference(text); err != nil || got != want {
+			t.Errorf("%s: got %+v and %v, want %+v", text, got, err, want)
+		}
+	}
+}
+
 var digestForm = regexp.MustCompile(`^(sha256:[0-9a-f]{64}|sha512:[0-9a-f]{128})$`)
 
 // A response of a registry never leads to a path outside the repository.

@@ -33,7 +33,8 @@ func (f Options) checkRedirect(req *http.Request, via []*http.Request) error {
 		req.Header.Set("Accept-Encoding", "identity")
 		return nil
 	}
-	if req.URL.User == nil { // net/http keeps them only if the target names no host
+	req.Header = via[0].Header.Clone() // net/http drops the secret ones if the letter case of the host differs
+	if req.URL.User == nil {           // net/http keeps them only if the target names no host
 		req.URL.User = via[0].URL.User
 	}
 	return nil
