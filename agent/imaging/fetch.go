@@ -143,6 +143,7 @@ func (i *Imager) transport(info ImageInfo) (*http.Transport, error) {
 	}
 	if len(info.Proxies) > 0 {
 		transport.Proxy = proxyFunc(info.Proxies, info.NoProxy)
+		transport.OnProxyConnectResponse = fetch.CheckConnect
 	}
 	return transport, nil
 }

@@ -1,12 +1,18 @@
 package imaging
 
 import (
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"golang.org/x/net/http/httpproxy"
+
+	"ironroot/storage/image/fetch"
 )
 
 // The proxies of image_info are used only for the servers of the image.
@@ -40,6 +46,39 @@ func TestProxiesOfAnImage(t *testing.T) {
 			t.Errorf("%+v: got %q from the proxy and %v, want %q", tt.info, got, err, tt.want)
 		}
 		client.CloseIdleConnections()
+	}
+}
+
+// A proxy that refuses to connect is named in the error, without its password. Only its own failures are retried: a
+// status below 500 means that the request is wrong (RFC 9110, section 15).
+func TestProxyRefuses(t *testing.T) {
+	for status, wantAsked := range map[int]int64{
+		http.StatusProxyAuthRequired: 1, http.StatusForbidden: 1, http.StatusBadGateway: 3,
+	} {
+		var asked atomic.Int64
+		proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if asked.Add(1); r.Method != http.MethodConnect {
+				t.Errorf("the proxy got %s", r.Method)
+			}
+			w.Header().Set("Proxy-Authenticate", `Basic realm="proxy"`)
+			w.WriteHeader(status)
+		}))
+		t.Cleanup(proxy.Close)
+		options, err := newImager(t, nil).fetchOptions(ImageInfo{
+			Proxies: map[string]string{"https": strings.Replace(proxy.URL, "//", "//user:secret@", 1)},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		options.Retries, options.RetryInterval = 2, time.Millisecond
+		_, err = fetch.Open(t.Context(), options, "https://image.invalid/i")
+		want := fmt.Sprintf("proxy %s answered CONNECT with HTTP status %d", proxy.URL, status)
+		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "secret") {
+			t.Errorf("%d: got %v, want %q without the password", status, err, want)
+		}
+		if asked.Load() != wantAsked {
+			t.Errorf("%d: got %d requests, want %d", status, asked.Load(), wantAsked)
+		}
 	}
 }
 

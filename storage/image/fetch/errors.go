@@ -72,6 +72,24 @@ func Interrupted(err error) error {
 	return err
 }
 
+// proxyError means that a proxy refused to connect to a server.
+type proxyError struct {
+	proxy  string // URL without credentials
+	status int
+}
+
+func (e *proxyError) Error() string {
+	return fmt.Sprintf("proxy %s answered CONNECT with HTTP status %d, want 200", e.proxy, e.status)
+}
+
+// CheckConnect is a function for http.Transport.OnProxyConnectResponse. Its errors name the proxy and the status.
+func CheckConnect(_ context.Context, proxy *url.URL, _ *http.Request, answer *http.Response) error {
+	if answer.StatusCode == http.StatusOK {
+		return nil
+	}
+	return &proxyError{RedactURL(proxy.String()), answer.StatusCode}
+}
+
 var (
 	errNoHTTP   = errors.New("the connection failed, or the answer is not valid HTTP")
 	errNoHost   = errors.New("the host of the redirect cannot be resolved")
@@ -90,6 +108,10 @@ func publicCause(err error, redirected bool) error {
 	var redirect *redirectError
 	if errors.As(err, &redirect) {
 		return redirect
+	}
+	var proxy *proxyError
+	if errors.As(err, &proxy) {
+		return proxy
 	}
 	if redirected {
 		return redirectCause(err)

@@ -23,9 +23,9 @@ import (
 
 // Options describes how to talk to the servers of a file.
 type Options struct {
-	// Client has proxies and TLS settings in its Transport; nil is a client without a proxy. Its CheckRedirect and
-	// Timeout are not used. HTTP/1.1 takes less processor time than HTTP/2: bodies are read directly into the buffers
-	// of the disk.
+	// Client has proxies (with CheckConnect) and TLS settings in its Transport; nil is a client without a proxy. Its
+	// CheckRedirect and Timeout are not used. HTTP/1.1 takes less processor time than HTTP/2: bodies are read directly
+	// into the buffers of the disk.
 	Client *http.Client
 	// Header is sent to the host of the URL, but not to other hosts after a redirect.
 	Header http.Header

@@ -63,7 +63,8 @@ func (b *Response) fail(err error) error {
 		err = errStalled
 	}
 	var redirect *redirectError
-	fatal := errors.As(err, &redirect)
+	var proxy *proxyError
+	fatal := errors.As(err, &redirect) || errors.As(err, &proxy) && proxy.status < http.StatusInternalServerError
 	if cause == nil {
 		err = publicCause(err, b.redirected != nil && b.redirected.Load())
 	}
