@@ -10,7 +10,8 @@ import (
 )
 
 // proxyFunc returns a function that selects the proxy of a request from the proxies of the image. It follows the rules
-// of http.ProxyFromEnvironment for http_proxy, https_proxy and no_proxy. The function returns nil for no proxy.
+// of http.ProxyFromEnvironment for http_proxy, https_proxy and no_proxy, except that a name in no_proxy may end with a
+// dot. The function returns nil for no proxy.
 //
 // golang.org/x/net/http/httpproxy does the same, but contains a second copy of the tables for international domain
 // names: 200 KiB of the program in the ramdisk, less than 20 KiB of them compressed.
@@ -51,7 +52,8 @@ type directRule struct {
 }
 
 // parseNoProxy parses a comma-separated list of names (which include their subdomains), ".name" (subdomains only),
-// addresses, subnets, and "*". Names and addresses may have a port.
+// addresses, subnets, and "*". Names and addresses may have a port. The dot of the root domain at the end of a name is
+// ignored.
 func parseNoProxy(text string) direct {
 	var d direct
 	for _, entry := range strings.Split(text, ",") {
@@ -71,10 +73,12 @@ func parseNoProxy(text string) direct {
 			rule.prefix = prefix.Masked()
 		} else if address, err := netip.ParseAddr(host); err == nil {
 			rule.prefix = netip.PrefixFrom(address.Unmap(), address.Unmap().BitLen())
-		} else if below, found := strings.CutPrefix(strings.TrimPrefix(host, "*"), "."); found {
+		} else if name := strings.TrimSuffix(host, "."); name == "" {
+			continue
+		} else if below, found := strings.CutPrefix(strings.TrimPrefix(name, "*"), "."); found {
 			rule.suffix = "." + below
 		} else {
-			rule.suffix, rule.exact = "."+host, host
+			rule.suffix, rule.exact = "."+name, name
 		}
 		d.rules = append(d.rules, rule)
 	}

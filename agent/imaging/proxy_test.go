@@ -5,6 +5,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -113,6 +114,30 @@ func TestProxyFunc(t *testing.T) {
 				got != nil && got.String() != want.String() {
 				t.Errorf("no_proxy %q, %s: got %v and %v, want %v and %v", list, address, got, err, want, wantErr)
 			}
+		}
+	}
+}
+
+// The results are those of curl 7.88, which ignores one dot at the end of a name in no_proxy and in the URL.
+func TestNoProxyDots(t *testing.T) {
+	for _, tt := range []struct {
+		list, host string
+		direct     bool
+	}{
+		{"a.example.", "a.example", true},
+		{"a.example.", "a.example.", true},
+		{"a.example", "a.example.", true},
+		{"a.example.", "b.a.example", true},
+		{".a.example.", "b.a.example.", true},
+		{"localhost.", "localhost", true},
+		{"192.0.2.7", "192.0.2.7.", true},
+		{"192.0.2.7.", "192.0.2.7", false},
+		{"a.example.", "xa.example", false},
+		{"a.example..", "a.example", false},
+		{".", "a.example", false},
+	} {
+		if got := parseNoProxy(tt.list).covers(&url.URL{Scheme: "http", Host: tt.host}); got != tt.direct {
+			t.Errorf("no_proxy %q, host %s: got direct %t, want %t", tt.list, tt.host, got, tt.direct)
 		}
 	}
 }
