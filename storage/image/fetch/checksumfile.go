@@ -126,7 +126,7 @@ func (f *Fetcher) readOnce(ctx context.Context, rawURL string, limit int64) ([]b
 		return nil, err
 	}
 	defer b.Close() //nolint:errcheck // what was needed has been read
-	text, err := io.ReadAll(io.LimitReader(b, limit+1))
+	text, err := io.ReadAll(io.LimitReader(b.decoded(), limit+1))
 	if err != nil {
 		return nil, Interrupted(err)
 	}

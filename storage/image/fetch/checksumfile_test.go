@@ -2,7 +2,9 @@ package fetch
 
 import (
 	"bytes"
+	"compress/gzip"
 	"fmt"
+	"io"
 	"net/http"
 	"strings"
 	"testing"
@@ -107,6 +109,63 @@ func TestChecksumFiles(t *testing.T) {
 				t.Errorf("%v\n%s", err, diff)
 			}
 		})
+	}
+}
+
+// A checksum file that the server encodes, without being asked to, is decoded, within the limits of size and time.
+// Images are not decoded.
+func TestContentEncoding(t *testing.T) {
+	sum := strings.Repeat("ab12", 16)
+	packed := imagetest.Pack(t, []byte(sum+"  image.raw\n"), "gzip -n")
+	damaged := bytes.Clone(packed)
+	damaged[len(damaged)-8] ^= 1
+	huge := imagetest.Pack(t, bytes.Repeat([]byte("# nothing\n"), maxChecksumFile/10+1), "gzip -n")
+	var member bytes.Buffer
+	gzip.NewWriter(&member).Close() //nolint:errcheck // a buffer never fails
+	for _, tt := range []struct {
+		name, encoding string
+		body           http.HandlerFunc
+		fails          string
+	}{
+		{"gzip", "gzip", imagetest.WithoutRanges(packed), ""},
+		{"old name", "X-GZip", imagetest.WithoutRanges(packed), ""},
+		{"two members", "gzip", imagetest.WithoutRanges(append(member.Bytes(), packed...)), ""},
+		{"other", "identity", imagetest.WithoutRanges([]byte(sum)), ""},
+		{"half", "gzip", imagetest.WithoutRanges(packed[:20]), "decode Content-Encoding gzip: unexpected EOF"},
+		{"damaged", "gzip", imagetest.WithoutRanges(damaged), "gzip: invalid checksum"},
+		{"not encoded", "gzip", imagetest.WithoutRanges([]byte(sum)), "gzip: invalid header"},
+		{"lost connection", "gzip", func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Length", fmt.Sprint(len(packed)))
+			w.Write(packed[:20]) //nolint:errcheck // the client may disconnect
+			w.(http.Flusher).Flush()
+			panic(http.ErrAbortHandler)
+		}, errTruncated.Error()},
+		{"too long", "gzip", imagetest.WithoutRanges(huge), "more than 1048576 bytes"},
+		{"endless", "gzip", imagetest.Endless(bytes.Repeat(member.Bytes(), 1000)), errBloated.Error()},
+	} {
+		server := imagetest.Serve(t, func(w http.ResponseWriter, q *http.Request) {
+			w.Header().Set("Content-Encoding", tt.encoding)
+			tt.body(w, q)
+		})
+		got, err := ResolveChecksum(t.Context(), Options{}, server.URL+"/SUMS", "", "http://host/image.raw", false)
+		if tt.fails == "" && (err != nil || got.Value != sum) ||
+			tt.fails != "" && (!imagetest.IsA[*DownloadError](err) || !strings.Contains(err.Error(), tt.fails)) {
+			t.Errorf("%s: got %q and error %v, want error %q", tt.name, got.Value, err, tt.fails)
+		}
+		if tt.name != "gzip" {
+			continue
+		}
+		file, err := Open(t.Context(), Options{}, server.URL)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if text, err := io.ReadAll(file); err != nil || !strings.HasPrefix(string(text), sum) {
+			t.Errorf("Open: got %q and error %v, want the decoded file", text, err)
+		}
+		file.Close() //nolint:errcheck // only read
+		if data, _, err := readStream(t, Options{}, server.URL); err != nil || !bytes.Equal(data, packed) {
+			t.Errorf("stream: got %q and error %v, want the encoded file", data, err)
+		}
 	}
 }
 

@@ -203,7 +203,7 @@ func (f *Fetcher) get(ctx context.Context, rawURL string, part *Range, authoriza
 		defer cancel(nil)
 		return nil, b.fail(err)
 	}
-	b.body, b.validator = resp.Body, validatorOf(resp.Header)
+	b.body, b.validator, b.encoding = resp.Body, validatorOf(resp.Header), resp.Header.Get("Content-Encoding")
 	if err := b.accept(resp, part); err != nil {
 		var down *DownloadError
 		if errors.As(err, &down) && sameOrigin(u, resp.Request.URL) { // no other host decides who gets the credentials
@@ -215,13 +215,13 @@ func (f *Fetcher) get(ctx context.Context, rawURL string, part *Range, authoriza
 	return b, nil
 }
 
-// Open fetches one URL and returns its content, which the caller must close. f limits the request, each read and the
-// rate of all reads; MaxDuration is not used. A connection that ends before the content is complete is an error.
-// Errors are *DownloadError and *SlowError; they do not quote what the server sent.
+// Open fetches one URL and returns its content, which the caller must close; a Content-Encoding of gzip is decoded. f
+// limits the request, each read and the rate of all reads; MaxDuration is not used. A connection that ends before the
+// content is complete is an error. Errors are *DownloadError and *SlowError; they do not quote what the server sent.
 func Open(ctx context.Context, f Options, rawURL string) (io.ReadCloser, error) {
 	b, err := New(f, nil).Open(ctx, rawURL, nil)
 	if err != nil {
 		return nil, err
 	}
-	return b, nil
+	return b.decoded(), nil
 }

@@ -202,7 +202,7 @@ func (s *registrySession) fetchToken(req *http.Request) (*http.Response, error) 
 	if err != nil {
 		return nil, err
 	}
-	return &http.Response{StatusCode: http.StatusOK, Header: http.Header{}, Body: b, Request: req}, nil
+	return &http.Response{StatusCode: http.StatusOK, Header: http.Header{}, Body: b.decoded(), Request: req}, nil
 }
 
 type roundTripper func(*http.Request) (*http.Response, error)

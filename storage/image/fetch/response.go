@@ -28,6 +28,7 @@ type Response struct {
 	redirected *atomic.Bool
 	// validator identifies this version of the file, see validatorOf.
 	validator string
+	encoding  string // Content-Encoding
 }
 
 // Read returns io.EOF only if the response is complete.
