@@ -1,10 +1,13 @@
 package config
 
 import (
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
 	"log/slog"
+	"net"
+	"net/http"
 	"strings"
 
 	"ironroot/internal/authorities"
@@ -87,6 +90,38 @@ func (c *Config) ClientTLS(log *slog.Logger) (*tls.Config, error) {
 			"certfile", c.CertFile, "keyfile", c.KeyFile)
 	}
 	return settings, nil
+}
+
+// VerifyWithoutZone has a transport verify the certificate of an IPv6 address without its zone, as curl does. The zone
+// in https://[fe80::1%25eth0] names an interface of this machine; net/http demands a certificate that contains it.
+func VerifyWithoutZone(t *http.Transport) {
+	dial := t.DialContext
+	if dial == nil {
+		dial = new(net.Dialer).DialContext
+	}
+	t.DialTLSContext = func(ctx context.Context, network, address string) (net.Conn, error) {
+		host, _, err := net.SplitHostPort(address)
+		if err != nil {
+			return nil, err
+		}
+		conn, err := dial(ctx, network, address)
+		if err != nil {
+			return nil, err
+		}
+		if t.TLSHandshakeTimeout > 0 {
+			limited, cancel := context.WithTimeout(ctx, t.TLSHandshakeTimeout)
+			defer cancel()
+			ctx = limited
+		}
+		settings := t.TLSClientConfig.Clone()
+		settings.ServerName, _, _ = strings.Cut(host, "%")
+		secure := tls.Client(conn, settings)
+		if err := secure.HandshakeContext(ctx); err != nil {
+			_ = conn.Close()
+			return nil, err // unwrapped: net/http looks for a tls.RecordHeaderError
+		}
+		return secure, nil
+	}
 }
 
 // always returns a function for tls.Config.GetClientCertificate that returns the certificate whichever authorities the

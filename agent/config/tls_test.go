@@ -3,13 +3,16 @@ package config
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
 	"errors"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -279,6 +282,52 @@ func TestRenegotiation(t *testing.T) {
 		io.WriteString(input, "HTTP/1.1 204 No Content\n\n") //nolint:errcheck // the server may have ended
 		if err := <-result; (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("got error %v, want %q", err, tt.want)
+		}
+	}
+}
+
+// The certificate of an address is verified without the zone, as by curl, and other names as by net/http.
+func TestVerifyWithoutZone(t *testing.T) {
+	testenv.Linux(t, "the loopback interface lo")
+	pair, ca, err := selfsigned.Issue("::1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.Listen("tcp6", "[::1]:0")
+	if err != nil {
+		t.Skip(err)
+	}
+	server := &httptest.Server{
+		Listener: l, TLS: &tls.Config{Certificates: []tls.Certificate{pair}},
+		Config: &http.Server{ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)},
+	}
+	server.StartTLS()
+	t.Cleanup(server.Close)
+	_, port, err := net.SplitHostPort(l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	settings, err := (&Config{CAFile: writeFile(t, t.TempDir(), "ca.pem", string(ca))}).ClientTLS(slog.Default())
+	if err != nil {
+		t.Fatal(err)
+	}
+	transport := &http.Transport{
+		TLSClientConfig: settings,
+		DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, network, strings.Replace(address, "other", "[::1]", 1))
+		},
+	}
+	VerifyWithoutZone(transport)
+	t.Cleanup(transport.CloseIdleConnections)
+	for host, want := range map[string]string{
+		"[::1%25lo]": "", "[::1]": "", "other": "not valid for any names, but wanted to match other",
+	} {
+		answer, err := (&http.Client{Transport: transport}).Get("https://" + host + ":" + port)
+		if err == nil {
+			_ = answer.Body.Close()
+		}
+		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: got error %v, want %q", host, err, want)
 		}
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"ironroot/agent/config"
 	"ironroot/agent/fault"
 	"ironroot/storage/configdrive"
 	"ironroot/storage/image/fetch"
@@ -141,6 +142,7 @@ func (i *Imager) transport(info ImageInfo) (*http.Transport, error) {
 		// The checksum covers the bytes on the server. A transparently unpacked body would not match it.
 		DisableCompression: true,
 	}
+	config.VerifyWithoutZone(transport)
 	if len(info.Proxies) > 0 {
 		transport.Proxy = proxyFunc(info.Proxies, info.NoProxy)
 		transport.OnProxyConnectResponse = fetch.CheckConnect

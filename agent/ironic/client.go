@@ -139,10 +139,12 @@ func New(o Options) (*Client, error) {
 		Proxy: http.ProxyFromEnvironment, DialContext: redialOnChange(o.Dial, c.changed), TLSClientConfig: settings,
 		MaxIdleConns: idleConnections, MaxIdleConnsPerHost: idleConnections, IdleConnTimeout: 90 * time.Second,
 	}
+	config.VerifyWithoutZone(transport)
 	c.http = &http.Client{Transport: transport, CheckRedirect: checkRedirect}
 	unverified := transport.Clone()
 	unverified.TLSClientConfig.InsecureSkipVerify = true
 	unverified.DisableKeepAlives = true
+	config.VerifyWithoutZone(unverified)
 	c.probe = &http.Client{
 		Transport:     unverified,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },

@@ -12,6 +12,7 @@ import (
 	"net/netip"
 	"net/url"
 	"slices"
+	"strings"
 	"time"
 
 	"ironroot/agent/clock"
@@ -72,7 +73,8 @@ func (c *Client) ask(ctx context.Context, target string) (probeResult, error) {
 	if err != nil {
 		return probeResult{}, err
 	}
-	return probeResult{req.URL.Hostname(), resp.Header.Get("Date"), resp.TLS}, resp.Body.Close()
+	host, _, _ := strings.Cut(req.URL.Hostname(), "%") // without the zone of an IPv6 address
+	return probeResult{host, resp.Header.Get("Date"), resp.TLS}, resp.Body.Close()
 }
 
 // clockWrong reports whether the system clock is implausible and can be set.

@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"net"
 	"regexp"
+	"strings"
 	"syscall"
 	"time"
 	"unicode/utf8"
@@ -142,7 +143,8 @@ func (s *sender) connect(ctx context.Context) error {
 		return nil
 	}
 	settings := s.TLS.Clone()
-	settings.ServerName, _, _ = net.SplitHostPort(s.Address) // Dial has checked it
+	host, _, _ := net.SplitHostPort(s.Address)         // Dial has checked it
+	settings.ServerName, _, _ = strings.Cut(host, "%") // without the zone of an IPv6 address
 	secure := tls.Client(conn, settings)
 	if err := secure.HandshakeContext(limited); err != nil {
 		return errors.Join(err, conn.Close())

@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"time"
 
+	"ironroot/agent/config"
 	"ironroot/internal/pause"
 )
 
@@ -44,8 +45,10 @@ func (m *Manager) newPoster() *poster {
 		p.err = err
 		return p
 	}
+	transport := &http.Transport{Proxy: http.ProxyFromEnvironment, DialContext: m.o.Dial, TLSClientConfig: settings}
+	config.VerifyWithoutZone(transport)
 	p.client = &http.Client{
-		Transport: &http.Transport{Proxy: http.ProxyFromEnvironment, DialContext: m.o.Dial, TLSClientConfig: settings},
+		Transport: transport,
 		// Some redirects turn a POST into a GET, whose success would say nothing.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
