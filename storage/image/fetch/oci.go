@@ -33,7 +33,6 @@ const maxManifest = 4 << 20
 const (
 	mediaIndex    = string(types.OCIImageIndex)
 	mediaManifest = string(types.OCIManifestSchema1)
-	mediaEmpty    = types.OCIEmptyJSON // the config of an artifact that is not a container
 )
 
 // diskTypes are the values of the annotation "disktype", in the order of preference: formats that are copied come
@@ -121,7 +120,7 @@ func (f *Fetcher) findBlob(ctx context.Context, ref ociReference, architecture s
 	if len(list) == 0 {
 		return blobOf(top, top.Annotations["disktype"])
 	}
-	refusal := fmt.Errorf("the index has no disk image for %s", architecture)
+	refusal := fmt.Errorf("the index has no disk image for %s, only %s", architecture, describe(list))
 	for _, candidate := range candidates(list, architecture) {
 		m, _, err := f.manifest(ctx, ref, candidate.Digest.String())
 		if err != nil {
@@ -149,6 +148,23 @@ func candidates(list []v1.Descriptor, architecture string) []v1.Descriptor {
 	return fits
 }
 
+// describe lists the architectures and disk types of an index for an error.
+func describe(list []v1.Descriptor) string {
+	const most = 8
+	var found []string
+	for _, d := range list[:min(len(list), most)] {
+		architecture := ""
+		if d.Platform != nil {
+			architecture = d.Platform.Architecture
+		}
+		found = append(found, fmt.Sprintf("%.20q with disktype %.20q", architecture, d.Annotations["disktype"]))
+	}
+	if len(list) > most {
+		found = append(found, fmt.Sprintf("%d more", len(list)-most))
+	}
+	return strings.Join(found, ", ")
+}
+
 // goArchitecture returns Go's name of an architecture. Registries contain the kernel's names beside those of the
 // specification.
 func goArchitecture(name string) string {
@@ -162,13 +178,18 @@ func goArchitecture(name string) string {
 }
 
 // blobOf returns the digest of the layer of an artifact. kind is its artifact type or disk type as the index states
-// it.
+// it. Without an artifact type, the type of the configuration counts, which older clients set to one of their own.
 func blobOf(m *v1.Manifest, kind string) (v1.Hash, error) {
+	kind = cmp.Or(kind, m.ArtifactType, string(m.Config.MediaType))
 	switch {
-	case cmp.Or(kind, m.ArtifactType) == "" && m.Config.MediaType != mediaEmpty:
+	case m.MediaType.IsIndex():
+		return v1.Hash{}, errors.New("it is an index without manifests or in another index")
+	case kind == "":
+		return v1.Hash{}, errors.New("it states neither an artifact type nor the type of its configuration")
+	case kind == string(types.OCIConfigJSON) || kind == string(types.DockerConfigJSON):
 		return v1.Hash{}, errors.New("it is a container image, not an artifact with a disk image")
 	case len(m.Layers) != 1:
-		return v1.Hash{}, fmt.Errorf("it has %d layers, want 1", len(m.Layers))
+		return v1.Hash{}, fmt.Errorf("it is an artifact of type %.80q with %d layers, want 1", kind, len(m.Layers))
 	case m.Layers[0].Digest == v1.Hash{}: // all other digests were checked
 		return v1.Hash{}, errors.New("its layer has no digest")
 	}

@@ -35,6 +35,9 @@ type ociRegistry struct {
 	blob   http.HandlerFunc // if set, it serves blobs instead of the registry
 }
 
+// mediaEmpty is the type of the configuration of an artifact that is not a container.
+const mediaEmpty = "application/vnd.oci.empty.v1+json"
+
 const ociCredentials = "Basic dXNlcjpwYXNzd29yZA==" // user:password
 
 func newRegistry(t *testing.T, door string) *ociRegistry {
@@ -172,6 +175,19 @@ func (r *ociRegistry) read(f Options, reference string) ([]byte, *Stream, Artifa
 	}
 	data, s, err := readStream(r.t, a.Fetch, a.URL)
 	return data, s, a, err
+}
+
+// Without an artifact type, the type of the configuration is that of the artifact (image specification 1.1, "Guidelines
+// for Artifact Usage"). Clients of the specification 1.0, such as oras 1.0, write no other.
+func TestOCIArtifactOfOldClient(t *testing.T) {
+	image := imagetest.RandomBytes(7, mib)
+	r := newRegistry(t, "")
+	m := artifactOf(r.push(image))
+	m["config"].(map[string]any)["mediaType"] = "application/vnd.unknown.config.v1+json"
+	r.manifest("latest", m)
+	if data, _, _, err := r.read(r.fetch(""), "/os/image"); err != nil || !bytes.Equal(data, image) {
+		t.Errorf("got %d bytes and error %v, want the image", len(data), err)
+	}
 }
 
 // readStream returns the content of a URL, and the stream that it was read from.
@@ -397,6 +413,8 @@ func TestOCITokenExpires(t *testing.T) {
 func TestOCIRefuses(t *testing.T) {
 	image := imagetest.RandomBytes(10, mib)
 	other := "sha256:" + sha256Of([]byte("other")).Value
+	layer := `{"digest": "` + other + `"}`
+	two := layer + "," + layer
 	for _, tt := range []struct {
 		name, reference string
 		serve           func(r *ociRegistry) http.HandlerFunc
@@ -427,6 +445,24 @@ func TestOCIRefuses(t *testing.T) {
 		{"entry without a digest", "/os/image", func(*ociRegistry) http.HandlerFunc {
 			return imagetest.WithoutRanges([]byte(`{"manifests": [{"size": 1}]}`))
 		}, "no disk image for amd64"},
+		{"index without manifests", "/os/image", func(*ociRegistry) http.HandlerFunc {
+			return imagetest.WithoutRanges([]byte(`{"mediaType": "` + mediaIndex + `", "manifests": []}`))
+		}, "it is an index without manifests"},
+		{"index for others", "/os/image", func(*ociRegistry) http.HandlerFunc {
+			return imagetest.WithoutRanges([]byte(`{"manifests": [{"digest": "` + other +
+				`", "platform": {"architecture": "arm64"}, "annotations": {"disktype": "raw"}}]}`))
+		}, `no disk image for amd64, only "arm64" with disktype "raw"`},
+		{"container", "/os/image", func(*ociRegistry) http.HandlerFunc {
+			return imagetest.WithoutRanges([]byte(
+				`{"config": {"mediaType": "application/vnd.oci.image.config.v1+json"}, "layers": [` + layer + `]}`))
+		}, "it is a container image"},
+		{"artifact of old clients with two layers", "/os/image", func(*ociRegistry) http.HandlerFunc {
+			return imagetest.WithoutRanges([]byte(
+				`{"config": {"mediaType": "application/vnd.unknown.config.v1+json"}, "layers": [` + two + `]}`))
+		}, `artifact of type "application/vnd.unknown.config.v1+json" with 2 layers, want 1`},
+		{"no type", "/os/image", func(*ociRegistry) http.HandlerFunc {
+			return imagetest.WithoutRanges([]byte(`{"layers": [{"digest": "` + other + `"}]}`))
+		}, "states neither an artifact type"},
 		{"token by http", "/os/image", func(*ociRegistry) http.HandlerFunc {
 			return func(w http.ResponseWriter, _ *http.Request) {
 				w.Header().Set("WWW-Authenticate", `Bearer realm="http://192.0.2.1/token"`)
