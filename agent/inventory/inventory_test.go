@@ -531,8 +531,8 @@ func TestPhysicalMemoryBeforeFault(t *testing.T) {
 	write(t, sys.Path, "sys/firmware/dmi/tables/DMI", table)
 	var log bytes.Buffer
 	m := New(Options{System: sys, Log: slog.New(slog.NewTextHandler(&log, nil))}).memory()
-	if m.PhysicalMB == nil || *m.PhysicalMB != 16384 {
-		t.Errorf("got %v MiB, want 16384", m.PhysicalMB)
+	if m.PhysicalMB != nil {
+		t.Errorf("got %d MiB, want none: devices after the fault would be missing", *m.PhysicalMB)
 	}
 	if want := "SMBIOS structure 1: type 17: got a length of 3"; !strings.Contains(log.String(), want) {
 		t.Errorf("got the log %q, want %q in it", &log, want)

@@ -27,15 +27,11 @@ func (s *Source) memory() Memory {
 // physicalMemory returns the total size of the memory devices (type 17) of the SMBIOS tables, in bytes.
 func (s *Source) physicalMemory() (int64, error) {
 	table, err := s.SMBIOS()
-	if table == nil {
-		return 0, err
-	}
-	devices := table.All(smbios.TypeMemoryDevice)
-	if err != nil && len(devices) == 0 {
+	if err != nil { // devices can be missing
 		return 0, err
 	}
 	var size int64
-	for _, device := range devices {
+	for _, device := range table.All(smbios.TypeMemoryDevice) {
 		size += device.MemorySize()
 	}
 	return size, nil
