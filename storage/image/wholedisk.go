@@ -61,9 +61,9 @@ var contents = []struct {
 var sectorSizes = []int{512, 1024, 2048, 4096}
 
 // checkDisk returns a *NoDiskError if no firmware can boot an image from url on a disk with sectors of sector bytes:
-// its first sector has no boot signature, its protective MBR has a GPT for another sector size only, or no protective
-// entry starts at LBA 1, so that kernels find no partition. It accepts partitions, file systems and boot code without a
-// table. head is the image's first MiB or less.
+// its first sector has no boot signature, its protective MBR has a GPT for another sector size only, or its MBR has
+// protective entries but none that starts at LBA 1: kernels find no partition then. It accepts partitions, file systems
+// and boot code without a table. head is the image's first MiB or less.
 func checkDisk(url string, head []byte, sector int64) error {
 	if len(head) < 512 || sector == 0 {
 		return nil // the rest has not arrived, or no disk is written to
@@ -121,7 +121,8 @@ func onlyProtective(head []byte) bool {
 // sector 1 counts.
 func protectiveStart(head []byte) (first uint32, ok bool) {
 	for _, entry := range ondisk.Decode[ondisk.MBR](head, binary.LittleEndian).Entries {
-		if entry.Type == 0xee && (!ok || entry.Start == 1) {
+		isEntry := entry.Type == 0xee && entry.Status&0x7f == 0 && entry.Sectors > 0 // not boot code
+		if isEntry && (!ok || entry.Start == 1) {
 			first, ok = entry.Start, true
 		}
 	}
