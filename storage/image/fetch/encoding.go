@@ -44,9 +44,8 @@ func (g *gzipBody) Read(p []byte) (n int, err error) {
 	case g.failed != nil:
 		return n, g.failed
 	}
-	return n, &DownloadError{
-		URL: g.response.URL, Status: http.StatusOK, Err: fmt.Errorf("decode Content-Encoding gzip: %w", err), Fatal: true,
-	}
+	err = fmt.Errorf("decode Content-Encoding gzip: %w", err)
+	return n, &DownloadError{URL: g.response.URL, Status: http.StatusOK, Err: err, Fatal: true}
 }
 
 func (g *gzipBody) Close() error { return g.response.Close() }

@@ -82,6 +82,12 @@ func (e *proxyError) Error() string {
 	return fmt.Sprintf("proxy %s answered CONNECT with HTTP status %d, want 200", e.proxy, e.status)
 }
 
+// isTemporary reports whether the proxy may answer in another way later.
+func (e *proxyError) isTemporary() bool {
+	return e.status >= http.StatusInternalServerError || e.status == http.StatusRequestTimeout ||
+		e.status == http.StatusTooManyRequests
+}
+
 // CheckConnect is a function for http.Transport.OnProxyConnectResponse. Its errors name the proxy and the status.
 func CheckConnect(_ context.Context, proxy *url.URL, _ *http.Request, answer *http.Response) error {
 	if answer.StatusCode == http.StatusOK {

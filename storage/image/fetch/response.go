@@ -65,7 +65,7 @@ func (b *Response) fail(err error) error {
 	}
 	var redirect *redirectError
 	var proxy *proxyError
-	fatal := errors.As(err, &redirect) || errors.As(err, &proxy) && proxy.status < http.StatusInternalServerError
+	fatal := errors.As(err, &redirect) || errors.As(err, &proxy) && !proxy.isTemporary()
 	if cause == nil {
 		err = publicCause(err, b.redirected != nil && b.redirected.Load())
 	}
