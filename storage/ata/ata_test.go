@@ -275,9 +275,9 @@ func TestIdentify(t *testing.T) {
 			want: Identity{Sanitize: SanitizeSupport{Supported: true, CryptoScramble: true}},
 		},
 		// ACS-4, table "Nominal media rotation rate".
-		{name: "slowest", data: identityWith(map[int]uint16{217: 0x0401}), want: Identity{Rotating: true}},
-		{name: "7200 rotations", data: identityWith(map[int]uint16{217: 7200}), want: Identity{Rotating: true}},
-		{name: "fastest", data: identityWith(map[int]uint16{217: 0xfffe}), want: Identity{Rotating: true}},
+		{name: "slowest", data: identityWith(map[int]uint16{217: 0x0401}), want: Identity{ReportsRate: true}},
+		{name: "7200 rotations", data: identityWith(map[int]uint16{217: 7200}), want: Identity{ReportsRate: true}},
+		{name: "fastest", data: identityWith(map[int]uint16{217: 0xfffe}), want: Identity{ReportsRate: true}},
 		{name: "SSD", data: identityWith(map[int]uint16{217: 1})},
 		{name: "reserved rate", data: identityWith(map[int]uint16{217: 0x0400})},
 		{name: "reserved rate, largest", data: identityWith(map[int]uint16{217: 0xffff})},

@@ -15,12 +15,12 @@ const integritySignature = 0xa5
 
 // Identity describes the features and the state of a drive that matter for an erase.
 type Identity struct {
-	Firmware string // revision
-	Security SecurityState
-	Sanitize SanitizeSupport
-	Trusted  bool // supports the Trusted Computing feature set
-	Rotating bool // says at which rate its media rotate; those that rotate need not
-	Capacity Capacity
+	Firmware    string // revision
+	Security    SecurityState
+	Sanitize    SanitizeSupport
+	Trusted     bool // supports the Trusted Computing feature set
+	ReportsRate bool // reports the rotation rate of its media; old hard disks do not
+	Capacity    Capacity
 }
 
 // SecurityState describes the Security feature set of a drive.
@@ -88,8 +88,8 @@ func parseIdentity(data []byte) (Identity, error) {
 	if w := word(48); w&0xc000 == 0x4000 { // the word is valid
 		id.Trusted = bit(w, 0)
 	}
-	const leastRate, largestRate = 0x0401, 0xfffe // in rotations a minute; 0 is not reported, 1 are media that do not
-	id.Rotating = word(217) >= leastRate && word(217) <= largestRate
+	const leastRate, largestRate = 0x0401, 0xfffe // rotations per minute; 0 is not reported, 1 means that none rotate
+	id.ReportsRate = word(217) >= leastRate && word(217) <= largestRate
 	id.Capacity = parseCapacity(word)
 	if w := word(59); bit(w, 12) {
 		id.Sanitize = SanitizeSupport{

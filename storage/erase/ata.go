@@ -164,7 +164,7 @@ func (d *ataDisk) identify(ctx context.Context) (ata.Identity, error) {
 	id, err := d.drive.Identify()
 	timelimit.Progress(ctx)
 	if err == nil {
-		note(ctx, func(o *Observed) { o.Firmware, o.NotRotating = id.Firmware, !id.Rotating })
+		note(ctx, func(o *Observed) { o.Firmware, o.NoRotationRate = id.Firmware, !id.ReportsRate })
 	}
 	return id, err
 }

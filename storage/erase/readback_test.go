@@ -298,8 +298,8 @@ func TestTraceATA(t *testing.T) {
 			if len(o.Reported) != 1 || o.Reported[0].Source != c.source || o.Reported[0].Completed != c.completed {
 				t.Errorf("got %+v, want one statement of %s, completed %v", o.Reported, c.source, c.completed)
 			}
-			if o.Firmware != "AB12CD34" || !o.NotRotating {
-				t.Errorf("got firmware %q, not rotating %t, want AB12CD34, true", o.Firmware, o.NotRotating)
+			if o.Firmware != "AB12CD34" || !o.NoRotationRate {
+				t.Errorf("got firmware %q, no rotation rate %t, want AB12CD34, true", o.Firmware, o.NoRotationRate)
 			}
 			if s := o.Samples; c.completed && (s == nil || s.Blocks != 256 || s.Comparable != 256 || !s.Written ||
 				s.Unchanged != c.unchanged || len(s.Detection) == 0) {

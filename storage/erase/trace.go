@@ -20,11 +20,12 @@ type Trace struct {
 // Observed is the content of a [Trace].
 type Observed struct {
 	Firmware string // revision that the drive reported to the erase, "" if it was not asked
-	// NotRotating means that an ATA drive did not say that its media rotate. For the kernel, media rotate unless the
-	// drive says that they do not, and old SSDs say nothing.
-	NotRotating bool
-	Unreached   string // what else the drive holds that an erase of the device does not reach, "" if nothing is known
-	Passes      []evidence.Pass
+	// NoRotationRate means that an ATA drive reported no rotation rate. The kernel takes such drives for hard disks,
+	// and old SSDs are among them.
+	NoRotationRate bool
+	// Unreached is what else the drive holds that an erase of the device does not reach, "" if nothing is known.
+	Unreached string
+	Passes    []evidence.Pass
 	// InsteadOfZeros means that the last pass was random data although zeros were requested: it is not known whether
 	// the drive is locked.
 	InsteadOfZeros bool

@@ -165,7 +165,7 @@ func (e *diskEvidence) newRecord(m *Manager, l *evidenceLog, stepErr error) evid
 		if observed.Firmware != "" {
 			r.Disk.Firmware = observed.Firmware
 		}
-		r.Disk.Rotational = r.Disk.Rotational && !observed.NotRotating
+		r.Disk.Rotational = r.Disk.Rotational && !observed.NoRotationRate
 		if i == 0 {
 			r.Started = target.Started
 		}

@@ -298,7 +298,7 @@ func TestEvidenceRotational(t *testing.T) {
 		log := newEvidenceLog(hardware.Call{}, fullErase, eraseFlags{})
 		_, end := log.begin(t.Context(), disk, disk)
 		end(erase.ATAEnhanced, nil)
-		observed := erase.Observed{NotRotating: tt.silent}
+		observed := erase.Observed{NoRotationRate: tt.silent}
 		log.disks[disk.Path].targets[0].observed = func() erase.Observed { return observed }
 		if got := log.records(onThisMachine(t), nil)[0].Disk.Rotational; got != tt.want {
 			t.Errorf("%+v: got %t", tt, got)
