@@ -10,8 +10,8 @@ import (
 	"ironroot/internal/testenv"
 )
 
-// Without a confinement the attacks succeed: one that always fails would prove nothing. Listed are those that succeed
-// with every kernel that can run the other tests, for root with all capabilities.
+// As root without a confinement, the listed attacks succeed with every kernel that runs these tests. An attack that
+// always fails would prove nothing about a confinement.
 func TestControl(t *testing.T) {
 	program := filepath.Join(t.TempDir(), "attack")
 	attacktest.Build(t, program)

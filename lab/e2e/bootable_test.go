@@ -177,7 +177,7 @@ func TestPartitionInstallsOnESP(t *testing.T) {
 		if err := os.WriteFile(root+"/etc/grub.d/99_seen", []byte(script), 0o755); err != nil {
 			t.Fatal(err)
 		}
-		attacktest.BuildControl(t, root+"/usr/sbin/attack")
+		attacktest.BuildProgram(t, root+"/usr/sbin/attack")
 		const attacks = "#!/bin/sh\n/usr/sbin/attack | sed 's/^/# attacks: /'\n"
 		if err := os.WriteFile(root+"/etc/grub.d/98_attacks", []byte(attacks), 0o755); err != nil {
 			t.Fatal(err)
@@ -191,7 +191,7 @@ func TestPartitionInstallsOnESP(t *testing.T) {
 		Dir: t.TempDir(), Firmware: qemu.UEFI, Memory: 640 * mib, Disks: []qemu.Disk{{Bus: qemu.NVMe, File: disk}},
 	}
 	r := start(t, setup{
-		machine: machine, append: attackParameter, config: map[string]any{"enable_bios_bootloader_install": true},
+		machine: machine, append: plantedVariable, config: map[string]any{"enable_bios_bootloader_install": true},
 	})
 	r.waitAgent(t)
 	const instance = "9d6d2a10-52a3-4f0e-9d0f-3c1d4b1f7a24"

@@ -50,7 +50,7 @@ func TestManagers(t *testing.T) {
 		ModuleGroups: []string{"virtual", "network", "platform"}, NoFirmware: true,
 		Files: []string{
 			firmware + ":" + external.Dir + "/firmware", probe + ":" + external.Dir + "/probe",
-			attackFile(t),
+			plantedSettings(t),
 		},
 	})
 	if err != nil {
@@ -58,7 +58,7 @@ func TestManagers(t *testing.T) {
 	}
 	flash := file(t, "flash", diskSize, nil)
 	r := start(t, setup{
-		append: "ipa-disk-wait-attempts=0" + attackParameter,
+		append: "ipa-disk-wait-attempts=0" + plantedVariable,
 		machine: qemu.Config{
 			Kernel: report.Kernel, Initrd: report.Initramfs, Memory: 512 * mib, Disks: []qemu.Disk{{File: flash}},
 			Extra: []string{"-device", "ipmi-bmc-sim,id=bmc", "-device", "isa-ipmi-kcs,bmc=bmc"},

@@ -50,13 +50,13 @@ func (p *plantedSecrets) secrets() []string {
 	return list
 }
 
-// attackParameter is a kernel parameter that the kernel passes to process 1 as a variable of the environment. Attacks
+// plantedVariable is a kernel parameter that the kernel passes to process 1 as a variable of the environment. Attacks
 // search for it.
-const attackParameter = " IRONROOT_PLANTED=" + attack.Secret
+const plantedVariable = " IRONROOT_PLANTED=" + attack.Secret
 
-// attackFile writes a configuration file for which attacks search. It returns the file and where it belongs in the
-// ramdisk, joined by a colon.
-func attackFile(t *testing.T) string {
+// plantedSettings writes a configuration file with attack.Secret, which attacks try to read. It returns SOURCE:TARGET
+// for initramfs.Options.Files.
+func plantedSettings(t *testing.T) string {
 	t.Helper()
 	const name = "ironroot-planted-settings.conf" // matches attack.SecretFiles
 	file := filepath.Join(t.TempDir(), name)

@@ -46,13 +46,13 @@ func TestManagerRoot(t *testing.T) {
 		Out: t.TempDir(), Dir: testenv.Top(t), ManagerRoots: []string{userland}, NoFirmware: true, Shell: true,
 		ModuleGroups:   []string{"virtual", "network", "platform", "storage"},
 		AuthorizedKeys: keysFile(t, line), RescueRoot: smallUserland(t),
-		Files: []string{damaged + ":" + external.RootsDir + "/damaged.squashfs", attackFile(t)},
+		Files: []string{damaged + ":" + external.RootsDir + "/damaged.squashfs", plantedSettings(t)},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	r := start(t, setup{
-		append: "ipa-disk-wait-attempts=0" + attackParameter,
+		append: "ipa-disk-wait-attempts=0" + plantedVariable,
 		machine: qemu.Config{
 			Kernel: report.Kernel, Initrd: report.Initramfs, Memory: 512 * mib,
 			Disks: []qemu.Disk{{File: file(t, "disk", diskSize, nil), Serial: "ironroot0"}},

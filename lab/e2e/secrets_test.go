@@ -63,11 +63,13 @@ func (r *rig) logs(t *testing.T) map[string]string {
 	return testenv.Untar(t, r.node.Logs())
 }
 
-// searchDisks searches the disks of the machine for secrets, and a file that contains them.
+// searchDisks fails if a disk contains a secret. It also searches a file with all secrets, to prove that the search
+// finds them.
 func (r *rig) searchDisks(t *testing.T, disks ...string) {
 	t.Helper()
 	secrets := append([]string{r.node.Token()}, r.secrets...)
-	list := writeFile(t, filepath.Join(t.TempDir(), "secrets"), strings.Repeat("x", searchedBytes)+strings.Join(secrets, "\n"))
+	text := strings.Repeat("x", searchedBytes) + strings.Join(secrets, "\n")
+	list := writeFile(t, filepath.Join(t.TempDir(), "secrets"), text)
 	for i, secret := range secrets {
 		for _, name := range append(disks, list) {
 			if got, want := containsText(t, name, secret), name == list; got != want {

@@ -292,20 +292,21 @@ func TestContradictions(t *testing.T) {
 // A bond without a MAC address has that of the first usable one of its members in the order of bond_links, as the
 // kernel gives it that of the first member that joins.
 func TestBondMAC(t *testing.T) {
-	for bond, want := range map[string]string{
-		`"bond_links": ["b", "a"]`:      "52:54:00:00:00:02",
-		`"bond_links": ["x", "a", "b"]`: "52:54:00:00:00:01",
-		`"bond_links": ["b", "a"], "ethernet_mac_address": "52:54:00:00:00:01"`:    "52:54:00:00:00:01",
-		`"bond_links": ["a", "b"], "bond_primary": "b"`:                            "52:54:00:00:00:01",
-		`"bond_links": ["a", "b"], "ethernet_mac_address": null, "bond_miimon": 9`: "52:54:00:00:00:01",
+	const first, second = "52:54:00:00:00:01", "52:54:00:00:00:02"
+	for _, tt := range []struct{ bond, want string }{
+		{`"bond_links": ["b", "a"]`, second},
+		{`"bond_links": ["x", "a", "b"]`, first},
+		{`"bond_links": ["b", "a"], "ethernet_mac_address": "52:54:00:00:00:01"`, first},
+		{`"bond_links": ["a", "b"], "bond_primary": "b"`, first},
+		{`"bond_links": ["a", "b"], "ethernet_mac_address": null, "bond_miimon": 9`, first},
 	} {
-		data, err := Parse([]byte(`{"links": [{"id": "c", "type": "bond", "bond_mode": 1, ` + bond + `},` +
+		data, err := Parse([]byte(`{"links": [{"id": "c", "type": "bond", "bond_mode": 1, ` + tt.bond + `},` +
 			card0 + `,` + card1 + `]}`))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := data.Link("c").MAC.String(); got != want {
-			t.Errorf("%s: got MAC address %q, want %q", bond, got, want)
+		if got := data.Link("c").MAC.String(); got != tt.want {
+			t.Errorf("%s: got MAC address %q, want %q", tt.bond, got, tt.want)
 		}
 	}
 }

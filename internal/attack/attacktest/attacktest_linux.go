@@ -17,7 +17,7 @@ import (
 func Build(t *testing.T, path string) {
 	t.Helper()
 	testenv.Root(t)
-	BuildControl(t, path)
+	BuildProgram(t, path)
 	t.Setenv("IRONROOT_PLANTED", attack.Secret)
 	dir, pattern := filepath.Split(attack.SecretFiles[0])
 	f, err := os.CreateTemp(dir, pattern)
@@ -35,8 +35,8 @@ func Build(t *testing.T, path string) {
 	}
 }
 
-// BuildControl builds the program with the attacks as path, and plants nothing.
-func BuildControl(t *testing.T, path string) {
+// BuildProgram builds the program with the attacks as path, and plants nothing.
+func BuildProgram(t *testing.T, path string) {
 	t.Helper()
 	testenv.Run(t, "env", "CGO_ENABLED=0", "go", "build", "-o", path, "ironroot/internal/attack/attackprobe")
 }
