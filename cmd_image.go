@@ -135,11 +135,12 @@ func (c *imageCmd) build(ctx context.Context, arch string, source release.Source
 		return initramfs.Report{}, err
 	}
 	return initramfs.Build(ctx, initramfs.Options{
-		ManagerCalls: calls, Arch: arch, Out: c.Out, Name: c.Name, Kernel: c.Kernel, Modules: c.Modules, Package: c.Package,
+		Arch: arch, Out: c.Out, Name: c.Name, Kernel: c.Kernel, Modules: c.Modules, Package: c.Package,
 		ModuleGroups: strings.Split(c.Groups, ","), Shell: c.Shell, Firmware: c.Firmware,
 		NoFirmware: c.NoFW, KernelConfig: c.Config, Debian: c.options(),
 		AuthorizedKeys: c.Keys, RescueRoot: c.Rescue, CAFiles: c.CAFile,
-		Files: c.File, Managers: c.Manager, ManagerRoots: c.Root, CacheDir: c.Cache, Progress: os.Stderr,
+		Files: c.File, Managers: c.Manager, ManagerRoots: c.Root, ManagerCalls: calls,
+		CacheDir: c.Cache, Progress: os.Stderr,
 		Bill: billOf(source),
 	})
 }

@@ -13,8 +13,8 @@ import (
 	"ironroot/internal/confine"
 )
 
-// callsFile is the file in which the agent finds further system calls that managers may make.
-const callsFile = "usr/lib/ironroot/manager-calls.json"
+// managerCallsFile is the file in which the agent finds further system calls that managers may make.
+const managerCallsFile = "usr/lib/ironroot/manager-calls.json"
 
 // noteManagers collects the base names of the managers among the files of the ramdisk or of a root.
 func (b *builder) noteManagers(files []imageFile) {
@@ -25,14 +25,22 @@ func (b *builder) noteManagers(files []imageFile) {
 	}
 }
 
-// managerCalls returns the file with the system calls of ManagerCalls. All managers must be known, see noteManagers.
+// managerCalls returns the file with the system calls of ManagerCalls. Each name must belong to one manager, see
+// noteManagers.
 func (b *builder) managerCalls() ([]cpio.Record, error) {
 	if len(b.ManagerCalls) == 0 {
 		return nil, nil
 	}
 	for _, name := range slices.Sorted(maps.Keys(b.ManagerCalls)) {
-		if !slices.Contains(b.managers, name) {
-			return nil, fmt.Errorf("system calls of manager %q: the image has the managers %q", name, b.managers)
+		count := 0
+		for _, manager := range b.managers {
+			if manager == name {
+				count++
+			}
+		}
+		if count != 1 {
+			return nil, fmt.Errorf(
+				"system calls of manager %q: got %d managers of that name, want 1 of %q", name, count, b.managers)
 		}
 		for _, call := range b.ManagerCalls[name] {
 			if err := confine.CheckAddedCall(call); err != nil {
@@ -45,6 +53,6 @@ func (b *builder) managerCalls() ([]cpio.Record, error) {
 	if err != nil {
 		return nil, err
 	}
-	b.note(callsFile, origin{own: true})
-	return []cpio.Record{cpio.StaticFile(callsFile, string(text), 0o644)}, nil
+	b.note(managerCallsFile, origin{own: true})
+	return []cpio.Record{cpio.StaticFile(managerCallsFile, string(text), 0o644)}, nil
 }

@@ -3,26 +3,37 @@ package initramfs
 import (
 	"io"
 	"io/fs"
+	"path"
 	"strings"
 	"testing"
+
+	"ironroot/agent/hardware/external"
 )
 
-// Only managers of the image may make further system calls, and only such that exist.
+// System calls are accepted for managers of the image whose name is unique, and only if they exist and are not
+// permitted anyway. The agent looks for the file at this path.
 func TestManagerCalls(t *testing.T) {
+	if want := path.Join(path.Dir(external.Dir), external.CallsName); "/"+managerCallsFile != want {
+		t.Errorf("got the file /%s, want %s", managerCallsFile, want)
+	}
 	files := []imageFile{
 		{path: managersDir + "/firmware", mode: 0o755},
 		{path: managersDir, mode: 0o755 | fs.ModeDir},
 		{path: "usr/bin/tool", mode: 0o755},
+		{path: managersDir + "/twice", mode: 0o755},
+		{path: managersDir + "/twice", mode: 0o755}, // of a manager root
 	}
+	const prefix = `system calls of manager "`
 	for name, tt := range map[string]struct {
 		calls map[string][]string
 		want  string // the file, or the start of the error
 	}{
 		"none":      {nil, ""},
 		"two":       {map[string][]string{"firmware": {"bpf", "acct"}}, `{"firmware":["bpf","acct"]}`},
-		"other":     {map[string][]string{"tool": {"bpf"}}, `system calls of manager "tool": the image has the managers`},
-		"unknown":   {map[string][]string{"firmware": {"raed"}}, `system calls of manager "firmware": system call "raed" is`},
-		"permitted": {map[string][]string{"firmware": {"ioctl"}}, `system calls of manager "firmware": every program may`},
+		"other":     {map[string][]string{"tool": {"bpf"}}, prefix + `tool": got 0 managers of that name, want 1 of`},
+		"ambiguous": {map[string][]string{"twice": {"bpf"}}, prefix + `twice": got 2 managers of that name, want 1 of`},
+		"unknown":   {map[string][]string{"firmware": {"raed"}}, prefix + `firmware": system call "raed" is`},
+		"permitted": {map[string][]string{"firmware": {"ioctl"}}, prefix + `firmware": every program may`},
 	} {
 		b := &builder{Options: Options{ManagerCalls: tt.calls, Progress: io.Discard}}
 		b.noteManagers(files)

@@ -54,7 +54,7 @@ type plan struct {
 
 // message is what process 1 of a container reports.
 type message struct {
-	Calls    bool   // a descriptor comes with it, which receives the system calls that wait for a reply
+	Listener bool   // a descriptor comes with it, which receives the system calls that wait for a reply
 	Ready    bool   // it waits for a reply of one byte, and then starts the program
 	Error    string // why the program did not run
 	NotFound bool   // because the image does not have it
@@ -140,7 +140,7 @@ func setup() (err error) {
 	}
 	listener, err := policy.Apply()
 	if err == nil {
-		err = send(message{Calls: true}, listener)
+		err = send(message{Listener: true}, listener)
 	}
 	if err != nil {
 		return err

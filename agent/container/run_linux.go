@@ -330,7 +330,7 @@ func (r *runner) receive(ctx context.Context, control *net.UnixConn, group *goro
 		if err != nil || m == nil {
 			return err
 		}
-		if listener != nil && (!m.Calls || ready) { // it is not from process 1
+		if listener != nil && (!m.Listener || ready) { // it is not from process 1
 			_ = listener.Close()
 			listener = nil
 		}
@@ -394,6 +394,9 @@ func readMessage(control *net.UnixConn) (*message, *os.File, error) {
 	}
 	m := new(message)
 	if err := json.Unmarshal(text[:n], m); err != nil {
+		if file != nil {
+			_ = file.Close() // nothing reads it
+		}
 		return nil, nil, fmt.Errorf("message of the container: %w", err)
 	}
 	return m, file, nil

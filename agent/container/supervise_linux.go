@@ -34,8 +34,8 @@ type mountCall struct {
 	Flags                      uintptr
 }
 
-// supervisor decides the calls of a privileged container: it mounts file systems for its programs, see also setns. All
-// other calls that wait for a reply fail.
+// supervisor decides the calls of a privileged container. It mounts file systems for the programs, and accepts setns(2)
+// for the namespace that the caller is in, see joinsOwnNamespace. All other calls that wait for a reply fail.
 type supervisor struct {
 	log     *slog.Logger
 	init    int                                                      // process 1 of the container
@@ -49,11 +49,12 @@ func (s *supervisor) Decide(ctx context.Context, l confine.Listener, n confine.N
 	case confine.CallMount:
 		mount, err := s.mount(ctx, l, n)
 		if err != nil {
-			s.log.Warn("container mounts no file system", "kind", clip(mount.Kind), "at", clip(mount.Target), "err", err)
+			s.log.Warn("container mounts no file system",
+				"kind", clip(mount.Kind), "at", clip(mount.Target), "err", err)
 		}
 		return err
 	case confine.CallSetns:
-		if s.isJoined(l, n) {
+		if s.joinsOwnNamespace(l, n) {
 			return nil
 		}
 	}
@@ -62,9 +63,11 @@ func (s *supervisor) Decide(ctx context.Context, l confine.Listener, n confine.N
 
 func clip(text string) string { return text[:min(len(text), 100)] }
 
-// isJoined reports whether a process calls setns(2) for the mount namespace of process 1, and is in it, with the same
-// root: bootc runs programs there. The reply has no effect, so that the arguments may change after the check.
-func (s *supervisor) isJoined(l confine.Listener, n confine.Notification) bool {
+// joinsOwnNamespace reports whether setns(2) is called for the mount namespace of process 1 by a process that is in
+// that namespace and has the same root. bootc runs programs in this way. The agent's reply has no effect on the
+// process, so its arguments need not be protected from changes after the check. Unlike setns(2), the reply leaves the
+// working directory as it is.
+func (s *supervisor) joinsOwnNamespace(l confine.Listener, n confine.Notification) bool {
 	process, file := fmt.Sprintf("/proc/%d", n.PID), fmt.Sprint(uint32(n.Args[0]))
 	target := process + "/fd/" + file
 	if link, err := os.Readlink(target); err != nil {
@@ -82,7 +85,7 @@ func (s *supervisor) isJoined(l confine.Listener, n confine.Notification) bool {
 	}
 	init := fmt.Sprintf("/proc/%d", s.init)
 	return isSame(target, init+"/ns/mnt") && isSame(process+"/ns/mnt", init+"/ns/mnt") &&
-		isSame(process+"/root", init+"/root") && l.IsWaiting(n) == nil
+		isSame(process+"/root", init+"/root") && l.CheckWaiting(n) == nil
 }
 
 // isSame reports whether two names lead to one file.
@@ -92,7 +95,7 @@ func isSame(a, b string) bool {
 	return err == nil && otherErr == nil && os.SameFile(one, two)
 }
 
-// statusField returns the last word of a line in a file of /proc that begins with a name.
+// statusField returns the last word of the line that begins with name, in a file of /proc.
 func statusField(file, name string) (string, error) {
 	text, err := os.ReadFile(file)
 	if err != nil {
@@ -132,7 +135,7 @@ func (s *supervisor) mount(ctx context.Context, l confine.Listener, n confine.No
 	if err != nil {
 		return call, err
 	}
-	if err := l.IsWaiting(n); err != nil {
+	if err := l.CheckWaiting(n); err != nil {
 		return call, err
 	}
 	if !allowed {

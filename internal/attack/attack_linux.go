@@ -15,8 +15,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Secret is part of the environment of the ramdisk's processes, and the content of SecretFiles. Package attacktest plants
-// both on the machine that runs a test, and tests with a guest plant them there.
+// Secret is part of the environment of the ramdisk's processes, and the content of SecretFiles. Package attacktest
+// plants both on the machine that runs a test, and tests with a guest plant them there.
 const Secret = "planted-by-the-ramdisk"
 
 // SecretFiles are patterns that match files of the ramdisk: in its memory, and in its configuration.
@@ -280,6 +280,19 @@ func devices() (list []attack) {
 		}})
 	}
 	return append(list,
+		attack{"userfaultfd by its device", func() (string, error) {
+			f, err := os.OpenFile("/dev/userfaultfd", os.O_RDWR, 0)
+			if err != nil {
+				return "", err
+			}
+			defer f.Close()       //nolint:errcheck // nothing is written
+			const create = 0xaa00 // USERFAULTFD_IOC_NEW
+			fd, _, errno := unix.Syscall(unix.SYS_IOCTL, f.Fd(), create, 0)
+			if errno != 0 {
+				return "", errno
+			}
+			return "descriptor made", unix.Close(int(fd))
+		}},
 		attack{"image of the memory", func() (string, error) { // opening it would prepare a hibernation
 			var info unix.Stat_t
 			if err := unix.Stat("/dev/snapshot", &info); err != nil {

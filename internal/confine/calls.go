@@ -2,7 +2,6 @@ package confine
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 
 	"github.com/elastic/go-seccomp-bpf/arch"
@@ -25,7 +24,8 @@ var architectures = []*arch.Info{arch.X86_64, arch.I386, arch.AARCH64, arch.ARM}
 //     flags a filter cannot read
 //   - memory and files of the kernel and of other processes: bpf, perf_event_open, ptrace, process_vm_readv,
 //     process_vm_writev, process_madvise, pidfd_getfd, kcmp, lookup_dcookie, syslog, userfaultfd
-//   - calls that a filter does not see: io_uring_setup; socketcall, whose arguments are in memory
+//   - calls that a filter does not see: io_uring_setup; socketcall, whose arguments are in memory, and which most
+//     32-bit programs of x86 use for their sockets
 //   - the whole machine: modules, kexec_load, reboot, swapon, acct, quotactl, clocks, host names, vhangup
 //   - keys: add_key, keyctl; request_key starts a program of the ramdisk
 //   - 16-bit code: modify_ldt, vm86
@@ -63,14 +63,14 @@ var programCalls = slices.Concat(
 		"mprotect", "mremap", "mseal", "msync", "munlock", "munlockall", "munmap", "pkey_alloc", "pkey_free",
 		"pkey_mprotect", "remap_file_pages", "set_mempolicy", "set_mempolicy_home_node",
 	},
-	// Processes and threads. chroot, iopl and ioperm require capabilities.
+	// Processes and threads. chroot requires a capability.
 	[]string{
 		"arch_prctl", "breakpoint", "capget", "capset", "chroot", "clone", "execve", "execveat", "exit",
 		"exit_group", "fork", "futex", "futex_requeue", "futex_time64", "futex_wait", "futex_waitv", "futex_wake",
 		"get_robust_list", "get_thread_area", "get_tls", "getcpu", "getegid", "getegid32", "geteuid", "geteuid32",
 		"getgid", "getgid32", "getgroups", "getgroups32", "getpgid", "getpgrp", "getpid", "getppid", "getpriority",
 		"getresgid", "getresgid32", "getresuid", "getresuid32", "getrlimit", "getrusage", "getsid", "gettid",
-		"getuid", "getuid32", "ioperm", "iopl", "ioprio_get", "ioprio_set", "landlock_add_rule",
+		"getuid", "getuid32", "ioprio_get", "ioprio_set", "landlock_add_rule",
 		"landlock_create_ruleset", "landlock_restrict_self", "lsm_get_self_attr", "lsm_list_modules",
 		"lsm_set_self_attr", "nice", "personality", "pidfd_open", "pidfd_send_signal", "prctl", "prlimit64", "rseq",
 		"sched_get_priority_max", "sched_get_priority_min", "sched_getaffinity", "sched_getattr", "sched_getparam",
@@ -107,13 +107,13 @@ var programCalls = slices.Concat(
 	},
 )
 
-// installerCalls are the further calls of a container that installs a system as bootc does (its sources are bootc's
-// crates/lib/src/install.rs and crates/mount): it unmounts, mounts directories elsewhere, and enters a new root. The
-// mounts of the container are locked. A supervisor decides supervisedCalls.
-var installerCalls = []string{"move_mount", "open_tree", "pivot_root", "umount", "umount2"}
+// hardwareCalls are further calls for tools of hardware: access to I/O ports, for which a capability is required.
+var hardwareCalls = []string{"ioperm", "iopl"}
 
-// deniedToInstaller are calls of programCalls that an installer does not need: ports of devices.
-var deniedToInstaller = []string{"ioperm", "iopl"}
+// installerCalls are the further calls of a container that installs a system as bootc does (bootc's sources:
+// crates/lib/src/install.rs and crates/mount). bootc unmounts, mounts directories elsewhere, and enters a new root. The
+// mounts of the container are locked. A supervisor decides CallMount and CallSetns.
+var installerCalls = []string{"move_mount", "open_tree", "pivot_root", "umount", "umount2"}
 
 // Calls that a supervisor decides.
 const (
@@ -121,26 +121,33 @@ const (
 	CallSetns = "setns"
 )
 
-// missingCalls fail with ENOSYS. Programs that use them have another way for kernels that lack them, as the C library
-// has for clone3, and mount(8) for fsopen.
-var missingCalls = []string{
-	"add_key", "clone3", "fsconfig", "fsmount", "fsopen", "fspick", "keyctl", "listmount", "mount_setattr",
-	"move_mount", "open_tree", "open_tree_attr", "request_key", "socketcall", "statmount",
+// probedCalls fail with ENOSYS unless they are permitted. Programs call them first, and something else on kernels that
+// lack them: the C library for each thread and process, and mount(8). So they are neither logged nor decided by the
+// agent.
+var probedCalls = []string{
+	"clone3", "fsconfig", "fsmount", "fsopen", "fspick", "listmount", "mount_setattr", "move_mount", "open_tree",
+	"open_tree_attr", "statmount",
 }
 
-// CheckAddedCall returns an error unless a name is that of a system call that programs may not make without permission.
+// missingCalls fail with ENOSYS, too. Kernels can lack them, and programs expect that.
+var missingCalls = []string{"add_key", "keyctl", "request_key", "socketcall"}
+
+// CheckAddedCall returns an error if name is no system call, or one that every program may make anyway.
 func CheckAddedCall(name string) error {
-	if slices.Contains(programCalls, name) {
+	if slices.Contains(programCalls, name) || slices.Contains(hardwareCalls, name) {
 		return fmt.Errorf("every program may make the system call %s; its arguments are not configurable", name)
 	}
 	return CheckCalls([]string{name})
 }
 
-// CheckCalls returns an error if a name is not that of a system call.
+// CheckCalls returns an error if a name is no system call of any architecture.
 func CheckCalls(names []string) error {
 	for _, name := range names {
-		known := func(a *arch.Info) bool { return slices.Contains(slices.Collect(maps.Keys(a.SyscallNames)), name) }
-		if !slices.ContainsFunc(architectures, known) {
+		isKnown := func(a *arch.Info) bool {
+			_, found := a.SyscallNames[name]
+			return found
+		}
+		if !slices.ContainsFunc(architectures, isKnown) {
 			return fmt.Errorf("system call %q is unknown", name)
 		}
 	}

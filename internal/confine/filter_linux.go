@@ -52,16 +52,15 @@ func returnIf(action uint32, values ...uint32) (program []unix.SockFilter) {
 	return program
 }
 
-// Types of ioctls, in the second byte of a command.
-const (
-	namespaceType  = 0xb7 // NSIO, see ioctl_nsfs(2)
-	fileSystemType = 'X'  // FIFREEZE, FITRIM, FS_IOC_SHUTDOWN, and those of XFS
-)
+// namespaceType is the type of the ioctls of namespaces (NSIO, ioctl_nsfs(2)), in the second byte of a command.
+const namespaceType = 0xb7
+
+// fileSystemCommands are the ioctls that freeze, thaw and shut down a file system: FIFREEZE, FITHAW, FS_IOC_SHUTDOWN.
+var fileSystemCommands = []uint32{0xc0045877, 0xc0045878, 0x8004587d}
 
 // socketFamilies are the families of socket(2) that tools for hardware and boot loaders use. Others lead to the
-// hypervisor (AF_VSOCK), or to protocols that no such tool needs. AF_ALG gives the kernel's cryptography pages of files
-// that the program can only read; the root of the ramdisk is in such pages, and errors there have changed them
-// (CVE-2026-31431).
+// hypervisor (AF_VSOCK), or to protocols that no such tool needs. splice(2) passes pages of files that a program can
+// only read to AF_ALG. The root of the ramdisk is such pages, and a bug of the kernel wrote to them (CVE-2026-31431).
 var socketFamilies = []uint32{unix.AF_UNIX, unix.AF_INET, unix.AF_INET6, unix.AF_PACKET}
 
 // netlinkProtocols are the protocols of netlink(7) that such tools use: addresses and links, statistics of sockets,
@@ -77,19 +76,26 @@ var hardwareProtocols = []uint32{unix.NETLINK_RDMA, unix.NETLINK_KOBJECT_UEVENT}
 const newNamespaces = unix.CLONE_NEWNS | unix.CLONE_NEWCGROUP | unix.CLONE_NEWUTS | unix.CLONE_NEWIPC |
 	unix.CLONE_NEWUSER | unix.CLONE_NEWPID | unix.CLONE_NEWNET | unix.CLONE_NEWTIME
 
+// decision is what decides a system call by its arguments.
+type decision struct {
+	call         string
+	instructions []unix.SockFilter
+}
+
 // checkArguments returns instructions that decide calls by their arguments, and continue after them for other calls.
 // The number of the call must be loaded, and stays loaded for other calls.
 //
-// The ioctls that fail return other mount namespaces to a program with CAP_SYS_ADMIN (NS_MNT_GET_NEXT), enter text into
-// a terminal as its user would (TIOCSTI, TIOCLINUX), redirect the console (TIOCCONS), or freeze or shut down a file
-// system. Sockets of other families fail as if the kernel lacked these. Calls that make namespaces are not permitted:
-// a user namespace gives its programs all capabilities in it.
+// These ioctls fail: those of namespaces (NS_MNT_GET_NEXT returns other mount namespaces to a program with
+// CAP_SYS_ADMIN), those that enter text into a terminal (TIOCSTI, TIOCLINUX) or redirect the console (TIOCCONS), and
+// fileSystemCommands unless p.fileSystems is set. Sockets of other families fail as if the kernel lacked them. clone(2)
+// and unshare(2) wait for a reply if they make a namespace that p.namespaces lacks. No policy permits user namespaces,
+// in which a program has all capabilities.
 func (p Policy) checkArguments(a *arch.Info) (program []unix.SockFilter) {
 	const wait, allow = unix.SECCOMP_RET_USER_NOTIF, unix.SECCOMP_RET_ALLOW
 	unsupported := result(failure(unix.EAFNOSUPPORT))
-	types := []uint32{namespaceType << 8}
+	commands := []uint32{unix.TIOCSTI, unix.TIOCLINUX, unix.TIOCCONS}
 	if !p.fileSystems {
-		types = append(types, fileSystemType<<8)
+		commands = append(commands, fileSystemCommands...)
 	}
 	netlink := slices.Concat(
 		[]unix.SockFilter{loadArgument(2)},
@@ -100,15 +106,12 @@ func (p Policy) checkArguments(a *arch.Info) (program []unix.SockFilter) {
 		[]unix.SockFilter{loadArgument(0), jump(unix.BPF_JSET, newNamespaces&^p.namespaces, 0, 1)},
 		[]unix.SockFilter{result(wait), result(allow)},
 	)
-	calls := []struct {
-		name string
-		do   []unix.SockFilter
-	}{
+	calls := []decision{
 		{"ioctl", slices.Concat(
 			[]unix.SockFilter{loadArgument(1)},
-			returnIf(failure(unix.EPERM), unix.TIOCSTI, unix.TIOCLINUX, unix.TIOCCONS),
+			returnIf(failure(unix.EPERM), commands...),
 			[]unix.SockFilter{and(0xff00)},
-			returnIf(failure(unix.EPERM), types...),
+			returnIf(failure(unix.EPERM), namespaceType<<8),
 			[]unix.SockFilter{result(allow)},
 		)},
 		{"socket", slices.Concat(
@@ -124,15 +127,12 @@ func (p Policy) checkArguments(a *arch.Info) (program []unix.SockFilter) {
 		{"unshare", flags},
 	}
 	if p.mounts {
-		calls = append(calls, struct {
-			name string
-			do   []unix.SockFilter
-		}{CallMount, mountFlags})
+		calls = append(calls, decision{CallMount, mountDecision})
 	}
 	for _, c := range calls {
-		if number, found := a.SyscallNames[c.name]; found {
-			program = append(program, jump(unix.BPF_JEQ, uint32(number), 0, len(c.do)))
-			program = append(program, c.do...)
+		if number, found := a.SyscallNames[c.call]; found {
+			program = append(program, jump(unix.BPF_JEQ, uint32(number), 0, len(c.instructions)))
+			program = append(program, c.instructions...)
 		}
 	}
 	return program
@@ -148,9 +148,9 @@ const (
 		unix.MS_UNBINDABLE
 )
 
-// mountFlags makes mount(2) wait for a reply if it mounts a file system or changes the options of a mount. Bind mounts,
-// moves, and changes of the propagation are permitted.
-var mountFlags = []unix.SockFilter{
+// mountDecision makes mount(2) wait for a reply if it mounts a file system or changes the options of a mount. Bind
+// mounts, moves, and changes of the propagation are permitted.
+var mountDecision = []unix.SockFilter{
 	loadArgument(3),
 	and(magicMask),
 	jump(unix.BPF_JEQ, MountMagic, 0, 3),

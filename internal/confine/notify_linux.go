@@ -49,11 +49,13 @@ type Listener struct {
 	conn interface{ Control(func(uintptr)) error }
 }
 
-// IsWaiting returns an error unless the process of a call still waits for its reply, so that its number has not been
-// reused.
-func (l Listener) IsWaiting(n Notification) error {
+// CheckWaiting returns an error if the caller no longer waits for the reply. Until then, the kernel does not reuse the
+// number of its process.
+func (l Listener) CheckWaiting(n Notification) error {
 	var errno unix.Errno
-	err := l.conn.Control(func(fd uintptr) { errno = notifyIoctl(fd, unix.SECCOMP_IOCTL_NOTIF_ID_VALID, unsafe.Pointer(&n.ID)) })
+	err := l.conn.Control(func(fd uintptr) {
+		errno = notifyIoctl(fd, unix.SECCOMP_IOCTL_NOTIF_ID_VALID, unsafe.Pointer(&n.ID))
+	})
 	if err == nil && errno != 0 {
 		return errno
 	}
@@ -65,8 +67,8 @@ func notifyIoctl(fd, command uintptr, argument unsafe.Pointer) unix.Errno {
 	return errno
 }
 
-// Serve receives the calls of a listener, which must not block, and replies to them as the decider says. It returns
-// when ctx or the last process has ended, or with an error that wraps ErrStillRunning from the decider.
+// Serve receives the calls of a listener and replies to them as the decider says. The listener must be non-blocking. It
+// returns when ctx or the last process has ended, or with an error that wraps ErrStillRunning from the decider.
 func Serve(ctx context.Context, listener *os.File, d Decider) error {
 	conn, err := listener.SyscallConn()
 	if err != nil {
@@ -107,7 +109,8 @@ func Serve(ctx context.Context, listener *os.File, d Decider) error {
 // receive waits for a call. After the end of the last process the error is [io.EOF].
 func receive(conn interface {
 	Read(func(uintptr) bool) error
-}) (n Notification, err error) {
+},
+) (n Notification, err error) {
 	var failure error
 	err = conn.Read(func(fd uintptr) bool {
 		list := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
@@ -137,11 +140,10 @@ type Denials struct {
 // NewDenials returns a Denials.
 func NewDenials(log *slog.Logger) *Denials { return &Denials{log: log, logged: map[string]bool{}} }
 
-// Decide implements [Decider]. Calls that newer kernels have, and those for which programs have another way, fail with
-// ENOSYS, others with EPERM.
+// Decide implements [Decider]. Calls that newer kernels have, and missingCalls, fail with ENOSYS, others with EPERM.
 func (d *Denials) Decide(_ context.Context, _ Listener, n Notification) error {
 	call, architecture := CallName(n.Arch, n.Call)
-	errno := failureOf(call)
+	errno := errnoOf(call)
 	d.mu.Lock()
 	first := !d.logged[architecture+call] // unknown calls are one
 	d.logged[architecture+call] = true
@@ -154,8 +156,8 @@ func (d *Denials) Decide(_ context.Context, _ Listener, n Notification) error {
 	return errno
 }
 
-// Limit applies the policy and sends its listener to the process that has called [LogDenials], whose socket it closes.
-func (p Policy) Limit(socket int) error {
+// ApplyAndSend applies the policy, sends its listener through the socket from [NewDenialSocket], and closes the socket.
+func (p Policy) ApplyAndSend(socket int) error {
 	listener, err := p.Apply()
 	if err != nil {
 		return err
@@ -171,51 +173,63 @@ func (p Policy) Limit(socket int) error {
 // without a listener.
 func serveDenials(socket *os.File) error {
 	defer socket.Close() //nolint:errcheck // only read
-	rights := make([]byte, unix.CmsgSpace(4))
-	var size int
 	conn, err := socket.SyscallConn()
 	if err != nil {
 		return err
 	}
+	rights := make([]byte, unix.CmsgSpace(4))
+	var read, size int
+	var failure error
 	err = conn.Read(func(fd uintptr) bool {
-		_, size, _, _, err = unix.Recvmsg(int(fd), make([]byte, 1), rights, unix.MSG_CMSG_CLOEXEC)
-		return !errors.Is(err, unix.EAGAIN)
+		read, size, _, _, failure = unix.Recvmsg(int(fd), make([]byte, 1), rights, unix.MSG_CMSG_CLOEXEC)
+		return !errors.Is(failure, unix.EAGAIN)
 	})
-	if err != nil {
+	if err := errors.Join(err, failure); err != nil {
 		return fmt.Errorf("receive listener of system calls: %w", err)
 	}
+	if read == 0 {
+		return nil // the process has ended
+	}
 	listener, err := ParseListener(rights[:size])
-	if listener == nil || err != nil {
+	if err != nil {
 		return err
+	}
+	if listener == nil {
+		return errors.New("receive listener of system calls: message without a descriptor")
 	}
 	defer listener.Close() //nolint:errcheck // the processes have ended
 	return Serve(context.Background(), listener, NewDenials(slog.Default()))
 }
 
-// ParseListener returns the listener in a control message of a socket, nil if there is none. It does not block.
+// ParseListener returns the listener in a control message of a socket, nil if there is none. The listener is
+// non-blocking.
 func ParseListener(control []byte) (listener *os.File, err error) {
 	messages, err := unix.ParseSocketControlMessage(control)
 	if err != nil {
 		return nil, err
 	}
+	var files []int
 	for i := range messages {
-		fds, err := unix.ParseUnixRights(&messages[i])
-		if err != nil {
-			continue // no descriptor
-		}
-		for _, fd := range fds {
-			if err := unix.SetNonblock(fd, true); err != nil { // so that the runtime can wait for it
-				return nil, errors.Join(err, unix.Close(fd))
-			}
-			listener = os.NewFile(uintptr(fd), "listener of system calls")
+		if fds, err := unix.ParseUnixRights(&messages[i]); err == nil {
+			files = append(files, fds...)
 		}
 	}
-	return listener, nil
+	if len(files) == 0 {
+		return nil, nil
+	}
+	for _, fd := range files[1:] {
+		_ = unix.Close(fd) // a sender has one
+	}
+	if err := unix.SetNonblock(files[0], true); err != nil { // so that the runtime can wait for it
+		return nil, errors.Join(err, unix.Close(files[0]))
+	}
+	return os.NewFile(uintptr(files[0]), "listener of system calls"), nil
 }
 
-// LogDenials returns a socket to give to a process, which calls Limit with it. The calls that the process may not make
-// fail, and are logged to [slog.Default], see [Denials]. The caller closes the socket after the start of the process.
-func LogDenials() (theirs *os.File, err error) {
+// NewDenialSocket returns a socket for a process that calls ApplyAndSend. In this process, a goroutine lets the calls
+// that are not permitted fail, and logs them to [slog.Default], see [Denials]. The caller closes the socket after it
+// has started the process.
+func NewDenialSocket() (theirs *os.File, err error) {
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
 	if err != nil {
 		return nil, fmt.Errorf("make sockets: %w", err)

@@ -1,7 +1,6 @@
 package confine
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"unsafe"
@@ -10,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Policy is an allow-list of system calls. Every other call waits for a reply of the reader of the listener that Apply
-// returns, see [Serve].
+// Policy is a list of the system calls that are permitted. Every other call waits for a reply of the reader of the
+// listener that Apply returns, see [Serve], except for probedCalls, which fail.
 type Policy struct {
 	allowed     []string
 	mounts      bool   // the flags of mount(2) decide whether it waits for a reply
@@ -24,7 +23,7 @@ type Policy struct {
 // privileges. more are names of calls that are permitted, too.
 func ProgramPolicy(more ...string) Policy {
 	return Policy{
-		allowed:   slices.Concat(programCalls, more),
+		allowed:   slices.Concat(programCalls, hardwareCalls, more),
 		protocols: slices.Concat(netlinkProtocols, hardwareProtocols),
 	}
 }
@@ -32,9 +31,8 @@ func ProgramPolicy(more ...string) Policy {
 // InstallerPolicy returns the policy for a container that installs a system, as bootc does. Its mounts and setns(2)
 // wait for a reply. It may make namespaces, except for those of users.
 func InstallerPolicy() Policy {
-	denied := func(name string) bool { return slices.Contains(deniedToInstaller, name) }
 	return Policy{
-		allowed:     slices.DeleteFunc(slices.Concat(programCalls, installerCalls), denied),
+		allowed:     slices.Concat(programCalls, installerCalls),
 		mounts:      true,
 		namespaces:  newNamespaces &^ unix.CLONE_NEWUSER,
 		fileSystems: true,
@@ -47,12 +45,20 @@ func InstallerPolicy() Policy {
 func (p Policy) Apply() (listener int, err error) {
 	filter := p.filter()
 	program := unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]}
-	fd, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER,
-		unix.SECCOMP_FILTER_FLAG_NEW_LISTENER, uintptr(unsafe.Pointer(&program)))
-	if errno != 0 {
-		return -1, fmt.Errorf("limit system calls: %w", errno)
+	// A call that is being decided is not repeated because of a signal. Kernels before 5.19 lack that flag.
+	const atOnce = unix.SECCOMP_FILTER_FLAG_NEW_LISTENER | unix.SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV
+	for _, flags := range []uintptr{atOnce, unix.SECCOMP_FILTER_FLAG_NEW_LISTENER} {
+		fd, _, errno := unix.Syscall(
+			unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, flags, uintptr(unsafe.Pointer(&program)))
+		switch errno {
+		case 0:
+			return int(fd), nil
+		case unix.EINVAL:
+		default:
+			return -1, fmt.Errorf("limit system calls: %w", errno)
+		}
 	}
-	return int(fd), nil
+	return -1, fmt.Errorf("limit system calls: %w", unix.EINVAL)
 }
 
 // filter returns the BPF program that decides a call described by struct seccomp_data.
@@ -70,9 +76,16 @@ func (p Policy) filter() []unix.SockFilter {
 // section returns the instructions for the calls of an architecture.
 func (p Policy) section(a *arch.Info) []unix.SockFilter {
 	section := append([]unix.SockFilter{load(numberOffset)}, p.checkArguments(a)...)
-	for _, r := range ranges(a, p.allowed) {
-		section = append(section,
-			jump(unix.BPF_JGE, r.first, 0, 2), jump(unix.BPF_JGT, r.last, 1, 0), result(unix.SECCOMP_RET_ALLOW))
+	isAllowed := func(name string) bool { return slices.Contains(p.allowed, name) }
+	probed := slices.DeleteFunc(slices.Clone(probedCalls), isAllowed)
+	for _, list := range []struct {
+		names  []string
+		action uint32
+	}{{p.allowed, unix.SECCOMP_RET_ALLOW}, {probed, failure(unix.ENOSYS)}} {
+		for _, r := range ranges(a, list.names) {
+			section = append(section,
+				jump(unix.BPF_JGE, r.first, 0, 2), jump(unix.BPF_JGT, r.last, 1, 0), result(list.action))
+		}
 	}
 	return append(section, result(unix.SECCOMP_RET_USER_NOTIF))
 }
@@ -110,9 +123,9 @@ func CallName(architecture uint32, number int32) (call, name string) {
 	return "", fmt.Sprintf("%#x", architecture)
 }
 
-// failureOf returns the error of a call that is not permitted.
-func failureOf(call string) unix.Errno {
-	if slices.Contains(missingCalls, cmp.Or(call, missingCalls[0])) { // an unknown one is newer than this list
+// errnoOf returns the error of a call that is not permitted. A call without a name is newer than the lists.
+func errnoOf(call string) unix.Errno {
+	if call == "" || slices.Contains(missingCalls, call) {
 		return unix.ENOSYS
 	}
 	return unix.EPERM

@@ -11,9 +11,9 @@ import (
 	"ironroot/internal/confine"
 )
 
-// CallsName is the name of a file in the parent directory of [Dir] and [RootsDir]. It is a JSON object: by the base
-// name of a manager's executable, the names of the system calls that it may make besides those of every manager. It
-// exists if the operator permitted such calls when the image was built.
+// CallsName is the name of a file in the parent directory of [Dir] and [RootsDir]. It contains a JSON object: the keys
+// are base names of managers' executables, the values are the further system calls that each may make. The file exists
+// only if the operator permitted such calls when the image was built.
 const CallsName = "manager-calls.json"
 
 // readCalls returns the content of the file with [CallsName] that belongs to a directory of managers or manager roots.

@@ -19,8 +19,8 @@ import (
 // childName is the first argument of the process that becomes the executable, instead of the program's name.
 const childName = "external-manager"
 
-// callsFile is the descriptor of the socket from [confine.LogDenials].
-const callsFile = 3
+// callsSocket is the descriptor of the socket from [confine.NewDenialSocket].
+const callsSocket = 3
 
 // exitNotRun is the exit code of a child that could not run the executable.
 const exitNotRun = 120
@@ -34,7 +34,7 @@ func startConfined(p program) (*process, error) {
 	if err != nil {
 		return nil, err
 	}
-	calls, err := confine.LogDenials()
+	calls, err := confine.NewDenialSocket()
 	if err != nil {
 		return nil, err
 	}
@@ -104,16 +104,16 @@ var removedCapabilities = []int{
 	unix.CAP_DAC_READ_SEARCH, unix.CAP_SYS_PACCT,
 }
 
-// enter hides the agent and its secrets from this process and its children, and limits their system calls to those of
-// programs and more. It runs in namespaces of its own.
-func enter(more []string) error {
+// enter hides the agent and its secrets from this process and its children, and permits only the system calls of
+// programs and addedCalls. It runs in namespaces of its own.
+func enter(addedCalls []string) error {
 	if err := confine.KeepMountsPrivate(); err != nil {
 		return err
 	}
 	makeControlNodes() // before /dev is read-only
 	for _, f := range []func() error{
 		mountOwn, coverKernel, protectFiles,
-		func() error { return confine.ProgramPolicy(more...).Limit(callsFile) },
+		func() error { return confine.ProgramPolicy(addedCalls...).ApplyAndSend(callsSocket) },
 	} {
 		if err := f(); err != nil {
 			return err
@@ -165,7 +165,8 @@ func coverKernel() error {
 		return err
 	}
 	return confine.HideFiles(
-		"/dev/kmsg", "/dev/mem", "/dev/kmem", "/dev/port", "/dev/nvram", "/dev/snapshot", "/proc/keys",
+		"/dev/kmsg", "/dev/mem", "/dev/kmem", "/dev/port", "/dev/nvram", "/dev/snapshot", "/dev/userfaultfd",
+		"/proc/keys",
 	)
 }
 

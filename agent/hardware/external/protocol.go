@@ -4,8 +4,9 @@
 // finds tools of manager roots, and runs them for built-in managers.
 //
 // In the ramdisk an executable runs in its own PID and mount namespaces, with a clean environment, without the files
-// and kernel interfaces that contain the agent's token, and without access to the agent's memory, see [Child]. It has
-// the machine's devices, network and sysfs as root: this is not a sandbox.
+// and kernel interfaces that contain the agent's token, without access to the agent's memory, see [Child], and with the
+// system calls of a list, see [confine.ProgramPolicy]. It has the machine's devices, network and sysfs as root: this is
+// not a sandbox.
 package external
 
 import (

@@ -20,16 +20,18 @@ import (
 const assembly = "/tmp"
 
 // enterRoot makes a manager root the root file system of this process, hides the agent and its secrets from it, and
-// limits its system calls to those of programs and more. It runs in namespaces of its own, and its mounts end with them. The loop device is detached with its last mount.
+// permits only the system calls of programs and addedCalls. It runs in namespaces of its own, and its mounts end with
+// them. The loop device is detached with its last mount.
 //
 // The root is writable: an overlay in memory receives the changes, and is discarded at the end.
-func enterRoot(ctx context.Context, image string, more []string) error {
+func enterRoot(ctx context.Context, image string, addedCalls []string) error {
 	if err := confine.KeepMountsPrivate(); err != nil {
 		return err
 	}
 	devices := udevDevices(context.Background(), sysfs.Root{}) // before sysfs is covered
 	// The changes of the root are in memory. The tmpfs of a root must not take all of it together.
-	if err := unix.Mount("tmpfs", assembly, "tmpfs", unix.MS_NOSUID, "mode=755,size=25%,"+confine.MaxFiles); err != nil {
+	const limits = "mode=755,size=25%," + confine.MaxFiles
+	if err := unix.Mount("tmpfs", assembly, "tmpfs", unix.MS_NOSUID, limits); err != nil {
 		return fmt.Errorf("mount %s: %w", assembly, err)
 	}
 	below := func(name string) string { return filepath.Join(assembly, name) }
@@ -78,7 +80,7 @@ func enterRoot(ctx context.Context, image string, more []string) error {
 	if err := readOnly("/dev", false); err != nil {
 		return err
 	}
-	if err := confine.ProgramPolicy(more...).Limit(callsFile); err != nil {
+	if err := confine.ProgramPolicy(addedCalls...).ApplyAndSend(callsSocket); err != nil {
 		return err
 	}
 	return limitCapabilities(unix.CAP_SYS_CHROOT) // chroot(2) leads out of a root

@@ -6,9 +6,9 @@
 // only its own processes, and no open file of the ramdisk. /proc/cmdline contains only the root, because the ramdisk's
 // command line contains the agent token and the root password. The kernel log and kernel memory are masked. The program
 // has no network and no capability to mount, to create device nodes, to load modules or to read the kernel log, see
-// [capabilities]. A filter denies the system calls that would undo the masks, see [confine.ProgramPolicy]. Its mounts and
-// processes are in namespaces of their own: the kernel removes them when the program ends for any reason. The program
-// writes to the disk as root: this is not a sandbox.
+// [capabilities]. Only the system calls of a list are permitted, see [confine.ProgramPolicy], so that the program
+// cannot undo the masks. Its mounts and processes are in namespaces of their own: the kernel removes them when the
+// program ends for any reason. The program writes to the disk as root: this is not a sandbox.
 package chroot
 
 import (

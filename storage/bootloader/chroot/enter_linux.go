@@ -32,7 +32,7 @@ func (e entry) enter() error {
 	if err != nil {
 		return err
 	}
-	// Device nodes of the image are not devices.
+	// A device node of the image must not open a device.
 	if err := unix.Mount(e.Root, mountedAt, e.Kind, unix.MS_NODEV, ""); err != nil {
 		return fmt.Errorf("mount %s, %s: %w", e.Root, e.Kind, err)
 	}
@@ -79,7 +79,7 @@ func (e entry) enter() error {
 	if err := e.mountOthers(); err != nil {
 		return err
 	}
-	if err := confine.ProgramPolicy().Limit(callsFile); err != nil {
+	if err := confine.ProgramPolicy().ApplyAndSend(callsSocket); err != nil {
 		return err
 	}
 	return capabilities(e.privileged())

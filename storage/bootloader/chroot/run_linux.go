@@ -22,8 +22,8 @@ import (
 // childName is the first argument of the process that enters the root, instead of the program's name.
 const childName = "chroot"
 
-// callsFile is the descriptor of the socket from [confine.LogDenials].
-const callsFile = 3
+// callsSocket is the descriptor of the socket from [confine.NewDenialSocket].
+const callsSocket = 3
 
 const (
 	programTimeout = 10 * time.Minute
@@ -65,7 +65,7 @@ func run(ctx context.Context, env, argv []string) (output []byte, err error) {
 		return nil, err
 	}
 	defer null.Close() //nolint:errcheck // the process has its own
-	calls, err := confine.LogDenials()
+	calls, err := confine.NewDenialSocket()
 	if err != nil {
 		return nil, err
 	}
