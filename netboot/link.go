@@ -30,11 +30,11 @@ import (
 // timing holds the delays of links, so that tests need not wait for them.
 type timing struct {
 	noCarrier time.Duration // how long to wait for a carrier before sending without one: some drivers do not report it
-	noCard    time.Duration // how long to wait for a network card of static data before its absence is logged
+	cardWait  time.Duration // how long to wait for a network card of static data before its absence is logged
 	DHCP      dhcp.Timing   // of the clients; links retry after its delays too
 }
 
-var defaultTiming = timing{noCarrier: 10 * time.Second, noCard: 30 * time.Second, DHCP: dhcp.DefaultTiming}
+var defaultTiming = timing{noCarrier: 10 * time.Second, cardWait: 30 * time.Second, DHCP: dhcp.DefaultTiming}
 
 // shared is what the links of a network have in common.
 type shared struct {

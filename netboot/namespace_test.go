@@ -38,7 +38,7 @@ func inNamespace(t *testing.T, programs ...string) (*lab, bool) {
 }
 
 // quick is the timing of links in tests.
-var quick = timing{noCarrier: 500 * time.Millisecond, noCard: 500 * time.Millisecond, DHCP: dhcptest.Quick}
+var quick = timing{noCarrier: 500 * time.Millisecond, cardWait: 500 * time.Millisecond, DHCP: dhcptest.Quick}
 
 func (l *lab) start() *Network {
 	l.T.Helper()

@@ -76,7 +76,7 @@ func (a *assignment) end(running *goroutine.Group) {
 func (w *watcher) useData(ctx context.Context, data *networkdata.Data) {
 	before := w.plan
 	w.waiting = nil
-	w.plan, w.noCard = plan.New(data), time.After(w.timing.noCard)
+	w.plan, w.cardsDue = plan.New(data), time.After(w.timing.cardWait)
 	w.names.setCommon(w.plan.Names())
 	w.names.write()
 	for _, l := range before.BondsMissingIn(w.plan) {
@@ -97,9 +97,9 @@ func (w *watcher) useData(ctx context.Context, data *networkdata.Data) {
 
 // logAbsentCards logs the network cards of the static data that the machine does not have.
 func (w *watcher) logAbsentCards() {
-	for _, l := range w.plan.CardsMissingIn(idsOf(w.used)) {
+	for _, l := range w.plan.MissingCards(idsOf(w.used)) {
 		w.log.Warn("network card of the network data not found", "link", l.ID, "name", l.Name, "mac", l.MAC.String(),
-			"waited", w.timing.noCard)
+			"waited", w.timing.cardWait)
 	}
 }
 

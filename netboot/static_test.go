@@ -113,7 +113,7 @@ func TestAbsentCard(t *testing.T) {
 		{"id": "two", "name": "eth1", "type": "phy", "ethernet_mac_address": "52:54:00:00:00:99"},
 		{"id": "seven", "type": "vlan", "vlan_id": 7, "vlan_link": "two"}]}`), nil)
 	l.WaitLog(`not found.*link=two name=eth1 mac=52:54:00:00:00:99`)
-	time.Sleep(2 * quick.noCard)
+	time.Sleep(2 * quick.cardWait)
 	if taken, _ := l.Log.Matches(`not found.*link=(one|seven)`); taken {
 		t.Error("a card that is there, or a VLAN, was logged as not found")
 	}

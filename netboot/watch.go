@@ -34,7 +34,7 @@ type watcher struct {
 	plans     <-chan *networkdata.Data // new static data
 	waiting   <-chan struct{}          // closed when there is no static data to wait for; nil = do not wait
 	plan      *plan.Plan               // nil without static data
-	noCard    <-chan time.Time         // when absent network cards of the plan are logged
+	cardsDue  <-chan time.Time         // when absent network cards of the plan are logged
 	used      map[int]*assignment      // the links in use by their kernel indices
 	addresses map[int][]netip.Prefix   // by kernel index, also of links that are not in use
 }
@@ -85,7 +85,7 @@ func (w *watcher) follow(ctx context.Context, received *events.Subscription) boo
 			w.useData(ctx, nil)
 		case data := <-w.plans:
 			w.useData(ctx, data)
-		case <-w.noCard:
+		case <-w.cardsDue:
 			w.logAbsentCards()
 		case id := <-w.failed:
 			w.useData(ctx, w.plan.Without(id))

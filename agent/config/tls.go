@@ -82,7 +82,7 @@ func (c *Config) ClientTLS(log *slog.Logger) (*tls.Config, error) {
 		if err != nil {
 			return nil, fmt.Errorf("options certfile and keyfile: %w", err)
 		}
-		settings.GetClientCertificate = always(&pair)
+		settings.GetClientCertificate = alwaysSend(&pair)
 		// IIS and Apache can ask for the certificate after they have read the URL: under TLS 1.2 by renegotiation.
 		settings.Renegotiation = tls.RenegotiateOnceAsClient
 	case c.CertFile != "" || c.KeyFile != "":
@@ -124,10 +124,10 @@ func VerifyWithoutZone(t *http.Transport) {
 	}
 }
 
-// always returns a function for tls.Config.GetClientCertificate that returns the certificate whichever authorities the
-// server names, as OpenSSL does. crypto/tls would withhold it if the server names the root and the file lacks the
-// intermediate (golang/go#23924).
-func always(pair *tls.Certificate) func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+// alwaysSend returns a function for tls.Config.GetClientCertificate that returns the certificate whichever authorities
+// the server names, as OpenSSL does. crypto/tls would withhold it if the server names the root and the file lacks the
+// intermediate.
+func alwaysSend(pair *tls.Certificate) func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
 	return func(info *tls.CertificateRequestInfo) (*tls.Certificate, error) {
 		request := *info
 		request.AcceptableCAs = nil

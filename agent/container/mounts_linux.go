@@ -99,7 +99,7 @@ func (p *plan) mountDev() error {
 	if err := mountAt("devpts", "/dev/pts", ptys, "newinstance,ptmxmode=0666,mode=0620,gid=5"); err != nil {
 		return err
 	}
-	if err := mountAt("tmpfs", "/dev/shm", confine.DataOnly, "mode=1777,size=25%,"+confine.MaxFiles); err != nil {
+	if err := mountAt("tmpfs", "/dev/shm", confine.DataOnly, "mode=1777,size=25%,"+confine.MaxFilesOption); err != nil {
 		return err
 	}
 	return mountOptional("mqueue", "/dev/mqueue", confine.DataOnly)
@@ -114,8 +114,8 @@ func (p *plan) mountOthers() error {
 	}{
 		{"proc", "/proc", confine.DataOnly, ""},
 		{"sysfs", "/sys", confine.DataOnly | unix.MS_RDONLY, ""},
-		{"tmpfs", "/run", unix.MS_NOSUID | unix.MS_NODEV, "mode=755,size=25%," + confine.MaxFiles},
-		{"tmpfs", "/tmp", unix.MS_NODEV, "mode=1777,size=25%," + confine.MaxFiles},
+		{"tmpfs", "/run", unix.MS_NOSUID | unix.MS_NODEV, "mode=755,size=25%," + confine.MaxFilesOption},
+		{"tmpfs", "/tmp", unix.MS_NODEV, "mode=1777,size=25%," + confine.MaxFilesOption},
 	} {
 		if err := mountAt(m.kind, m.at, m.flags, m.data); err != nil {
 			return err

@@ -13,9 +13,9 @@ import (
 // DataOnly are the flags of a mount whose files are neither executed nor opened as devices.
 const DataOnly = unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC
 
-// MaxFiles is the option of a tmpfs that limits its files. The size does not limit them, and each needs about 1 KiB of
-// memory: by default a program can use an eighth of the memory for them.
-const MaxFiles = "nr_inodes=65536"
+// MaxFilesOption is the option of a tmpfs that limits its files. The size does not limit them, and each needs about 1
+// KiB of memory: by default a program can use an eighth of the memory for them.
+const MaxFilesOption = "nr_inodes=65536"
 
 // KeepMountsPrivate hides later mounts of this mount namespace from the other ones.
 func KeepMountsPrivate() error {

@@ -55,7 +55,7 @@ type Link struct {
 	ID   string
 	Name string // requested name of the interface; "" means any
 	Kind Kind
-	MAC  net.HardwareAddr // nil if none is given, only for VLANs; a bond then has the one of its first member
+	MAC  net.HardwareAddr // nil only for VLANs without one; a bond without one gets its first member's
 	MTU  int              // bytes; 0 if none is given
 	Bond *Bond            // of a Bonded link
 	// Parent and VLAN are the parent link of a Tagged link and its VLAN id.

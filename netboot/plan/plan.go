@@ -145,13 +145,13 @@ func isTaken(id string, index int, used map[int]string) bool {
 	return false
 }
 
-// CardsMissingIn returns the network cards of the plan that no link in use is. used are the ids of these links.
-func (p *Plan) CardsMissingIn(used map[int]string) []networkdata.Link {
+// MissingCards returns the network cards of the plan that no link has. ids are the ids of the links, by kernel index.
+func (p *Plan) MissingCards(ids map[int]string) []networkdata.Link {
 	if p == nil {
 		return nil
 	}
 	var missing []networkdata.Link
-	found := slices.Collect(maps.Values(used))
+	found := slices.Collect(maps.Values(ids))
 	for _, l := range p.data.Links {
 		if l.Kind == networkdata.Physical && !slices.Contains(found, l.ID) {
 			missing = append(missing, l)

@@ -76,7 +76,7 @@ func verifyTable(t *testing.T, device string) {
 func TestWriteRebuilds(t *testing.T) {
 	isoDrive := iso(t)
 	gptTable, mbrTable := `sgdisk -n 1:0:+8M "$0"`, `printf 'label: dos\nstart=2048, size=2048\n' | sfdisk -q "$0"`
-	small := fatDrive(t, 40*mib, "-F", "32", "-s", "1")[:4*mib] // FAT32 with less than 65525 clusters
+	small := fatDrive(t, 40*mib, "-F", "32", "-s", "1")[:4*mib] // FAT32 with fewer than 65525 clusters
 	binary.LittleEndian.PutUint32(small[32:], 4*mib/512)
 	for _, c := range []struct {
 		name, table string

@@ -42,7 +42,7 @@ const (
 	maxDir    = 2 << 20  // bytes of a directory: 65536 entries
 	maxListed = 64 << 20 // bytes of all directories that are listed
 
-	largestFAT16 = 65524 // clusters; higher numbers have special meanings
+	maxFAT16Clusters = 65524 // clusters; higher numbers have special meanings
 )
 
 // ErrNoFAT is returned if there is no FAT file system.
@@ -89,8 +89,8 @@ func Open(r io.ReaderAt) (*FS, error) {
 	}
 	// The FAT cannot describe more clusters than it has entries for, without the first two.
 	f.clusters = uint32(min(int64(f.clusters), length*sector*8/int64(f.bits)-2))
-	if f.bits == 16 && f.clusters > largestFAT16 {
-		return nil, fmt.Errorf("FAT16 file system of %d clusters, want at most %d", f.clusters, largestFAT16)
+	if f.bits == 16 && f.clusters > maxFAT16Clusters {
+		return nil, fmt.Errorf("FAT16 file system of %d clusters, want at most %d", f.clusters, maxFAT16Clusters)
 	}
 	f.root = File{Name: "/", IsDir: true}
 	id := p.Identity

@@ -144,8 +144,8 @@ func mountOwn() error {
 		// /proc/sys names programs that the kernel starts.
 		{"proc", "/proc", confine.DataOnly | unix.MS_RDONLY, "", true},
 		// Without limits, each could take half of the memory, and more for its files.
-		{"tmpfs", "/run", confine.DataOnly, "size=5%," + confine.MaxFiles, true},
-		{"tmpfs", "/tmp", unix.MS_NOSUID | unix.MS_NODEV, "size=25%," + confine.MaxFiles, true},
+		{"tmpfs", "/run", confine.DataOnly, "size=5%," + confine.MaxFilesOption, true},
+		{"tmpfs", "/tmp", unix.MS_NOSUID | unix.MS_NODEV, "size=25%," + confine.MaxFilesOption, true},
 		// Files with the agent's configuration, which can contain its token.
 		{"tmpfs", "/etc/ironic-python-agent", confine.DataOnly | unix.MS_RDONLY, "", false},
 		{"tmpfs", "/etc/ironic-python-agent.d", confine.DataOnly | unix.MS_RDONLY, "", false},

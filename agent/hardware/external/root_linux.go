@@ -30,7 +30,7 @@ func enterRoot(ctx context.Context, image string, addedCalls []string) error {
 	}
 	devices := udevDevices(context.Background(), sysfs.Root{}) // before sysfs is covered
 	// The changes of the root are in memory. The tmpfs of a root must not take all of it together.
-	const limits = "mode=755,size=25%," + confine.MaxFiles
+	const limits = "mode=755,size=25%," + confine.MaxFilesOption
 	if err := unix.Mount("tmpfs", assembly, "tmpfs", unix.MS_NOSUID, limits); err != nil {
 		return fmt.Errorf("mount %s: %w", assembly, err)
 	}
@@ -102,8 +102,8 @@ func mountInto(root string) error {
 		{"tmpfs", linkDir[1:], "tmpfs", confine.DataOnly, "mode=755,size=1m"},
 		{"/sys", "sys", "", unix.MS_BIND | unix.MS_REC, ""},
 		{"proc", "proc", "proc", confine.DataOnly | unix.MS_RDONLY, ""}, // /proc/sys names programs of the kernel
-		{"tmpfs", "run", "tmpfs", unix.MS_NOSUID | unix.MS_NODEV, "mode=755,size=5%," + confine.MaxFiles},
-		{"tmpfs", "tmp", "tmpfs", unix.MS_NOSUID | unix.MS_NODEV, "mode=1777,size=25%," + confine.MaxFiles},
+		{"tmpfs", "run", "tmpfs", unix.MS_NOSUID | unix.MS_NODEV, "mode=755,size=5%," + confine.MaxFilesOption},
+		{"tmpfs", "tmp", "tmpfs", unix.MS_NOSUID | unix.MS_NODEV, "mode=1777,size=25%," + confine.MaxFilesOption},
 	} {
 		at := filepath.Join(root, m.at)
 		info, err := os.Lstat(at)

@@ -60,8 +60,8 @@ func (e entry) enter() error {
 	}{
 		{"proc", "/proc", confine.DataOnly | unix.MS_RDONLY, ""},
 		{"sysfs", "/sys", confine.DataOnly | unix.MS_RDONLY, ""},
-		{"tmpfs", "/run", confine.DataOnly, "size=5%," + confine.MaxFiles},
-		{"tmpfs", "/tmp", confine.DataOnly &^ unix.MS_NOEXEC, "size=25%," + confine.MaxFiles},
+		{"tmpfs", "/run", confine.DataOnly, "size=5%," + confine.MaxFilesOption},
+		{"tmpfs", "/tmp", confine.DataOnly &^ unix.MS_NOEXEC, "size=25%," + confine.MaxFilesOption},
 	} {
 		if err := unix.Mount(m.kind, m.at, m.kind, m.flags, m.data); err != nil {
 			return fmt.Errorf("mount %s: %w", m.at, err)

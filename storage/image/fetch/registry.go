@@ -60,8 +60,9 @@ func (s *registrySession) authorization() string {
 }
 
 // answer fulfils one of the challenges of a 401 response, Bearer before Basic. It reports whether the request is worth
-// repeating. headers are the values of WWW-Authenticate, sent is the header that was refused. Some registries answer an
-// expired token with a Basic challenge (harbor#18856): if no challenge can be fulfilled, the last Bearer challenge is.
+// repeating. headers are the values of WWW-Authenticate, sent is the header that was refused. If no challenge can be
+// fulfilled, answer fetches a token for the last Bearer challenge again: Harbor answers an expired token with a Basic
+// challenge.
 func (s *registrySession) answer(ctx context.Context, headers []string, sent string) (bool, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -69,8 +70,8 @@ func (s *registrySession) answer(ctx context.Context, headers []string, sent str
 		return true, nil // another request has renewed it
 	}
 	var (
-		bearer *transport.Challenge
-		basic  bool
+		bearer      *transport.Challenge
+		offersBasic bool
 	)
 	for _, text := range splitChallenges(headers) {
 		c, err := parseChallenge(ctx, text)
@@ -82,32 +83,34 @@ func (s *registrySession) answer(ctx context.Context, headers []string, sent str
 		case strings.EqualFold(c.Scheme, "bearer") && c.Parameters["realm"] != "" && bearer == nil:
 			bearer = c
 		case strings.EqualFold(c.Scheme, "basic"):
-			basic = true
+			offersBasic = true
 		}
 	}
 	switch {
 	case bearer != nil:
-		return s.renew(ctx, bearer)
-	case basic && s.basic != "" && sent != s.basic:
+		err := s.renew(ctx, bearer)
+		return err == nil, err
+	case offersBasic && s.basic != "" && sent != s.basic:
 		s.header = s.basic
 		return true, nil
 	case s.bearer != nil && len(headers) > 0: // another host's headers are dropped
-		return s.renew(ctx, s.bearer)
+		err := s.renew(ctx, s.bearer)
+		return err == nil, err
 	}
 	return false, nil
 }
 
-// renew fetches a token for a Bearer challenge. It reports whether there is a new one.
-func (s *registrySession) renew(ctx context.Context, c *transport.Challenge) (bool, error) {
+// renew fetches a token for a Bearer challenge.
+func (s *registrySession) renew(ctx context.Context, c *transport.Challenge) error {
 	token, err := s.token(ctx, c)
 	if err != nil {
-		return false, err
+		return err
 	}
 	if s.login.Secret != nil {
 		s.login.Secret(token)
 	}
 	s.header, s.bearer = "Bearer "+token, c
-	return true, nil
+	return nil
 }
 
 var (

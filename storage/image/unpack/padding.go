@@ -67,11 +67,11 @@ func (g *gzipReader) Read(p []byte) (int, error) {
 // bzip2Reader reads a file with compress/bzip2, which reads two bytes after each stream: the start of the next one.
 type bzip2Reader struct {
 	content io.Reader
-	source  zeroEnded
+	source  paddedReader
 }
 
 func openBzip2(r io.Reader, _ int64) (io.Reader, func(), error) {
-	b := &bzip2Reader{source: zeroEnded{r: bufio.NewReader(r), last: 0xffff}}
+	b := &bzip2Reader{source: paddedReader{r: bufio.NewReader(r), last: 0xffff}}
 	b.content = bzip2.NewReader(&b.source)
 	return b, func() {}, nil
 }
@@ -87,25 +87,26 @@ func (b *bzip2Reader) Read(p []byte) (int, error) {
 // errNextStream is the error of compress/bzip2 for a stream that starts with other bytes than "BZ".
 const errNextStream = bzip2.StructuralError("bad magic value in continuation file")
 
-// zeroEnded is a file that ends with two more zeros if it ends with one: its padding can have a single byte.
-type zeroEnded struct {
+// paddedReader adds two zeros to a file whose last byte is zero. compress/bzip2 reads two bytes after each stream, but
+// padding can be a single byte.
+type paddedReader struct {
 	r     *bufio.Reader
 	last  uint16 // the last two bytes
 	added int
 }
 
 // ReadByte reads one byte.
-func (z *zeroEnded) ReadByte() (byte, error) {
-	b, err := z.r.ReadByte()
-	if err == io.EOF && byte(z.last) == 0 && z.added < 2 { //nolint:errorlint // the end of the file itself
-		z.added++
+func (p *paddedReader) ReadByte() (byte, error) {
+	b, err := p.r.ReadByte()
+	if err == io.EOF && byte(p.last) == 0 && p.added < 2 { //nolint:errorlint // the end of the file itself
+		p.added++
 		b, err = 0, nil
 	}
 	if err == nil {
-		z.last = z.last<<8 | uint16(b)
+		p.last = p.last<<8 | uint16(b)
 	}
 	return b, err
 }
 
 // Read is not used: compress/bzip2 reads bytes.
-func (z *zeroEnded) Read(p []byte) (int, error) { return z.r.Read(p) }
+func (p *paddedReader) Read(to []byte) (int, error) { return p.r.Read(to) }
