@@ -48,7 +48,11 @@ func (b *builder) goBuild(ctx context.Context, pkg, work string, flags ...string
 	defer os.RemoveAll(dir) //nolint:errcheck // a leftover does no harm
 	out := filepath.Join(dir, "program")
 	// The program contains no data of this machine: no paths, time, revision or build ID.
-	args := []string{"build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w -buildid=", "-gcflags=all=-l"}
+	// No client and no server of the agent uses HTTP/2.
+	args := []string{
+		"build", "-trimpath", "-buildvcs=false", "-tags", "nethttpomithttp2", "-ldflags", "-s -w -buildid=",
+		"-gcflags=all=-l",
+	}
 	for _, pattern := range inlined {
 		args = append(args, "-gcflags="+pattern+"=") // the last pattern that matches applies
 	}
