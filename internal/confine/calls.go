@@ -17,7 +17,7 @@ var architectures = []*arch.Info{arch.X86_64, arch.I386, arch.AARCH64, arch.ARM}
 // Calls for namespaces and sockets, and ioctl(2), are also checked by their arguments, see checkArguments. The device
 // nodes that a program sees limit which devices it controls, not this list: tools of vendors use ioctls of their own.
 //
-// What is missing, and why:
+// These calls are not permitted, for the reason in front of them:
 //
 //   - files of other mount namespaces: fanotify_init, fanotify_mark, open_by_handle_at, listmount, statmount
 //   - mounts and namespaces: mount, umount2, pivot_root, setns, fsopen and other calls of that interface, clone3, whose

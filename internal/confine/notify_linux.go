@@ -9,7 +9,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
-	"sync"
+	"syscall"
 	"time"
 	"unsafe"
 
@@ -45,9 +45,7 @@ type Decider interface {
 }
 
 // Listener receives the calls that wait for a reply. It ends with the last process whose calls it receives.
-type Listener struct {
-	conn interface{ Control(func(uintptr)) error }
-}
+type Listener struct{ conn syscall.RawConn }
 
 // CheckWaiting returns an error if the caller no longer waits for the reply. Until then, the kernel does not reuse the
 // number of its process.
@@ -107,10 +105,7 @@ func Serve(ctx context.Context, listener *os.File, d Decider) error {
 }
 
 // receive waits for a call. After the end of the last process the error is [io.EOF].
-func receive(conn interface {
-	Read(func(uintptr) bool) error
-},
-) (n Notification, err error) {
+func receive(conn syscall.RawConn) (n Notification, err error) {
 	var failure error
 	err = conn.Read(func(fd uintptr) bool {
 		list := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
@@ -130,10 +125,9 @@ func receive(conn interface {
 	return n, errors.Join(err, failure)
 }
 
-// Denials is a [Decider] by which all calls fail. It logs each call once by its name.
+// Denials is a [Decider] by which all calls fail. It logs each call once by its name. It is not safe for concurrent use.
 type Denials struct {
 	log    *slog.Logger
-	mu     sync.Mutex
 	logged map[string]bool // by architecture and name
 }
 
@@ -144,11 +138,8 @@ func NewDenials(log *slog.Logger) *Denials { return &Denials{log: log, logged: m
 func (d *Denials) Decide(_ context.Context, _ Listener, n Notification) error {
 	call, architecture := CallName(n.Arch, n.Call)
 	errno := errnoOf(call)
-	d.mu.Lock()
-	first := !d.logged[architecture+call] // unknown calls are one
-	d.logged[architecture+call] = true
-	d.mu.Unlock()
-	if first {
+	if key := architecture + call; !d.logged[key] { // unknown calls are one
+		d.logged[key] = true
 		command, _ := os.ReadFile(fmt.Sprintf("/proc/%d/comm", n.PID)) // empty if the process has ended
 		d.log.Warn("system call not permitted", "call", cmp.Or(call, fmt.Sprint(n.Call)), "arch", architecture,
 			"program", string(bytes.TrimSpace(command)), "err", errno)
