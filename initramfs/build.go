@@ -45,7 +45,7 @@ type builder struct {
 	authorityRoot string            // directory that it was unpacked to
 	managerDirs   map[string]string // directories of modules with managers, by path
 
-	managers []string // base names of the executables that are managers, also of those in manager roots
+	managers []string // names of the executables that are managers, also of those in manager roots
 }
 
 // Build writes NAME.kernel, NAME.initramfs and NAME.tar.gz, each with a .sha256 file, into the directory o.Out.
@@ -174,10 +174,9 @@ func (b *builder) programs(ctx context.Context) ([]cpio.Record, error) {
 		return nil, err
 	}
 	records = append(records, authorities...)
-	if err := checkManagers(recordFiles(records), b.Arch); err != nil {
+	if b.managers, err = checkManagers(recordFiles(records), b.Arch); err != nil {
 		return nil, fmt.Errorf("extra file: %w", err)
 	}
-	b.noteManagers(recordFiles(records))
 	return records, nil
 }
 

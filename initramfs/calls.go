@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"path"
 	"slices"
 	"strings"
 
@@ -16,17 +15,7 @@ import (
 // managerCallsFile is the file in which the agent finds further system calls that managers may make.
 const managerCallsFile = "usr/lib/ironroot/manager-calls.json"
 
-// noteManagers collects the base names of the managers among the files of the ramdisk or of a root.
-func (b *builder) noteManagers(files []imageFile) {
-	for _, f := range files {
-		if dir, name := path.Split(f.path); path.Clean(dir) == managersDir && f.mode.IsRegular() {
-			b.managers = append(b.managers, name)
-		}
-	}
-}
-
-// managerCalls returns the file with the system calls of ManagerCalls. Each name must belong to one manager, see
-// noteManagers.
+// managerCalls returns the file with the system calls of ManagerCalls. Each name must belong to one manager.
 func (b *builder) managerCalls() ([]cpio.Record, error) {
 	if len(b.ManagerCalls) == 0 {
 		return nil, nil

@@ -2,7 +2,6 @@ package initramfs
 
 import (
 	"io"
-	"io/fs"
 	"path"
 	"strings"
 	"testing"
@@ -16,13 +15,6 @@ func TestManagerCalls(t *testing.T) {
 	if want := path.Join(path.Dir(external.Dir), external.CallsName); "/"+managerCallsFile != want {
 		t.Errorf("got the file /%s, want %s", managerCallsFile, want)
 	}
-	files := []imageFile{
-		{path: managersDir + "/firmware", mode: 0o755},
-		{path: managersDir, mode: 0o755 | fs.ModeDir},
-		{path: "usr/bin/tool", mode: 0o755},
-		{path: managersDir + "/twice", mode: 0o755},
-		{path: managersDir + "/twice", mode: 0o755}, // of a manager root
-	}
 	const prefix = `system calls of manager "`
 	for name, tt := range map[string]struct {
 		calls map[string][]string
@@ -35,8 +27,10 @@ func TestManagerCalls(t *testing.T) {
 		"unknown":   {map[string][]string{"firmware": {"raed"}}, prefix + `firmware": system call "raed" is`},
 		"permitted": {map[string][]string{"firmware": {"ioctl"}}, prefix + `firmware": every program may`},
 	} {
-		b := &builder{Options: Options{ManagerCalls: tt.calls, Progress: io.Discard}}
-		b.noteManagers(files)
+		b := &builder{
+			Options:  Options{ManagerCalls: tt.calls, Progress: io.Discard},
+			managers: []string{"firmware", "twice", "twice"},
+		}
 		records, err := b.managerCalls()
 		got := ""
 		if err != nil {

@@ -25,9 +25,10 @@ type imageFile struct {
 	size int64
 }
 
-// checkManagers returns an error if the directory of managers has a file that is not one. The agent handles everything
-// there as a manager, and uses no disk if it cannot run one. files are all files of the ramdisk, or of a manager root.
-func checkManagers(files []imageFile, arch string) error {
+// checkManagers returns the names of the managers, or an error if the directory of managers has a file that is not one.
+// The agent handles everything there as a manager, and uses no disk if it cannot run one. files are all files of the
+// ramdisk, or of a manager root.
+func checkManagers(files []imageFile, arch string) (names []string, err error) {
 	for _, f := range files {
 		name, found := strings.CutPrefix(f.path, managersDir+"/")
 		if !found {
@@ -38,11 +39,12 @@ func checkManagers(files []imageFile, arch string) error {
 			err = checkManager(f, files, arch)
 		}
 		if err != nil {
-			return fmt.Errorf("/%s: %w; the agent handles everything in /%s as a hardware manager, and uses no disk "+
-				"if one cannot be run: see docs/managers.md", f.path, err, managersDir)
+			return nil, fmt.Errorf("/%s: %w; the agent handles everything in /%s as a hardware manager, and uses no "+
+				"disk if one cannot be run: see docs/managers.md", f.path, err, managersDir)
 		}
+		names = append(names, name)
 	}
-	return nil
+	return names, nil
 }
 
 // checkManager returns an error if the agent, or the kernel, will not execute a file, as far as its type, mode and

@@ -5,9 +5,12 @@ import (
 	"bytes"
 	"debug/elf"
 	"encoding/binary"
+	"fmt"
 	"io"
 	"os"
+	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -138,7 +141,11 @@ func TestManagersAreExecutable(t *testing.T) {
 					}
 					records = append(records, extra...)
 				}
-				return checkManagers(recordFiles(records), tt.arch)
+				names, err := checkManagers(recordFiles(records), tt.arch)
+				if err == nil && !slices.Equal(names, []string{path.Base(manager)}) {
+					err = fmt.Errorf("got the managers %q, want %s", names, manager)
+				}
+				return err
 			}
 			b := &builder{Options: Options{Arch: tt.arch, Progress: io.Discard}}
 			pack := func(source string) error {

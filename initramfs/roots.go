@@ -72,11 +72,11 @@ func (b *builder) packRoot(ctx context.Context, source string) ([]byte, error) {
 		return nil, err
 	}
 	entries = append(entries, added...)
-	files := entryFiles(entries)
-	if err := checkManagers(files, b.Arch); err != nil {
+	managers, err := checkManagers(entryFiles(entries), b.Arch)
+	if err != nil {
 		return nil, err
 	}
-	b.noteManagers(files)
+	b.managers = append(b.managers, managers...)
 	return squashedRoot(ctx, entries)
 }
 
