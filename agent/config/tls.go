@@ -12,6 +12,7 @@ import (
 
 	"ironroot/internal/authorities"
 	"ironroot/internal/bounded"
+	"ironroot/internal/hostname"
 )
 
 // maxPEM limits the bytes of a certificate or key file.
@@ -114,7 +115,7 @@ func VerifyWithoutZone(t *http.Transport) {
 			ctx = limited
 		}
 		settings := t.TLSClientConfig.Clone()
-		settings.ServerName, _, _ = strings.Cut(host, "%")
+		settings.ServerName = hostname.WithoutZone(host)
 		secure := tls.Client(conn, settings)
 		if err := secure.HandshakeContext(ctx); err != nil {
 			_ = conn.Close()

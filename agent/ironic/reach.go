@@ -12,11 +12,11 @@ import (
 	"net/netip"
 	"net/url"
 	"slices"
-	"strings"
 	"time"
 
 	"ironroot/agent/clock"
 	"ironroot/internal/goroutine"
+	"ironroot/internal/hostname"
 	"ironroot/netboot/race"
 )
 
@@ -73,8 +73,7 @@ func (c *Client) ask(ctx context.Context, target string) (probeResult, error) {
 	if err != nil {
 		return probeResult{}, err
 	}
-	host, _, _ := strings.Cut(req.URL.Hostname(), "%") // without the zone of an IPv6 address
-	return probeResult{host, resp.Header.Get("Date"), resp.TLS}, resp.Body.Close()
+	return probeResult{hostname.WithoutZone(req.URL.Hostname()), resp.Header.Get("Date"), resp.TLS}, resp.Body.Close()
 }
 
 // clockWrong reports whether the system clock is implausible and can be set.

@@ -10,12 +10,12 @@ import (
 	"log/slog"
 	"net"
 	"regexp"
-	"strings"
 	"syscall"
 	"time"
 	"unicode/utf8"
 
 	"ironroot/agent/journal"
+	"ironroot/internal/hostname"
 	"ironroot/internal/pause"
 )
 
@@ -143,8 +143,8 @@ func (s *sender) connect(ctx context.Context) error {
 		return nil
 	}
 	settings := s.TLS.Clone()
-	host, _, _ := net.SplitHostPort(s.Address)         // Dial has checked it
-	settings.ServerName, _, _ = strings.Cut(host, "%") // without the zone of an IPv6 address
+	host, _, _ := net.SplitHostPort(s.Address) // Dial has checked it
+	settings.ServerName = hostname.WithoutZone(host)
 	secure := tls.Client(conn, settings)
 	if err := secure.HandshakeContext(limited); err != nil {
 		return errors.Join(err, conn.Close())

@@ -41,6 +41,12 @@ func Parse(text string) (string, error) {
 	return text, nil
 }
 
+// WithoutZone returns a host without the zone of an IPv6 address, which names an interface of this machine.
+func WithoutZone(host string) string {
+	host, _, _ = strings.Cut(host, "%")
+	return host
+}
+
 // isName reports whether text is a DNS name, and not a mistyped IPv4 address.
 func isName(text string) bool {
 	text = strings.TrimSuffix(text, ".")
