@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"ironroot/internal/sysfs"
+	"ironroot/netboot/dhcp"
 )
 
 // vlanName matches the conventional name of a VLAN interface, "eth0.100".
@@ -108,8 +109,8 @@ func (s *Source) describe(name string, facts linkFacts) *Interface {
 		return nil
 	}
 	vendor := s.text(sys("device/vendor"))
-	if vendor == mellanox && len(mac) == infiniBandText {
-		return s.infiniBand(name, mac, facts)
+	if address, err := net.ParseMAC(mac); err == nil && vendor == mellanox && dhcp.IsInfiniBand(address) {
+		return s.infiniBand(name, address, facts)
 	}
 	i := &Interface{
 		Name:        name,

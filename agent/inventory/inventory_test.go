@@ -380,7 +380,7 @@ func TestLinkFacts(t *testing.T) {
 	}
 }
 
-// The names are those of lscpu (util-linux, sys-utils/lscpu-arm.c).
+// lscpu gives the same names (util-linux, sys-utils/lscpu-arm.c).
 func TestARMNames(t *testing.T) {
 	for ids, want := range map[string]string{
 		"0x41 0xd0c": "Neoverse-N1", "0x41 0xd84": "Neoverse-V3", "0x41 0xd83": "Neoverse-V3AE",
