@@ -25,8 +25,19 @@ var _ = func() bool {
 // An executable finds the control nodes and can use them, in a manager root and outside of one.
 func TestControlNodes(t *testing.T) {
 	node := "/dev/" + testNode
-	text, err := os.ReadFile(script(t, answer(site), "stat -c '%F %a %t:%T' "+node+"5 >&2\n"+
-		"if echo > "+node+"3; then echo written; fi >&2\n"+answer("null")))
+	logsInBoth(t, "stat -c '%F %a %t:%T' "+node+"5; if echo > "+node+"3; then echo written; fi",
+		`character special file 600 1:5\nwritten`)
+}
+
+// The number of files that an executable can make in memory is limited.
+func TestMaxFiles(t *testing.T) {
+	logsInBoth(t, "stat -f -c '%T %c' /tmp /run", `tmpfs 65536\ntmpfs 65536`)
+}
+
+// logsInBoth runs commands as a step, as an executable of the ramdisk and in a manager root, and requires their output.
+func logsInBoth(t *testing.T, commands, output string) {
+	t.Helper()
+	text, err := os.ReadFile(script(t, answer(site), "{ "+commands+"; } >&2\n"+answer("null")))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -48,39 +59,11 @@ func TestControlNodes(t *testing.T) {
 			if err := m.describe(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			const want = `output="character special file 600 1:5\nwritten`
 			got, err := m.runStep(t.Context(), m.description.Steps[0], hardware.Call{})
-			if err != nil || !strings.Contains(log.String(), want) {
+			if want := `output="` + output; err != nil || !strings.Contains(log.String(), want) {
 				t.Errorf("got %s and %v, want %s:\n%s", got, err, want, log.String())
 			}
 		})
-	}
-}
-
-// The number of files that an executable can make in memory is limited.
-func TestMaxFiles(t *testing.T) {
-	text, err := os.ReadFile(script(t, answer(site), "stat -f -c '%T %c' /tmp /run >&2\n"+answer("null")))
-	if err != nil {
-		t.Fatal(err)
-	}
-	confined := filepath.Join(onRoot(t), "manager")
-	writeExecutable(t, confined, text)
-	image := filepath.Join(writeRoot(t, map[string]string{"site": string(text)}), "vendor.squashfs")
-	for name, p := range map[string]program{
-		"confined": {Argv: []string{confined}}, "root": {Root: image, Argv: []string{Dir + "/site"}},
-	} {
-		var log bytes.Buffer
-		m := newManager(p.Argv[0], slog.New(slog.NewTextHandler(&log, nil)), func() (*process, error) {
-			return startConfined(p)
-		})
-		if err := m.describe(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		const want = `output="tmpfs 65536\ntmpfs 65536`
-		got, err := m.runStep(t.Context(), m.description.Steps[0], hardware.Call{})
-		if err != nil || !strings.Contains(log.String(), want) {
-			t.Errorf("%s: got %s and %v, want %s:\n%s", name, got, err, want, log.String())
-		}
 	}
 }
 

@@ -43,9 +43,7 @@ var environment = []string{
 }
 
 // startPlain starts an executable without confinement, for checks outside of the ramdisk.
-func startPlain(path string) (*process, error) {
-	return startProcess(path, []string{path}, 0, nil)
-}
+func startPlain(path string) (*process, error) { return startProcess(path, []string{path}, 0, nil) }
 
 // startProcess starts a program with pipes as its standard streams, and with namespaces of its own. If input is not
 // nil, it is the standard input. files are further files of the process, from descriptor 3.
