@@ -93,23 +93,12 @@ func loadBody(body io.Reader) ([]byte, error) {
 // send a page of its own, or gzip data that is not encoded. A file system that is damaged is not an error.
 func checkFileSystem(drive []byte) error {
 	_, err := tree.Open(bytes.NewReader(drive))
-	isKnown := blockSize(drive) < math.MaxInt64
-	for _, magic := range otherMagics {
-		isKnown = isKnown || bytes.HasPrefix(drive[min(magic.at, len(drive)):], []byte(magic.text))
-	}
-	if isKnown || !errors.Is(err, tree.ErrUnknown) {
+	if isKnown := blockSize(drive) < math.MaxInt64; isKnown || !errors.Is(err, tree.ErrUnknown) {
 		return nil
 	}
-	return fmt.Errorf("no file system: got %s, want ISO 9660, UDF, FAT, ext2 to ext4, XFS or Btrfs, or base64 text of "+
-		"gzip data", http.DetectContentType(drive))
+	return fmt.Errorf("no file system: got %s, want ISO 9660, FAT or ext2 to ext4, or base64 text of gzip data",
+		http.DetectContentType(drive))
 }
-
-// otherMagics are the magic numbers of further file systems in which an instance can find its metadata by the label:
-// XFS, Btrfs, and UDF without ISO 9660.
-var otherMagics = []struct {
-	at   int
-	text string
-}{{0, "XFSB"}, {0x10040, "_BHRfS_M"}, {0x8001, "BEA01"}}
 
 // decode decodes and decompresses base64 text of gzip data.
 func decode(text io.Reader) ([]byte, error) {
