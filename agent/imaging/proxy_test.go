@@ -55,6 +55,7 @@ func TestProxiesOfAnImage(t *testing.T) {
 func TestProxyRefuses(t *testing.T) {
 	for status, wantAsked := range map[int]int64{
 		http.StatusProxyAuthRequired: 1, http.StatusForbidden: 1, http.StatusBadGateway: 3,
+		http.StatusRequestTimeout: 3, http.StatusTooManyRequests: 3,
 	} {
 		var asked atomic.Int64
 		proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -118,7 +119,7 @@ func TestProxyFunc(t *testing.T) {
 	}
 }
 
-// The results are those of curl 7.88, which ignores one dot at the end of a name in no_proxy and in the URL.
+// curl 7.88 gives the same results. It ignores one dot at the end of a name in no_proxy and in the URL.
 func TestNoProxyDots(t *testing.T) {
 	for _, tt := range []struct {
 		list, host string

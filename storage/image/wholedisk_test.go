@@ -58,6 +58,8 @@ func TestCheckDisk(t *testing.T) {
 	shifted[446+8] = 2
 	protectedTwice := bytes.Clone(shifted)
 	copy(protectedTwice[446+32:446+48], gpt[446:446+16])
+	overTable := bytes.Clone(code) // boot code that reaches to the signature
+	copy(overTable[446:], "\x12\x34\x56\x78\xee\x9a\xbc\xde\x02\x00\x00\x00\x90\x90\x90\x90")
 	for name, c := range map[string]struct {
 		head   []byte
 		sector int64
@@ -89,6 +91,7 @@ func TestCheckDisk(t *testing.T) {
 		"gpt for 4096":             {large, 4096, ""},
 		"gpt for both":             {both, 4096, ""},
 		"gpt without its header":   {broken, 512, ""},
+		"boot code over the table": {overTable, 512, ""},
 		"mbr":                      {mbr, 512, ""},
 		"mbr on 4096":              {mbr, 4096, ""},
 		"hybrid iso":               {hybrid, 512, ""},

@@ -177,8 +177,8 @@ func (r *ociRegistry) read(f Options, reference string) ([]byte, *Stream, Artifa
 	return data, s, a, err
 }
 
-// Without an artifact type, the type of the configuration is that of the artifact (image specification 1.1, "Guidelines
-// for Artifact Usage"). Clients of the specification 1.0, such as oras 1.0, write no other.
+// Without an artifact type, the type of the configuration counts (image specification 1.1, "Guidelines for Artifact
+// Usage"). Clients of the specification 1.0, such as oras 1.0, write no other.
 func TestOCIArtifactOfOldClient(t *testing.T) {
 	image := imagetest.RandomBytes(7, mib)
 	r := newRegistry(t, "")
