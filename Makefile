@@ -20,7 +20,7 @@ UNIT     = ./storage/image ./agent/hardware/generic \
 	$$(echo "$$all" | grep -v -E '^ironroot/((uinit|iso|lab)(/|$$)|agent/hardware/burnin/tooz$$)')
 LIST_ALL = all=$$($(GO) list ./...)
 # Tests of UNIT's packages that boot machines, build complete releases or repeat others with more seeds: make ci.
-SLOW     = ./storage/raid . ./initramfs ./storage/image ./storage/erase ./netboot/pxe
+SLOW     = ./storage/raid ./cmd/ironroot ./initramfs ./storage/image ./storage/erase ./netboot/pxe
 SLOW_RUN = '^(TestGuest|TestNetworkBoot|TestImageOCI|TestReproducibleImage|TestServerImage|TestDifferentialMore)$$'
 # The tests of MACHINES that `make test` runs prove the main job, in as few machines as possible: UEFI and BIOS, network
 # and virtual media; inspection, cleaning and deployment of disks, partitions and a mirror; rescue; and the life of a
@@ -47,11 +47,11 @@ help: ## list the targets, with their durations on two processors without KVM
 
 .PHONY: build
 build: prepare-build ## kernel, initramfs, tarball and checksums into build/: 10 seconds, the first time 3 minutes
-	$(GO) run . image $(ARCHIVE_FLAGS) -o $(BUILD)
+	$(GO) run ./cmd/ironroot image $(ARCHIVE_FLAGS) -o $(BUILD)
 
 .PHONY: iso
 iso: build ## build/ipa-ironroot-amd64.iso, for CD, virtual media and USB stick: seconds
-	$(GO) run . iso $(ARCHIVE_FLAGS) -k $(IMAGE).kernel -i $(IMAGE).initramfs -o $(IMAGE).iso
+	$(GO) run ./cmd/ironroot iso $(ARCHIVE_FLAGS) -k $(IMAGE).kernel -i $(IMAGE).initramfs -o $(IMAGE).iso
 
 # A key of minisign that signs the release, and a file with its password: otherwise the terminal asks for it.
 SIGN_KEY ?=
@@ -64,21 +64,21 @@ UKI_FLAGS ?=
 .PHONY: release
 release: prepare-build ## both architectures, ISOs, OCI layout; SIGN_KEY=FILE signs (docs/release.md): 10 minutes
 	rm -rf $(RELEASE)
-	$(GO) run . image $(ARCHIVE_FLAGS) $(SIGN) --oci -o $(RELEASE)
+	$(GO) run ./cmd/ironroot image $(ARCHIVE_FLAGS) $(SIGN) --oci -o $(RELEASE)
 	for arch in amd64 arm64; do \
 		stem=$(RELEASE)/ipa-ironroot-$$arch; \
-		$(GO) run . iso $(ARCHIVE_FLAGS) $(SIGN) --arch $$arch -k $$stem.kernel -i $$stem.initramfs -o $$stem.iso || \
+		$(GO) run ./cmd/ironroot iso $(ARCHIVE_FLAGS) $(SIGN) --arch $$arch -k $$stem.kernel -i $$stem.initramfs -o $$stem.iso || \
 			exit 1; \
 	done
 	$(if $(UKI_FLAGS),for arch in amd64 arm64; do \
 		stem=$(RELEASE)/ipa-ironroot-$$arch; \
-		$(GO) run . uki $(ARCHIVE_FLAGS) $(SIGN) $(UKI_FLAGS) -k $$stem.kernel -i $$stem.initramfs -o $$stem.efi || \
+		$(GO) run ./cmd/ironroot uki $(ARCHIVE_FLAGS) $(SIGN) $(UKI_FLAGS) -k $$stem.kernel -i $$stem.initramfs -o $$stem.efi || \
 			exit 1; \
 	done)
 
 .PHONY: demo
 demo: prepare-demo$(if $(filter arm64,$(ARCH)),-arm64) ## deploy a node in QEMU (BOOT=iso; ARCH=arm64): 2 minutes
-	$(GO) run . demo --arch $(ARCH) --boot "$(BOOT)" -o $(BUILD)
+	$(GO) run ./cmd/ironroot demo --arch $(ARCH) --boot "$(BOOT)" -o $(BUILD)
 
 # Parts of `make test` and `make ci`, in the order in which they run. Each can be run alone.
 TEST_PARTS = build test-unit test-core
@@ -145,7 +145,7 @@ long-undionly:
 
 .PHONY: lock
 lock: prepare-build ## pin the newest versions of Debian's packages in the lock file: seconds
-	$(GO) run . lock $(ARCHIVE_FLAGS)
+	$(GO) run ./cmd/ironroot lock $(ARCHIVE_FLAGS)
 
 .PHONY: quick
 quick: prepare-build ## format, linters and tests of the packages that differ from BASE: 1 to 3 minutes
@@ -157,7 +157,7 @@ lint: prepare-build ## vet, linters, unused functions, the rules of this project
 	GOOS=darwin GOARCH=arm64 $(GO) vet ./...
 	$(GO) run $(LINT) run
 	$(GO) run $(MISSPELL) -error README.md CONTRIBUTING.md Makefile docs scripts
-	$(GO) run ./internal/lint agent storage netboot uinit
+	$(GO) run ./internal/tools/lint agent storage netboot uinit
 	PATH="$(dir $(GOCMD)):$$PATH" scripts/unused $(DEADCODE)
 
 .PHONY: bench
@@ -172,26 +172,9 @@ fuzz: prepare-build ## every fuzz target for FUZZTIME (default 1m) each: 2 hours
 			$(GO) test -run '^$$' -fuzz "^$$target$$" -fuzztime $${FUZZTIME:-1m} -fuzzminimizetime 10x $$package || exit 1; \
 		done; done
 
-# Packages on the way to a disk: each survivor there is listed as equivalent or untestable, with the reason.
-ACCOUNTED = storage/erase,storage/partition,storage/hint,agent/hardware/generic,agent/imaging,internal/timelimit
-# The others are agents and servers that strangers can reach, logins and passwords, what parses media that a BMC
-# attached or tables of the firmware, and what is signed. ./uinit/boot is not among them: its mutants would write to
-# the kernel's settings and log, which the sandbox cannot hide, and its tests boot machines. The tests of ./netboot/pxe
-# take half a minute for each mutant.
-MUTATED   = ./storage/erase ./storage/partition ./storage/hint ./storage/target ./storage/iso9660 \
-	./storage/nfit ./storage/removable ./agent/... ./internal/password \
-	./uinit/account ./uinit/login ./uinit/sshd ./uinit/sudo ./uinit/worker ./netboot/server \
-	./uki ./release/... ./watch ./internal/bounded ./internal/sysfs ./internal/timelimit
-# Tests that boot virtual machines take minutes for each mutant. The sandbox has no network to fetch Debian's ukify.
-UNMUTATED = '^(TestGuest|TestImageEqualsUkify)$$'
-
-.PHONY: mutations
-mutations: prepare-ci ## do tests notice a changed statement? MUTATIONS=N of each package (default all): days
-	$(GO) run ./internal/mutate -n $${MUTATIONS:-0} -skip $(UNMUTATED) -accounted $(ACCOUNTED) $(MUTATED)
-
 .PHONY: docs
 docs: ## regenerate docs/configuration.md and the generated parts of other documents: seconds
-	$(GO) run ./internal/docs
+	$(GO) run ./internal/tools/docs
 
 .PHONY: clean
 clean: ## remove build/ (caches stay in ~/.cache/ironroot): seconds
@@ -201,9 +184,9 @@ clean: ## remove build/ (caches stay in ~/.cache/ironroot): seconds
 prepare-build prepare-demo prepare-demo-arm64 prepare-test prepare-ci prepare-race: prepare-%:
 	@scripts/prepare $*
 
-# Flags of internal/repeat, for example -run '^./netboot/', -fresh or -idle.
+# Flags of internal/tools/repeat, for example -run '^./netboot/', -fresh or -idle.
 REPEAT ?=
 
 .PHONY: repeat
 repeat: prepare-ci build ## do tests pass 3 or 10 times on busy processors? It resumes (build/repeat): a day
-	$(GO) run ./internal/repeat $(REPEAT)
+	$(GO) run ./internal/tools/repeat $(REPEAT)

@@ -1,7 +1,7 @@
 //go:build tools
 
-// Command main imports u-root's commands so that go.mod and go.sum cover the busybox built for the ramdisk.
-package main
+// Package tools imports u-root's commands so that go.mod and go.sum cover the busybox built for the ramdisk.
+package tools
 
 import (
 	_ "github.com/u-root/u-root/cmds/core/blkid"

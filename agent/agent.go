@@ -19,7 +19,7 @@ import (
 	"ironroot/agent/status"
 	"ironroot/internal/goroutine"
 	"ironroot/internal/pause"
-	"ironroot/internal/sysfs"
+	"ironroot/storage/sysfs"
 )
 
 // Version is the version that the agent reports to Ironic.

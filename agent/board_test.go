@@ -12,7 +12,7 @@ import (
 	"ironroot/agent/config"
 	"ironroot/agent/journal"
 	"ironroot/agent/status"
-	"ironroot/internal/testenv"
+	"ironroot/internal/test/testenv"
 )
 
 // until waits for a state of the board.

@@ -15,7 +15,7 @@ import (
 
 	"ironroot/agent/config"
 	"ironroot/agent/fault"
-	"ironroot/internal/testenv"
+	"ironroot/internal/test/testenv"
 	"ironroot/netboot/sntp/sntptest"
 )
 

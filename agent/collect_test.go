@@ -12,7 +12,7 @@ import (
 
 	"ironroot/agent/config"
 	"ironroot/agent/inventory/machinetest"
-	"ironroot/internal/testenv"
+	"ironroot/internal/test/testenv"
 )
 
 // inspector receives inspection data. It answers each post with the next status, and repeats the last one.

@@ -14,7 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"ironroot/agent/inventory/machinetest"
-	"ironroot/internal/testenv"
+	"ironroot/internal/test/testenv"
 )
 
 // Parity: A12

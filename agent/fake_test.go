@@ -24,8 +24,8 @@ import (
 	"ironroot/agent/config"
 	"ironroot/agent/journal"
 	"ironroot/agent/status"
-	"ironroot/internal/sysfs"
-	"ironroot/internal/testenv"
+	"ironroot/internal/test/testenv"
+	"ironroot/storage/sysfs"
 )
 
 const (

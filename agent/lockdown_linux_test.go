@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"ironroot/agent/config"
-	"ironroot/internal/testenv"
-	"ironroot/internal/testenv/nettest"
+	"ironroot/internal/test/testenv"
+	"ironroot/internal/test/testenv/nettest"
 )
 
 // An ordinary process takes links down only with --destructive.

@@ -20,8 +20,8 @@ import (
 	"time"
 
 	"ironroot/agent/config"
-	"ironroot/internal/sysfs"
-	"ironroot/internal/testenv"
+	"ironroot/internal/test/testenv"
+	"ironroot/storage/sysfs"
 )
 
 // A node that Ironic knows by the network cards found so far is not delayed by drivers that are still being loaded.

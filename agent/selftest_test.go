@@ -16,7 +16,7 @@ import (
 	"ironroot/agent/journal"
 	"ironroot/agent/selftest"
 	"ironroot/agent/status"
-	"ironroot/internal/testenv"
+	"ironroot/internal/test/testenv"
 )
 
 // A program writes a report without an agent. It is the one of this machine's files, with the adapters of the caller.

@@ -8,7 +8,7 @@ import (
 
 	"ironroot/agent/config"
 	"ironroot/agent/journal"
-	"ironroot/internal/testenv"
+	"ironroot/internal/test/testenv"
 )
 
 // The log goes to the operator's server, with the lines from before the start and without secrets.

@@ -21,7 +21,7 @@ import (
 	"ironroot/agent/inventory/machinetest"
 	"ironroot/agent/journal"
 	"ironroot/agent/status"
-	"ironroot/internal/testenv"
+	"ironroot/internal/test/testenv"
 	"ironroot/netboot/lldp"
 )
 

@@ -34,11 +34,11 @@ import (
 	"ironroot/agent/token"
 	"ironroot/internal/goroutine"
 	"ironroot/internal/pause"
-	"ironroot/internal/sysfs"
 	"ironroot/internal/timelimit"
 	"ironroot/netboot/route"
 	"ironroot/storage/block"
 	"ironroot/storage/multipath"
+	"ironroot/storage/sysfs"
 	"ironroot/storage/target"
 )
 

@@ -15,7 +15,7 @@ import (
 
 	"ironroot/agent/hardware/external"
 	"ironroot/initramfs/squashfs"
-	"ironroot/internal/testenv"
+	"ironroot/internal/test/testenv"
 )
 
 // The agent looks for managers where the builder puts them.

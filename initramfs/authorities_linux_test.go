@@ -15,7 +15,7 @@ import (
 
 	"ironroot/initramfs/debian"
 	"ironroot/internal/authorities"
-	"ironroot/internal/testenv"
+	"ironroot/internal/test/testenv"
 )
 
 // chain is a chain of certificates of a host, without the authority.

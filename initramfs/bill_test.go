@@ -13,8 +13,8 @@ import (
 	"github.com/spdx/tools-golang/spdx/v2/v2_3"
 	"github.com/u-root/mkuimage/cpio"
 
-	"ironroot/internal/spdxtest"
-	"ironroot/internal/testenv"
+	"ironroot/internal/test/spdxtest"
+	"ironroot/internal/test/testenv"
 	"ironroot/release/spdx"
 )
 

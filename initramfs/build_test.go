@@ -30,7 +30,7 @@ import (
 	"ironroot/initramfs/debian"
 	"ironroot/initramfs/firmware"
 	"ironroot/internal/pciids"
-	"ironroot/internal/testenv"
+	"ironroot/internal/test/testenv"
 	"ironroot/release/bill"
 	"ironroot/uinit/boot/layout"
 	"ironroot/uinit/kmod"
@@ -43,7 +43,7 @@ const (
 )
 
 // smallInit is a program that is built and compressed in a fraction of the time of the agent.
-const smallInit = "ironroot/internal/foreign/hello"
+const smallInit = "ironroot/internal/test/foreign/hello"
 
 func build(t *testing.T, change func(*Options)) Report {
 	t.Helper()

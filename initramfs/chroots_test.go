@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"ironroot/internal/testenv"
+	"ironroot/internal/test/testenv"
 )
 
 // Builds of the default image in chroots of Debian 12 and Debian 13 are identical. Users, directories, umasks, time
@@ -23,7 +23,7 @@ func TestChroots(t *testing.T) {
 	}
 	build(t, func(o *Options) { o.Shell = true }) // downloads the packages
 	program := filepath.Join(t.TempDir(), "ironroot")
-	testenv.Run(t, "go", "build", "-C", testenv.Top(t), "-trimpath", "-o", program, ".")
+	testenv.Run(t, "go", "build", "-C", testenv.Top(t), "-trimpath", "-o", program, "./cmd/ironroot")
 	goEnv := func(name string) string { return strings.TrimSpace(testenv.Run(t, "go", "env", name)) }
 	var sums []string
 	for _, c := range []struct{ suite, user, home, umask, zone, locale string }{

@@ -18,7 +18,7 @@ import (
 	"strings"
 	"testing"
 
-	"ironroot/internal/testenv"
+	"ironroot/internal/test/testenv"
 )
 
 // featureBudget limits what the packages of features together add to the initramfs, in compressed bytes: 1.5 MiB.

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"ironroot/internal/testenv"
+	"ironroot/internal/test/testenv"
 )
 
 const exampleManager = "docs/examples/bmcuser"

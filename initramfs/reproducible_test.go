@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"ironroot/initramfs/debian"
-	"ironroot/internal/testenv"
+	"ironroot/internal/test/testenv"
 )
 
 // Two builds with different source directories, caches, home directories, umasks, time zones and settings of Go are

@@ -10,7 +10,7 @@ import (
 
 	"ironroot/initramfs/debian"
 	"ironroot/initramfs/modules"
-	"ironroot/internal/testenv"
+	"ironroot/internal/test/testenv"
 	"ironroot/uinit/kmod"
 )
 

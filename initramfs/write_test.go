@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"ironroot/internal/testenv"
+	"ironroot/internal/test/testenv"
 )
 
 // Files that tar extracts from the tarball have its date.

@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
-	"ironroot/internal/foreign"
-	"ironroot/internal/testenv"
+	"ironroot/internal/test/foreign"
+	"ironroot/internal/test/testenv"
 	"ironroot/lab/qemu"
 )
 

@@ -18,7 +18,7 @@ import (
 	"github.com/insomniacslk/dhcp/iana"
 	"golang.org/x/net/ipv6"
 
-	"ironroot/internal/testenv/nettest"
+	"ironroot/internal/test/testenv/nettest"
 	"ironroot/netboot/radv"
 	"ironroot/netboot/route"
 	"ironroot/netboot/snapshot"

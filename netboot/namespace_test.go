@@ -14,7 +14,7 @@ import (
 
 	"github.com/vishvananda/netlink"
 
-	"ironroot/internal/testenv/nettest"
+	"ironroot/internal/test/testenv/nettest"
 	"ironroot/netboot/dhcp/dhcptest"
 	"ironroot/netboot/listing"
 	"ironroot/netboot/networkdata"

@@ -18,7 +18,7 @@ import (
 	"github.com/mdlayher/packet"
 	"github.com/vishvananda/netlink"
 
-	"ironroot/internal/testenv/nettest"
+	"ironroot/internal/test/testenv/nettest"
 	"ironroot/netboot/ifconfig"
 	"ironroot/netboot/lldp"
 	"ironroot/netboot/snapshot"

@@ -11,7 +11,7 @@ import (
 	"github.com/vishvananda/netlink"
 
 	"ironroot/internal/goroutine"
-	"ironroot/internal/testenv/nettest"
+	"ironroot/internal/test/testenv/nettest"
 	"ironroot/netboot/ifconfig"
 	"ironroot/netboot/plan"
 )

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"ironroot/internal/testenv"
+	"ironroot/internal/test/testenv"
 	"ironroot/release/bill"
 	"ironroot/release/oci"
 	"ironroot/release/provenance"

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"ironroot/internal/testenv"
+	"ironroot/internal/test/testenv"
 )
 
 func command(t testing.TB, name string, args ...string) *exec.Cmd {

@@ -25,8 +25,8 @@ import (
 	"github.com/u-root/mkuimage/cpio"
 
 	"ironroot/initramfs/debian"
-	"ironroot/internal/debtest"
-	"ironroot/internal/testenv"
+	"ironroot/internal/test/debtest"
+	"ironroot/internal/test/testenv"
 	"ironroot/release"
 )
 

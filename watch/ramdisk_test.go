@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"ironroot/internal/testenv"
+	"ironroot/internal/test/testenv"
 )
 
 // The ramdisk contains none of the modules that only this package needs.

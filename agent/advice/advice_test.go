@@ -16,7 +16,7 @@ import (
 
 	"ironroot/agent/fault"
 	"ironroot/agent/ironic"
-	"ironroot/internal/testenv"
+	"ironroot/internal/test/testenv"
 )
 
 // silent returns the URL of a server that accepts no connection and answers nothing.

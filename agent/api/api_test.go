@@ -22,7 +22,7 @@ import (
 	"ironroot/agent/command"
 	"ironroot/agent/fault"
 	"ironroot/agent/token"
-	"ironroot/internal/testenv"
+	"ironroot/internal/test/testenv"
 )
 
 const secret = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFG"

@@ -4,8 +4,8 @@ import (
 	"testing"
 
 	"ironroot/agent/token"
-	"ironroot/internal/testenv"
-	"ironroot/internal/testenv/nettest"
+	"ironroot/internal/test/testenv"
+	"ironroot/internal/test/testenv/nettest"
 )
 
 // The port is free when Shutdown returns.

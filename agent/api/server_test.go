@@ -21,7 +21,7 @@ import (
 
 	"ironroot/agent/command"
 	"ironroot/agent/token"
-	"ironroot/internal/testenv"
+	"ironroot/internal/test/testenv"
 )
 
 // Listen fails if the port is in use. Err returns the cause of a server's failure, and nil after Shutdown.

@@ -18,7 +18,7 @@ import (
 
 	"ironroot/agent/command"
 	"ironroot/agent/token"
-	"ironroot/internal/testenv"
+	"ironroot/internal/test/testenv"
 )
 
 // serve starts an API on a free port and returns the port.

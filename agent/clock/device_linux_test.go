@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"ironroot/internal/testenv"
+	"ironroot/internal/test/testenv"
 )
 
 // withDevices gives the calling goroutine a private /dev with the hardware clock that create creates. The thread ends

@@ -5,8 +5,8 @@ import (
 	"path/filepath"
 	"testing"
 
-	"ironroot/internal/attack"
-	"ironroot/internal/attack/attacktest"
+	"ironroot/internal/test/attack"
+	"ironroot/internal/test/attack/attacktest"
 )
 
 // No program of an image escapes from its container. A privileged one has rights that bootc needs.

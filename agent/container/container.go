@@ -12,8 +12,8 @@ import (
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
-	"ironroot/internal/sysfs"
 	"ironroot/storage/image/fetch"
+	"ironroot/storage/sysfs"
 )
 
 // Image is an image in a registry, of which the manifest and the configuration are known.

@@ -32,10 +32,10 @@ import (
 
 	"ironroot/agent/fault"
 	"ironroot/internal/confine"
-	"ironroot/internal/sysfs"
-	"ironroot/internal/testenv"
+	"ironroot/internal/test/testenv"
 	"ironroot/storage/block"
 	"ironroot/storage/image/fetch"
+	"ironroot/storage/sysfs"
 )
 
 // TestMain runs the processes of containers.

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"ironroot/internal/confine"
-	"ironroot/internal/sysfs"
+	"ironroot/storage/sysfs"
 )
 
 // diskNodes returns the device nodes of disks and their partitions, as sysfs lists them now.

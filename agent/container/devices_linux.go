@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"ironroot/internal/confine"
-	"ironroot/internal/sysfs"
 	"ironroot/internal/uevent"
+	"ironroot/storage/sysfs"
 )
 
 // deviceDirectory keeps the device nodes of disks in a container's /dev.

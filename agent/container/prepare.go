@@ -18,10 +18,10 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 
 	"ironroot/internal/confine"
-	"ironroot/internal/sysfs"
 	"ironroot/storage/image/fetch"
 	"ironroot/storage/image/unpack"
 	"ironroot/storage/layer"
+	"ironroot/storage/sysfs"
 )
 
 // Directories in the scratch space.

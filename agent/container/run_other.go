@@ -7,7 +7,7 @@ import (
 	"errors"
 	"fmt"
 
-	"ironroot/internal/sysfs"
+	"ironroot/storage/sysfs"
 )
 
 // Run returns an error: only Linux has what it needs.

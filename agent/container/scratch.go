@@ -3,7 +3,7 @@ package container
 import (
 	"fmt"
 
-	"ironroot/internal/sysfs"
+	"ironroot/storage/sysfs"
 )
 
 // Sizes of scratch space in bytes.

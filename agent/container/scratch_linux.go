@@ -13,11 +13,11 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"ironroot/internal/sysfs"
 	"ironroot/storage/block"
 	"ironroot/storage/image/device"
 	"ironroot/storage/mkfs"
 	"ironroot/storage/partition"
+	"ironroot/storage/sysfs"
 )
 
 // scratch is a mounted file system for an image.

@@ -21,7 +21,7 @@ import (
 	"time"
 
 	"ironroot/agent/config"
-	"ironroot/internal/testenv"
+	"ironroot/internal/test/testenv"
 	"ironroot/storage/block"
 )
 

@@ -15,7 +15,7 @@ import (
 	"ironroot/agent/journal"
 	"ironroot/agent/node"
 	"ironroot/agent/power"
-	"ironroot/internal/sysfs"
+	"ironroot/storage/sysfs"
 )
 
 // Deps are the dependencies of the commands.

@@ -19,7 +19,7 @@ import (
 	"time"
 
 	"ironroot/agent/config"
-	"ironroot/internal/testenv"
+	"ironroot/internal/test/testenv"
 	"ironroot/lab/selfsigned"
 )
 

@@ -13,7 +13,7 @@ import (
 	"testing"
 
 	"ironroot/agent/command"
-	"ironroot/internal/testenv"
+	"ironroot/internal/test/testenv"
 	"ironroot/storage/target"
 )
 

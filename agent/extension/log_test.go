@@ -15,7 +15,7 @@ import (
 	"ironroot/agent/inventory"
 	"ironroot/agent/inventory/machinetest"
 	"ironroot/agent/journal"
-	"ironroot/internal/testenv"
+	"ironroot/internal/test/testenv"
 )
 
 // The archive contains the inventory, the log file and the files of the log directory.

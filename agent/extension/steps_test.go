@@ -25,8 +25,8 @@ import (
 	"ironroot/agent/node"
 	"ironroot/agent/power"
 	"ironroot/agent/token"
-	"ironroot/internal/sysfs"
 	"ironroot/storage/block"
+	"ironroot/storage/sysfs"
 )
 
 // rig is the API with the extensions standby, image, iscsi, clean, deploy and service, over HTTP.

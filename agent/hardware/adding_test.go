@@ -10,7 +10,7 @@ import (
 
 	"ironroot/agent/hardware"
 	"ironroot/agent/node"
-	"ironroot/internal/sysfs"
+	"ironroot/storage/sysfs"
 )
 
 // The declarations of this file are quoted by docs/adding.md.

@@ -8,11 +8,11 @@ import (
 	"strings"
 
 	"ironroot/agent/node"
-	"ironroot/internal/sysfs"
 	"ironroot/storage/block"
 	"ironroot/storage/md"
 	"ironroot/storage/partition"
 	"ironroot/storage/raidboot"
+	"ironroot/storage/sysfs"
 )
 
 // volumeName is the key of an entry of skip_block_devices or raid_config with the name of a RAID array.

@@ -13,8 +13,8 @@ import (
 
 	"ironroot/agent/node"
 	"ironroot/internal/goroutine"
-	"ironroot/internal/sysfs"
 	"ironroot/storage/block"
+	"ironroot/storage/sysfs"
 )
 
 // Machine is what the agent gives to a custom manager. Its fields are read-only.

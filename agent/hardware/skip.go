@@ -6,9 +6,9 @@ import (
 	"slices"
 
 	"ironroot/agent/node"
-	"ironroot/internal/sysfs"
 	"ironroot/storage/block"
 	"ironroot/storage/hint"
+	"ironroot/storage/sysfs"
 )
 
 // SkipList represents the entries of a node's skip list (properties.skip_block_devices) that name disks. Entries with

@@ -5,8 +5,8 @@ import (
 	"strings"
 	"testing"
 
-	"ironroot/internal/sysfs"
 	"ironroot/storage/block"
+	"ironroot/storage/sysfs"
 )
 
 // A disk whose identity could not be read may be the one that an entry names. A disk without the attribute is not.

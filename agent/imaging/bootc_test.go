@@ -16,12 +16,12 @@ import (
 
 	"ironroot/agent/config"
 	"ironroot/agent/container"
-	"ironroot/internal/sysfs"
-	"ironroot/internal/testenv"
+	"ironroot/internal/test/testenv"
 	"ironroot/storage/block"
 	"ironroot/storage/growfs"
 	"ironroot/storage/image/fetch"
 	"ironroot/storage/partition"
+	"ironroot/storage/sysfs"
 )
 
 // fakeRuntime is a container runtime whose bootc makes a partition.

@@ -25,11 +25,11 @@ import (
 	"ironroot/agent/config"
 	"ironroot/agent/node"
 	"ironroot/agent/status"
-	"ironroot/internal/imagetest"
-	"ironroot/internal/sysfs"
-	"ironroot/internal/testenv"
+	"ironroot/internal/test/imagetest"
+	"ironroot/internal/test/testenv"
 	"ironroot/storage/block"
 	"ironroot/storage/partition"
+	"ironroot/storage/sysfs"
 )
 
 const (

@@ -13,12 +13,12 @@ import (
 	"golang.org/x/sys/unix"
 
 	"ironroot/agent/config"
-	"ironroot/internal/sysfs"
-	"ironroot/internal/testenv"
+	"ironroot/internal/test/testenv"
 	"ironroot/storage/block"
 	"ironroot/storage/bootloader"
 	"ironroot/storage/bootloader/chroot"
 	"ironroot/storage/partition"
+	"ironroot/storage/sysfs"
 )
 
 // TestMain runs the child process that enters the root of an image.

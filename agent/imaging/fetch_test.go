@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"ironroot/agent/config"
-	"ironroot/internal/piped"
+	"ironroot/internal/test/piped"
 	"ironroot/storage/configdrive"
 )
 

@@ -12,11 +12,11 @@ import (
 	"time"
 
 	"ironroot/agent/container"
-	"ironroot/internal/sysfs"
-	"ironroot/internal/testenv"
+	"ironroot/internal/test/testenv"
 	"ironroot/storage/block"
 	"ironroot/storage/erase"
 	"ironroot/storage/image/fetch"
+	"ironroot/storage/sysfs"
 	"ironroot/storage/target"
 )
 

@@ -21,7 +21,6 @@ import (
 	"ironroot/agent/journal"
 	"ironroot/agent/node"
 	"ironroot/agent/status"
-	"ironroot/internal/sysfs"
 	"ironroot/storage/block"
 	"ironroot/storage/configdrive"
 	"ironroot/storage/image"
@@ -29,6 +28,7 @@ import (
 	"ironroot/storage/image/device"
 	"ironroot/storage/image/fetch"
 	"ironroot/storage/partition"
+	"ironroot/storage/sysfs"
 	"ironroot/storage/target"
 )
 

@@ -15,12 +15,12 @@ import (
 	"ironroot/agent/fault"
 	"ironroot/agent/inventory/machinetest"
 	"ironroot/agent/node"
-	"ironroot/internal/sysfs"
 	"ironroot/storage/block"
 	"ironroot/storage/image"
 	"ironroot/storage/image/checksum"
 	"ironroot/storage/image/device"
 	"ironroot/storage/image/fetch"
+	"ironroot/storage/sysfs"
 )
 
 const gib = 1 << 30

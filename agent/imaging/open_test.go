@@ -13,7 +13,7 @@ import (
 
 	"ironroot/agent/config"
 	"ironroot/agent/journal"
-	"ironroot/internal/imagetest"
+	"ironroot/internal/test/imagetest"
 	"ironroot/storage/image/fetch"
 )
 

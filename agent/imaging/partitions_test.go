@@ -15,10 +15,10 @@ import (
 	"ironroot/agent/config"
 	"ironroot/agent/fault"
 	"ironroot/agent/node"
-	"ironroot/internal/sysfs"
-	"ironroot/internal/testenv"
+	"ironroot/internal/test/testenv"
 	"ironroot/storage/block"
 	"ironroot/storage/partition"
+	"ironroot/storage/sysfs"
 )
 
 // rootImage makes a small root file system with a UUID as an image.

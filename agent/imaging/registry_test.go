@@ -12,7 +12,7 @@ import (
 
 	"ironroot/agent/config"
 	"ironroot/agent/journal"
-	"ironroot/internal/testenv"
+	"ironroot/internal/test/testenv"
 )
 
 // A reference to a registry is sufficient as image_info: token, manifest and digest come from the registry. The token

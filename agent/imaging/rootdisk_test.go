@@ -11,10 +11,10 @@ import (
 
 	"ironroot/agent/config"
 	"ironroot/agent/node"
-	"ironroot/internal/sysfs"
-	"ironroot/internal/testenv"
+	"ironroot/internal/test/testenv"
 	"ironroot/storage/block"
 	"ironroot/storage/partition"
+	"ironroot/storage/sysfs"
 )
 
 // memberDisk makes a disk whose only partition is a member of an array.

@@ -10,10 +10,10 @@ import (
 	"testing"
 
 	"ironroot/agent/config"
-	"ironroot/internal/sysfs"
-	"ironroot/internal/testenv"
+	"ironroot/internal/test/testenv"
 	"ironroot/storage/block"
 	"ironroot/storage/bootloader"
+	"ironroot/storage/sysfs"
 )
 
 // uefiMachine returns this machine as if it had been booted by UEFI, with variables in a directory of the test.

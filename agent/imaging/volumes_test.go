@@ -11,8 +11,8 @@ import (
 
 	"ironroot/agent/config"
 	"ironroot/agent/node"
-	"ironroot/internal/sysfs"
 	"ironroot/storage/block"
+	"ironroot/storage/sysfs"
 )
 
 func flag(value bool) *bool { return &value }

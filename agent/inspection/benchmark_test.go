@@ -18,7 +18,7 @@ import (
 	"ironroot/agent/hardware/burnin"
 	"ironroot/agent/inventory"
 	"ironroot/agent/inventory/machinetest"
-	"ironroot/internal/testenv"
+	"ironroot/internal/test/testenv"
 	"ironroot/storage/block"
 )
 

@@ -17,8 +17,8 @@ import (
 	"ironroot/agent/inventory"
 	"ironroot/agent/inventory/machinetest"
 	"ironroot/internal/pciids"
-	"ironroot/internal/sysfs"
 	"ironroot/storage/block"
+	"ironroot/storage/sysfs"
 )
 
 // collect runs one collector on a machine and returns the keys that it added.

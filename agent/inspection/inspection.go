@@ -20,8 +20,8 @@ import (
 	"ironroot/agent/inventory"
 	"ironroot/agent/journal"
 	"ironroot/internal/goroutine"
-	"ironroot/internal/sysfs"
 	"ironroot/storage/block"
+	"ironroot/storage/sysfs"
 )
 
 // Network notifies of changes of addresses and links.

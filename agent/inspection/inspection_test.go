@@ -26,11 +26,11 @@ import (
 	"ironroot/agent/journal"
 	"ironroot/agent/node"
 	"ironroot/internal/goroutine"
-	"ironroot/internal/sysfs"
-	"ironroot/internal/testenv"
+	"ironroot/internal/test/testenv"
 	"ironroot/netboot/lldp"
 	"ironroot/storage/block"
 	"ironroot/storage/hint"
+	"ironroot/storage/sysfs"
 )
 
 // machine is the machine of an inspection, with the data that was posted.

@@ -15,7 +15,7 @@ import (
 	"ironroot/agent/config"
 	"ironroot/agent/inventory"
 	"ironroot/agent/journal"
-	"ironroot/internal/testenv"
+	"ironroot/internal/test/testenv"
 	"ironroot/storage/block"
 )
 

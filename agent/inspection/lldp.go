@@ -9,7 +9,7 @@ import (
 
 	"ironroot/agent/config"
 	"ironroot/agent/inventory"
-	"ironroot/internal/sysfs"
+	"ironroot/storage/sysfs"
 )
 
 // WantsLLDP reports whether the configuration enables LLDP, for the inventory or by the collector.

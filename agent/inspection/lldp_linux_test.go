@@ -18,7 +18,7 @@ import (
 
 	"ironroot/agent/config"
 	"ironroot/agent/inventory"
-	"ironroot/internal/testenv/nettest"
+	"ironroot/internal/test/testenv/nettest"
 	"ironroot/netboot/lldp"
 )
 

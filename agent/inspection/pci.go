@@ -7,7 +7,7 @@ import (
 	"os"
 	"strings"
 
-	"ironroot/internal/sysfs"
+	"ironroot/storage/sysfs"
 )
 
 // pciDevice is a function on the PCI bus. The numbers are hexadecimal without a prefix.

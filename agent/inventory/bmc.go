@@ -18,7 +18,7 @@ import (
 	"time"
 
 	"ironroot/internal/goroutine"
-	"ironroot/internal/sysfs"
+	"ironroot/storage/sysfs"
 )
 
 // bmcTimeout limits all requests to a BMC together: some BMCs answer none.

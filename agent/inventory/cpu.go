@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"ironroot/internal/sysfs"
+	"ironroot/storage/sysfs"
 )
 
 func (s *Source) cpu() CPU {

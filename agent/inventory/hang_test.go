@@ -19,7 +19,7 @@ import (
 
 	"ironroot/agent/config"
 	"ironroot/agent/inventory/machinetest"
-	"ironroot/internal/sysfs"
+	"ironroot/storage/sysfs"
 )
 
 // Ways in which a file of sysfs can fail.

@@ -12,8 +12,8 @@ import (
 	"strconv"
 	"strings"
 
-	"ironroot/internal/sysfs"
 	"ironroot/netboot/dhcp"
+	"ironroot/storage/sysfs"
 )
 
 // vlanName matches the conventional name of a VLAN interface, "eth0.100".

@@ -14,8 +14,8 @@ import (
 	"ironroot/agent/config"
 	"ironroot/agent/inventory/smbios"
 	"ironroot/internal/goroutine"
-	"ironroot/internal/sysfs"
 	"ironroot/storage/block"
+	"ironroot/storage/sysfs"
 )
 
 // Inventory describes the machine.

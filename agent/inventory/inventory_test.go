@@ -20,10 +20,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"ironroot/agent/config"
-	"ironroot/internal/sysfs"
-	"ironroot/internal/testenv"
+	"ironroot/internal/test/testenv"
 	"ironroot/netboot/lldp"
 	"ironroot/storage/block"
+	"ironroot/storage/sysfs"
 )
 
 // tree unpacks a description of sysfs and procfs below a directory of the test's own. A line is "path: content",

@@ -2,7 +2,7 @@ package inventory
 
 import (
 	"ironroot/agent/inventory/smbios"
-	"ironroot/internal/sysfs"
+	"ironroot/storage/sysfs"
 )
 
 func (s *Source) memory() Memory {

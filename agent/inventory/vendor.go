@@ -4,7 +4,7 @@ import (
 	"os"
 
 	"ironroot/agent/inventory/smbios"
-	"ironroot/internal/sysfs"
+	"ironroot/storage/sysfs"
 )
 
 // systemVendor returns the kernel's data of SMBIOS types 0 and 1, or the model of the device tree.

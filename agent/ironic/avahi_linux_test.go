@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"ironroot/agent/config"
-	"ironroot/internal/testenv"
+	"ironroot/internal/test/testenv"
 )
 
 // avahi runs avahi-daemon, which announces the services of files, in a network of this test's thread.

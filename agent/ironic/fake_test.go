@@ -16,7 +16,7 @@ import (
 
 	"ironroot/agent/config"
 	"ironroot/agent/token"
-	"ironroot/internal/testenv"
+	"ironroot/internal/test/testenv"
 )
 
 const (

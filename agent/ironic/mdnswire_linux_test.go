@@ -15,8 +15,8 @@ import (
 	"golang.org/x/net/ipv4"
 	"golang.org/x/net/ipv6"
 
-	"ironroot/internal/testenv"
-	"ironroot/internal/testenv/nettest"
+	"ironroot/internal/test/testenv"
+	"ironroot/internal/test/testenv/nettest"
 )
 
 // ownNetwork puts this test's thread into a network namespace with a link "wire" that has an IPv4 address and no IPv6.

@@ -13,8 +13,8 @@ import (
 	"strings"
 	"time"
 
-	"ironroot/internal/sysfs"
 	"ironroot/storage/block"
+	"ironroot/storage/sysfs"
 )
 
 const (

@@ -10,8 +10,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"ironroot/agent/inventory/machinetest"
-	"ironroot/internal/sysfs"
-	"ironroot/internal/testenv"
+	"ironroot/internal/test/testenv"
+	"ironroot/storage/sysfs"
 )
 
 // Members that a machine cannot provide are listed in the member "errors"; all others are in the archive.

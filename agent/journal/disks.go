@@ -12,10 +12,10 @@ import (
 	"strings"
 	"unicode/utf16"
 
-	"ironroot/internal/sysfs"
 	"ironroot/storage/block"
 	"ironroot/storage/efivarfs"
 	"ironroot/storage/partition"
+	"ironroot/storage/sysfs"
 )
 
 // devices returns each disk, followed by its partitions. Its errors are those of [block.Disks].

@@ -11,7 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"ironroot/agent/inventory/machinetest"
-	"ironroot/internal/testenv"
+	"ironroot/internal/test/testenv"
 )
 
 // disksFixture is a machine with a SCSI disk that has a partition, a read-only USB stick, and a disk whose size the

@@ -12,8 +12,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"ironroot/internal/sysfs"
 	"ironroot/storage/block"
+	"ironroot/storage/sysfs"
 )
 
 func dmesg(context.Context, sysfs.Root) ([]byte, error) { return KernelLog() }

@@ -13,9 +13,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"ironroot/agent/inventory/machinetest"
-	"ironroot/internal/sysfs"
-	"ironroot/internal/testenv"
-	"ironroot/internal/testenv/nettest"
+	"ironroot/internal/test/testenv"
+	"ironroot/internal/test/testenv/nettest"
+	"ironroot/storage/sysfs"
 )
 
 // The table of free space equals that of df.

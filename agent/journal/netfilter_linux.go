@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"ironroot/internal/goroutine"
-	"ironroot/internal/sysfs"
+	"ironroot/storage/sysfs"
 )
 
 // packetFilter lists the kernel's packet filter: tables, chains and rules of nf_tables, which iptables uses, too, and

@@ -10,9 +10,9 @@ import (
 	"github.com/google/nftables/expr"
 
 	"ironroot/agent/inventory/machinetest"
-	"ironroot/internal/sysfs"
-	"ironroot/internal/testenv"
-	"ironroot/internal/testenv/nettest"
+	"ironroot/internal/test/testenv"
+	"ironroot/internal/test/testenv/nettest"
+	"ironroot/storage/sysfs"
 )
 
 // Rules that nft created in a private network namespace are listed with their tables and chains.

@@ -7,7 +7,7 @@ import (
 	"errors"
 	"fmt"
 
-	"ironroot/internal/sysfs"
+	"ironroot/storage/sysfs"
 )
 
 func packetFilter(context.Context, sysfs.Root) ([]byte, error) {

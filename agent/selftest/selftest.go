@@ -20,10 +20,10 @@ import (
 	"ironroot/agent/journal"
 	"ironroot/agent/status"
 	"ironroot/internal/goroutine"
-	"ironroot/internal/sysfs"
 	"ironroot/netboot/lldp"
 	"ironroot/storage/block"
 	"ironroot/storage/efivarfs"
+	"ironroot/storage/sysfs"
 )
 
 const modeUEFI = "uefi" // of the inventory

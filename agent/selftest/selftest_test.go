@@ -22,9 +22,9 @@ import (
 	"ironroot/agent/inventory/machinetest"
 	"ironroot/agent/node"
 	"ironroot/agent/status"
-	"ironroot/internal/sysfs"
 	"ironroot/netboot/lldp"
 	"ironroot/storage/block"
+	"ironroot/storage/sysfs"
 )
 
 var now = time.Date(2026, 11, 26, 12, 0, 0, 0, time.UTC)

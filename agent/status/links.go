@@ -9,9 +9,9 @@ import (
 	"strconv"
 	"strings"
 
-	"ironroot/internal/sysfs"
 	"ironroot/netboot/lldp"
 	"ironroot/netboot/snapshot"
+	"ironroot/storage/sysfs"
 )
 
 // Source is the network that a board displays.

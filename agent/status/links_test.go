@@ -12,10 +12,10 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"ironroot/internal/sysfs"
 	"ironroot/netboot/dhcp4"
 	"ironroot/netboot/lldp"
 	"ironroot/netboot/snapshot"
+	"ironroot/storage/sysfs"
 )
 
 // source is a network whose links a test changes.

@@ -9,9 +9,9 @@ import (
 
 	"ironroot/agent/config"
 	"ironroot/internal/goroutine"
-	"ironroot/internal/sysfs"
 	"ironroot/storage/block"
 	"ironroot/storage/removable"
+	"ironroot/storage/sysfs"
 )
 
 // awaitWarnings waits until no search for ignored disks runs.

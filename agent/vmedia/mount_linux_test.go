@@ -9,7 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"ironroot/internal/testenv"
+	"ironroot/internal/test/testenv"
 )
 
 // Unmount removes all mounts on a directory, up to a limit. A directory without mounts is no error.

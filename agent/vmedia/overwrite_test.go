@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"ironroot/internal/sysfs"
+	"ironroot/storage/sysfs"
 )
 
 // An overwrite whose context has ended is an error, and not a success with the old content.

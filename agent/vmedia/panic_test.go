@@ -6,9 +6,9 @@ import (
 	"testing"
 
 	"ironroot/internal/goroutine"
-	"ironroot/internal/sysfs"
 	"ironroot/storage/block"
 	"ironroot/storage/removable"
+	"ironroot/storage/sysfs"
 )
 
 // A panic while media are opened is an error of Load, and the media are read again later.

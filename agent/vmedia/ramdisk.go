@@ -11,10 +11,10 @@ import (
 	"slices"
 	"strings"
 
-	"ironroot/internal/sysfs"
 	"ironroot/internal/timelimit"
 	"ironroot/storage/block"
 	"ironroot/storage/nfit"
+	"ironroot/storage/sysfs"
 )
 
 // overwriteRAMDisks overwrites the RAM disks to which the firmware has loaded a medium with zeros, and reads them back.

@@ -13,10 +13,10 @@ import (
 	"time"
 
 	"ironroot/agent/config"
-	"ironroot/internal/sysfs"
 	"ironroot/internal/timelimit"
 	"ironroot/storage/nfit"
 	"ironroot/storage/nfit/nfittest"
+	"ironroot/storage/sysfs"
 )
 
 // The RAM disks of the firmware are overwritten, however the machine was booted. Persistent memory is not: it can be a

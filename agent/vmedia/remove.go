@@ -10,9 +10,9 @@ import (
 	"strings"
 
 	"ironroot/agent/config"
-	"ironroot/internal/sysfs"
 	"ironroot/internal/timelimit"
 	"ironroot/storage/removable"
+	"ironroot/storage/sysfs"
 )
 
 // Remove removes media with the operator's configuration. It overwrites the RAM disks to which the firmware has loaded

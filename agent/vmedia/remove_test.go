@@ -8,8 +8,8 @@ import (
 	"testing"
 
 	"ironroot/agent/config"
-	"ironroot/internal/sysfs"
-	"ironroot/internal/testenv"
+	"ironroot/internal/test/testenv"
+	"ironroot/storage/sysfs"
 )
 
 // Drives with media of Ironic are removed, and no others: disks, and media of the user.

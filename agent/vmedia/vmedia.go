@@ -24,8 +24,8 @@ import (
 	"ironroot/agent/config"
 	"ironroot/agent/fault"
 	"ironroot/internal/goroutine"
-	"ironroot/internal/sysfs"
 	"ironroot/storage/removable"
+	"ironroot/storage/sysfs"
 )
 
 const (

@@ -11,7 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"ironroot/internal/testenv"
+	"ironroot/internal/test/testenv"
 )
 
 // makeDeb builds a package with dpkg-deb and returns its path.

@@ -12,8 +12,8 @@ import (
 
 	"github.com/u-root/mkuimage/cpio"
 
-	"ironroot/internal/foreign"
-	"ironroot/internal/testenv"
+	"ironroot/internal/test/foreign"
+	"ironroot/internal/test/testenv"
 )
 
 func write(t *testing.T, name string, content []byte) string {

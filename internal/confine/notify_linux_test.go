@@ -19,7 +19,7 @@ import (
 	"github.com/elastic/go-seccomp-bpf/arch"
 	"golang.org/x/sys/unix"
 
-	"ironroot/internal/testenv"
+	"ironroot/internal/test/testenv"
 )
 
 // confinedName is the first argument of the test's program that limits itself, and prints the results of its calls.

@@ -8,7 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"ironroot/internal/testenv/nettest"
+	"ironroot/internal/test/testenv/nettest"
 )
 
 // kernel sends messages in place of the kernel. This needs a private network namespace.

@@ -5,8 +5,8 @@ import (
 	"net/http"
 	"testing"
 
-	"ironroot/internal/testenv"
-	"ironroot/internal/testenv/nettest"
+	"ironroot/internal/test/testenv"
+	"ironroot/internal/test/testenv/nettest"
 )
 
 // A port is free when Close returns.

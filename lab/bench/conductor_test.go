@@ -15,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"ironroot/internal/testenv"
+	"ironroot/internal/test/testenv"
 	"ironroot/lab/ironic"
 	"ironroot/lab/selfsigned"
 )

@@ -20,8 +20,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"ironroot/internal/imagetest"
-	"ironroot/internal/testenv"
+	"ironroot/internal/test/imagetest"
+	"ironroot/internal/test/testenv"
 	"ironroot/storage/image"
 	"ironroot/storage/image/checksum"
 )

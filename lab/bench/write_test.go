@@ -16,7 +16,7 @@ import (
 	"time"
 
 	"ironroot/initramfs"
-	"ironroot/internal/testenv"
+	"ironroot/internal/test/testenv"
 	"ironroot/lab/imageserver"
 	"ironroot/lab/qemu"
 )

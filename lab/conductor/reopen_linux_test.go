@@ -3,8 +3,8 @@ package conductor_test
 import (
 	"testing"
 
-	"ironroot/internal/testenv"
-	"ironroot/internal/testenv/nettest"
+	"ironroot/internal/test/testenv"
+	"ironroot/internal/test/testenv/nettest"
 	"ironroot/lab/conductor"
 )
 

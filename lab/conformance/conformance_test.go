@@ -15,7 +15,7 @@ import (
 	"testing"
 
 	"ironroot/initramfs"
-	"ironroot/internal/testenv"
+	"ironroot/internal/test/testenv"
 )
 
 // group contains the scenarios that share a machine.

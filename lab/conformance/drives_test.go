@@ -9,7 +9,7 @@ import (
 	"slices"
 	"testing"
 
-	"ironroot/internal/testenv"
+	"ironroot/internal/test/testenv"
 	"ironroot/lab/qemu"
 )
 

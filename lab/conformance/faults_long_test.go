@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"ironroot/internal/testenv"
+	"ironroot/internal/test/testenv"
 )
 
 // TestInjectedFaults builds the ramdisk with one fault after another, and plays the scenario that must find it. Without

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"ironroot/internal/testenv"
+	"ironroot/internal/test/testenv"
 )
 
 // injected is a fault of the agent that a scenario must find.

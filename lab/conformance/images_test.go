@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"ironroot/internal/testenv"
+	"ironroot/internal/test/testenv"
 	"ironroot/lab/qemu"
 )
 

@@ -17,7 +17,7 @@ import (
 	"testing"
 	"time"
 
-	"ironroot/internal/testenv"
+	"ironroot/internal/test/testenv"
 	"ironroot/lab/imageserver"
 	"ironroot/lab/ipa"
 	"ironroot/lab/netns"

@@ -13,8 +13,8 @@ import (
 	"strings"
 	"testing"
 
-	"ironroot/internal/debtest"
-	"ironroot/internal/testenv"
+	"ironroot/internal/test/debtest"
+	"ironroot/internal/test/testenv"
 	"ironroot/lab/ipa"
 )
 

@@ -12,7 +12,7 @@ import (
 	"slices"
 	"testing"
 
-	"ironroot/internal/testenv"
+	"ironroot/internal/test/testenv"
 )
 
 // recording is a file of testdata/ipa: what IPA does in the scenarios of a group.

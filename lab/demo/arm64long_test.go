@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"ironroot/initramfs"
-	"ironroot/internal/testenv"
+	"ironroot/internal/test/testenv"
 	"ironroot/lab/demo"
 	"ironroot/lab/qemu"
 )

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"ironroot/internal/testenv"
+	"ironroot/internal/test/testenv"
 	"ironroot/lab/demo"
 	"ironroot/lab/qemu"
 )

@@ -10,9 +10,9 @@ import (
 	"strings"
 	"testing"
 
-	"ironroot/internal/attack"
-	"ironroot/internal/attack/attacktest"
-	"ironroot/internal/testenv"
+	"ironroot/internal/test/attack"
+	"ironroot/internal/test/attack/attacktest"
+	"ironroot/internal/test/testenv"
 	"ironroot/lab/conductor"
 	"ironroot/lab/osimage/osimagetest"
 	"ironroot/lab/qemu"

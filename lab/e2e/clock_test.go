@@ -17,7 +17,7 @@ import (
 
 	"github.com/u-root/mkuimage/cpio"
 
-	"ironroot/internal/testenv"
+	"ironroot/internal/test/testenv"
 	"ironroot/lab/qemu"
 	"ironroot/netboot/sntp/sntptest"
 )

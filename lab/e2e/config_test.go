@@ -16,7 +16,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 	"github.com/u-root/mkuimage/cpio"
 
-	"ironroot/internal/testenv"
+	"ironroot/internal/test/testenv"
 	"ironroot/lab/conductor"
 	"ironroot/lab/qemu"
 )

@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"ironroot/internal/testenv"
+	"ironroot/internal/test/testenv"
 	"ironroot/lab/imageserver"
 	"ironroot/lab/qemu"
 )

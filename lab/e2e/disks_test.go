@@ -14,7 +14,7 @@ import (
 	"strings"
 	"testing"
 
-	"ironroot/internal/testenv"
+	"ironroot/internal/test/testenv"
 )
 
 // mbrID is the disk id at byte 440 of the images that mbrImage creates.

@@ -9,7 +9,7 @@ import (
 	"strconv"
 	"testing"
 
-	"ironroot/internal/testenv"
+	"ironroot/internal/test/testenv"
 	"ironroot/lab/conductor"
 	"ironroot/lab/qemu"
 )

@@ -24,7 +24,7 @@ import (
 
 	"github.com/u-root/mkuimage/cpio"
 
-	"ironroot/internal/testenv"
+	"ironroot/internal/test/testenv"
 	"ironroot/lab/conductor"
 	"ironroot/lab/qemu"
 )

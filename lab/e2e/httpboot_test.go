@@ -13,9 +13,9 @@ import (
 	"testing"
 
 	"ironroot/initramfs/debian"
-	"ironroot/internal/debtest"
 	"ironroot/internal/grubconfig"
-	"ironroot/internal/testenv"
+	"ironroot/internal/test/debtest"
+	"ironroot/internal/test/testenv"
 	"ironroot/lab/conductor"
 	"ironroot/lab/qemu"
 )

@@ -19,8 +19,8 @@ import (
 	"golang.org/x/crypto/ssh"
 	"golang.org/x/sys/unix"
 
-	"ironroot/internal/testenv"
-	"ironroot/internal/testenv/sshtest"
+	"ironroot/internal/test/testenv"
+	"ironroot/internal/test/testenv/sshtest"
 	"ironroot/lab/conductor"
 	"ironroot/lab/qemu"
 	"ironroot/netboot/server"

@@ -20,7 +20,7 @@ import (
 	"time"
 
 	"ironroot/initramfs"
-	"ironroot/internal/testenv"
+	"ironroot/internal/test/testenv"
 	"ironroot/lab/conductor"
 	"ironroot/lab/qemu"
 )

@@ -18,9 +18,9 @@ import (
 
 	"ironroot/agent/hardware/external"
 	"ironroot/initramfs"
-	"ironroot/internal/attack"
-	"ironroot/internal/attack/attacktest"
-	"ironroot/internal/testenv"
+	"ironroot/internal/test/attack"
+	"ironroot/internal/test/attack/attacktest"
+	"ironroot/internal/test/testenv"
 	"ironroot/lab/conductor"
 	"ironroot/lab/qemu"
 )

@@ -12,7 +12,7 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"ironroot/internal/testenv"
+	"ironroot/internal/test/testenv"
 	"ironroot/lab/netns"
 	"ironroot/lab/qemu"
 )

@@ -15,9 +15,9 @@ import (
 	"testing"
 	"time"
 
-	"ironroot/internal/debtest"
-	"ironroot/internal/testenv"
-	"ironroot/internal/testenv/nettest"
+	"ironroot/internal/test/debtest"
+	"ironroot/internal/test/testenv"
+	"ironroot/internal/test/testenv/nettest"
 	"ironroot/lab/qemu"
 	"ironroot/netboot/server"
 )
@@ -39,7 +39,7 @@ func startNetboot(t *testing.T, flags ...string) *netboot {
 	testenv.Programs(t, "qemu-system-x86_64", "go")
 	testenv.Build(t, "ipa-ironroot-amd64.initramfs")
 	program := filepath.Join(t.TempDir(), "ironroot")
-	testenv.Run(t, "go", "build", "-o", program, "ironroot")
+	testenv.Run(t, "go", "build", "-o", program, "ironroot/cmd/ironroot")
 	for _, pkg := range []string{"ipxe:amd64", "shim-signed:amd64", "grub-efi-amd64-signed:amd64"} {
 		debtest.Packages(t, "", pkg) // into the cache: the namespace has no way out
 	}

@@ -12,8 +12,8 @@ import (
 
 	"golang.org/x/crypto/ssh"
 
-	"ironroot/internal/testenv"
-	"ironroot/internal/testenv/sshtest"
+	"ironroot/internal/test/testenv"
+	"ironroot/internal/test/testenv/sshtest"
 )
 
 const (

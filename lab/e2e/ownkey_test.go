@@ -16,8 +16,8 @@ import (
 	"time"
 
 	"ironroot/initramfs/debian"
-	"ironroot/internal/debtest"
-	"ironroot/internal/testenv"
+	"ironroot/internal/test/debtest"
+	"ironroot/internal/test/testenv"
 	"ironroot/lab/qemu"
 )
 

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"ironroot/internal/testenv"
+	"ironroot/internal/test/testenv"
 )
 
 // bootable creates a disk that BIOS and UEFI boot, filled with random data. Its boot sector writes text to the first

@@ -10,8 +10,8 @@ import (
 
 	"github.com/u-root/mkuimage/cpio"
 
-	"ironroot/internal/attack"
-	"ironroot/internal/testenv"
+	"ironroot/internal/test/attack"
+	"ironroot/internal/test/testenv"
 	"ironroot/lab/conductor"
 	"ironroot/lab/qemu"
 	"ironroot/storage/nfit"

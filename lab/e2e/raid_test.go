@@ -13,13 +13,13 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"ironroot/internal/sysfs"
-	"ironroot/internal/testenv"
+	"ironroot/internal/test/testenv"
 	"ironroot/lab/conductor"
 	"ironroot/lab/qemu"
 	"ironroot/storage/block"
 	"ironroot/storage/md"
 	"ironroot/storage/partition"
+	"ironroot/storage/sysfs"
 )
 
 // TestRAID creates arrays of each level through the agent's API, reads their members with mdadm on the host, erases

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"ironroot/internal/testenv"
+	"ironroot/internal/test/testenv"
 	"ironroot/lab/conductor"
 	"ironroot/lab/osimage/osimagetest"
 	"ironroot/lab/qemu"

@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"ironroot/internal/testenv"
+	"ironroot/internal/test/testenv"
 	"ironroot/lab/qemu"
 	"ironroot/netboot/sntp/sntptest"
 )

@@ -17,8 +17,8 @@ import (
 	"github.com/pkg/sftp"
 	"golang.org/x/crypto/ssh"
 
-	"ironroot/internal/testenv"
-	"ironroot/internal/testenv/sshtest"
+	"ironroot/internal/test/testenv"
+	"ironroot/internal/test/testenv/sshtest"
 )
 
 const (

@@ -16,7 +16,7 @@ import (
 	"ironroot/agent/hardware/external"
 	"ironroot/initramfs"
 	"ironroot/internal/cachedir"
-	"ironroot/internal/testenv"
+	"ironroot/internal/test/testenv"
 	"ironroot/lab/conductor"
 	"ironroot/lab/qemu"
 )

@@ -18,7 +18,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"ironroot/internal/testenv"
+	"ironroot/internal/test/testenv"
 	"ironroot/lab/qemu"
 )
 

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"ironroot/internal/testenv"
+	"ironroot/internal/test/testenv"
 	"ironroot/iso"
 	"ironroot/lab/qemu"
 	"ironroot/uki"

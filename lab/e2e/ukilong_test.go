@@ -16,8 +16,8 @@ import (
 	"strings"
 	"testing"
 
-	"ironroot/internal/foreign"
-	"ironroot/internal/testenv"
+	"ironroot/internal/test/foreign"
+	"ironroot/internal/test/testenv"
 	"ironroot/iso"
 	"ironroot/lab/qemu"
 	"ironroot/uki"

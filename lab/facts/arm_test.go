@@ -13,8 +13,8 @@ import (
 
 	"ironroot/initramfs"
 	"ironroot/initramfs/debian"
-	"ironroot/internal/debtest"
-	"ironroot/internal/testenv"
+	"ironroot/internal/test/debtest"
+	"ironroot/internal/test/testenv"
 	"ironroot/lab/qemu"
 )
 

@@ -17,7 +17,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"ironroot/internal/testenv"
+	"ironroot/internal/test/testenv"
 	"ironroot/lab/osimage"
 	"ironroot/lab/osimage/osimagetest"
 	"ironroot/lab/qemu"

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"ironroot/internal/testenv"
+	"ironroot/internal/test/testenv"
 	"ironroot/lab/osimage/osimagetest"
 	"ironroot/lab/qemu"
 	"ironroot/storage/partition"

@@ -29,7 +29,7 @@ import (
 	fixed "github.com/google/go-containerregistry/pkg/v1/static"
 	"github.com/google/go-containerregistry/pkg/v1/types"
 
-	"ironroot/internal/testenv"
+	"ironroot/internal/test/testenv"
 	"ironroot/lab/qemu"
 	"ironroot/lab/selfsigned"
 	"ironroot/storage/partition"

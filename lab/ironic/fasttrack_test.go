@@ -18,7 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"ironroot/internal/pause"
-	"ironroot/internal/testenv"
+	"ironroot/internal/test/testenv"
 	"ironroot/lab/bmc"
 	"ironroot/lab/netns"
 	"ironroot/lab/osimage"

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"ironroot/internal/testenv"
+	"ironroot/internal/test/testenv"
 )
 
 // TestRealIronicHTTPBoot inspects a machine with Ironic's boot interface redfish-https: OVMF downloads the ISO that

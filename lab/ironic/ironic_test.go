@@ -16,7 +16,7 @@ import (
 	"ironroot/agent/config"
 	agent "ironroot/agent/ironic"
 	"ironroot/agent/token"
-	"ironroot/internal/testenv"
+	"ironroot/internal/test/testenv"
 )
 
 // start starts a real Ironic for one test.

@@ -16,7 +16,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"ironroot/internal/testenv"
+	"ironroot/internal/test/testenv"
 	"ironroot/lab/osimage"
 	"ironroot/lab/osimage/osimagetest"
 	"ironroot/lab/qemu"

@@ -11,7 +11,7 @@ import (
 	"strconv"
 	"time"
 
-	"ironroot/internal/sysfs"
+	"ironroot/storage/sysfs"
 )
 
 // Address is the address of Ironic in the network of its machines.

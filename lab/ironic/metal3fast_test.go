@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"ironroot/internal/pause"
-	"ironroot/internal/testenv"
+	"ironroot/internal/test/testenv"
 	"ironroot/lab/osimage"
 	"ironroot/lab/qemu"
 )

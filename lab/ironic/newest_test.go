@@ -8,7 +8,7 @@ import (
 	"sync"
 	"testing"
 
-	"ironroot/internal/testenv"
+	"ironroot/internal/test/testenv"
 )
 
 // installNewest installs the Ironic of Debian sid, once for all tests of this process.

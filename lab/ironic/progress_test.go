@@ -26,7 +26,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"ironroot/internal/pause"
-	"ironroot/internal/testenv"
+	"ironroot/internal/test/testenv"
 	"ironroot/lab/osimage"
 	"ironroot/lab/qemu"
 	"ironroot/watch"

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"ironroot/internal/testenv"
+	"ironroot/internal/test/testenv"
 )
 
 // TestRealIronicPXE inspects machines that boot by PXE without Ironic's iPXE script: SeaBIOS with PXELINUX, and OVMF

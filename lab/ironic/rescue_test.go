@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/crypto/ssh"
 
-	"ironroot/internal/testenv/sshtest"
+	"ironroot/internal/test/testenv/sshtest"
 	"ironroot/lab/osimage"
 )
 

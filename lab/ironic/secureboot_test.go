@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"ironroot/initramfs/debian"
-	"ironroot/internal/debtest"
-	"ironroot/internal/testenv"
+	"ironroot/internal/test/debtest"
+	"ironroot/internal/test/testenv"
 )
 
 // TestRealIronicSecureBoot runs a clean step on a machine whose firmware enforces Secure Boot with Microsoft's keys. It

@@ -16,7 +16,7 @@ import (
 	"github.com/u-root/mkuimage/cpio"
 
 	"ironroot/agent/hardware/external"
-	"ironroot/internal/testenv"
+	"ironroot/internal/test/testenv"
 	"ironroot/lab/osimage"
 	"ironroot/lab/qemu"
 )

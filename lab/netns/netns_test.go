@@ -10,7 +10,7 @@ import (
 	"syscall"
 	"testing"
 
-	"ironroot/internal/testenv"
+	"ironroot/internal/test/testenv"
 )
 
 // A namespace has its own interfaces and ports, for this process and for programs.

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"ironroot/internal/testenv"
+	"ironroot/internal/test/testenv"
 )
 
 // TestFlash sets variables in a copy of OVMF's template.

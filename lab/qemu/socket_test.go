@@ -5,7 +5,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"ironroot/internal/testenv"
+	"ironroot/internal/test/testenv"
 )
 
 // Single bytes that the machine writes while nobody reads are not lost.

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"ironroot/internal/testenv/nettest"
+	"ironroot/internal/test/testenv/nettest"
 )
 
 func addr(text string) netip.Addr { return netip.MustParseAddr(text) }

@@ -15,7 +15,7 @@ import (
 
 	"github.com/insomniacslk/dhcp/dhcpv4"
 
-	"ironroot/internal/testenv/nettest"
+	"ironroot/internal/test/testenv/nettest"
 	"ironroot/netboot/arp"
 	"ironroot/netboot/dhcp"
 	"ironroot/netboot/dhcp/dhcptest"

@@ -15,7 +15,7 @@ import (
 	"github.com/insomniacslk/dhcp/dhcpv6"
 	"github.com/insomniacslk/dhcp/iana"
 
-	"ironroot/internal/testenv/nettest"
+	"ironroot/internal/test/testenv/nettest"
 	"ironroot/netboot/dhcp"
 	"ironroot/netboot/dhcp/dhcptest"
 )

@@ -1,6 +1,7 @@
 package lldp
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -9,8 +10,6 @@ import (
 	"sync"
 
 	"github.com/mdlayher/ethtool"
-
-	"ironroot/internal/sysfs"
 )
 
 // Private flags of drivers, as described in i40e.rst and ice.rst in the kernel's
@@ -27,8 +26,8 @@ const (
 // X710 rejects the flag, the agent is disabled through the driver's debugfs file, which kernel lockdown (Secure Boot)
 // forbids.
 type Firmware struct {
-	System sysfs.Root
-	Log    *slog.Logger // may be nil
+	Sys string       // where sysfs is mounted; "" is /sys
+	Log *slog.Logger // may be nil
 
 	mount func(dir string) error // mounts debugfs; nil means the kernel's
 	flags privateFlags           // nil means the kernel's
@@ -52,10 +51,15 @@ type agentOff struct {
 	start        func() error // enables it again
 }
 
+// path returns the path of a file in sysfs.
+func (f *Firmware) path(elem ...string) string {
+	return filepath.Join(cmp.Or(f.Sys, "/sys"), filepath.Join(elem...))
+}
+
 // Stop disables the agent of a link's card. It does nothing if the card has no known agent or if the agent is
 // disabled. It needs CAP_NET_ADMIN, and CAP_SYS_ADMIN if debugfs is not mounted yet.
 func (f *Firmware) Stop(link string) error {
-	target, err := os.Readlink(f.System.Sys("class/net", link, "device/driver"))
+	target, err := os.Readlink(f.path("class/net", link, "device/driver"))
 	if errors.Is(err, os.ErrNotExist) {
 		return nil // a link without hardware
 	}
@@ -164,13 +168,13 @@ func (f *Firmware) change(link, flag string, value bool) (undo func() error, err
 
 // stopByDebugfs disables the agent of an X710 by the debugfs command file of its driver.
 func (f *Firmware) stopByDebugfs(link string) (start func() error, err error) {
-	device, err := os.Readlink(f.System.Sys("class/net", link, "device"))
+	device, err := os.Readlink(f.path("class/net", link, "device"))
 	if err != nil {
 		return nil, err
 	}
-	command := f.System.Sys("kernel/debug/i40e", filepath.Base(device), "command")
+	command := f.path("kernel/debug/i40e", filepath.Base(device), "command")
 	if _, err := os.Stat(command); errors.Is(err, os.ErrNotExist) {
-		if err := f.mountDebug(f.System.Sys("kernel/debug")); err != nil {
+		if err := f.mountDebug(f.path("kernel/debug")); err != nil {
 			return nil, err
 		}
 	}

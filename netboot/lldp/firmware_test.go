@@ -11,22 +11,20 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
-
-	"ironroot/internal/sysfs"
 )
 
 // card makes the sysfs of a link with a driver and a PCI address, and optionally debugfs.
-func card(t *testing.T, sys sysfs.Root, link, driver, address string) {
+func card(t *testing.T, sys string, link, driver, address string) {
 	t.Helper()
-	device := sys.Sys("devices", address)
-	for _, dir := range []string{device, sys.Sys("bus/pci/drivers", driver), sys.Sys("class/net", link)} {
+	device := filepath.Join(sys, "devices", address)
+	for _, dir := range []string{device, filepath.Join(sys, "bus/pci/drivers", driver), filepath.Join(sys, "class/net", link)} {
 		if err := os.MkdirAll(dir, 0o755); err != nil {
 			t.Fatal(err)
 		}
 	}
 	for name, target := range map[string]string{
-		sys.Sys("class/net", link, "device"): device,
-		filepath.Join(device, "driver"):      sys.Sys("bus/pci/drivers", driver),
+		filepath.Join(sys, "class/net", link, "device"): device,
+		filepath.Join(device, "driver"):                 filepath.Join(sys, "bus/pci/drivers", driver),
 	} {
 		if err := os.Symlink(target, name); err != nil {
 			t.Fatal(err)
@@ -35,9 +33,9 @@ func card(t *testing.T, sys sysfs.Root, link, driver, address string) {
 }
 
 // debugFile makes the command file of an i40e card and returns its path.
-func debugFile(t *testing.T, sys sysfs.Root, address string) string {
+func debugFile(t *testing.T, sys string, address string) string {
 	t.Helper()
-	file := sys.Sys("kernel/debug/i40e", address, "command")
+	file := filepath.Join(sys, "kernel/debug/i40e", address, "command")
 	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -95,7 +93,7 @@ func (f *fakeFlags) took() []string {
 //
 // Parity: F6
 func TestFirmwareByPrivateFlags(t *testing.T) {
-	sys := sysfs.Root{Path: t.TempDir()}
+	sys := t.TempDir()
 	for link, driver := range map[string]string{
 		"eno1": "i40e", "eno2": "i40e", "eno3": "igb", "ens1": "ice", "ens2": "ice", "late": "ice",
 	} {
@@ -108,7 +106,7 @@ func TestFirmwareByPrivateFlags(t *testing.T) {
 		"ens2 fw-lldp-agent": false, "late fw-lldp-agent": true,
 	}}
 	before := maps.Clone(flags.flags)
-	f := &Firmware{System: sys, flags: flags}
+	f := &Firmware{Sys: sys, flags: flags}
 	stop := func(links ...string) {
 		t.Helper()
 		for _, link := range links {
@@ -146,13 +144,13 @@ func TestFirmwareByPrivateFlags(t *testing.T) {
 // If the card or the kernel has no private flag for it, the agent of an X710 port is disabled and enabled by debugfs,
 // which is mounted if necessary. An E810 port has only the flag.
 func TestFirmwareByDebugfs(t *testing.T) {
-	sys := sysfs.Root{Path: t.TempDir()}
+	sys := t.TempDir()
 	card(t, sys, "eno1", "i40e", "0000:18:00.0")
 	card(t, sys, "eno2", "i40e", "0000:18:00.1")
 	card(t, sys, "ens1", "ice", "0000:3b:00.0")
 	var mounted []string
 	f := &Firmware{
-		System: sys, flags: &fakeFlags{flags: map[string]bool{"eno2 disable-fw-lldp": false}, fails: unix.EOPNOTSUPP},
+		Sys: sys, flags: &fakeFlags{flags: map[string]bool{"eno2 disable-fw-lldp": false}, fails: unix.EOPNOTSUPP},
 		mount: func(dir string) error {
 			mounted = append(mounted, dir)
 			debugFile(t, sys, "0000:18:00.0")
@@ -170,7 +168,7 @@ func TestFirmwareByDebugfs(t *testing.T) {
 		t.Errorf("ens1: got %v, want the link, its driver and the flag", err)
 	}
 	commands := []string{
-		sys.Sys("kernel/debug/i40e/0000:18:00.0/command"), sys.Sys("kernel/debug/i40e/0000:18:00.1/command"),
+		filepath.Join(sys, "kernel/debug/i40e/0000:18:00.0/command"), filepath.Join(sys, "kernel/debug/i40e/0000:18:00.1/command"),
 	}
 	for _, command := range commands {
 		if got := content(t, command); got != "lldp stop" {
@@ -180,7 +178,7 @@ func TestFirmwareByDebugfs(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if diff := cmp.Diff([]string{sys.Sys("kernel/debug")}, mounted); diff != "" {
+	if diff := cmp.Diff([]string{filepath.Join(sys, "kernel/debug")}, mounted); diff != "" {
 		t.Errorf("mounts differ (-want +got):\n%s", diff)
 	}
 	if err := f.RestorePersistent(); err != nil || content(t, commands[0]) != "" {
@@ -198,14 +196,14 @@ func TestFirmwareByDebugfs(t *testing.T) {
 
 // If an agent cannot be disabled or enabled, the error contains every reason, and the next call retries.
 func TestFirmwareErrors(t *testing.T) {
-	sys := sysfs.Root{Path: t.TempDir()}
+	sys := t.TempDir()
 	card(t, sys, "eno1", "i40e", "0000:18:00.0")
 	card(t, sys, "ens1", "ice", "0000:3b:00.0")
 	locked, refused := errors.New("locked down"), errors.New("refused")
 	flags := &fakeFlags{
 		flags: map[string]bool{"eno1 disable-fw-lldp": false, "ens1 fw-lldp-agent": true}, fails: refused,
 	}
-	f := &Firmware{System: sys, flags: flags, mount: func(string) error { return locked }}
+	f := &Firmware{Sys: sys, flags: flags, mount: func(string) error { return locked }}
 	if err := f.Stop("eno1"); !errors.Is(err, locked) || !errors.Is(err, refused) ||
 		!strings.Contains(err.Error(), "eno1 (driver i40e)") {
 		t.Errorf("got %v, want both reasons and the link", err)

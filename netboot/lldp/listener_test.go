@@ -19,8 +19,8 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
-	"ironroot/internal/testenv"
-	"ironroot/internal/testenv/nettest"
+	"ironroot/internal/test/testenv"
+	"ironroot/internal/test/testenv/nettest"
 )
 
 // cable makes a pair of links, nic and its switch's port "sw-"+nic. Both are up if up is true.

@@ -8,7 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"ironroot/internal/testenv"
+	"ironroot/internal/test/testenv"
 	"ironroot/netboot/server"
 )
 

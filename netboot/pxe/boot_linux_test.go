@@ -14,10 +14,10 @@ import (
 	"github.com/vishvananda/netlink"
 
 	"ironroot/initramfs/debian"
-	"ironroot/internal/debtest"
-	"ironroot/internal/foreign"
-	"ironroot/internal/testenv"
-	"ironroot/internal/testenv/nettest"
+	"ironroot/internal/test/debtest"
+	"ironroot/internal/test/foreign"
+	"ironroot/internal/test/testenv"
+	"ironroot/internal/test/testenv/nettest"
 	"ironroot/lab/qemu"
 	"ironroot/netboot/server"
 )

@@ -6,7 +6,7 @@ import (
 	"net/netip"
 	"testing"
 
-	"ironroot/internal/testenv/nettest"
+	"ironroot/internal/test/testenv/nettest"
 	"ironroot/lab/qemu"
 	"ironroot/netboot/server"
 )

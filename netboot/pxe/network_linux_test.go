@@ -6,7 +6,7 @@ import (
 
 	"github.com/vishvananda/netlink"
 
-	"ironroot/internal/testenv/nettest"
+	"ironroot/internal/test/testenv/nettest"
 )
 
 // The test's network is a bridge with this machine's address. The link dhcp0 is another machine on it.

@@ -16,7 +16,7 @@ import (
 
 	"github.com/vishvananda/netlink"
 
-	"ironroot/internal/testenv/nettest"
+	"ironroot/internal/test/testenv/nettest"
 	"ironroot/netboot/ifconfig"
 	"ironroot/netboot/listing"
 )

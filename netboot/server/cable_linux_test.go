@@ -16,7 +16,7 @@ import (
 	"github.com/insomniacslk/dhcp/dhcpv4"
 	"golang.org/x/net/ipv6"
 
-	"ironroot/internal/testenv/nettest"
+	"ironroot/internal/test/testenv/nettest"
 )
 
 // A server on a cable answers the machine at its other end, and only as long as it runs. A probe finds it.

@@ -18,7 +18,7 @@ import (
 	"github.com/pin/tftp/v3"
 	"golang.org/x/sys/unix"
 
-	"ironroot/internal/testenv"
+	"ironroot/internal/test/testenv"
 )
 
 // directory returns a directory to serve, next to a secret that links lead to.

@@ -13,7 +13,7 @@ import (
 
 	"github.com/pin/tftp/v3"
 
-	"ironroot/internal/testenv/nettest"
+	"ironroot/internal/test/testenv/nettest"
 )
 
 // The servers answer on their interface, and not on another one of this machine, even at the same address. The peer has

@@ -6,8 +6,8 @@ import (
 	"net/netip"
 	"testing"
 
-	"ironroot/internal/testenv"
-	"ironroot/internal/testenv/nettest"
+	"ironroot/internal/test/testenv"
+	"ironroot/internal/test/testenv/nettest"
 )
 
 // The port of each server is free when Close returns, also if the end of the context has stopped the server.

@@ -11,7 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"ironroot/initramfs/debian"
-	"ironroot/internal/testenv"
+	"ironroot/internal/test/testenv"
 	"ironroot/release/license"
 	"ironroot/release/spdx"
 )

@@ -13,7 +13,7 @@ import (
 
 	"aead.dev/minisign"
 
-	"ironroot/internal/testenv"
+	"ironroot/internal/test/testenv"
 )
 
 // run runs Debian's minisign in a directory. input is what it reads instead of a terminal.

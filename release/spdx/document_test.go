@@ -8,7 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"ironroot/internal/spdxtest"
+	"ironroot/internal/test/spdxtest"
 )
 
 var created = time.Date(2026, 1, 2, 3, 4, 5, 0, time.FixedZone("x", 3600))

@@ -9,7 +9,7 @@ import (
 	"strconv"
 	"strings"
 
-	"ironroot/internal/sysfs"
+	"ironroot/storage/sysfs"
 )
 
 var (

@@ -10,7 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"ironroot/internal/sysfs"
+	"ironroot/storage/sysfs"
 )
 
 func TestDisksWithoutCapacity(t *testing.T) {

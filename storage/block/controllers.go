@@ -10,7 +10,7 @@ import (
 	"strconv"
 	"strings"
 
-	"ironroot/internal/sysfs"
+	"ironroot/storage/sysfs"
 )
 
 // NVMeController describes an NVMe controller of this machine.

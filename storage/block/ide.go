@@ -9,7 +9,7 @@ import (
 	"regexp"
 	"strings"
 
-	"ironroot/internal/sysfs"
+	"ironroot/storage/sysfs"
 )
 
 // Subclasses of mass storage controllers (PCI Code and ID Assignment Specification, 1.2) as sysfs shows them.

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"ironroot/internal/sysfs"
+	"ironroot/storage/sysfs"
 )
 
 const (

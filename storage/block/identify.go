@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"ironroot/internal/sysfs"
+	"ironroot/storage/sysfs"
 )
 
 var hctlPattern = regexp.MustCompile(`^\d+:\d+:\d+:\d+$`)

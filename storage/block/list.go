@@ -14,7 +14,7 @@ import (
 	"strings"
 
 	"ironroot/internal/goroutine"
-	"ironroot/internal/sysfs"
+	"ironroot/storage/sysfs"
 )
 
 // ErrUnreadable is returned if the kernel's description of some disks could not be read. The list then contains the

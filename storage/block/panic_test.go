@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"ironroot/internal/goroutine"
-	"ironroot/internal/sysfs"
+	"ironroot/storage/sysfs"
 )
 
 // panicHandler is a log handler that panics.

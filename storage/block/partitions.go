@@ -12,7 +12,7 @@ import (
 	"strconv"
 	"strings"
 
-	"ironroot/internal/sysfs"
+	"ironroot/storage/sysfs"
 )
 
 // MapUUID returns the device mapper's UUID of a multipath map (a kernel name or device path), "" for any other device.

@@ -5,8 +5,8 @@ import (
 	"strconv"
 	"strings"
 
-	"ironroot/internal/sysfs"
 	"ironroot/storage/nfit"
+	"ironroot/storage/sysfs"
 )
 
 // RAMDisk is the type of a RAM disk that the firmware has created: the image of UEFI HTTP boot. It is not a disk of

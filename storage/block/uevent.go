@@ -5,8 +5,8 @@ import (
 	"errors"
 	"fmt"
 
-	"ironroot/internal/sysfs"
 	"ironroot/internal/uevent"
+	"ironroot/storage/sysfs"
 )
 
 // watcher waits for the kernel's uevents. Their content is ignored: after each event callers read the state from sysfs

@@ -5,7 +5,7 @@ import (
 	"os"
 	"strings"
 
-	"ironroot/internal/sysfs"
+	"ironroot/storage/sysfs"
 )
 
 // UnboundController describes a PCI storage controller without a driver. The kernel does not know its disks.

@@ -6,7 +6,7 @@ import (
 	"io/fs"
 	"regexp"
 
-	"ironroot/internal/sysfs"
+	"ironroot/storage/sysfs"
 )
 
 var namespaceName = regexp.MustCompile(`^nvme\d+n\d+$`)

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"os"
 
-	"ironroot/internal/sysfs"
+	"ironroot/storage/sysfs"
 )
 
 // maxMediaSize is the size limit in bytes of a virtual USB stick. Larger ones may be real disks.

@@ -7,7 +7,7 @@ import (
 	"os"
 	"testing"
 
-	"ironroot/internal/testenv"
+	"ironroot/internal/test/testenv"
 )
 
 // Only the ends of ranges are zeroed.

@@ -7,8 +7,8 @@ import (
 	"slices"
 	"strings"
 
-	"ironroot/internal/sysfs"
 	"ironroot/storage/block"
+	"ironroot/storage/sysfs"
 )
 
 // ErrArray is returned for a Linux RAID array that firmware cannot boot from.

@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
-	"ironroot/internal/sysfs"
 	"ironroot/storage/block"
+	"ironroot/storage/sysfs"
 )
 
 // Whether firmware can read an array depends on the position of its superblock, its level, and its members.

@@ -17,11 +17,11 @@ import (
 	"os"
 	"strings"
 
-	"ironroot/internal/sysfs"
 	"ironroot/storage/block"
 	"ironroot/storage/efivarfs"
 	"ironroot/storage/fat"
 	"ironroot/storage/partition"
+	"ironroot/storage/sysfs"
 )
 
 // Errors of InstallEFI.

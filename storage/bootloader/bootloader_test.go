@@ -19,12 +19,12 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
-	"ironroot/internal/sysfs"
-	"ironroot/internal/testenv"
+	"ironroot/internal/test/testenv"
 	"ironroot/storage/efivarfs"
 	"ironroot/storage/fat"
 	"ironroot/storage/mounted"
 	"ironroot/storage/partition"
+	"ironroot/storage/sysfs"
 )
 
 const (

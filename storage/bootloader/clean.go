@@ -8,8 +8,8 @@ import (
 	"regexp"
 	"slices"
 
-	"ironroot/internal/sysfs"
 	"ironroot/storage/efivarfs"
+	"ironroot/storage/sysfs"
 )
 
 // ErrNotUEFI is returned if the machine was booted by BIOS. Its kernel has no access to UEFI variables then.

@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"strings"
 
-	"ironroot/internal/sysfs"
 	"ironroot/storage/block"
 	"ironroot/storage/partition"
+	"ironroot/storage/sysfs"
 )
 
 // Lister lists the disks, maps and arrays that are searched for a UUID if the deployed disk has no device with it. The

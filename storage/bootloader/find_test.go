@@ -11,11 +11,11 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"ironroot/internal/sysfs"
-	"ironroot/internal/testenv"
+	"ironroot/internal/test/testenv"
 	"ironroot/storage/block"
 	"ironroot/storage/bootloader/chroot"
 	"ironroot/storage/partition"
+	"ironroot/storage/sysfs"
 )
 
 func TestFATMounts(t *testing.T) {

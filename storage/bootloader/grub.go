@@ -9,10 +9,10 @@ import (
 	"os"
 	"slices"
 
-	"ironroot/internal/sysfs"
 	"ironroot/storage/block"
 	"ironroot/storage/bootloader/chroot"
 	"ironroot/storage/partition"
+	"ironroot/storage/sysfs"
 )
 
 // GRUB holds the parameters of InstallGRUB.

@@ -8,11 +8,11 @@ import (
 	"strings"
 	"testing"
 
-	"ironroot/internal/sysfs"
-	"ironroot/internal/testenv"
+	"ironroot/internal/test/testenv"
 	"ironroot/storage/bootloader/chroot"
 	"ironroot/storage/mounted"
 	"ironroot/storage/partition"
+	"ironroot/storage/sysfs"
 )
 
 // TestMain runs the child process that enters the root of an image.

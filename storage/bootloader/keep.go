@@ -11,12 +11,12 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"ironroot/internal/sysfs"
 	"ironroot/storage/block"
 	"ironroot/storage/bootloader/chroot"
 	"ironroot/storage/fat"
 	"ironroot/storage/mounted"
 	"ironroot/storage/partition"
+	"ironroot/storage/sysfs"
 )
 
 // ErrNoRoot is returned if no partition has the UUID of the root file system.

@@ -12,10 +12,10 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"ironroot/internal/sysfs"
-	"ironroot/internal/testenv"
+	"ironroot/internal/test/testenv"
 	"ironroot/storage/mounted"
 	"ironroot/storage/partition"
+	"ironroot/storage/sysfs"
 )
 
 // write writes a file and creates its directories.

@@ -13,9 +13,9 @@ import (
 	"strings"
 	"testing"
 
-	"ironroot/internal/sysfs"
-	"ironroot/internal/testenv"
+	"ironroot/internal/test/testenv"
 	"ironroot/storage/partition"
+	"ironroot/storage/sysfs"
 )
 
 const mib = 1 << 20

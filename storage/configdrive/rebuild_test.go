@@ -12,11 +12,11 @@ import (
 	"strings"
 	"testing"
 
-	"ironroot/internal/planted"
-	"ironroot/internal/sysfs"
-	"ironroot/internal/testenv"
+	"ironroot/internal/test/planted"
+	"ironroot/internal/test/testenv"
 	"ironroot/storage/fat"
 	"ironroot/storage/partition"
+	"ironroot/storage/sysfs"
 )
 
 // fatDrive makes a config drive with mkfs.vfat and further arguments, with sectors of 512 bytes.

@@ -13,10 +13,10 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"ironroot/internal/sysfs"
 	"ironroot/storage/block"
 	"ironroot/storage/fat"
 	"ironroot/storage/partition"
+	"ironroot/storage/sysfs"
 )
 
 // Label is the file system label by which an instance finds its config drive, regardless of case.

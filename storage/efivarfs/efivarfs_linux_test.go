@@ -9,7 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"ironroot/internal/testenv"
+	"ironroot/internal/test/testenv"
 )
 
 const noDump = 0x40 // FS_NODUMP_FL

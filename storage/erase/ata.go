@@ -6,11 +6,11 @@ import (
 	"fmt"
 	"os"
 
-	"ironroot/internal/sysfs"
 	"ironroot/internal/timelimit"
 	"ironroot/storage/ata"
 	"ironroot/storage/block"
 	"ironroot/storage/scsi"
+	"ironroot/storage/sysfs"
 )
 
 // ErrLocked is returned if a drive is locked, or is locked after its next power cycle, and the password could not be

@@ -18,12 +18,12 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
-	"ironroot/internal/sysfs"
-	"ironroot/internal/testenv"
+	"ironroot/internal/test/testenv"
 	"ironroot/internal/timelimit"
 	"ironroot/storage/ata"
 	"ironroot/storage/block"
 	"ironroot/storage/scsi"
+	"ironroot/storage/sysfs"
 )
 
 // fakeATA is the transport of a drive with the states of ACS-4 (security SEC1, SEC2, SEC4, SEC5 and SEC6, sanitize SD0

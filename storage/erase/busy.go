@@ -15,8 +15,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"ironroot/internal/pause"
-	"ironroot/internal/sysfs"
 	"ironroot/internal/timelimit"
+	"ironroot/storage/sysfs"
 )
 
 // ErrBusy is returned if a device is still in use after the time limit for its holders. Errors that wrap it name the

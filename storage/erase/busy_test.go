@@ -13,10 +13,10 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"ironroot/internal/sysfs"
-	"ironroot/internal/testenv"
+	"ironroot/internal/test/testenv"
 	"ironroot/internal/timelimit"
 	"ironroot/storage/partition"
+	"ironroot/storage/sysfs"
 )
 
 // heldDisk makes a disk and a process that has its partition open. The process ends when its standard input is closed.

@@ -14,9 +14,9 @@ import (
 	"strings"
 	"time"
 
-	"ironroot/internal/sysfs"
 	"ironroot/storage/block"
 	"ironroot/storage/partition"
+	"ironroot/storage/sysfs"
 )
 
 // Method names how a device was erased.

@@ -18,11 +18,11 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"ironroot/internal/sysfs"
-	"ironroot/internal/testenv"
+	"ironroot/internal/test/testenv"
 	"ironroot/storage/block"
 	"ironroot/storage/md"
 	"ironroot/storage/partition"
+	"ironroot/storage/sysfs"
 )
 
 const mib = 1 << 20

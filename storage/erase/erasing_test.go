@@ -7,10 +7,10 @@ import (
 	"testing/synctest"
 	"time"
 
-	"ironroot/internal/sysfs"
-	"ironroot/internal/testenv"
+	"ironroot/internal/test/testenv"
 	"ironroot/internal/timelimit"
 	"ironroot/storage/block"
+	"ironroot/storage/sysfs"
 )
 
 // erasingCall is a call of Options.Erasing.

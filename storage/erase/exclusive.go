@@ -8,9 +8,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"ironroot/internal/sysfs"
 	"ironroot/storage/block"
 	"ironroot/storage/partition"
+	"ironroot/storage/sysfs"
 )
 
 // Exclusive waits for the holders of a device, as [Full] does, opens the device exclusively for direct I/O, and calls

@@ -10,10 +10,10 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"ironroot/internal/sysfs"
-	"ironroot/internal/testenv"
+	"ironroot/internal/test/testenv"
 	"ironroot/storage/block"
 	"ironroot/storage/partition"
+	"ironroot/storage/sysfs"
 )
 
 // The device is opened for direct I/O, and nobody else can open it exclusively. Partitions whose table was overwritten

@@ -17,9 +17,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"ironroot/internal/sysfs"
-	"ironroot/internal/testenv"
+	"ironroot/internal/test/testenv"
 	"ironroot/storage/block"
+	"ironroot/storage/sysfs"
 )
 
 // fullDisk returns a file on ext4 with data=journal, on a device without free space: direct writes to the file go to

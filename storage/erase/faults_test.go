@@ -16,10 +16,10 @@ import (
 	"golang.org/x/sys/unix"
 
 	"ironroot/internal/goroutine"
-	"ironroot/internal/sysfs"
-	"ironroot/internal/testenv"
+	"ironroot/internal/test/testenv"
 	"ironroot/storage/block"
 	"ironroot/storage/partition"
+	"ironroot/storage/sysfs"
 )
 
 // hooked is a context whose Err calls a function. Erasing calls Err before each write.

@@ -9,10 +9,10 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"ironroot/internal/sysfs"
-	"ironroot/internal/testenv"
+	"ironroot/internal/test/testenv"
 	"ironroot/storage/ata"
 	"ironroot/storage/erase/evidence"
+	"ironroot/storage/sysfs"
 )
 
 // Sectors that a drive hides are part of the method and the evidence. What the drive does not say is no error.

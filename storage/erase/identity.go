@@ -5,9 +5,9 @@ import (
 	"path/filepath"
 	"strings"
 
-	"ironroot/internal/sysfs"
 	"ironroot/storage/block"
 	"ironroot/storage/erase/evidence"
+	"ironroot/storage/sysfs"
 )
 
 // Describe returns the identity of a disk for evidence. Values that cannot be read are empty.

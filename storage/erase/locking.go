@@ -6,11 +6,11 @@ import (
 	"errors"
 	"fmt"
 
-	"ironroot/internal/sysfs"
 	"ironroot/internal/timelimit"
 	"ironroot/storage/ata"
 	"ironroot/storage/block"
 	"ironroot/storage/scsi"
+	"ironroot/storage/sysfs"
 	"ironroot/storage/tcg"
 )
 

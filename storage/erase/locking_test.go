@@ -12,10 +12,10 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"ironroot/internal/sysfs"
-	"ironroot/internal/testenv"
+	"ironroot/internal/test/testenv"
 	"ironroot/storage/block"
 	"ironroot/storage/scsi"
+	"ironroot/storage/sysfs"
 )
 
 // tcgReply is the reply of a drive to Level 0 Discovery (Opal 2.01, tables "Level 0 Discovery Header", "Locking Feature

@@ -11,11 +11,11 @@ import (
 	"os"
 	"slices"
 
-	"ironroot/internal/sysfs"
 	"ironroot/internal/timelimit"
 	"ironroot/storage/block"
 	"ironroot/storage/md"
 	"ironroot/storage/partition"
+	"ironroot/storage/sysfs"
 )
 
 // margin is the number of bytes that are overwritten at both ends of a device, of each of its partitions, and of the

@@ -17,10 +17,10 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"ironroot/internal/sysfs"
-	"ironroot/internal/testenv"
+	"ironroot/internal/test/testenv"
 	"ironroot/internal/timelimit"
 	"ironroot/storage/block"
+	"ironroot/storage/sysfs"
 )
 
 // fakeNVMe replies to admin commands like a controller with the given identify data; namespace 7 is the device.

@@ -19,7 +19,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
-	"ironroot/internal/testenv"
+	"ironroot/internal/test/testenv"
 	"ironroot/internal/timelimit"
 	"ironroot/storage/block"
 )

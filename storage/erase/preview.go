@@ -6,10 +6,10 @@ import (
 	"fmt"
 	"slices"
 
-	"ironroot/internal/sysfs"
 	"ironroot/storage/ata"
 	"ironroot/storage/block"
 	"ironroot/storage/scsi"
+	"ironroot/storage/sysfs"
 )
 
 // Preview returns the method that [Full] selects for a device with the same options, followed by what would not be

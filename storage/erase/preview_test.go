@@ -7,9 +7,9 @@ import (
 	"strings"
 	"testing"
 
-	"ironroot/internal/sysfs"
-	"ironroot/internal/testenv"
+	"ironroot/internal/test/testenv"
 	"ironroot/storage/block"
+	"ironroot/storage/sysfs"
 )
 
 // previewedFull calls preview and then full, and compares them: preview changes nothing, and returns the method of full

@@ -9,8 +9,8 @@ import (
 	"path/filepath"
 	"strings"
 
-	"ironroot/internal/sysfs"
 	"ironroot/storage/efivarfs"
+	"ironroot/storage/sysfs"
 )
 
 // Prefix and suffix of the names of the UEFI variables in which Linux stores the log of a crash (LINUX_EFI_CRASH_GUID

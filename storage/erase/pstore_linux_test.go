@@ -11,8 +11,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"ironroot/internal/sysfs"
-	"ironroot/internal/testenv"
+	"ironroot/internal/test/testenv"
+	"ironroot/storage/sysfs"
 )
 
 // firmware returns a machine with two entries of pstore, and two crash logs among its UEFI variables.

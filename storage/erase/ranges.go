@@ -7,8 +7,8 @@ import (
 	"io"
 	"os"
 
-	"ironroot/internal/sysfs"
 	"ironroot/storage/block"
+	"ironroot/storage/sysfs"
 )
 
 // Ranges overwrites ranges of a device, in the passes of [Full], and reads them back as if they were one device. The

@@ -10,11 +10,11 @@ import (
 	"strings"
 	"testing"
 
-	"ironroot/internal/imagetest"
-	"ironroot/internal/sysfs"
-	"ironroot/internal/testenv"
+	"ironroot/internal/test/imagetest"
+	"ironroot/internal/test/testenv"
 	"ironroot/storage/block"
 	"ironroot/storage/erase/evidence"
+	"ironroot/storage/sysfs"
 )
 
 // rangesDisk is a loop device full of data.

@@ -12,10 +12,10 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"ironroot/internal/sysfs"
 	"ironroot/internal/timelimit"
 	"ironroot/storage/block"
 	"ironroot/storage/erase/evidence"
+	"ironroot/storage/sysfs"
 )
 
 const (

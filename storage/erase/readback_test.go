@@ -16,10 +16,10 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"ironroot/internal/sysfs"
-	"ironroot/internal/testenv"
+	"ironroot/internal/test/testenv"
 	"ironroot/storage/block"
 	"ironroot/storage/erase/evidence"
+	"ironroot/storage/sysfs"
 )
 
 // fakeDisk is a disk of zeros with remnants of the same length, which need not be in order.

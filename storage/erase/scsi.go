@@ -8,11 +8,11 @@ import (
 	"strings"
 	"time"
 
-	"ironroot/internal/sysfs"
 	"ironroot/internal/timelimit"
 	"ironroot/storage/block"
 	"ironroot/storage/erase/evidence"
 	"ironroot/storage/scsi"
+	"ironroot/storage/sysfs"
 )
 
 // scsiDevice is an open SCSI disk.

@@ -17,12 +17,12 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
-	"ironroot/internal/sysfs"
-	"ironroot/internal/testenv"
+	"ironroot/internal/test/testenv"
 	"ironroot/internal/timelimit"
 	"ironroot/storage/block"
 	"ironroot/storage/erase/evidence"
 	"ironroot/storage/scsi"
+	"ironroot/storage/sysfs"
 )
 
 // fakeSCSI is the transport of a SCSI disk with the states of a sanitize in SBC-4. Its medium is a file.

@@ -8,10 +8,10 @@ import (
 	"os"
 	"strings"
 
-	"ironroot/internal/sysfs"
 	"ironroot/internal/timelimit"
 	"ironroot/storage/block"
 	"ironroot/storage/partition"
+	"ironroot/storage/sysfs"
 )
 
 // ReadOnly reports whether the kernel rejects writes to a device. name is its kernel name or path.

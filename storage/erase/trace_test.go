@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"testing"
 
-	"ironroot/internal/testenv"
+	"ironroot/internal/test/testenv"
 	"ironroot/storage/erase/evidence"
 )
 

@@ -10,10 +10,10 @@ import (
 	"strings"
 	"testing"
 
-	"ironroot/internal/sysfs"
-	"ironroot/internal/testenv"
+	"ironroot/internal/test/testenv"
 	"ironroot/storage/block"
 	"ironroot/storage/erase/evidence"
+	"ironroot/storage/sysfs"
 )
 
 var secret = []byte("secret  ")

@@ -14,8 +14,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"ironroot/internal/planted"
-	"ironroot/internal/testenv"
+	"ironroot/internal/test/planted"
+	"ironroot/internal/test/testenv"
 )
 
 const mib = 1 << 20

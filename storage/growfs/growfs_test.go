@@ -13,7 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"ironroot/internal/testenv"
+	"ironroot/internal/test/testenv"
 	"ironroot/storage/mkfs"
 	"ironroot/storage/mounted"
 )

@@ -15,8 +15,8 @@ import (
 	"strconv"
 	"strings"
 
-	"ironroot/internal/sysfs"
 	"ironroot/storage/iscsi"
+	"ironroot/storage/sysfs"
 )
 
 // Table is the content of the table.

@@ -10,8 +10,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"ironroot/internal/sysfs"
 	"ironroot/storage/iscsi"
+	"ironroot/storage/sysfs"
 )
 
 // table is a recording of the kernel's files with iPXE's table, with a second target.

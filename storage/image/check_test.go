@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"ironroot/internal/imagetest"
+	"ironroot/internal/test/imagetest"
 	"ironroot/storage/image/device"
 	"ironroot/storage/image/fetch"
 )

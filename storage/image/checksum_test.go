@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"ironroot/internal/imagetest"
+	"ironroot/internal/test/imagetest"
 	"ironroot/storage/image/checksum"
 )
 

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"ironroot/internal/imagetest"
+	"ironroot/internal/test/imagetest"
 	"ironroot/storage/image/checksum"
 	"ironroot/storage/image/device"
 )

@@ -9,8 +9,8 @@ import (
 	"strings"
 	"testing"
 
-	"ironroot/internal/imagetest"
-	"ironroot/internal/testenv"
+	"ironroot/internal/test/imagetest"
+	"ironroot/internal/test/testenv"
 	"ironroot/storage/image/device"
 	"ironroot/storage/image/fetch"
 )

@@ -14,8 +14,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"ironroot/internal/imagetest"
-	"ironroot/internal/testenv"
+	"ironroot/internal/test/imagetest"
+	"ironroot/internal/test/testenv"
 	"ironroot/storage/image/device"
 	"ironroot/storage/image/fetch"
 )

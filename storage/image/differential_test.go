@@ -10,8 +10,8 @@ import (
 	"strings"
 	"testing"
 
-	"ironroot/internal/imagetest"
-	"ironroot/internal/testenv"
+	"ironroot/internal/test/imagetest"
+	"ironroot/internal/test/testenv"
 )
 
 // TestDifferential makes images with qemu-img and qemu-io, with options, sizes, content and changes drawn from a

@@ -11,8 +11,8 @@ import (
 	"strings"
 	"testing"
 
-	"ironroot/internal/imagetest"
-	"ironroot/internal/testenv"
+	"ironroot/internal/test/imagetest"
+	"ironroot/internal/test/testenv"
 )
 
 // foreignSize is the length of the disk in each foreign image, and a number of cylinders.

@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"ironroot/internal/imagetest"
-	"ironroot/internal/testenv"
+	"ironroot/internal/test/imagetest"
+	"ironroot/internal/test/testenv"
 	"ironroot/storage/image/fetch"
 )
 

@@ -13,8 +13,8 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"ironroot/internal/imagetest"
-	"ironroot/internal/testenv"
+	"ironroot/internal/test/imagetest"
+	"ironroot/internal/test/testenv"
 	"ironroot/storage/image/device"
 	"ironroot/storage/image/qcow2"
 )

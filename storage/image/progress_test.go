@@ -7,8 +7,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"ironroot/internal/imagetest"
-	"ironroot/internal/piped"
+	"ironroot/internal/test/imagetest"
+	"ironroot/internal/test/piped"
 	"ironroot/storage/image/fetch"
 )
 

@@ -10,8 +10,8 @@ import (
 	"strings"
 	"testing"
 
-	"ironroot/internal/imagetest"
-	"ironroot/internal/testenv"
+	"ironroot/internal/test/imagetest"
+	"ironroot/internal/test/testenv"
 	"ironroot/storage/image/checksum"
 	"ironroot/storage/image/fetch"
 )

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"ironroot/internal/imagetest"
+	"ironroot/internal/test/imagetest"
 	"ironroot/storage/image/checksum"
 	"ironroot/storage/image/fetch"
 )

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"ironroot/internal/imagetest"
+	"ironroot/internal/test/imagetest"
 	"ironroot/storage/image/fetch"
 )
 

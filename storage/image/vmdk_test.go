@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
-	"ironroot/internal/imagetest"
 	"ironroot/internal/ondisk"
+	"ironroot/internal/test/imagetest"
 )
 
 // withVMDKFooter returns a stream-optimized image of qemu-img's, in the form that programs write which do not know the

@@ -10,9 +10,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"ironroot/internal/imagetest"
-	"ironroot/internal/piped"
-	"ironroot/internal/testenv"
+	"ironroot/internal/test/imagetest"
+	"ironroot/internal/test/piped"
+	"ironroot/internal/test/testenv"
 	"ironroot/storage/image/checksum"
 	"ironroot/storage/image/device"
 	"ironroot/storage/image/fetch"

@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"ironroot/internal/goroutine"
-	"ironroot/internal/sysfs"
+	"ironroot/storage/sysfs"
 )
 
 // Messages of NETLINK_ISCSI (enum iscsi_uevent_e in the kernel's scsi/iscsi_if.h): requests, and the kernel's events.

@@ -13,7 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"ironroot/internal/testenv"
+	"ironroot/internal/test/testenv"
 )
 
 // wire sends and receives PDUs on a TCP connection, as the kernel does.

@@ -17,8 +17,8 @@ import (
 
 	"ironroot/internal/goroutine"
 	"ironroot/internal/pause"
-	"ironroot/internal/sysfs"
 	"ironroot/storage/block"
+	"ironroot/storage/sysfs"
 )
 
 const (

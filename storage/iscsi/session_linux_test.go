@@ -20,8 +20,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"ironroot/internal/pause"
-	"ironroot/internal/sysfs"
-	"ironroot/internal/testenv"
+	"ironroot/internal/test/testenv"
+	"ironroot/storage/sysfs"
 )
 
 // fakeKernel answers the requests of an Initiator and passes PDUs on, as the kernel's initiator does. It has no disks.

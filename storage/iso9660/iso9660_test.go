@@ -13,8 +13,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"ironroot/internal/planted"
-	"ironroot/internal/testenv"
+	"ironroot/internal/test/planted"
+	"ironroot/internal/test/testenv"
 )
 
 // long is a name whose Rock Ridge entry does not fit into the record.

@@ -13,8 +13,8 @@ import (
 	"slices"
 	"strings"
 
-	"ironroot/internal/sysfs"
 	"ironroot/storage/block"
+	"ironroot/storage/sysfs"
 )
 
 // ErrInvalid is wrapped by the problems of superblocks that have the magic number but are not valid.

@@ -12,7 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
-	"ironroot/internal/testenv"
+	"ironroot/internal/test/testenv"
 )
 
 const (

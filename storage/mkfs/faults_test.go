@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"ironroot/internal/testenv"
+	"ironroot/internal/test/testenv"
 )
 
 // mustBeNothing fails the test if blkid recognises a signature.

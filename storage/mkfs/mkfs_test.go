@@ -14,7 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"ironroot/internal/testenv"
+	"ironroot/internal/test/testenv"
 )
 
 const (

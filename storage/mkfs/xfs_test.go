@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"ironroot/internal/testenv"
+	"ironroot/internal/test/testenv"
 )
 
 // xfsRepair fails the test if there is anything to repair.

@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"ironroot/internal/testenv"
+	"ironroot/internal/test/testenv"
 )
 
 // device makes a loop device with a file system that contains a file and links.

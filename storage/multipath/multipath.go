@@ -23,10 +23,10 @@ import (
 	"sync"
 	"time"
 
-	"ironroot/internal/sysfs"
 	"ironroot/storage/block"
 	"ironroot/storage/devmapper"
 	"ironroot/storage/partition"
+	"ironroot/storage/sysfs"
 )
 
 // nodeTimeout is the time limit for a map's device node, which devtmpfs creates before the ioctl returns.

@@ -14,9 +14,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
-	"ironroot/internal/sysfs"
 	"ironroot/storage/block"
 	"ironroot/storage/devmapper"
+	"ironroot/storage/sysfs"
 )
 
 const (

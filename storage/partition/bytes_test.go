@@ -11,9 +11,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"ironroot/internal/sysfs"
-	"ironroot/internal/testenv"
+	"ironroot/internal/test/testenv"
 	"ironroot/storage/block"
+	"ironroot/storage/sysfs"
 )
 
 // Offsets in an MBR, with which tests check the structures.

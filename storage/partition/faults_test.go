@@ -13,10 +13,10 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"ironroot/internal/sysfs"
-	"ironroot/internal/testenv"
+	"ironroot/internal/test/testenv"
 	"ironroot/storage/block"
 	"ironroot/storage/devmapper"
+	"ironroot/storage/sysfs"
 )
 
 // wantError checks an error and that its text contains a phrase.

@@ -9,8 +9,8 @@ import (
 	"slices"
 	"testing"
 
-	"ironroot/internal/sysfs"
-	"ironroot/internal/testenv"
+	"ironroot/internal/test/testenv"
+	"ironroot/storage/sysfs"
 )
 
 // The disks have 4 MiB, of which only both ends are fuzzed: they contain the tables.

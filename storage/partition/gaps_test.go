@@ -13,7 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"ironroot/internal/testenv"
+	"ironroot/internal/test/testenv"
 )
 
 // The boot code and the space beside partitions are zeroed. The table and the partitions are not changed.

@@ -6,8 +6,8 @@ import (
 	"maps"
 	"slices"
 
-	"ironroot/internal/sysfs"
 	"ironroot/storage/block"
+	"ironroot/storage/sysfs"
 )
 
 // Known returns number, start and size of a disk's partitions that the kernel knows. The partitions of a multipath map

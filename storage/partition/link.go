@@ -7,8 +7,8 @@ import (
 	"slices"
 	"strings"
 
-	"ironroot/internal/sysfs"
 	"ironroot/storage/block"
+	"ironroot/storage/sysfs"
 )
 
 // ErrNoLink is returned for a link that matches no device.

@@ -7,9 +7,9 @@ import (
 	"strings"
 	"testing"
 
-	"ironroot/internal/sysfs"
-	"ironroot/internal/testenv"
+	"ironroot/internal/test/testenv"
 	"ironroot/storage/block"
+	"ironroot/storage/sysfs"
 )
 
 // FindLink finds a partition by the names that blkid gives udev (60-persistent-storage.rules).

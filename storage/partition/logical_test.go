@@ -6,7 +6,7 @@ import (
 	"errors"
 	"testing"
 
-	"ironroot/internal/testenv"
+	"ironroot/internal/test/testenv"
 )
 
 // tableSector returns a sector with the table of an MBR or of an extended partition.

@@ -10,9 +10,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"ironroot/internal/sysfs"
 	"ironroot/storage/block"
 	"ironroot/storage/devmapper"
+	"ironroot/storage/sysfs"
 )
 
 // mapper creates and removes maps. [devmapper.Control] implements it.

@@ -13,8 +13,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
-	"ironroot/internal/sysfs"
 	"ironroot/storage/devmapper"
+	"ironroot/storage/sysfs"
 )
 
 const mapID = "mpath-3600c0ff000d1a2b3"

@@ -15,8 +15,8 @@ import (
 	"fmt"
 	"os"
 
-	"ironroot/internal/sysfs"
 	"ironroot/storage/block"
+	"ironroot/storage/sysfs"
 )
 
 // ErrNoTable is returned if a device has no valid partition table.

@@ -12,8 +12,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"ironroot/internal/sysfs"
 	"ironroot/storage/block"
+	"ironroot/storage/sysfs"
 )
 
 // Sync updates the kernel's partitions of a disk from the table on the disk. If possible, the kernel reads the table

@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"slices"
 
-	"ironroot/internal/sysfs"
 	"ironroot/storage/block"
 	"ironroot/storage/md"
+	"ironroot/storage/sysfs"
 )
 
 // ReadMembers reads the superblocks of devices. Each must have a single superblock, valid and of the array with the

@@ -10,9 +10,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"ironroot/internal/sysfs"
 	"ironroot/storage/block"
 	"ironroot/storage/md"
+	"ironroot/storage/sysfs"
 )
 
 // Assemble starts the array with a UUID as /dev/mdN, where number is N, and returns this path. The array is read-only:

@@ -7,10 +7,10 @@ import (
 	"testing"
 	"time"
 
-	"ironroot/internal/imagetest"
-	"ironroot/internal/sysfs"
-	"ironroot/internal/testenv"
+	"ironroot/internal/test/imagetest"
+	"ironroot/internal/test/testenv"
 	"ironroot/storage/md"
+	"ironroot/storage/sysfs"
 )
 
 // loops makes loop devices with the members of an array.

@@ -17,8 +17,8 @@ import (
 	"strconv"
 	"strings"
 
-	"ironroot/internal/sysfs"
 	"ironroot/storage/md"
+	"ironroot/storage/sysfs"
 )
 
 // Options describe an array to create.

@@ -12,9 +12,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"ironroot/internal/sysfs"
 	"ironroot/storage/block"
 	"ironroot/storage/md"
+	"ironroot/storage/sysfs"
 )
 
 // Ioctls of linux/raid/md_u.h.

@@ -7,7 +7,7 @@ import (
 	"errors"
 	"fmt"
 
-	"ironroot/internal/sysfs"
+	"ironroot/storage/sysfs"
 )
 
 var errUnsupported = fmt.Errorf("software RAID: %w", errors.ErrUnsupported)

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"ironroot/internal/sysfs"
+	"ironroot/storage/sysfs"
 )
 
 // runningArray describes in sysfs that /dev/md0 is a complete mirror of /dev/sda1 and /dev/sdb1. The changes are files

@@ -17,12 +17,12 @@ import (
 	"slices"
 	"strings"
 
-	"ironroot/internal/sysfs"
 	"ironroot/storage/block"
 	"ironroot/storage/bootloader"
 	"ironroot/storage/md"
 	"ironroot/storage/partition"
 	"ironroot/storage/raid"
+	"ironroot/storage/sysfs"
 )
 
 // ESPName is the name of the array with the EFI system partition, without the host.

@@ -12,12 +12,12 @@ import (
 	"testing"
 	"time"
 
-	"ironroot/internal/sysfs"
-	"ironroot/internal/testenv"
+	"ironroot/internal/test/testenv"
 	"ironroot/storage/block"
 	"ironroot/storage/bootloader"
 	"ironroot/storage/md"
 	"ironroot/storage/partition"
+	"ironroot/storage/sysfs"
 )
 
 const mib = 1 << 20

@@ -7,9 +7,9 @@ import (
 	"testing"
 
 	"ironroot/internal/goroutine"
-	"ironroot/internal/sysfs"
-	"ironroot/internal/testenv"
+	"ironroot/internal/test/testenv"
 	"ironroot/storage/block"
+	"ironroot/storage/sysfs"
 	"ironroot/storage/tree"
 )
 

@@ -8,10 +8,10 @@ import (
 	"testing/synctest"
 	"time"
 
-	"ironroot/internal/sysfs"
-	"ironroot/internal/testenv"
+	"ironroot/internal/test/testenv"
 	"ironroot/internal/timelimit"
 	"ironroot/storage/block"
+	"ironroot/storage/sysfs"
 )
 
 // Opening many slow media exceeds no limit without progress.

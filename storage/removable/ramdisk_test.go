@@ -6,9 +6,9 @@ import (
 	"strings"
 	"testing"
 
-	"ironroot/internal/sysfs"
 	"ironroot/storage/nfit"
 	"ironroot/storage/nfit/nfittest"
+	"ironroot/storage/sysfs"
 )
 
 // The ISO that the firmware has loaded to a RAM disk is a medium. Persistent memory with the same content is not.

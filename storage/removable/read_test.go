@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
-	"ironroot/internal/sysfs"
 	"ironroot/storage/block"
+	"ironroot/storage/sysfs"
 	"ironroot/storage/tree"
 )
 

@@ -15,9 +15,9 @@ import (
 	"strings"
 
 	"ironroot/internal/goroutine"
-	"ironroot/internal/sysfs"
 	"ironroot/internal/timelimit"
 	"ironroot/storage/block"
+	"ironroot/storage/sysfs"
 	"ironroot/storage/tree"
 )
 

@@ -11,8 +11,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"ironroot/internal/sysfs"
-	"ironroot/internal/testenv"
+	"ironroot/internal/test/testenv"
+	"ironroot/storage/sysfs"
 )
 
 const usb = "pci0000:00/0000:00:14.0/usb1/1-4/1-4:1.0/host5/target5:0:0/5:0:0:0"

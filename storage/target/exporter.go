@@ -16,9 +16,9 @@ import (
 
 	"ironroot/internal/goroutine"
 	"ironroot/internal/pause"
-	"ironroot/internal/sysfs"
 	"ironroot/storage/block"
 	"ironroot/storage/iscsi"
+	"ironroot/storage/sysfs"
 )
 
 const (

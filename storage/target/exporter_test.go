@@ -15,7 +15,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"ironroot/internal/sysfs"
+	"ironroot/storage/sysfs"
 )
 
 const initiator = "iqn.1993-08.org.debian:01:conductor"

@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"ironroot/internal/sysfs"
+	"ironroot/storage/sysfs"
 )
 
 // configfs is a directory that behaves as the kernel's configuration of targets: new directories have the files of

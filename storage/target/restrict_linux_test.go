@@ -11,8 +11,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"ironroot/internal/testenv"
-	"ironroot/internal/testenv/nettest"
+	"ironroot/internal/test/testenv"
+	"ironroot/internal/test/testenv/nettest"
 )
 
 // Only the peer's address can connect to the restricted port. The other ports, the machine itself, and everybody after

@@ -14,7 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"ironroot/internal/password"
-	"ironroot/internal/testenv"
+	"ironroot/internal/test/testenv"
 )
 
 // hash is one of "correct horse", made by mkpasswd.

@@ -17,8 +17,8 @@ import (
 	"ironroot/agent/status"
 	"ironroot/agent/vmedia"
 	"ironroot/internal/goroutine"
-	"ironroot/internal/sysfs"
 	"ironroot/netboot"
+	"ironroot/storage/sysfs"
 )
 
 // Agent returns the work of the ramdisk: the network, and the deploy agent on it.

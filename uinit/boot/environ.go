@@ -8,7 +8,7 @@ import (
 	"fmt"
 	"os"
 
-	"ironroot/internal/sysfs"
+	"ironroot/storage/sysfs"
 )
 
 // cleanEnvironment removes all variables that programs do not need. The kernel passes each parameter that it does not

@@ -17,8 +17,8 @@ import (
 	"ironroot/agent/vmedia"
 	"ironroot/internal/confine"
 	"ironroot/internal/pause"
-	"ironroot/internal/sysfs"
 	"ironroot/internal/timelimit"
+	"ironroot/storage/sysfs"
 	"ironroot/uinit/boot/layout"
 )
 

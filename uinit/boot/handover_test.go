@@ -20,9 +20,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"ironroot/internal/goroutine"
-	"ironroot/internal/sysfs"
-	"ironroot/internal/testenv"
+	"ironroot/internal/test/testenv"
 	"ironroot/internal/timelimit"
+	"ironroot/storage/sysfs"
 	"ironroot/uinit/boot/layout"
 )
 

@@ -11,10 +11,10 @@ import (
 
 	"ironroot/internal/goroutine"
 	"ironroot/internal/pause"
-	"ironroot/internal/sysfs"
 	"ironroot/netboot"
 	"ironroot/storage/ibft"
 	"ironroot/storage/iscsi"
+	"ironroot/storage/sysfs"
 )
 
 const (

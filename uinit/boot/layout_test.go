@@ -14,7 +14,7 @@ import (
 
 	"ironroot/initramfs"
 	"ironroot/initramfs/debian"
-	"ironroot/internal/testenv"
+	"ironroot/internal/test/testenv"
 	"ironroot/lab/qemu"
 )
 

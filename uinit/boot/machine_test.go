@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"ironroot/initramfs"
-	"ironroot/internal/testenv"
+	"ironroot/internal/test/testenv"
 	"ironroot/lab/qemu"
 	"ironroot/uinit/boot"
 )

@@ -11,8 +11,8 @@ import (
 
 	"ironroot/agent/config"
 	"ironroot/agent/vmedia"
-	"ironroot/internal/sysfs"
-	"ironroot/internal/testenv"
+	"ironroot/internal/test/testenv"
+	"ironroot/storage/sysfs"
 )
 
 // attachMedium adds a device to a fixture tree: of a SCSI type ("0" disk, "5" optical), with an image as its content.

@@ -14,8 +14,8 @@ import (
 
 	"ironroot/agent/config"
 	"ironroot/agent/vmedia"
-	"ironroot/internal/sysfs"
-	"ironroot/internal/testenv"
+	"ironroot/internal/test/testenv"
+	"ironroot/storage/sysfs"
 )
 
 // Media of an attacker cannot control a node that was started from a signed image: they get neither commands nor

@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"ironroot/initramfs/squashfs"
-	"ironroot/internal/testenv"
+	"ironroot/internal/test/testenv"
 	"ironroot/uinit/boot/layout"
 )
 

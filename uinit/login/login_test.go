@@ -19,8 +19,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"ironroot/internal/password"
-	"ironroot/internal/sysfs"
-	"ironroot/internal/testenv"
+	"ironroot/internal/test/testenv"
+	"ironroot/storage/sysfs"
 	"ironroot/uinit/account"
 	"ironroot/uinit/worker"
 )

@@ -18,7 +18,7 @@ import (
 	"time"
 
 	"ironroot/internal/password"
-	"ironroot/internal/testenv"
+	"ironroot/internal/test/testenv"
 	"ironroot/uinit/account"
 	"ironroot/uinit/worker"
 )

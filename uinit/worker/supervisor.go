@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"ironroot/internal/goroutine"
-	"ironroot/internal/sysfs"
+	"ironroot/storage/sysfs"
 )
 
 // supervisorName is the name of this program in the process that supervises a worker.

@@ -11,7 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"ironroot/internal/testenv"
+	"ironroot/internal/test/testenv"
 )
 
 // firstProcessor returns the number of a processor that the test may run on.

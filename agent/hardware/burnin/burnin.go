@@ -15,7 +15,7 @@ import (
 	"sync"
 	"time"
 
-	"ironroot/internal/sysfs"
+	"ironroot/storage/sysfs"
 )
 
 // Machine is the machine under test.

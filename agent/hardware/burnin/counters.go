@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"strings"
 
-	"ironroot/internal/sysfs"
+	"ironroot/storage/sysfs"
 )
 
 // Counters describes how the kernel's counters of hardware problems changed during a test.

@@ -1,7 +1,7 @@
 package burnin
 
 import (
-	"ironroot/internal/sysfs"
+	"ironroot/storage/sysfs"
 )
 
 const (

@@ -15,7 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
-	"ironroot/internal/testenv"
+	"ironroot/internal/test/testenv"
 )
 
 const meminfo = "MemTotal:         524288 kB\nMemFree:          100000 kB\nMemAvailable:     %d kB\n"

@@ -23,7 +23,7 @@ import (
 
 	"ironroot/agent/hardware/burnin/tooz"
 	"ironroot/internal/goroutine"
-	"ironroot/internal/testenv"
+	"ironroot/internal/test/testenv"
 )
 
 func TestNetworkOptions(t *testing.T) {

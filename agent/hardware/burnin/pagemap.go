@@ -5,7 +5,7 @@ import (
 	"io"
 	"os"
 
-	"ironroot/internal/sysfs"
+	"ironroot/storage/sysfs"
 )
 
 // physicalAddress returns the physical address of an address of this process. It reads the page map

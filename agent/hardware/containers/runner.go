@@ -11,9 +11,9 @@ import (
 	"ironroot/agent/fault"
 	"ironroot/agent/hardware"
 	"ironroot/agent/node"
-	"ironroot/internal/sysfs"
 	"ironroot/storage/block"
 	"ironroot/storage/image/fetch"
+	"ironroot/storage/sysfs"
 )
 
 // Runner runs jobs by the ramdisk's container runtime. Images are in memory only.

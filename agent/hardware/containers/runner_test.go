@@ -15,9 +15,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"ironroot/agent/node"
-	"ironroot/internal/sysfs"
 	"ironroot/storage/block"
 	"ironroot/storage/image/fetch"
+	"ironroot/storage/sysfs"
 )
 
 type noTracker struct{}

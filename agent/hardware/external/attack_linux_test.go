@@ -9,8 +9,8 @@ import (
 
 	"ironroot/agent/hardware"
 	"ironroot/initramfs/squashfs"
-	"ironroot/internal/attack"
-	"ironroot/internal/attack/attacktest"
+	"ironroot/internal/test/attack"
+	"ironroot/internal/test/attack/attacktest"
 )
 
 // A hardware manager does not escape, neither as an executable of the ramdisk nor in a root.

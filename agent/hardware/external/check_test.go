@@ -13,7 +13,7 @@ import (
 	"strings"
 	"testing"
 
-	"ironroot/internal/testenv"
+	"ironroot/internal/test/testenv"
 )
 
 // checkOf checks an executable and returns the report.

@@ -16,7 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"ironroot/agent/hardware"
-	"ironroot/internal/testenv"
+	"ironroot/internal/test/testenv"
 )
 
 // onRoot returns a new directory on the root file system, because an executable does not see /tmp of the ramdisk.

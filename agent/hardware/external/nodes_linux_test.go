@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"ironroot/agent/hardware"
-	"ironroot/internal/testenv"
+	"ironroot/internal/test/testenv"
 )
 
 // No machine of the tests has a driver of controlNodes. This one makes /dev/zero, minor number 5 of the driver mem.

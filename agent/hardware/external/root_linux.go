@@ -13,7 +13,7 @@ import (
 
 	"ironroot/internal/confine"
 	"ironroot/internal/pause"
-	"ironroot/internal/sysfs"
+	"ironroot/storage/sysfs"
 )
 
 // assembly is the directory where a root is assembled, in a mount namespace of its own.

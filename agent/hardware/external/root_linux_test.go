@@ -23,7 +23,7 @@ import (
 
 	"ironroot/agent/hardware"
 	"ironroot/initramfs/squashfs"
-	"ironroot/internal/testenv"
+	"ironroot/internal/test/testenv"
 )
 
 // program returns the entries of a dynamically linked program of this machine, with its libraries.

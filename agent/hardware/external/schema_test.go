@@ -13,7 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"ironroot/agent/hardware"
-	"ironroot/internal/testenv"
+	"ironroot/internal/test/testenv"
 )
 
 // definition is a message in the schema.

@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"ironroot/initramfs/squashfs"
-	"ironroot/internal/testenv"
+	"ironroot/internal/test/testenv"
 )
 
 // writeTools writes a manager root with a shell and scripts into dir.

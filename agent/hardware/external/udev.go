@@ -10,8 +10,8 @@ import (
 	"slices"
 	"strings"
 
-	"ironroot/internal/sysfs"
 	"ironroot/storage/block"
+	"ironroot/storage/sysfs"
 )
 
 const (

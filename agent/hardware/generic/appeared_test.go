@@ -11,10 +11,10 @@ import (
 	"testing"
 
 	"ironroot/agent/hardware"
-	"ironroot/internal/sysfs"
-	"ironroot/internal/testenv"
+	"ironroot/internal/test/testenv"
 	"ironroot/storage/block"
 	"ironroot/storage/partition"
+	"ironroot/storage/sysfs"
 )
 
 // While drivers are being loaded, disks can be missing: a step erases the present ones, and fails.

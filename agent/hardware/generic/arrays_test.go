@@ -10,12 +10,12 @@ import (
 	"testing"
 
 	"ironroot/agent/hardware"
-	"ironroot/internal/sysfs"
-	"ironroot/internal/testenv"
+	"ironroot/internal/test/testenv"
 	"ironroot/storage/block"
 	"ironroot/storage/erase"
 	"ironroot/storage/md"
 	"ironroot/storage/partition"
+	"ironroot/storage/sysfs"
 )
 
 const mib = 1 << 20

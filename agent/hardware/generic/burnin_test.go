@@ -18,7 +18,7 @@ import (
 	"ironroot/agent/hardware/burnin"
 	"ironroot/agent/journal"
 	"ironroot/agent/status"
-	"ironroot/internal/testenv"
+	"ironroot/internal/test/testenv"
 	"ironroot/internal/timelimit"
 	"ironroot/storage/block"
 	"ironroot/storage/erase"

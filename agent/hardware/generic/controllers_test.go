@@ -16,10 +16,10 @@ import (
 	"golang.org/x/sys/unix"
 
 	"ironroot/agent/hardware"
-	"ironroot/internal/sysfs"
-	"ironroot/internal/testenv"
+	"ironroot/internal/test/testenv"
 	"ironroot/storage/block"
 	"ironroot/storage/erase"
+	"ironroot/storage/sysfs"
 )
 
 // addController adds a controller on PCI Express with namespaces to a machine.

@@ -14,11 +14,11 @@ import (
 	"golang.org/x/sys/unix"
 
 	"ironroot/agent/hardware"
-	"ironroot/internal/imagetest"
-	"ironroot/internal/sysfs"
-	"ironroot/internal/testenv"
+	"ironroot/internal/test/imagetest"
+	"ironroot/internal/test/testenv"
 	"ironroot/storage/block"
 	"ironroot/storage/md"
+	"ironroot/storage/sysfs"
 )
 
 // editSuperblock changes the superblock of version 1.2 on a device, and undoes that when the test ends.

@@ -22,11 +22,11 @@ import (
 	"ironroot/agent/hardware"
 	"ironroot/agent/node"
 	"ironroot/agent/status"
-	"ironroot/internal/sysfs"
-	"ironroot/internal/testenv"
+	"ironroot/internal/test/testenv"
 	"ironroot/storage/block"
 	"ironroot/storage/erase"
 	"ironroot/storage/partition"
+	"ironroot/storage/sysfs"
 )
 
 const diskSize = 24 << 20

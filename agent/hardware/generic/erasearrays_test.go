@@ -17,9 +17,8 @@ import (
 	"ironroot/agent/hardware"
 	"ironroot/agent/journal"
 	"ironroot/agent/status"
-	"ironroot/internal/imagetest"
-	"ironroot/internal/sysfs"
-	"ironroot/internal/testenv"
+	"ironroot/internal/test/imagetest"
+	"ironroot/internal/test/testenv"
 	"ironroot/internal/timelimit"
 	"ironroot/storage/block"
 	"ironroot/storage/erase"
@@ -27,6 +26,7 @@ import (
 	"ironroot/storage/md"
 	"ironroot/storage/partition"
 	"ironroot/storage/raid"
+	"ironroot/storage/sysfs"
 )
 
 // fakeArrays stands in for the kernel when arrays that exist are assembled and stopped: the device of each is a loop

@@ -11,9 +11,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"ironroot/agent/status"
-	"ironroot/internal/sysfs"
 	"ironroot/storage/block"
 	"ironroot/storage/erase"
+	"ironroot/storage/sysfs"
 )
 
 // Each phase of an erase has its own line, also if the disk is overwritten after the drive has not erased itself.

@@ -24,14 +24,14 @@ import (
 	"ironroot/agent/config"
 	"ironroot/agent/hardware"
 	"ironroot/agent/journal"
-	"ironroot/internal/imagetest"
-	"ironroot/internal/sysfs"
-	"ironroot/internal/testenv"
+	"ironroot/internal/test/imagetest"
+	"ironroot/internal/test/testenv"
 	"ironroot/internal/timelimit"
 	"ironroot/storage/block"
 	"ironroot/storage/erase"
 	"ironroot/storage/erase/evidence"
 	"ironroot/storage/partition"
+	"ironroot/storage/sysfs"
 )
 
 // withJournal gives a manager a journal, and returns it with what it has logged.

@@ -23,10 +23,10 @@ import (
 	"ironroot/agent/imaging"
 	"ironroot/agent/node"
 	"ironroot/agent/status"
-	"ironroot/internal/sysfs"
-	"ironroot/internal/testenv"
+	"ironroot/internal/test/testenv"
 	"ironroot/storage/block"
 	"ironroot/storage/erase"
+	"ironroot/storage/sysfs"
 )
 
 // listed adds disks with a size in sectors to the list of a machine.

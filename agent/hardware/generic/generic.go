@@ -26,12 +26,12 @@ import (
 	"ironroot/agent/status"
 	"ironroot/internal/goroutine"
 	"ironroot/internal/pause"
-	"ironroot/internal/sysfs"
 	"ironroot/internal/timelimit"
 	"ironroot/storage/block"
 	"ironroot/storage/erase"
 	"ironroot/storage/hint"
 	"ironroot/storage/raid"
+	"ironroot/storage/sysfs"
 )
 
 // Options are the options of a Manager.

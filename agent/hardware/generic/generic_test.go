@@ -22,10 +22,10 @@ import (
 	"ironroot/agent/imaging"
 	"ironroot/agent/inventory"
 	"ironroot/agent/node"
-	"ironroot/internal/sysfs"
-	"ironroot/internal/testenv"
+	"ironroot/internal/test/testenv"
 	"ironroot/storage/block"
 	"ironroot/storage/erase"
+	"ironroot/storage/sysfs"
 )
 
 func newManager(t *testing.T, disks ...block.Device) *Manager {

@@ -24,10 +24,10 @@ import (
 	"ironroot/agent/hardware"
 	"ironroot/agent/imaging"
 	"ironroot/agent/node"
-	"ironroot/internal/sysfs"
-	"ironroot/internal/testenv"
+	"ironroot/internal/test/testenv"
 	"ironroot/storage/block"
 	"ironroot/storage/partition"
+	"ironroot/storage/sysfs"
 )
 
 // injectionDisk is a disk with partitions: 1 is of LVM and has /etc, 2 has no file system, 3 has no /etc and a link of

@@ -15,9 +15,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"ironroot/agent/hardware"
-	"ironroot/internal/sysfs"
-	"ironroot/internal/testenv"
+	"ironroot/internal/test/testenv"
 	"ironroot/storage/block"
+	"ironroot/storage/sysfs"
 )
 
 // arrayNode makes a device whose path is one of an array, with the file system of an image, and returns its path. It is

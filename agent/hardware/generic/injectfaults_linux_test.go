@@ -17,8 +17,8 @@ import (
 	"ironroot/agent/hardware"
 	"ironroot/agent/imaging"
 	"ironroot/agent/node"
-	"ironroot/internal/imagetest"
-	"ironroot/internal/testenv"
+	"ironroot/internal/test/imagetest"
+	"ironroot/internal/test/testenv"
 	"ironroot/storage/block"
 	"ironroot/storage/mounted"
 )

@@ -13,11 +13,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"ironroot/agent/hardware"
-	"ironroot/internal/sysfs"
-	"ironroot/internal/testenv"
+	"ironroot/internal/test/testenv"
 	"ironroot/storage/block"
 	"ironroot/storage/erase"
 	"ironroot/storage/erase/evidence"
+	"ironroot/storage/sysfs"
 )
 
 // silentNVMe is a machine whose only disk is an NVMe disk that fails every NVMe command.

@@ -10,11 +10,11 @@ import (
 
 	"ironroot/agent/config"
 	"ironroot/agent/hardware"
-	"ironroot/internal/sysfs"
-	"ironroot/internal/testenv"
+	"ironroot/internal/test/testenv"
 	"ironroot/storage/block"
 	"ironroot/storage/erase/evidence"
 	"ironroot/storage/partition"
+	"ironroot/storage/sysfs"
 )
 
 // Erase steps leave disks that are reached over a network as they are, and name them in the log, the result and the

@@ -11,11 +11,11 @@ import (
 
 	"ironroot/agent/hardware"
 	"ironroot/internal/goroutine"
-	"ironroot/internal/sysfs"
-	"ironroot/internal/testenv"
+	"ironroot/internal/test/testenv"
 	"ironroot/storage/block"
 	"ironroot/storage/erase"
 	"ironroot/storage/partition"
+	"ironroot/storage/sysfs"
 )
 
 // brokenLog is a log handler that panics when the erasure of a device begins.

@@ -16,10 +16,10 @@ import (
 	"ironroot/agent/hardware"
 	"ironroot/agent/hardware/burnin"
 	"ironroot/agent/status"
-	"ironroot/internal/sysfs"
 	"ironroot/storage/block"
 	"ironroot/storage/erase"
 	"ironroot/storage/md"
+	"ironroot/storage/sysfs"
 )
 
 // onBoard lets a manager show its progress on a board, during a step.

@@ -8,10 +8,10 @@ import (
 	"testing"
 
 	"ironroot/agent/config"
-	"ironroot/internal/sysfs"
 	"ironroot/storage/block"
 	"ironroot/storage/erase"
 	"ironroot/storage/partition"
+	"ironroot/storage/sysfs"
 )
 
 // A preview tells what erase_devices does to each disk, with the node's settings, and changes none.

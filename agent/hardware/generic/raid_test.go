@@ -18,15 +18,15 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"ironroot/agent/hardware"
-	"ironroot/internal/imagetest"
-	"ironroot/internal/sysfs"
-	"ironroot/internal/testenv"
+	"ironroot/internal/test/imagetest"
+	"ironroot/internal/test/testenv"
 	"ironroot/internal/timelimit"
 	"ironroot/storage/block"
 	"ironroot/storage/erase"
 	"ironroot/storage/md"
 	"ironroot/storage/partition"
 	"ironroot/storage/raid"
+	"ironroot/storage/sysfs"
 )
 
 const gib = 1 << 30

@@ -20,8 +20,7 @@ import (
 	"ironroot/agent/config"
 	"ironroot/agent/hardware"
 	"ironroot/agent/node"
-	"ironroot/internal/sysfs"
-	"ironroot/internal/testenv"
+	"ironroot/internal/test/testenv"
 	"ironroot/internal/timelimit"
 	"ironroot/storage/block"
 	"ironroot/storage/erase"
@@ -29,6 +28,7 @@ import (
 	"ironroot/storage/md"
 	"ironroot/storage/partition"
 	"ironroot/storage/raid"
+	"ironroot/storage/sysfs"
 )
 
 // What the RAID steps cannot read or compare is an error.

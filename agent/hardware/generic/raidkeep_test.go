@@ -14,7 +14,7 @@ import (
 
 	"ironroot/agent/config"
 	"ironroot/agent/hardware"
-	"ironroot/internal/testenv"
+	"ironroot/internal/test/testenv"
 	"ironroot/internal/timelimit"
 	"ironroot/storage/block"
 	"ironroot/storage/erase"

@@ -7,10 +7,10 @@ import (
 	"testing"
 
 	"ironroot/agent/hardware"
-	"ironroot/internal/sysfs"
-	"ironroot/internal/testenv"
+	"ironroot/internal/test/testenv"
 	"ironroot/storage/block"
 	"ironroot/storage/partition"
+	"ironroot/storage/sysfs"
 )
 
 // mdadmMembers are the metadata that mdadm wrote to members of diskSize bytes, and their offsets.

@@ -12,10 +12,10 @@ import (
 	"testing"
 
 	"ironroot/agent/hardware"
-	"ironroot/internal/sysfs"
 	"ironroot/storage/block"
 	"ironroot/storage/erase"
 	"ironroot/storage/erase/evidence"
+	"ironroot/storage/sysfs"
 )
 
 // readOnlyNVMe is a write-protected disk of a machine in a directory.

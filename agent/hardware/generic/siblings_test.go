@@ -7,9 +7,9 @@ import (
 	"testing"
 
 	"ironroot/agent/hardware"
-	"ironroot/internal/sysfs"
 	"ironroot/storage/block"
 	"ironroot/storage/erase"
+	"ironroot/storage/sysfs"
 )
 
 // threeNamespaces describes a machine with a SATA disk between the namespaces of an NVMe controller, and another

@@ -17,7 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"ironroot/agent/hardware"
-	"ironroot/internal/testenv"
+	"ironroot/internal/test/testenv"
 	"ironroot/internal/timelimit"
 	"ironroot/storage/block"
 )

@@ -16,10 +16,10 @@ import (
 
 	"ironroot/agent/config"
 	"ironroot/agent/hardware"
-	"ironroot/internal/sysfs"
-	"ironroot/internal/testenv"
+	"ironroot/internal/test/testenv"
 	"ironroot/storage/block"
 	"ironroot/storage/erase"
+	"ironroot/storage/sysfs"
 )
 
 // addFunction adds a PCI function without a driver to a machine. Its ID is 1000:005d.

@@ -16,7 +16,7 @@ import (
 
 	"ironroot/agent/hardware"
 	"ironroot/internal/goroutine"
-	"ironroot/internal/testenv"
+	"ironroot/internal/test/testenv"
 	"ironroot/internal/timelimit"
 	"ironroot/storage/block"
 	"ironroot/storage/md"

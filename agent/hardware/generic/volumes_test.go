@@ -17,10 +17,10 @@ import (
 	"ironroot/agent/config"
 	"ironroot/agent/hardware"
 	"ironroot/agent/imaging"
-	"ironroot/internal/sysfs"
-	"ironroot/internal/testenv"
+	"ironroot/internal/test/testenv"
 	"ironroot/storage/block"
 	"ironroot/storage/raid"
+	"ironroot/storage/sysfs"
 )
 
 // volumeDisks makes the disks of createdDisks. The node's arrays have is_root_volume as given, "" for none.

@@ -16,7 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"ironroot/agent/config"
-	"ironroot/internal/testenv"
+	"ironroot/internal/test/testenv"
 )
 
 const imageStep = "update_nvidia_nic_firmware_image"

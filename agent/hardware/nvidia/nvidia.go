@@ -20,7 +20,7 @@ import (
 	"ironroot/agent/fault"
 	"ironroot/agent/hardware"
 	"ironroot/agent/node"
-	"ironroot/internal/sysfs"
+	"ironroot/storage/sysfs"
 )
 
 // class is the manager's class and name, as in ironic-python-agent.

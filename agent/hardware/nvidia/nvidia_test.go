@@ -19,7 +19,7 @@ import (
 	"ironroot/agent/config"
 	"ironroot/agent/fault"
 	"ironroot/agent/hardware"
-	"ironroot/internal/sysfs"
+	"ironroot/storage/sysfs"
 )
 
 // rig is a manager on a machine whose network cards and tools are fakes.

@@ -13,7 +13,7 @@ import (
 
 	"ironroot/agent/hardware/external"
 	"ironroot/initramfs/squashfs"
-	"ironroot/internal/testenv"
+	"ironroot/internal/test/testenv"
 )
 
 // TestMain becomes a tool of a manager root in processes that package external has started, and the fake of a tool

@@ -10,8 +10,8 @@ import (
 	"strings"
 	"testing"
 
-	"ironroot/internal/sysfs"
-	"ironroot/internal/testenv"
+	"ironroot/internal/test/testenv"
+	"ironroot/storage/sysfs"
 )
 
 // Names returns the names of the recorded machines.

@@ -13,9 +13,9 @@ import (
 	"syscall"
 	"time"
 
-	"ironroot/internal/sysfs"
 	"ironroot/storage/block"
 	"ironroot/storage/erase"
+	"ironroot/storage/sysfs"
 	"ironroot/uinit/boot"
 )
 

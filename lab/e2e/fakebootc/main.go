@@ -25,9 +25,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"ironroot/internal/sysfs"
 	"ironroot/storage/mkfs"
 	"ironroot/storage/partition"
+	"ironroot/storage/sysfs"
 )
 
 func main() {

@@ -18,7 +18,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"ironroot/internal/attack"
+	"ironroot/internal/test/attack"
 )
 
 func main() {

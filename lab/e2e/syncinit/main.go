@@ -19,8 +19,8 @@ import (
 	"ironroot/agent/hardware"
 	"ironroot/agent/hardware/generic"
 	"ironroot/agent/power"
-	"ironroot/internal/sysfs"
 	"ironroot/storage/block"
+	"ironroot/storage/sysfs"
 	"ironroot/uinit/boot"
 )
 

@@ -23,10 +23,10 @@ import (
 	"ironroot/agent/hardware/generic"
 	"ironroot/agent/inspection"
 	"ironroot/agent/inventory"
-	"ironroot/internal/sysfs"
 	"ironroot/netboot"
 	"ironroot/storage/block"
 	"ironroot/storage/hint"
+	"ironroot/storage/sysfs"
 	"ironroot/uinit/boot"
 )
 

@@ -12,8 +12,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"ironroot/internal/debtest"
-	"ironroot/internal/testenv"
+	"ironroot/internal/test/debtest"
+	"ironroot/internal/test/testenv"
 	"ironroot/lab/osimage"
 	"ironroot/lab/qemu"
 	"ironroot/storage/partition"

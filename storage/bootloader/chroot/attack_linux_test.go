@@ -5,9 +5,9 @@ import (
 	"path/filepath"
 	"testing"
 
-	"ironroot/internal/attack"
-	"ironroot/internal/attack/attacktest"
-	"ironroot/internal/testenv"
+	"ironroot/internal/test/attack"
+	"ironroot/internal/test/attack/attacktest"
+	"ironroot/internal/test/testenv"
 )
 
 // The GRUB of an image does not escape, neither with the rights that Btrfs requires nor without them.

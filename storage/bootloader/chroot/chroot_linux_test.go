@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"ironroot/internal/confine"
-	"ironroot/internal/testenv"
+	"ironroot/internal/test/testenv"
 	"ironroot/storage/mounted"
 )
 

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"unsafe"
 
-	"ironroot/internal/imagetest"
+	"ironroot/internal/test/imagetest"
 )
 
 const mib = 1 << 20

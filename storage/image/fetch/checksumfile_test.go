@@ -12,7 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"ironroot/internal/imagetest"
+	"ironroot/internal/test/imagetest"
 	"ironroot/storage/image/checksum"
 )
 

@@ -16,7 +16,7 @@ import (
 
 	"github.com/google/go-containerregistry/pkg/registry"
 
-	"ironroot/internal/imagetest"
+	"ironroot/internal/test/imagetest"
 	"ironroot/storage/image/checksum"
 )
 

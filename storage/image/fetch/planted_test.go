@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"ironroot/internal/imagetest"
+	"ironroot/internal/test/imagetest"
 )
 
 // No error quotes what a server sent, for any kind of URL.

@@ -10,8 +10,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"ironroot/internal/imagetest"
-	"ironroot/internal/piped"
+	"ironroot/internal/test/imagetest"
+	"ironroot/internal/test/piped"
 )
 
 // Manifests and tokens have fixed limits, independent of the options.

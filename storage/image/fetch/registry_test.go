@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"ironroot/internal/imagetest"
+	"ironroot/internal/test/imagetest"
 	"ironroot/storage/image/checksum"
 )
 

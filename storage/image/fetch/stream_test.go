@@ -11,7 +11,7 @@ import (
 	"testing/iotest"
 	"time"
 
-	"ironroot/internal/imagetest"
+	"ironroot/internal/test/imagetest"
 	"ironroot/storage/image/device"
 )
 

@@ -10,7 +10,7 @@ import (
 	"testing/iotest"
 
 	"ironroot/internal/goroutine"
-	"ironroot/internal/imagetest"
+	"ironroot/internal/test/imagetest"
 	"ironroot/storage/image/fetch"
 )
 

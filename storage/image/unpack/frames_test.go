@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"ironroot/internal/imagetest"
+	"ironroot/internal/test/imagetest"
 )
 
 // unpackAll detects the format of a file and returns its name and the content.

@@ -22,7 +22,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"ironroot/internal/goroutine"
-	"ironroot/internal/testenv"
+	"ironroot/internal/test/testenv"
 )
 
 // Files of Debian's packages libzookeeper-java and python3-tooz.

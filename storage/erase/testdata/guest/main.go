@@ -12,7 +12,7 @@ import (
 	"os"
 	"time"
 
-	"ironroot/internal/sysfs"
+	"ironroot/storage/sysfs"
 	"ironroot/storage/block"
 	"ironroot/storage/erase"
 	"ironroot/storage/partition"

@@ -14,7 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"ironroot/internal/sysfs"
+	"ironroot/storage/sysfs"
 	"ironroot/storage/block"
 	"ironroot/storage/erase"
 	"ironroot/storage/md"

@@ -7,7 +7,7 @@ import (
 	"os"
 	"regexp"
 
-	"ironroot/internal/sysfs"
+	"ironroot/storage/sysfs"
 	"ironroot/storage/block"
 	"ironroot/storage/md"
 )

@@ -18,7 +18,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"ironroot/internal/sysfs"
+	"ironroot/storage/sysfs"
 	"ironroot/storage/raid"
 	"ironroot/uinit/boot"
 )

@@ -1,4 +1,0 @@
-// Package failing has a test that fails.
-package failing
-
-func one() int { return 1 }
