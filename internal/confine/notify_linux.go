@@ -125,7 +125,8 @@ func receive(conn syscall.RawConn) (n Notification, err error) {
 	return n, errors.Join(err, failure)
 }
 
-// Denials is a [Decider] by which all calls fail. It logs each call once by its name. It is not safe for concurrent use.
+// Denials is a [Decider] by which all calls fail. It logs each call once by its name. It is not safe for concurrent
+// use.
 type Denials struct {
 	log    *slog.Logger
 	logged map[string]bool // by architecture and name

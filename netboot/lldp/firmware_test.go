@@ -17,7 +17,9 @@ import (
 func card(t *testing.T, sys string, link, driver, address string) {
 	t.Helper()
 	device := filepath.Join(sys, "devices", address)
-	for _, dir := range []string{device, filepath.Join(sys, "bus/pci/drivers", driver), filepath.Join(sys, "class/net", link)} {
+	for _, dir := range []string{
+		device, filepath.Join(sys, "bus/pci/drivers", driver), filepath.Join(sys, "class/net", link),
+	} {
 		if err := os.MkdirAll(dir, 0o755); err != nil {
 			t.Fatal(err)
 		}
@@ -168,7 +170,8 @@ func TestFirmwareByDebugfs(t *testing.T) {
 		t.Errorf("ens1: got %v, want the link, its driver and the flag", err)
 	}
 	commands := []string{
-		filepath.Join(sys, "kernel/debug/i40e/0000:18:00.0/command"), filepath.Join(sys, "kernel/debug/i40e/0000:18:00.1/command"),
+		filepath.Join(sys, "kernel/debug/i40e/0000:18:00.0/command"),
+		filepath.Join(sys, "kernel/debug/i40e/0000:18:00.1/command"),
 	}
 	for _, command := range commands {
 		if got := content(t, command); got != "lldp stop" {

@@ -6,6 +6,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"go/ast"
 	"go/parser"
@@ -71,7 +72,8 @@ func percentile(values []int, p int) int {
 // measure reads the Go files below the directory of a module.
 func measure(dir string) (figures, error) {
 	var f figures
-	list := exec.Command("go", "list", "-deps", "-f", "{{with .Module}}{{if .Main}}{{$.Dir}}{{end}}{{end}}", "./uinit")
+	list := exec.CommandContext(context.Background(), "go", "list", "-deps", "-f",
+		"{{with .Module}}{{if .Main}}{{$.Dir}}{{end}}{{end}}", "./uinit")
 	list.Dir, list.Stderr = dir, os.Stderr
 	out, err := list.Output()
 	if err != nil {

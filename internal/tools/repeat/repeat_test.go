@@ -145,7 +145,8 @@ func TestRuns(t *testing.T) {
 
 // unsteady are the packages whose users open ports, read the clock, start programs or boot machines.
 var unsteady = []string{
-	"net", "net/http", "net/http/httptest", "os/exec", "time", "ironroot/internal/test/testenv/nettest", "ironroot/lab/qemu",
+	"net", "net/http", "net/http/httptest", "os/exec", "time", "ironroot/internal/test/testenv/nettest",
+	"ironroot/lab/qemu",
 }
 
 // imports reports whether the tests of a directory import an unsteady package.
