@@ -1,6 +1,5 @@
 //go:build linux
 
-// Package bond creates bonds of links (the kernel's bonding driver) and moves links into them.
 package bond
 
 import (

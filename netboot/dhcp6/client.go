@@ -1,7 +1,3 @@
-// Package dhcp6 is a DHCPv6 client (RFC 8415) for addresses, or only for name servers and time servers.
-//
-// The client identifies itself by its MAC address alone (DUID-LL). Of several servers it uses the first one with a
-// usable answer. It does not request prefixes.
 package dhcp6
 
 import (

@@ -1,7 +1,5 @@
 //go:build linux
 
-// Package ifconfig configures network interfaces over rtnetlink(7): it applies the difference between the present and
-// the wanted addresses, routes and MTU. What both have stays untouched, so that connections survive.
 package ifconfig
 
 import (

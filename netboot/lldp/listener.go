@@ -1,13 +1,3 @@
-// Package lldp receives frames of the Link Layer Discovery Protocol (IEEE 802.1AB-2016) on all links of a machine in
-// parallel and stores the newest frame of each link.
-//
-// Each link has a packet socket (packet(7)) that is a member of the three multicast groups of the protocol. The kernel
-// ends the membership with the socket, so nothing must be restored. A socket can be opened while its link is down, and
-// then receives the link's first frame.
-//
-// Nothing is sent. Limits: at most 1024 links, one frame of at most 9216 bytes per link, and 4 MiB for the frames of
-// all links. A frame is kept after its time to live has expired, because it still shows the other end of the cable. It
-// is dropped when the neighbour announces its shutdown.
 package lldp
 
 import (

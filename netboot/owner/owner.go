@@ -1,4 +1,3 @@
-// Package owner gives a state to a goroutine of its own, which alone changes it and publishes copies.
 package owner
 
 import (

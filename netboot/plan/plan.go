@@ -1,6 +1,5 @@
 //go:build linux
 
-// Package plan assigns a role to each link by the static data of a network.
 package plan
 
 import (

@@ -10,4 +10,22 @@
 //
 // Limits: IPv4; one interface; no relay agents. Requests are not authenticated: everyone on the network can read the
 // kernel parameters of every machine.
+//
+// # A proxy by default
+//
+// Two DHCP servers on a network assign the same addresses twice, so the default is a proxy, whose replies contain no
+// address. With a range, package pxe searches for other servers first and then every minute, and assigns addresses only
+// to listed machines: a forgotten process cannot take over a network. It does not share port 67 with a DHCP server on
+// the same computer and interface. Both would receive broadcasts, but the kernel delivers a client's renewal, which is
+// sent to the address of the server, only to the socket that is bound to the interface, which is the proxy's. The port
+// is only tested before it is opened, because a DHCP server for other interfaces can start later and must get it.
+//
+// # The path names the machine
+//
+// The path of each file begins with the MAC address of the machine, so that the server knows who fetches kernel and
+// initramfs and can report in one line whether a start has succeeded, without assumptions about addresses. The
+// parameters of a machine are under that path only. This is no protection, because MAC addresses are public on their
+// network. Therefore the sockets are bound to the interface: an address alone does not exclude other networks of the
+// computer, because the kernel accepts packets to any of its addresses on every interface. Programs of the computer
+// itself are excluded, too, because their packets arrive on the loopback.
 package pxe
