@@ -1,8 +1,3 @@
-// Package api is the HTTP server of the agent: the routes, documents, errors and token rules of ironic-python-agent's
-// REST API version 1, over a listener with TLS.
-//
-// Intended differences: the token never appears in the request log and is compared in constant time, and the private
-// key of the generated certificate is only kept in memory.
 package api
 
 import (

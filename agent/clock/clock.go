@@ -1,6 +1,3 @@
-// Package clock checks times for plausibility, queries time servers, and sets the system clock and the hardware clock
-// (rtc(4)), which the next operating system reads when it starts. The clock is stepped, not slewed: no step of the
-// agent depends on it, and what runs for long measures monotonic time.
 package clock
 
 import (

@@ -1,8 +1,3 @@
-// Package command runs the commands of the agent's REST API and remembers their results.
-//
-// The rules are those of ironic-python-agent: one command at a time. Synchronous commands run within their request,
-// asynchronous ones continue after it. Every command stays in the list, in order, because the conductor reads the state
-// of a deployment from the list. The list starts again when Ironic starts a new session with the agent.
 package command
 
 import (

@@ -1,8 +1,3 @@
-// Package container runs programs of container images without a container engine.
-//
-// [Resolve] reads the manifest and the configuration of an image in a registry. [Prepare] downloads and verifies its
-// layers into scratch space: memory if they fit, otherwise the end of a disk. [Bundle.Run] runs a program in the
-// image's file system, in namespaces of its own. [Bundle.Close] removes everything.
 package container
 
 import (

@@ -1,8 +1,3 @@
-// Package hardware defines hardware managers and the set of managers that the agent uses: how they are loaded, how
-// calls are dispatched to them, and how their steps are combined into one list.
-//
-// It follows the contract of ironic-python-agent: support levels, dispatch to the best manager that supports a call,
-// steps of the kinds clean, deploy and service, and the version dictionary that the conductor sends with each step.
 package hardware
 
 import (

@@ -1,6 +1,3 @@
-// Package inventory describes the machine in the form of the protocol: interfaces, cpu, memory, disks, vendor, boot and
-// BMC, read from sysfs, procfs, netlink and the SMBIOS tables. Keys, types and the meaning of a missing value are those
-// of ironic-python-agent's list_hardware_info.
 package inventory
 
 import (

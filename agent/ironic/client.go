@@ -1,10 +1,3 @@
-// Package ironic is the agent's client of the Ironic API: version discovery, lookup, heartbeat, the inspection
-// callback, and the choice of the callback address.
-//
-// It follows the protocol of ironic-python-agent from API version 1.31 on (/v1/lookup and /v1/heartbeat). If the option
-// driver_name is set, it also speaks with an Ironic before API version 1.22, by the vendor_passthru of the node's
-// driver. If configured, it finds Ironic by multicast DNS (RFC 6762 and 6763), as a one-shot querier without a cache.
-// The size of Ironic's responses is limited.
 package ironic
 
 import (

@@ -1,10 +1,3 @@
-// Package screen draws the status screen on the machine's monitor or a BMC's remote console.
-//
-// Draw converts the agent's state to a Frame, and a Painter writes frames to a terminal. It uses control sequences of
-// ECMA-48 that the Linux console supports (console_codes(4)): cursor position, erase in line and in display, colours.
-// All text is printable ASCII, so that a character fills one cell in any font. The scrolling region is not changed,
-// and the cursor stays on the last line, so that other output, such as the stack of a panic, scrolls the screen and
-// is readable.
 package screen
 
 import (

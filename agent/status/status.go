@@ -1,7 +1,3 @@
-// Package status stores the agent's state as one value. The parts of the agent update it, and the status screen and the
-// report of a node without contact to Ironic display it.
-//
-// Foreign text is stored as one printable line without secrets.
 package status
 
 import (

@@ -1,5 +1,3 @@
-// Package token stores the agent token that Ironic and the agent share, by the rules of ironic-python-agent. The
-// token is only kept in memory. A restarted process cannot obtain it again.
 package token
 
 import (

@@ -1,19 +1,3 @@
-// Package admission limits the connections of a listener that anyone on the network can reach.
-//
-// Connections are kept in two pools. The untrusted pool contains connections of peers that have not presented a valid
-// token. The trusted pool contains connections of the addresses that presented one most recently, so that a flood of
-// untrusted connections cannot displace them. No address is known in advance: the first request with a valid token
-// makes a peer trusted.
-//
-// Both pools limit the connections in total and per peer. A full pool admits a new connection by closing an
-// unauthenticated one: the oldest of the peer that recently opened the most connections. A peer that opened more than
-// all others closes its own. A flood therefore closes its own connections, not that of a conductor's first request.
-// Connections that presented a token are closed only if they are idle and no other can be closed.
-//
-// Data of untrusted peers, mainly TLS handshakes, is processed one connection at a time. Trusted peers do not wait.
-//
-// An attacker with more addresses than connections in the pool, each of which opens few, cannot be distinguished from a
-// new conductor. IPv6 addresses can if they are in another network: connections are counted per network (/64) first.
 package admission
 
 import (

@@ -1,13 +1,3 @@
-// Package burnin tests the processors, the memory, the disks and the network of a machine under load, and verifies
-// every result.
-//
-// It takes the settings of ironic-python-agent's burn-in steps, which run stress-ng and fio, from driver_info of the
-// node. Unlike those programs' defaults, it verifies what processors compute and what memory returns, and ends a test
-// early, with an error, if the hardware has failed.
-//
-// Reports contain what was tested in exact figures. Counters of the kernel (thermal throttling, machine checks, errors
-// of memory controllers) are read before and after a test. A report contains those that have changed and names those
-// that this machine does not have.
 package burnin
 
 import (

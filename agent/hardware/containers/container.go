@@ -1,8 +1,3 @@
-// Package containers implements the hardware manager whose steps run containers: images that the arguments of a step
-// name, if the configuration allows them, and images that a file of the ramdisk names.
-//
-// It follows ContainerHardwareManager of ironic-python-agent, but there is no podman: the options of podman's pull and
-// run are parsed, and those that the ramdisk's own runtime does not support are refused by name.
 package containers
 
 import (

@@ -1,12 +1,3 @@
-// Package external runs hardware managers that are executables. The agent starts the executable once for each request
-// and speaks JSON with it: one line on its standard input for the request, lines on its standard output for progress
-// and the result. docs/managers.md describes the protocol, docs/manager-protocol.schema.json its messages. [FindTools]
-// finds tools of manager roots, and runs them for built-in managers.
-//
-// In the ramdisk an executable runs in its own PID and mount namespaces, with a clean environment, without the files
-// and kernel interfaces that contain the agent's token, without access to the agent's memory, see [Child], and with the
-// system calls of a list, see [confine.ProgramPolicy]. It has the machine's devices, network and sysfs as root: this is
-// not a sandbox.
 package external
 
 import (

@@ -1,5 +1,3 @@
-// Package nvidia implements the hardware manager of machines with network cards of NVIDIA (Mellanox). Its steps update
-// the firmware and the settings of the cards with NVIDIA's tools, which are programs of a manager root.
 package nvidia
 
 import (

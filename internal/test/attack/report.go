@@ -1,9 +1,3 @@
-// Package attack tries to escape from the confinement of third-party programs, and to change the ramdisk from there.
-// Tests run it in place of these programs.
-//
-// A successful attack must not harm the machine that runs the tests as root: files are opened only, and system calls
-// have invalid arguments. Attacks that mount, unmount or create device nodes change the mount namespace or the file
-// system of the process, so the process must have its own.
 package attack
 
 import (

@@ -1,7 +1,3 @@
-// Package tooz pairs nodes through a coordination backend, in the layout that OpenStack's library tooz gives it, and by
-// the procedure of ironic-python-agent. Nodes with either program are partners.
-//
-// The only backend is ZooKeeper, which ironic-python-agent's documentation names. TLS is not supported.
 package tooz
 
 import (
