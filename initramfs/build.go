@@ -1,11 +1,3 @@
-// Package initramfs builds the ramdisk: a kernel, and an initramfs that contains the agent as /init, kernel modules,
-// firmware, certificate authorities and, for debugging, u-root's shell.
-//
-// The initramfs is a sequence of two cpio archives in the "newc" format, see the kernel's
-// Documentation/driver-api/early-userspace/buffer-format.rst. The first contains the programs and is compressed with
-// Zstandard. The second is not compressed, because each of its modules and firmware files is. Its last file is a
-// marker. If PID 1 does not find the marker, the kernel ran out of memory while unpacking. The same inputs give the
-// same bytes.
 package initramfs
 
 import (

@@ -15,4 +15,10 @@
 //
 // The boot loaders are from Debian's packages, which are fetched and unpacked but not installed. Equal inputs give
 // equal bytes. Limits: x86-64 and arm64, boot loaders below 30 MiB, no Joliet names.
+//
+// # The EFI system partition is FAT16 with short names
+//
+// Package fat writes it with clusters of one sector, for which few MiB are enough, and with names of eight and three
+// characters without long ones, as other tools write them. OVMF boots it. FAT12 and long names were not tried: firmware
+// that cannot read them would only be found in the field.
 package iso

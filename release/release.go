@@ -1,9 +1,3 @@
-// Package release signs the files of builds and verifies them. The files are called artefacts: a kernel, an initramfs,
-// a tarball, an ISO, or an OCI image layout, which is a directory.
-//
-// Next to an artefact NAME are NAME.spdx.json, its bill of materials, NAME.provenance.json, how it was built, and
-// NAME.sha256, its checksum. A unified kernel image also has NAME.pcr.json, predicted PCR values. Each of them but the
-// checksum has a signature, whose name ends in .minisig. The signature of a layout is in it: index.json.minisig.
 package release
 
 import (

@@ -1,5 +1,3 @@
-// Package firmware finds the files that drivers request from /lib/firmware, in Debian packages and in a directory of
-// the operator.
 package firmware
 
 import (

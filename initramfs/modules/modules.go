@@ -1,5 +1,3 @@
-// Package modules contains the groups of kernel modules for images, as text files, and selects modules of a kernel by
-// them.
 package modules
 
 import (

@@ -1,8 +1,3 @@
-// Package squashfs writes file systems in the format SquashFS 4.0, compressed with Zstandard. The same entries give
-// the same bytes on every machine.
-//
-// The format is described by the kernel's fs/squashfs/squashfs_fs.h. Images have no export table, no extended
-// attributes and no sparse blocks, and all files belong to root.
 package squashfs
 
 import (

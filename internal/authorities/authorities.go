@@ -1,5 +1,3 @@
-// Package authorities reads files with certificate authorities. Unlike [x509.CertPool.AppendCertsFromPEM], it drops
-// nothing silently.
 package authorities
 
 import (

@@ -1,11 +1,3 @@
-// Package goroutine starts the goroutines of the ramdisk. A panic in a goroutine ends the whole process, and if PID 1
-// ends, the kernel panics. This package returns the panic as an error to the caller that waits for the goroutine.
-//
-// A contained panic is logged with its value and stack to [slog.Default]. Panics of the same origin are logged
-// whenever their number has doubled. Concurrent map access, exhausted stacks and other fatal errors of the runtime
-// cannot be contained.
-//
-// The ramdisk has no other go statement.
 package goroutine
 
 import (

@@ -1,8 +1,3 @@
-// Package password hashes passwords and checks them against hashes in the formats of crypt(5): SHA-256 ($5$), SHA-512
-// ($6$), yescrypt ($y$) and bcrypt ($2a$, $2b$, $2y$).
-//
-// A hash is foreign text: its parameters decide how much time and memory a check takes. Parse rejects hashes that take
-// more than the limits of this package. No error contains a part of a hash.
 package password
 
 import (

@@ -1,5 +1,3 @@
-// Package bill describes artefacts: their bills of materials as SPDX documents, with Debian packages and Go modules,
-// and the provenance of their builds.
 package bill
 
 import (

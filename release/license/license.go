@@ -1,6 +1,3 @@
-// Package license finds the licences of what images are built from, as expressions of SPDX: those of Go modules in
-// their files, and those of Debian packages in their copyright files. A licence that is not on the list of SPDX gets an
-// ID that begins with LicenseRef, and its text.
 package license
 
 import (

@@ -1,9 +1,3 @@
-// Package oci writes the files of builds as an OCI image layout with one image for each architecture, and verifies such
-// layouts (OCI Image Format 1.1, image-layout.md).
-//
-// Each image has one layer, a tar file with the files at top level. So a registry serves them, and a container runtime
-// can mount them as a volume. The layer is a gzip file, which all readers support, but not compressed again, because
-// kernel and initramfs are compressed. The same files give the same bytes.
 package oci
 
 import (

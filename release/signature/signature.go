@@ -1,6 +1,3 @@
-// Package signature creates and verifies detached signatures in the format of minisign
-// (https://jedisct1.github.io/minisign/): Ed25519 over the BLAKE2b-512 hash of a file, with a trusted comment that
-// names the file. The older format, which signs the file itself, is rejected.
 package signature
 
 import (

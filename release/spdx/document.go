@@ -1,8 +1,3 @@
-// Package spdx writes software bills of materials in the JSON format of SPDX 2.3
-// (https://spdx.github.io/spdx-spec/v2.3/).
-//
-// A document describes one artefact: the packages that it was made from, the files in it, and their licences. The same
-// contents give the same bytes.
 package spdx
 
 import (

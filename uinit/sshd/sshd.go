@@ -1,15 +1,5 @@
 //go:build linux
 
-// Package sshd is the SSH server of the ramdisk, for users of a rescue and for operators. It implements RFC 4251 to
-// 4254 with sessions (shell, commands, SFTP), and forwards neither ports, agents nor X11.
-//
-// The server is a process of its own, a [worker]: a panic or a lack of memory in it does not affect process 1. The
-// protocol is that of x/crypto/ssh. Each session is a process with the user's numbers, in its own session of the
-// kernel. SFTP is one of them, so that the kernel checks its rights.
-//
-// Three limits protect the server from anyone on the network: connections without a login (package admission), the
-// time of a login, and attempts to guess a password (limiter). A user who has logged in is limited in the number of
-// sessions only.
 package sshd
 
 import (

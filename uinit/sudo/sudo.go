@@ -1,10 +1,5 @@
 //go:build linux
 
-// Package sudo runs programs as another user, for members of the group sudo and without a password. It has the options
-// of sudo(8) that people and tools such as Ansible use, no configuration, and no log.
-//
-// It is /init under another name: the file must be setuid root. Whether a user may run programs is decided by the
-// groups of the process, which the kernel keeps, so no file needs to be trusted.
 package sudo
 
 import (

@@ -1,20 +1,5 @@
 //go:build linux
 
-// Package worker runs a part of this program as a process of its own, a worker, and ends it together with all processes
-// that it has started, however they detached themselves.
-//
-// Process 1 starts a supervisor, and the supervisor starts the worker. Orphans below the supervisor become its children
-// (PR_SET_CHILD_SUBREAPER, see prctl(2)). When the worker has ended, or when process 1 closes a pipe to the supervisor,
-// the supervisor kills its children until none is left. It kills only its own children, whose numbers the kernel does
-// not reuse before it has waited for them.
-//
-// If the supervisor itself is killed, for example for lack of memory, the kernel kills the worker (PR_SET_PDEATHSIG),
-// and process 1 kills all other processes that they have started. It recognizes them by their IPC namespace. A process
-// can leave the namespace with the rights of root, or in a user namespace of its own. Any user can create one, because
-// the containers of the agent need user namespaces. Process 1 does not kill a process that has left; the supervisor
-// does, as long as it runs.
-//
-// A worker gets its input on standard input, and its log lines go through standard output to process 1.
 package worker
 
 import (

@@ -1,0 +1,9 @@
+// Package account describes who may log in to the ramdisk: users with a hash of their password, or with public keys.
+//
+// The text of keys, hashes and user databases is foreign: all parsers are bounded, and no error contains what they
+// parsed, only line numbers and names of formats.
+//
+// # Keys with options
+//
+// A key with options, such as command= or from=, is an error and not accepted without them, because they restrict it.
+package account
