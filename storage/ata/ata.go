@@ -1,10 +1,3 @@
-// Package ata sends commands of the ATA Command Set - 4 (ACS-4, INCITS 529) to drives: IDENTIFY DEVICE, the Security
-// feature set, the Sanitize Device feature set, TRUSTED RECEIVE, and those that report how many sectors a drive hides.
-//
-// Commands are wrapped in ATA PASS-THROUGH (16) of SCSI/ATA Translation - 4 (SAT-4, INCITS 491), which Linux receives
-// by the ioctl SG_IO of a block device (package scsi). ATA PASS-THROUGH (12) is not used: it cannot carry the 48-bit
-// commands of the Sanitize Device feature set. Comments name tables by their titles, because their numbers differ
-// between revisions.
 package ata
 
 import (

@@ -1,10 +1,3 @@
-// Package bootloader makes a deployed disk bootable: it finds loaders on the EFI system partition and writes UEFI boot
-// entries through efivarfs (UEFI 2.10, sections 3.1.3, 3.3 and 10.3). It also removes boot entries.
-//
-// It reads the ESP with this module's FAT reader. This needs neither a kernel module nor a mount, and the kernel does
-// not parse a file system of a whole-disk image. A partition image has its loaders on its root file system. They are
-// copied to the ESP, for which the kernel mounts both, see [mounted]. Only InstallGRUB and KeepEFI run programs of the
-// disk, in the subpackage chroot.
 package bootloader
 
 import (

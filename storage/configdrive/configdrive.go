@@ -1,9 +1,3 @@
-// Package configdrive fetches a config drive and writes it to a partition labelled config-2 at the end of a disk.
-//
-// The drive is the image of a small file system (ISO 9660 or FAT) for cloud-init and Ignition. It is written
-// unchanged, except on a disk whose sectors are larger than the image's blocks, where no system could mount it. There,
-// or if requested, its files are copied to a new FAT file system. Owners, modes and times are not preserved then, and
-// an ISO 9660 file system must have Rock Ridge names.
 package configdrive
 
 import (

@@ -1,10 +1,3 @@
-// Package hint selects disks by root device hints: the expressions of properties.root_device, with the operators of
-// OpenStack's extra_specs (oslo.utils, specs_matcher).
-//
-// A disk must match all hints. Both sides of a comparison are lower-cased, trimmed and percent-encoded, so that a
-// value with spaces is one word. Without an operator the values must be equal. A size without an operator matches only
-// disks of a whole number of GiB. A text that the disk does not have is compared as "none"; a missing serial number or
-// world wide name matches nothing.
 package hint
 
 import (

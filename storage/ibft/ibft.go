@@ -1,7 +1,3 @@
-// Package ibft reads the iSCSI Boot Firmware Table (Microsoft, iBFT 1.03), in which firmware describes the target that
-// it booted from. It reads the table from sysfs, where the kernel's module iscsi_ibft finds it in ACPI or in the memory
-// below 1 MiB, checks its length and checksum, and exports its fields as text. Fields of firmware are validated: what
-// cannot be used is reported, and the rest is returned.
 package ibft
 
 import (

@@ -1,9 +1,3 @@
-// Package mkfs makes file systems and swap areas, as mke2fs, mkfs.xfs, mkfs.vfat and mkswap make them with the settings
-// of Debian 12. They are empty, except for files on FAT. It writes little, even on large devices: it leaves to the
-// kernel what a file system's driver can initialise later, and zeroes ranges by commands of the device if it has them.
-//
-// ext4 file systems have no blocks reserved for growth (resize_inode), which resize2fs does not require. XFS has a log
-// of at most 512 MiB and no RAID stripe geometry. Swap areas have pages of 4096 bytes.
 package mkfs
 
 import (

@@ -1,15 +1,3 @@
-// Package multipath joins the paths to a logical unit of a storage network or a SAS enclosure into one disk: a map of
-// the device mapper's target "multipath", as multipathd does (multipath-tools with find_multipaths yes and otherwise
-// default settings).
-//
-// Two SCSI disks are the same logical unit if page 0x83 of their vital product data (SPC-4, 7.8.6) has the same
-// globally unique designator: NAA, SCSI name string, UUID, EUI-64, or T10 vendor ID with the serial number. The first
-// one in multipathd's order is compared. Similar disks without such a designator are logged as a warning. The map is
-// named by that identifier and has the UUID mpath-ID.
-//
-// One path is used until it fails, then the next. I/O that fails on all paths is an error and is not queued. Failed
-// paths are not tested again, because a map is needed only during a deployment. The kernel joins the paths of an NVMe
-// namespace itself. If that is disabled (nvme_core.multipath), they are logged as a warning, too.
 package multipath
 
 import (

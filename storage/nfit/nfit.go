@@ -1,7 +1,3 @@
-// Package nfit parses the NVDIMM Firmware Interface Table (ACPI 6.5, 5.2.25) as far as it describes ranges of memory.
-//
-// Firmware describes persistent memory in it, and the RAM disks that it creates (UEFI 2.10, 13.6): the image that UEFI
-// HTTP boot has downloaded.
 package nfit
 
 import (

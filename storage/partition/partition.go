@@ -1,12 +1,3 @@
-// Package partition reads partition tables, moves a GPT's backup to the end of a grown disk, adds and grows partitions,
-// and plans and creates the table of a disk that boots an image of a root file system.
-//
-// GPT follows UEFI 2.10 section 5.3, with logical sectors of at least 512 bytes; if the primary is broken, the backup
-// is read. MBR supports primary partitions and, read-only, logical ones. Changes preserve other entries byte for byte
-// and write only what must change. A table for another sector size than the device's is ignored, as by the kernel and
-// the firmware.
-//
-// go-diskfs encodes and decodes the tables. docs/rationale.md lists what it cannot do, with a test for each case.
 package partition
 
 import (

@@ -1,9 +1,3 @@
-// Package removable reads files from virtual CDs and floppies that a BMC attached, without mounting them: ISO 9660
-// (with Rock Ridge) and FAT file systems on whole optical drives, on whole USB disks below 4 GiB that are removable or
-// write-protected, and on RAM disks to which the firmware has loaded a medium.
-//
-// Partitions and devices made of other devices are never read: a previous owner of a disk could have labelled it, and
-// would then configure the machine. Absolute paths and paths with ".." are rejected, and links are not followed.
 package removable
 
 import (

@@ -1,8 +1,3 @@
-// Package tcg reads whether a self-encrypting drive is locked: it sends Level 0 Discovery of the TCG Storage
-// Architecture Core Specification 2.01 and decodes the reply. It neither unlocks drives nor opens sessions.
-//
-// Level 0 Discovery is a security command without parameters that any drive with a TPer answers in every state. The
-// transports are SECURITY PROTOCOL IN of SCSI, TRUSTED RECEIVE of ATA, and Security Receive of NVMe.
 package tcg
 
 import (

@@ -1,12 +1,3 @@
-// Package evidence describes what the erase of a disk has done and what was verified afterwards: the record, its JSON,
-// the places that are read back and the probability that they find remaining data, the sanitization category, and
-// signatures.
-//
-// A record claims a category only if the rules of [Classify] allow it for the facts in the same record. [Parse]
-// applies them again.
-//
-// The standards are NIST SP 800-88 Rev. 2, whose categories are clear and purge, and IEEE 2883-2022, which names the
-// techniques of each interface for them.
 package evidence
 
 import "time"

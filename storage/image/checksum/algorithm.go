@@ -1,4 +1,3 @@
-// Package checksum verifies files by their published digests, which stand alone or in a checksum file.
 package checksum
 
 import (

@@ -1,8 +1,3 @@
-// Package device writes an image to a block device, or to a file of fixed size, so that a failure never leaves a disk
-// that boots.
-//
-// Wipe zeroes what firmware boots from: the first MiB and the end. Content of the end is kept in memory until
-// ReleaseEnd; the caller keeps the first MiB. Aligned data bypasses the page cache.
 package device
 
 import (

@@ -1,11 +1,3 @@
-// Package fetch downloads files over HTTP for the deployment of a machine: images, checksum files and config drives.
-//
-// A Stream is a whole file. When a connection breaks, the stream resumes with a range request, if the server supports
-// ranges and identifies the version of its file (RFC 9110, sections 13.1.5 and 14). ResolveOCI finds the disk image
-// of a reference to an OCI registry, and ResolveChecksum the checksum of an image.
-//
-// Servers are untrusted: every read has a limit of time and size, credentials are sent only to the host that they are
-// for, and errors do not quote what was received.
 package fetch
 
 import (

@@ -1,8 +1,3 @@
-// Package inflate decompresses raw deflate streams (RFC 1951) that are in memory as a whole, into memory of the size
-// of their content. Use compress/flate for a stream of unknown length, or one that arrives in pieces.
-//
-// It accepts the same streams as zlib when zlib fills that memory. Corrupt data behind the last byte that fits is an
-// error too, up to the next byte of content.
 package inflate
 
 import "errors"

@@ -1,9 +1,3 @@
-// Package unpack reads files that are compressed as a whole by gzip (RFC 1952), zstd (RFC 8878), xz, bzip2 or lz4.
-//
-// Concatenated files unpack to the concatenation of their contents, as they do by the tools of these formats. Zeros may
-// follow a file of gzip, bzip2 or xz; for xz, their number must be a multiple of four. The memory of a reader is
-// limited: files that need a larger window or dictionary are rejected. So are files of the formats that zstd had before
-// version 0.8, and of "lz4 -l", whose blocks the library does not read if they are incompressible.
 package unpack
 
 import (
