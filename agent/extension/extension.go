@@ -1,5 +1,3 @@
-// Package extension implements the commands of the agent's REST API, with a file per extension. Names, parameters and
-// results are those of ironic-python-agent.
 package extension
 
 import (

@@ -1,10 +1,3 @@
-// Package imaging deploys operating systems. It implements the commands prepare_image, cache_image, install_bootloader,
-// execute_bootc_install and start_iscsi_target and the step write_image: it parses the protocol's image_info, selects
-// the root disk, writes the image, and adds config drive and boot entry.
-//
-// For a partition image it creates the partition table and the file systems; with preserve_ephemeral the disk must
-// already have that layout. A boot loader for legacy BIOS is installed only by programs of the image, if the
-// configuration allows them to run.
 package imaging
 
 import (

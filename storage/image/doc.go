@@ -26,4 +26,41 @@
 //
 // The package is independent of Ironic. Downloads are untrusted: every read of tables, checksum files and headers has
 // a limit, and images that name other files are rejected. Errors do not quote what was downloaded.
+//
+// # The disk is wiped before the first request
+//
+// An accepted deployment removes the old tenant's system in any case. If the disk were wiped only after the download
+// has begun, the machine would still boot the old system when the image's server is down. Only an image that is
+// rejected for its content (its format, its tables, a virtual size that does not fit) leaves the disk unchanged: if the
+// format is not declared as raw or gpt, the image is probed first.
+//
+// # Disk images of hypervisors are refused
+//
+// vdi, vhd, vhdx and vmdk are the formats of other hypervisors. Each needs a reader of its own for untrusted data, and
+// one command converts an image for good. ironic-python-agent leaves them to qemu-img, which is not part of this
+// ramdisk. An error that names the command is sent before the disk is changed. It is part of the refusal of a format
+// that is not permitted, too: otherwise an operator would permit the format first, in vain.
+//
+// A fixed VHD is a raw image, followed by a footer of 512 bytes. ironic-python-agent and qemu-img look at the beginning
+// only, so they take it for a raw or gpt image, and an image that is declared as vhd fails because its content is not.
+// Copied as it is, the disk has the footer behind its content. Therefore an image is refused, with the command that
+// converts it, if it ends with such a footer and is not declared as raw or gpt. One that is declared so is copied with
+// its footer, because raw means that nothing is interpreted. If the server reports the length of the file and supports
+// ranges, the probe requests the last 1536 bytes before the disk is wiped. A failed request for the end is no error,
+// because a server that does not send the end on its own can still send the whole file. Two alternatives were rejected.
+// To copy the image without its footer would write a format that is refused otherwise. To download the file twice, or
+// to refuse servers without ranges, would cost all other images more than this one is worth.
+//
+// # An image that is no disk is refused before it is written
+//
+// A deployment fails if the disk has no partition after the image was written, as with ironic-python-agent. For most
+// wrong images the first MiB shows that: an archive, a file that was declared as raw by mistake, the image of a
+// partition without its kernel and ramdisk, a GPT for other sectors. They are refused while the former content of the
+// disk is still there, with the same type of error, and a name that says what the image is. Only content that no
+// firmware boots is refused: a beginning without the signature of a boot sector, or a protective MBR whose GPT is at
+// the place of another sector size. Boot code without a partition and the boot sector of a file system are not,
+// although the check after writing fails. An image that is declared as raw is checked in the response that is copied
+// afterwards, so that the check costs no request. If the first server does not answer, the disk is wiped before the
+// check, like before every other attempt. Without the size of the disk's sectors, and for images of partitions, nothing
+// is checked.
 package image

@@ -1,9 +1,3 @@
-// Package raid creates, assembles, stops, describes and wipes arrays of Linux software RAID (md) by the ioctls of
-// linux/raid/md_u.h and by sysfs (Documentation/admin-guide/md.rst), without mdadm. Package md encodes and reads the
-// superblocks.
-//
-// Only complete arrays are assembled. External metadata, spares, journals, and changes of an array's shape are not
-// supported.
 package raid
 
 import (

@@ -1,11 +1,3 @@
-// Package raidboot makes the disks of a Linux RAID array bootable for firmware that cannot read the array. Each disk
-// gets a partition of its own for that, beside the array's member:
-//
-//   - for UEFI a member of a mirror with the EFI system partition. Its superblock is at the end (version 1.0), so that
-//     the firmware reads each member alone as a FAT file system.
-//   - for BIOS, on a disk with a GPT, a BIOS boot partition, in which GRUB keeps its core image.
-//
-// Names, sizes and types are those of ironic-python-agent, so that each can use the partitions of the other.
 package raidboot
 
 import (

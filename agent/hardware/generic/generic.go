@@ -1,7 +1,3 @@
-// Package generic implements the built-in hardware manager. It supports every machine that Linux runs on and uses only
-// the kernel's interfaces. As the manager of that name in ironic-python-agent, it has steps that erase disks, create
-// and delete software RAID arrays, remove boot entries, test hardware, write images, install bootable containers and
-// inject files.
 package generic
 
 import (

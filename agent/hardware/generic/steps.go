@@ -17,7 +17,7 @@ const deployInterface = "deploy"
 
 // Version implements [hardware.Manager]. The version is that of ironic-python-agent's manager. TestStepTable compares
 // version and steps; change them only together: Ironic lists the steps of a node again only if a version has changed. A
-// step that ironic-python-agent does not have belongs to another manager. See docs/rationale.md.
+// step that ironic-python-agent does not have belongs to another manager. See doc.go.
 func (m *Manager) Version() string { return "1.2" }
 
 // row is a row of the table of steps.

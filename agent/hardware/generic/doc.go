@@ -1,0 +1,255 @@
+// Package generic implements the built-in hardware manager. It supports every machine that Linux runs on and uses only
+// the kernel's interfaces. As the manager of that name in ironic-python-agent, it has steps that erase disks, create
+// and delete software RAID arrays, remove boot entries, test hardware, write images, install bootable containers and
+// inject files.
+//
+// # The version is ironic-python-agent's
+//
+// The manager has the class, the name, the steps and the version of ironic-python-agent's: 1.2. A test compares each
+// step, its kinds, priorities, flags and arguments. So a node whose ramdisk is replaced by the other ramdisk in the
+// middle of cleaning continues with the next step, and does not erase its disks twice. This holds if the other managers
+// are the same, too. They may differ: ironic-python-agent has ContainerHardwareManager only if its image contains
+// podman or docker, and IntelCnaHardwareManager on machines with some network cards of Intel, which does not exist
+// here. Then the step is refused (package hardware). Steps that ironic-python-agent does not have belong to other
+// managers, which have versions of their own.
+//
+// Former versions had a suffix with a number (1.2-ironroot.13), which was raised with each change of a step's effect.
+// It is gone because the list is now equal, and a suffix made nodes repeat their erases when the ramdisk was switched.
+// For an upgrade of the ramdisk in the middle of cleaning:
+//
+//   - From a version with a suffix, Ironic starts over once.
+//   - A version of ironroot that changes the effect of a step reports the same version. The remaining steps of Ironic's
+//     list run as the new ramdisk does them; the ones before are not repeated. To repeat them, abort cleaning and start
+//     it again.
+//   - The list of steps changes only when ironic-python-agent's does, together with the version: Ironic starts over.
+//   - If a list changed without its version, Ironic would keep the former list until the next cleaning: a step that no
+//     longer exists would fail with HardwareManagerMethodNotFound, and a new one would not run. The test prevents this.
+//
+// # A disk that fails does not stop the others
+//
+// If a disk is unreadable or busy, the tenant's data on the others must still be erased. They are erased first, then
+// the step fails and names the rest. A shared file system is different: it is probably in use by other machines, so
+// that it ends the step before anything is written. A disk that the guard cannot read is not erased, because its
+// content is unknown. In the partitions of tables that are neither a GPT nor an MBR the guard searches only for gfs2:
+// these tables have no types of GPFS and VMFS. Refusing such disks was rejected, because a tenant could stop the
+// cleaning of a machine by writing such a table. The guard also searches members of arrays for gfs2: the superblock of
+// the array can be older than the file system, and an array with metadata at its end has the same content as its
+// members.
+//
+// # The wait for disks counts from their drivers
+//
+// Steps and the inventory wait up to 30 s for the drivers of the devices present at boot, even if disk_wait_attempts
+// permits less for the disks: Ironic can send a command before they are loaded. Without root device hints, the time
+// limit for disks to appear begins when their drivers are loaded, and not with the first request for steps: a machine
+// that has only small disks has used most of that time by then.
+//
+// Inspection and deployment continue when that time has passed, as in ironic-python-agent: they use the existing disks,
+// and drivers that never finish must not block a machine. The erase steps must cover all disks. So they fail if drivers
+// of the devices present at boot are still being loaded when they list the disks, and if a disk appears before they
+// end. The existing disks are erased nevertheless, and the error names the new ones. Erasing the new disks as they
+// appear was rejected: the guards examine all disks before the first one is erased. A disk that appears after the step
+// cannot be noticed: no driver reports when it has found all of its disks. A multipath map that is created during the
+// step is not a new disk if one of its paths existed.
+//
+// # NVMe controllers without visible namespaces
+//
+// A tenant can detach every namespace. The controller then has no block device, and the unattached ones are not found
+// through a disk of the list. An attached namespace can lack a block device although others of its controller have one:
+// the kernel drops one whose data it cannot read. So after the disks, each step queries every controller on PCI Express
+// (/sys/class/nvme) through its character device, and compares the attached namespaces with the ones that have a block
+// device (nsid). The unattached ones are reported here only if no disk of the controller was erased, because the erase
+// of a disk reports them itself. "Metadata steps" are erase_devices_metadata and express with NVMe secure erase off:
+//
+//   - Unattached namespaces, private subsystem: error; named in the result of metadata steps.
+//   - Unattached namespaces, shared subsystem: named in the result.
+//   - Attached namespaces without a block device, and controllers that cannot be described, opened or queried: error.
+//   - No namespaces: logged.
+//   - All disks of the controller are left untouched (skip_block_devices, read-only, members of a protected array):
+//     named in the result.
+//
+// The last case does not apply to a controller with some disks untouched and others erased: its missing namespaces are
+// an error. A controller that does not answer can have attached namespaces that the kernel did not find, so it is an
+// error, as is a disk that cannot be read. Without namespace management (OACS) a controller has no unattached
+// namespaces. If a disk is protected, the operator who protects it also decides about the rest of that device, and the
+// error could be avoided only by removing the protection. Controllers of NVMe over fabrics are not queried: the
+// namespaces belong to a storage array.
+//
+// # A storage controller without a driver fails the erase
+//
+// Each erase step ends with a check of the controllers without a driver (package block says how they are found):
+//
+//   - SCSI, RAID, ATA, SATA, SAS, NVMe, UFS, other mass storage (0180h), and every other subclass: error with address,
+//     PCI ID and class.
+//   - IDE (0101h) behind which a drive can be, or that cannot be asked: the same error, with the finding.
+//   - IDE whose I/O ports are switched off, or without a drive; IDE or other mass storage with the PCI ID of a function
+//     that never has media; named by skip_storage_controllers: named in the result.
+//   - Virtual functions of SR-IOV, which belong to virtual machines: ignored.
+//
+// skip_storage_controllers is an option and a key of the node's driver_info; a controller that either names is
+// excluded. It is for a controller that nobody uses, such as one with disabled ports or without disks. It lists PCI
+// addresses (ipa-skip-storage-controllers=0000:3b:00.0,0000:5e:00.0), and also excepts an NVMe controller that has a
+// driver and does not answer. Only such a controller is excluded from the check: disks that the kernel knows are erased
+// nevertheless. Addresses are not validated, because a wrong one has no effect: the step still fails.
+//
+// TestEraseServers runs the check for more than 100 models (testdata/README.md), with a drive behind each IDE
+// controller. The following controllers have no driver; all others have one. Steps succeed with the PCI Express switch
+// 1000:c010 (0180h; NVIDIA DGX A100, Fujitsu RX2540 M6) and IDE redirection 8086:a1bc (workstations with C620 chipset).
+// They fail with PERC S300, 1028:0016 (RAID, no Linux driver; Dell R410), the SAS unit 8086:1d6f (unknown to Linux;
+// Fujitsu RX200 S8), the function of iLO 5 for software RAID, 103c:193f (RAID, no disks itself; HPE Gen10 with the SATA
+// ports in RAID mode), and iSCSI functions of Chelsio's network cards, 1425:4501 and 1425:5501 (SCSI).
+//
+// # Disks of a network are erased only if an option allows it
+//
+// ironic-python-agent erases every disk that the kernel shows. A disk that is reached over a network can belong to
+// other machines, too: a LUN that is mapped to a whole cluster, or one that a wrong zone makes visible. Its tenant data
+// is a matter of the storage system, which also outlives the node. So erase_devices, erase_devices_metadata,
+// erase_devices_express and burnin_disk leave such disks untouched, and name them with the reason in the log, in their
+// result and in the evidence. The option erase_network_disks (ipa-erase-network-disks=1) lets them erase these disks.
+// The inventory lists such disks always, and images are written to them. Package block says how they are recognized.
+//
+// An array with one member of a network is left untouched as a whole. Its members in this machine are erased. If sysfs
+// does not tell how a disk is connected, the disk could belong to other machines. Erasing it could destroy their data,
+// and leaving it untouched could pass a tenant's data on. So the step fails for this disk, and names it with the
+// reason.
+//
+// The RAID steps leave such disks as they are, too: without physical_disks they would overwrite every LUN, and with a
+// hint such as a size any that matches. Even a hint that names the LUN needs the option: its author may not know that
+// other machines use the LUN, and an operator who wants arrays on LUNs sets the option once. An array that is on disks
+// of the machine and of a network is an error, because it can neither be kept nor be deleted as a whole.
+//
+// # Members of RAID arrays are erased, unless the node object names the array
+//
+// ironic-python-agent assembles all arrays at its start, skips their members, and erases the arrays instead. A tenant's
+// data outside of the arrays remain. This ramdisk assembles only arrays that Ironic created, and also erases the space
+// of their disks outside of them. The treatment of a disk depends on its md superblocks. A superblock is used only if
+// its checksum, position, level and sizes are valid; any other is data, and erased.
+//
+//   - An array that skip_block_devices names is left untouched if no other array has the name, see below. The other
+//     partitions of its disks are erased one by one; the partition table and the space outside of the partitions stay.
+//     So does the mirrored EFI system partition (esp) beside it.
+//   - The erase steps erase an array that Ironic created and keep it, because Ironic expects it to exist after
+//     cleaning. If that is not possible, and to all other steps, a member of such an array is an error that names disk
+//     and array. An entry of raid_config is compared by its volume_name. If the entry or the array has no name, they
+//     are compared by the level. An entry without a level then matches every array. Sizes are not compared: an error is
+//     safe, and a rounded size must not turn an array of Ironic into an unknown one.
+//   - A disk with such a member is not written to either. If root device hints or its size select it, the choice of the
+//     root disk is an error that names disk and array. Another disk is not chosen instead, because it could contain
+//     data that must be kept. The assembled array is not a member of itself, and can be chosen.
+//   - If the node names arrays and a table has partitions that the kernel does not show, the disk is an error. Linux
+//     does not read the backup of a GPT, so that damage to the primary hides all members on the disk. Superblocks could
+//     be read at the positions that the table names, but the other partitions could not be erased one by one. The
+//     operator repairs or removes the table, or names the disk. The same error ends the choice of the root disk.
+//   - All other members are erased like plain disks. The metadata wipe removes the superblock at every position that
+//     one can have, on the disk and on its partitions, and the tables at both ends of the array's data.
+//
+// The result of each erase step has an entry for each disk with the method for the erased parts, the passes of the
+// overwritten parts, and the reason for the untouched ones. Ironic stores the result and does not interpret it.
+//
+// A tenant with root on the machine can write a superblock with any name on any disk. A protected name therefore counts
+// only if it is unambiguous. All members with the name, including members on disks that the list protects otherwise,
+// must have the same UUID, level, number of devices and size, and different numbers and roles. Roles must be below the
+// number of devices, and the event counts may differ by one at most. A spare holds no data of the array, so it is not
+// protected by the name. If raid_config has an array of that name, level and size must be equal to its entry. Otherwise
+// the disks with the name are neither erased nor reported as untouched: the step fails and lists the name, and once up
+// to 16 disks and their arrays. The operator removes the wrong superblock, which a member that failed and was replaced
+// can have left, or protects the disks by serial number or WWN. The same applies to the mirrored EFI system partition.
+// While a disk cannot be read, no array is protected by its name: that disk could hold the array that is meant. Disks
+// with the name then fail, too. This applies to broken disks that skip_block_devices excludes as well, because the
+// protected array can be on disks that the list names.
+//
+// A risk remains: whoever had root on the machine while the protected array was there can change its data, replace the
+// array by one with its name, level and size, or extend it. Nothing on the disks shows this. Protection by name
+// therefore keeps the data of one array with that name, whoever wrote it. Use the serial number or WWN for a disk that
+// no tenant may influence, and do not protect a disk whose content must not reach the next tenant. When the root disk
+// is chosen, every disk with a protected name is excluded, ambiguous or not: nothing is erased then.
+//
+// # Arrays of raid_config are wiped without being assembled
+//
+// Regular cleaning must keep the arrays that Ironic created. ironic-python-agent assembles them and erases the
+// assembled device, while the space beside it stays. Here erase_devices_metadata zeroes both ends of the data on each
+// member, which are the ends of the array, and everything that precedes and follows superblock and data. Equal ranges
+// of zeros are equal copies and have zero parity, so that nothing needs to be assembled or resynced. Superblock and
+// bitmap stay, and the partition table: a step that is interrupted loses no array. Boot code, the space between
+// partitions, and all other partitions are wiped as on any disk. Afterwards the table must be the same, and the
+// superblocks the only ones.
+//
+// A tenant can write superblocks, to keep data that must not be kept. An array is therefore only kept if
+// skip_block_devices names no array, raid_config has its name and level, no other array has the name, each member is a
+// partition of its own disk of about the configured size, all members are present on disks that the step erases, have
+// different roles and were in use together, and nothing but superblock 1.2 and a bitmap right after it needs to be kept
+// on them. The tables of the disks must be intact and where partitioning tools put them, and no other partition may
+// overlap a member: an erase of the space beside the array would destroy it. Otherwise, and while the array runs with
+// other members or is in use, the disk fails the step with an error that names disk, array and reason. An array that
+// runs is stopped for the step and started again afterwards, so that the kernel continues to resync it.
+//
+// # Arrays of raid_config are erased through their devices
+//
+// erase_devices cannot use the erase commands of disks with arrays that stay: they would remove the superblocks. The
+// array's device is overwritten, so that copies and parities are consistent at any time, also after random data and if
+// the step is interrupted. The writes must reach all members:
+//
+//   - The kernel drops a member that fails, and continues without it. After the overwrite all members must be in sync.
+//   - The kernel keeps a member with blocks that cannot be written, and records them. All lists of bad blocks must be
+//     empty.
+//   - A mirror is read from one of its members. After a last pass of zeros, the data of each member are therefore read
+//     back on the member too, at 2 % of the places. Random data are only read back through the array.
+//
+// The kernel ignores incomplete chunks at the end of a member, and in an array of level 10 with an odd number of chunks
+// the last one may be unused. These bytes, the sectors of the superblock's 4 KiB that the kernel does not read,
+// everything before the data except the bitmap, and everything that follows the data are overwritten on each member
+// while the array does not run. So are the other partitions and the space outside of partitions. A tenant can store
+// data in unused parts of the structures that are kept: on each member in the superblock (up to 4 KiB) and the bitmap
+// (4 KiB, and 2 KiB more for each TiB of a mirror, but at most 128 KiB), and on each disk in the partition table (up to
+// 16 KiB in each copy of a GPT, and the rest of the sectors of its headers). They stay. The second header of LUKS 2 can
+// be where a bitmap of more than 8 KiB is; the disk fails the step if it is there.
+//
+// Overwriting the members instead, with equal ranges of zeros, was rejected: it is not possible with random data, and
+// an interrupted step would leave different copies that the kernel takes for equal. erase_devices_express promises to
+// erase NVMe disks, and formatting would remove the superblocks. Arrays with NVMe disks are overwritten with zeros
+// once, which takes longer than formatting. With agent_enable_nvme_secure_erase off, the step erases only metadata,
+// also of these arrays.
+//
+// # Arrays are created and deleted without mdadm
+//
+// Package md encodes the superblocks, and the kernel starts the arrays by the ioctls that mdadm uses. Everything is
+// checked before the first write: the configuration with all its problems, that disks are free, writable, without
+// partitions and shared file systems, and that all partitions and superblocks fit. With delete_existing, this includes
+// the new configuration, so that one that does not fit leaves the existing arrays alone. If the kernel rejects an
+// array, or has dropped a member when all arrays run, the arrays and partition tables of the configuration are removed,
+// and the step fails. ironic-python-agent adds a dropped member again, as if it were new.
+//
+// apply_configuration refuses a configuration without software RAID, as ironic-python-agent does: it would delete all
+// arrays and create none. This includes an empty object. ironic-python-agent accepts it, deletes the arrays, and then
+// fails with a Python exception, because the object has no logical_disks. No caller can rely on that. To delete the
+// arrays, use delete_configuration.
+//
+// Too few disks for a level are among the problems of the configuration, and so are hints that find no disk.
+// ironic-python-agent counts all block devices, also devices that the array cannot or must not use: existing arrays,
+// and disks that skip_block_devices or the hints exclude. It counts them for the levels 5 and 6 of the second array
+// only, so that mdadm can fail after the deletion, or creates a mirror of one disk or level 5 of two. Here each array
+// counts the disks that it can use: three for level 5, four for level 6, two for the others.
+//
+// Deleting removes the superblocks and partition tables of disks with members, whether or not their arrays are
+// complete. Arrays are not assembled for that: their superblocks name them. skip_block_devices protects arrays as when
+// erasing. Some cases are errors, and nothing is written: an array that is also on disks that the list names, a
+// protected name that several arrays have, one whose array differs from raid_config's, and members with one UUID that
+// cannot belong to one protected array. The content of an array that shares a disk with a protected one is removed, and
+// the array is kept, as by ironic-python-agent. Both ends of the data on each member are zeroed for that. Copies and
+// parities of zeros are zeros, so the array need not be assembled. If a member shares space with one of a kept array,
+// because a superblock of an earlier array was not overwritten, this is an error too.
+//
+// # Injected files stay inside their file system
+//
+// The step inject_files writes to the file system of an image, whose content belongs to the tenant. ironic-python-agent
+// joins names with the directory where it is mounted, so a link or ".." leads to the ramdisk. Here names are resolved
+// as inside a chroot, by a mount that no other process sees.
+//
+// The whole list is validated before the first file is written, with all fields of URLs. ironic-python-agent finds a
+// missing content, a field that the node lacks, or text that is not base64 only when it is that file's turn. It logs a
+// file that cannot be removed; here that is an error. Fields can be texts and numbers only: no attributes, conversions
+// and format specifications. null is not replaced. A device must be a disk of the machine or a partition of one, and
+// not protected by skip_block_devices. Links below /dev/disk are resolved without udev. A link that matches several
+// devices is an error, because udev can link to any of them. The size of a file is limited by its file system, and the
+// time by the same limits as for images. Existing files keep their owner and mode unless others are given. The mode is
+// set after the owner, because the kernel clears set-user-id bits when the owner changes.
+package generic
