@@ -40,8 +40,8 @@ func rescue(t *testing.T, ctx context.Context, n *Node, ramdisk string) {
 	client, err := login(ctx, n, password, console)
 	step(t, "login", err)
 	defer client.Close()
-	if got := sshtest.Run(t, client, "id", nil); !strings.HasPrefix(got, "uid=1000(rescue)") {
-		t.Errorf("id: got %q, want the user rescue", got)
+	if got := sshtest.Run(t, client, "id", nil); !strings.HasPrefix(got, "uid=0(root)") {
+		t.Errorf("id: got %q, want root", got)
 	}
 	if got := sshtest.Run(t, client, "sudo mount /dev/vda3 /mnt && cat /mnt/etc/hostname && sudo umount /mnt",
 		nil); strings.TrimSpace(got) != "instance" {

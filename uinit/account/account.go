@@ -1,8 +1,10 @@
 package account
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"os"
 	"path"
 	"regexp"
 	"slices"
@@ -10,25 +12,16 @@ import (
 	"ironroot/internal/password"
 )
 
-const (
-	// SudoGroup is the number of the group whose members may run programs as any user, as on Debian.
-	SudoGroup = 27
-	// RescueName is the name of the user of a rescue.
-	RescueName = "rescue"
-	// rescueID is the number of that user and of his group.
-	rescueID = 1000
-)
+// RescueName is the name with which the user of a rescue logs in.
+const RescueName = "rescue"
 
-// Account is a user who may log in.
+// Account is a user who may log in. The processes of every account are those of root.
 type Account struct {
-	Name   string        `json:"name"`
-	UID    int           `json:"uid"`
-	GID    int           `json:"gid"`
-	Groups []int         `json:"groups,omitempty"` // the supplementary groups
-	Hash   password.Hash `json:"hash"`             // of the password; the zero value matches none
-	Keys   []Key         `json:"keys,omitempty"`
-	Home   string        `json:"home"`
-	Shell  string        `json:"shell"`
+	Name  string        `json:"name"`
+	Hash  password.Hash `json:"hash"` // of the password; the zero value matches none
+	Keys  []Key         `json:"keys,omitempty"`
+	Home  string        `json:"home"`
+	Shell string        `json:"shell"`
 	// Root is the root directory of the user's processes, "" for that of the ramdisk. Home and Shell are below it.
 	Root string `json:"root,omitempty"`
 }
@@ -38,30 +31,18 @@ func Root(hash password.Hash, keys []Key, shell string) Account {
 	return Account{Name: "root", Hash: hash, Keys: keys, Home: "/root", Shell: shell}
 }
 
-// Rescue returns the account of a rescue, whose user may run any program as root. Its processes run in the directory
-// root.
+// Rescue returns the account of the user of a rescue. Its processes run in the directory root.
 func Rescue(hash password.Hash, shell, root string) Account {
-	return Account{
-		Name: RescueName, UID: rescueID, GID: rescueID, Groups: []int{SudoGroup}, Hash: hash,
-		Home: "/home/" + RescueName, Shell: shell, Root: root,
-	}
+	return Account{Name: RescueName, Hash: hash, Home: "/home/" + RescueName, Shell: shell, Root: root}
 }
 
 // validName matches names of users that every tool accepts.
 var validName = regexp.MustCompile(`^[a-z_][a-z0-9_-]{0,31}$`)
 
-// maxID is the largest number of a user or group. The kernel uses 2^32-1 for "unchanged".
-const maxID = 1<<31 - 1
-
 // check returns an error about an account that no process can be started for.
 func (a *Account) check() error {
 	if !validName.MatchString(a.Name) {
 		return errors.New("account: invalid name, want lower-case letters, digits, _ and -, at most 32")
-	}
-	for _, id := range slices.Concat([]int{a.UID, a.GID}, a.Groups) {
-		if id < 0 || id > maxID {
-			return fmt.Errorf("account %s: number %d of a user or group, want 0 to %d", a.Name, id, maxID)
-		}
 	}
 	for _, name := range []string{a.Home, a.Shell} {
 		if !path.IsAbs(name) {
@@ -70,6 +51,23 @@ func (a *Account) check() error {
 	}
 	if a.Root != "" && !path.IsAbs(a.Root) {
 		return fmt.Errorf("account %s: root directory %q, want an absolute path", a.Name, a.Root)
+	}
+	return nil
+}
+
+// MakeHome creates the home directory below the account's root directory if it is missing.
+func (a *Account) MakeHome() error {
+	dir, err := os.OpenRoot(cmp.Or(a.Root, "/"))
+	if err != nil {
+		return fmt.Errorf("create home directory: %w", err)
+	}
+	defer dir.Close() //nolint:errcheck // only a position
+	home := path.Join(".", a.Home)
+	if _, err := dir.Stat(home); err == nil {
+		return nil
+	}
+	if err := errors.Join(dir.MkdirAll(home, 0o755), dir.Chmod(home, 0o700)); err != nil {
+		return fmt.Errorf("create home directory: %w", err)
 	}
 	return nil
 }

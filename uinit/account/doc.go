@@ -1,6 +1,6 @@
 // Package account describes who may log in to the ramdisk: users with a hash of their password, or with public keys.
 //
-// The text of keys, hashes and user databases is foreign: all parsers are bounded, and no error contains what they
+// The text of keys and hashes is foreign: all parsers are bounded, and no error contains what they
 // parsed, only line numbers and names of formats.
 //
 // # Keys with options

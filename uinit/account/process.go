@@ -1,9 +1,6 @@
 package account
 
-import (
-	"path"
-	"syscall"
-)
+import "path"
 
 // SearchPath is the variable PATH of users: the directories of programs, on Debian and in the ramdisk.
 const SearchPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/bbin"
@@ -13,15 +10,6 @@ func (a *Account) Environment() []string {
 	return []string{
 		"HOME=" + a.Home, "USER=" + a.Name, "LOGNAME=" + a.Name, "SHELL=" + a.Shell, "PATH=" + SearchPath,
 	}
-}
-
-// Credential returns the user and the groups of the user's processes.
-func (a *Account) Credential() *syscall.Credential {
-	c := &syscall.Credential{Uid: uint32(a.UID), Gid: uint32(a.GID)}
-	for _, group := range a.Groups {
-		c.Groups = append(c.Groups, uint32(group))
-	}
-	return c
 }
 
 // LoginShell returns argument 0 of the user's shell that makes it a login shell. u-root's gosh has no such mode.

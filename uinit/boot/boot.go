@@ -97,12 +97,12 @@ func Main(f Func) { Run(f, Options{}) }
 // children are the other roles of this program. Each function does the work of its role and ends the process, if the
 // process was started for it, and otherwise returns.
 var children = []func(){
-	sudo.Child, // first: it gives up the rights of a setuid file
 	modprobeChild,
 	crashReporterChild,
 	worker.Child,
 	sshd.Child,
 	login.Child,
+	sudo.Child,
 	// These can be process 1 of their own PID namespace.
 	chroot.Child,
 	external.Child,

@@ -90,10 +90,11 @@ func (b *boot) serveRescue(ctx context.Context, m *Machine, root string) error {
 	if err != nil {
 		return err
 	}
-	accounts := account.List{account.Rescue(hash, shell, root)}
-	if err := errors.Join(account.Install(top, accounts), allowSudo(top)); err != nil {
+	user := account.Rescue(hash, shell, root)
+	if err := errors.Join(user.MakeHome(), installSudo(top)); err != nil {
 		return err
 	}
+	accounts := account.List{user}
 	if err := b.serveSSH(ctx, accounts); err != nil {
 		return err
 	}

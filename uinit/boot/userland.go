@@ -87,12 +87,9 @@ func checkUserland(ctx context.Context, root string) (err error) {
 	return errors.Join(err, unix.Unmount(dir, unix.MNT_DETACH))
 }
 
-// allowSudo makes this program setuid root, and available below a root directory under the name sudo.
-func allowSudo(root string) error {
+// installSudo makes this program available below a root directory under the name sudo.
+func installSudo(root string) error {
 	const program, mode = "/init", 0o755
-	if err := os.Chmod(program, mode|os.ModeSetuid); err != nil {
-		return err
-	}
 	if root == "/" {
 		if err := os.Symlink(program, "/bin/sudo"); err != nil && !errors.Is(err, fs.ErrExist) {
 			return err

@@ -145,7 +145,7 @@ func (p *prompt) shell(t *terminal, user account.Account) error {
 	for _, dir := range []string{user.Home, "/"} { // the home directory can be missing
 		process, err = os.StartProcess(user.Shell, []string{user.LoginShell()}, &os.ProcAttr{
 			Dir: dir, Env: append(user.Environment(), "TERM=linux"), Files: []*os.File{t.file, t.file, t.file},
-			Sys: &syscall.SysProcAttr{Chroot: user.Root, Credential: user.Credential(), Setsid: true, Setctty: true},
+			Sys: &syscall.SysProcAttr{Chroot: user.Root, Setsid: true, Setctty: true},
 		})
 		if err == nil {
 			break

@@ -42,7 +42,7 @@ func TestTerminalWithoutDescriptors(t *testing.T) {
 		if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
 			t.Fatal(err)
 		}
-		_, err := newTerminal(0)
+		_, err := newTerminal()
 		ok := s.openTerminal(request)
 		if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &before); err != nil {
 			t.Fatal(err)

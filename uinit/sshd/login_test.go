@@ -17,11 +17,11 @@ import (
 	"ironroot/uinit/account"
 )
 
-// A user logs in with a password, and runs programs with the user's numbers. Nobody else does.
+// A user logs in with a password, and runs programs as root. Nobody else does.
 func TestPasswordLogin(t *testing.T) {
 	r := newRig(t, nil)
-	r.want(r.ssh("id -u; id -g; id -G; pwd; echo $HOME $USER $LOGNAME $SHELL $TERM"),
-		result{out: "1000\n1000\n1000 27\n" + r.home + "\n" + r.home + " rescue rescue /bin/bash dumb\n"})
+	r.want(r.ssh("id -u; id -g; pwd; echo $HOME $USER $LOGNAME $SHELL $TERM"),
+		result{out: "0\n0\n" + r.home + "\n" + r.home + " rescue rescue /bin/bash dumb\n"})
 	for user, given := range map[string]string{
 		"rescue": "wrong", "root": secret, "nobody": secret, "": secret, "root ": rootSecret, "rescue ": secret,
 	} {

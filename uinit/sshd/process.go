@@ -20,7 +20,7 @@ func (s *session) start(kind, text string) (*streams, error) {
 	case "subsystem":
 		program, args = "/proc/self/exe", []string{sftpName}
 	}
-	attributes := &syscall.SysProcAttr{Chroot: s.user.Root, Credential: s.user.Credential(), Setsid: true}
+	attributes := &syscall.SysProcAttr{Chroot: s.user.Root, Setsid: true}
 	var ends *streams
 	var files []*os.File // of the process
 	var err error

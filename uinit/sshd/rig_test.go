@@ -102,21 +102,6 @@ func hash(t *testing.T, text string) password.Hash {
 	return h
 }
 
-// sharedDir returns a temporary directory that users other than root can reach, too.
-func sharedDir(t *testing.T) string {
-	t.Helper()
-	dir, err := os.MkdirTemp("", "home") //nolint:usetesting // only root can reach that directory
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := os.RemoveAll(dir); err != nil {
-			t.Error(err)
-		}
-	})
-	return dir
-}
-
 // newRig starts a server with the users rescue and root.
 func newRig(t *testing.T, change func(*account.List, *limits)) *rig {
 	t.Helper()
@@ -125,13 +110,10 @@ func newRig(t *testing.T, change func(*account.List, *limits)) *rig {
 	r := &rig{t: t, dir: t.TempDir(), log: &lineLog{}}
 	r.log.cond = sync.NewCond(&r.log.mu)
 	rescue := account.Rescue(hash(t, secret), "/bin/bash", "")
-	r.home = sharedDir(t)
+	r.home = t.TempDir()
 	rescue.Home = r.home
 	root := account.Root(hash(t, rootSecret), nil, "/bin/bash")
 	root.Home = t.TempDir()
-	if err := os.Chown(r.home, rescue.UID, rescue.GID); err != nil {
-		t.Fatal(err)
-	}
 	list, l := account.List{rescue, root}, defaultLimits
 	if change != nil {
 		change(&list, &l)

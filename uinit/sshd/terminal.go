@@ -40,7 +40,7 @@ func (s *session) openTerminal(payload []byte) bool {
 	if request.Kind == "" || len(request.Kind) > maxKind || !plainValue.MatchString(request.Kind) {
 		request.Kind = "dumb"
 	}
-	t, err := newTerminal(s.user.UID)
+	t, err := newTerminal()
 	if err == nil {
 		size := windowSize{request.Columns, request.Rows, request.Width, request.Height}
 		err = errors.Join(t.resize(size), t.setModes(request.Modes))
@@ -54,8 +54,8 @@ func (s *session) openTerminal(payload []byte) bool {
 	return true
 }
 
-// newTerminal opens a pseudo-terminal whose device belongs to a user, see pts(4).
-func newTerminal(uid int) (*terminal, error) {
+// newTerminal opens a pseudo-terminal whose device belongs to root and the group tty, see pts(4).
+func newTerminal() (*terminal, error) {
 	fd, err := unix.Open("/dev/ptmx", unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, fmt.Errorf("open /dev/ptmx: %w", err)
@@ -79,9 +79,9 @@ func newTerminal(uid int) (*terminal, error) {
 	}
 	t.slave = os.NewFile(slave, t.name)
 	const ttyGroup, mode = 5, 0o620
-	if err := errors.Join(t.slave.Chown(uid, ttyGroup), t.slave.Chmod(mode)); err != nil {
+	if err := errors.Join(t.slave.Chown(0, ttyGroup), t.slave.Chmod(mode)); err != nil {
 		t.close()
-		return nil, fmt.Errorf("give %s to user %d: %w", t.name, uid, err)
+		return nil, fmt.Errorf("set owner and mode of %s: %w", t.name, err)
 	}
 	return t, nil
 }

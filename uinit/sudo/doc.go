@@ -1,15 +1,11 @@
 //go:build linux
 
-// Package sudo runs programs as another user, for members of the group sudo and without a password. It has the options
-// of sudo(8) that people and tools such as Ansible use, no configuration, and no log.
+// Package sudo is the command sudo of a rescue. Its user is root, so the program of the arguments is run as it is. The
+// options of sudo(8) that people and tools such as Ansible use are accepted. No program runs as another user.
 //
-// It is /init under another name: the file must be setuid root. Whether a user may run programs is decided by the
-// groups of the process, which the kernel keeps, so no file needs to be trusted.
+// # The user of a rescue is root
 //
-// # Rights
-//
-// The user of a rescue expects sudo, and has it in images of ironic-python-agent. A file with the names of sudoers
-// could be changed by a file system that is mounted over it. The server gives the processes of such users the group 27,
-// Debian's sudo, and the kernel keeps it. The file is setuid root in the rescue only. Whatever name it is run under,
-// except sudo, it gives up these rights before it does anything else.
+// With ironic-python-agent, the user rescue has a number of its own, and sudo without a password. Such a user can do
+// everything that root can, with a setuid program in between. Here the processes of the user are those of root, no file
+// is setuid, and sudo runs its arguments, because people and scripts write it.
 package sudo
