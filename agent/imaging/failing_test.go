@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -376,24 +375,6 @@ func TestInstallGRUBWritesEntries(t *testing.T) {
 	}
 	if err := i.installGRUB(t.Context(), grub, d, b, true); err != nil || entries() != 1 {
 		t.Errorf("got %v and %d entries, want success and one", err, entries())
-	}
-}
-
-// A disk that cannot be read after the image was written is an error.
-func TestFinishUnreadablePartitions(t *testing.T) {
-	i := newImager(t, nil)
-	missing := filepath.Join(t.TempDir(), "missing")
-	for name, d := range map[string]*partitioned{
-		"root": {
-			layout: partition.Layout{Partitions: []partition.Planned{{Role: partition.RoleRoot}}},
-			paths:  map[partition.Role]string{partition.RoleRoot: missing},
-		},
-		"disk": {disk: missing},
-	} {
-		o, err := i.finishPartitions(t.Context(), ImageInfo{Partition: &PartitionInfo{}}, d, written{})
-		if o != (outcome{}) || typeOf(err) != "DeploymentError" || !errors.Is(err, fs.ErrNotExist) {
-			t.Errorf("%s: got %+v and %v, want a DeploymentError with %v", name, o, err, fs.ErrNotExist)
-		}
 	}
 }
 

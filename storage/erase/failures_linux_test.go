@@ -7,7 +7,6 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -145,103 +144,6 @@ func TestOverwriteBuffer(t *testing.T) {
 	}
 }
 
-// The samples are released after use: the agent runs until the next boot.
-func TestSamplesReleased(t *testing.T) {
-	disk := filepath.Join(t.TempDir(), "medium")
-	put(t, disk, strings.Repeat("secret  ", mib/8))
-	security, sanitize := fakeATA{path: disk}, fakeATA{path: disk, noSecurity: true, sanitize: sanitizeBlock}
-	namespace := func(oacs byte) error {
-		drive := fakeNVMe{oacs: oacs, fakeSanitize: fakeSanitize{path: disk, sanicap: sanicapBlock}}
-		_, _, err := eraseNVMe(t.Context(), block.Device{Path: disk}, Options{NVMe: true, NVMeSanitize: true},
-			func(string) (adminDevice, error) { return &drive, nil })
-		return err
-	}
-	for name, erase := range map[string]func() error{
-		"ATA security": func() error {
-			_, err := eraseATA(t.Context(), sysfs.Root{}, block.Device{Path: disk}, Options{}, security.open)
-			return err
-		},
-		"ATA sanitize": func() error {
-			_, err := eraseATA(t.Context(), sysfs.Root{}, block.Device{Path: disk}, Options{}, sanitize.open)
-			return err
-		},
-		"not written": func() error {
-			f, err := os.Open(disk)
-			if err != nil {
-				return err
-			}
-			_, err = takeSamples(t.Context(), f, mib, sampling{})
-			if err := f.Close(); err != nil {
-				return err
-			}
-			if !errors.Is(err, unix.EBADF) {
-				return fmt.Errorf("read-only: got %w, want %w", err, unix.EBADF)
-			}
-			return nil
-		},
-		"NVMe Format":   func() error { return namespace(2) },
-		"NVMe sanitize": func() error { return namespace(0) },
-	} {
-		const disks = 16
-		before := 0
-		for n := range disks + 1 {
-			if err := erase(); err != nil {
-				t.Fatalf("%s: %v", name, err)
-			}
-			if runtime.GC(); n == 0 {
-				before = memoryOf(t, "VmData")
-			}
-		}
-		if grown := memoryOf(t, "VmData") - before; grown > disks*mib/2 {
-			t.Errorf("%s: %d disks took %d bytes of memory, want their samples of 1 MiB released", name, disks, grown)
-		}
-	}
-}
-
-// A buffer that cannot be allocated is an error. The test runs in a process of its own without garbage collection,
-// because the Go runtime also ends a process that cannot allocate memory for its heap.
-func TestWithoutMemory(t *testing.T) {
-	const role = "ERASE_TEST_ROLE"
-	if os.Getenv(role) != t.Name() {
-		cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v")
-		cmd.Env = append(os.Environ(), role+"="+t.Name(), "GOGC=off")
-		out, err := cmd.CombinedOutput()
-		if err != nil || !strings.Contains(string(out), "--- PASS: "+t.Name()) {
-			t.Errorf("without memory: %v\n%s", err, out)
-		}
-		return
-	}
-	disk := testenv.SparseFile(t, mib)
-	var limit unix.Rlimit
-	if err := unix.Getrlimit(unix.RLIMIT_AS, &limit); err != nil {
-		t.Fatal(err)
-	}
-	for name, c := range map[string]struct {
-		buffer int
-		do     func() error
-	}{
-		"overwrite": {blockSize, func() error { return overwrite(t.Context(), disk, Options{Zeroize: true}) }},
-		"read back": {readSize, func() error {
-			_, err := readPlan(t.Context(), &fakeDisk{}, mib, seedOf(1), expectedAny, nil)
-			return err
-		}},
-		"samples": {257 * sampleSize, func() error { _, err := newSamples(mib); return err }},
-	} {
-		lower := limit
-		lower.Cur = uint64(memoryOf(t, "VmSize") + c.buffer*3/4)
-		if err := unix.Setrlimit(unix.RLIMIT_AS, &lower); err != nil {
-			t.Fatal(err)
-		}
-		err := c.do()
-		if err := unix.Setrlimit(unix.RLIMIT_AS, &limit); err != nil {
-			t.Fatal(err)
-		}
-		if !errors.Is(err, unix.ENOMEM) {
-			t.Errorf("%s: got %v, want %v", name, err, unix.ENOMEM)
-		}
-	}
-}
-
 // The buffer of a command is unpinned afterwards: the runtime ends a program that does not.
 func TestNVMeUnpins(t *testing.T) {
 	d, err := openNVMe(testenv.Loop(t, testenv.SparseFile(t, mib), 512))
@@ -346,21 +248,6 @@ func TestOpenersOutsideDev(t *testing.T) {
 		if got, err := openersOf(t.Context(), sys, map[uint64]string{stat.Rdev: loop}); len(got) != want || err != nil {
 			t.Errorf("%s: got %q and %v, want %d processes", target, got, err, want)
 		}
-	}
-}
-
-// A directory of crash logs that cannot be read again after the removal is an error.
-func TestEmptyDirectoryVanishes(t *testing.T) {
-	dir := t.TempDir()
-	put(t, filepath.Join(dir, "dump"), "panic")
-	err := emptyDirectory(t.Context(), dir, func(string) bool {
-		if err := os.RemoveAll(dir); err != nil {
-			t.Error(err)
-		}
-		return false
-	})
-	if !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("got %v, want %v", err, fs.ErrNotExist)
 	}
 }
 

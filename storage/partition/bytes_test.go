@@ -5,8 +5,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"os"
-	"path/filepath"
-	"runtime/debug"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -155,34 +153,6 @@ func TestTwoExtended(t *testing.T) {
 	writeAt(t, image, mbrTable+16+4, []byte{0x05})
 	if table := read(t, image); len(table.Partitions) != 4 || table.Partitions[3].Number != 6 {
 		t.Errorf("got %+v, want two extended partitions and two logical ones", table.Partitions)
-	}
-}
-
-// All functions close the device.
-func TestClosed(t *testing.T) {
-	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // the collector closes what nothing refers to
-	image := gptImage(t, 16*mib)
-	if _, err := Read(t.Context(), image); err != nil {
-		t.Error(err)
-	}
-	if _, err := RepairBackup(t.Context(), image); err != nil {
-		t.Error(err)
-	}
-	device := testenv.Loop(t, mbrImage(t, 16*mib, "label: dos\nstart=2048, size=2048\n"), 512)
-	if err := Sync(t.Context(), sysfs.Root{}, device); err != nil {
-		t.Error(err)
-	}
-	if err := Forget(t.Context(), sysfs.Root{}, device); err != nil {
-		t.Error(err)
-	}
-	links, err := filepath.Glob("/proc/self/fd/*")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, link := range links {
-		if file, err := os.Readlink(link); err == nil && (file == image || file == device) {
-			t.Errorf("%s is still open as %s", file, link)
-		}
 	}
 }
 

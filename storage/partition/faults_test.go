@@ -35,27 +35,6 @@ type hooked struct {
 
 func (h hooked) Err() error { return h.err() }
 
-// atLast returns a context that calls the function at the n-th call of Err, which is the last one.
-func atLast(t *testing.T, n int, do func()) context.Context {
-	t.Helper()
-	return hooked{t.Context(), func() error {
-		if n--; n == 0 {
-			do()
-		}
-		return nil
-	}}
-}
-
-// asked returns how often a function calls Err of its context.
-func asked(t *testing.T, do func(context.Context) error) int {
-	t.Helper()
-	n := 0
-	if err := do(hooked{t.Context(), func() error { n++; return nil }}); err != nil {
-		t.Fatal(err)
-	}
-	return n
-}
-
 // shrunk opens an image and then truncates it, so that its end cannot be read.
 func shrunk(t *testing.T, image string, size int64) *disk {
 	t.Helper()
@@ -362,25 +341,3 @@ type brokenMapper struct{ err error }
 func (b brokenMapper) Create(devmapper.Map) (string, error)       { return "", b.err }
 func (b brokenMapper) Remove(string) error                        { return b.err }
 func (b brokenMapper) Targets(string) ([]devmapper.Target, error) { return nil, b.err }
-
-func TestMapperErrors(t *testing.T) {
-	f := &fakeMapper{t: t, root: t.TempDir(), maps: map[string]devmapper.Map{}}
-	d := f.disk()
-	if err := d.add(1, extent{mib, mib}); err != nil {
-		t.Fatal(err)
-	}
-	broken := errors.New("broken mapper")
-	d.mapper = brokenMapper{broken}
-	_, list := d.partitions(t.Context())
-	for name, err := range map[string]error{
-		"list": list, "add": d.add(2, extent{2 * mib, mib}), "remove": d.remove(t.Context(), 1),
-	} {
-		if !errors.Is(err, broken) {
-			t.Errorf("%s: got %v, want %v", name, err, broken)
-		}
-	}
-	d.device = "/dev/missing"
-	if _, err := d.partitions(t.Context()); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("map that is not listed: got %v, want %v", err, fs.ErrNotExist)
-	}
-}

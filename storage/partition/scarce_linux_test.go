@@ -1,7 +1,6 @@
 package partition
 
 import (
-	"context"
 	"errors"
 	"io"
 	"os"
@@ -137,36 +136,6 @@ func TestSyncErrors(t *testing.T) {
 	}
 }
 
-// Each of the writes of Create can be the first that fails.
-func TestCreateWriteErrors(t *testing.T) {
-	for name, c := range map[string]struct {
-		scheme       string
-		loop         bool
-		offset, size int64 // that cannot be written after the disk was cleared
-		want         error
-	}{
-		"GPT, medium":        {GPT, true, 0, mib, unix.EIO},
-		"GPT, backup header": {GPT, false, 8 * mib, 4096, unix.ENOSPC},
-		"MBR":                {MBR, false, 0, mib, unix.ENOSPC},
-		"MBR, medium":        {MBR, true, 0, mib, unix.EIO},
-		"partition, medium":  {MBR, true, 2 * mib, mib, unix.EIO},
-	} {
-		layout := plan(t, Needs{Scheme: c.scheme, BIOSBoot: mib, Root: 2 * mib})
-		create := func(device string) func(context.Context) error {
-			return func(ctx context.Context) error { _, err := Create(ctx, device, layout); return err }
-		}
-		s := newScarce(t, testenv.SparseFile(t, 8*mib+512)) // the last sector has a page of its own
-		device, n := s.image, asked(t, create(testenv.SparseFile(t, 8*mib+512)))
-		if c.loop {
-			device, _ = s.loop()
-		}
-		err := create(device)(atLast(t, n, func() { s.take(c.offset, c.size, nil) }))
-		if !errors.Is(err, c.want) {
-			t.Errorf("%s: got %v, want %v", name, err, c.want)
-		}
-	}
-}
-
 // The header of the backup can be the first write of Add that fails.
 func TestAddWriteErrors(t *testing.T) {
 	s := newScarce(t, gptImage(t, 16*mib+512)) // the last sector has a page of its own
@@ -182,40 +151,5 @@ func TestWipeGapsWriteErrors(t *testing.T) {
 	s.take(16*mib, mib, nil)
 	if err := WipeGaps(t.Context(), s.image); !errors.Is(err, unix.ENOSPC) {
 		t.Errorf("got %v, want %v", err, unix.ENOSPC)
-	}
-}
-
-// A read-only device fails every change.
-func TestReadOnlyFile(t *testing.T) {
-	grown := gptImage(t, 16*mib)
-	grow(t, grown, 20*mib)
-	mbr := mbrImage(t, 16*mib, "label: dos\nstart=2048, size=2048\n")
-	layout := plan(t, Needs{Scheme: MBR, Root: 2 * mib})
-	for name, c := range map[string]struct {
-		image string
-		do    func(d *disk) error
-	}{
-		"clear":          {mbr, func(d *disk) error { return d.clear(t.Context(), layout) }},
-		"create":         {mbr, func(d *disk) error { _, err := d.create(t.Context(), layout); return err }},
-		"add to an MBR":  {mbr, func(d *disk) error { _, err := d.add(t.Context(), Partition{Size: mib}); return err }},
-		"protective MBR": {grown, func(d *disk) error { return d.growProtective() }},
-		"write a GPT": {grown, func(d *disk) error {
-			g, err := d.primary()
-			if err != nil {
-				t.Fatal(err)
-			}
-			return d.writeGPT(g)
-		}},
-	} {
-		d, err := open(t.Context(), c.image, os.O_RDONLY)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := c.do(d); !errors.Is(err, unix.EBADF) {
-			t.Errorf("%s: got %v, want %v", name, err, unix.EBADF)
-		}
-		if err := d.file.Close(); err != nil {
-			t.Error(err)
-		}
 	}
 }

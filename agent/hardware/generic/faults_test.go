@@ -98,33 +98,6 @@ func TestStartErase(t *testing.T) {
 	}
 }
 
-// A disk that disappears between two reads of its attributes does not count as writable.
-func TestSkipReasonOfVanishedDisk(t *testing.T) {
-	m := newManager(t)
-	listed(t, m.o.System, "2048", "sda")
-	run := startErase(t, m)
-	size := m.o.System.Sys("class/block/sda/size")
-	if err := errors.Join(os.Remove(size), unix.Mkfifo(size, 0o600)); err != nil {
-		t.Fatal(err)
-	}
-	answered := make(chan error, 1)
-	go func() { // answers the first reader alone
-		f, err := os.OpenFile(size, os.O_WRONLY, 0)
-		if err == nil {
-			_, writeErr := f.WriteString("2048\n")
-			err = errors.Join(os.Remove(size), writeErr, f.Close())
-		}
-		answered <- err
-	}()
-	reason, err := run.skipReason(t.Context(), block.Device{Name: "sda", Path: "/dev/sda"}, true)
-	if reason != "" || !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("got reason %q and %v, want %v", reason, err, fs.ErrNotExist)
-	}
-	if err := <-answered; err != nil {
-		t.Error(err)
-	}
-}
-
 // A disk that cannot be examined, or that fails, is not reported as erased.
 func TestEraseErrors(t *testing.T) {
 	broken := errors.New("broken")

@@ -459,15 +459,6 @@ func TestCreateBesideSkippedDisks(t *testing.T) {
 	}
 }
 
-// A disk whose partitions cannot be listed is an error.
-func TestPartitionsUnread(t *testing.T) {
-	m := newManager(t)
-	d := block.Device{Name: "sda", Path: "/dev/sda"}
-	if empty, err := m.isEmpty(t.Context(), d, deletion{raidState: &raidState{}}); empty || err == nil {
-		t.Errorf("got %v and %v, want an error", empty, err)
-	}
-}
-
 // A disk that is not cleared must be empty, also beside one that is.
 func TestApplyBesidePartitions(t *testing.T) {
 	old, partitioned := blankDisk(t, 3*gib), loopDisk(t, partition.TypeLinux)
