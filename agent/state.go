@@ -37,9 +37,9 @@ import (
 	"ironroot/internal/timelimit"
 	"ironroot/netboot/route"
 	"ironroot/storage/block"
+	"ironroot/storage/iscsitarget"
 	"ironroot/storage/multipath"
 	"ironroot/storage/sysfs"
-	"ironroot/storage/target"
 )
 
 const (
@@ -92,7 +92,7 @@ type agent struct {
 	rescued     chan struct{} // closed by Rescue
 }
 
-// exporter exports the root disk: see [target.Exporter].
+// exporter exports the root disk: see [iscsitarget.Exporter].
 type exporter interface {
 	imaging.Exporter
 	Close(ctx context.Context) error
@@ -125,7 +125,7 @@ func newAgent(o Options) *agent {
 		o:          o,
 		started:    time.Now(),
 		log:        o.Journal.Logger(),
-		targets:    &target.Exporter{System: o.System, LoadModule: o.LoadModule, Log: o.Journal.Logger()},
+		targets:    &iscsitarget.Exporter{System: o.System, LoadModule: o.LoadModule, Log: o.Journal.Logger()},
 		config:     config.NewLive(o.Config),
 		clocks:     machineClocks(),
 		timeServer: o.Config.NTPServer,

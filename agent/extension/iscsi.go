@@ -6,7 +6,7 @@ import (
 	"ironroot/agent/command"
 	"ironroot/agent/fault"
 	"ironroot/agent/imaging"
-	"ironroot/storage/target"
+	"ironroot/storage/iscsitarget"
 )
 
 // iscsiTarget exports the root disk, so that the conductor of an older Ironic can write the image to it.
@@ -42,7 +42,7 @@ func targetParams(p command.Params) (t imaging.ISCSITarget, err error) {
 	if err := p.Decode("iqn", &t.IQN); err != nil {
 		return t, err
 	}
-	if err := target.CheckName(t.IQN); p.Has("iqn") && err != nil {
+	if err := iscsitarget.CheckName(t.IQN); p.Has("iqn") && err != nil {
 		return t, fault.InvalidCommandParams("parameter iqn: %w", err)
 	}
 	if err := p.Decode("portal_port", &t.Port); err != nil {

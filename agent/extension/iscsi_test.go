@@ -14,7 +14,7 @@ import (
 
 	"ironroot/agent/command"
 	"ironroot/internal/test/testenv"
-	"ironroot/storage/target"
+	"ironroot/storage/iscsitarget"
 )
 
 const (
@@ -24,7 +24,7 @@ const (
 
 // exports records what is exported.
 type exports struct {
-	started  []target.Export
+	started  []iscsitarget.Export
 	device   string
 	startErr error
 	stopErr  error
@@ -33,7 +33,7 @@ type exports struct {
 	onStart  func() // before the device is exported
 }
 
-func (e *exports) Start(ctx context.Context, x target.Export, before func(context.Context) error) error {
+func (e *exports) Start(ctx context.Context, x iscsitarget.Export, before func(context.Context) error) error {
 	if e.startErr != nil {
 		return e.startErr
 	}
@@ -106,7 +106,7 @@ func TestStartISCSITarget(t *testing.T) {
 			if !regexp.MustCompile(`^` + c.iqn + `$`).MatchString(name) {
 				t.Errorf("got iscsi_target_iqn %q, want %s", name, c.iqn)
 			}
-			want := target.Export{Name: name, Device: disk, Portal: netip.AddrPortFrom(local, c.port), Peer: local}
+			want := iscsitarget.Export{Name: name, Device: disk, Portal: netip.AddrPortFrom(local, c.port), Peer: local}
 			if len(r.targets.started) != 1 || r.targets.started[0] != want {
 				t.Errorf("got exports %v, want %v", r.targets.started, want)
 			}
@@ -195,7 +195,7 @@ func TestStartISCSITargetFails(t *testing.T) {
 //
 // Parity: E14 (end)
 func TestInstallBootloaderEndsExport(t *testing.T) {
-	for _, failure := range []error{nil, &target.SessionError{Target: targetName, Initiators: []string{"iqn.a"}}} {
+	for _, failure := range []error{nil, &iscsitarget.SessionError{Target: targetName, Initiators: []string{"iqn.a"}}} {
 		r := newRig(t)
 		r.diskFile()
 		r.targets.stopErr = failure

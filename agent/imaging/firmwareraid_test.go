@@ -16,8 +16,8 @@ import (
 	"ironroot/storage/block"
 	"ironroot/storage/erase"
 	"ironroot/storage/image/fetch"
+	"ironroot/storage/iscsitarget"
 	"ironroot/storage/sysfs"
-	"ironroot/storage/target"
 )
 
 // imsmSerialNumber is that of the disk "imsm" of [testenv.FirmwareRAID].
@@ -52,7 +52,7 @@ func firmwareImager(t *testing.T, hints string, disks ...block.Device) (*Imager,
 // noExport fails the test if a disk is exported.
 type noExport struct{ t *testing.T }
 
-func (n noExport) Start(_ context.Context, x target.Export, _ func(context.Context) error) error {
+func (n noExport) Start(_ context.Context, x iscsitarget.Export, _ func(context.Context) error) error {
 	n.t.Errorf("got an export of %s, want none", x.Device)
 	return nil
 }

@@ -20,9 +20,9 @@ import (
 	"ironroot/storage/image/checksum"
 	"ironroot/storage/image/device"
 	"ironroot/storage/image/fetch"
+	"ironroot/storage/iscsitarget"
 	"ironroot/storage/partition"
 	"ironroot/storage/sysfs"
-	"ironroot/storage/target"
 )
 
 // Options are the options of an Imager.
@@ -49,9 +49,9 @@ type Options struct {
 	Targets Exporter
 }
 
-// Exporter exports one disk at a time: see [target.Exporter].
+// Exporter exports one disk at a time: see [iscsitarget.Exporter].
 type Exporter interface {
-	Start(ctx context.Context, x target.Export, prepare func(context.Context) error) error
+	Start(ctx context.Context, x iscsitarget.Export, prepare func(context.Context) error) error
 	Stop(ctx context.Context) error
 	Forget()
 	Device() string

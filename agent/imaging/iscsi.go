@@ -10,8 +10,8 @@ import (
 	"ironroot/storage/block"
 	"ironroot/storage/erase"
 	"ironroot/storage/iscsi"
+	"ironroot/storage/iscsitarget"
 	"ironroot/storage/partition"
-	"ironroot/storage/target"
 )
 
 // ISCSITarget holds the parameters of start_iscsi_target.
@@ -33,7 +33,7 @@ func (i *Imager) StartISCSITarget(ctx context.Context, t ISCSITarget) (string, e
 	if t.Port == 0 {
 		t.Port = iscsi.DefaultPort
 	}
-	if err := target.CheckName(t.IQN); err != nil { // before the search for the disk
+	if err := iscsitarget.CheckName(t.IQN); err != nil { // before the search for the disk
 		return "", fault.ISCSI("%w", err)
 	}
 	if i.o.Targets == nil {
@@ -49,7 +49,7 @@ func (i *Imager) StartISCSITarget(ctx context.Context, t ISCSITarget) (string, e
 	if err := i.checkBootable(ctx, disk); err != nil {
 		return "", err
 	}
-	err = i.o.Targets.Start(ctx, target.Export{
+	err = i.o.Targets.Start(ctx, iscsitarget.Export{
 		Name: t.IQN, Device: disk.Path, Portal: netip.AddrPortFrom(t.Local, t.Port), Peer: t.Peer,
 	}, func(ctx context.Context) error { return i.prepareExport(ctx, disk, t.WipeMetadata) })
 	if err != nil {

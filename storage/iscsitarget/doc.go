@@ -1,4 +1,4 @@
-// Package target exports a block device as an iSCSI target, by the kernel's target (LIO). The device is unit 1.
+// Package iscsitarget exports a block device as an iSCSI target, by the kernel's target (LIO). The device is unit 1.
 //
 // The kernel is configured through configfs (Documentation/target/scripts.rst; drivers/target): a back end iblock,
 // which opens the device exclusively, and a portal group with one portal, without CHAP, which accepts every initiator
@@ -34,4 +34,4 @@
 // restricted, and the next attempt continues. An initiator that is still logged in when the boot loader is to be
 // installed is an error, although the target is removed by then: it is unknown whether it has written everything.
 // ignore_bootloader_failure does not apply.
-package target
+package iscsitarget
