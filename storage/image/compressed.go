@@ -33,7 +33,7 @@ func openCompressed(f unpack.Format) func(context.Context, *prober, *probe) (con
 	}
 }
 
-func (c *compressedContent) prepare(context.Context, *device.Target) error { return nil }
+func (c *compressedContent) prepare(context.Context, *device.Disk) error { return nil }
 
 // inspectHead inspects the content at the beginning of a file.
 func (c *compressedContent) inspectHead(head []byte) error {
@@ -82,7 +82,7 @@ func (c *compressedContent) inspect(head, end []byte) (string, error) {
 func (c *compressedContent) write(ctx context.Context, t *transfer) (Report, error) {
 	t.begin()
 	runtime.GC() // frees the decompressor of the probe or the last attempt before there is another
-	limit := maxFile(t.target.Size)
+	limit := maxFile(t.disk.Size)
 	r := pipeline.NewReadAhead(t.stream, limit, t.sum)
 	defer r.Close()
 	head, end, format, err := c.copy(ctx, t, r)

@@ -32,7 +32,7 @@ type probe struct {
 // content is an image of a known format that can be written.
 type content interface {
 	// prepare writes to the device what needs no connection to the server.
-	prepare(ctx context.Context, t *device.Target) error
+	prepare(ctx context.Context, t *device.Disk) error
 	// write writes the image that arrives with t.
 	write(ctx context.Context, t *transfer) (Report, error)
 }

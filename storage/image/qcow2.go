@@ -41,7 +41,7 @@ func openQcow2(ctx context.Context, p *prober, x *probe) (content, error) {
 }
 
 // prepare zeroes what the image has no content for, while no server waits. If that is not known yet, write does it.
-func (c *qcow2Content) prepare(ctx context.Context, t *device.Target) error {
+func (c *qcow2Content) prepare(ctx context.Context, t *device.Disk) error {
 	if c.layout.Streamed() {
 		return nil
 	}
@@ -53,7 +53,7 @@ func (c *qcow2Content) write(ctx context.Context, t *transfer) (report Report, e
 	clear(t.head)
 	size := c.layout.Map.Header.Size
 	placer, err := qcow2.NewPlacer(c.layout, qcow2.Output{
-		Target: t.target, Write: t.write, Limit: maxFile(t.target.Size), Jobs: pipeline.Writers,
+		Disk: t.disk, Write: t.write, Limit: maxFile(t.disk.Size), Jobs: pipeline.Writers,
 		SpoolMemory: t.spoolMemory,
 	})
 	if err != nil {

@@ -42,13 +42,13 @@ func openRaw(_ context.Context, p *prober, x *probe) (content, error) {
 	return &rawContent{format: x.format, prober: p, sector: p.options.DiskSectorSize}, nil
 }
 
-func (c *rawContent) prepare(context.Context, *device.Target) error { return nil }
+func (c *rawContent) prepare(context.Context, *device.Disk) error { return nil }
 
 // write copies the file.
 func (c *rawContent) write(ctx context.Context, t *transfer) (Report, error) {
 	s := t.stream
-	if s.Total > t.target.Size {
-		return Report{}, &device.TooSmallError{Device: t.target.Path, Size: t.target.Size, Need: s.Total}
+	if s.Total > t.disk.Size {
+		return Report{}, &device.TooSmallError{Device: t.disk.Path, Size: t.disk.Size, Need: s.Total}
 	}
 	t.begin()
 	n, err := io.ReadFull(s, t.head)
@@ -87,7 +87,7 @@ func (c *rawContent) write(ctx context.Context, t *transfer) (Report, error) {
 
 // copyRest copies from, a raw image from its second MiB on, and returns the end of the image. sum may be nil.
 func (t *transfer) copyRest(ctx context.Context, from pipeline.Source, sum hash.Hash) (int64, error) {
-	r := &rawPlacer{ctx: ctx, target: t.target, end: &t.end}
+	r := &rawPlacer{ctx: ctx, disk: t.disk, end: &t.end}
 	p := &pipeline.Pipeline{
 		Source: from, Start: device.HeadSize, Sum: sum, Place: r.place, Filled: t.progress.filled, Memory: t.memory,
 	}
@@ -100,10 +100,10 @@ func (t *transfer) copyRest(ctx context.Context, from pipeline.Source, sum hash.
 
 // rawPlacer writes content, and has the device zero long ranges of zeros by itself.
 type rawPlacer struct {
-	ctx    context.Context
-	target *device.Target
-	end    *ending
-	probe  sync.Once
+	ctx   context.Context
+	disk  *device.Disk
+	end   *ending
+	probe sync.Once
 	// noPunch is set if the device does not zero by itself. probe finds out.
 	noPunch atomic.Bool
 
@@ -113,9 +113,9 @@ type rawPlacer struct {
 
 // place is the place function of a pipeline.
 func (r *rawPlacer) place(c *pipeline.Chunk, submit func(func() error) error) error {
-	if c.End() > r.target.Size {
+	if c.End() > r.disk.Size {
 		// This also ends a download that never ends.
-		return &device.TooSmallError{Device: r.target.Path, Size: r.target.Size, Need: c.End()}
+		return &device.TooSmallError{Device: r.disk.Path, Size: r.disk.Size, Need: c.End()}
 	}
 	r.end.add(c.Data)
 	data, off := c.Data, c.Off
@@ -134,7 +134,7 @@ func (r *rawPlacer) put(p []byte, off int64) error {
 		if zeros && !r.noPunch.Load() {
 			err = r.zero(r.join(e))
 		} else {
-			err = r.target.Write(p[:n], off)
+			err = r.disk.Write(p[:n], off)
 		}
 		if err != nil {
 			return err
@@ -175,7 +175,7 @@ func (r *rawPlacer) zero(list []extent) error {
 		if r.punch(e) {
 			continue
 		}
-		if err := r.target.WriteZeros(r.ctx, e.off, e.len); err != nil {
+		if err := r.disk.WriteZeros(r.ctx, e.off, e.len); err != nil {
 			return err
 		}
 	}
@@ -187,7 +187,7 @@ func (r *rawPlacer) punch(e extent) bool {
 	if r.noPunch.Load() {
 		return false
 	}
-	if !r.target.Punch(e.off, e.len) {
+	if !r.disk.Punch(e.off, e.len) {
 		r.noPunch.Store(true)
 		return false
 	}

@@ -27,7 +27,7 @@ type transfer struct {
 
 // output is what all transfers of a Write use.
 type output struct {
-	target      *device.Target
+	disk        *device.Disk
 	head        []byte            // the image's first MiB, which is written last
 	memory      []*pipeline.Chunk // of the pipeline
 	spoolMemory int               // bytes that the spool of a qcow2 image keeps in memory
@@ -38,7 +38,7 @@ func (t *transfer) begin() {
 	t.progress.total.Store(max(0, t.stream.Total))
 	t.progress.enter(PhaseTransfer)
 	t.stream.OnRead = func(n int) { t.progress.read.Add(int64(n)) }
-	t.log.Info("image transfer started", "url", t.stream.URL, "device", t.target.Path, "bytes", t.stream.Total)
+	t.log.Info("image transfer started", "url", t.stream.URL, "device", t.disk.Path, "bytes", t.stream.Total)
 }
 
 // verify checks the checksum of what has arrived.
@@ -71,28 +71,28 @@ func (o *output) write(p []byte, off int64) error {
 	if len(p) == 0 {
 		return nil
 	}
-	return o.target.Write(p, off)
+	return o.disk.Write(p, off)
 }
 
 // finish makes the device bootable. head is the first MiB of the image. Everything else reaches the medium first, then
 // the first MiB and the end of the device, and last the first sector, without which no firmware boots from the device.
 func (o *output) finish(head []byte) error {
-	if err := o.target.Sync(); err != nil {
+	if err := o.disk.Sync(); err != nil {
 		return err
 	}
 	first := min(len(head), device.Align)
 	if first < len(head) {
-		if err := errors.Join(o.target.Write(head[first:], int64(first)), o.target.ReleaseEnd()); err != nil {
+		if err := errors.Join(o.disk.Write(head[first:], int64(first)), o.disk.ReleaseEnd()); err != nil {
 			return err
 		}
-		if err := o.target.Sync(); err != nil {
+		if err := o.disk.Sync(); err != nil {
 			return err
 		}
 	}
-	if err := o.target.Write(head[:first], 0); err != nil {
+	if err := o.disk.Write(head[:first], 0); err != nil {
 		return err
 	}
-	return o.target.Flush()
+	return o.disk.Flush()
 }
 
 // report describes an image of size bytes that came in a file of n bytes.

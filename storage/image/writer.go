@@ -62,7 +62,7 @@ func (w *writer) write(ctx context.Context) (report Report, err error) {
 	if err != nil {
 		return Report{}, err
 	}
-	w.output.target, w.prober.size = target, target.Size
+	w.output.disk, w.prober.size = target, target.Size
 	defer func() {
 		w.probed.close()
 		if err != nil && target.Touched() {
@@ -98,14 +98,14 @@ func (w *writer) transfers(ctx context.Context) (Report, error) {
 		return Report{}, err
 	}
 	// The old system must not boot in place of the image, whatever fails from now on.
-	if err := w.output.target.Wipe(); err != nil {
+	if err := w.output.disk.Wipe(); err != nil {
 		return Report{}, err
 	}
 	w.output.head, w.output.memory = device.NewBuffer(device.HeadSize), pipeline.NewMemory()
 	for attempt := 0; ; attempt++ {
 		if attempt > 0 {
 			// No partition table or boot loader of the last transfer may remain behind the image.
-			if err := w.output.target.Wipe(); err != nil {
+			if err := w.output.disk.Wipe(); err != nil {
 				return Report{}, err
 			}
 			w.progress.restart(PhaseConnect)
@@ -194,7 +194,7 @@ func (w *writer) transferFrom(ctx context.Context, rawURL string) (report Report
 	report, err = w.transferProbed(ctx, x)
 	if errors.Is(err, qcow2.ErrOnePass) {
 		w.log.Warn("qcow2 image fetched again, its tables first: the server ignores ranges", "url", x.url, "err", err)
-		if err := w.output.target.Wipe(); err != nil {
+		if err := w.output.disk.Wipe(); err != nil {
 			return Report{}, true, err
 		}
 		w.progress.restart(PhaseConnect)
@@ -207,7 +207,7 @@ func (w *writer) transferFrom(ctx context.Context, rawURL string) (report Report
 
 // transferProbed transfers an image that was probed.
 func (w *writer) transferProbed(ctx context.Context, x *probe) (Report, error) {
-	if err := x.content.prepare(ctx, w.output.target); err != nil {
+	if err := x.content.prepare(ctx, w.output.disk); err != nil {
 		return Report{}, err
 	}
 	s, err := x.open(ctx, w.fetcher)

@@ -17,12 +17,12 @@ func (e extent) end() int64 { return e.off + e.len }
 
 // Zero makes n bytes at off read as zeros. The device or the file system does it if it can; otherwise zeros are
 // written.
-func (t *Target) Zero(ctx context.Context, off, n int64) error {
+func (d *Disk) Zero(ctx context.Context, off, n int64) error {
 	e := extent{off, n}
-	if e.end() > t.Size {
-		return &TooSmallError{Device: t.Path, Size: t.Size, Need: e.end()}
+	if e.end() > d.Size {
+		return &TooSmallError{Device: d.Path, Size: d.Size, Need: e.end()}
 	}
-	t.touched.Store(true)
+	d.touched.Store(true)
 	for e.len > 0 {
 		if err := context.Cause(ctx); err != nil {
 			return err
@@ -32,13 +32,13 @@ func (t *Target) Zero(ctx context.Context, off, n int64) error {
 		inner := extent{off: roundUp(step.off, Align)}
 		inner.len = step.end()/Align*Align - inner.off
 		if inner.len <= 0 {
-			if err := t.WriteZeros(ctx, step.off, step.len); err != nil {
+			if err := d.WriteZeros(ctx, step.off, step.len); err != nil {
 				return err
 			}
 		} else if err := errors.Join(
-			t.WriteZeros(ctx, step.off, inner.off-step.off),
-			t.zeroSectors(ctx, inner),
-			t.WriteZeros(ctx, inner.end(), step.end()-inner.end()),
+			d.WriteZeros(ctx, step.off, inner.off-step.off),
+			d.zeroSectors(ctx, inner),
+			d.WriteZeros(ctx, inner.end(), step.end()-inner.end()),
 		); err != nil {
 			return err
 		}
@@ -48,29 +48,29 @@ func (t *Target) Zero(ctx context.Context, off, n int64) error {
 }
 
 // zeroSectors has the kernel zero whole sectors, and writes zeros where it cannot.
-func (t *Target) zeroSectors(ctx context.Context, e extent) error {
-	err := block.Zero(t.disk.file, e.off, e.len)
+func (d *Disk) zeroSectors(ctx context.Context, e extent) error {
+	err := block.Zero(d.file.cached, e.off, e.len)
 	if errors.Is(err, block.ErrNoZero) {
-		return t.WriteZeros(ctx, e.off, e.len)
+		return d.WriteZeros(ctx, e.off, e.len)
 	}
 	if err != nil {
-		return t.disk.fail("zero", e.off, err)
+		return d.file.fail("zero", e.off, err)
 	}
 	return nil
 }
 
 // Punch makes n bytes at off read as zeros, if the device guarantees that without writing. It reports whether it did.
 // An error of the medium shows when the range is written.
-func (t *Target) Punch(off, n int64) bool {
-	if off+n > t.Size {
+func (d *Disk) Punch(off, n int64) bool {
+	if off+n > d.Size {
 		return false
 	}
-	t.touched.Store(true)
-	return block.Punch(t.disk.file, off, n) == nil
+	d.touched.Store(true)
+	return block.Punch(d.file.cached, off, n) == nil
 }
 
 // WriteZeros writes n zeros at off.
-func (t *Target) WriteZeros(ctx context.Context, off, n int64) error {
+func (d *Disk) WriteZeros(ctx context.Context, off, n int64) error {
 	if n <= 0 {
 		return nil
 	}
@@ -80,7 +80,7 @@ func (t *Target) WriteZeros(ctx context.Context, off, n int64) error {
 			return err
 		}
 		step := min(n, int64(len(zeros)))
-		if err := t.Write(zeros[:step], off); err != nil {
+		if err := d.Write(zeros[:step], off); err != nil {
 			return err
 		}
 		off, n = off+step, n-step

@@ -134,7 +134,7 @@ func (p *Placer) placeDeferred(ctx context.Context, end int64) error {
 			return usedBefore(missing)
 		}
 	}
-	if err := p.m.ZeroHoles(ctx, p.output.Target); err != nil {
+	if err := p.m.ZeroHoles(ctx, p.output.Disk); err != nil {
 		return err
 	}
 	return d.spool.clear(ctx)

@@ -249,7 +249,7 @@ type Layout struct {
 func (l *Layout) Streamed() bool { return l.stream != nil }
 
 // ZeroHoles zeroes what the image has no content for.
-func (m *Map) ZeroHoles(ctx context.Context, t *device.Target) error {
+func (m *Map) ZeroHoles(ctx context.Context, t *device.Disk) error {
 	for _, hole := range m.Holes {
 		if err := t.Zero(ctx, hole.Off, hole.Len); err != nil {
 			return err

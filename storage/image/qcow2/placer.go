@@ -12,7 +12,7 @@ import (
 
 // Output is where a Placer writes.
 type Output struct {
-	Target *device.Target // for zeros and the spool
+	Disk *device.Disk // for zeros and the spool
 	// Write writes content of the guest's disk to its place. It is called concurrently.
 	Write func(p []byte, off int64) error
 	// Limit is the largest length of the file in bytes.
@@ -45,7 +45,7 @@ type Placer struct {
 func NewPlacer(l *Layout, o Output) (*Placer, error) {
 	p := &Placer{output: o, m: l.Map, digests: l.digests, ahead: l.digests}
 	if l.stream != nil {
-		p.deferred = &deferred{tables: l.stream, spool: newSpool(o.Target, l.Map.Header.Size, o.SpoolMemory)}
+		p.deferred = &deferred{tables: l.stream, spool: newSpool(o.Disk, l.Map.Header.Size, o.SpoolMemory)}
 	}
 	var err error
 	if p.clusters, err = newClusters(l.Map.Header, o.Jobs, p.write); err != nil {
@@ -180,7 +180,7 @@ func (p *Placer) placeLast(ctx context.Context, r Run, end int64) error {
 		if from >= to {
 			return nil
 		}
-		return p.output.Target.Zero(ctx, from, to-from)
+		return p.output.Disk.Zero(ctx, from, to-from)
 	}
 	if r.Host >= end {
 		return broken("a cluster lies beyond the end of the file, which has %d bytes", end)

@@ -19,7 +19,7 @@ var ErrOnePass = errors.New("the image cannot be written in one pass")
 // spool keeps the parts of a file that no table has named yet: in memory first, then on the disk that the image is
 // written to, beyond the end of the image and before the backup partition table.
 type spool struct {
-	target      *device.Target
+	disk        *device.Disk
 	memory      []byte
 	memoryLimit int
 	tail        Range // of the disk; Len is used
@@ -33,9 +33,9 @@ type spooledPart struct {
 	at int64 // in the spool, memory and disk counted as one
 }
 
-func newSpool(t *device.Target, imageSize int64, memoryLimit int) *spool {
+func newSpool(t *device.Disk, imageSize int64, memoryLimit int) *spool {
 	off := (imageSize + device.Align - 1) / device.Align * device.Align
-	return &spool{target: t, memoryLimit: memoryLimit, tail: Range{Off: off}, tailLimit: t.Size - device.EndSize}
+	return &spool{disk: t, memoryLimit: memoryLimit, tail: Range{Off: off}, tailLimit: t.Size - device.EndSize}
 }
 
 // add keeps what lies at off in the file, behind all that was added before.
@@ -56,9 +56,9 @@ func (s *spool) add(off int64, data []byte) error {
 	if s.tail.end()+int64(len(data)) > s.tailLimit {
 		return fmt.Errorf("%w: %d bytes of it precede the tables that name them, "+
 			"and the disk %s of %d bytes has no space for them beyond the end of the image",
-			ErrOnePass, at+int64(n+len(data)), s.target.Path, s.target.Size)
+			ErrOnePass, at+int64(n+len(data)), s.disk.Path, s.disk.Size)
 	}
-	if err := s.target.WriteCached(data, s.tail.end()); err != nil {
+	if err := s.disk.WriteCached(data, s.tail.end()); err != nil {
 		return err
 	}
 	s.tail.Len += int64(len(data))
@@ -84,7 +84,7 @@ func (s *spool) read(p []byte, off int64) (n int, err error) {
 		n = copy(p, s.memory[at:])
 	}
 	if rest := p[n:]; len(rest) > 0 {
-		if err := s.target.Read(rest, s.tail.Off+at+int64(n)-int64(len(s.memory))); err != nil {
+		if err := s.disk.Read(rest, s.tail.Off+at+int64(n)-int64(len(s.memory))); err != nil {
 			return n, err
 		}
 	}
@@ -98,5 +98,5 @@ func (s *spool) clear(ctx context.Context) error {
 		return nil // and it may lie beyond the end of the disk
 	}
 	s.tail.Len = 0
-	return s.target.Zero(ctx, used.Off, used.Len)
+	return s.disk.Zero(ctx, used.Off, used.Len)
 }
