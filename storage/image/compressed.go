@@ -18,31 +18,25 @@ import (
 const maxTrailing = 1 << 20
 
 // compressedContent is an image of a format that is copied, compressed as a whole.
-type compressedContent struct {
-	format  unpack.Format
-	options Options
-	url     string // for errors
-}
+type compressedContent struct{ format unpack.Format }
 
 // openCompressed returns the function that opens images of a compression format. It inspects the content as far as the
 // beginning of the file contains it.
-func openCompressed(f unpack.Format) func(context.Context, *prober, *probe) (content, error) {
-	return func(_ context.Context, p *prober, x *probe) (content, error) {
-		c := &compressedContent{f, p.options, x.url}
-		return c, c.inspectHead(x.head)
+func openCompressed(f unpack.Format) func(context.Context, *attempt) (content, error) {
+	return func(_ context.Context, a *attempt) (content, error) {
+		c := compressedContent{f}
+		return c, c.inspectHead(a)
 	}
 }
 
-func (c *compressedContent) prepare(context.Context, *device.Disk) error { return nil }
-
 // inspectHead inspects the content at the beginning of a file.
-func (c *compressedContent) inspectHead(head []byte) error {
-	if err := c.options.permit(findFormat(formatRaw)); err != nil {
+func (c compressedContent) inspectHead(a *attempt) error {
+	if err := a.options.permit(findFormat(formatRaw)); err != nil {
 		return err
 	}
 	content := make([]byte, device.HeadSize)
 	n := 0
-	r, err := c.format.NewReader(&headReader{rest: head}, c.options.UnpackMemory)
+	r, err := c.format.NewReader(&headReader{rest: a.header.head}, a.options.UnpackMemory)
 	if err == nil {
 		defer r.Close()
 		n, err = io.ReadFull(r, content)
@@ -54,18 +48,18 @@ func (c *compressedContent) inspectHead(head []byte) error {
 	if n == 0 {
 		return nil // the first block is not complete
 	}
-	_, err = c.inspect(content[:n], nil)
+	_, err = c.inspect(a, content[:n], nil)
 	return err
 }
 
 // inspect returns the format of an image whose content begins with head and ends with end, unless that is nil. It must
 // be one that is copied, and that of a disk if it is written to one, and raw must be permitted, whether or not formats
 // are inspected otherwise.
-func (c *compressedContent) inspect(head, end []byte) (string, error) {
-	if err := c.options.permit(findFormat(formatRaw)); err != nil {
+func (c compressedContent) inspect(a *attempt, head, end []byte) (string, error) {
+	if err := a.options.permit(findFormat(formatRaw)); err != nil {
 		return "", err
 	}
-	format, err := c.options.inspect("", head, end)
+	format, err := a.options.inspect("", head, end)
 	if err != nil {
 		return "", err
 	}
@@ -75,66 +69,69 @@ func (c *compressedContent) inspect(head, end []byte) (string, error) {
 				"only raw images are written from packed files; serve it unpacked",
 			format, c.format.Name)}
 	}
-	return format, checkDisk(c.url, head, c.options.DiskSectorSize)
+	return format, checkDisk(a.url, head, a.options.DiskSectorSize)
 }
 
 // write decompresses the file and copies its content.
-func (c *compressedContent) write(ctx context.Context, t *transfer) (Report, error) {
-	t.begin()
-	runtime.GC() // frees the decompressor of the probe or the last attempt before there is another
-	limit := maxFile(t.disk.Size)
-	r := pipeline.NewReadAhead(t.stream, limit, t.sum)
+func (c compressedContent) write(ctx context.Context, a *attempt) (Report, error) {
+	if err := a.requestFile(ctx); err != nil {
+		return Report{}, err
+	}
+	a.begin()
+	runtime.GC() // frees the decompressor of the header or the last attempt before there is another
+	limit := maxFile(a.size)
+	r := pipeline.NewReadAhead(a.stream, limit, a.sum)
 	defer r.Close()
-	head, end, format, err := c.copy(ctx, t, r)
-	if err := c.settle(r, t, err); errors.Is(err, pipeline.ErrTooLong) {
+	head, end, format, err := c.copy(ctx, a, r)
+	if err := c.settle(r, a, err); errors.Is(err, pipeline.ErrTooLong) {
 		return Report{}, &FormatError{Format: c.format.Name, Reason: fmt.Sprintf(
 			"packed image: the file is too long, for this disk %d bytes are accepted at most", limit)}
 	} else if err != nil {
 		return Report{}, fetch.Interrupted(err)
 	}
-	if err := t.complete(ctx, t.stream.Pos); err != nil {
+	if err := a.complete(ctx, a.stream.Pos); err != nil {
 		return Report{}, err
 	}
 	if end == 0 {
-		return Report{}, &FormatError{Format: c.format.Name, Reason: fmt.Sprintf("image %s is empty", t.stream.URL)}
+		return Report{}, a.emptyError(c.format.Name)
 	}
-	if _, err := c.inspect(head, t.end); err != nil {
+	if _, err := c.inspect(a, head, a.end); err != nil {
 		return Report{}, err
 	}
-	if err := t.finish(head); err != nil {
+	if err := a.writeHead(head); err != nil {
 		return Report{}, err
 	}
-	report := t.report(format, end, t.stream.Pos)
+	report := a.report(format, end, a.stream.Pos)
 	report.Compression = c.format.Name
 	return report, nil
 }
 
 // copy decompresses a file. It returns the first MiB of the content, and writes the rest to the device.
-func (c *compressedContent) copy(ctx context.Context, t *transfer, from *pipeline.ReadAhead) (
+func (c compressedContent) copy(ctx context.Context, a *attempt, from *pipeline.ReadAhead) (
 	head []byte, end int64, format string, err error,
 ) {
-	r, err := c.format.NewReader(from, c.options.UnpackMemory)
+	r, err := c.format.NewReader(from, a.options.UnpackMemory)
 	if err != nil {
 		return nil, 0, "", err
 	}
 	defer r.Close()
-	n, err := io.ReadFull(r, t.head)
+	n, err := io.ReadFull(r, a.head)
 	if err != nil && !fetch.AtEnd(err) {
 		return nil, 0, "", err
 	}
-	head, end = t.head[:n], int64(n)
-	t.end.add(head)
-	if format, err = c.inspect(head, nil); err != nil || n < device.HeadSize {
+	head, end = a.head[:n], int64(n)
+	a.end.add(head)
+	if format, err = c.inspect(a, head, nil); err != nil || n < device.HeadSize {
 		return head, end, format, err
 	}
-	end, err = t.copyRest(ctx, &decompressed{r, t.stream}, nil)
+	end, err = a.copyRest(ctx, &decompressed{r, a.stream}, nil)
 	return head, end, format, err
 }
 
 // settle reads a file to its end after its content was copied with err, and decides which error counts: first that of
 // the source, then a wrong checksum, and last that of the content, because only a file with the right checksum can be
 // damaged itself.
-func (c *compressedContent) settle(from *pipeline.ReadAhead, t *transfer, err error) error {
+func (c compressedContent) settle(from *pipeline.ReadAhead, a *attempt, err error) error {
 	var damaged *unpack.Error
 	if err != nil && !errors.As(err, &damaged) {
 		return err
@@ -144,14 +141,14 @@ func (c *compressedContent) settle(from *pipeline.ReadAhead, t *transfer, err er
 		limit = math.MaxInt64
 	}
 	if rest := from.Drain(limit); errors.Is(rest, pipeline.ErrTrailing) {
-		return &FormatError{Reason: fmt.Sprintf("image %s: %v", t.stream.URL, rest)}
+		return &FormatError{Reason: fmt.Sprintf("image %s: %v", a.url, rest)}
 	} else if rest != nil {
 		return rest
 	}
 	if damaged == nil {
 		return nil
 	}
-	if err := t.verify(); err != nil {
+	if err := a.verify(); err != nil {
 		return err
 	}
 	return &FormatError{Format: damaged.Format, Reason: damaged.Error()}

@@ -1,5 +1,8 @@
 // Package image writes an operating system image from an HTTP server to a block device while it arrives.
 //
+// An attempt writes the image once, from one server: it reads the header, which decides whether and how the image is
+// written, and then the whole file. A writer makes attempts until one succeeds or another cannot help.
+//
 // Raw images are copied byte for byte. A qcow2 image is unpacked in the same single pass: its tables are fetched
 // first, and each cluster is written at its guest offset when it arrives. If the server ignores ranges, the tables
 // are read as they arrive, and what precedes the table that names it is spooled, in 8 MiB of memory and beyond the
@@ -14,15 +17,17 @@
 //
 // A failure never leaves a disk that boots. The first MiB of the device and its end, the place of the backup GPT, are
 // zeroed before the transfer. Their content is kept in memory and written last, after the length and the checksum of
-// the file were verified and everything else has reached the disk. An image that is refused by the first probe, for
-// its format, its tables or its size, does not change the disk. Neither does an image for a whole disk without a boot
+// the file were verified and everything else has reached the disk. An image that is refused for its header, that is its
+// format, its tables or its size, does not change the disk. Neither does an image for a whole disk without a boot
 // sector, or with a GPT for another sector size, if Options.DiskSectorSize is set and there is no other server. Two
-// signatures are at the end of a file: the footers of a fixed VHD and of some VMware images. The probe reads them if
-// the server supports ranges. Otherwise, and in a compressed file, they are found when they have arrived.
+// signatures are at the end of a file: the footers of a fixed VHD and of some VMware images. They are read with the
+// header if the server supports ranges. Otherwise, and in a compressed file, they are found when they have arrived.
 //
 // The parts are packages of their own: fetch downloads, checksum verifies, pipeline moves data through memory, unpack
 // decompresses, qcow2 reads tables and places clusters, and device writes. This package has the table of formats, and
-// connects the parts.
+// connects the parts. Its files: image.go is the interface; writer.go, attempt.go and header.go are its three types;
+// raw.go, compressed.go and qcow2.go write the contents; format.go, formatchecks.go, vmdk.go and wholedisk.go decide
+// what may be written; progress.go counts.
 //
 // The package is independent of Ironic. Downloads are untrusted: every read of tables, checksum files and headers has
 // a limit, and images that name other files are rejected. Errors do not quote what was downloaded.

@@ -27,7 +27,7 @@ type format struct {
 	// checkEnd refuses a file for its last endSize bytes. nil accepts all.
 	checkEnd func(head, end []byte) error
 	// open prepares to write an image. It is nil if the format cannot be written.
-	open func(ctx context.Context, p *prober, x *probe) (content, error)
+	open func(ctx context.Context, a *attempt) (content, error)
 	// copied is set if open copies the file to the device as it is.
 	copied bool
 	// compressed is set if the file is a compressed image of a format that is copied.

@@ -2,10 +2,12 @@ package image
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"time"
 
 	"ironroot/storage/image/checksum"
+	"ironroot/storage/image/device"
 	"ironroot/storage/image/fetch"
 )
 
@@ -55,23 +57,66 @@ type Report struct {
 // Errors are or wrap *fetch.DownloadError, *fetch.TimeoutError (MaxDuration), *fetch.SlowError (MinRate),
 // *checksum.MismatchError, *FormatError, *NoDiskError, *device.TooSmallError, *device.WriteError or the error of ctx.
 // After an error the first and the last MiB of the device read as zeros, unless the device could not be opened or
-// written, or the image was refused by the first probe, for its format, its table or its size: then the device was not
+// written, or the image was refused for its header, that is its format, its tables or its size: then the device was not
 // changed.
-func Write(ctx context.Context, device string, src Source, o Options) (Report, error) {
-	w, err := newWriter(device, src, o)
+func Write(ctx context.Context, path string, src Source, o Options) (Report, error) {
+	w, err := newWriter(path, src, o)
 	if err != nil {
 		return Report{}, err
 	}
 	begin := time.Now()
-	w.progress.begin()
+	w.options.Progress.begin()
 	report, err := w.write(ctx)
 	if err != nil {
-		w.progress.enter(PhaseFailed)
+		w.options.Progress.enter(PhaseFailed)
 		return Report{}, err
 	}
 	report.Duration = time.Since(begin)
-	w.progress.enter(PhaseDone)
-	w.log.Info("image written", "url", report.URL, "device", device, "format", report.Format,
+	w.options.Progress.enter(PhaseDone)
+	w.options.Log.Info("image written", "url", report.URL, "device", path, "format", report.Format,
 		"bytes", report.Bytes, "written", report.Written, "duration", report.Duration)
 	return report, nil
+}
+
+// Check inspects the header of an image, and returns why Write will refuse it on a device of size bytes: a
+// *FormatError, or a *device.TooSmallError whose Device is name. It returns nil if the image is good, or if that is
+// unknown: the size of a compressed image is not known before it is decompressed, and a server that fails now can work
+// later. Other errors are those of an invalid src, and the error of ctx.
+func Check(ctx context.Context, name string, size int64, src Source, o Options) error {
+	o.Progress = nil // it belongs to Write
+	w, err := newWriter(name, src, o)
+	if err != nil {
+		return err
+	}
+	w.size = size
+	if src.isDeclaredRaw() {
+		err = w.checkLength(ctx)
+	} else {
+		var a *attempt
+		if a, err = w.first(ctx); err == nil {
+			a.close()
+		}
+	}
+	if err == nil {
+		err = context.Cause(ctx)
+	}
+	return err
+}
+
+// checkLength returns an error if a file that is copied as it is does not fit on the device.
+func (w *writer) checkLength(ctx context.Context) error {
+	once := *w.fetcher
+	once.Retries = 0
+	resp, err := once.Open(ctx, w.src.URLs[0], &fetch.Range{Len: 1})
+	var down *fetch.DownloadError
+	if errors.As(err, &down) {
+		return nil
+	} else if err != nil {
+		return err
+	}
+	defer resp.Close() //nolint:errcheck // its content is not needed
+	if resp.Total > w.size {
+		return &device.TooSmallError{Device: w.path, Size: w.size, Need: resp.Total}
+	}
+	return nil
 }

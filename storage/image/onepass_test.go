@@ -79,7 +79,7 @@ func writeSpooled(t *testing.T, disk string, src Source, spooled int) (Report, e
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.output.spoolMemory = spooled
+	w.spoolMemory = spooled
 	return w.write(t.Context())
 }
 

@@ -14,47 +14,48 @@ import (
 type qcow2Content struct{ layout *qcow2.Layout }
 
 // openQcow2 reads the layout of an image.
-func openQcow2(ctx context.Context, p *prober, x *probe) (content, error) {
-	h, err := qcow2.ParseHeader(x.head)
+func openQcow2(ctx context.Context, a *attempt) (content, error) {
+	head := a.header.head
+	h, err := qcow2.ParseHeader(head)
 	if err != nil {
 		return nil, qcow2Refusal(err)
 	}
-	if h.Size > p.size {
-		return nil, &device.TooSmallError{Device: p.device, Size: p.size, Need: h.Size}
+	if h.Size > a.size {
+		return nil, &device.TooSmallError{Device: a.path, Size: a.size, Need: h.Size}
 	}
-	p.options.Progress.enter(PhasePrepare)
+	a.options.Progress.enter(PhasePrepare)
 	var layout *qcow2.Layout
-	if x.stream != nil {
-		layout, err = qcow2.StreamLayout(h, x.stream, x.head, maxFile(p.size))
+	if a.stream != nil {
+		layout, err = qcow2.StreamLayout(h, a.stream, head, maxFile(a.size))
 	} else {
-		layout, err = qcow2.FetchLayout(ctx, x.fetcher, x.rawURL, h, x.head, maxFile(p.size))
+		layout, err = qcow2.FetchLayout(ctx, a.fetcher, a.rawURL, h, head, maxFile(a.size))
 	}
 	if err != nil {
 		return nil, qcow2Refusal(err)
 	}
 	if !layout.Streamed() {
 		m := layout.Map
-		p.options.Log.Info("qcow2 tables read", "url", x.url, "size", h.Size, "pieces", len(m.Runs),
+		a.options.Log.Info("qcow2 tables read", "url", a.url, "size", h.Size, "pieces", len(m.Runs),
 			"holes", len(m.Holes))
 	}
-	return &qcow2Content{layout}, nil
+	return qcow2Content{layout}, nil
 }
 
-// prepare zeroes what the image has no content for, while no server waits. If that is not known yet, write does it.
-func (c *qcow2Content) prepare(ctx context.Context, t *device.Disk) error {
-	if c.layout.Streamed() {
-		return nil
+// write zeroes what the image has no content for, and then writes the image from its file, which is read once. Where
+// the tables arrive with the file, the placer zeroes at the end.
+func (c qcow2Content) write(ctx context.Context, a *attempt) (report Report, err error) {
+	if !c.layout.Streamed() {
+		if err := c.layout.Map.ZeroHoles(ctx, a.disk); err != nil {
+			return Report{}, err
+		}
 	}
-	return c.layout.Map.ZeroHoles(ctx, t)
-}
-
-// write writes the image from its file, which is read once.
-func (c *qcow2Content) write(ctx context.Context, t *transfer) (report Report, err error) {
-	clear(t.head)
+	if err := a.requestFile(ctx); err != nil {
+		return Report{}, err
+	}
+	clear(a.head)
 	size := c.layout.Map.Header.Size
 	placer, err := qcow2.NewPlacer(c.layout, qcow2.Output{
-		Disk: t.disk, Write: t.write, Limit: maxFile(t.disk.Size), Jobs: pipeline.Writers,
-		SpoolMemory: t.spoolMemory,
+		Disk: a.disk, Write: a.writeContent, Limit: maxFile(a.size), Jobs: pipeline.Writers, SpoolMemory: a.spoolMemory,
 	})
 	if err != nil {
 		return Report{}, err
@@ -65,26 +66,26 @@ func (c *qcow2Content) write(ctx context.Context, t *transfer) (report Report, e
 			err = errors.Join(err, placer.Abandon(ctx))
 		}
 	}()
-	t.begin()
+	a.begin()
 	place := func(c *pipeline.Chunk, submit func(func() error) error) error {
 		return qcow2Refusal(placer.Place(c.Off, c.Data, submit))
 	}
 	end, err := (&pipeline.Pipeline{
-		Source: t.stream, Sum: t.sum, Place: place, Filled: t.progress.filled, Memory: t.memory,
+		Source: a.stream, Sum: a.sum, Place: place, Filled: a.options.Progress.filled, Memory: a.memory,
 	}).Run(ctx)
 	if err != nil {
 		return Report{}, fetch.Interrupted(err)
 	}
-	if err := t.complete(ctx, end); err != nil {
+	if err := a.complete(ctx, end); err != nil {
 		return Report{}, err
 	}
-	if err := placer.Finish(ctx, t.stream.URL, end); err != nil {
+	if err := placer.Finish(ctx, a.url, end); err != nil {
 		return Report{}, qcow2Refusal(err)
 	}
-	if err := t.finish(t.head[:min(device.HeadSize, size)]); err != nil {
+	if err := a.writeHead(a.head[:min(device.HeadSize, size)]); err != nil {
 		return Report{}, err
 	}
-	return t.report(formatQcow2, size, end), nil
+	return a.report(formatQcow2, size, end), nil
 }
 
 // qcow2Refusal turns an error of an image's content into a FormatError, and returns any other as it is.

@@ -31,65 +31,57 @@ type extent struct{ off, len int64 }
 func (e extent) end() int64 { return e.off + e.len }
 
 // rawContent is an image that is copied as it is.
-type rawContent struct {
-	format string
-	prober *prober // that detected the format; nil if the image is not inspected
-	sector int64   // see Options.DiskSectorSize
-}
+type rawContent struct{}
 
 // openRaw opens an image of a format that is copied.
-func openRaw(_ context.Context, p *prober, x *probe) (content, error) {
-	return &rawContent{format: x.format, prober: p, sector: p.options.DiskSectorSize}, nil
-}
-
-func (c *rawContent) prepare(context.Context, *device.Disk) error { return nil }
+func openRaw(context.Context, *attempt) (content, error) { return rawContent{}, nil }
 
 // write copies the file.
-func (c *rawContent) write(ctx context.Context, t *transfer) (Report, error) {
-	s := t.stream
-	if s.Total > t.disk.Size {
-		return Report{}, &device.TooSmallError{Device: t.disk.Path, Size: t.disk.Size, Need: s.Total}
+func (rawContent) write(ctx context.Context, a *attempt) (Report, error) {
+	if err := a.requestFile(ctx); err != nil {
+		return Report{}, err
 	}
-	t.begin()
-	n, err := io.ReadFull(s, t.head)
+	s := a.stream
+	if s.Total > a.size {
+		return Report{}, &device.TooSmallError{Device: a.path, Size: a.size, Need: s.Total}
+	}
+	a.begin()
+	n, err := io.ReadFull(s, a.head)
 	if err != nil && !fetch.AtEnd(err) {
 		return Report{}, fetch.Interrupted(err)
 	}
-	head, end := t.head[:n], int64(n)
-	if c.prober != nil {
-		if err := c.prober.recheck(c.format, head, nil); err != nil {
-			return Report{}, err
-		}
-	}
-	if err := checkDisk(s.URL, head, c.sector); err != nil {
+	head, end := a.head[:n], int64(n)
+	if err := a.recheck(head, nil); err != nil {
 		return Report{}, err
 	}
-	t.sum.Write(head) //nolint:errcheck // a hash never fails
-	t.end.add(head)
+	if err := checkDisk(a.url, head, a.options.DiskSectorSize); err != nil {
+		return Report{}, err
+	}
+	a.sum.Write(head) //nolint:errcheck // a hash never fails
+	a.end.add(head)
 	if n == device.HeadSize {
-		if end, err = t.copyRest(ctx, s, t.sum); err != nil {
+		if end, err = a.copyRest(ctx, s, a.sum); err != nil {
 			return Report{}, fetch.Interrupted(err)
 		}
 	}
-	if err := t.complete(ctx, end); err != nil {
+	if err := a.complete(ctx, end); err != nil {
 		return Report{}, err
 	}
-	if c.prober != nil {
-		if err := c.prober.recheck(c.format, head, t.end); err != nil {
-			return Report{}, err
-		}
-	}
-	if err := t.finish(head); err != nil {
+	if err := a.recheck(head, a.end); err != nil {
 		return Report{}, err
 	}
-	return t.report(c.format, end, end), nil
+	if err := a.writeHead(head); err != nil {
+		return Report{}, err
+	}
+	return a.report(a.header.format, end, end), nil
 }
 
 // copyRest copies from, a raw image from its second MiB on, and returns the end of the image. sum may be nil.
-func (t *transfer) copyRest(ctx context.Context, from pipeline.Source, sum hash.Hash) (int64, error) {
-	r := &rawPlacer{ctx: ctx, disk: t.disk, end: &t.end}
+func (a *attempt) copyRest(ctx context.Context, from pipeline.Source, sum hash.Hash) (int64, error) {
+	r := &rawPlacer{ctx: ctx, disk: a.disk, end: &a.end}
 	p := &pipeline.Pipeline{
-		Source: from, Start: device.HeadSize, Sum: sum, Place: r.place, Filled: t.progress.filled, Memory: t.memory,
+		Source: from, Start: device.HeadSize, Sum: sum, Place: r.place, Filled: a.options.Progress.filled,
+		Memory: a.memory,
 	}
 	end, err := p.Run(ctx)
 	if err == nil {
@@ -100,11 +92,11 @@ func (t *transfer) copyRest(ctx context.Context, from pipeline.Source, sum hash.
 
 // rawPlacer writes content, and has the device zero long ranges of zeros by itself.
 type rawPlacer struct {
-	ctx   context.Context
-	disk  *device.Disk
-	end   *ending
-	probe sync.Once
-	// noPunch is set if the device does not zero by itself. probe finds out.
+	ctx  context.Context
+	disk *device.Disk
+	end  *ending
+	try  sync.Once
+	// noPunch is set if the device does not zero by itself. The first try finds out.
 	noPunch atomic.Bool
 
 	mu      sync.Mutex
@@ -128,7 +120,7 @@ func (r *rawPlacer) put(p []byte, off int64) error {
 		n, zeros := split(p)
 		e := extent{off, int64(n)}
 		if zeros {
-			r.probe.Do(func() { r.punch(e) })
+			r.try.Do(func() { r.punch(e) })
 		}
 		var err error
 		if zeros && !r.noPunch.Load() {

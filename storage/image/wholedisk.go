@@ -2,13 +2,10 @@ package image
 
 import (
 	"bytes"
-	"context"
 	"encoding/binary"
 	"fmt"
 
 	"ironroot/internal/ondisk"
-	"ironroot/storage/image/device"
-	"ironroot/storage/image/fetch"
 )
 
 // NoDiskError means that an image for a whole disk cannot boot: it has no boot sector, or its GPT is for another sector
@@ -127,41 +124,4 @@ func protectiveStart(head []byte) (first uint32, ok bool) {
 		}
 	}
 	return first, ok
-}
-
-// probeRaw checks the beginning of an image that is declared as raw, before the disk is wiped. The probe has the open
-// stream of the whole file. It is nil, without an error, if the server fails and there are other attempts.
-func (p *prober) probeRaw(ctx context.Context, f *fetch.Fetcher) (*probe, error) {
-	if p.options.DiskSectorSize == 0 {
-		return nil, nil
-	}
-	once := *f
-	once.Retries = 0
-	isOnly := f.Retries == 0 && len(p.src.URLs) == 1 // the attempt
-	s, err := once.OpenStream(ctx, p.src.URLs[0], nil)
-	if err != nil && isOnly {
-		return nil, err
-	}
-	if err != nil {
-		return nil, nil //nolint:nilerr // see above
-	}
-	x := &probe{rawURL: p.src.URLs[0], url: s.URL, stream: s, fetcher: f}
-	if x.head, err = s.Peek(device.HeadSize); err != nil {
-		x.close()
-		if isOnly {
-			return nil, fetch.Interrupted(err)
-		}
-		return nil, nil
-	}
-	if s.Total > p.size {
-		return x, nil // which is another error
-	}
-	if err := checkDisk(x.url, x.head, p.options.DiskSectorSize); err != nil {
-		x.close()
-		if len(p.src.URLs) > 1 {
-			return nil, nil // another server may have the image
-		}
-		return nil, err
-	}
-	return x, nil
 }

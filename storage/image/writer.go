@@ -4,8 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash"
 	"log/slog"
-	"slices"
 
 	"ironroot/storage/image/checksum"
 	"ironroot/storage/image/device"
@@ -14,21 +14,24 @@ import (
 	"ironroot/storage/image/qcow2"
 )
 
-// writer writes an image, in as many attempts as it may take.
+// writer writes an image, in as many attempts as it may take. It contains what all attempts use.
 type writer struct {
 	src       Source
-	device    string
+	options   Options // Log and Progress are not nil
+	path      string  // of the device
+	size      int64   // of the device, bytes
+	disk      *device.Disk
 	fetcher   *fetch.Fetcher
-	prober    *prober
-	output    output
-	probed    *probe // of the first URL, before the device was wiped; nil once it was used
-	lastWrong string // the checksum of the last complete transfer, if it was wrong
-	log       *slog.Logger
-	progress  *Progress
+	sum       hash.Hash         // of the file, in the present attempt
+	lastWrong string            // the checksum of the last complete file, if it was wrong
+	head      []byte            // the image's first MiB, which is written last
+	memory    []*pipeline.Chunk // of the pipeline
+
+	spoolMemory int // bytes that the spool of a qcow2 image keeps in memory
 }
 
 // newWriter validates its arguments.
-func newWriter(device string, src Source, o Options) (*writer, error) {
+func newWriter(path string, src Source, o Options) (*writer, error) {
 	if len(src.URLs) == 0 {
 		return nil, &fetch.DownloadError{Err: errors.New("the image has no URL"), Fatal: true}
 	}
@@ -40,7 +43,8 @@ func newWriter(device string, src Source, o Options) (*writer, error) {
 			return nil, err
 		}
 	}
-	if _, err := src.Checksum.Hash(); err != nil {
+	sum, err := src.Checksum.Hash()
+	if err != nil {
 		return nil, fmt.Errorf("image %s: %w", fetch.RedactURL(src.URLs[0]), err)
 	}
 	if o.Log == nil {
@@ -50,81 +54,147 @@ func newWriter(device string, src Source, o Options) (*writer, error) {
 		o.Progress = new(Progress)
 	}
 	return &writer{
-		src: src, device: device, fetcher: fetch.New(src.Fetch, o.Log), log: o.Log, progress: o.Progress,
-		prober: &prober{src: src, options: o, device: device},
-		output: output{spoolMemory: qcow2.SpoolMemory},
+		src: src, options: o, path: path, fetcher: fetch.New(src.Fetch, o.Log), sum: sum, spoolMemory: qcow2.SpoolMemory,
 	}, nil
 }
 
-// write opens the device, and repeats the transfer until it succeeds or a repetition cannot help.
+// write opens the device, and writes the image within the time limit.
 func (w *writer) write(ctx context.Context) (report Report, err error) {
-	target, err := device.Open(w.device, &w.progress.written)
+	if w.disk, err = device.Open(w.path, &w.options.Progress.written); err != nil {
+		return Report{}, err
+	}
+	w.size = w.disk.Size
+	defer func() {
+		if err != nil && w.disk.Touched() {
+			err = errors.Join(err, w.disk.Wipe())
+		}
+		err = errors.Join(err, w.disk.Close())
+	}()
+	limit := w.src.Fetch.MaxDuration
+	if limit <= 0 {
+		return w.attempts(ctx)
+	}
+	limited, cancel := context.WithTimeoutCause(ctx, limit, fetch.ErrMaxDuration)
+	defer cancel()
+	report, err = w.attempts(limited)
+	if err != nil && errors.Is(context.Cause(limited), fetch.ErrMaxDuration) && ctx.Err() == nil {
+		late := &fetch.TimeoutError{URL: fetch.RedactURL(w.src.URLs[0]), Max: limit}
+		if !errors.Is(err, fetch.ErrMaxDuration) {
+			late.Err = err
+		}
+		return Report{}, late
+	}
+	return report, err
+}
+
+// attempts writes the image from the first server that has it. A transfer that was interrupted or had a wrong checksum
+// is repeated, starting with the next server. A qcow2 image whose tables cannot be read as they arrive is fetched from
+// the same server again.
+func (w *writer) attempts(ctx context.Context) (Report, error) {
+	a, err := w.first(ctx)
 	if err != nil {
 		return Report{}, err
 	}
-	w.output.disk, w.prober.size = target, target.Size
-	defer func() {
-		w.probed.close()
-		if err != nil && target.Touched() {
-			err = errors.Join(err, target.Wipe())
-		}
-		err = errors.Join(err, target.Close())
-	}()
-	if w.src.Fetch.MaxDuration > 0 {
-		limited, cancel := context.WithTimeoutCause(ctx, w.src.Fetch.MaxDuration, fetch.ErrMaxDuration)
-		defer cancel()
-		report, err = w.transfers(limited)
-		if errors.Is(context.Cause(limited), fetch.ErrMaxDuration) && err != nil && ctx.Err() == nil {
-			return Report{}, w.timeout(err)
-		}
-		return report, err
-	}
-	return w.transfers(ctx)
-}
-
-// timeout returns the error of attempts that took too long, the last of which failed with last.
-func (w *writer) timeout(last error) error {
-	e := &fetch.TimeoutError{URL: fetch.RedactURL(w.src.URLs[0]), Max: w.src.Fetch.MaxDuration}
-	if !errors.Is(last, fetch.ErrMaxDuration) {
-		e.Err = last
-	}
-	return e
-}
-
-// transfers repeats a transfer that was interrupted or had a wrong checksum, starting with the next URL of the list.
-func (w *writer) transfers(ctx context.Context) (Report, error) {
-	var err error
-	if w.probed, err = w.prober.probeFirst(ctx, w.fetcher); err != nil {
-		return Report{}, err
-	}
+	defer func() { a.close() }()
 	// The old system must not boot in place of the image, whatever fails from now on.
-	if err := w.output.disk.Wipe(); err != nil {
+	if err := w.disk.Wipe(); err != nil {
 		return Report{}, err
 	}
-	w.output.head, w.output.memory = device.NewBuffer(device.HeadSize), pipeline.NewMemory()
-	for attempt := 0; ; attempt++ {
-		if attempt > 0 {
-			// No partition table or boot loader of the last transfer may remain behind the image.
-			if err := w.output.disk.Wipe(); err != nil {
+	w.head, w.memory = device.NewBuffer(device.HeadSize), pipeline.NewMemory()
+	var unavailable []error // of servers that have not responded since the last retry
+	for retries := 0; ; {
+		report, err := a.run(ctx)
+		var down *fetch.DownloadError
+		switch {
+		case err == nil:
+			return report, nil
+		case errors.Is(err, qcow2.ErrOnePass):
+			w.options.Log.Warn("qcow2 image fetched again, its tables first: the server ignores ranges",
+				"url", a.url, "err", err)
+			if err := w.restart(); err != nil {
 				return Report{}, err
 			}
-			w.progress.restart(PhaseConnect)
+			a = w.attempt(a.server, tablesFirst)
+			continue
+		case !a.opened && a.mode != tablesFirst && ctx.Err() == nil && errors.As(err, &down) && !down.Fatal:
+			w.options.Log.Warn("image not available from server", "url", a.url, "err", err)
+			if unavailable = append(unavailable, err); len(unavailable) < len(w.src.URLs) {
+				a = w.attempt(a.server+1, w.mode())
+				continue
+			}
+			err = noneAvailable(unavailable)
 		}
-		first := attempt % len(w.src.URLs)
-		urls := slices.Concat(w.src.URLs[first:], w.src.URLs[:first])
-		report, err := w.transfer(ctx, urls)
-		if err == nil {
-			return report, nil
-		}
-		if !w.worthRepeating(err) || attempt >= w.fetcher.Retries || ctx.Err() != nil {
+		if !w.worthRepeating(err) || retries >= w.fetcher.Retries || ctx.Err() != nil {
 			return Report{}, err
 		}
-		w.log.Warn("image transfer failed, retrying", "url", fetch.RedactURL(urls[0]), "device", w.device,
-			"attempt", attempt+1, "of", w.fetcher.Retries+1, "err", err)
+		first := w.src.URLs[retries%len(w.src.URLs)]
+		retries, unavailable = retries+1, nil
+		w.options.Log.Warn("image transfer failed, retrying", "url", fetch.RedactURL(first), "device", w.path,
+			"attempt", retries, "of", w.fetcher.Retries+1, "err", err)
 		if err := w.fetcher.WaitRetry(ctx); err != nil {
 			return Report{}, err
 		}
+		if err := w.restart(); err != nil {
+			return Report{}, err
+		}
+		a = w.attempt(retries, w.mode())
 	}
+}
+
+// first returns the attempt from the first server. The beginning of the image is inspected before the disk is wiped, so
+// that an image that cannot be written does not change the disk. Its errors are refusals: a server that fails is asked
+// again later, unless there is one attempt only, or no image of the declared format can be written.
+func (w *writer) first(ctx context.Context) (*attempt, error) {
+	a := w.attempt(0, w.mode())
+	if a.mode == wholeFile && w.options.DiskSectorSize == 0 {
+		return a, nil
+	}
+	once := *w.fetcher
+	once.Retries = 0
+	a.fetcher = &once
+	err := a.open(ctx)
+	if err == nil && a.mode == wholeFile {
+		err = a.checkBeginning()
+	}
+	if err == nil {
+		a.setFetcher(w.fetcher)
+		return a, nil
+	}
+	a.close()
+	var (
+		refused *FormatError
+		noDisk  *NoDiskError
+		small   *device.TooSmallError
+	)
+	isOnly := len(w.src.URLs) == 1
+	if errors.As(err, &refused) || errors.As(err, &small) || errors.As(err, &noDisk) && isOnly ||
+		a.mode == wholeFile && w.fetcher.Retries == 0 && isOnly {
+		return nil, err
+	}
+	if declared, known := declaredFormat(w.src.Format); known && ctx.Err() == nil {
+		if err := findFormat(declared).writable(); err != nil {
+			return nil, err
+		}
+	}
+	return w.attempt(0, w.mode()), nil
+}
+
+// restart prepares the disk for another attempt: no partition table or boot loader of the last one may remain behind
+// the image.
+func (w *writer) restart() error {
+	if err := w.disk.Wipe(); err != nil {
+		return err
+	}
+	w.options.Progress.restart(PhaseConnect)
+	return nil
+}
+
+// noneAvailable returns the error of servers none of which has the image.
+func noneAvailable(failures []error) error {
+	if len(failures) == 1 {
+		return failures[0]
+	}
+	return fmt.Errorf("image not available from any of %d servers: %w", len(failures), errors.Join(failures...))
 }
 
 // worthRepeating reports whether a transfer may succeed when repeated. The same wrong checksum twice is not a network
@@ -146,85 +216,36 @@ func (w *writer) worthRepeating(err error) bool {
 	return errors.As(err, &broken)
 }
 
-// transfer transfers the image once from the first server that has it.
-func (w *writer) transfer(ctx context.Context, urls []string) (Report, error) {
-	var failures []error
-	for _, raw := range urls {
-		report, opened, err := w.transferFrom(ctx, raw)
-		if err == nil || opened || ctx.Err() != nil {
-			return report, err
-		}
-		var down *fetch.DownloadError
-		if !errors.As(err, &down) || down.Fatal {
-			return Report{}, err
-		}
-		failures = append(failures, err)
-		w.log.Warn("image not available from server", "url", fetch.RedactURL(raw), "err", err)
+// writeContent writes content of the image to its place on the device. The first MiB is kept in memory.
+func (w *writer) writeContent(p []byte, off int64) error {
+	if off < device.HeadSize {
+		n := copy(w.head[off:], p)
+		p, off = p[n:], off+int64(n)
 	}
-	if len(failures) == 1 {
-		return Report{}, failures[0]
+	if len(p) == 0 {
+		return nil
 	}
-	return Report{}, fmt.Errorf("image not available from any of %d servers: %w", len(urls), errors.Join(failures...))
+	return w.disk.Write(p, off)
 }
 
-// transferFrom transfers the image once from one server. opened reports whether the server began to respond.
-func (w *writer) transferFrom(ctx context.Context, rawURL string) (report Report, opened bool, err error) {
-	x := w.probed
-	w.probed = nil // a probe is valid for one transfer
-	if x != nil && x.rawURL != rawURL {
-		x.close()
-		x = nil
+// writeHead makes the device bootable. head is the first MiB of the image. Everything else reaches the medium first,
+// then the first MiB and the end of the device, and last the first sector, without which no firmware boots from the
+// device.
+func (w *writer) writeHead(head []byte) error {
+	if err := w.disk.Sync(); err != nil {
+		return err
 	}
-	if w.src.isDeclaredRaw() {
-		if x == nil {
-			x = &probe{rawURL: rawURL}
+	first := min(len(head), device.Align)
+	if first < len(head) {
+		if err := errors.Join(w.disk.Write(head[first:], int64(first)), w.disk.ReleaseEnd()); err != nil {
+			return err
 		}
-		s, err := x.open(ctx, w.fetcher)
-		if err != nil {
-			return Report{}, false, err
-		}
-		report, err = w.copy(ctx, s, &rawContent{format: w.src.Format, sector: w.prober.options.DiskSectorSize})
-		return report, true, err
-	}
-	if x == nil {
-		if x, opened, err = w.prober.probe(ctx, w.fetcher, rawURL, true); err != nil {
-			return Report{}, opened, err
+		if err := w.disk.Sync(); err != nil {
+			return err
 		}
 	}
-	report, err = w.transferProbed(ctx, x)
-	if errors.Is(err, qcow2.ErrOnePass) {
-		w.log.Warn("qcow2 image fetched again, its tables first: the server ignores ranges", "url", x.url, "err", err)
-		if err := w.output.disk.Wipe(); err != nil {
-			return Report{}, true, err
-		}
-		w.progress.restart(PhaseConnect)
-		if x, _, err = w.prober.probe(ctx, w.fetcher, rawURL, false); err == nil {
-			report, err = w.transferProbed(ctx, x)
-		}
+	if err := w.disk.Write(head[:first], 0); err != nil {
+		return err
 	}
-	return report, true, err
-}
-
-// transferProbed transfers an image that was probed.
-func (w *writer) transferProbed(ctx context.Context, x *probe) (Report, error) {
-	if err := x.content.prepare(ctx, w.output.disk); err != nil {
-		return Report{}, err
-	}
-	s, err := x.open(ctx, w.fetcher)
-	if err != nil {
-		return Report{}, fetch.Interrupted(err)
-	}
-	return w.copy(ctx, s, x.content)
-}
-
-// copy writes the content that arrives with s, which it closes.
-func (w *writer) copy(ctx context.Context, s *fetch.Stream, c content) (Report, error) {
-	defer s.Close() //nolint:errcheck // everything was read, or has failed before
-	sum, err := w.src.Checksum.Hash()
-	if err != nil {
-		return Report{}, err
-	}
-	return c.write(ctx, &transfer{
-		output: &w.output, stream: s, checksum: w.src.Checksum, sum: sum, progress: w.progress, log: w.log,
-	})
+	return w.disk.Flush()
 }
