@@ -11,6 +11,7 @@ import (
 	"ironroot/storage/block"
 	"ironroot/storage/md"
 	"ironroot/storage/partition"
+	"ironroot/storage/raid"
 	"ironroot/storage/raidboot"
 	"ironroot/storage/sysfs"
 )
@@ -120,10 +121,10 @@ func (a Arrays) CheckName(s md.Superblock) error {
 }
 
 // Unmatched returns the names that skip_block_devices protects and no member has.
-func (a Arrays) Unmatched(members []md.Member) []string {
+func (a Arrays) Unmatched(members []raid.Member) []string {
 	var unmatched []string
 	for _, name := range a.protected {
-		if !slices.ContainsFunc(members, func(m md.Member) bool {
+		if !slices.ContainsFunc(members, func(m raid.Member) bool {
 			return hasName(m.Superblock, name) && a.Protected(m.Superblock)
 		}) {
 			unmatched = append(unmatched, name)
@@ -142,10 +143,10 @@ type nameError struct {
 
 // CheckNames compares the members on all disks: those that a name protects must pass [CheckOneArray]. An error contains
 // the name, and devices with the UUIDs of their arrays.
-func (a Arrays) CheckNames(members []md.Member) NameErrors {
+func (a Arrays) CheckNames(members []raid.Member) NameErrors {
 	var errs NameErrors
 	for _, name := range a.protected {
-		named := slices.DeleteFunc(slices.Clone(members), func(m md.Member) bool {
+		named := slices.DeleteFunc(slices.Clone(members), func(m raid.Member) bool {
 			return !hasName(m.Superblock, name) || !a.Protected(m.Superblock)
 		})
 		if err := CheckOneArray(named); err != nil {
@@ -169,7 +170,7 @@ func (errs NameErrors) Of(s md.Superblock) error {
 // CheckOneArray returns an error if the members cannot belong to one array. Members of one array have the same UUID,
 // level, number of devices and size, different numbers and roles, and were in use together. The error names at most
 // maxDescribed members, first those that contradict each other.
-func CheckOneArray(members []md.Member) error {
+func CheckOneArray(members []raid.Member) error {
 	for i, m := range members {
 		for j, other := range members[:i] {
 			var problem string
@@ -201,7 +202,7 @@ func CheckOneArray(members []md.Member) error {
 }
 
 // eventsApart returns the difference between the event counts of two members.
-func eventsApart(m, other md.Member) uint64 {
+func eventsApart(m, other raid.Member) uint64 {
 	return max(m.Events, other.Events) - min(m.Events, other.Events)
 }
 
@@ -210,7 +211,7 @@ const maxDescribed = 16
 
 // describe lists the devices of at most maxDescribed members with the fields that distinguish arrays. It starts with
 // those at positions.
-func describe(members []md.Member, positions ...int) string {
+func describe(members []raid.Member, positions ...int) string {
 	for i := range members {
 		if len(positions) == maxDescribed {
 			break
@@ -276,7 +277,7 @@ func isESP(s md.Superblock) bool {
 
 // IsESPMember reports whether a member looks like one of the mirror with the EFI system partition. The size of the
 // whole member is limited, because a superblock can name a small part of it.
-func IsESPMember(m md.Member) bool { return isESP(m.Superblock) && m.Device.Size <= 1<<30 }
+func IsESPMember(m raid.Member) bool { return isESP(m.Superblock) && m.Device.Size <= 1<<30 }
 
 // minCutName is the shortest name in bytes that mdadm may have truncated: it writes at most 31 or 32 bytes of a longer
 // name.
@@ -321,7 +322,7 @@ func WithoutProtectedArrays(
 		if err != nil {
 			return nil, fmt.Errorf("find the RAID arrays of skip_block_devices: %w", err)
 		}
-		if !slices.ContainsFunc(members, func(m md.Member) bool { return arrays.Protected(m.Superblock) }) {
+		if !slices.ContainsFunc(members, func(m raid.Member) bool { return arrays.Protected(m.Superblock) }) {
 			kept = append(kept, d)
 		}
 	}
@@ -339,7 +340,7 @@ func CheckCreated(ctx context.Context, sys sysfs.Root, n *node.Node, d block.Dev
 	if err := arrays.CheckShown(ctx, sys, d); err != nil {
 		return err
 	}
-	members, err := md.Members(ctx, sys, d)
+	members, err := raid.Members(ctx, sys, d)
 	if err != nil {
 		return fmt.Errorf("find the RAID arrays of raid_config: %w", err)
 	}
@@ -355,8 +356,8 @@ func CheckCreated(ctx context.Context, sys sysfs.Root, n *node.Node, d block.Dev
 
 // Members returns the members of arrays among a device, its partitions and, if it is an assembled array, its
 // components.
-func Members(ctx context.Context, sys sysfs.Root, d block.Device) ([]md.Member, error) {
-	members, err := md.Members(ctx, sys, d)
+func Members(ctx context.Context, sys sysfs.Root, d block.Device) ([]raid.Member, error) {
+	members, err := raid.Members(ctx, sys, d)
 	if err != nil || !d.IsArray() {
 		return members, err
 	}
@@ -365,13 +366,13 @@ func Members(ctx context.Context, sys sysfs.Root, d block.Device) ([]md.Member, 
 		return nil, err
 	}
 	for _, path := range components {
-		found, err := md.Read(ctx, path)
+		found, err := raid.Read(ctx, path)
 		if err != nil {
 			return nil, err
 		}
 		for _, s := range found {
 			if s.Problem == nil {
-				members = append(members, md.Member{Device: d, Superblock: s}) // the whole device is this array
+				members = append(members, raid.Member{Device: d, Superblock: s}) // the whole device is this array
 			}
 		}
 	}

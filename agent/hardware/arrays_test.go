@@ -8,6 +8,7 @@ import (
 	"ironroot/agent/node"
 	"ironroot/storage/block"
 	"ironroot/storage/md"
+	"ironroot/storage/raid"
 )
 
 func TestArrays(t *testing.T) {
@@ -140,8 +141,8 @@ func TestArraysCheckNames(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	member := func(number int, change func(*md.Member)) md.Member {
-		m := md.Member{Device: block.Device{Path: fmt.Sprintf("/dev/sd%c", 'a'+number)}, Superblock: md.Superblock{
+	member := func(number int, change func(*raid.Member)) raid.Member {
+		m := raid.Member{Device: block.Device{Path: fmt.Sprintf("/dev/sd%c", 'a'+number)}, Superblock: md.Superblock{
 			UUID: "u-1", Name: "host:data", Level: "raid5", Devices: 3, ArraySize: 10 << 30, Number: number,
 			Role: number, Events: 8,
 		}}
@@ -153,38 +154,38 @@ func TestArraysCheckNames(t *testing.T) {
 	first, second := member(0, nil), member(1, nil)
 	for _, tt := range []struct {
 		name   string
-		member md.Member
+		member raid.Member
 		want   string
 	}{
 		{"third member", member(2, nil), ""},
-		{"stopped between two updates", member(2, func(m *md.Member) { m.Events = 9 }), ""},
-		{"replaced member", member(2, func(m *md.Member) { m.Number = 7 }), ""},
-		{"spare", member(3, func(m *md.Member) { m.Role = -1 }), ""},
-		{"other name", member(0, func(m *md.Member) { m.UUID, m.Name = "u-2", "host:scratch" }), ""},
-		{"invalid", member(0, func(m *md.Member) { m.UUID, m.Problem = "u-2", md.ErrInvalid }), ""},
-		{"other host", member(2, func(m *md.Member) { m.Name = "tenant:data" }), ""},
-		{"other array", member(2, func(m *md.Member) { m.UUID = "u-2" }), "members have different UUIDs"},
+		{"stopped between two updates", member(2, func(m *raid.Member) { m.Events = 9 }), ""},
+		{"replaced member", member(2, func(m *raid.Member) { m.Number = 7 }), ""},
+		{"spare", member(3, func(m *raid.Member) { m.Role = -1 }), ""},
+		{"other name", member(0, func(m *raid.Member) { m.UUID, m.Name = "u-2", "host:scratch" }), ""},
+		{"invalid", member(0, func(m *raid.Member) { m.UUID, m.Problem = "u-2", md.ErrInvalid }), ""},
+		{"other host", member(2, func(m *raid.Member) { m.Name = "tenant:data" }), ""},
+		{"other array", member(2, func(m *raid.Member) { m.UUID = "u-2" }), "members have different UUIDs"},
 		{
-			"other array, other host", member(2, func(m *md.Member) { m.UUID, m.Name = "u-2", "data" }),
+			"other array, other host", member(2, func(m *raid.Member) { m.UUID, m.Name = "u-2", "data" }),
 			"members have different UUIDs",
 		},
-		{"other level", member(2, func(m *md.Member) { m.Level = "raid1" }), "members have different levels"},
+		{"other level", member(2, func(m *raid.Member) { m.Level = "raid1" }), "members have different levels"},
 		{
-			"other number of members", member(2, func(m *md.Member) { m.Devices = 4 }),
+			"other number of members", member(2, func(m *raid.Member) { m.Devices = 4 }),
 			"members have different numbers of devices",
 		},
-		{"other size", member(2, func(m *md.Member) { m.ArraySize++ }), "members have different sizes"},
-		{"role twice", member(2, func(m *md.Member) { m.Role = 1 }), "two members have role 1"},
-		{"number twice", member(2, func(m *md.Member) { m.Number = 1 }), "two members have number 1"},
+		{"other size", member(2, func(m *raid.Member) { m.ArraySize++ }), "members have different sizes"},
+		{"role twice", member(2, func(m *raid.Member) { m.Role = 1 }), "two members have role 1"},
+		{"number twice", member(2, func(m *raid.Member) { m.Number = 1 }), "two members have number 1"},
 		{
-			"number twice, spare", member(2, func(m *md.Member) { m.Number, m.Role = 1, -1 }),
+			"number twice, spare", member(2, func(m *raid.Member) { m.Number, m.Role = 1, -1 }),
 			"two members have number 1",
 		},
 		{"role that the array lacks", member(3, nil), "a member has role 3 of 3"},
-		{"former member", member(2, func(m *md.Member) { m.Events = 6 }), "events of members differ by 2"},
-		{"later member", member(2, func(m *md.Member) { m.Events = 100 }), "events of members differ by 92"},
+		{"former member", member(2, func(m *raid.Member) { m.Events = 6 }), "events of members differ by 2"},
+		{"later member", member(2, func(m *raid.Member) { m.Events = 100 }), "events of members differ by 92"},
 	} {
-		members := []md.Member{first, second, tt.member}
+		members := []raid.Member{first, second, tt.member}
 		err := arrays.CheckNames(members).Of(first.Superblock)
 		if tt.want == "" {
 			if err != nil {
@@ -203,28 +204,28 @@ func TestArraysCheckNames(t *testing.T) {
 		}
 	}
 	// Arrays of another name do not matter.
-	scratch := member(2, func(m *md.Member) { m.UUID, m.Name = "u-2", "host:scratch" })
-	rivals := []md.Member{first, member(2, func(m *md.Member) { m.UUID = "u-3" }), scratch}
+	scratch := member(2, func(m *raid.Member) { m.UUID, m.Name = "u-2", "host:scratch" })
+	rivals := []raid.Member{first, member(2, func(m *raid.Member) { m.UUID = "u-3" }), scratch}
 	if err := arrays.CheckNames(rivals).Of(scratch.Superblock); err != nil {
 		t.Errorf("array without a protected name: got %v, want no error", err)
 	}
 	// An array whose level differs from raid_config is not protected and does not make the name ambiguous.
-	real := md.Member{Device: block.Device{Path: "/dev/sda"}, Superblock: md.Superblock{
+	real := raid.Member{Device: block.Device{Path: "/dev/sda"}, Superblock: md.Superblock{
 		UUID: "u-1", Name: "other", Level: "raid1", Devices: 2, ArraySize: 10 << 30,
 	}}
 	foreign := real
 	foreign.UUID, foreign.Level = "u-2", "raid0"
-	if err := arrays.CheckNames([]md.Member{real, foreign}).Of(real.Superblock); err != nil {
+	if err := arrays.CheckNames([]raid.Member{real, foreign}).Of(real.Superblock); err != nil {
 		t.Errorf("array that raid_config contradicts: got %v, want no error", err)
 	}
 }
 
 // The error of an ambiguous name is short: it starts with the two members that differ.
 func TestArraysAmbiguousLimit(t *testing.T) {
-	var members []md.Member
+	var members []raid.Member
 	for i := range 1280 {
 		members = append(members,
-			md.Member{Device: block.Device{Path: fmt.Sprintf("/dev/sd%d", i)}, Superblock: md.Superblock{
+			raid.Member{Device: block.Device{Path: fmt.Sprintf("/dev/sd%d", i)}, Superblock: md.Superblock{
 				UUID: "u-1", Level: "raid1", Devices: 1280, ArraySize: 4096, Number: i, Role: i,
 			}})
 	}

@@ -16,6 +16,7 @@ import (
 	"ironroot/agent/node"
 	"ironroot/storage/block"
 	"ironroot/storage/md"
+	"ironroot/storage/raid"
 )
 
 var quiet = slog.New(slog.DiscardHandler)
@@ -443,7 +444,7 @@ func TestArraysUnmatched(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	members := []md.Member{
+	members := []raid.Member{
 		{Superblock: md.Superblock{Name: "root", Level: "raid1"}},
 		{Superblock: md.Superblock{Name: "data", Level: "raid0"}},
 	}

@@ -9,7 +9,7 @@ import (
 	"ironroot/agent/node"
 	"ironroot/storage/block"
 	"ironroot/storage/hint"
-	"ironroot/storage/md"
+	"ironroot/storage/raid"
 )
 
 // checkFirmwareRAID returns a fault if the disk is an active member of a firmware RAID, unless a root device hint names
@@ -19,7 +19,7 @@ func (i *Imager) checkFirmwareRAID(ctx context.Context, n *node.Node, disk block
 	if disk.IsArray() {
 		return nil
 	}
-	m, err := md.ReadMembership(ctx, disk.Path, slices.Concat(disk.Serials, []string{disk.Serial}))
+	m, err := raid.ReadMembership(ctx, disk.Path, slices.Concat(disk.Serials, []string{disk.Serial}))
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}

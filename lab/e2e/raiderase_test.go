@@ -16,6 +16,7 @@ import (
 	"ironroot/storage/block"
 	"ironroot/storage/md"
 	"ironroot/storage/partition"
+	"ironroot/storage/raid"
 )
 
 // twoArrays is a configuration with a mirror and the rest of the disks as RAID 5.
@@ -100,7 +101,7 @@ func TestRAIDErase(t *testing.T) {
 }
 
 // membersIn returns the members of arrays on the partitions of a disk, with the offsets of the partitions.
-func membersIn(t *testing.T, path string) []md.Member {
+func membersIn(t *testing.T, path string) []raid.Member {
 	t.Helper()
 	table, err := partition.Read(t.Context(), path)
 	if err != nil {
@@ -111,13 +112,13 @@ func membersIn(t *testing.T, path string) []md.Member {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	var members []md.Member
+	var members []raid.Member
 	for _, p := range table.Partitions {
 		found, err := md.Find(io.NewSectionReader(f, p.Start, p.Size), p.Size)
 		if err != nil || len(found) != 1 || found[0].Problem != nil {
 			t.Fatalf("%s: got %+v and %v, want a superblock", path, found, err)
 		}
-		members = append(members, md.Member{Device: block.Device{Start: p.Start, Size: p.Size}, Superblock: found[0]})
+		members = append(members, raid.Member{Device: block.Device{Start: p.Start, Size: p.Size}, Superblock: found[0]})
 	}
 	return members
 }

@@ -1,13 +1,9 @@
 package md
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
-	"os"
-
-	"ironroot/storage/block"
 )
 
 // External is a format of RAID metadata that firmware or a controller writes, and that is no superblock of md. The
@@ -43,42 +39,6 @@ type Membership struct {
 
 // IsActive reports whether there are valid metadata that list the disk as an active member of an array.
 func (m Membership) IsActive() bool { return m.Format != "" && m.Reason == "" }
-
-// ReadExternal returns the format of external metadata on a disk or image file, and "" if there are none.
-func ReadExternal(ctx context.Context, path string) (External, error) {
-	return readExternal(ctx, path, FindExternal)
-}
-
-// ReadMembership reads the external metadata on a disk or image file. The serial numbers are those of the disk.
-func ReadMembership(ctx context.Context, path string, serials []string) (Membership, error) {
-	return readExternal(ctx, path, func(r io.ReaderAt, size, sector int64) (Membership, error) {
-		return FindMembership(r, size, sector, serials)
-	})
-}
-
-// readExternal calls find with a disk or image file, its size and the size of its sectors.
-func readExternal[T any](
-	ctx context.Context, path string, find func(r io.ReaderAt, size, sector int64) (T, error),
-) (T, error) {
-	var none T
-	if err := ctx.Err(); err != nil {
-		return none, err
-	}
-	f, err := os.Open(path)
-	if err != nil {
-		return none, fmt.Errorf("read external RAID metadata: %w", err)
-	}
-	defer f.Close() //nolint:errcheck // only read
-	size, sector, err := block.Geometry(f)
-	if err != nil {
-		return none, fmt.Errorf("read external RAID metadata of %s: %w", path, err)
-	}
-	found, err := find(f, size, max(sector, 512))
-	if err != nil {
-		return none, fmt.Errorf("read external RAID metadata of %s: %w", path, err)
-	}
-	return found, nil
-}
 
 // FindExternal returns the format of external metadata on a disk of size bytes with sectors of sector bytes, and "" if
 // there are none. IMSM has its anchor in the last sector but one, DDF in the last 512 bytes of the disk.

@@ -1,23 +1,14 @@
 package md
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
-	"os"
-	"slices"
 	"strings"
-
-	"ironroot/storage/block"
-	"ironroot/storage/sysfs"
 )
 
 // ErrInvalid is wrapped by the problems of superblocks that have the magic number but are not valid.
 var ErrInvalid = errors.New("invalid md superblock")
-
-// ErrIncomplete is wrapped by errors of arrays that lack members, or whose members do not belong together.
-var ErrIncomplete = errors.New("array is not complete")
 
 // Superblock describes the array that a device is a member of. All sizes and offsets are bytes.
 type Superblock struct {
@@ -67,55 +58,6 @@ func (s Superblock) String() string {
 		name = s.UUID
 	}
 	return fmt.Sprintf("%s array %q", s.Level, name)
-}
-
-// Member is a disk or partition with a valid superblock.
-type Member struct {
-	Device block.Device
-	Superblock
-}
-
-// Read returns the superblocks of a device or image file. There may be several: a new one does not overwrite an old
-// one at another offset.
-func Read(ctx context.Context, path string) ([]Superblock, error) {
-	if err := ctx.Err(); err != nil {
-		return nil, err
-	}
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, fmt.Errorf("read md superblocks: %w", err)
-	}
-	defer f.Close() //nolint:errcheck // only read
-	size, _, err := block.Geometry(f)
-	if err != nil {
-		return nil, fmt.Errorf("read md superblocks of %s: %w", path, err)
-	}
-	found, err := Find(f, size)
-	if err != nil {
-		return nil, fmt.Errorf("read md superblocks of %s: %w", path, err)
-	}
-	return found, nil
-}
-
-// Members returns the members with valid superblocks among a disk and its partitions in the kernel.
-func Members(ctx context.Context, sys sysfs.Root, disk block.Device) ([]Member, error) {
-	parts, err := block.Partitions(ctx, sys, disk.Path)
-	if err != nil {
-		return nil, err
-	}
-	var members []Member
-	for _, device := range slices.Concat([]block.Device{disk}, parts) {
-		found, err := Read(ctx, device.Path)
-		if err != nil {
-			return nil, err
-		}
-		for _, s := range found {
-			if s.Problem == nil {
-				members = append(members, Member{device, s})
-			}
-		}
-	}
-	return members, nil
 }
 
 // Offsets returns the offset of a superblock of each version on a member of size bytes.

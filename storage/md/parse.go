@@ -124,12 +124,12 @@ func (s *Superblock) parse1(data []byte, size int64) error {
 	number := le.Uint32(data[160:])
 	s.Number, s.Events = int(number), le.Uint64(data[200:])
 	s.roles = string(data[header1 : header1+2*roles])
-	s.Role = s.roleOf(s.Number)
+	s.Role = s.RoleOf(s.Number)
 	return s.setArray(int32(le.Uint32(data[72:])), le.Uint32(data[92:]), maxDevices1, le.Uint32(data[76:]))
 }
 
-// roleOf returns the role of a number as the member knows it, -1 for a number without a role.
-func (s *Superblock) roleOf(number int) int {
+// RoleOf returns the role of a number as the member knows it, -1 for a number without a role.
+func (s Superblock) RoleOf(number int) int {
 	if number < 0 || number >= len(s.roles)/2 {
 		return -1
 	}

@@ -11,14 +11,13 @@ import (
 	"golang.org/x/sys/unix"
 
 	"ironroot/storage/block"
-	"ironroot/storage/md"
 	"ironroot/storage/sysfs"
 )
 
 // Assemble starts the array with a UUID as /dev/mdN, where number is N, and returns this path. The array is read-only:
 // until the first write to it, the kernel writes no data to its members and resyncs nothing. It can update the bitmap
 // of an array that was not stopped. Before it starts the array, Assemble checks that the members have the superblocks
-// of a complete array, see [ReadMembers]. Errors of members wrap [md.ErrIncomplete]. If Assemble fails, it stops the
+// of a complete array, see [ReadMembers]. Errors of members wrap [ErrIncomplete]. If Assemble fails, it stops the
 // array.
 func Assemble(ctx context.Context, sys sysfs.Root, number int, uuid string, members []string) (_ string, err error) {
 	fail := func(err error) (string, error) {
@@ -44,8 +43,8 @@ func Assemble(ctx context.Context, sys sysfs.Root, number int, uuid string, memb
 }
 
 // assemble implements Assemble for members in the order of their roles.
-func assemble(sys sysfs.Root, number int, members []md.Member) (_ string, err error) {
-	want, _, err := md.UsedSizes(members)
+func assemble(sys sysfs.Root, number int, members []Member) (_ string, err error) {
+	want, _, err := UsedSizes(members)
 	if err != nil {
 		return "", err
 	}

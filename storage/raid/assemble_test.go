@@ -27,7 +27,7 @@ func loops(t *testing.T, n md.New) (paths []string, uuid string) {
 		}
 		paths = append(paths, path)
 	}
-	found, err := md.Read(t.Context(), paths[0])
+	found, err := Read(t.Context(), paths[0])
 	if err != nil || len(found) != 1 {
 		t.Fatalf("got %+v and %v, want a superblock", found, err)
 	}
@@ -74,8 +74,8 @@ func TestReadMembers(t *testing.T) {
 		if (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s: got %v, want %q", name, err, tt.want)
 		}
-		if tt.want != "" && tt.want != "missing" && !errors.Is(err, md.ErrIncomplete) {
-			t.Errorf("%s: got %v, want %v", name, err, md.ErrIncomplete)
+		if tt.want != "" && tt.want != "missing" && !errors.Is(err, ErrIncomplete) {
+			t.Errorf("%s: got %v, want %v", name, err, ErrIncomplete)
 		}
 		if !bytes.Equal(imagetest.ReadAt(t, paths[0], 0, size), before) {
 			t.Errorf("%s: the member was written to", name)

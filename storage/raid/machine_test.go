@@ -91,7 +91,7 @@ func checkCreated(t *testing.T, console string) {
 		version, level, _ := strings.Cut(name, " ")
 		var list []string
 		for i := range members {
-			list = append(list, fmt.Sprintf("{Path:/dev/loop%d Slot:%d State:in_sync}", i, i))
+			list = append(list, fmt.Sprintf("{Path:/dev/loop%d Role:%d State:in_sync}", i, i))
 		}
 		wants := []string{
 			fmt.Sprintf("ARRAY %s /dev/md3 %s %s 0/%d [%s]", name, level, version, members, strings.Join(list, " ")),

@@ -24,8 +24,8 @@ type Options struct {
 	Members []string // device paths, in the order of their roles
 }
 
-// Array describes an array that the kernel knows.
-type Array struct {
+// Status describes an array that the kernel knows.
+type Status struct {
 	Name     string // kernel name, "md0"
 	Path     string // "/dev/md0"
 	Level    string // "raid1"; "" before it runs
@@ -33,13 +33,13 @@ type Array struct {
 	State    string // "clean", "active", "inactive" …
 	Devices  int    // number of members of a complete array
 	Degraded int    // number of members that are missing or not in sync
-	Members  []Member
+	Slots    []Slot
 }
 
-// Member is a device of an array.
-type Member struct {
+// Slot is a device in an array that the kernel knows.
+type Slot struct {
 	Path  string
-	Slot  int    // role in the array, -1 for none
+	Role  int    // in the array, -1 for none
 	State string // "in_sync", "faulty", "spare" …, separated by commas
 }
 
@@ -47,12 +47,12 @@ type Member struct {
 var errBadBlocks = errors.New("member has bad blocks, which were not written")
 
 // List returns the arrays that the kernel knows, including those that do not run, by their kernel names.
-func List(ctx context.Context, sys sysfs.Root) ([]Array, error) {
+func List(ctx context.Context, sys sysfs.Root) ([]Status, error) {
 	entries, err := os.ReadDir(sys.Sys("class/block"))
 	if err != nil {
 		return nil, fmt.Errorf("list arrays: %w", err)
 	}
-	var arrays []Array
+	var arrays []Status
 	for _, entry := range entries {
 		if err := ctx.Err(); err != nil {
 			return nil, err
@@ -69,15 +69,15 @@ func List(ctx context.Context, sys sysfs.Root) ([]Array, error) {
 }
 
 // read describes an array. The error wraps fs.ErrNotExist for another device.
-func read(sys sysfs.Root, name string) (Array, error) {
-	a := Array{Name: name, Path: "/dev/" + name}
+func read(sys sysfs.Root, name string) (Status, error) {
+	a := Status{Name: name, Path: "/dev/" + name}
 	dir := sys.Sys("class/block", name, "md")
 	values := map[string]*string{"level": &a.Level, "metadata_version": &a.Version, "array_state": &a.State}
 	numbers := map[string]*int{"raid_disks": &a.Devices, "degraded": &a.Degraded}
 	for file, value := range values {
 		text, err := sys.Files.Read(filepath.Join(dir, file))
 		if err != nil {
-			return Array{}, fmt.Errorf("array %s: %w", name, err)
+			return Status{}, fmt.Errorf("array %s: %w", name, err)
 		}
 		*value = strings.TrimSpace(string(text))
 	}
@@ -86,13 +86,13 @@ func read(sys sysfs.Root, name string) (Array, error) {
 		if file == "degraded" && errors.Is(err, fs.ErrNotExist) {
 			continue // RAID 0, and arrays that do not run
 		} else if err != nil {
-			return Array{}, fmt.Errorf("array %s: %w", name, err)
+			return Status{}, fmt.Errorf("array %s: %w", name, err)
 		}
 		*value = decimal(string(text))
 	}
 	entries, err := os.ReadDir(dir)
 	if err != nil {
-		return Array{}, fmt.Errorf("array %s: %w", name, err)
+		return Status{}, fmt.Errorf("array %s: %w", name, err)
 	}
 	for _, entry := range entries {
 		member, ok := strings.CutPrefix(entry.Name(), "dev-")
@@ -101,18 +101,18 @@ func read(sys sysfs.Root, name string) (Array, error) {
 		}
 		slot, err := sys.Files.Read(filepath.Join(dir, entry.Name(), "slot"))
 		if err != nil {
-			return Array{}, fmt.Errorf("array %s: %w", name, err)
+			return Status{}, fmt.Errorf("array %s: %w", name, err)
 		}
 		state, err := sys.Files.Read(filepath.Join(dir, entry.Name(), "state"))
 		if err != nil {
-			return Array{}, fmt.Errorf("array %s: %w", name, err)
+			return Status{}, fmt.Errorf("array %s: %w", name, err)
 		}
-		a.Members = append(a.Members, Member{
-			Path: "/dev/" + strings.ReplaceAll(member, "!", "/"), Slot: decimal(string(slot)),
+		a.Slots = append(a.Slots, Slot{
+			Path: "/dev/" + strings.ReplaceAll(member, "!", "/"), Role: decimal(string(slot)),
 			State: strings.TrimSpace(string(state)),
 		})
 	}
-	slices.SortFunc(a.Members, func(a, b Member) int { return strings.Compare(a.Path, b.Path) })
+	slices.SortFunc(a.Slots, func(a, b Slot) int { return strings.Compare(a.Path, b.Path) })
 	return a, nil
 }
 
@@ -128,7 +128,7 @@ func decimal(text string) int {
 
 // Check returns an error unless the array runs and is writable, so that the kernel resyncs it, with exactly the
 // members, in the order of their roles, and all of them are in sync as far as the array ever was. Errors of members
-// wrap [md.ErrIncomplete].
+// wrap [ErrIncomplete].
 func Check(sys sysfs.Root, path, level string, members []string) error {
 	a, err := read(sys, filepath.Base(path))
 	if err != nil {
@@ -138,22 +138,22 @@ func Check(sys sysfs.Root, path, level string, members []string) error {
 }
 
 // check implements Check. The state must be one of states.
-func (a Array) check(level string, members []string, states ...string) error {
+func (a Status) check(level string, members []string, states ...string) error {
 	if a.Level != level || a.Devices != len(members) || !slices.Contains(states, a.State) {
 		return fmt.Errorf("array %s: got %s of %d members, %s, want %s of %d",
 			a.Path, a.Level, a.Devices, a.State, level, len(members))
 	}
-	if a.Degraded != 0 || len(a.Members) != len(members) {
-		return fmt.Errorf("array %s: %w: %d of %d members: %s", a.Path, md.ErrIncomplete,
-			len(a.Members)-max(0, a.Degraded), len(members), a.describe())
+	if a.Degraded != 0 || len(a.Slots) != len(members) {
+		return fmt.Errorf("array %s: %w: %d of %d members: %s", a.Path, ErrIncomplete,
+			len(a.Slots)-max(0, a.Degraded), len(members), a.describe())
 	}
 	for i, path := range members {
-		if !slices.ContainsFunc(a.Members, func(m Member) bool {
+		if !slices.ContainsFunc(a.Slots, func(m Slot) bool {
 			states := strings.Split(m.State, ",")
-			return m.Path == path && m.Slot == i && slices.Contains(states, "in_sync") &&
+			return m.Path == path && m.Role == i && slices.Contains(states, "in_sync") &&
 				!slices.Contains(states, "faulty")
 		}) {
-			return fmt.Errorf("array %s: %w: %s is not member %d: %s", a.Path, md.ErrIncomplete, path, i, a.describe())
+			return fmt.Errorf("array %s: %w: %s is not member %d: %s", a.Path, ErrIncomplete, path, i, a.describe())
 		}
 	}
 	return nil
@@ -185,10 +185,10 @@ func CheckWritten(sys sysfs.Root, path, level string, members []string) error {
 }
 
 // describe lists the members with slots and states.
-func (a Array) describe() string {
+func (a Status) describe() string {
 	var words []string
-	for _, m := range a.Members {
-		words = append(words, fmt.Sprintf("%s (slot %d, %s)", m.Path, m.Slot, m.State))
+	for _, m := range a.Slots {
+		words = append(words, fmt.Sprintf("%s (slot %d, %s)", m.Path, m.Role, m.State))
 	}
 	if len(words) == 0 {
 		return "no members"

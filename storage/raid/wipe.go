@@ -27,7 +27,7 @@ const (
 // data on the member, because those of the array are at the ends of its members' data. With a superblock of version 1.2
 // it also zeroes both ends of each range outside of superblock, bitmap and data. Wipe writes the same ranges of each
 // member, so that copies and parities are right once all are wiped. It reads again what it has zeroed.
-func Wipe(ctx context.Context, member md.Member) error {
+func Wipe(ctx context.Context, member Member) error {
 	if err := wipe(ctx, member); err != nil {
 		return fmt.Errorf("wipe %s on %s: %w", member.Superblock, member.Device.Path, err)
 	}
@@ -37,16 +37,16 @@ func Wipe(ctx context.Context, member md.Member) error {
 // CheckWipe returns an error if a member has a superblock of another version than 1.2, state beside it that Wipe does
 // not keep (a log of bad blocks, a change of the array's shape, or a bitmap above 128 KiB), or copies in the middle of
 // the data.
-func CheckWipe(member md.Member) error {
+func CheckWipe(member Member) error {
 	_, err := readBitmapEnd(member)
 	return err
 }
 
 // UnusedRanges returns the ranges of a member, by their start and end in bytes, that its array does not use: those
-// outside of superblock, bitmap and the first bytes of the data that the array uses, see [md.UsedSizes]. sectorSize is
+// outside of superblock, bitmap and the first bytes of the data that the array uses, see [UsedSizes]. sectorSize is
 // that of the device: the rest of the superblock's last sector is not in the ranges. The errors are those of
 // [CheckWipe].
-func UnusedRanges(member md.Member, used, sectorSize int64) ([][2]int64, error) {
+func UnusedRanges(member Member, used, sectorSize int64) ([][2]int64, error) {
 	bitmapEnd, err := readBitmapEnd(member)
 	if err != nil {
 		return nil, err
@@ -61,7 +61,7 @@ func UnusedRanges(member md.Member, used, sectorSize int64) ([][2]int64, error) 
 }
 
 // readBitmapEnd returns the end of superblock and bitmap on a member. The errors are those of [CheckWipe].
-func readBitmapEnd(member md.Member) (int64, error) {
+func readBitmapEnd(member Member) (int64, error) {
 	f, err := os.Open(member.Device.Path)
 	if err != nil {
 		return 0, err
@@ -78,7 +78,7 @@ func readBitmapEnd(member md.Member) (int64, error) {
 }
 
 // bitmapEnd returns the end of superblock and bitmap on a member with version 1.2.
-func bitmapEnd(member md.Member, f *os.File) (int64, error) {
+func bitmapEnd(member Member, f *os.File) (int64, error) {
 	if other := member.Features &^ (md.FeatureBitmap | md.FeatureRAID0Layout); other != 0 {
 		return 0, fmt.Errorf("features %#x are not supported", other)
 	}
@@ -115,7 +115,7 @@ func checkNoLUKS(f *os.File, end int64) error {
 	return nil
 }
 
-func wipe(ctx context.Context, member md.Member) (err error) {
+func wipe(ctx context.Context, member Member) (err error) {
 	f, err := os.OpenFile(member.Device.Path, os.O_RDWR|unix.O_EXCL, 0)
 	if err != nil {
 		return err

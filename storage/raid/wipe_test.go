@@ -19,10 +19,10 @@ import (
 )
 
 // member makes the second member of an array with a bitmap, as a sparse file.
-func member(t *testing.T) md.Member { return memberOf(t, 150<<30) }
+func member(t *testing.T) Member { return memberOf(t, 150<<30) }
 
 // memberOf is member for members of a size.
-func memberOf(t *testing.T, size int64) md.Member {
+func memberOf(t *testing.T, size int64) Member {
 	t.Helper()
 	n := md.New{Version: "1.2", Level: "raid10", Name: "any:data", Sizes: []int64{size, size, size}}
 	members, err := n.Encode(time.Unix(1700000000, 0))
@@ -33,11 +33,11 @@ func memberOf(t *testing.T, size int64) md.Member {
 	for _, b := range members[1] {
 		put(t, path, b.Offset, b.Data)
 	}
-	found, err := md.Read(t.Context(), path)
+	found, err := Read(t.Context(), path)
 	if err != nil || len(found) != 1 || found[0].Problem != nil {
 		t.Fatalf("got %+v and %v, want a superblock", found, err)
 	}
-	return md.Member{Device: block.Device{Path: path, Size: size}, Superblock: found[0]}
+	return Member{Device: block.Device{Path: path, Size: size}, Superblock: found[0]}
 }
 
 func put(t *testing.T, path string, at int64, data []byte) {
@@ -108,15 +108,15 @@ func TestWipeLarge(t *testing.T) {
 
 // A member with state that would be lost is not written to.
 func TestWipeRefused(t *testing.T) {
-	for want, change := range map[string]func(t *testing.T, m *md.Member){
-		"features 0x8":  func(_ *testing.T, m *md.Member) { m.Features |= 8 },
-		"layout 0x201":  func(_ *testing.T, m *md.Member) { m.Level, m.Layout = "raid10", 0x201 },
-		"data at byte":  func(_ *testing.T, m *md.Member) { m.DataOffset = 512 << 10 },
-		"bitmap is not": func(t *testing.T, m *md.Member) { put(t, m.Device.Path, 8192+52, []byte{0, 0, 1, 0}) },
+	for want, change := range map[string]func(t *testing.T, m *Member){
+		"features 0x8":  func(_ *testing.T, m *Member) { m.Features |= 8 },
+		"layout 0x201":  func(_ *testing.T, m *Member) { m.Level, m.Layout = "raid10", 0x201 },
+		"data at byte":  func(_ *testing.T, m *Member) { m.DataOffset = 512 << 10 },
+		"bitmap is not": func(t *testing.T, m *Member) { put(t, m.Device.Path, 8192+52, []byte{0, 0, 1, 0}) },
 		// The kernel writes to this place, which does not stay. A bitmap that it does not read is where it should be.
-		"bitmap is 16384 bytes": func(_ *testing.T, m *md.Member) { m.BitmapOffset = 16 << 10 },
+		"bitmap is 16384 bytes": func(_ *testing.T, m *Member) { m.BitmapOffset = 16 << 10 },
 		// mdadm raises what each bit describes before a bitmap gets larger than 128 KiB.
-		"the bitmap is not that": func(t *testing.T, m *md.Member) {
+		"the bitmap is not that": func(t *testing.T, m *Member) {
 			m.ArraySize = 2 << 50
 			put(t, m.Device.Path, 8192+40, []byte{0, 0, 0, 0, 0, 4, 0, 0})
 		},
@@ -129,7 +129,7 @@ func TestWipeRefused(t *testing.T) {
 				t.Errorf("got %v, want an error with %q", err, want)
 			}
 		}
-		found, _ := md.Read(t.Context(), m.Device.Path)
+		found, _ := Read(t.Context(), m.Device.Path)
 		if len(found) != 1 ||
 			!bytes.Equal(imagetest.ReadAt(t, m.Device.Path, found[0].DataOffset, 7), []byte("tenant!")) {
 			t.Errorf("%s: the member was written to", want)

@@ -13,7 +13,6 @@ import (
 
 	"ironroot/storage/block"
 	"ironroot/storage/bootloader"
-	"ironroot/storage/md"
 	"ironroot/storage/mkfs"
 	"ironroot/storage/partition"
 	"ironroot/storage/raid"
@@ -210,7 +209,7 @@ func (a *Array) holders(ctx context.Context) (*mirror, error) {
 		m.members = append(m.members, member{disk, path, p})
 	}
 	for i, member := range m.members {
-		found, err := md.Read(ctx, member.path)
+		found, err := raid.Read(ctx, member.path)
 		if err != nil {
 			return nil, err
 		}
@@ -238,9 +237,9 @@ func (a *Array) existing(ctx context.Context) (*mirror, error) {
 	if err != nil {
 		return nil, err
 	}
-	isOurs := func(other raid.Member) bool { return slices.Contains(m.paths(), other.Path) }
+	isOurs := func(other raid.Slot) bool { return slices.Contains(m.paths(), other.Path) }
 	for _, running := range arrays {
-		if slices.ContainsFunc(running.Members, isOurs) {
+		if slices.ContainsFunc(running.Slots, isOurs) {
 			// A former call could not stop it.
 			if err := raid.Stop(ctx, running.Path); err != nil {
 				return nil, err
@@ -248,7 +247,7 @@ func (a *Array) existing(ctx context.Context) (*mirror, error) {
 		}
 	}
 	found, err := raid.ReadMembers(ctx, a.sys, m.uuid, m.paths())
-	if errors.Is(err, md.ErrIncomplete) {
+	if errors.Is(err, raid.ErrIncomplete) {
 		a.log.Warn("EFI system partition on the disks of the array is not complete", "device", a.Path, "err", err)
 		return nil, nil //nolint:nilnil // documented
 	}
@@ -264,9 +263,9 @@ func (a *Array) existing(ctx context.Context) (*mirror, error) {
 }
 
 // sort sorts the members by their roles.
-func (m *mirror) sort(found []md.Member) {
+func (m *mirror) sort(found []raid.Member) {
 	role := func(path string) int {
-		return slices.IndexFunc(found, func(other md.Member) bool { return other.Device.Path == path })
+		return slices.IndexFunc(found, func(other raid.Member) bool { return other.Device.Path == path })
 	}
 	slices.SortFunc(m.members, func(a, b member) int { return role(a.path) - role(b.path) })
 }

@@ -11,7 +11,6 @@ import (
 
 	"ironroot/storage/block"
 	"ironroot/storage/bootloader"
-	"ironroot/storage/md"
 	"ironroot/storage/partition"
 	"ironroot/storage/raid"
 	"ironroot/storage/sysfs"
@@ -55,14 +54,14 @@ func (a *Array) findDisks(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	at := slices.IndexFunc(arrays, func(other raid.Array) bool { return other.Path == a.Path })
+	at := slices.IndexFunc(arrays, func(other raid.Status) bool { return other.Path == a.Path })
 	if at < 0 {
 		return fmt.Errorf("%w: array not running", bootloader.ErrArray)
 	}
 	found := arrays[at]
-	members := slices.Clone(found.Members)
-	slices.SortFunc(members, func(a, b raid.Member) int { return a.Slot - b.Slot })
-	if found.Degraded > 0 || len(members) != found.Devices || len(members) > 0 && members[0].Slot < 0 {
+	members := slices.Clone(found.Slots)
+	slices.SortFunc(members, func(a, b raid.Slot) int { return a.Role - b.Role })
+	if found.Degraded > 0 || len(members) != found.Devices || len(members) > 0 && members[0].Role < 0 {
 		return fmt.Errorf("%w: got %d of %d members in use", bootloader.ErrArray,
 			len(members)-max(0, found.Degraded), found.Devices)
 	}
@@ -85,7 +84,7 @@ func (a *Array) findDisks(ctx context.Context) error {
 	if len(a.Disks) < 2 {
 		return fmt.Errorf("%w: its members are on one disk: %s", bootloader.ErrArray, strings.Join(a.Disks, ", "))
 	}
-	superblocks, err := md.Read(ctx, members[0].Path)
+	superblocks, err := raid.Read(ctx, members[0].Path)
 	if err != nil {
 		return err
 	}
@@ -209,9 +208,9 @@ func (a *Array) wait(ctx context.Context, disk string, number int) (string, erro
 }
 
 // freeNumber returns the first number of a device that no array has.
-func freeNumber(arrays []raid.Array) int {
+func freeNumber(arrays []raid.Status) int {
 	number := 0
-	for slices.ContainsFunc(arrays, func(a raid.Array) bool {
+	for slices.ContainsFunc(arrays, func(a raid.Status) bool {
 		return filepath.Base(a.Path) == fmt.Sprintf("md%d", number)
 	}) {
 		number++

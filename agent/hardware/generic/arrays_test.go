@@ -15,6 +15,7 @@ import (
 	"ironroot/storage/erase"
 	"ironroot/storage/md"
 	"ironroot/storage/partition"
+	"ironroot/storage/raid"
 	"ironroot/storage/sysfs"
 )
 
@@ -157,7 +158,7 @@ func TestEraseKeepsCreatedArrays(t *testing.T) {
 func TestESPMember(t *testing.T) {
 	esp := md.Superblock{Version: "1.0", Name: "host:esp", Level: "raid1", DataSize: 512 << 20, ArraySize: 512 << 20}
 	for size, want := range map[int64]bool{513 << 20: true, 1 << 30: true, 2 << 30: false} {
-		if got := hardware.IsESPMember(md.Member{Device: block.Device{Size: size}, Superblock: esp}); got != want {
+		if got := hardware.IsESPMember(raid.Member{Device: block.Device{Size: size}, Superblock: esp}); got != want {
 			t.Errorf("member of %d bytes: got %v, want %v", size, got, want)
 		}
 	}
@@ -302,8 +303,8 @@ func TestEraseForeignESP(t *testing.T) {
 func TestAmbiguous(t *testing.T) {
 	r := &diskRun{explained: map[string]string{}}
 	broken := errors.New("broken")
-	first := md.Member{Device: block.Device{Path: "/dev/sda"}}
-	second := md.Member{Device: block.Device{Path: "/dev/sdb"}}
+	first := raid.Member{Device: block.Device{Path: "/dev/sda"}}
+	second := raid.Member{Device: block.Device{Path: "/dev/sdb"}}
 	if err := r.ambiguous(first, broken); err != broken { //nolint:errorlint // as it is
 		t.Errorf("first: got %v, want %v", err, broken)
 	}

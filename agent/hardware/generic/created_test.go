@@ -17,7 +17,7 @@ import (
 	"ironroot/internal/test/imagetest"
 	"ironroot/internal/test/testenv"
 	"ironroot/storage/block"
-	"ironroot/storage/md"
+	"ironroot/storage/raid"
 	"ironroot/storage/sysfs"
 )
 
@@ -215,11 +215,11 @@ func TestWipeCreatedFails(t *testing.T) {
 		t.Fatal(err)
 	}
 	m := onThisMachine(t)
-	members, err := md.Members(t.Context(), m.o.System, disks[0])
+	members, err := raid.Members(t.Context(), m.o.System, disks[0])
 	if err != nil {
 		t.Fatal(err)
 	}
-	all := map[string]md.Member{}
+	all := map[string]raid.Member{}
 	for _, member := range members {
 		all[member.Device.Path] = member
 	}
@@ -228,14 +228,14 @@ func TestWipeCreatedFails(t *testing.T) {
 	file := testenv.SparseFile(t, 3*mib)
 	testenv.GPT(t, file, "size=1MiB")
 	for name, c := range map[string]struct {
-		created map[string]md.Member
+		created map[string]raid.Member
 		disk    block.Device
 		is      error
 		want    string
 	}{
 		"as before":         {all, disks[0], nil, ""},
 		"other superblocks": {nil, disks[0], nil, "a superblock of raid1 array \"any:root\" is left on"},
-		"no superblock":     {map[string]md.Member{emptyPart: {}}, empty, nil, emptyPart + " has 0 superblocks"},
+		"no superblock":     {map[string]raid.Member{emptyPart: {}}, empty, nil, emptyPart + " has 0 superblocks"},
 		"no disk":           {all, block.Device{Path: "/dev/missing"}, fs.ErrNotExist, "/dev/missing"},
 		"not listed":        {all, block.Device{Path: file}, fs.ErrNotExist, ""},
 	} {

@@ -12,7 +12,6 @@ import (
 	"ironroot/internal/timelimit"
 	"ironroot/storage/block"
 	"ironroot/storage/erase"
-	"ironroot/storage/md"
 	"ironroot/storage/partition"
 	"ironroot/storage/raid"
 )
@@ -22,7 +21,7 @@ type createdArray struct {
 	volume
 
 	number  int            // of its device when Ironic created it
-	members []md.Member    // in the order of their roles
+	members []raid.Member  // in the order of their roles
 	disks   []block.Device // of the members
 	running string         // device path if it ran when it was found, "" otherwise
 	device  block.Device   // of the array, if a step has assembled it
@@ -65,7 +64,7 @@ var errProtectedVolume = errors.New("skip_block_devices protects the array")
 // those that are as create_configuration creates them, and the others with the reason. It only reads.
 func (m *Manager) findVolumes(
 	ctx context.Context, n *node.Node, arrays hardware.Arrays, disks []block.Device,
-	membersOn func(context.Context, block.Device) ([]md.Member, error),
+	membersOn func(context.Context, block.Device) ([]raid.Member, error),
 ) (found []*createdArray, problems []badVolume, err error) {
 	config, _ := n.Raw()["raid_config"].(map[string]any)
 	volumes, err := volumesOf(n, config, arrays)
@@ -116,21 +115,21 @@ func (m *Manager) findVolumes(
 
 // runningAs returns the device path of the running array that consists of exactly the members of the group, "" if no
 // running array has one of them. Any other array with one of them is an error.
-func (g *raidGroup) runningAs(running []raid.Array) (string, error) {
+func (g *raidGroup) runningAs(running []raid.Status) (string, error) {
 	for _, a := range running {
 		used := 0
 		for _, m := range g.members {
-			if slices.ContainsFunc(a.Members, func(other raid.Member) bool { return other.Path == m.Device.Path }) {
+			if slices.ContainsFunc(a.Slots, func(other raid.Slot) bool { return other.Path == m.Device.Path }) {
 				used++
 			}
 		}
 		switch {
 		case used == 0:
-		case used == len(g.members) && len(a.Members) == used && a.Degraded <= 0:
+		case used == len(g.members) && len(a.Slots) == used && a.Degraded <= 0:
 			return a.Path, nil
 		default:
 			return "", fmt.Errorf("%s runs with %d of %d members of %s, %d other devices, and %d missing members",
-				a.Path, used, len(g.members), g, len(a.Members)-used, max(0, a.Degraded))
+				a.Path, used, len(g.members), g, len(a.Slots)-used, max(0, a.Degraded))
 		}
 	}
 	return "", nil

@@ -9,7 +9,6 @@ import (
 	"ironroot/agent/node"
 	"ironroot/storage/block"
 	"ironroot/storage/erase"
-	"ironroot/storage/md"
 	"ironroot/storage/partition"
 	"ironroot/storage/raid"
 )
@@ -106,7 +105,7 @@ func (r *diskRun) hasCreatedMember(ctx context.Context, d block.Device) (bool, e
 }
 
 // wipeMember removes the content of a member of an array that Ironic created, and keeps its superblock.
-func (r *diskRun) wipeMember(ctx context.Context, member md.Member) (erase.Method, error) {
+func (r *diskRun) wipeMember(ctx context.Context, member raid.Member) (erase.Method, error) {
 	r.m.o.Log.Info("wiping RAID member", "device", member.Device.Path, "array", member.String())
 	if err := raid.Wipe(ctx, member); err != nil {
 		return "", err
@@ -126,7 +125,7 @@ func (r *diskRun) wipeGaps(ctx context.Context, d block.Device) error {
 // checkSuperblocks returns an error unless each member of an array that Ironic created has its superblock, and the disk
 // and its partitions have no others.
 func (r *diskRun) checkSuperblocks(ctx context.Context, d block.Device) error {
-	members, err := md.Members(ctx, r.m.o.System, d)
+	members, err := raid.Members(ctx, r.m.o.System, d)
 	if err != nil {
 		return err
 	}

@@ -10,8 +10,8 @@ import (
 	"ironroot/agent/hardware"
 	"ironroot/internal/goroutine"
 	"ironroot/storage/block"
-	"ironroot/storage/md"
 	"ironroot/storage/partition"
+	"ironroot/storage/raid"
 	"ironroot/storage/raidboot"
 )
 
@@ -19,7 +19,7 @@ import (
 // concurrently, so that several disks that hang delay the step only once: skip_block_devices can name disks because
 // they hang. A disk that cannot be read is logged. If there is one, no array is protected by its name: see checkRead.
 func (r *diskRun) readMembers(ctx context.Context, disks []block.Device) {
-	found, errs := make([][]md.Member, len(disks)), make([]error, len(disks))
+	found, errs := make([][]raid.Member, len(disks)), make([]error, len(disks))
 	group := goroutine.NewGroup()
 	for i, d := range disks {
 		group.Go(func() error {
@@ -27,8 +27,8 @@ func (r *diskRun) readMembers(ctx context.Context, disks []block.Device) {
 			return nil
 		})
 	}
-	_ = group.Wait()     // the functions return no errors
-	var esps []md.Member // those that look like members of the EFI system partition of a protected array
+	_ = group.Wait()       // the functions return no errors
+	var esps []raid.Member // those that look like members of the EFI system partition of a protected array
 	for i, d := range disks {
 		if err := errs[i]; err != nil {
 			r.m.o.Log.Warn("RAID superblocks not read", "device", d.Path, "err", err)
@@ -37,8 +37,8 @@ func (r *diskRun) readMembers(ctx context.Context, disks []block.Device) {
 		}
 		members := found[i]
 		r.members = append(r.members, members...)
-		if slices.ContainsFunc(members, func(m md.Member) bool { return r.arrays.Protected(m.Superblock) }) {
-			notESP := func(m md.Member) bool { return !hardware.IsESPMember(m) }
+		if slices.ContainsFunc(members, func(m raid.Member) bool { return r.arrays.Protected(m.Superblock) }) {
+			notESP := func(m raid.Member) bool { return !hardware.IsESPMember(m) }
 			esps = append(esps, slices.DeleteFunc(slices.Clone(members), notESP)...)
 		}
 	}
@@ -50,7 +50,7 @@ func (r *diskRun) readMembers(ctx context.Context, disks []block.Device) {
 
 // checkRead returns an error if the members on some disk are not known, or if the member was not among those that were
 // compared. Another array could then have the same protected name.
-func (r *diskRun) checkRead(d block.Device, member md.Member) error {
+func (r *diskRun) checkRead(d block.Device, member raid.Member) error {
 	if len(r.unread) > 0 {
 		var words []string
 		for _, err := range r.unread[:min(len(r.unread), maxUnread)] {
@@ -62,7 +62,7 @@ func (r *diskRun) checkRead(d block.Device, member md.Member) error {
 		return fmt.Errorf("%s is a member of %s, but its name cannot be checked: %s",
 			member.Device.Path, member.Superblock, strings.Join(words, "; "))
 	}
-	if !slices.ContainsFunc(r.members, func(m md.Member) bool {
+	if !slices.ContainsFunc(r.members, func(m raid.Member) bool {
 		// The members of an assembled array are those of its components.
 		return m.UUID == member.UUID && m.Number == member.Number &&
 			(m.Device.Path == member.Device.Path || d.IsArray())
@@ -128,7 +128,7 @@ func (r *diskRun) keptMembers(ctx context.Context, d block.Device) (map[string]s
 
 // notKeptErr returns the error of a member of an array that Ironic created and that the step does not keep. The entry
 // is that of raid_config.
-func (r *diskRun) notKeptErr(member md.Member, entry string) error {
+func (r *diskRun) notKeptErr(member raid.Member, entry string) error {
 	problem := fmt.Errorf("%s is a member of %s, which Ironic created (%s)",
 		member.Device.Path, member.Superblock, entry)
 	reason := r.notKept[member.ShortName()]
@@ -144,7 +144,7 @@ func (r *diskRun) notKeptErr(member md.Member, entry string) error {
 
 // ambiguous returns the error of an ambiguous name for the first of its members, and a short one for the others: the
 // error of a step contains those of all disks.
-func (r *diskRun) ambiguous(member md.Member, err error) error {
+func (r *diskRun) ambiguous(member raid.Member, err error) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	text := err.Error()

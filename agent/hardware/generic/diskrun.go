@@ -14,7 +14,7 @@ import (
 	"ironroot/internal/timelimit"
 	"ironroot/storage/block"
 	"ironroot/storage/erase"
-	"ironroot/storage/md"
+	"ironroot/storage/raid"
 )
 
 // diskReport describes what a step did to a disk.
@@ -63,14 +63,14 @@ type diskRun struct {
 	plan     *status.Plan    // that the progress of the step counts; nil before announce
 	// members are the members of arrays on all disks, including the disks that skip_block_devices names. They are read
 	// only if skip_block_devices names an array.
-	members  []md.Member
+	members  []raid.Member
 	nameErrs hardware.NameErrors // of the members
 	espErr   error               // if the members that look like the EFI system partition are not of one array
 	unread   []error             // errors of the disks whose members could not be read, with the devices
 
-	createdArrays  []*createdArray      // those that Ironic created and that are erased and kept, see prepareArrays
-	createdMembers map[string]md.Member // their members by device path
-	notKept        map[string]error     // why other arrays that Ironic created are not kept, by name; "" is for all
+	createdArrays  []*createdArray        // those that Ironic created and that are erased and kept, see prepareArrays
+	createdMembers map[string]raid.Member // their members by device path
+	notKept        map[string]error       // why other arrays that Ironic created are not kept, by name; "" is for all
 
 	mu       sync.Mutex
 	reports  map[string]diskReport
@@ -88,7 +88,7 @@ func (m *Manager) startDiskRun(ctx context.Context, call hardware.Call, phrase, 
 	r := &diskRun{
 		m: m, phrase: phrase, step: step, flags: eraseFlagsOf(call.Node, c.GuardSpecialFilesystems),
 		known: map[string]bool{}, reports: map[string]diskReport{},
-		stuck: map[string]error{}, explained: map[string]string{}, createdMembers: map[string]md.Member{},
+		stuck: map[string]error{}, explained: map[string]string{}, createdMembers: map[string]raid.Member{},
 		notKept: map[string]error{},
 	}
 	r.flags.wait = erase.Wait{
@@ -177,7 +177,7 @@ func limitRunDisk[T any](
 }
 
 // membersOn reads the members of arrays on a disk and its partitions, with the limits of limitRunDisk.
-func (r *diskRun) membersOn(ctx context.Context, d block.Device) ([]md.Member, error) {
+func (r *diskRun) membersOn(ctx context.Context, d block.Device) ([]raid.Member, error) {
 	return limitRunDisk(ctx, r, d, r.m.membersUnlimited)
 }
 

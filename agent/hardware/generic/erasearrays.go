@@ -11,7 +11,6 @@ import (
 	"ironroot/internal/goroutine"
 	"ironroot/storage/block"
 	"ironroot/storage/erase"
-	"ironroot/storage/md"
 	"ironroot/storage/partition"
 	"ironroot/storage/raid"
 )
@@ -132,12 +131,12 @@ func (r *diskRun) eraseContent(ctx context.Context, a *createdArray, d block.Dev
 
 // eraseMember overwrites the ranges of a member that its array does not use. After zeros, it reads the data back on the
 // member, too.
-func (r *diskRun) eraseMember(ctx context.Context, member md.Member) (erase.Method, error) {
+func (r *diskRun) eraseMember(ctx context.Context, member raid.Member) (erase.Method, error) {
 	i := slices.IndexFunc(r.createdArrays, func(a *createdArray) bool { return a.members[0].UUID == member.UUID })
 	if i < 0 {
 		return "", fmt.Errorf("%s is not kept", member)
 	}
-	_, used, err := md.UsedSizes(r.createdArrays[i].members)
+	_, used, err := raid.UsedSizes(r.createdArrays[i].members)
 	if err != nil {
 		return "", err
 	}

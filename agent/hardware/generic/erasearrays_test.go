@@ -33,7 +33,7 @@ import (
 // device.
 type fakeArrays struct {
 	devices map[string]block.Device // by UUID
-	running []raid.Array
+	running []raid.Status
 	calls   []string
 
 	checked []string // members whose data was read back
@@ -45,7 +45,7 @@ type fakeArrays struct {
 func (k *fakeArrays) attach(t *testing.T, m *Manager, disks []block.Device) {
 	t.Helper()
 	k.devices = map[string]block.Device{}
-	members, err := md.Members(t.Context(), sysfs.Root{}, disks[0])
+	members, err := raid.Members(t.Context(), sysfs.Root{}, disks[0])
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -86,7 +86,7 @@ func (k *fakeArrays) attach(t *testing.T, m *Manager, disks []block.Device) {
 		k.calls = append(k.calls, fmt.Sprintf("check %s %s of %d", name(path), level, len(paths)))
 		return k.writtenErr
 	}
-	m.listArrays = func(context.Context, sysfs.Root) ([]raid.Array, error) { return k.running, nil }
+	m.listArrays = func(context.Context, sysfs.Root) ([]raid.Status, error) { return k.running, nil }
 	m.checkZeros = func(
 		_ context.Context, _ sysfs.Root, d block.Device, ranges [][2]int64, _ erase.Options,
 	) error {
@@ -121,7 +121,7 @@ func fillUnused(t *testing.T, d block.Device) (ranges [][2]int64) {
 		t.Fatal(err)
 	}
 	for _, part := range parts {
-		found, err := md.Read(t.Context(), part.Path)
+		found, err := raid.Read(t.Context(), part.Path)
 		if err != nil || len(found) != 1 {
 			t.Fatalf("%s: got %+v and %v, want a superblock", part.Path, found, err)
 		}
@@ -252,7 +252,7 @@ func TestEraseKeepsArrays(t *testing.T) {
 // dataOf describes the data on a member of an array.
 func dataOf(t *testing.T, path string) string {
 	t.Helper()
-	found, err := md.Read(t.Context(), path)
+	found, err := raid.Read(t.Context(), path)
 	if err != nil || len(found) != 1 {
 		t.Fatalf("got %+v and %v, want a superblock", found, err)
 	}
@@ -313,7 +313,7 @@ func (k *fakeArrays) notErased(t *testing.T, j *journal.Journal, err error, uuid
 // uuidOf returns the UUID of the array on a partition.
 func (k *fakeArrays) uuidOf(t *testing.T, d block.Device, number int) string {
 	t.Helper()
-	found, err := md.Read(t.Context(), block.PartitionPath(sysfs.Root{}, d.Path, number))
+	found, err := raid.Read(t.Context(), block.PartitionPath(sysfs.Root{}, d.Path, number))
 	if err != nil || len(found) != 1 {
 		t.Fatalf("got %+v and %v, want a superblock", found, err)
 	}
@@ -343,7 +343,7 @@ func TestEraseArrayFails(t *testing.T) {
 			}
 		}, 4, true},
 		"list": {func(_ *fakeArrays, m *Manager) {
-			m.listArrays = func(context.Context, sysfs.Root) ([]raid.Array, error) { return nil, broken }
+			m.listArrays = func(context.Context, sysfs.Root) ([]raid.Status, error) { return nil, broken }
 		}, 0, false},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -403,7 +403,7 @@ func TestEraseArrayLosesMember(t *testing.T) {
 	j, _ := withJournal(m)
 	_, err := m.eraseDevices(t.Context(), hardware.Call{Node: nodeWith(t, fields)})
 	kernel.notErased(t, j, err, kernel.uuidOf(t, disks[0], 1))
-	if typeOf(err) != "BlockDeviceEraseError" || !errors.Is(err, md.ErrIncomplete) ||
+	if typeOf(err) != "BlockDeviceEraseError" || !errors.Is(err, raid.ErrIncomplete) ||
 		!strings.Contains(err.Error(), "events, want") {
 		t.Errorf("got %v, want a BlockDeviceEraseError with the events", err)
 	}
@@ -480,7 +480,7 @@ func TestEraseRunningArrays(t *testing.T) {
 		running := kernel.devices[uuid]
 		running.Type = "raid1"
 		m.o.Disks = func(context.Context) ([]block.Device, error) { return append(slices.Clone(disks), running), nil }
-		kernel.running = []raid.Array{{Name: "md0", Path: running.Path, Devices: 2, Members: []raid.Member{
+		kernel.running = []raid.Status{{Name: "md0", Path: running.Path, Devices: 2, Slots: []raid.Slot{
 			{Path: block.PartitionPath(m.o.System, disks[0].Path, 1)},
 			{Path: block.PartitionPath(m.o.System, disks[1].Path, 1)},
 		}}}
@@ -506,18 +506,18 @@ func TestEraseRunningEvents(t *testing.T) {
 		disks, fields, _ := createdDisks(t, "gpt")
 		m, kernel := onThisMachine(t, disks...), &fakeArrays{}
 		kernel.attach(t, m, disks)
-		array := raid.Array{Name: "md0", Path: "/dev/md0", Devices: 2}
+		array := raid.Status{Name: "md0", Path: "/dev/md0", Devices: 2}
 		for _, d := range disks {
-			array.Members = append(array.Members, raid.Member{Path: block.PartitionPath(m.o.System, d.Path, 1)})
+			array.Slots = append(array.Slots, raid.Slot{Path: block.PartitionPath(m.o.System, d.Path, 1)})
 		}
-		kernel.running = []raid.Array{array}
-		if err := countEvents(t, array.Members[0].Path); err != nil {
+		kernel.running = []raid.Status{array}
+		if err := countEvents(t, array.Slots[0].Path); err != nil {
 			t.Fatal(err)
 		}
 		stop := m.stopArray
 		m.stopArray = func(ctx context.Context, path string) error {
 			if path == array.Path && stopped {
-				return countEvents(t, array.Members[1].Path)
+				return countEvents(t, array.Slots[1].Path)
 			}
 			return stop(ctx, path)
 		}
@@ -545,14 +545,14 @@ func TestEraseRunningOthers(t *testing.T) {
 		disks, fields, positions := createdDisks(t, "gpt")
 		m, kernel := onThisMachine(t, disks...), &fakeArrays{stopErr: tt.busy}
 		kernel.attach(t, m, disks)
-		array := raid.Array{Name: "md0", Path: "/dev/md0", Degraded: tt.lacking}
+		array := raid.Status{Name: "md0", Path: "/dev/md0", Degraded: tt.lacking}
 		for _, d := range disks[:tt.members] {
-			array.Members = append(array.Members, raid.Member{Path: block.PartitionPath(m.o.System, d.Path, 1)})
+			array.Slots = append(array.Slots, raid.Slot{Path: block.PartitionPath(m.o.System, d.Path, 1)})
 		}
 		if tt.more {
-			array.Members = append(array.Members, raid.Member{Path: "/dev/sdz1"})
+			array.Slots = append(array.Slots, raid.Slot{Path: "/dev/sdz1"})
 		}
-		kernel.running = []raid.Array{array}
+		kernel.running = []raid.Status{array}
 		_, err := m.eraseDevices(t.Context(), hardware.Call{Node: nodeWith(t, fields)})
 		if typeOf(err) != "BlockDeviceEraseError" || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s: got %v, want a BlockDeviceEraseError with %q", name, err, tt.want)

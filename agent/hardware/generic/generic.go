@@ -97,7 +97,7 @@ type Manager struct {
 
 	assembleArray func(ctx context.Context, s sysfs.Root, number int, uuid string, members []string) (string, error)
 	resyncArray   func(path string) error
-	listArrays    func(ctx context.Context, s sysfs.Root) ([]raid.Array, error)
+	listArrays    func(ctx context.Context, s sysfs.Root) ([]raid.Status, error)
 	checkWritten  func(s sysfs.Root, path, level string, members []string) error
 	checkZeros    func(ctx context.Context, s sysfs.Root, d block.Device, ranges [][2]int64, o erase.Options) error
 

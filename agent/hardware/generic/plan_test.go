@@ -18,7 +18,7 @@ import (
 	"ironroot/agent/status"
 	"ironroot/storage/block"
 	"ironroot/storage/erase"
-	"ironroot/storage/md"
+	"ironroot/storage/raid"
 	"ironroot/storage/sysfs"
 )
 
@@ -182,7 +182,7 @@ func TestBurninTime(t *testing.T) {
 func arrayOf(name string, size int64, disks ...block.Device) *createdArray {
 	a := &createdArray{disks: disks}
 	for role, d := range disks {
-		m := md.Member{Device: block.Device{Path: d.Path + "1", Size: size}}
+		m := raid.Member{Device: block.Device{Path: d.Path + "1", Size: size}}
 		m.Name, m.Level, m.Role, m.DataOffset = name, "raid1", role, 10
 		a.members = append(a.members, m)
 	}
@@ -233,7 +233,7 @@ func TestPlanOfPartitions(t *testing.T) {
 			board := onBoard(m, step)
 			r := &diskRun{
 				m: m, step: step, disks: []block.Device{disk}, createdArrays: []*createdArray{a},
-				createdMembers: map[string]md.Member{"/dev/sda1": a.members[0]},
+				createdMembers: map[string]raid.Member{"/dev/sda1": a.members[0]},
 			}
 			r.plan = board.Plan([]status.Item{{Device: "/dev/sda", Size: 500}})
 			r.splitPlan(disk, []block.Device{a.members[0].Device, {Path: "/dev/sda2", Size: 150}})

@@ -563,7 +563,7 @@ func TestCreateWipeStuck(t *testing.T) {
 // superblocks lists the names of the arrays on a disk and its partitions.
 func superblocks(t *testing.T, d block.Device) []string {
 	t.Helper()
-	members, err := md.Members(t.Context(), sysfs.Root{}, d)
+	members, err := raid.Members(t.Context(), sysfs.Root{}, d)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -651,7 +651,7 @@ func TestDeleteProtected(t *testing.T) {
 
 func fullNames(t *testing.T, d block.Device) []string {
 	t.Helper()
-	members, err := md.Members(t.Context(), sysfs.Root{}, d)
+	members, err := raid.Members(t.Context(), sysfs.Root{}, d)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -748,7 +748,7 @@ func TestDeleteRunning(t *testing.T) {
 	if err != nil || len(del.stop) != 1 || del.stop[0].Path != "/dev/md7" || len(del.clear) != 2 {
 		t.Errorf("got %+v and %v, want /dev/md7 stopped", del, err)
 	}
-	s.running[0].Members = append(s.running[0].Members, raid.Member{Path: "/dev/other"})
+	s.running[0].Slots = append(s.running[0].Slots, raid.Slot{Path: "/dev/other"})
 	_, err = m.planDelete(t.Context(), s)
 	if !strings.Contains(errorText(err), "/dev/md7 runs on devices that must be kept") {
 		t.Errorf("got %v, want an error that names /dev/md7", err)
@@ -859,7 +859,7 @@ func createdDisks(t *testing.T, scheme string) (disks []block.Device, fields str
 	if err != nil {
 		t.Fatal(err)
 	}
-	members, err := md.Members(t.Context(), sysfs.Root{}, disks[0])
+	members, err := raid.Members(t.Context(), sysfs.Root{}, disks[0])
 	if err != nil || len(members) != 2 {
 		t.Fatalf("got members %+v and %v, want two", members, err)
 	}
@@ -1008,8 +1008,8 @@ func TestPrepareArraysLog(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		data := md.Member{Superblock: md.Superblock{Name: "data", Level: "raid1"}}
-		r := &diskRun{m: m, arrays: arrays, disks: tt.disks, members: []md.Member{data}, notKept: map[string]error{}}
+		data := raid.Member{Superblock: md.Superblock{Name: "data", Level: "raid1"}}
+		r := &diskRun{m: m, arrays: arrays, disks: tt.disks, members: []raid.Member{data}, notKept: map[string]error{}}
 		r.prepareArrays(t.Context(), n)
 		lines := strings.Count(log.String(), "\n")
 		if tt.want == "" && lines > 0 || tt.want != "" && (lines != 1 || !strings.Contains(log.String(), tt.want)) {

@@ -14,7 +14,6 @@ import (
 	"ironroot/internal/timelimit"
 	"ironroot/storage/block"
 	"ironroot/storage/erase"
-	"ironroot/storage/md"
 	"ironroot/storage/raid"
 )
 
@@ -23,7 +22,7 @@ type raidState struct {
 	disks   []block.Device // to be changed: not arrays, not named by skip_block_devices, not of a network
 	network networkDisks
 	groups  []*raidGroup
-	running []raid.Array
+	running []raid.Status
 	flags   eraseFlags
 	arrays  hardware.Arrays
 }
@@ -39,7 +38,7 @@ type raidGroup struct {
 type raidGroups map[string]*raidGroup
 
 // add adds the members on a disk and its partitions.
-func (groups raidGroups) add(d block.Device, members []md.Member) {
+func (groups raidGroups) add(d block.Device, members []raid.Member) {
 	for _, member := range members {
 		if groups[member.UUID] == nil {
 			groups[member.UUID] = &raidGroup{}
@@ -64,7 +63,7 @@ func (groups raidGroups) named(name string) (*raidGroup, error) {
 
 // raidMember is a member of an array with the disk that it is on.
 type raidMember struct {
-	md.Member
+	raid.Member
 	disk string // device path
 }
 
@@ -80,8 +79,8 @@ const (
 
 func (g *raidGroup) String() string { return g.members[0].String() }
 
-func (g *raidGroup) plain() []md.Member {
-	var members []md.Member
+func (g *raidGroup) plain() []raid.Member {
+	var members []raid.Member
 	for _, m := range g.members {
 		members = append(members, m.Member)
 	}
@@ -160,7 +159,7 @@ func (s *raidState) has(d block.Device) bool {
 
 // decide sets the actions of all groups.
 func (s *raidState) decide() error {
-	var all []md.Member
+	var all []raid.Member
 	for _, g := range s.groups {
 		all = append(all, g.plain()...)
 	}
@@ -189,7 +188,7 @@ func (s *raidState) decide() error {
 		}
 		g.mark(actionKeep, "protected by skip_block_devices", kept)
 	}
-	var esps []md.Member
+	var esps []raid.Member
 	for _, g := range s.groups {
 		if g.action == actionUndecided && g.isOn(kept) &&
 			!slices.ContainsFunc(g.members, func(m raidMember) bool { return !hardware.IsESPMember(m.Member) }) {
@@ -223,7 +222,7 @@ func (s *raidState) decide() error {
 func checkExternal(ctx context.Context, disks []block.Device) error {
 	var found []string
 	for _, d := range disks {
-		format, err := md.ReadExternal(ctx, d.Path)
+		format, err := raid.ReadExternal(ctx, d.Path)
 		if err != nil {
 			return err
 		}
@@ -242,7 +241,7 @@ func checkExternal(ctx context.Context, disks []block.Device) error {
 type deletion struct {
 	*raidState
 
-	stop  []raid.Array
+	stop  []raid.Status
 	wipe  []*raidGroup
 	clear []block.Device // disks whose partition tables and superblocks are removed
 }
@@ -296,7 +295,7 @@ func (m *Manager) planDelete(ctx context.Context, s *raidState) (deletion, error
 	}
 	for _, a := range s.running {
 		used := 0
-		for _, member := range a.Members {
+		for _, member := range a.Slots {
 			if changed[member.Path] {
 				used++
 			}
@@ -304,7 +303,7 @@ func (m *Manager) planDelete(ctx context.Context, s *raidState) (deletion, error
 		if used == 0 {
 			continue
 		}
-		if used < len(a.Members) {
+		if used < len(a.Slots) {
 			return deletion{}, fmt.Errorf("%s runs on devices that must be kept", a.Path)
 		}
 		del.stop = append(del.stop, a)
@@ -383,13 +382,13 @@ func (m *Manager) checkWritable(ctx context.Context, s *raidState, d block.Devic
 }
 
 // membersUnlimited reads the members of arrays on a disk and its partitions, without a time limit.
-func (m *Manager) membersUnlimited(ctx context.Context, d block.Device) ([]md.Member, error) {
-	return md.Members(ctx, m.o.System, d)
+func (m *Manager) membersUnlimited(ctx context.Context, d block.Device) ([]raid.Member, error) {
+	return raid.Members(ctx, m.o.System, d)
 }
 
 // membersOn reads the members of arrays on a disk and its partitions, with the time limits of the disk.
-func (m *Manager) membersOn(ctx context.Context, d block.Device) ([]md.Member, error) {
-	return timelimit.Do(ctx, m.limits(d), func(ctx context.Context) ([]md.Member, error) {
+func (m *Manager) membersOn(ctx context.Context, d block.Device) ([]raid.Member, error) {
+	return timelimit.Do(ctx, m.limits(d), func(ctx context.Context) ([]raid.Member, error) {
 		return m.membersUnlimited(ctx, d)
 	})
 }

@@ -252,7 +252,7 @@ func pathSet(devices []block.Device) map[string]bool {
 func (p *creation) freeNumber(del deletion) int {
 	used := map[string]bool{}
 	for _, a := range del.running {
-		used[a.Name] = !slices.ContainsFunc(del.stop, func(stopped raid.Array) bool { return stopped.Name == a.Name })
+		used[a.Name] = !slices.ContainsFunc(del.stop, func(stopped raid.Status) bool { return stopped.Name == a.Name })
 	}
 	for _, a := range p.arrays {
 		used[fmt.Sprintf("md%d", a.number)] = true

@@ -256,7 +256,7 @@ func TestDeleteLeavesRunning(t *testing.T) {
 func TestPlanDeleteStops(t *testing.T) {
 	group := func(action raidAction, disk, part string) *raidGroup {
 		return &raidGroup{action: action, members: []raidMember{{
-			md.Member{Device: block.Device{Path: part}, Superblock: md.Superblock{Version: "1.0"}}, disk,
+			raid.Member{Device: block.Device{Path: part}, Superblock: md.Superblock{Version: "1.0"}}, disk,
 		}}}
 	}
 	s := &raidState{
@@ -267,8 +267,8 @@ func TestPlanDeleteStops(t *testing.T) {
 		},
 	}
 	for i, member := range []string{"/dev/sda1", "/dev/sda", "/dev/sdb1", "/dev/sdb2", "/dev/sdb", "/dev/sdc"} {
-		s.running = append(s.running, raid.Array{
-			Path: fmt.Sprintf("/dev/md%d", i), Members: []raid.Member{{Path: member}},
+		s.running = append(s.running, raid.Status{
+			Path: fmt.Sprintf("/dev/md%d", i), Slots: []raid.Slot{{Path: member}},
 		})
 	}
 	del, err := newManager(t).planDelete(t.Context(), s)
@@ -301,7 +301,7 @@ func TestDecideChain(t *testing.T) {
 				UUID: fmt.Sprint(i), Name: []string{"a", "b", "c", "root"}[i], Level: "raid1", Devices: len(disks),
 				Number: role, Role: role,
 			}
-			g.members = append(g.members, raidMember{md.Member{Superblock: array}, disk})
+			g.members = append(g.members, raidMember{raid.Member{Superblock: array}, disk})
 		}
 		s.groups = append(s.groups, g)
 	}
@@ -423,7 +423,7 @@ func TestDeleteChecks(t *testing.T) {
 // Members overlap on one disk only, by their place or because one is the whole disk.
 func TestMembersOverlap(t *testing.T) {
 	member := func(disk, path string, start, size int64) raidMember {
-		return raidMember{md.Member{Device: block.Device{Path: path, Start: start, Size: size}}, disk}
+		return raidMember{raid.Member{Device: block.Device{Path: path, Start: start, Size: size}}, disk}
 	}
 	first := member("/dev/sda", "/dev/sda1", 4*mib, 8*mib)
 	for name, tt := range map[string]struct {
@@ -531,7 +531,7 @@ func TestMissingVolumes(t *testing.T) {
 	const own, other = "/dev/sda", "/dev/sdb"
 	group := func(action raidAction, name, level, disk string) *raidGroup {
 		return &raidGroup{action: action, members: []raidMember{{
-			md.Member{Superblock: md.Superblock{Name: name, Level: level}}, disk,
+			raid.Member{Superblock: md.Superblock{Name: name, Level: level}}, disk,
 		}}}
 	}
 	for name, c := range map[string]struct {
@@ -569,8 +569,8 @@ func TestMissingVolumes(t *testing.T) {
 
 // A new array gets the first number that no array has. The number of an array that is stopped is free.
 func TestFreeNumber(t *testing.T) {
-	arrays := []raid.Array{{Name: "md0"}, {Name: "md1"}, {Name: "md3"}}
-	for want, stopped := range map[int][]raid.Array{2: nil, 1: arrays[1:2], 0: arrays} {
+	arrays := []raid.Status{{Name: "md0"}, {Name: "md1"}, {Name: "md3"}}
+	for want, stopped := range map[int][]raid.Status{2: nil, 1: arrays[1:2], 0: arrays} {
 		del := deletion{raidState: &raidState{running: arrays}, stop: stopped}
 		if got := (&creation{}).freeNumber(del); got != want {
 			t.Errorf("%d arrays stopped: got %d, want %d", len(stopped), got, want)

@@ -19,6 +19,7 @@ import (
 	"ironroot/storage/block"
 	"ironroot/storage/erase"
 	"ironroot/storage/md"
+	"ironroot/storage/raid"
 )
 
 // The content of an array is not removed if it would destroy a kept one: a superblock that the kept array did not
@@ -96,7 +97,7 @@ func TestDecideMany(t *testing.T) {
 	g := &raidGroup{}
 	for i := range members {
 		spare := md.Superblock{Name: fmt.Sprintf("host%d:root", i), Level: "raid1", Devices: 2, Number: i, Role: -1}
-		g.members = append(g.members, raidMember{md.Member{Superblock: spare}, "/dev/sda"})
+		g.members = append(g.members, raidMember{raid.Member{Superblock: spare}, "/dev/sda"})
 	}
 	allocations := testing.AllocsPerRun(1, func() {
 		g.action = actionUndecided
@@ -123,7 +124,7 @@ func TestDecideNames(t *testing.T) {
 		g := &raidGroup{}
 		for i, name := range names {
 			array := md.Superblock{UUID: uuid, Name: name, Level: "raid1", Devices: 2, Number: i, Role: i}
-			g.members = append(g.members, raidMember{md.Member{Superblock: array}, "/dev/sda"})
+			g.members = append(g.members, raidMember{raid.Member{Superblock: array}, "/dev/sda"})
 		}
 		s.groups = append(s.groups, g)
 	}

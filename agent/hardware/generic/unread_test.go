@@ -19,7 +19,7 @@ import (
 	"ironroot/internal/test/testenv"
 	"ironroot/internal/timelimit"
 	"ironroot/storage/block"
-	"ironroot/storage/md"
+	"ironroot/storage/raid"
 )
 
 // A protected name protects nothing while a disk cannot be read, whether or not the list names the disk: it could hold
@@ -67,11 +67,11 @@ func TestCheckReadOfManyDisks(t *testing.T) {
 	for i := range maxUnread {
 		r.unread = append(r.unread, fmt.Errorf("disk %d", i))
 	}
-	if err := r.checkRead(block.Device{}, md.Member{}); err == nil || !strings.HasSuffix(err.Error(), "; disk 15") {
+	if err := r.checkRead(block.Device{}, raid.Member{}); err == nil || !strings.HasSuffix(err.Error(), "; disk 15") {
 		t.Errorf("got %v, want all disks", err)
 	}
 	r.unread = append(r.unread, errors.New("disk 16"), errors.New("disk 17"))
-	if err := r.checkRead(block.Device{}, md.Member{}); err == nil ||
+	if err := r.checkRead(block.Device{}, raid.Member{}); err == nil ||
 		!strings.HasSuffix(err.Error(), "; disk 15; and 2 more") {
 		t.Errorf("got %v, want the number of those that are not listed", err)
 	}

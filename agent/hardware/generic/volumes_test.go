@@ -41,10 +41,10 @@ func volumeDisks(t *testing.T, roots ...string) (disks []block.Device, fields st
 }
 
 // runningRoot is the array of the first partitions of the disks.
-func runningRoot(m *Manager, disks []block.Device) raid.Array {
-	array := raid.Array{Name: "md0", Path: "/dev/md0"}
+func runningRoot(m *Manager, disks []block.Device) raid.Status {
+	array := raid.Status{Name: "md0", Path: "/dev/md0"}
 	for _, d := range disks {
-		array.Members = append(array.Members, raid.Member{Path: block.PartitionPath(m.o.System, d.Path, 1)})
+		array.Slots = append(array.Slots, raid.Slot{Path: block.PartitionPath(m.o.System, d.Path, 1)})
 	}
 	return array
 }
@@ -128,7 +128,7 @@ func TestVolumes(t *testing.T) {
 		"runs": {
 			[]string{"true", ""},
 			func(_ *testing.T, m *Manager, k *fakeArrays, disks []block.Device) {
-				k.running = []raid.Array{runningRoot(m, disks)}
+				k.running = []raid.Status{runningRoot(m, disks)}
 			}, "",
 			[]string{"root root=true device=true disks=2 "},
 			nil,
@@ -137,7 +137,7 @@ func TestVolumes(t *testing.T) {
 			[]string{"true", ""},
 			func(t *testing.T, m *Manager, k *fakeArrays, disks []block.Device) {
 				addEvents(t, block.PartitionPath(m.o.System, disks[1].Path, 1), 40)
-				k.running = []raid.Array{runningRoot(m, disks)}
+				k.running = []raid.Status{runningRoot(m, disks)}
 			}, "",
 			[]string{"root root=true device=true disks=2 "},
 			nil,
@@ -153,7 +153,7 @@ func TestVolumes(t *testing.T) {
 		"number in use": {
 			[]string{"true", ""},
 			func(_ *testing.T, _ *Manager, k *fakeArrays, _ []block.Device) {
-				k.running = []raid.Array{{Name: "md0", Path: "/dev/md0"}, {Name: "md1", Path: "/dev/md1"}}
+				k.running = []raid.Status{{Name: "md0", Path: "/dev/md0"}, {Name: "md1", Path: "/dev/md1"}}
 			}, "",
 			[]string{"root root=true device=true disks=2 "},
 			[]string{"assemble md2 root of 2", "stop root"},

@@ -14,11 +14,11 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"ironroot/storage/sysfs"
 	"ironroot/storage/block"
 	"ironroot/storage/erase"
 	"ironroot/storage/md"
 	"ironroot/storage/raid"
+	"ironroot/storage/sysfs"
 )
 
 // array is an array that mdadm creates on members of size bytes.
@@ -96,7 +96,7 @@ func (a array) build(ctx context.Context) (devices []string, uuid string, releas
 	if err := raid.Stop(ctx, "/dev/md3"); err != nil {
 		return nil, "", release, err
 	}
-	found, err := md.Read(ctx, devices[0])
+	found, err := raid.Read(ctx, devices[0])
 	if err != nil || len(found) != 1 {
 		return nil, "", release, fmt.Errorf("got superblocks %+v and %w", found, err)
 	}
@@ -248,9 +248,9 @@ func (a array) erase(ctx context.Context, devices []string, uuid string) error {
 	if _, err := raid.ReadMembers(ctx, sysfs.Root{}, uuid, devices); err != nil {
 		return err
 	}
-	var found []md.Member
+	var found []raid.Member
 	for _, device := range devices {
-		s, err := md.Read(ctx, device)
+		s, err := raid.Read(ctx, device)
 		if err != nil || len(s) != 1 {
 			return fmt.Errorf("got superblocks %+v and %w", s, err)
 		}
@@ -258,9 +258,9 @@ func (a array) erase(ctx context.Context, devices []string, uuid string) error {
 		if err != nil {
 			return err
 		}
-		found = append(found, md.Member{Device: d, Superblock: s[0]})
+		found = append(found, raid.Member{Device: d, Superblock: s[0]})
 	}
-	_, used, err := md.UsedSizes(found)
+	_, used, err := raid.UsedSizes(found)
 	if err != nil {
 		return err
 	}
@@ -283,7 +283,7 @@ func (a array) erase(ctx context.Context, devices []string, uuid string) error {
 
 // left describes where a member is not zero, by sectors. In the data of an array that was erased with random data, it
 // describes the sectors that have not changed.
-func (a array) left(m md.Member) (string, error) {
+func (a array) left(m raid.Member) (string, error) {
 	f, err := os.Open(m.Device.Path)
 	if err != nil {
 		return "", err

@@ -62,7 +62,7 @@ func createOne(ctx context.Context, o raid.Options) error {
 	state, _ := os.ReadFile("/proc/mdstat")
 	name := o.Version + " " + o.Level
 	a := arrays[0]
-	fmt.Printf("\nARRAY %s %s %s %s %d/%d %+v\n%s\n", name, path, a.Level, a.Version, a.Degraded, a.Devices, a.Members,
+	fmt.Printf("\nARRAY %s %s %s %s %d/%d %+v\n%s\n", name, path, a.Level, a.Version, a.Degraded, a.Devices, a.Slots,
 		state)
 	if _, err := raid.Create(ctx, sysfs.Root{}, o); !errors.Is(err, unix.EBUSY) {
 		return fmt.Errorf("create the array again: got %w, want %w", err, unix.EBUSY)

@@ -7,9 +7,10 @@ import (
 	"os"
 	"regexp"
 
-	"ironroot/storage/sysfs"
 	"ironroot/storage/block"
 	"ironroot/storage/md"
+	"ironroot/storage/raid"
+	"ironroot/storage/sysfs"
 )
 
 // external lets mdadm create arrays with the metadata of firmware RAID on the machine's disks. At each stage it prints
@@ -67,7 +68,7 @@ func externalOn(ctx context.Context, format string, disks []block.Device) error 
 		},
 	} {
 		for _, d := range disks {
-			found, err := md.ReadExternal(ctx, d.Path)
+			found, err := raid.ReadExternal(ctx, d.Path)
 			if want := stage > 0; err != nil || (found != "") != want {
 				return fmt.Errorf("%s before stage %d: got metadata %q (%v), want some: %v", d.Path, stage, found, err, want)
 			}
@@ -92,7 +93,7 @@ var examined = regexp.MustCompile(`Serial : (.*)\n +State :(.*)`)
 
 // membership prints what package md and mdadm read from a disk.
 func membership(ctx context.Context, name string, d block.Device) error {
-	m, err := md.ReadMembership(ctx, d.Path, d.Serials)
+	m, err := raid.ReadMembership(ctx, d.Path, d.Serials)
 	if err != nil {
 		return err
 	}

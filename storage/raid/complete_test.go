@@ -1,40 +1,63 @@
-package md
+package raid
 
 import (
+	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"ironroot/storage/block"
+	"ironroot/storage/md"
 )
 
-// encoded returns the members of a new array as they are read.
-func encoded(t *testing.T, n New) []Member {
+// encoded returns the members of a new array as they are read. The first one knows the given roles, nil for all.
+func encoded(t *testing.T, n md.New, roles ...uint16) []Member {
 	t.Helper()
 	n.Name = "any:data"
-	blocks, err := n.Encode(creation)
+	blocks, err := n.Encode(time.Unix(1700000000, 0))
 	if err != nil {
 		t.Fatal(err)
 	}
 	var members []Member
 	for i, b := range blocks {
-		data := make([]byte, superblockSize)
-		copy(data, b[0].Data)
-		s, ok := parse(n.Version, data, b[0].Offset, n.Sizes[i])
-		if !ok || s.Problem != nil {
-			t.Fatalf("got %+v, want a valid superblock", s)
+		if i == 0 {
+			setRoles(b[0].Data, roles)
+		}
+		data := make([]byte, n.Sizes[i])
+		copy(data[b[0].Offset:], b[0].Data)
+		found, err := md.Find(bytes.NewReader(data), n.Sizes[i])
+		if err != nil || len(found) != 1 || found[0].Problem != nil {
+			t.Fatalf("got %+v and %v, want a valid superblock", found, err)
 		}
 		d := block.Device{Path: fmt.Sprintf("/dev/sd%c1", 'a'+i), Size: n.Sizes[i]}
-		members = append(members, Member{d, s})
+		members = append(members, Member{d, found[0]})
 	}
 	return members
+}
+
+// setRoles changes the first roles in a superblock, and its checksum.
+func setRoles(superblock []byte, roles []uint16) {
+	le := binary.LittleEndian
+	for i, role := range roles {
+		le.PutUint16(superblock[256+2*i:], role)
+	}
+	var sum uint64
+	for i := 0; i < len(superblock); i += 4 {
+		if i != 216 {
+			sum += uint64(le.Uint32(superblock[i:]))
+		}
+	}
+	le.PutUint32(superblock[216:], uint32(sum)+uint32(sum>>32))
 }
 
 // Members that are not all those of one array, or that the kernel might not use together, are an error.
 func TestCheckComplete(t *testing.T) {
 	const want = "array is not complete: "
+	three := md.New{Version: "1.2", Level: "raid5", Sizes: []int64{24 << 20, 24 << 20, 24 << 20}}
 	for name, tt := range map[string]struct {
 		change func(m []Member) []Member
 		want   string // "" means complete
@@ -49,7 +72,7 @@ func TestCheckComplete(t *testing.T) {
 		},
 		"same role":   {func(m []Member) []Member { m[1].Role = 0; return m }, "/dev/sdb1: role 0 occurs twice"},
 		"same number": {func(m []Member) []Member { m[1].Number = 0; return m }, "/dev/sdb1: number 0 occurs twice"},
-		"problem":     {func(m []Member) []Member { m[2].Problem = ErrInvalid; return m }, ErrInvalid.Error()},
+		"problem":     {func(m []Member) []Member { m[2].Problem = md.ErrInvalid; return m }, md.ErrInvalid.Error()},
 		"version": {
 			func(m []Member) []Member { m[1].Version = "1.0"; return m }, "got superblock 1.0, want 1.2",
 		},
@@ -86,8 +109,10 @@ func TestCheckComplete(t *testing.T) {
 			return m
 		}, "/dev/sdb1: got 7 events, want 9 as on /dev/sda1, or 1 less"},
 		"dropped": {func(m []Member) []Member {
+			const faulty = 0xfffe // MD_DISK_ROLE_FAULTY
+			m[0].Superblock = encoded(t, three, 0, faulty)[0].Superblock
+			m[0].UUID = m[1].UUID
 			m[0].Events, m[2].Events = 1, 1
-			m[0].roles = m[0].roles[:2] + "\xfe\xff" + m[0].roles[4:] // MD_DISK_ROLE_FAULTY
 			return m
 		}, "/dev/sdb1: got role 1, want -1 as on /dev/sda1, which is newer: the array has dropped the member"},
 		"number out of range": {func(m []Member) []Member {
@@ -97,8 +122,7 @@ func TestCheckComplete(t *testing.T) {
 		"spare":     {func(m []Member) []Member { m[1].Role = -1; return m }, "got role -1 of 3"},
 		"high role": {func(m []Member) []Member { m[1].Role = 3; return m }, "got role 3 of 3"},
 	} {
-		n := New{Version: "1.2", Level: "raid5", Sizes: []int64{24 * mib, 24 * mib, 24 * mib}}
-		members := tt.change(encoded(t, n))
+		members := tt.change(encoded(t, three))
 		err := CheckComplete(members)
 		if tt.want == "" && err != nil || tt.want != "" && (!errors.Is(err, ErrIncomplete) ||
 			!strings.HasPrefix(err.Error(), want) || !strings.Contains(err.Error(), tt.want)) {
@@ -109,14 +133,14 @@ func TestCheckComplete(t *testing.T) {
 		}
 	}
 	// Members of a level 0 can have different sizes.
-	members := encoded(t, New{Version: "1.2", Level: "raid0", Sizes: []int64{24 * mib, 30 * mib}})
+	members := encoded(t, md.New{Version: "1.2", Level: "raid0", Sizes: []int64{24 << 20, 30 << 20}})
 	if err := CheckComplete(members); err != nil || members[0].DataSize == members[1].DataSize {
 		t.Errorf("got %v, want no error for members of different sizes", err)
 	}
 }
 
 // The size of an array, and what it uses of each member, is what Linux makes of the same members: checkAssembled
-// in storage/raid compares them.
+// compares them.
 func TestUsedSizes(t *testing.T) {
 	const chunk = 512 << 10
 	three := func(size int64) []int64 { return []int64{size, size, size} }
@@ -132,14 +156,14 @@ func TestUsedSizes(t *testing.T) {
 		{"raid0", 1, []int64{3*chunk + 512, chunk}, 4 * chunk, []int64{3 * chunk, chunk}, ""},
 		{"raid5", 2, three(3*chunk + 512), 6 * chunk, three(3 * chunk), ""},
 		{"raid6", 2, []int64{chunk, chunk, chunk, chunk}, 2 * chunk, []int64{chunk, chunk, chunk, chunk}, ""},
-		{"raid10", NearLayout, three(2 * chunk), 3 * chunk, three(2 * chunk), ""},
-		{"raid10", NearLayout, three(3 * chunk), 4 * chunk, []int64{3 * chunk, 3 * chunk, 2 * chunk}, ""},
+		{"raid10", md.NearLayout, three(2 * chunk), 3 * chunk, three(2 * chunk), ""},
+		{"raid10", md.NearLayout, three(3 * chunk), 4 * chunk, []int64{3 * chunk, 3 * chunk, 2 * chunk}, ""},
 		{"raid10", 0x201, []int64{chunk, chunk}, 0, nil, "layout 0x201 is not supported"},
 		{"raid4", 0, []int64{chunk, chunk}, 0, nil, "level raid4 is not supported"},
 	} {
 		var members []Member
 		for i, size := range tt.data {
-			s := Superblock{
+			s := md.Superblock{
 				Version: "1.2", Level: tt.level, Layout: tt.layout, Devices: len(tt.data), DataSize: size, Number: i,
 				Role: i, Chunk: chunk,
 			}
@@ -147,7 +171,7 @@ func TestUsedSizes(t *testing.T) {
 		}
 		array, each, err := UsedSizes(members)
 		if array != tt.array || !slices.Equal(each, tt.each) || (err == nil) != (tt.want == "") ||
-			err != nil && (!errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), tt.want)) {
+			err != nil && (!errors.Is(err, md.ErrInvalid) || !strings.Contains(err.Error(), tt.want)) {
 			t.Errorf("%s: got %d, %d and %v, want %d, %d and %q", tt.level, array, each, err, tt.array, tt.each,
 				tt.want)
 		}
@@ -155,8 +179,8 @@ func TestUsedSizes(t *testing.T) {
 			for i := range members {
 				members[i].Chunk = bad
 			}
-			if _, _, err := UsedSizes(members); tt.level != "raid1" && !errors.Is(err, ErrInvalid) {
-				t.Errorf("%s: chunks of %d bytes: got %v, want %v", tt.level, bad, err, ErrInvalid)
+			if _, _, err := UsedSizes(members); tt.level != "raid1" && !errors.Is(err, md.ErrInvalid) {
+				t.Errorf("%s: chunks of %d bytes: got %v, want %v", tt.level, bad, err, md.ErrInvalid)
 			}
 		}
 	}

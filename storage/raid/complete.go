@@ -1,6 +1,14 @@
-package md
+package raid
 
-import "fmt"
+import (
+	"errors"
+	"fmt"
+
+	"ironroot/storage/md"
+)
+
+// ErrIncomplete is wrapped by errors of arrays that lack members, or whose members do not belong together.
+var ErrIncomplete = errors.New("array is not complete")
 
 // CheckComplete returns an error that wraps [ErrIncomplete] unless the members are all those of one array, were in use
 // together until it was stopped or the machine lost power, and the kernel needs nothing else to run it. Superblocks of
@@ -41,26 +49,26 @@ func CheckComplete(members []Member) error {
 }
 
 // checkWith returns an error if a member cannot be used together with another one.
-func (s Superblock) checkWith(first Member) error {
-	const supported = FeatureBitmap | FeatureRAID0Layout
+func (m Member) checkWith(first Member) error {
+	const supported = md.FeatureBitmap | md.FeatureRAID0Layout
 	switch {
-	case s.Problem != nil:
-		return s.Problem
-	case s.Version == "0.90":
-		return fmt.Errorf("superblock %s is not supported", s.Version)
-	case s.Version != first.Version:
-		return fmt.Errorf("got superblock %s, want %s", s.Version, first.Version)
-	case s.UUID != first.UUID || s.Name != first.Name:
-		return fmt.Errorf("got array %q with UUID %s, want %q with UUID %s", s.Name, s.UUID, first.Name, first.UUID)
-	case s.Level != first.Level || s.Layout != first.Layout || s.Chunk != first.Chunk || s.Devices != first.Devices:
+	case m.Problem != nil:
+		return m.Problem
+	case m.Version == "0.90":
+		return fmt.Errorf("superblock %s is not supported", m.Version)
+	case m.Version != first.Version:
+		return fmt.Errorf("got superblock %s, want %s", m.Version, first.Version)
+	case m.UUID != first.UUID || m.Name != first.Name:
+		return fmt.Errorf("got array %q with UUID %s, want %q with UUID %s", m.Name, m.UUID, first.Name, first.UUID)
+	case m.Level != first.Level || m.Layout != first.Layout || m.Chunk != first.Chunk || m.Devices != first.Devices:
 		return fmt.Errorf("got %s of %d members, layout %#x, chunks of %d bytes, want %s of %d, %#x, %d",
-			s.Level, s.Devices, s.Layout, s.Chunk, first.Level, first.Devices, first.Layout, first.Chunk)
-	case s.DataSize != first.DataSize && s.Level != "raid0": // uses whole members
-		return fmt.Errorf("got %d bytes of data, want %d", s.DataSize, first.DataSize)
-	case s.Features != first.Features || s.Features&^supported != 0:
-		return fmt.Errorf("got features %#x, want %#x and none but %#x", s.Features, first.Features, supported)
-	case s.Role < 0 || s.Role >= s.Devices:
-		return fmt.Errorf("got role %d of %d members", s.Role, s.Devices)
+			m.Level, m.Devices, m.Layout, m.Chunk, first.Level, first.Devices, first.Layout, first.Chunk)
+	case m.DataSize != first.DataSize && m.Level != "raid0": // uses whole members
+		return fmt.Errorf("got %d bytes of data, want %d", m.DataSize, first.DataSize)
+	case m.Features != first.Features || m.Features&^supported != 0:
+		return fmt.Errorf("got features %#x, want %#x and none but %#x", m.Features, first.Features, supported)
+	case m.Role < 0 || m.Role >= m.Devices:
+		return fmt.Errorf("got role %d of %d members", m.Role, m.Devices)
 	}
 	return nil
 }
@@ -68,22 +76,22 @@ func (s Superblock) checkWith(first Member) error {
 // checkFresh returns an error if a member lacks changes of the array that the newest one has. If the machine lost power
 // while the superblocks were updated, the event counts differ by one. They also do if that update dropped the member:
 // then it has no role on the newest one, and its data are old.
-func (s Superblock) checkFresh(newest Member) error {
+func (m Member) checkFresh(newest Member) error {
 	switch {
-	case newest.Events-s.Events > MaxEventsApart:
+	case newest.Events-m.Events > md.MaxEventsApart:
 		return fmt.Errorf("got %d events, want %d as on %s, or %d less",
-			s.Events, newest.Events, newest.Device.Path, MaxEventsApart)
-	case s.Events != newest.Events && newest.roleOf(s.Number) != s.Role:
+			m.Events, newest.Events, newest.Device.Path, md.MaxEventsApart)
+	case m.Events != newest.Events && newest.RoleOf(m.Number) != m.Role:
 		return fmt.Errorf("got role %d, want %d as on %s, which is newer: the array has dropped the member",
-			s.Role, newest.roleOf(s.Number), newest.Device.Path)
+			m.Role, newest.RoleOf(m.Number), newest.Device.Path)
 	}
 	return nil
 }
 
 // UsedSizes returns the size of a complete array, and how many bytes of each member it uses from
-// [Superblock.DataOffset] on. Unlike [Superblock.ArraySize], it leaves out incomplete chunks, which the kernel ignores,
+// [md.Superblock.DataOffset] on. Unlike [md.Superblock.ArraySize], it leaves out incomplete chunks, which the kernel ignores,
 // and supports members of different sizes. The members must be in the order of their roles. Errors wrap
-// [ErrIncomplete], see [CheckComplete], or [ErrInvalid].
+// [ErrIncomplete], see [CheckComplete], or [md.ErrInvalid].
 func UsedSizes(members []Member) (array int64, used []int64, err error) {
 	if err := CheckComplete(members); err != nil {
 		return 0, nil, err
@@ -91,7 +99,7 @@ func UsedSizes(members []Member) (array int64, used []int64, err error) {
 	first := members[0]
 	chunked := first.Level != "raid1"
 	if chunked && (first.Chunk <= 0 || first.Chunk > maxChunk || first.Chunk&(first.Chunk-1) != 0) {
-		return 0, nil, fmt.Errorf("%w: got chunks of %d bytes", ErrInvalid, first.Chunk)
+		return 0, nil, fmt.Errorf("%w: got chunks of %d bytes", md.ErrInvalid, first.Chunk)
 	}
 	for _, m := range members {
 		size := m.DataSize
@@ -111,8 +119,8 @@ func UsedSizes(members []Member) (array int64, used []int64, err error) {
 	case "raid6":
 		array -= 2 * used[0]
 	case "raid10":
-		if first.Layout != NearLayout {
-			return 0, nil, fmt.Errorf("%w: layout %#x is not supported, want %#x", ErrInvalid, first.Layout, NearLayout)
+		if first.Layout != md.NearLayout {
+			return 0, nil, fmt.Errorf("%w: layout %#x is not supported, want %#x", md.ErrInvalid, first.Layout, md.NearLayout)
 		}
 		// The two copies of a chunk follow each other. If the number of chunks is odd, the last one is unused.
 		chunks := used[0] / first.Chunk * count
@@ -121,7 +129,7 @@ func UsedSizes(members []Member) (array int64, used []int64, err error) {
 			used[count-1] -= first.Chunk
 		}
 	default:
-		return 0, nil, fmt.Errorf("%w: level %s is not supported", ErrInvalid, first.Level)
+		return 0, nil, fmt.Errorf("%w: level %s is not supported", md.ErrInvalid, first.Level)
 	}
 	return array, used, nil
 }
