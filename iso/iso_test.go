@@ -7,6 +7,7 @@ import (
 	"debug/pe"
 	"encoding/binary"
 	"errors"
+	"io/fs"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -221,31 +222,28 @@ func checkTree(t *testing.T, image string, want map[string]string, count int) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	fs, err := iso9660.Open(f)
+	files, err := iso9660.Open(f)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var walk func(iso9660.File, string)
-	walk = func(dir iso9660.File, prefix string) {
-		list, err := fs.List(dir)
-		if err != nil {
-			t.Fatal(err)
+	err = fs.WalkDir(files, ".", func(path string, d fs.DirEntry, err error) error {
+		if err != nil || path == "." {
+			return err
 		}
-		for _, file := range list {
-			count--
-			if file.IsDir {
-				walk(file, prefix+file.Name+"/")
-				continue
-			}
-			if text, found := want[prefix+file.Name]; found {
-				if got, err := fs.Read(file, 1<<20); err != nil || string(got) != text {
-					t.Errorf("%s: got %q, %v, want %q", prefix+file.Name, got, err, text)
-				}
-				delete(want, prefix+file.Name)
-			}
+		count--
+		text, found := want[path]
+		if d.IsDir() || !found {
+			return nil
 		}
+		if got, err := files.ReadFile(path); err != nil || string(got) != text {
+			t.Errorf("%s: got %q, %v, want %q", path, got, err, text)
+		}
+		delete(want, path)
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
-	walk(fs.Root(), "")
 	if len(want) != 0 || count != 0 {
 		t.Errorf("files missing: %v; number of files and directories is %d below what was wanted", want, count)
 	}

@@ -4,7 +4,9 @@ import (
 	"encoding/binary"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
+	"path"
 	"regexp"
 	"runtime"
 	"slices"
@@ -124,7 +126,7 @@ func readLoaders(disk string, esp partition.Partition, sector int64) (espContent
 // an existing loader takes precedence over all others. If other is set, the only loader is one of otherNames.
 func (s *searcher) search() (loaders []loader, other bool, err error) {
 	s.preference = len(otherNames)
-	if err := s.walk(s.tree.Root(), `\`, 0); err != nil {
+	if err := s.walk(".", 0); err != nil {
 		return nil, false, err
 	}
 	switch {
@@ -167,60 +169,63 @@ type searcher struct {
 
 // findFallback returns the loader that firmware finds without a boot entry (UEFI 2.10, 3.5.1.1), "" if there is none.
 func findFallback(tree *fat.FS) (string, error) {
-	directory, path := tree.Root(), `\`
+	directory := "."
 	for _, name := range []string{"efi", "boot", ""} {
-		files, err := tree.List(directory)
+		files, err := tree.ReadDir(directory)
 		if err != nil {
 			return "", err
 		}
-		next := slices.IndexFunc(files, func(f fat.File) bool {
+		next := slices.IndexFunc(files, func(f fs.DirEntry) bool {
 			if name != "" {
-				return f.IsDir && strings.EqualFold(f.Name, name)
+				return f.IsDir() && strings.EqualFold(f.Name(), name)
 			}
-			lower := strings.ToLower(f.Name)
-			return !f.IsDir && slices.Contains(loaderNames, lower) && strings.HasPrefix(lower, "boot") &&
+			lower := strings.ToLower(f.Name())
+			return !f.IsDir() && slices.Contains(loaderNames, lower) && strings.HasPrefix(lower, "boot") &&
 				strings.HasSuffix(lower, ".efi")
 		})
 		if next < 0 {
 			return "", nil
 		}
-		directory = files[next]
-		path += directory.Name
-		if name != "" {
-			path += `\`
-		}
+		directory = path.Join(directory, files[next].Name())
 	}
-	return path, nil
+	return firmwarePath(directory), nil
 }
 
-// walk searches a directory; prefix is its path with a final backslash.
-func (s *searcher) walk(directory fat.File, prefix string, depth int) error {
-	files, err := s.tree.List(directory)
+// firmwarePath returns a path with backslashes from the root of the ESP.
+func firmwarePath(name string) string { return `\` + strings.ReplaceAll(name, "/", `\`) }
+
+// walk searches a directory.
+func (s *searcher) walk(directory string, depth int) error {
+	files, err := s.tree.ReadDir(directory)
 	if err != nil {
 		return err
+	}
+	prefix := `\`
+	if directory != "." {
+		prefix = firmwarePath(directory) + `\`
 	}
 	for _, file := range files {
 		if s.files++; s.files > maxFiles {
 			return fmt.Errorf("more than %d files", maxFiles)
 		}
-		name := strings.ToLower(file.Name)
+		name := strings.ToLower(file.Name())
 		switch {
-		case file.IsDir:
+		case file.IsDir():
 		case !slices.Contains(loaderNames, name):
-			s.addOther(prefix, file.Name)
+			s.addOther(prefix, file.Name())
 		case strings.HasSuffix(name, ".csv"):
-			if err := s.readCSV(file, files, prefix); err != nil || s.fromCSV != nil {
+			if err := s.readCSV(path.Join(directory, file.Name()), files); err != nil || s.fromCSV != nil {
 				return err
 			}
 		default:
-			s.found = append(s.found, loader{path: prefix + file.Name})
+			s.found = append(s.found, loader{path: prefix + file.Name()})
 		}
 	}
 	for _, file := range files {
-		if !file.IsDir || depth == maxDepth {
+		if !file.IsDir() || depth == maxDepth {
 			continue
 		}
-		if err := s.walk(file, prefix+file.Name+`\`, depth+1); err != nil || s.fromCSV != nil {
+		if err := s.walk(path.Join(directory, file.Name()), depth+1); err != nil || s.fromCSV != nil {
 			return err
 		}
 	}
@@ -230,35 +235,40 @@ func (s *searcher) walk(directory fat.File, prefix string, depth int) error {
 // addOther records a file that is none of loaderNames. Of loaders with the same preference, the first found is
 // preferred, of unified kernel images the one with the highest version in its name.
 func (s *searcher) addOther(prefix, name string) {
-	path, n := prefix+name, preference(prefix, name)
+	at, n := prefix+name, preference(prefix, name)
 	switch {
 	case n == len(otherNames):
 		if isProgram(name) && len(s.programs) < maxNamed {
-			s.programs = append(s.programs, path)
+			s.programs = append(s.programs, at)
 		}
 	case n < s.preference, n == s.preference && otherNames[n] == kernelImages &&
-		sortKey(path) > sortKey(s.preferred.path):
-		s.preferred, s.preference = loader{path: path}, n
+		sortKey(at) > sortKey(s.preferred.path):
+		s.preferred, s.preference = loader{path: at}, n
 	}
 }
 
 // readCSV selects the loader that a CSV file names, in the same directory. A file that names a missing loader is
 // ignored. A file that cannot be parsed is recorded in csvErr: search returns it if none of loaderNames is found.
-func (s *searcher) readCSV(csv fat.File, directory []fat.File, prefix string) error {
-	data, err := s.tree.Read(csv, maxCSV)
+func (s *searcher) readCSV(csv string, directory []fs.DirEntry) error {
+	f, err := s.tree.Open(csv)
+	if err != nil {
+		return err
+	}
+	data, err := io.ReadAll(io.LimitReader(f, maxCSV))
 	if err != nil {
 		return err
 	}
 	name, label, options, err := parseCSV(data)
 	if err != nil {
 		if s.csvErr == nil {
-			s.csvErr = fmt.Errorf("parse %s%s: %w", prefix, csv.Name, err)
+			s.csvErr = fmt.Errorf("parse %s: %w", firmwarePath(csv), err)
 		}
 		return nil
 	}
 	for _, file := range directory {
-		if !file.IsDir && strings.EqualFold(file.Name, name) {
-			s.fromCSV = &loader{path: prefix + file.Name, label: label, options: options}
+		if !file.IsDir() && strings.EqualFold(file.Name(), name) {
+			found := firmwarePath(path.Join(path.Dir(csv), file.Name()))
+			s.fromCSV = &loader{path: found, label: label, options: options}
 			return nil
 		}
 	}

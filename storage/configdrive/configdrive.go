@@ -14,8 +14,6 @@ import (
 	"net/url"
 	"slices"
 	"strings"
-
-	"ironroot/storage/tree"
 )
 
 // MaxSize is the maximum size of a config drive in bytes after decompression.
@@ -86,8 +84,8 @@ func loadBody(body io.Reader) ([]byte, error) {
 // checkFileSystem returns an error that names the kind of data if the drive has no known file system. A server can
 // send a page of its own, or gzip data that is not encoded. A file system that is damaged is not an error.
 func checkFileSystem(drive []byte) error {
-	_, err := tree.Open(bytes.NewReader(drive))
-	if isKnown := blockSize(drive) < math.MaxInt64; isKnown || !errors.Is(err, tree.ErrUnknown) {
+	_, err := openFiles(drive)
+	if isKnown := blockSize(drive) < math.MaxInt64; isKnown || !errors.Is(err, errUnknown) {
 		return nil
 	}
 	return fmt.Errorf("no file system: got %s, want ISO 9660, FAT or ext2 to ext4, or base64 text of gzip data",

@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"io/fs"
 	"os"
+	"path"
 	"strings"
 	"syscall"
 
@@ -14,7 +16,7 @@ import (
 
 	"ironroot/storage/block"
 	"ironroot/storage/fat"
-	"ironroot/storage/tree"
+	"ironroot/storage/iso9660"
 )
 
 const (
@@ -24,7 +26,7 @@ const (
 
 // damaged returns the error of a drive whose file system cannot be read. It replaces the errors of the readers,
 // because they contain file names, which are secret content of the drive.
-func damaged(kind tree.Kind) error {
+func damaged(kind string) error {
 	return fmt.Errorf("%w: its %s file system is damaged", ErrUnreadable, kind)
 }
 
@@ -39,31 +41,57 @@ func withoutNames(err error) error {
 	}
 }
 
-// readFiles lists the files of a drive.
-func readFiles(drive []byte) ([]fat.Node, error) {
-	t, err := tree.Open(bytes.NewReader(drive))
-	var broken *tree.DamagedError
+// The kinds of file systems whose files can be read.
+const (
+	kindISO = "ISO 9660"
+	kindFAT = "FAT"
+)
+
+// errUnknown is returned if a drive has neither an ISO 9660 nor a FAT file system.
+var errUnknown = fmt.Errorf("%w: it is neither ISO 9660 nor FAT", ErrUnreadable)
+
+// openFiles opens the file system of a drive. ISO 9660 comes first: the first 32 KiB of such a drive can have any
+// content.
+func openFiles(drive []byte) (*lister, error) {
+	r := bytes.NewReader(drive)
+	iso, err := iso9660.Open(r)
 	switch {
-	case errors.As(err, &broken):
-		return nil, damaged(broken.Kind)
-	case err != nil:
-		return nil, fmt.Errorf("%w: it is neither ISO 9660 nor FAT", ErrUnreadable)
-	case t.Kind == tree.ISO9660 && !t.LongNames:
+	case err == nil && !iso.LongNames():
 		return nil, fmt.Errorf("%w: its ISO 9660 file system has neither Rock Ridge nor Joliet names (genisoimage -r)",
 			ErrUnreadable)
+	case err == nil:
+		return &lister{files: iso, kind: kindISO, left: maxFiles}, nil
+	case !errors.Is(err, iso9660.ErrNoISO):
+		return nil, damaged(kindISO)
 	}
-	l := lister{kind: t.Kind, left: maxFiles}
-	return l.nodes(t.Root, 0)
+	f, err := fat.Open(r)
+	switch {
+	case err == nil:
+		return &lister{files: f, kind: kindFAT, left: maxFiles}, nil
+	case errors.Is(err, fat.ErrNoFAT):
+		return nil, errUnknown
+	}
+	return nil, damaged(kindFAT)
 }
 
-// lister lists the files of a tree.
+// readFiles lists the files of a drive.
+func readFiles(drive []byte) ([]fat.Node, error) {
+	l, err := openFiles(drive)
+	if err != nil {
+		return nil, err
+	}
+	return l.nodes(".", 0)
+}
+
+// lister lists the files of a drive.
 type lister struct {
-	kind tree.Kind
-	left int // number of files that may follow
+	files fs.FS
+	kind  string
+	left  int // number of files that may follow
 }
 
-func (l *lister) nodes(directory tree.Node, depth int) ([]fat.Node, error) {
-	list, err := directory.List()
+func (l *lister) nodes(directory string, depth int) ([]fat.Node, error) {
+	list, err := fs.ReadDir(l.files, directory)
 	if err != nil {
 		return nil, damaged(l.kind)
 	}
@@ -74,18 +102,23 @@ func (l *lister) nodes(directory tree.Node, depth int) ([]fat.Node, error) {
 	}
 	var nodes []fat.Node
 	for _, file := range list {
-		node := fat.Node{Name: file.Name, IsDir: file.List != nil, Size: file.Size}
+		name := path.Join(directory, file.Name())
+		info, err := file.Info()
+		if err != nil {
+			return nil, damaged(l.kind)
+		}
+		node := fat.Node{Name: file.Name(), IsDir: file.IsDir(), Size: info.Size()}
 		switch {
 		case node.IsDir:
-			if node.Nodes, err = l.nodes(file, depth+1); err != nil {
+			if node.Nodes, err = l.nodes(name, depth+1); err != nil {
 				return nil, err
 			}
-		case file.Read == nil:
+		case !info.Mode().IsRegular():
 			return nil, fmt.Errorf("%w: one of its %d files is neither a directory nor a regular file in one piece",
 				ErrUnreadable, len(list))
 		default:
 			node.Content = func() ([]byte, error) {
-				content, err := file.Read(file.Size)
+				content, err := fs.ReadFile(l.files, name)
 				if err != nil {
 					return nil, damaged(l.kind)
 				}
@@ -122,7 +155,7 @@ func rewrite(ctx context.Context, path string, sector int64, files []fat.Node) (
 	if err != nil {
 		return fmt.Errorf("read back %s: %w", path, err)
 	}
-	return compare(ctx, copied, copied.Root(), files)
+	return compare(ctx, copied, ".", files)
 }
 
 var errReadBack = errors.New("read back: a file differs from what was written")
@@ -137,25 +170,26 @@ func readBackError(err error) error {
 }
 
 // compare compares the copies with the files.
-func compare(ctx context.Context, copied *fat.FS, directory fat.File, files []fat.Node) error {
-	list, err := copied.List(directory)
+func compare(ctx context.Context, copied *fat.FS, directory string, files []fat.Node) error {
+	list, err := copied.ReadDir(directory)
 	if err != nil {
 		return readBackError(err)
 	}
-	found := map[string]fat.File{}
+	found := map[string]fs.DirEntry{}
 	for _, file := range list {
-		found[file.Name] = file
+		found[file.Name()] = file
 	}
 	for _, want := range files {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
 		file, ok := found[want.Name]
-		if !ok || file.IsDir != want.IsDir || file.Size != want.Size && !want.IsDir {
+		if !ok || file.IsDir() != want.IsDir {
 			return errReadBack
 		}
+		name := path.Join(directory, want.Name)
 		if want.IsDir {
-			if err := compare(ctx, copied, file, want.Nodes); err != nil {
+			if err := compare(ctx, copied, name, want.Nodes); err != nil {
 				return err
 			}
 			continue
@@ -164,7 +198,7 @@ func compare(ctx context.Context, copied *fat.FS, directory fat.File, files []fa
 		if err != nil {
 			return err
 		}
-		got, err := copied.Read(file, file.Size)
+		got, err := copied.ReadFile(name)
 		if err != nil {
 			return readBackError(err)
 		}

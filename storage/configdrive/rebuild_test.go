@@ -184,6 +184,30 @@ func TestRebuildRefuses(t *testing.T) {
 	}
 }
 
+// A damaged file system is an error that names its kind. It is not unknown content.
+func TestOpenFilesFails(t *testing.T) {
+	isoDrive := iso(t)
+	blocks := bytes.Clone(isoDrive)
+	copy(blocks[16*2048+128:], []byte{1, 0}) // logical block size
+	for name, c := range map[string]struct {
+		drive []byte
+		want  string
+	}{
+		"empty":               {nil, "neither ISO 9660 nor FAT"},
+		"blocks of one byte":  {blocks, "its ISO 9660 file system is damaged"},
+		"truncated ISO 9660":  {isoDrive[:17*2048], "its ISO 9660 file system is damaged"},
+		"FAT without its end": {fatDrive(t, 4*mib)[:1024], "its FAT file system is damaged"},
+	} {
+		_, err := openFiles(c.drive)
+		if !errors.Is(err, ErrUnreadable) || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: got %v, want ErrUnreadable with %q", name, err, c.want)
+		}
+		if isUnknown := name == "empty"; errors.Is(err, errUnknown) != isUnknown {
+			t.Errorf("%s: got %v, want the error of unknown content: %t", name, err, isUnknown)
+		}
+	}
+}
+
 func TestWriteLimits(t *testing.T) {
 	drive := iso(t)
 	write := func(device string, drive []byte) (string, error) {
@@ -335,7 +359,7 @@ func FuzzRebuild(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := compare(context.Background(), copied, copied.Root(), files); err != nil {
+		if err := compare(context.Background(), copied, ".", files); err != nil {
 			t.Error(err)
 		}
 	})

@@ -9,38 +9,39 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"sort"
+	"io/fs"
+	"slices"
 	"strings"
 	"unicode/utf16"
+
+	"ironroot/internal/rofs"
 )
 
-// FS is an open file system. It is not safe for concurrent use.
+// FS is an open file system. It implements [fs.StatFS], [fs.ReadDirFS] and [fs.ReadFileFS]. Names are compared without
+// case; of several in a directory that are equal, the first is the file. Times are zero. It is safe for concurrent use
+// if its reader is. After it has listed directories of 64 MiB, it fails: damaged directories can contain each other.
 type FS struct {
+	reader *reader
+	files  *rofs.FS
+}
+
+// reader reads the directories and files of a file system.
+type reader struct {
 	r        io.ReaderAt
 	bits     int   // 12, 16 or 32
 	cluster  int64 // bytes
 	table    int64 // offset of the first FAT
 	data     int64 // offset of cluster 2
 	clusters uint32
-	root     File
-	fixed    []byte // the root directory of FAT12 and FAT16
-	listed   int64  // bytes of the directories listed so far
-	sector   int64  // bytes
-	serial   string // volume serial number, "1234-ABCD"
-	label    string // of the boot sector
-}
-
-// File is a file or directory. The zero value is neither. [FS.Root] is the root directory.
-type File struct {
-	Name  string
-	IsDir bool
-	Size  int64  // bytes; 0 for directories
-	first uint32 // cluster
+	root     rofs.File // as for all files, the start is a cluster
+	fixed    []byte    // the root directory of FAT12 and FAT16
+	sector   int64     // bytes
+	serial   string    // volume serial number, "1234-ABCD"
+	label    string    // of the boot sector
 }
 
 const (
-	maxDir    = 2 << 20  // bytes of a directory: 65536 entries
-	maxListed = 64 << 20 // bytes of all directories that are listed
+	maxDir = 2 << 20 // bytes of a directory: 65536 entries
 
 	maxFAT16Clusters = 65524 // clusters; higher numbers have special meanings
 )
@@ -50,6 +51,14 @@ var ErrNoFAT = errors.New("no FAT file system")
 
 // Open reads the boot sector. The error wraps ErrNoFAT if there is no FAT file system.
 func Open(r io.ReaderAt) (*FS, error) {
+	f, err := newReader(r)
+	if err != nil {
+		return nil, err
+	}
+	return &FS{f, rofs.New(f, true)}, nil
+}
+
+func newReader(r io.ReaderAt) (*reader, error) {
 	b := make([]byte, sectorSize)
 	if _, err := r.ReadAt(b, 0); errors.Is(err, io.EOF) {
 		return nil, ErrNoFAT
@@ -77,7 +86,9 @@ func Open(r io.ReaderAt) (*FS, error) {
 	if total <= dataSector {
 		return nil, fmt.Errorf("FAT file system of %d sectors, its data start at %d", total, dataSector)
 	}
-	f := &FS{r: r, sector: sector, cluster: sector * perCluster, table: reserved * sector, data: dataSector * sector}
+	f := &reader{
+		r: r, sector: sector, cluster: sector * perCluster, table: reserved * sector, data: dataSector * sector,
+	}
 	f.clusters = uint32((total - dataSector) / perCluster)
 	switch { // as in Linux: tools make FAT32 also with fewer clusters than the specification allows
 	case p.Parameters.FATSectors16 == 0:
@@ -92,7 +103,7 @@ func Open(r io.ReaderAt) (*FS, error) {
 	if f.bits == 16 && f.clusters > maxFAT16Clusters {
 		return nil, fmt.Errorf("FAT16 file system of %d clusters, want at most %d", f.clusters, maxFAT16Clusters)
 	}
-	f.root = File{Name: "/", IsDir: true}
+	f.root = rofs.File{Name: "/", Mode: rofs.Directory}
 	id := p.Identity
 	if f.bits == 32 {
 		id = p32.Identity
@@ -100,7 +111,7 @@ func Open(r io.ReaderAt) (*FS, error) {
 	f.label = labelText(id.Label)
 	f.serial = fmt.Sprintf("%04X-%04X", id.Serial>>16, id.Serial&0xffff)
 	if f.bits == 32 {
-		f.root.first = p32.Parameters32.RootCluster
+		f.root.Start = int64(p32.Parameters32.RootCluster)
 		return f, nil
 	}
 	f.fixed = make([]byte, rootEntries*32)
@@ -110,19 +121,51 @@ func Open(r io.ReaderAt) (*FS, error) {
 	return f, nil
 }
 
-// Root returns the root directory.
-func (f *FS) Root() File { return f.root }
+// Open opens a file or directory.
+func (f *FS) Open(name string) (fs.File, error) { return f.files.Open(name) }
+
+// Stat describes a file or directory.
+func (f *FS) Stat(name string) (fs.FileInfo, error) { return f.files.Stat(name) }
+
+// ReadDir returns a directory's entries, sorted by name.
+func (f *FS) ReadDir(name string) ([]fs.DirEntry, error) { return f.files.ReadDir(name) }
+
+// ReadFile returns the content of a file, whose chain of clusters must not have a cycle or end too early.
+func (f *FS) ReadFile(name string) ([]byte, error) { return f.files.ReadFile(name) }
+
+// Copy writes the content of a file, in pieces of at most one cluster, until ctx is done.
+func (f *FS) Copy(ctx context.Context, w io.Writer, name string) error {
+	file, err := f.Open(name)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(w, &untilDone{ctx, file})
+	return err
+}
+
+// untilDone reads until ctx is done.
+type untilDone struct {
+	ctx  context.Context
+	file fs.File
+}
+
+func (r *untilDone) Read(p []byte) (int, error) {
+	if err := r.ctx.Err(); err != nil {
+		return 0, err
+	}
+	return r.file.Read(p)
+}
 
 // SectorSize returns the size of a sector in bytes. Linux mounts the file system only on devices whose logical sectors
 // are not larger.
-func (f *FS) SectorSize() int64 { return f.sector }
+func (f *FS) SectorSize() int64 { return f.reader.sector }
 
 // Serial returns the volume serial number as printed by blkid, "1234-ABCD".
-func (f *FS) Serial() string { return f.serial }
+func (f *FS) Serial() string { return f.reader.serial }
 
 // Label returns the volume label: that of the root directory, otherwise that of the boot sector, "" if there is none.
 func (f *FS) Label() (string, error) {
-	raw, err := f.Read(f.root, maxDir)
+	raw, err := f.reader.directory(f.reader.root)
 	if err != nil {
 		return "", err
 	}
@@ -133,7 +176,7 @@ func (f *FS) Label() (string, error) {
 			return labelText(e.Name), nil
 		}
 	}
-	return f.label, nil
+	return f.reader.label, nil
 }
 
 // labelText trims a label. Formatting tools write "NO NAME" for none.
@@ -146,7 +189,7 @@ func labelText(raw [11]byte) string {
 }
 
 // next follows the chain of clusters; ok is false at its end.
-func (f *FS) next(cluster uint32) (next uint32, ok bool, err error) {
+func (f *reader) next(cluster uint32) (next uint32, ok bool, err error) {
 	entry := make([]byte, 4)
 	width, offset := 4, int64(cluster)*4
 	switch f.bits {
@@ -168,83 +211,76 @@ func (f *FS) next(cluster uint32) (next uint32, ok bool, err error) {
 	return next, f.valid(next), nil
 }
 
-func (f *FS) valid(cluster uint32) bool { return cluster >= 2 && cluster-2 < f.clusters }
+func (f *reader) valid(cluster uint32) bool { return cluster >= 2 && cluster-2 < f.clusters }
 
-// Read returns the first limit bytes of a file, or the whole file if it is shorter. A directory that is larger than
-// limit is an error, and so is a chain of clusters that has a cycle or ends too early.
-func (f *FS) Read(file File, limit int64) ([]byte, error) {
-	if file.IsDir && file.first == 0 {
-		return f.fixed, nil
-	}
-	var content []byte
-	err := f.each(file, limit, func(cluster []byte) error {
-		content = append(content, cluster...)
-		return nil
-	})
-	return content, err
-}
-
-// Copy writes the content of a file, whose chain of clusters must not have a cycle or end too early. It reads one
-// cluster at a time.
-func (f *FS) Copy(ctx context.Context, w io.Writer, file File) error {
-	if file.IsDir {
-		return fmt.Errorf("FAT file %q is a directory", file.Name)
-	}
-	return f.each(file, file.Size, func(cluster []byte) error {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		_, err := w.Write(cluster)
-		return err
-	})
-}
-
-// each calls do for each cluster of a file or directory, up to limit bytes. The errors are those of [FS.Read].
-func (f *FS) each(file File, limit int64, do func(cluster []byte) error) error {
-	if !file.IsDir {
-		limit = min(limit, file.Size)
-	}
-	length := int64(0)
-	buffer := make([]byte, min(f.cluster, limit))
-	cluster, ok := file.first, f.valid(file.first)
-	for visited := uint32(0); ok && length < limit; visited++ {
-		if visited == f.clusters {
-			return fmt.Errorf("FAT chain of %q runs in a circle", file.Name)
-		}
-		part := buffer[:min(f.cluster, limit-length)]
-		if _, err := f.r.ReadAt(part, f.data+int64(cluster-2)*f.cluster); err != nil {
-			return fmt.Errorf("FAT cluster %d: %w", cluster, err)
-		}
-		if err := do(part); err != nil {
-			return err
-		}
-		length += int64(len(part))
-		var err error
-		if cluster, ok, err = f.next(cluster); err != nil {
-			return err
-		}
-	}
-	switch {
-	case file.IsDir && ok:
-		return fmt.Errorf("FAT directory %q has more than %d bytes", file.Name, limit)
-	case !file.IsDir && length < limit:
-		return fmt.Errorf("FAT file %q has %d bytes, its chain holds %d", file.Name, file.Size, length)
-	}
-	return nil
-}
+// Root returns the root directory.
+func (f *reader) Root() rofs.File { return f.root }
 
 // List returns a directory's entries, sorted by name.
-func (f *FS) List(directory File) ([]File, error) {
-	raw, err := f.Read(directory, maxDir)
+func (f *reader) List(directory rofs.File) ([]rofs.File, int64, error) {
+	raw, err := f.directory(directory)
 	if err != nil {
-		return nil, err
-	}
-	if f.listed += int64(len(raw)); f.listed > maxListed {
-		return nil, fmt.Errorf("the directories have more than %d bytes", maxListed)
+		return nil, 0, err
 	}
 	list := parseDir(raw, f.bits == 32)
-	sort.Slice(list, func(i, j int) bool { return list[i].Name < list[j].Name })
-	return list, nil
+	slices.SortStableFunc(list, func(a, b rofs.File) int { return strings.Compare(a.Name, b.Name) })
+	return list, int64(len(raw)), nil
+}
+
+// directory returns the entries of a directory.
+func (f *reader) directory(d rofs.File) ([]byte, error) {
+	if d.Start == 0 {
+		return f.fixed, nil
+	}
+	c := f.chain(d, maxDir)
+	raw, err := io.ReadAll(c)
+	if err == nil && c.ok {
+		err = fmt.Errorf("FAT directory %q has more than %d bytes", d.Name, maxDir)
+	}
+	return raw, err
+}
+
+// Content returns a reader of a file.
+func (f *reader) Content(file rofs.File) io.Reader { return f.chain(file, file.Size) }
+
+func (f *reader) chain(file rofs.File, limit int64) *chain {
+	first := uint32(file.Start)
+	return &chain{f: f, file: file, left: limit, cluster: first, ok: f.valid(first)}
+}
+
+// chain reads the clusters of a file or directory. A chain that has a cycle, or ends before the file, is an error.
+type chain struct {
+	f       *reader
+	file    rofs.File
+	left    int64 // bytes to read, of a directory at most
+	cluster uint32
+	ok      bool   // there is a cluster
+	at      int64  // bytes of it that were read
+	visited uint32 // number of clusters before it
+}
+
+func (c *chain) Read(p []byte) (int, error) {
+	switch {
+	case c.left == 0 || !c.ok && c.file.Mode.IsDir():
+		return 0, io.EOF
+	case !c.ok:
+		return 0, fmt.Errorf("FAT file %q has %d bytes, its chain holds %d",
+			c.file.Name, c.file.Size, c.file.Size-c.left)
+	case c.visited == c.f.clusters:
+		return 0, fmt.Errorf("FAT chain of %q runs in a circle", c.file.Name)
+	}
+	p = p[:min(int64(len(p)), c.left, c.f.cluster-c.at)]
+	if _, err := c.f.r.ReadAt(p, c.f.data+int64(c.cluster-2)*c.f.cluster+c.at); err != nil {
+		return 0, fmt.Errorf("FAT cluster %d: %w", c.cluster, err)
+	}
+	c.at, c.left = c.at+int64(len(p)), c.left-int64(len(p))
+	if c.at < c.f.cluster {
+		return len(p), nil
+	}
+	var err error
+	c.cluster, c.ok, err = c.f.next(c.cluster)
+	c.at, c.visited = 0, c.visited+1
+	return len(p), err
 }
 
 const (
@@ -254,8 +290,8 @@ const (
 	deleted             = 0xe5 // first byte of an entry
 )
 
-func parseDir(raw []byte, wide bool) []File {
-	var list []File
+func parseDir(raw []byte, wide bool) []rofs.File {
+	var list []rofs.File
 	var long longName
 	for ; len(raw) >= entrySize && raw[0] != 0; raw = raw[entrySize:] {
 		e := decode[shortEntry](raw)
@@ -267,21 +303,21 @@ func parseDir(raw []byte, wide bool) []File {
 		case e.Attributes&attrVolume != 0 || e.Name[0] == '.':
 			long = longName{}
 		default:
-			file := File{
-				Name: long.text(e.Name), IsDir: e.Attributes&attrDir != 0, first: uint32(e.ClusterLow),
-				Size: int64(e.Size),
+			file := rofs.File{
+				Name: long.text(e.Name), Mode: rofs.Regular, Start: int64(e.ClusterLow), Size: int64(e.Size),
 			}
-			if file.IsDir {
-				file.Size = 0
+			if e.Attributes&attrDir != 0 {
+				file.Mode, file.Size = rofs.Directory, 0
 			}
 			if wide {
-				file.first |= uint32(e.ClusterHigh) << 16
+				file.Start |= int64(e.ClusterHigh) << 16
 			}
 			if file.Name == "" {
 				file.Name = e.name()
 			}
-			// A directory without a cluster would be the root again, and a slash would lead outside the directory.
-			if !strings.ContainsAny(file.Name, "/\\\x00") && (!file.IsDir || file.first != 0) {
+			// A directory without a cluster would be the root again, and other names would lead outside the directory.
+			isElement := fs.ValidPath(file.Name) && file.Name != "." && !strings.ContainsAny(file.Name, "/\\\x00")
+			if isElement && (!file.Mode.IsDir() || file.Start != 0) {
 				list = append(list, file)
 			}
 			long = longName{}

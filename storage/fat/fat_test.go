@@ -7,10 +7,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/fstest"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -67,12 +70,12 @@ func TestRead(t *testing.T) {
 			t.Fatal(err)
 		}
 		label, err := f.Label()
-		if err != nil || label != c.want || f.Serial() != "1234-ABCD" || f.bits != c.bits {
+		if err != nil || label != c.want || f.Serial() != "1234-ABCD" || f.reader.bits != c.bits {
 			t.Errorf("got label %q, serial %s, FAT%d, %v, want %q, 1234-ABCD, FAT%d",
-				label, f.Serial(), f.bits, err, c.want, c.bits)
+				label, f.Serial(), f.reader.bits, err, c.want, c.bits)
 		}
 		got := map[string]string{}
-		collect(t, f, f.Root(), "", got)
+		collect(t, f, got)
 		if diff := cmp.Diff(files, got); diff != "" {
 			t.Errorf("FAT%d: files (-want +got):\n%s", c.bits, diff)
 		}
@@ -100,7 +103,7 @@ func TestSmallFAT32(t *testing.T) {
 			t.Fatal(err)
 		}
 		got := map[string]string{}
-		collect(t, f, f.Root(), "", got)
+		collect(t, f, got)
 		label, err := f.Label()
 		if diff := cmp.Diff(files, got); err != nil || label != "config-2" || f.Serial() != "1234-ABCD" || diff != "" {
 			t.Errorf("%d bytes: got label %q, serial %s, %v, files (-want +got):\n%s",
@@ -120,22 +123,36 @@ func TestLargeFAT16(t *testing.T) {
 	}
 }
 
-func collect(t *testing.T, f *FS, directory File, prefix string, into map[string]string) {
+// collect reads all files of a file system.
+func collect(t *testing.T, f *FS, into map[string]string) {
 	t.Helper()
-	files, err := f.List(directory)
+	err := fs.WalkDir(f, ".", func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		data, err := f.ReadFile(path)
+		into[path] = string(data)
+		return err
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, file := range files {
-		if file.IsDir {
-			collect(t, f, file, prefix+file.Name+"/", into)
-			continue
-		}
-		data, err := f.Read(file, mib)
+}
+
+// Each kind of file system is a correct [fs.FS]. Names are compared without case.
+func TestFS(t *testing.T) {
+	for _, data := range goldens(t) {
+		f, err := Open(bytes.NewReader(data))
 		if err != nil {
 			t.Fatal(err)
 		}
-		into[prefix+file.Name] = string(data)
+		if err := fstest.TestFS(f, "parameters.txt", "folder/A rather long name.conf"); err != nil {
+			t.Error(err)
+		}
+		info, err := f.Stat("FOLDER/a rather LONG name.conf")
+		if err != nil || info.Name() != "A rather long name.conf" {
+			t.Errorf("got %v and error %v, want the name on the medium", info, err)
+		}
 	}
 }
 
@@ -155,7 +172,7 @@ func TestBrokenChain(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	files, err := f.List(f.Root())
+	files, _, err := f.reader.List(f.reader.root)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -163,13 +180,14 @@ func TestBrokenChain(t *testing.T) {
 	if file.Name != "file" {
 		file = files[1]
 	}
-	for _, next := range []uint16{uint16(file.first), 0xffff, 0} {
-		data[f.table+int64(file.first)*2], data[f.table+int64(file.first)*2+1] = byte(next), byte(next>>8)
-		got, err := f.Read(file, mib)
-		if next == uint16(file.first) && (err != nil || len(got) != len(content)) {
+	table := f.reader.table
+	for _, next := range []uint16{uint16(file.Start), 0xffff, 0} {
+		data[table+file.Start*2], data[table+file.Start*2+1] = byte(next), byte(next>>8)
+		got, err := f.ReadFile("file")
+		if next == uint16(file.Start) && (err != nil || len(got) != len(content)) {
 			t.Errorf("circle: got %d bytes, %v, want %d", len(got), err, len(content))
 		}
-		if next != uint16(file.first) && err == nil {
+		if next != uint16(file.Start) && err == nil {
 			t.Errorf("next cluster %#x: got %d bytes and no error", next, len(got))
 		}
 	}
@@ -187,15 +205,15 @@ func TestBrokenDirectory(t *testing.T) {
 		{16, 8 * mib, func(cluster uint16) uint16 { return cluster + 1 }, "more than 2097152 bytes"},
 	} {
 		data := image(t, c.bits, c.size, "", nil)
-		f, err := Open(bytes.NewReader(data))
+		f, err := newReader(bytes.NewReader(data))
 		if err != nil {
 			t.Fatal(err)
 		}
-		files, err := f.List(f.Root())
-		if err != nil || len(files) != 1 || !files[0].IsDir {
+		files, _, err := f.List(f.Root())
+		if err != nil || len(files) != 1 || !files[0].Mode.IsDir() {
 			t.Fatalf("got %v, %v, want one directory", files, err)
 		}
-		first := uint16(files[0].first)
+		first := uint16(files[0].Start)
 		if c.bits == 12 && first%2 == 1 {
 			t.Fatalf("the directory begins at cluster %d, want an even one", first)
 		}
@@ -207,7 +225,7 @@ func TestBrokenDirectory(t *testing.T) {
 				break
 			}
 		}
-		if list, err := f.List(files[0]); err == nil || !strings.Contains(err.Error(), c.want) {
+		if list, _, err := f.List(files[0]); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("FAT%d: got %d files and %v, want an error with %q", c.bits, len(list), err, c.want)
 		}
 	}
@@ -237,24 +255,24 @@ func goldens(t testing.TB) [][]byte {
 func FuzzFAT(f *testing.F) {
 	var images []*planted.Image
 	for kind, data := range goldens(f) {
-		tree, err := Open(bytes.NewReader(data))
+		tree, err := newReader(bytes.NewReader(data))
 		if err != nil {
 			f.Fatal(err)
 		}
-		files, err := tree.List(tree.Root())
+		files, _, err := tree.List(tree.Root())
 		if err != nil || len(files) != 2 {
 			f.Fatalf("got %v, %v, want two files", files, err)
 		}
 		directory, image := files[0], planted.New(data)
 		images = append(images, image)
-		at := int(tree.data + int64(directory.first-2)*tree.cluster)
+		at := int(tree.data + (directory.Start-2)*tree.cluster)
 		f.Add(byte(kind), []byte{})
 		f.Add(byte(kind), image.Patch(0, data[:90]))
 		// Geometry.
 		f.Add(byte(kind), image.Patch(11, []byte{0, 2, 1, 1, 0, 2, 0, 2, 0, 1}))
 		// A directory whose chain has a cycle.
-		f.Add(byte(kind), image.Patch(int(tree.table)+int(directory.first)*tree.bits/8,
-			[]byte{byte(directory.first), 0, 0, 0}))
+		f.Add(byte(kind), image.Patch(int(tree.table)+int(directory.Start)*tree.bits/8,
+			[]byte{byte(directory.Start), 0, 0, 0}))
 		// Long names.
 		f.Add(byte(kind), append(image.Patch(at+64, data[at+64:at+128]), image.Patch(at+128, data[at+64:at+192])...))
 		// Names and kinds.
@@ -267,27 +285,39 @@ func FuzzFAT(f *testing.F) {
 			return
 		}
 		_, _ = tree.Label()
-		walk(t, tree, tree.Root(), 0)
+		walk(t, tree, ".", 0)
 	})
 }
 
-// walk fails the test for a name that leads outside its directory and for more content than requested.
-func walk(t *testing.T, f *FS, directory File, depth int) {
-	files, err := f.List(directory)
+// walk fails the test for a name that leads outside its directory and for more content than the file has.
+func walk(t *testing.T, f *FS, directory string, depth int) {
+	files, err := f.ReadDir(directory)
 	if err != nil || depth > 2 {
 		return
 	}
 	for i, file := range files {
-		if strings.ContainsAny(file.Name, "/\x00") || file.Name == ".." || file.Name == "." {
-			t.Fatalf("got the name %q", file.Name)
+		name := file.Name()
+		if strings.ContainsAny(name, "/\x00") || name == ".." || name == "." {
+			t.Fatalf("got the name %q", name)
 		}
 		if i > 16 {
 			continue // one more of the same costs time and shows nothing
 		}
-		if file.IsDir {
-			walk(t, f, file, depth+1)
-		} else if data, err := f.Read(file, 4096); err == nil && len(data) > 4096 {
-			t.Fatalf("got %d bytes, want at most 4096", len(data))
+		if file.IsDir() {
+			walk(t, f, path.Join(directory, name), depth+1)
+			continue
+		}
+		opened, err := f.Open(path.Join(directory, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		info, err := opened.Stat()
+		if err != nil {
+			t.Fatal(err)
+		}
+		data, err := io.ReadAll(io.LimitReader(opened, 4096))
+		if want := min(info.Size(), 4096); err == nil && int64(len(data)) != want {
+			t.Fatalf("got %d bytes, want %d", len(data), want)
 		}
 	}
 }

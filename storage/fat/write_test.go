@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -95,9 +96,9 @@ func TestWrite(t *testing.T) {
 				t.Fatal(err)
 			}
 			got := map[string]string{}
-			collect(t, back, back.Root(), "", got)
-			if diff := cmp.Diff(want, got); diff != "" || int64(back.bits) != c.bits {
-				t.Errorf("FAT%d, want FAT%d; files (-want +got):\n%s", back.bits, c.bits, diff)
+			collect(t, back, got)
+			if diff := cmp.Diff(want, got); diff != "" || int64(back.reader.bits) != c.bits {
+				t.Errorf("FAT%d, want FAT%d; files (-want +got):\n%s", back.reader.bits, c.bits, diff)
 			}
 			dir := t.TempDir()
 			testenv.Run(t, "mcopy", "-s", "-i", f.Name(), "::/openstack", dir)
@@ -153,7 +154,7 @@ func TestWriteSmallClusters(t *testing.T) {
 			}
 			testenv.Run(t, "fsck.vfat", "-n", f.Name())
 			back, err := Open(f)
-			if err != nil || back.bits != 16 || back.cluster != 512 {
+			if err != nil || back.reader.bits != 16 || back.reader.cluster != 512 {
 				t.Fatalf("got %+v and %v, want FAT16 with clusters of 512 bytes", back, err)
 			}
 			list := testenv.Run(t, "mdir", "-/", "-i", f.Name(), "::/")
@@ -293,7 +294,7 @@ func FuzzWrite(f *testing.F) {
 			t.Fatal(err)
 		}
 		got := map[string]string{}
-		collect(t, back, back.Root(), "", got)
+		collect(t, back, got)
 		if got["d/"+name] != content || len(got) != 2 {
 			t.Errorf("got %q, want the file %q", got, name)
 		}
@@ -377,25 +378,30 @@ func TestCopy(t *testing.T) {
 		t.Fatal(err)
 	}
 	volume := Volume{Size: 600 * mib, Sector: 512, Label: "COPY", Serial: 5}
-	var copied func(directory File) []Node
-	copied = func(directory File) []Node {
-		files, err := from.List(directory)
+	var copied func(directory string) []Node
+	copied = func(directory string) []Node {
+		files, err := from.ReadDir(directory)
 		if err != nil {
 			t.Fatal(err)
 		}
 		var nodes []Node
 		for _, f := range files {
-			node := Node{Name: f.Name, IsDir: f.IsDir, Size: f.Size}
-			if f.IsDir {
-				node.Nodes = copied(f)
+			name := path.Join(directory, f.Name())
+			info, err := f.Info()
+			if err != nil {
+				t.Fatal(err)
+			}
+			node := Node{Name: f.Name(), IsDir: f.IsDir(), Size: info.Size()}
+			if f.IsDir() {
+				node.Nodes = copied(name)
 			} else {
-				node.Copy = func(ctx context.Context, w io.Writer) error { return from.Copy(ctx, w, f) }
+				node.Copy = func(ctx context.Context, w io.Writer) error { return from.Copy(ctx, w, name) }
 			}
 			nodes = append(nodes, node)
 		}
 		return nodes
 	}
-	second, err := write(t, volume, copied(from.Root()))
+	second, err := write(t, volume, copied("."))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -405,7 +411,7 @@ func TestCopy(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := map[string]string{}
-	collect(t, back, back.Root(), "", got)
+	collect(t, back, got)
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("files differ (-want +got):\n%s", diff)
 	}
@@ -419,20 +425,16 @@ func TestCopy(t *testing.T) {
 			t.Errorf("%d bytes instead of 4: got %v, want an error", size, err)
 		}
 	}
-	if err := from.Copy(ctx, io.Discard, from.Root()); err == nil {
+	if err := from.Copy(ctx, io.Discard, "."); err == nil {
 		t.Error("a directory was copied as a file")
 	}
 	cancelled, cancel := context.WithCancel(ctx)
 	cancel()
-	files, err := from.List(from.Root())
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, file := range files {
-		if file.IsDir || file.Size == 0 {
+	for name, content := range want {
+		if content == "" {
 			continue
 		}
-		if err := from.Copy(cancelled, io.Discard, file); !errors.Is(err, context.Canceled) {
+		if err := from.Copy(cancelled, io.Discard, name); !errors.Is(err, context.Canceled) {
 			t.Errorf("cancelled: got %v, want %v", err, context.Canceled)
 		}
 	}

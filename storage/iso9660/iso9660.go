@@ -8,56 +8,63 @@
 package iso9660
 
 import (
-	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
-	"sort"
+	"io/fs"
+	"slices"
 	"strings"
+
+	"ironroot/internal/rofs"
 )
 
 const (
 	sectorSize     = 2048
-	firstVolume    = 16       // sector of the first volume descriptor
-	maxDescriptors = 32       // volume descriptors
-	maxDir         = 2 << 20  // bytes of a directory
-	maxListed      = 64 << 20 // bytes of all listed directories
+	firstVolume    = 16      // sector of the first volume descriptor
+	maxDescriptors = 32      // volume descriptors
+	maxDir         = 2 << 20 // bytes of a directory
 )
 
 // ErrNoISO is returned if there is no ISO 9660 file system.
 var ErrNoISO = errors.New("no ISO 9660 file system")
 
-// FS is an open file system. It is not safe for concurrent use.
+// FS is an open file system. It implements [fs.StatFS], [fs.ReadDirFS] and [fs.ReadFileFS]. Times are zero, and files
+// that cannot be read are irregular. It is safe for concurrent use if its reader is. After it has listed directories of
+// 64 MiB, it fails: damaged directories can contain each other.
 type FS struct {
+	reader *reader
+	files  *rofs.FS
+}
+
+// reader reads the directories and files of a file system.
+type reader struct {
 	r         io.ReaderAt
-	block     int64 // bytes
-	size      int64 // bytes
-	root      File
+	block     int64     // bytes
+	size      int64     // bytes
+	root      rofs.File // as for all files, the start is a block
 	label     string
 	publisher string
 	rockRidge bool
 	joliet    bool
-	skip      int   // bytes before the system use entries of a record, from the entry SP
-	listed    int64 // bytes of all directories listed so far
-}
-
-// File is a file or directory. The zero value is neither. [FS.Root] is the root directory.
-type File struct {
-	Name    string
-	IsDir   bool
-	Regular bool  // a file whose content can be read
-	Size    int64 // bytes
-	extent  int64 // block
+	skip      int // bytes before the system use entries of a record, from the entry SP
 }
 
 // Open reads the volume descriptors. The error wraps ErrNoISO if there is no ISO 9660 file system.
 func Open(r io.ReaderAt) (*FS, error) {
+	f, err := newReader(r)
+	if err != nil {
+		return nil, err
+	}
+	return &FS{f, rofs.New(f, false)}, nil
+}
+
+func newReader(r io.ReaderAt) (*reader, error) {
 	descriptor, joliet, err := readDescriptors(r)
 	if err != nil {
 		return nil, err
 	}
-	f := &FS{
+	f := &reader{
 		r: r, block: int64(binary.LittleEndian.Uint16(descriptor[128:])),
 		label: text(descriptor[40:72]), publisher: text(descriptor[318:446]),
 	}
@@ -77,13 +84,13 @@ func Open(r io.ReaderAt) (*FS, error) {
 }
 
 // rootDirectory returns the root directory of a volume descriptor.
-func rootDirectory(descriptor []byte) (File, error) {
+func rootDirectory(descriptor []byte) (rofs.File, error) {
 	record, _, err := parseRecord(descriptor[156:190])
 	if err != nil {
-		return File{}, fmt.Errorf("ISO 9660 root directory: %w", err)
+		return rofs.File{}, fmt.Errorf("ISO 9660 root directory: %w", err)
 	}
-	if !record.file.IsDir {
-		return File{}, errors.New("ISO 9660 root directory: got a file")
+	if !record.file.Mode.IsDir() {
+		return rofs.File{}, errors.New("ISO 9660 root directory: got a file")
 	}
 	record.file.Name = "/" // for errors
 	return record.file, nil
@@ -118,79 +125,91 @@ func text(raw []byte) string {
 	return strings.TrimRight(strings.ToValidUTF8(string(raw), "_"), " \x00")
 }
 
-// Root returns the root directory.
-func (f *FS) Root() File { return f.root }
+// Open opens a file or directory.
+func (f *FS) Open(name string) (fs.File, error) { return f.files.Open(name) }
+
+// Stat describes a file or directory.
+func (f *FS) Stat(name string) (fs.FileInfo, error) { return f.files.Stat(name) }
+
+// ReadDir returns a directory's entries, sorted by name.
+func (f *FS) ReadDir(name string) ([]fs.DirEntry, error) { return f.files.ReadDir(name) }
+
+// ReadFile returns the content of a regular file.
+func (f *FS) ReadFile(name string) ([]byte, error) { return f.files.ReadFile(name) }
 
 // Label returns the volume identifier, "" if there is none.
-func (f *FS) Label() string { return f.label }
+func (f *FS) Label() string { return f.reader.label }
 
 // Size returns the size of the volume in bytes. A medium with fewer bytes is truncated.
-func (f *FS) Size() int64 { return f.size }
+func (f *FS) Size() int64 { return f.reader.size }
 
 // LongNames reports whether files have names of Rock Ridge or Joliet. Others are shortened.
-func (f *FS) LongNames() bool { return f.rockRidge || f.joliet }
+func (f *FS) LongNames() bool { return f.reader.rockRidge || f.reader.joliet }
 
 // Publisher returns the publisher identifier, "" if there is none.
-func (f *FS) Publisher() string { return f.publisher }
+func (f *FS) Publisher() string { return f.reader.publisher }
 
-// Read returns the first limit bytes of a regular file, or the whole file if it is shorter.
-func (f *FS) Read(file File, limit int64) ([]byte, error) {
-	if !file.Regular {
-		return nil, fmt.Errorf("ISO 9660 file %s is not a regular file in one piece", file.Name)
-	}
-	return f.extent(file, min(file.Size, limit))
+// Root returns the root directory.
+func (f *reader) Root() rofs.File { return f.root }
+
+// Content returns a reader of a regular file or a directory.
+func (f *reader) Content(file rofs.File) io.Reader {
+	return &extent{file: file, content: io.NewSectionReader(f.r, file.Start*f.block, file.Size)}
 }
 
-// extent reads the first length bytes of an extent. It allocates memory only for data that the medium has.
-func (f *FS) extent(file File, length int64) ([]byte, error) {
-	var content bytes.Buffer
-	n, err := io.Copy(&content, io.NewSectionReader(f.r, file.extent*f.block, length))
-	if err == nil && n < length {
-		err = fmt.Errorf("got %d bytes, want %d", n, length)
+// extent reads the content of a file. An end of the medium before that of the file is an error.
+type extent struct {
+	file    rofs.File
+	content io.Reader
+	got     int64 // bytes
+}
+
+func (e *extent) Read(p []byte) (int, error) {
+	n, err := e.content.Read(p)
+	e.got += int64(n)
+	if err == io.EOF { //nolint:errorlint // an error of the medium may wrap io.EOF
+		if e.got == e.file.Size {
+			return n, err
+		}
+		err = fmt.Errorf("got %d bytes, want %d", e.got, e.file.Size)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("ISO 9660 file %s: %w", file.Name, err)
+		err = fmt.Errorf("ISO 9660 file %s: %w", e.file.Name, err)
 	}
-	return content.Bytes(), nil
+	return n, err
 }
 
 // List returns a directory's files and directories, sorted by name.
-func (f *FS) List(directory File) ([]File, error) {
-	if !directory.IsDir {
-		return nil, fmt.Errorf("ISO 9660 file %s is not a directory", directory.Name)
-	}
+func (f *reader) List(directory rofs.File) ([]rofs.File, int64, error) {
 	records, err := f.records(directory)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
-	var list []File
+	var list []rofs.File
 	for _, r := range records {
 		if r.dots {
 			continue
 		}
 		file, err := f.named(r)
 		if err != nil {
-			return nil, fmt.Errorf("ISO 9660 directory %s: %w", directory.Name, err)
+			return nil, 0, fmt.Errorf("ISO 9660 directory %s: %w", directory.Name, err)
 		}
 		if file.Name == "" || file.Name == "." || file.Name == ".." || strings.ContainsAny(file.Name, "/\x00") {
 			continue // a name that could lead outside the directory
 		}
 		list = append(list, file)
 	}
-	sort.SliceStable(list, func(i, j int) bool { return list[i].Name < list[j].Name })
-	return list, nil
+	slices.SortStableFunc(list, func(a, b rofs.File) int { return strings.Compare(a.Name, b.Name) })
+	return list, directory.Size, nil
 }
 
 // records reads the records of a directory.
-func (f *FS) records(directory File) ([]record, error) {
+func (f *reader) records(directory rofs.File) ([]record, error) {
 	if directory.Size > maxDir {
 		return nil, fmt.Errorf("ISO 9660 directory %s: got %d bytes, want at most %d",
 			directory.Name, directory.Size, maxDir)
 	}
-	if f.listed += directory.Size; f.listed > maxListed {
-		return nil, fmt.Errorf("the directories of an ISO 9660 file system have more than %d bytes", maxListed)
-	}
-	raw, err := f.extent(directory, directory.Size)
+	raw, err := io.ReadAll(f.Content(directory))
 	if err != nil {
 		return nil, err
 	}
@@ -215,10 +234,10 @@ func (f *FS) records(directory File) ([]record, error) {
 
 // record is a directory record (ECMA-119, 9.1).
 type record struct {
-	file File   // without a name
-	name string // as it is on the medium
-	dots bool   // the directory itself or its parent
-	use  []byte // system use area
+	file rofs.File // without a name
+	name string    // as it is on the medium
+	dots bool      // the directory itself or its parent
+	use  []byte    // system use area
 }
 
 const (
@@ -239,10 +258,17 @@ func parseRecord(raw []byte) (record, int, error) {
 	le := binary.LittleEndian
 	flags, name := raw[25], string(raw[recordHeader:recordHeader+nameLength])
 	r := record{name: name, dots: name == "\x00" || name == "\x01"}
-	r.file = File{IsDir: flags&flagDir != 0, extent: int64(le.Uint32(raw[2:])), Size: int64(le.Uint32(raw[10:]))}
-	interleaved := raw[26] != 0 || raw[27] != 0
-	r.file.Regular = !r.file.IsDir && flags&(flagAssociated|flagMore) == 0 && !interleaved
-	r.file.extent += int64(raw[1])                                         // extended attributes come first
+	r.file = rofs.File{
+		Mode: rofs.Other, Size: int64(le.Uint32(raw[10:])),
+		Start: int64(le.Uint32(raw[2:])) + int64(raw[1]), // extended attributes come first
+	}
+	isInterleaved := raw[26] != 0 || raw[27] != 0
+	switch {
+	case flags&flagDir != 0:
+		r.file.Mode = rofs.Directory
+	case flags&(flagAssociated|flagMore) == 0 && !isInterleaved:
+		r.file.Mode = rofs.Regular
+	}
 	if use := recordHeader + nameLength + 1 - nameLength%2; use < length { // padded to an even length
 		r.use = raw[use:length]
 	}
@@ -250,7 +276,7 @@ func parseRecord(raw []byte) (record, int, error) {
 }
 
 // convert returns the name of a record in a mounted file system, without Rock Ridge.
-func (f *FS) convert(name string) string {
+func (f *reader) convert(name string) string {
 	if f.joliet {
 		return jolietName(name)
 	}

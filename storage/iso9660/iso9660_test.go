@@ -5,11 +5,15 @@ import (
 	"compress/gzip"
 	"errors"
 	"io"
+	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"testing/fstest"
+	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -45,27 +49,26 @@ func source(t testing.TB) string {
 	return dir
 }
 
-// read returns all files below a directory with their content, which is "?" for other types of files.
-func read(t testing.TB, f *FS, directory File, prefix string, into map[string]string) {
+// read returns all files with their content, which is "?" for other types of files.
+func read(t testing.TB, f *FS) map[string]string {
 	t.Helper()
-	files, err := f.List(directory)
+	all := map[string]string{}
+	err := fs.WalkDir(f, ".", func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		all[path] = "?"
+		if d.Type().IsRegular() {
+			data, err := f.ReadFile(path)
+			all[path] = string(data)
+			return err
+		}
+		return nil
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, file := range files {
-		switch {
-		case file.IsDir:
-			read(t, f, file, prefix+file.Name+"/", into)
-		case file.Regular:
-			data, err := f.Read(file, 1<<20)
-			if err != nil {
-				t.Fatal(err)
-			}
-			into[prefix+file.Name] = string(data)
-		default:
-			into[prefix+file.Name] = "?"
-		}
-	}
+	return all
 }
 
 func TestGenisoimage(t *testing.T) {
@@ -106,8 +109,7 @@ func check(t *testing.T, r io.ReaderAt, publisher string) {
 	if f.Label() != "config-2" || f.Publisher() != publisher {
 		t.Errorf("got label %q, publisher %q, want config-2, %q", f.Label(), f.Publisher(), publisher)
 	}
-	got := map[string]string{}
-	read(t, f, f.Root(), "", got)
+	got := read(t, f)
 	want := map[string]string{
 		"openstack/latest/network_data.json":   `{"links": []}`,
 		"etc/ironic-python-agent/ironic.crt":   strings.Repeat("certificate\n", 400),
@@ -178,8 +180,7 @@ func TestNames(t *testing.T) {
 			if f.Label() != c.label || f.LongNames() != c.long {
 				t.Errorf("got label %q, long names: %t, want %q, %t", f.Label(), f.LongNames(), c.label, c.long)
 			}
-			got := map[string]string{}
-			read(t, f, f.Root(), "", got)
+			got := read(t, f)
 			if !c.long { // each tool shortens the other names in its own way
 				if name := latest + "/meta_data.json"; len(got) != len(long) || got[name] != "{}" {
 					t.Errorf("got files %q, want %d with %s", got, len(long), name)
@@ -215,8 +216,7 @@ func TestLeadingDots(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got := map[string]string{}
-		read(t, f, f.Root(), "", got)
+		got := read(t, f)
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("%s: files (-want +got):\n%s", flag, diff)
 		}
@@ -239,8 +239,7 @@ func TestPlainNames(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := map[string]string{}
-	read(t, f, f.Root(), "", got)
+	got := read(t, f)
 	if diff := cmp.Diff(map[string]string{"params.txt": "a=b"}, got); diff != "" {
 		t.Error(diff)
 	}
@@ -263,54 +262,64 @@ func TestTraversal(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		walk(t, f, f.Root(), 0)
-		if got := len(directory(t, f, "etc", "ironic-python-agent.d")); got != want {
-			t.Errorf("name %q: got %d files, want %d", name, got, want)
+		walk(t, f, ".", 0)
+		if got, err := f.ReadDir("etc/ironic-python-agent.d"); err != nil || len(got) != want {
+			t.Errorf("name %q: got %d files and error %v, want %d", name, len(got), err, want)
 		}
 	}
 }
 
-// directory lists the directory of a path.
-func directory(t *testing.T, f *FS, path ...string) []File {
-	t.Helper()
-	at := f.Root()
-	for _, name := range append(path, "") {
-		files, err := f.List(at)
-		if err != nil {
-			t.Fatal(err)
-		}
-		i := slices.IndexFunc(files, func(file File) bool { return file.Name == name })
-		if name == "" {
-			return files
-		}
-		if i < 0 {
-			t.Fatalf("no directory %s", name)
-		}
-		at = files[i]
-	}
-	return nil
-}
-
-// walk fails the test for a name that leads outside its directory.
-func walk(t *testing.T, f *FS, directory File, depth int) {
-	files, err := f.List(directory)
+// walk fails the test for a name that leads outside its directory, and for more content than the file has.
+func walk(t *testing.T, f *FS, directory string, depth int) {
+	files, err := f.ReadDir(directory)
 	if err != nil || depth > 3 {
 		return
 	}
 	for i, file := range files {
-		if file.Name == "" || file.Name == "." || file.Name == ".." || strings.ContainsAny(file.Name, "/\x00") {
-			t.Fatalf("got the name %q", file.Name)
+		name := file.Name()
+		if name == "" || name == "." || name == ".." || strings.ContainsAny(name, "/\x00") {
+			t.Fatalf("got the name %q", name)
 		}
 		if i > 16 {
 			continue // one more of the same costs time and shows nothing
 		}
-		if file.IsDir {
-			walk(t, f, file, depth+1)
-		} else if file.Regular {
-			if data, err := f.Read(file, 4096); err == nil && len(data) > 4096 {
-				t.Fatalf("got %d bytes, want at most 4096", len(data))
-			}
+		if file.IsDir() {
+			walk(t, f, path.Join(directory, name), depth+1)
+			continue
 		}
+		opened, err := f.Open(path.Join(directory, name))
+		if err != nil && !utf8.ValidString(name) {
+			continue
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		info, err := opened.Stat()
+		if err != nil {
+			t.Fatal(err)
+		}
+		data, err := io.ReadAll(io.LimitReader(opened, 4096))
+		if want := min(info.Size(), 4096); err == nil && int64(len(data)) != want {
+			t.Fatalf("got %d bytes, want %d", len(data), want)
+		}
+	}
+}
+
+// An image is a correct [fs.FS].
+func TestFS(t *testing.T) {
+	m := newMedium(file(), dirRecord("D", flagDir, areaSector, sectorSize))
+	at := areaSector * sectorSize
+	for _, r := range [][]byte{
+		dirRecord("\x00", flagDir, areaSector, sectorSize), dirRecord("\x01", flagDir, rootSector, sectorSize), file(),
+	} {
+		at += copy(m[at:], r)
+	}
+	f, err := Open(bytes.NewReader(m))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := fstest.TestFS(f, "f.txt", "d/f.txt"); err != nil {
+		t.Error(err)
 	}
 }
 
@@ -330,9 +339,9 @@ func TestTruncated(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = f.Read(File{Name: "ironic.crt", Regular: true, Size: 4800, extent: int64(at) / sectorSize}, 1<<20)
-	if err == nil {
-		t.Error("got no error for a file that is cut off")
+	content, err := f.ReadFile("etc/ironic-python-agent/ironic.crt")
+	if !strings.Contains(errorText(err), "bytes, want 4800") {
+		t.Errorf("got %d bytes and error %v, want an error for a file that is cut off", len(content), err)
 	}
 }
 
@@ -358,7 +367,7 @@ func FuzzISO(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, patches []byte) {
 		if tree, err := Open(image.With(patches)); err == nil {
-			walk(t, tree, tree.Root(), 0)
+			walk(t, tree, ".", 0)
 		}
 	})
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"io"
+	"io/fs"
 	"strings"
 	"testing"
 
@@ -136,12 +137,12 @@ func TestMalformed(t *testing.T) {
 	}
 }
 
-func listRoot(r io.ReaderAt) ([]File, error) {
+func listRoot(r io.ReaderAt) ([]fs.DirEntry, error) {
 	f, err := Open(r)
 	if err != nil {
 		return nil, err
 	}
-	return f.List(f.Root())
+	return f.ReadDir(".")
 }
 
 type failingReader struct{ err error }
@@ -171,39 +172,24 @@ func TestListReadError(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f.r = failingReader{errors.New("medium error")}
-	if files, err := f.List(f.Root()); !strings.Contains(errorText(err), "file /: medium error") {
+	f.reader.r = failingReader{errors.New("medium error")}
+	if files, err := f.ReadDir("."); !strings.Contains(errorText(err), "file /: medium error") {
 		t.Errorf("got files %v and error %v, want a medium error", files, err)
-	}
-}
-
-// A medium with too many or repeated directories ends with an error.
-func TestTotalOfDirectories(t *testing.T) {
-	m := append(newMedium(), make([]byte, maxDir)...)
-	f, err := Open(bytes.NewReader(m))
-	if err != nil {
-		t.Fatal(err)
-	}
-	large := File{Name: "large", IsDir: true, Size: maxDir, extent: mediumSectors}
-	for n := range maxListed / maxDir {
-		_, err := f.List(large)
-		if last := n == maxListed/maxDir-1; last != (err != nil) {
-			t.Fatalf("list %d: got error %v, want an error after %d bytes", n, err, maxListed)
-		}
 	}
 }
 
 // Reading a directory as a file and listing a file as a directory fail.
 func TestWrongKind(t *testing.T) {
-	f, err := Open(bytes.NewReader(newMedium(file())))
+	f, err := Open(bytes.NewReader(newMedium(file(), file(name("link"), use("SL", 0)))))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if data, err := f.Read(f.Root(), 100); !strings.Contains(errorText(err), "file / is not a regular file") {
-		t.Errorf("read of a directory: got %q and error %v", data, err)
+	for name, want := range map[string]string{".": "is a directory", "link": "not a regular file"} {
+		if data, err := f.ReadFile(name); !strings.Contains(errorText(err), want) {
+			t.Errorf("read of %s: got %q and error %v", name, data, err)
+		}
 	}
-	text := directory(t, f)[0]
-	if files, err := f.List(text); !strings.Contains(errorText(err), "file f.txt is not a directory") {
+	if files, err := f.ReadDir("f.txt"); !strings.Contains(errorText(err), "f.txt: not a directory") {
 		t.Errorf("list of a file: got %v and error %v", files, err)
 	}
 }
@@ -221,20 +207,23 @@ func TestKinds(t *testing.T) {
 	tests := []struct {
 		name   string
 		record []byte
-		want   File // IsDir and Regular
+		want   fs.FileMode // type
 	}{
-		{"no entries", file(), File{Regular: true}},
-		{"file", file(posix(modeFile)), File{Regular: true}},
-		{"directory", dirRecord("D", flagDir, rootSector, sectorSize, posix(modeDir)), File{IsDir: true}},
-		{"device", file(posix(modeDevice)), File{}},
-		{"link in PX", file(posix(modeLink)), File{}},
-		{"directory that PX calls a file", dirRecord("D", flagDir, rootSector, sectorSize, posix(modeFile)), File{}},
-		{"file that PX calls a directory", file(posix(modeDir)), File{}},
-		{"link", file(use("SL", 0)), File{}},
-		{"relocated directory", file(use("CL", make([]byte, 8)...)), File{}},
-		{"compressed", file(posix(modeFile), use("ZF", make([]byte, 12)...)), File{}},
-		{"several extents", dirRecord("F", flagMore, dataSector, 7), File{}},
-		{"associated", dirRecord("F", flagAssociated, dataSector, 7), File{}},
+		{"no entries", file(), 0},
+		{"file", file(posix(modeFile)), 0},
+		{"directory", dirRecord("D", flagDir, rootSector, sectorSize, posix(modeDir)), fs.ModeDir},
+		{"device", file(posix(modeDevice)), fs.ModeIrregular},
+		{"link in PX", file(posix(modeLink)), fs.ModeIrregular},
+		{
+			"directory that PX calls a file", dirRecord("D", flagDir, rootSector, sectorSize, posix(modeFile)),
+			fs.ModeIrregular,
+		},
+		{"file that PX calls a directory", file(posix(modeDir)), fs.ModeIrregular},
+		{"link", file(use("SL", 0)), fs.ModeIrregular},
+		{"relocated directory", file(use("CL", make([]byte, 8)...)), fs.ModeIrregular},
+		{"compressed", file(posix(modeFile), use("ZF", make([]byte, 12)...)), fs.ModeIrregular},
+		{"several extents", dirRecord("F", flagMore, dataSector, 7), fs.ModeIrregular},
+		{"associated", dirRecord("F", flagAssociated, dataSector, 7), fs.ModeIrregular},
 	}
 	for _, test := range tests {
 		files, err := listRoot(bytes.NewReader(newMedium(test.record)))
@@ -242,8 +231,8 @@ func TestKinds(t *testing.T) {
 			t.Errorf("%s: got files %v and error %v, want one", test.name, files, err)
 			continue
 		}
-		if got := (File{IsDir: files[0].IsDir, Regular: files[0].Regular}); got != test.want {
-			t.Errorf("%s: got %+v, want %+v", test.name, got, test.want)
+		if got := files[0].Type(); got != test.want {
+			t.Errorf("%s: got %s, want %s", test.name, got, test.want)
 		}
 	}
 }
@@ -259,7 +248,7 @@ func TestOrder(t *testing.T) {
 	}
 	var names []string
 	for _, f := range files {
-		names = append(names, f.Name)
+		names = append(names, f.Name())
 	}
 	if diff := cmp.Diff([]string{"a", "b", "c"}, names); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
@@ -271,7 +260,7 @@ func TestSkippedBytes(t *testing.T) {
 	m := newMedium(file([]byte("\xff\xff\xff\xff"), name("named")))
 	m[rootSector*sectorSize+34+6] = 4
 	files, err := listRoot(bytes.NewReader(m))
-	if err != nil || len(files) != 1 || files[0].Name != "named" {
+	if err != nil || len(files) != 1 || files[0].Name() != "named" {
 		t.Errorf("got files %v and error %v, want one called named", files, err)
 	}
 }
@@ -284,7 +273,7 @@ func TestExtendedAttributes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if data, err := f.Read(directory(t, f)[0], 100); err != nil || string(data) != "content" {
+	if data, err := f.ReadFile("f.txt"); err != nil || string(data) != "content" {
 		t.Errorf("got %q and error %v, want content", data, err)
 	}
 }

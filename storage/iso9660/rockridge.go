@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"fmt"
 	"strings"
+
+	"ironroot/internal/rofs"
 )
 
 const (
@@ -19,7 +21,7 @@ type entry struct {
 
 // findRockRidge looks for the entry SP in the root directory's first record. It marks that there are system use
 // entries, and contains their offset in all other records.
-func (f *FS) findRockRidge() error {
+func (f *reader) findRockRidge() error {
 	records, err := f.records(f.root)
 	if err != nil {
 		return err
@@ -34,15 +36,15 @@ func (f *FS) findRockRidge() error {
 	return nil
 }
 
-// named returns a record's file with its Rock Ridge name. It clears IsDir and Regular for other kinds of files.
-func (f *FS) named(r record) (File, error) {
+// named returns a record's file with its Rock Ridge name, and with the mode rofs.Other for other kinds of files.
+func (f *reader) named(r record) (rofs.File, error) {
 	file := r.file
 	if !f.rockRidge {
 		return file, nil
 	}
 	entries, err := f.entries(r.use)
 	if err != nil {
-		return File{}, fmt.Errorf("record %q: %w", file.Name, err)
+		return rofs.File{}, fmt.Errorf("record %q: %w", file.Name, err)
 	}
 	var name strings.Builder
 	for _, e := range entries {
@@ -53,18 +55,19 @@ func (f *FS) named(r record) (File, error) {
 			}
 		case "PX":
 			if len(e.data) < 4 {
-				return File{}, fmt.Errorf("record %q: entry PX of %d bytes", file.Name, len(e.data))
+				return rofs.File{}, fmt.Errorf("record %q: entry PX of %d bytes", file.Name, len(e.data))
 			}
 			const typeMask, typeDir, typeFile = 0o170000, 0o040000, 0o100000
 			kind := binary.LittleEndian.Uint32(e.data) & typeMask
-			file.IsDir = file.IsDir && kind == typeDir
-			file.Regular = file.Regular && kind == typeFile
+			if file.Mode.IsDir() && kind != typeDir || file.Mode.IsRegular() && kind != typeFile {
+				file.Mode = rofs.Other
+			}
 		case "SL", "CL", "RE", "PN", "ZF", "SF":
 			// A symbolic link, a relocated directory, a device, a compressed or sparse file.
-			file.IsDir, file.Regular = false, false
+			file.Mode = rofs.Other
 		}
 		if name.Len() > maxName {
-			return File{}, fmt.Errorf("record %q: name of more than %d bytes", file.Name, maxName)
+			return rofs.File{}, fmt.Errorf("record %q: name of more than %d bytes", file.Name, maxName)
 		}
 	}
 	if name.Len() > 0 {
@@ -74,7 +77,7 @@ func (f *FS) named(r record) (File, error) {
 }
 
 // entries reads the system use entries of a record with their continuation areas.
-func (f *FS) entries(area []byte) ([]entry, error) {
+func (f *reader) entries(area []byte) ([]entry, error) {
 	area = area[min(f.skip, len(area)):]
 	var list []entry
 	for range maxAreas {
@@ -115,7 +118,7 @@ func parseEntries(area []byte) (list []entry, next []byte, err error) {
 }
 
 // continuation reads the area that an entry CE names.
-func (f *FS) continuation(data []byte) ([]byte, error) {
+func (f *reader) continuation(data []byte) ([]byte, error) {
 	if len(data) < 24 {
 		return nil, fmt.Errorf("entry CE: got %d bytes, want 24", len(data))
 	}

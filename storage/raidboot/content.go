@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"hash"
 	"io"
+	"io/fs"
 	"os"
 	"path"
 
@@ -57,7 +58,7 @@ func readContent(ctx context.Context, tree *fat.FS) (content, error) {
 	if c.label, err = tree.Label(); err != nil {
 		return content{}, err
 	}
-	if c.nodes, err = r.directory(ctx, tree.Root(), "", 0); err != nil {
+	if c.nodes, err = r.directory(ctx, ".", 0); err != nil {
 		return content{}, err
 	}
 	c.files, c.bytes = r.files, r.bytes
@@ -73,32 +74,36 @@ type reader struct {
 	bytes int64
 }
 
-func (r *reader) directory(ctx context.Context, d fat.File, name string, depth int) ([]fat.Node, error) {
+func (r *reader) directory(ctx context.Context, name string, depth int) ([]fat.Node, error) {
 	if depth > maxDepth {
 		return nil, fmt.Errorf("%s: more than %d directories deep", name, maxDepth)
 	}
-	files, err := r.tree.List(d)
+	entries, err := r.tree.ReadDir(name)
 	if err != nil {
 		return nil, err
 	}
 	var nodes []fat.Node
-	for _, file := range files {
+	for _, entry := range entries {
 		if r.files++; r.files > maxFiles {
 			return nil, fmt.Errorf("more than %d files", maxFiles)
 		}
-		at := path.Join(name, file.Name)
-		node := fat.Node{Name: file.Name, IsDir: file.IsDir, Size: file.Size}
+		file, err := entry.Info()
+		if err != nil {
+			return nil, err
+		}
+		at := path.Join(name, file.Name())
+		node := fat.Node{Name: file.Name(), IsDir: file.IsDir(), Size: file.Size()}
 		r.header(at, file)
-		if file.IsDir {
-			if node.Nodes, err = r.directory(ctx, file, at, depth+1); err != nil {
+		if file.IsDir() {
+			if node.Nodes, err = r.directory(ctx, at, depth+1); err != nil {
 				return nil, err
 			}
 		} else {
-			node.Copy = func(ctx context.Context, w io.Writer) error { return r.tree.Copy(ctx, w, file) }
+			node.Copy = func(ctx context.Context, w io.Writer) error { return r.tree.Copy(ctx, w, at) }
 			if err := node.Copy(ctx, r.sum); err != nil {
 				return nil, err
 			}
-			r.bytes += file.Size
+			r.bytes += file.Size()
 		}
 		nodes = append(nodes, node)
 	}
@@ -106,12 +111,12 @@ func (r *reader) directory(ctx context.Context, d fat.File, name string, depth i
 }
 
 // header adds name, kind and size of a file to the digest.
-func (r *reader) header(name string, file fat.File) {
+func (r *reader) header(name string, file fs.FileInfo) {
 	kind := byte(0)
-	if file.IsDir {
+	if file.IsDir() {
 		kind = 1
 	}
 	b := binary.LittleEndian.AppendUint64([]byte{kind}, uint64(len(name)))
 	b = append(b, name...)
-	_, _ = r.sum.Write(binary.LittleEndian.AppendUint64(b, uint64(file.Size))) // never fails
+	_, _ = r.sum.Write(binary.LittleEndian.AppendUint64(b, uint64(file.Size()))) // never fails
 }

@@ -5,12 +5,12 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"testing/fstest"
 
 	"ironroot/internal/goroutine"
 	"ironroot/internal/test/testenv"
 	"ironroot/storage/block"
 	"ironroot/storage/sysfs"
-	"ironroot/storage/tree"
 )
 
 // isPanic checks that err is a contained panic and names everything in want.
@@ -41,7 +41,7 @@ func TestVolumesContainsPanics(t *testing.T) {
 			file = v.file
 			panic("in the file system")
 		}
-		v.root.List = func() ([]tree.Node, error) { return nil, nil }
+		v.files = fstest.MapFS{}
 		return nil
 	})
 	if err != nil {
@@ -64,19 +64,13 @@ func TestVolumesContainsPanics(t *testing.T) {
 
 // A panic while a file or a directory is read is an error that names it and its device.
 func TestReadContainsPanics(t *testing.T) {
-	oops := func() { panic("in the file system") }
-	v := &Volume{Device: block.Device{Path: "/dev/sr0"}, root: tree.Node{List: func() ([]tree.Node, error) {
-		return []tree.Node{
-			{Name: "file", Size: 1, Read: func(int64) ([]byte, error) { oops(); return nil, nil }},
-			{Name: "directory", List: func() ([]tree.Node, error) { oops(); return nil, nil }},
-		}, nil
-	}}}
+	v := brokenVolume(func() error { panic("in the file system") })
 	_, err := v.ReadFile("file", 1)
 	isPanic(t, err, "file on /dev/sr0")
-	_, err = v.ReadFile("directory/file", 1)
-	isPanic(t, err, "directory/file on /dev/sr0")
-	_, err = v.Files("directory")
-	isPanic(t, err, "directory on /dev/sr0")
+	_, err = v.ReadFile("broken/file", 1)
+	isPanic(t, err, "broken/file on /dev/sr0")
+	_, err = v.Files("broken")
+	isPanic(t, err, "broken on /dev/sr0")
 }
 
 // A panic while a device is described is the error of that device.

@@ -4,33 +4,57 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+	"testing/fstest"
 
 	"ironroot/storage/block"
 	"ironroot/storage/sysfs"
-	"ironroot/storage/tree"
 )
 
 const cdrom = "pci0000:00/ata1/host1/target1:0:0/1:0:0:0"
 
+// failingFS calls fail when a file or directory of these names is read, and returns its error.
+type failingFS struct {
+	fstest.MapFS
+	names []string
+	fail  func() error
+}
+
+func (f failingFS) ReadFile(name string) ([]byte, error) {
+	if slices.Contains(f.names, name) {
+		return nil, f.fail()
+	}
+	return f.MapFS.ReadFile(name)
+}
+
+func (f failingFS) ReadDir(name string) ([]fs.DirEntry, error) {
+	if slices.Contains(f.names, name) {
+		return nil, f.fail()
+	}
+	return f.MapFS.ReadDir(name)
+}
+
+func (f failingFS) Stat(name string) (fs.FileInfo, error) {
+	if slices.Contains(f.names, path.Dir(name)) {
+		return nil, f.fail()
+	}
+	return f.MapFS.Stat(name)
+}
+
 // brokenVolume has a directory and a file that cannot be read, and a file that can.
-func brokenVolume(err error) *Volume {
-	list := func() ([]tree.Node, error) { return nil, err }
-	return &Volume{Device: block.Device{Path: "/dev/sr0"}, root: tree.Node{List: func() ([]tree.Node, error) {
-		return []tree.Node{
-			{Name: "broken", List: list},
-			{Name: "file", Size: 1, Read: func(int64) ([]byte, error) { return nil, err }},
-			{Name: "good", Size: 2, Read: func(int64) ([]byte, error) { return []byte("ok"), nil }},
-		}, nil
-	}}}
+func brokenVolume(fail func() error) *Volume {
+	files := fstest.MapFS{"broken": {Mode: fs.ModeDir}, "file": {Data: []byte("x")}, "good": {Data: []byte("ok")}}
+	return &Volume{Device: block.Device{Path: "/dev/sr0"}, files: failingFS{files, []string{"broken", "file"}, fail}}
 }
 
 // An error of the medium is not an empty file or directory, nor one that does not exist. It names path and device.
 func TestReadErrors(t *testing.T) {
 	broken := errors.New("medium error")
-	v := brokenVolume(broken)
+	v := brokenVolume(func() error { return &fs.PathError{Op: "read", Path: "x", Err: broken} })
 	for _, test := range []struct {
 		name string
 		read func() (any, error)
@@ -60,22 +84,6 @@ func TestReadErrors(t *testing.T) {
 	}
 	if data, err := v.ReadFile("good", 2); err != nil || string(data) != "ok" {
 		t.Errorf("got %q and error %v, want ok", data, err)
-	}
-}
-
-// If names of a FAT file system differ only in case, the first is the file.
-func TestFirstOfNames(t *testing.T) {
-	content := func(s string) func(int64) ([]byte, error) {
-		return func(int64) ([]byte, error) { return []byte(s), nil }
-	}
-	v := &Volume{foldCase: true, root: tree.Node{List: func() ([]tree.Node, error) {
-		return []tree.Node{
-			{Name: "PARAMS.TXT", Size: 5, Read: content("first")},
-			{Name: "params.txt", Size: 5, Read: content("later")},
-		}, nil
-	}}}
-	if data, err := v.ReadFile("params.txt", 5); err != nil || string(data) != "first" {
-		t.Errorf("got %q and error %v, want first", data, err)
 	}
 }
 

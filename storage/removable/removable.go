@@ -11,8 +11,9 @@ import (
 	"ironroot/internal/goroutine"
 	"ironroot/internal/timelimit"
 	"ironroot/storage/block"
+	"ironroot/storage/fat"
+	"ironroot/storage/iso9660"
 	"ironroot/storage/sysfs"
-	"ironroot/storage/tree"
 )
 
 // Volume is a medium with a readable file system. It must be closed, and is not safe for concurrent use.
@@ -20,8 +21,7 @@ type Volume struct {
 	Device    block.Device
 	Label     string // of the file system, "" if it has none
 	Publisher string // publisher identifier of an ISO 9660 volume
-	root      tree.Node
-	foldCase  bool // FAT ignores case
+	files     fs.FS
 	file      *os.File
 }
 
@@ -116,26 +116,41 @@ func open(sys sysfs.Root, device block.Device, probe func(*Volume) error) (opene
 		}
 	}()
 	v := &Volume{Device: device, file: file}
-	if err := probe(v); err != nil || v.root.List == nil {
+	if err := probe(v); err != nil || v.files == nil {
 		return nil, err
 	}
 	return v, nil
 }
 
-// probe recognises the file system.
+// probe recognises the file system. ISO 9660 comes first: the first 32 KiB of such a medium can have any content.
 func (v *Volume) probe() error {
-	t, err := tree.Open(v.file)
-	if errors.Is(err, tree.ErrUnknown) {
-		return nil
+	iso, err := iso9660.Open(v.file)
+	if errors.Is(err, iso9660.ErrNoISO) {
+		return v.probeFAT()
 	}
 	if err != nil {
 		return err
 	}
 	// A drive can report too few bytes for a complete disc, but a RAM disk is exactly as large as what was loaded.
-	if v.Device.Type == block.RAMDisk && t.Size > v.Device.Size {
-		return fmt.Errorf("ISO 9660 volume of %d bytes is truncated: the RAM disk has %d", t.Size, v.Device.Size)
+	if v.Device.Type == block.RAMDisk && iso.Size() > v.Device.Size {
+		return fmt.Errorf("ISO 9660 volume of %d bytes is truncated: the RAM disk has %d", iso.Size(), v.Device.Size)
 	}
-	v.Label, v.Publisher, v.root, v.foldCase = t.Label, t.Publisher, t.Root, t.Kind == tree.FAT
+	v.Label, v.Publisher, v.files = iso.Label(), iso.Publisher(), iso
+	return nil
+}
+
+func (v *Volume) probeFAT() error {
+	f, err := fat.Open(v.file)
+	if errors.Is(err, fat.ErrNoFAT) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if v.Label, err = f.Label(); err != nil {
+		return err
+	}
+	v.files = f
 	return nil
 }
 
@@ -159,74 +174,61 @@ func (v *Volume) ReadFile(path string, limit int64) ([]byte, error) {
 }
 
 func (v *Volume) readFile(path string, limit int64) ([]byte, error) {
-	n, err := v.find(path)
+	info, err := v.stat(path)
 	if err != nil {
 		return nil, err
 	}
-	if n.Read == nil {
+	if !info.Mode().IsRegular() {
 		return nil, fmt.Errorf("%s on %s is not a regular file", path, v.Device.Path)
 	}
-	if n.Size > limit {
-		return nil, fmt.Errorf("%s on %s has %d bytes, want at most %d", path, v.Device.Path, n.Size, limit)
+	if info.Size() > limit {
+		return nil, fmt.Errorf("%s on %s has %d bytes, want at most %d", path, v.Device.Path, info.Size(), limit)
 	}
-	data, err := n.Read(limit)
-	if err != nil {
-		return nil, fmt.Errorf("%s on %s: %w", path, v.Device.Path, err)
-	}
-	return data, nil
+	data, err := fs.ReadFile(v.files, path)
+	return data, v.named(path, err)
 }
 
 // Files returns the sorted names of a directory's regular files. If the directory does not exist, the error wraps
 // fs.ErrNotExist.
 func (v *Volume) Files(path string) ([]string, error) {
-	return contain(v, path, func() ([]string, error) { return v.files(path) })
+	return contain(v, path, func() ([]string, error) { return v.list(path) })
 }
 
-func (v *Volume) files(path string) ([]string, error) {
-	n, err := v.find(path)
+func (v *Volume) list(path string) ([]string, error) {
+	info, err := v.stat(path)
 	if err != nil {
 		return nil, err
 	}
-	if n.List == nil {
+	if !info.IsDir() {
 		return nil, fmt.Errorf("%s on %s is not a directory", path, v.Device.Path)
 	}
-	nodes, err := n.List()
-	if err != nil {
-		return nil, fmt.Errorf("%s on %s: %w", path, v.Device.Path, err)
-	}
+	entries, err := fs.ReadDir(v.files, path)
 	var names []string
-	for _, file := range nodes {
-		if file.Read != nil {
-			names = append(names, file.Name)
+	for _, entry := range entries {
+		if entry.Type().IsRegular() {
+			names = append(names, entry.Name())
 		}
 	}
-	return names, nil
+	return names, v.named(path, err)
 }
 
-// find returns the file or directory with a path.
-func (v *Volume) find(path string) (tree.Node, error) {
+// stat describes the file or directory with a path.
+func (v *Volume) stat(path string) (fs.FileInfo, error) {
 	if !fs.ValidPath(path) {
-		return tree.Node{}, fmt.Errorf("path %q on %s: %w", path, v.Device.Path, fs.ErrInvalid)
+		return nil, fmt.Errorf("path %q on %s: %w", path, v.Device.Path, fs.ErrInvalid)
 	}
-	at := v.root
-	for _, name := range strings.Split(path, "/") {
-		if at.List == nil {
-			return tree.Node{}, fmt.Errorf("%s on %s: %w", path, v.Device.Path, fs.ErrNotExist)
-		}
-		nodes, err := at.List()
-		if err != nil {
-			return tree.Node{}, fmt.Errorf("%s on %s: %w", path, v.Device.Path, err)
-		}
-		found := false
-		for _, n := range nodes {
-			if n.Name == name || v.foldCase && strings.EqualFold(n.Name, name) {
-				at, found = n, true
-				break
-			}
-		}
-		if !found {
-			return tree.Node{}, fmt.Errorf("%s on %s: %w", path, v.Device.Path, fs.ErrNotExist)
-		}
+	info, err := fs.Stat(v.files, path)
+	return info, v.named(path, err)
+}
+
+// named returns the cause of an error, nil for none, with the path and the device.
+func (v *Volume) named(path string, err error) error {
+	var pathError *fs.PathError
+	if errors.As(err, &pathError) {
+		err = pathError.Err
 	}
-	return at, nil
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%s on %s: %w", path, v.Device.Path, err)
 }
