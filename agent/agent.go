@@ -12,7 +12,6 @@ import (
 	"ironroot/agent/hardware"
 	"ironroot/agent/inventory"
 	"ironroot/agent/journal"
-	"ironroot/agent/power"
 	"ironroot/agent/rescue"
 	"ironroot/agent/status"
 	"ironroot/internal/goroutine"
@@ -23,25 +22,12 @@ import (
 // Version is the version that the agent reports to Ironic.
 const Version = "1.0.0"
 
-// Network is the machine's network as the agent uses it.
-type Network interface {
-	WaitAddress(ctx context.Context) error // until another machine can be reached
-	Down(ctx context.Context) error        // every link
-	Changed() <-chan struct{}              // closed at the next change
-	// RestoreFirmwareLLDP switches on the LLDP agents in network cards that were switched off; with persistent, only
-	// those that would stay off over a power cycle.
-	RestoreFirmwareLLDP(persistent bool) error
-}
-
 // Options configure an agent.
 type Options struct {
 	Config  *config.Config
-	Network Network // nil in an ordinary process, which does not manage the network
-	// Neighbours receives LLDP frames; nil listens only during an inspection or an inventory.
-	Neighbours inventory.Neighbours
-	Journal    *journal.Journal // nil keeps no log
-	Power      power.Power      // nil or not Destructive: refuses
-	System     sysfs.Root
+	Machine Machine
+	Journal *journal.Journal // nil keeps no log
+	System  sysfs.Root
 	// BMC, when set, connects to the machine's BMC in place of the kernel's driver.
 	BMC func() (inventory.BMC, error)
 	// Managers create the custom hardware managers. Of equal levels, the built-in manager is asked first.
@@ -57,35 +43,12 @@ type Options struct {
 	// Forever makes Run start over after a failure instead of returning it. PID 1 needs this: nothing restarts its
 	// agent, and a second Run would not know the token.
 	Forever bool
-	Version string // "" is Version
-	// Settled is closed when the drivers of all devices are loaded, and the disks attached that are reached over a
-	// network; nil means that they are.
-	Settled <-chan struct{}
-	// Detach, when set, ends the sessions of disks that are reached over a network. It is called before the machine
-	// stops, when the disks are flushed, and before the network is taken down.
-	Detach func(ctx context.Context)
-	// EndLogins, when set, ends the sessions of users who have logged in, and lets nobody log in again. It is called at
-	// a lockdown. Failures are logged.
-	EndLogins func()
-	// PrepareRescue, when set, checks whether a user could log in to a rescue, and hides what the user must not see as
-	// far as the running agent can do without it. It is called before a rescue is confirmed to Ironic. An error fails
-	// the rescue.
-	PrepareRescue func(ctx context.Context) error
-	// LoadModule, when set, loads a module of the kernel, with its dependencies.
-	LoadModule func(ctx context.Context, name string) error
-	// NeedDrivers, when set, is called before the start of the agent waits for Settled. Commands, which also wait for
-	// it, follow the first heartbeat.
-	NeedDrivers func()
-	Board       Board // nil shows nothing
-	// Adapters, when set, returns the network adapters that lack a driver.
-	Adapters func() []status.Adapter
+	Version string        // "" is Version
+	Board   *status.Board // nil shows nothing
 	// Dial connects to Ironic; nil is a net.Dialer.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 	// Listen, when set, opens the API's port.
 	Listen func(ctx context.Context, host string, port int) (net.Listener, error)
-	// Reload, when set, is called before the agent starts over. It returns the new configuration, or nil to keep the
-	// current one.
-	Reload func(ctx context.Context) *config.Config
 	// Pause is the time before the agent starts over; 0 is 30 s.
 	Pause time.Duration
 }
@@ -151,7 +114,7 @@ func (a *agent) startAndServe(ctx context.Context) error {
 // network down and idles until ctx ends. If one begins a rescue, serve stops them, and returns ErrRescue once the
 // response has reached the client.
 func (a *agent) serve(ctx context.Context) error {
-	a.o.Board.Enter(status.Ready)
+	a.announce(status.Ready)
 	serving, stopServing := context.WithCancel(ctx)
 	defer stopServing()
 	beating, stopBeating := context.WithCancel(ctx)
@@ -189,9 +152,15 @@ type phase struct {
 	run  func(context.Context) error
 }
 
+// announce shows a phase on the board, and announces it to the drivers.
+func (a *agent) announce(phase status.Phase) {
+	a.o.Board.Enter(phase)
+	a.o.Machine.Drivers.Enter(phase)
+}
+
 // enter runs a phase and logs its duration, so that the console shows where a boot spends its time.
 func (a *agent) enter(ctx context.Context, p phase) error {
-	a.o.Board.Enter(status.Phase(p.name))
+	a.announce(status.Phase(p.name))
 	started := time.Now()
 	err := p.run(ctx)
 	if ctx.Err() == nil {

@@ -116,7 +116,7 @@ func TestStopsMachine(t *testing.T) {
 		ironic := newIronic(t)
 		machine := fakePower{make(chan string, 1)}
 		r := startAgent(t, func(o *Options) {
-			o.Destructive, o.Power, o.System = true, machine, bareMachine(t)
+			o.Destructive, o.Machine.Power, o.System = true, machine, bareMachine(t)
 		}, "--api-url="+ironic.URL)
 		r.beat(ironic)
 		if got := r.run("standby.sync", "{}"); got.Status != "SUCCEEDED" {
@@ -233,13 +233,13 @@ func TestLockdown(t *testing.T) {
 	detached := make(chan error, 1)
 	r := startAgent(t, func(o *Options) {
 		o.Destructive = true
-		o.Detach = func(context.Context) {
+		o.Machine.Disks = detachFunc(func(context.Context) {
 			c, err := net.Dial("tcp", "127.0.0.1:"+strconv.Itoa(port))
 			if err == nil {
 				err = c.Close()
 			}
 			detached <- err
-		}
+		})
 	}, "--api-url="+ironic.URL)
 	port = r.port
 	r.beat(ironic)
@@ -311,7 +311,7 @@ func TestRescueNotPossible(t *testing.T) {
 	machine := bareMachine(t)
 	r := startAgent(t, func(o *Options) {
 		o.Destructive, o.System = true, machine
-		o.PrepareRescue = func(context.Context) error { return errors.New("nobody could log in") }
+		o.Machine.Logins = prepareRescueFunc(func() error { return errors.New("nobody could log in") })
 	}, "--api-url="+ironic.URL)
 	r.beat(ironic)
 	for range 2 { // the second one is answered
@@ -335,7 +335,7 @@ func TestNothingAfterLockdown(t *testing.T) {
 	proceed := make(chan struct{})
 	r := startAgent(t, func(o *Options) {
 		o.Destructive, o.System = true, machine
-		o.EndLogins = func() { <-proceed }
+		o.Machine.Logins = endLoginsFunc(func() { <-proceed })
 	}, "--api-url="+ironic.URL)
 	r.beat(ironic)
 	if got := r.run("system.lockdown", "{}"); got.Status != "SUCCEEDED" {

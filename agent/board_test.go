@@ -96,6 +96,28 @@ func TestBoardOfStandaloneAgent(t *testing.T) {
 	}
 }
 
+// Each phase of the start is announced to the drivers, and the first heartbeat resumes them, also one that failed.
+func TestDriversFollowTheStart(t *testing.T) {
+	for _, refused := range []string{"", testToken} {
+		ironic := newIronic(t)
+		ironic.forget(refused)
+		calls := make(chan string, 100)
+		r := startAgent(t, func(o *Options) {
+			d := fakeDrivers{resume: func() { calls <- "resume" }}
+			o.Machine.Drivers = onEnter(d, func(phase string) { calls <- phase })
+		}, "--api-url="+ironic.URL)
+		r.beat(ironic)
+		for _, want := range []string{
+			"configuration", "hardware", "network", "discovery", "clock", "inspection", "lookup", "address", "api",
+			"ready", "resume",
+		} {
+			if got := <-calls; got != want {
+				t.Errorf("heartbeat with refused token %q: got call %s, want %s", refused, got, want)
+			}
+		}
+	}
+}
+
 // A reloaded configuration replaces the URLs on the board.
 func TestBoardAfterReload(t *testing.T) {
 	first, second := newIronic(t), newIronic(t)
@@ -105,7 +127,7 @@ func TestBoardAfterReload(t *testing.T) {
 		o.Forever, o.Board = true, board
 		later := *o.Config
 		later.APIURL = second.URL
-		o.Reload = func(context.Context) *config.Config { return &later }
+		o.Machine.Media = reloadFunc(func() *config.Config { return &later })
 	}, "--api-url="+first.URL, "--lookup-timeout=0")
 	r.beat(second)
 	s := until(t, board, "accepted heartbeat", func(s *status.State) bool { return !s.Beat.Accepted.IsZero() })

@@ -62,8 +62,8 @@ func (a *agent) setClock(ctx context.Context) error {
 		return nil
 	}
 	changed := unchanged
-	if a.o.Network != nil {
-		changed = a.o.Network.Changed
+	if a.o.Machine.Network != nil {
+		changed = a.o.Machine.Network.Changed
 	}
 	a.log.Warn("system clock implausible, querying the network's time servers", "err", wrong)
 	limited, cancel := context.WithTimeout(ctx, networkClockTimeout)
@@ -139,7 +139,7 @@ func (a *agent) networkTimeServers() []string {
 	if server := a.config.Get().NTPServer; server != "" { // set by multicast DNS, because the operator configured none
 		servers = append(servers, server)
 	}
-	network, ok := a.o.Network.(TimeServers)
+	network, ok := a.o.Machine.Network.(TimeServers)
 	if !ok {
 		return servers
 	}

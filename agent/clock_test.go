@@ -131,7 +131,7 @@ func TestNetworkServersSetOnlyAWrongClock(t *testing.T) {
 	} {
 		f := &fakeClocks{offset: tt.offset, rtcOffset: tt.offset}
 		a := clockAgent(true, &config.Config{}, f)
-		a.o.Network = tt.network
+		a.o.Machine.Network = tt.network
 		a.config.Update(func(c *config.Config) { c.NTPServer = tt.mdns }) // as an override of multicast DNS does
 		if err := a.setClock(t.Context()); err != nil {
 			t.Fatal(err)
@@ -159,7 +159,7 @@ func TestNetworkServersSetOnlyAWrongClock(t *testing.T) {
 	}
 	f := &fakeClocks{offset: decade, systemErr: errors.New("not permitted")}
 	a := clockAgent(true, &config.Config{FailIfClockNotSet: true}, f)
-	a.o.Network = network
+	a.o.Machine.Network = network
 	if err := a.setUnverifiedClock(time.Now()); !errors.Is(err, f.systemErr) {
 		t.Errorf("clock that cannot be set by Ironic's: got %v, want %v", err, f.systemErr)
 	}
@@ -238,7 +238,7 @@ func TestTimeServersOfTheNetwork(t *testing.T) {
 	for _, text := range []string{"192.0.2.1", "2001:db8::1", "192.0.2.1", "192.0.2.2"} {
 		network = append(network, netip.MustParseAddr(text))
 	}
-	a := newAgent(Options{Config: &config.Config{}, Network: network})
+	a := newAgent(Options{Config: &config.Config{}, Machine: Machine{Network: network}})
 	if diff := cmp.Diff([]string{"192.0.2.1", "2001:db8::1", "192.0.2.2"}, a.networkTimeServers()); diff != "" {
 		t.Errorf("time servers (-want +got):\n%s", diff)
 	}

@@ -58,10 +58,10 @@ func TestExportEnds(t *testing.T) {
 // A rescue ends the export first, and is not possible if that fails.
 func TestExportEndsBeforeRescue(t *testing.T) {
 	prepared := 0
-	a := newAgent(Options{Config: &config.Config{}, PrepareRescue: func(context.Context) error {
+	a := newAgent(Options{Config: &config.Config{}, Machine: Machine{Logins: prepareRescueFunc(func() error {
 		prepared++
 		return nil
-	}})
+	})}})
 	export := &exported{err: errors.New("target is stuck")}
 	a.targets = export
 	if err := a.prepareRescue(t.Context()); !errors.Is(err, export.err) || prepared > 0 {

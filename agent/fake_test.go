@@ -212,24 +212,60 @@ type running struct {
 	phases  chan string // the latest ones that reach has not read
 }
 
-// phaseBoard is a board that calls a function before a phase begins.
-type phaseBoard struct {
-	Board
+// fakeDrivers are drivers that are loaded when the channel is closed. They call resume when drivers are requested.
+type fakeDrivers struct {
+	settled <-chan struct{}
+	resume  func()
+}
+
+func (d fakeDrivers) Settled() <-chan struct{} { return d.settled }
+func (fakeDrivers) Enter(status.Phase)         {}
+func (d fakeDrivers) Resume() {
+	if d.resume != nil {
+		d.resume()
+	}
+}
+
+// phaseDrivers calls a function when a phase begins.
+type phaseDrivers struct {
+	Drivers
 	enter func(phase string)
 }
 
-func (b phaseBoard) Enter(phase status.Phase) {
-	b.enter(string(phase))
-	b.Board.Enter(phase)
+func (d phaseDrivers) Enter(phase status.Phase) {
+	d.enter(string(phase))
+	d.Drivers.Enter(phase)
 }
 
-// onEnter returns a board that calls enter before each phase and otherwise behaves like b; nil shows nothing.
-func onEnter(b Board, enter func(phase string)) Board {
-	if b == nil {
-		b = (*status.Board)(nil)
+// onEnter returns drivers that call enter at each phase and otherwise behave like d; nil are loaded.
+func onEnter(d Drivers, enter func(phase string)) Drivers {
+	if d == nil {
+		d = fakeDrivers{}
 	}
-	return phaseBoard{b, enter}
+	return phaseDrivers{d, enter}
 }
+
+// detachFunc is called to detach the disks of a network.
+type detachFunc func(ctx context.Context)
+
+func (f detachFunc) Detach(ctx context.Context) { f(ctx) }
+
+// endLoginsFunc is called to end logins. A rescue is possible.
+type endLoginsFunc func()
+
+func (f endLoginsFunc) EndLogins()                        { f() }
+func (endLoginsFunc) PrepareRescue(context.Context) error { return nil }
+
+// prepareRescueFunc is called to prepare a rescue. There are no logins.
+type prepareRescueFunc func() error
+
+func (prepareRescueFunc) EndLogins()                            {}
+func (f prepareRescueFunc) PrepareRescue(context.Context) error { return f() }
+
+// reloadFunc is called to read virtual media again.
+type reloadFunc func() *config.Config
+
+func (f reloadFunc) Reload(context.Context) *config.Config { return f() }
 
 type fakeNetwork struct {
 	down     chan struct{}
@@ -271,7 +307,7 @@ func startAgent(t *testing.T, change func(*Options), args ...string) *running {
 	r.journal = journal.New(r.console, nil, 1<<20)
 	var first sync.Once
 	o := Options{
-		Config: options, Journal: r.journal, Network: r.network, Pause: time.Millisecond,
+		Config: options, Journal: r.journal, Machine: Machine{Network: r.network}, Pause: time.Millisecond,
 		Listen: func(ctx context.Context, host string, port int) (net.Listener, error) {
 			taken := l
 			first.Do(func() { l = nil })
@@ -284,7 +320,7 @@ func startAgent(t *testing.T, change func(*Options), args ...string) *running {
 	if change != nil {
 		change(&o)
 	}
-	o.Board = onEnter(o.Board, r.enter)
+	o.Machine.Drivers = onEnter(o.Machine.Drivers, r.enter)
 	ctx, cancel := context.WithCancel(context.Background())
 	go func() { r.done <- Run(ctx, o) }()
 	t.Cleanup(func() {

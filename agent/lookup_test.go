@@ -29,7 +29,7 @@ func TestLookupBeforeDrivers(t *testing.T) {
 	ironic := newIronic(t)
 	machine := bareMachine(t)
 	addCard(t, machine, "eth0", "52:54:00:12:34:56")
-	r := startAgent(t, func(o *Options) { o.Settled, o.System = make(chan struct{}), machine }, "--api-url="+ironic.URL)
+	r := startAgent(t, func(o *Options) { o.Machine.Drivers, o.System = fakeDrivers{settled: make(chan struct{})}, machine }, "--api-url="+ironic.URL)
 	r.beat(ironic)
 	if sent := ironic.addresses(); len(sent) != 1 {
 		t.Errorf("got lookups with %q, want one", sent)
@@ -55,7 +55,7 @@ func TestLookupAfterDrivers(t *testing.T) {
 			})
 		}
 	})
-	r := startAgent(t, func(o *Options) { o.Settled, o.System = settled, machine }, "--api-url="+ironic.URL)
+	r := startAgent(t, func(o *Options) { o.Machine.Drivers, o.System = fakeDrivers{settled: settled}, machine }, "--api-url="+ironic.URL)
 	r.beat(ironic)
 	sent := ironic.addresses()
 	if len(sent) != 2 || strings.Contains(sent[0], secondMAC) || !strings.Contains(sent[1], secondMAC) {
@@ -225,14 +225,14 @@ func TestStartsOverAfterLookupTimeout(t *testing.T) {
 		var lookups []time.Duration
 		err = Run(ctx, Options{
 			Config: options, System: bareMachine(t), Forever: true,
-			Board: onEnter(nil, func(phase string) {
+			Machine: Machine{Drivers: onEnter(nil, func(phase string) {
 				if phase == "lookup" {
 					lookups = append(lookups, time.Since(began))
 				}
 				if len(lookups) == 4 {
 					cancel()
 				}
-			}),
+			})},
 		})
 		if err != nil {
 			t.Errorf("got %v after the end of the context, want no error", err)
@@ -355,7 +355,7 @@ func TestWaitsForAnAddress(t *testing.T) {
 		const delay = 100*time.Hour + 10*time.Millisecond
 		started := time.Now()
 		a := newAgent(Options{
-			Config: &config.Config{APIURL: "http://ironic"}, Network: &slowNetwork{after: started.Add(delay)},
+			Config: &config.Config{APIURL: "http://ironic"}, Machine: Machine{Network: &slowNetwork{after: started.Add(delay)}},
 		})
 		if err := a.configure(t.Context()); err != nil {
 			t.Fatal(err)
@@ -377,7 +377,7 @@ func TestReload(t *testing.T) {
 	r := startAgent(t, func(o *Options) {
 		o.Forever = true
 		port := strconv.Itoa(o.Config.AdvertisePort)
-		o.Reload = func(context.Context) *config.Config {
+		o.Machine.Media = reloadFunc(func() *config.Config {
 			switch calls.Add(1) {
 			case 1:
 				panic("in a medium") // ends neither the agent nor the machine
@@ -392,7 +392,7 @@ func TestReload(t *testing.T) {
 				t.Error(err)
 			}
 			return c
-		}
+		})
 	}, "--api-url="+first.URL, "--lookup-timeout=0")
 	r.beat(second)
 	lookups := 0

@@ -14,7 +14,7 @@ func TestSettingsWithoutEffectAreLogged(t *testing.T) {
 	r := startAgent(t, func(o *Options) {
 		o.Forever = true
 		o.Config.DiskUtils.DDBlockSize = "4M"
-		o.Board = onEnter(nil, func(phase string) {
+		o.Machine.Drivers = onEnter(nil, func(phase string) {
 			if failures--; phase == "configuration" && failures == 0 {
 				panic("start over")
 			}

@@ -53,7 +53,7 @@ func TestPresetTokenIsNotDisclosed(t *testing.T) {
 		}
 		c := o.Config
 		printed = fmt.Sprintf("%v %+v %#v %v %+v %#v %v", c, c, c, *c, *c, *c, o)
-		o.Board = onEnter(nil, func(string) {
+		o.Machine.Drivers = onEnter(nil, func(string) {
 			if panics--; panics == 0 {
 				panic("a panic that contains " + testToken)
 			}

@@ -36,7 +36,7 @@ func (a *agent) selfTest(ctx context.Context, n *node.Node) (*selftest.Report, e
 		Neighbours: func(ctx context.Context) (map[string]lldp.Frame, error) {
 			return a.neighbours().WaitLLDP(ctx, a.config.Get().LLDPTimeout)
 		},
-		Adapters: a.o.Adapters, KernelLog: journal.KernelLog, HardwareClock: clock.Hardware, Now: time.Now,
+		Board: a.o.Board, KernelLog: journal.KernelLog, HardwareClock: clock.Hardware, Now: time.Now,
 	})
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("self-test: %w", err)
@@ -56,10 +56,8 @@ func (a *agent) logSelfTest(ctx context.Context) error {
 	if !a.config.Get().SelfTest {
 		return nil
 	}
-	if a.o.NeedDrivers != nil {
-		a.o.NeedDrivers()
-	}
-	if err := pause.Until(ctx, a.o.Settled); err != nil {
+	a.o.Machine.Drivers.Resume()
+	if err := pause.Until(ctx, a.o.Machine.Drivers.Settled()); err != nil {
 		return err
 	}
 	report, err := a.selfTest(ctx, a.node.Get())

@@ -23,7 +23,7 @@ import (
 func TestSelfTest(t *testing.T) {
 	o := Options{
 		Config: &config.Config{}, System: machinetest.System(t, "dell-r640"),
-		Adapters: func() []status.Adapter { return nil },
+		Board: status.NewBoard("1", nil),
 	}
 	report, err := SelfTest(t.Context(), o)
 	if err != nil || !strings.HasPrefix(report.Machine.Product, "PowerEdge R640") ||
@@ -52,7 +52,7 @@ func TestSelfTestAtStart(t *testing.T) {
 	settled := make(chan struct{})
 	a := newAgent(Options{
 		Config: &config.Config{Standalone: true, SelfTest: true}, Journal: journal.New(console, nil, 1<<20),
-		System: machinetest.System(t, "dell-r640"), Settled: settled,
+		System: machinetest.System(t, "dell-r640"), Machine: Machine{Drivers: fakeDrivers{settled: settled}},
 	})
 	t.Cleanup(a.close)
 	if err := a.loadHardware(t.Context()); err != nil {

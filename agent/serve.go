@@ -93,6 +93,7 @@ func (a *agent) sendHeartbeats(ctx context.Context) error {
 // heartbeatDone handles the result of a heartbeat.
 func (a *agent) heartbeatDone(ctx context.Context, err error) {
 	a.o.Board.HeartbeatDone(err)
+	a.o.Machine.Drivers.Resume()
 	if ironic.TokenRefused(err) {
 		a.renewToken(ctx)
 	}
@@ -123,15 +124,13 @@ func (a *agent) Rescue() { a.onceRescued.Do(func() { close(a.rescued) }) }
 // has ended the heartbeats.
 func (a *agent) lockdown(ctx context.Context, closePort func()) {
 	a.log.Warn("lockdown: taking the network down, agent idles until the machine restarts")
-	a.o.Board.Enter(status.Lockdown)
-	if a.o.EndLogins != nil {
-		a.o.EndLogins()
-	}
+	a.announce(status.Lockdown)
+	a.o.Machine.Logins.EndLogins()
 	_ = pause.For(ctx, answerDelay) // below, the end of ctx ends the loop
 	a.endExport(ctx)
-	if a.o.Network != nil && a.o.Detach != nil {
+	if a.o.Machine.Network != nil {
 		limited, cancel := context.WithTimeout(ctx, extension.DetachTimeout)
-		a.o.Detach(limited)
+		a.o.Machine.Disks.Detach(limited)
 		cancel()
 	}
 	closePort()
@@ -149,8 +148,8 @@ func (a *agent) lockdown(ctx context.Context, closePort func()) {
 
 func (a *agent) networkDown(ctx context.Context) error {
 	switch {
-	case a.o.Network != nil:
-		return a.o.Network.Down(ctx)
+	case a.o.Machine.Network != nil:
+		return a.o.Machine.Network.Down(ctx)
 	case !a.o.Destructive:
 		a.log.Warn("lockdown: links left up, started without --destructive")
 		return nil
@@ -193,10 +192,10 @@ func (p drainingPower) drain(ctx context.Context) {
 // restoreCards switches the LLDP agents in network cards on again, for the operating system that runs next. Failures
 // are logged: they must not prevent the machine from stopping.
 func (a *agent) restoreCards(persistent bool) {
-	if a.o.Network == nil {
+	if a.o.Machine.Network == nil {
 		return
 	}
-	if err := a.o.Network.RestoreFirmwareLLDP(persistent); err != nil {
+	if err := a.o.Machine.Network.RestoreFirmwareLLDP(persistent); err != nil {
 		a.log.Warn("LLDP agent of network card not restored", "err", err)
 	}
 }

@@ -41,12 +41,14 @@ func TestLockdownRetries(t *testing.T) {
 		board := status.NewBoard("", nil)
 		detachedAt := -1
 		logins := 1
-		a := newAgent(Options{Config: &config.Config{}, Network: n, Board: board, Detach: func(ctx context.Context) {
-			if detachedAt < 0 {
-				detachedAt = n.attempts
-			}
-			<-ctx.Done() // the target is gone
-		}, EndLogins: func() { logins = n.attempts }})
+		a := newAgent(Options{Config: &config.Config{}, Board: board, Machine: Machine{
+			Network: n, Logins: endLoginsFunc(func() { logins = n.attempts }), Disks: detachFunc(func(ctx context.Context) {
+				if detachedAt < 0 {
+					detachedAt = n.attempts
+				}
+				<-ctx.Done() // the target is gone
+			}),
+		}})
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 		defer cancel()
 		portClosed := -1
@@ -133,12 +135,12 @@ func TestStartsOverWithItsPort(t *testing.T) {
 	starts, shown := 0, ""
 	r := startAgent(t, func(o *Options) {
 		board := status.NewBoard("", nil)
-		o.Forever = true
-		o.Reload = func(context.Context) *config.Config {
+		o.Forever, o.Board = true, board
+		o.Machine.Media = reloadFunc(func() *config.Config {
 			shown = problem(board.State(), "start")
 			return nil
-		}
-		o.Board = onEnter(board, func(phase string) {
+		})
+		o.Machine.Drivers = onEnter(nil, func(phase string) {
 			if phase == "ready" {
 				if starts++; starts == 1 {
 					panic("a defect")
@@ -177,7 +179,7 @@ func (brokenPower) PowerOff(context.Context) error { return errors.New("no power
 func TestMachineDoesNotStop(t *testing.T) {
 	for name, want := range map[string]string{"run_image": "no reboot", "power_off": "no power off"} {
 		ironic := newIronic(t)
-		broken := func(o *Options) { o.Destructive, o.Power, o.Network = true, brokenPower{}, nil }
+		broken := func(o *Options) { o.Destructive, o.Machine = true, Machine{Power: brokenPower{}} }
 		r := startAgent(t, broken, "--api-url="+ironic.URL)
 		r.beat(ironic)
 		got := r.run("standby."+name, "{}")
@@ -322,7 +324,7 @@ func TestCommandsEndWithTheAgent(t *testing.T) {
 	ended := make(chan struct{})
 	machine := endingPower{fakePower{make(chan string, 1)}, ended}
 	t.Run("agent", func(t *testing.T) {
-		alone := func(o *Options) { o.Destructive, o.Power = true, machine }
+		alone := func(o *Options) { o.Destructive, o.Machine.Power = true, machine }
 		r := startAgent(t, alone, "--standalone", "--agent_token="+testToken)
 		r.reach("ready")
 		code, body := r.do("POST", "/v1/commands/?agent_token="+testToken, `{"name":"standby.run_image","params":{}}`)
@@ -352,11 +354,11 @@ func (p endingPower) Reboot(ctx context.Context) error {
 
 // Options have safe defaults: the machine cannot be stopped, and reading its files is bounded in time.
 func TestOptionDefaults(t *testing.T) {
-	for _, o := range []Options{{}, {Power: brokenPower{}}, {Destructive: true}} {
+	for _, o := range []Options{{}, {Machine: Machine{Power: brokenPower{}}}, {Destructive: true}} {
 		o.Config = &config.Config{}
 		a := newAgent(o)
-		if _, refused := a.o.Power.(power.Refused); !refused {
-			t.Errorf("%+v: got power %T, want one that refuses", o, a.o.Power)
+		if _, refused := a.o.Machine.Power.(power.Refused); !refused {
+			t.Errorf("%+v: got power %T, want one that refuses", o, a.o.Machine.Power)
 		}
 		if a.o.Listen == nil || a.o.System.Files == nil || a.o.Pause != 30*time.Second || a.o.Version != Version {
 			t.Errorf("%+v: got %+v, want all that is needed", o, a.o)

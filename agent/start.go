@@ -32,11 +32,11 @@ var errLocked = errors.New("ironic handed this node's token to another agent")
 // waitNetwork waits for an address if Ironic or an inspection needs the network. The status report shows what is
 // missing.
 func (a *agent) waitNetwork(ctx context.Context) error {
-	if a.o.Network == nil ||
+	if a.o.Machine.Network == nil ||
 		(!a.withIronic() && !inspection.Enabled(a.config.Get()) && !ironic.WantsDiscovery(a.config.Get())) {
 		return nil
 	}
-	return a.o.Network.WaitAddress(ctx)
+	return a.o.Machine.Network.WaitAddress(ctx)
 }
 
 // discover finds Ironic by multicast DNS if that is configured.
@@ -72,20 +72,18 @@ func (a *agent) runInspection(ctx context.Context) (nodeUUID string, err error) 
 		RootDisk: a.rootDisk, Post: a.ironic.PostInspection, Log: a.log, Neighbours: a.neighbours(),
 		Track: func(what, device string) inspection.Tracker { return a.o.Board.Track(a.log, what, device) },
 	}
-	if a.o.Network != nil {
-		o.Network = a.o.Network
+	if a.o.Machine.Network != nil {
+		o.Network = a.o.Machine.Network
 	}
 	return inspection.Run(ctx, o)
 }
 
 // settle waits until the drivers of all devices present at boot are loaded, or until limit has passed.
 func (a *agent) settle(ctx context.Context, limit time.Duration) {
-	if a.o.NeedDrivers != nil {
-		a.o.NeedDrivers()
-	}
+	a.o.Machine.Drivers.Resume()
 	limited, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	if err := pause.Until(limited, a.o.Settled); err != nil && ctx.Err() == nil {
+	if err := pause.Until(limited, a.o.Machine.Drivers.Settled()); err != nil && ctx.Err() == nil {
 		a.log.Warn("drivers still loading, continuing", "waited", limit)
 	}
 }
@@ -96,7 +94,7 @@ func (a *agent) settle(ctx context.Context, limit time.Duration) {
 // progress: Ironic sends a token only once.
 func (a *agent) findNode(ctx context.Context) (*ironic.Answer, []string, error) {
 	deadline := time.Now().Add(lookupSettleTimeout)
-	if !pause.Closed(a.o.Settled) {
+	if !pause.Closed(a.o.Machine.Drivers.Settled()) {
 		macs, err := a.macs(ctx)
 		if err != nil {
 			return nil, nil, err

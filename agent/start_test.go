@@ -178,7 +178,7 @@ func TestLookupWaitsForDrivers(t *testing.T) {
 				dialled++
 				return nil, errors.New("connection refused")
 			}
-			a := startedAgent(t, Options{Settled: settled, System: machine, Dial: dial}, "--api-url=http://192.0.2.1")
+			a := startedAgent(t, Options{Machine: Machine{Drivers: fakeDrivers{settled: settled}}, System: machine, Dial: dial}, "--api-url=http://192.0.2.1")
 			time.AfterFunc(loaded, func() { close(settled) })
 			started := time.Now()
 			if err := a.lookup(t.Context()); err == nil || time.Since(started) != want || dialled != 2 {
@@ -194,7 +194,7 @@ func TestLookupWaitsForDrivers(t *testing.T) {
 func TestInspectionAfterDrivers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		settled := make(chan struct{})
-		a := startedAgent(t, Options{Settled: settled, Dial: refused},
+		a := startedAgent(t, Options{Machine: Machine{Drivers: fakeDrivers{settled: settled}}, Dial: refused},
 			"--inspection-callback-url=http://192.0.2.1", "--inspection-collectors=pci-devices")
 		time.AfterFunc(30*time.Second, func() { close(settled) })
 		started := time.Now()
@@ -217,7 +217,7 @@ func TestStartRequestsDrivers(t *testing.T) {
 					close(settled)
 				}
 			}
-			a := startedAgent(t, Options{Settled: settled, Dial: refused, NeedDrivers: request},
+			a := startedAgent(t, Options{Machine: Machine{Drivers: fakeDrivers{settled, request}}, Dial: refused},
 				"--api-url=http://192.0.2.1", option)
 			if err := a.inspect(t.Context()); err != nil || requests != want {
 				t.Errorf("%s: got %v and %d requests of drivers, want %d", option, err, requests, want)
@@ -231,7 +231,7 @@ func TestHardwareInfoAfterDrivers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		settled := make(chan struct{})
 		machine := bareMachine(t)
-		a := startedAgent(t, Options{Settled: settled, System: machine}, "--disk-wait-attempts=0")
+		a := startedAgent(t, Options{Machine: Machine{Drivers: fakeDrivers{settled: settled}}, System: machine}, "--disk-wait-attempts=0")
 		time.AfterFunc(20*time.Second, func() {
 			addCard(t, machine, "eth0", "52:54:00:12:34:56")
 			close(settled)
@@ -256,7 +256,7 @@ func TestHardwareInfoAfterDrivers(t *testing.T) {
 // Every phase that waits for something ends with the context.
 func TestPhasesEndWithTheContext(t *testing.T) {
 	network := &slowNetwork{after: time.Now().Add(time.Hour)}
-	a := startedAgent(t, Options{Network: network}, "--api-url=mdns", "--inspection-collectors=pci-devices")
+	a := startedAgent(t, Options{Machine: Machine{Network: network}}, "--api-url=mdns", "--inspection-collectors=pci-devices")
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	for name, phase := range map[string]func(context.Context) error{
@@ -294,7 +294,8 @@ type fakeNeighbours struct{ inventory.Neighbours }
 // stop the LLDP agents of firmware.
 func TestNeighbours(t *testing.T) {
 	neighbours := &fakeNeighbours{}
-	if got := newAgent(Options{Config: &config.Config{}, Neighbours: neighbours}).neighbours(); got != neighbours {
+	a := newAgent(Options{Config: &config.Config{}, Machine: Machine{Neighbours: neighbours}})
+	if got := a.neighbours(); got != neighbours {
 		t.Errorf("got %T, want the given one", got)
 	}
 	for _, destructive := range []bool{false, true} {
@@ -340,7 +341,7 @@ func TestSecretsOfURLs(t *testing.T) {
 	a := newAgent(Options{
 		Journal: j,
 		Config:  &config.Config{APIURL: "http://a:first-one@h/", InspectionCallbackURL: "http://a:second-one@h/"},
-		Reload:  func(context.Context) *config.Config { return later },
+		Machine: Machine{Media: reloadFunc(func() *config.Config { return later })},
 	})
 	a.reload(t.Context())
 	j.Logger().Info("all", "secrets", "first-one second-one third-one "+later.AgentToken)
@@ -432,7 +433,7 @@ func TestLookupAfterChange(t *testing.T) {
 			dials = append(dials, time.Since(started))
 			return nil, errors.New("connection refused")
 		}
-		a := startedAgent(t, Options{Network: network, Dial: refused},
+		a := startedAgent(t, Options{Machine: Machine{Network: network}, Dial: refused},
 			"--api-url=http://192.0.2.1", "--lookup-timeout=300", "--lookup-interval=50")
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		defer cancel()

@@ -30,7 +30,6 @@ import (
 	"ironroot/agent/node"
 	"ironroot/agent/power"
 	"ironroot/agent/selftest"
-	"ironroot/agent/status"
 	"ironroot/agent/token"
 	"ironroot/internal/goroutine"
 	"ironroot/internal/pause"
@@ -102,8 +101,8 @@ func newAgent(o Options) *agent {
 	if o.Journal == nil {
 		o.Journal = journal.New(io.Discard, nil, journalSize)
 	}
-	if o.Power == nil || !o.Destructive {
-		o.Power = power.Refused{}
+	if o.Machine = o.Machine.withDefaults(); !o.Destructive {
+		o.Machine.Power = power.Refused{}
 	}
 	if o.Version == "" {
 		o.Version = Version
@@ -117,15 +116,12 @@ func newAgent(o Options) *agent {
 	if o.System.Files == nil {
 		o.System.Files = &sysfs.Reader{Log: o.Journal.Logger()}
 	}
-	if o.Board == nil {
-		o.Board = (*status.Board)(nil)
-	}
 	redactSecrets(o.Journal, o.Config) // before the first line is logged
 	return &agent{
 		o:          o,
 		started:    time.Now(),
 		log:        o.Journal.Logger(),
-		targets:    &iscsitarget.Exporter{System: o.System, LoadModule: o.LoadModule, Log: o.Journal.Logger()},
+		targets:    &iscsitarget.Exporter{System: o.System, LoadModule: o.Machine.Modules.Load, Log: o.Journal.Logger()},
 		config:     config.NewLive(o.Config),
 		clocks:     machineClocks(),
 		timeServer: o.Config.NTPServer,
@@ -159,17 +155,12 @@ func (a *agent) removeTarget(ctx context.Context) error {
 // detach ends the export of the root disk and the sessions of disks that are reached over a network.
 func (a *agent) detach(ctx context.Context) {
 	a.endExport(ctx)
-	if a.o.Detach != nil {
-		a.o.Detach(ctx)
-	}
+	a.o.Machine.Disks.Detach(ctx)
 }
 
 // reload applies a configuration that was read after the start, for example from virtual media.
 func (a *agent) reload(ctx context.Context) {
-	if a.o.Reload == nil {
-		return
-	}
-	c := a.o.Reload(ctx)
+	c := a.o.Machine.Media.Reload(ctx)
 	if c == nil {
 		return
 	}
@@ -202,8 +193,8 @@ func (a *agent) configure(context.Context) error {
 		Tried: a.o.Board.Tried, LookedUp: func(err error) { a.o.Board.Problem("lookup", err) },
 		SourceFor: func(ctx context.Context, dst netip.Addr) (netip.Addr, error) { return route.SourceFor(ctx, dst) },
 	}
-	if a.o.Network != nil {
-		o.Changed = a.o.Network.Changed
+	if a.o.Machine.Network != nil {
+		o.Changed = a.o.Machine.Network.Changed
 	}
 	if a.o.Destructive {
 		o.SetClock = a.setUnverifiedClock
@@ -244,7 +235,7 @@ func (a *agent) loadHardware(ctx context.Context) error {
 		join = (&multipath.Joiner{System: a.o.System, Log: a.log}).Join
 	}
 	a.builtin = generic.New(generic.Options{
-		Config: a.config, System: a.o.System, Disks: a.disks, Imager: a.imager, Log: a.log, Settled: a.o.Settled,
+		Config: a.config, System: a.o.System, Disks: a.disks, Imager: a.imager, Log: a.log, Settled: a.o.Machine.Drivers.Settled(),
 		Join: join, Journal: a.o.Journal, Version: a.o.Version, Dial: a.o.Dial,
 		Track:      func(what, device string) generic.Tracker { return a.o.Board.Track(a.log, what, device) },
 		TrackAside: func(what, device string) generic.Tracker { return a.o.Board.TrackAside(a.log, what, device) },
@@ -341,7 +332,7 @@ func (a *agent) customDisks(ctx context.Context) ([]block.Device, error) {
 func (a *agent) deps() extension.Deps {
 	return extension.Deps{
 		Config: a.config, Node: &a.node, Managers: a.managers.Load(), Imager: a.imager, Inventory: a.inventory,
-		Power: drainingPower{a.o.Power, a}, Journal: a.o.Journal, System: a.o.System, Control: a, Log: a.log,
+		Power: drainingPower{a.o.Machine.Power, a}, Journal: a.o.Journal, System: a.o.System, Control: a, Log: a.log,
 		Standalone: a.config.Get().Standalone, SetNode: a.setNode, SetClock: a.setClocksForStop,
 		AllowDestructive: a.o.Destructive, PoweringOff: func() { a.restoreCards(true) },
 		Detach: a.detach, PrepareRescue: a.prepareRescue,
@@ -354,10 +345,7 @@ func (a *agent) prepareRescue(ctx context.Context) error {
 	if err := a.removeTarget(ctx); err != nil {
 		return fmt.Errorf("end export of the root disk: %w", err)
 	}
-	if a.o.PrepareRescue == nil {
-		return nil
-	}
-	return a.o.PrepareRescue(ctx)
+	return a.o.Machine.Logins.PrepareRescue(ctx)
 }
 
 // disks returns the disks that the managers list.

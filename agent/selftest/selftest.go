@@ -38,8 +38,8 @@ type Options struct {
 	Disks func(ctx context.Context) ([]generic.ErasePreview, error)
 	// Neighbours returns the LLDP frames by interface; nil receives none.
 	Neighbours func(ctx context.Context) (map[string]lldp.Frame, error)
-	// Adapters returns the network adapters without a driver that PID 1 knows, with the reasons; nil knows none.
-	Adapters func() []status.Adapter
+	// Board has the network adapters without a driver that PID 1 knows, with the reasons; nil knows none.
+	Board *status.Board
 	// KernelLog returns the messages of the kernel.
 	KernelLog func() ([]byte, error)
 	// HardwareClock returns its time. The error wraps os.ErrNotExist if there is none.
@@ -161,11 +161,9 @@ func (c *collector) pciDevices() {
 // adapterText describes a network adapter without a driver.
 func (c *collector) adapterText(d PCIDevice) string {
 	a := status.Adapter{Address: d.Address, ID: d.ID}
-	if c.Adapters != nil {
-		known := c.Adapters()
-		if at := slices.IndexFunc(known, func(k status.Adapter) bool { return k.Address == d.Address }); at >= 0 {
-			a = known[at]
-		}
+	known := c.Board.State().Adapters
+	if at := slices.IndexFunc(known, func(k status.Adapter) bool { return k.Address == d.Address }); at >= 0 {
+		a = known[at]
 	}
 	return a.Text()
 }

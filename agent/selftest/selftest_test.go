@@ -159,9 +159,10 @@ func TestProblems(t *testing.T) {
 				t.Helper()
 				unbind(t, o.System, "0000:01:00.0")
 				unbind(t, o.System, "0000:02:00.0")
-				o.Adapters = func() []status.Adapter {
-					return []status.Adapter{{Address: "0000:01:00.0", ID: "15b3:1017", Missing: []string{"mlx5_core"}}}
-				}
+				o.Board = status.NewBoard("1", nil)
+				o.Board.Adapters([]status.Adapter{
+					{Address: "0000:01:00.0", ID: "15b3:1017", Missing: []string{"mlx5_core"}},
+				})
 			},
 			want: []string{
 				"network adapter 0000:01:00.0 (PCI ID 15b3:1017) needs module mlx5_core, which this image lacks",

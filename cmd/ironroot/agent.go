@@ -61,7 +61,7 @@ func (c *agentCmd) Run() error {
 		err := agent.Run(ctx, agent.Options{
 			Config:      options,
 			Journal:     log,
-			Power:       power.Machine{Log: log.Logger()},
+			Machine:     agent.Machine{Power: power.Machine{Log: log.Logger()}},
 			Destructive: options.Destructive,
 		})
 		if errors.Is(err, agent.ErrRescue) {

@@ -4,29 +4,25 @@ package boot
 
 import (
 	"context"
-	"log/slog"
 
 	"ironroot/agent/status"
-	"ironroot/uinit/kmod"
 )
 
-// followAdapters updates the board's list of network adapters that lack a module. It starts when modules are
-// loaded (settled) and returns when ctx ends. changed returns a channel that is closed at the next change of the
-// links. Each adapter is logged once.
-func followAdapters(
-	ctx context.Context, settled <-chan struct{}, adapters func() ([]kmod.Adapter, error),
-	changed func() <-chan struct{},
-	board *status.Board, log *slog.Logger,
-) error {
+// changing notifies of changes of the links. *netboot.Network implements it.
+type changing interface{ Changed() <-chan struct{} }
+
+// followAdapters updates the board's list of network adapters that lack a module at each change of the links. It starts
+// when modules are loaded and returns when ctx ends. Each adapter is logged once.
+func followAdapters(ctx context.Context, m *Machine, network changing, board *status.Board) error {
 	select {
-	case <-settled:
+	case <-m.Settled:
 	case <-ctx.Done():
 		return nil
 	}
 	logged := map[string]bool{}
 	for {
-		next := changed()
-		found, err := adapters()
+		next := network.Changed()
+		found, err := m.modules.Adapters("/sys")
 		if err != nil {
 			return err
 		}
@@ -38,7 +34,7 @@ func followAdapters(
 			list = append(list, shown)
 			if !logged[a.Address] {
 				logged[a.Address] = true
-				log.Warn("network adapter without a link", "address", a.Address, "pci_id", a.ID, "reason", shown.Text())
+				m.Log.Warn("network adapter without a link", "address", a.Address, "pci_id", a.ID, "reason", shown.Text())
 			}
 		}
 		board.Adapters(list)

@@ -15,6 +15,37 @@ import (
 	"ironroot/uinit/kmod"
 )
 
+// fakeModules are modules that cannot be loaded, and the adapters without one.
+type fakeModules struct {
+	err      error
+	adapters *[]kmod.Adapter
+	loads    *[]string // the names that were to be loaded
+}
+
+func (f fakeModules) Load(_ context.Context, name string) error {
+	*f.loads = append(*f.loads, name)
+	return f.err
+}
+
+func (f fakeModules) Adapters(string) ([]kmod.Adapter, error) {
+	if f.err != nil {
+		return nil, f.err
+	}
+	return *f.adapters, nil
+}
+
+// links sends each channel that announces their next change.
+type links chan chan struct{}
+
+func (l links) Changed() <-chan struct{} {
+	if l == nil {
+		return nil
+	}
+	next := make(chan struct{})
+	l <- next
+	return next
+}
+
 // An adapter is listed once modules are loaded, until its driver is bound.
 func TestFollowAdapters(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -26,12 +57,11 @@ func TestFollowAdapters(t *testing.T) {
 		board := status.NewBoard("1", nil)
 		ended := make(chan error, 1)
 		go func() {
-			ended <- followAdapters(ctx, settled, func() ([]kmod.Adapter, error) { return found, nil },
-				func() <-chan struct{} {
-					next := make(chan struct{})
-					changes <- next
-					return next
-				}, board, slog.New(slog.NewTextHandler(&said, nil)))
+			m := &Machine{
+				Settled: settled, Log: slog.New(slog.NewTextHandler(&said, nil)),
+				modules: fakeModules{adapters: &found},
+			}
+			ended <- followAdapters(ctx, m, links(changes), board)
 		}()
 		synctest.Wait()
 		if got := board.State().Adapters; len(got) != 0 {
@@ -66,8 +96,8 @@ func TestFollowAdapters(t *testing.T) {
 func TestFollowAdaptersFails(t *testing.T) {
 	settled, want := make(chan struct{}), errors.New("no sysfs")
 	close(settled)
-	err := followAdapters(t.Context(), settled, func() ([]kmod.Adapter, error) { return nil, want },
-		func() <-chan struct{} { return nil }, nil, slog.New(slog.DiscardHandler))
+	m := &Machine{Settled: settled, modules: fakeModules{err: want}}
+	err := followAdapters(t.Context(), m, links(nil), nil)
 	if !errors.Is(err, want) {
 		t.Errorf("got %v, want %v", err, want)
 	}

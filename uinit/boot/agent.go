@@ -34,7 +34,7 @@ func AgentWith(change func(*agent.Options)) Func {
 	return func(ctx context.Context, m *Machine) (err error) {
 		if board == nil {
 			board = status.NewBoard(agent.Version, m.Journal.Clean)
-			m.Show(ctx, board)
+			m.boot.show(ctx, board)
 		}
 		defer func() { board.Problem("boot", err) }()
 		merged, mediaErr := params, error(nil)
@@ -68,71 +68,67 @@ func AgentWith(change func(*agent.Options)) Func {
 			keep(ctx, func() { status.Reporter{Board: board, Log: m.Log}.Run(ctx) })
 			keep(ctx, func() { followHostname(ctx, started, setHostname, m.Log) })
 			goroutine.Go(func() error {
-				return followAdapters(ctx, m.Settled, m.Adapters, started.Changed, board, m.Log)
+				return followAdapters(ctx, m, started, board)
 			}, nil)
 		}
-		options := agentOptions(m, settings, network, media, board)
-		options.Settled, options.Detach = san.settled, san.detach
-		options.Adapters = func() []status.Adapter { return board.State().Adapters }
+		options := agentOptions(m, settings, network, media, san, board)
 		change(&options)
 		err = agent.Run(ctx, options)
 		if errors.Is(err, agent.ErrRescue) {
 			limited, cancel := context.WithTimeout(ctx, extension.DetachTimeout)
-			san.detach(limited)
+			san.Detach(limited)
 			cancel()
 		}
 		return err
 	}
 }
 
-// agentOptions returns the options of the agent on this machine. The agent reads the media again before it starts over.
-// An agent that contacts Ironic postpones the modules of other devices than network cards, unless the network waits for
-// a config drive.
+// agentOptions returns the options of the agent on this machine. An agent that contacts Ironic postpones the modules of
+// other devices than network cards, unless the network waits for a config drive.
 func agentOptions(
-	m *Machine, settings *config.Config, network *netboot.Network, media *vmedia.Media, board *status.Board,
+	m *Machine, settings *config.Config, network *netboot.Network, media *vmedia.Media, san *sanDisks,
+	board *status.Board,
 ) agent.Options {
-	o := agent.Options{
-		Config:        settings,
-		Network:       network,
-		Dial:          network.Dial,
-		Neighbours:    network,
-		Journal:       m.Journal,
-		Power:         power.Machine{Log: m.Log, Flush: m.Flush},
-		System:        sysfs.Root{},
-		ManagersDir:   external.Dir,
-		RootsDir:      external.RootsDir,
-		Destructive:   true,
-		Forever:       true,
-		Board:         board,
-		Settled:       m.Settled,
-		EndLogins:     m.EndLogins,
-		LoadModule:    m.Probe,
-		PrepareRescue: m.PrepareRescue,
-		Reload:        func(ctx context.Context) *config.Config { return reloadMedia(ctx, media, m.Log) },
+	return agent.Options{
+		Config: settings,
+		Machine: agent.Machine{
+			Network:    network,
+			Neighbours: network,
+			Power:      power.Machine{Log: m.Log, Flush: m.Flush},
+			Modules:    m.modules,
+			Drivers:    drivers{m.coldplug, san.settled, settings.APIURL != "" && !media.NetworkDataExpected()},
+			Disks:      san,
+			Logins:     m.boot,
+			Media:      rereadMedia{media, m.Log},
+		},
+		Dial:        network.Dial,
+		Journal:     m.Journal,
+		System:      sysfs.Root{},
+		ManagersDir: external.Dir,
+		RootsDir:    external.RootsDir,
+		Destructive: true,
+		Forever:     true,
+		Board:       board,
 	}
-	if settings.APIURL != "" && !media.NetworkDataExpected() {
-		o.Board, o.NeedDrivers = contactBoard{board, m.Postpone, m.Resume}, m.Resume
+}
+
+// drivers implements [agent.Drivers]. With postpone, modules that do not belong to network cards are postponed until
+// the first heartbeat, while the agent passes the phases of its start. Loading a module takes processor time that few
+// or emulated processors lack then.
+type drivers struct {
+	coldplug
+	settled  <-chan struct{}
+	postpone bool
+}
+
+// Settled implements [agent.Drivers].
+func (d drivers) Settled() <-chan struct{} { return d.settled }
+
+// Enter implements [agent.Drivers].
+func (d drivers) Enter(status.Phase) {
+	if d.postpone {
+		d.Postpone()
 	}
-	return o
-}
-
-// contactBoard postpones modules that do not belong to network cards until the first heartbeat, while the agent passes
-// the phases of its start. Loading a module takes processor time that few or emulated processors lack then.
-type contactBoard struct {
-	agent.Board
-	postpone, resume func()
-}
-
-// Enter implements [agent.NodeBoard].
-func (b contactBoard) Enter(phase status.Phase) {
-	b.Board.Enter(phase)
-	b.postpone()
-}
-
-// HeartbeatDone implements [agent.IronicBoard].
-func (b contactBoard) HeartbeatDone(err error) {
-	b.Board.HeartbeatDone(err)
-	b.resume()
 }
 
 // keep runs f in a goroutine, and again after a panic, until ctx ends.
@@ -143,19 +139,25 @@ func keep(ctx context.Context, f func()) {
 	}, nil)
 }
 
-// reloadMedia reads the media again that could not be read, and returns the configuration with their parameters and
-// files. It returns nil if nothing is new.
-func reloadMedia(ctx context.Context, media *vmedia.Media, log *slog.Logger) *config.Config {
-	params, err := media.Again(ctx)
+// rereadMedia implements [agent.Media].
+type rereadMedia struct {
+	media *vmedia.Media
+	log   *slog.Logger
+}
+
+// Reload reads the media again that could not be read, and returns the configuration with their parameters and files.
+// It returns nil if nothing is new.
+func (r rereadMedia) Reload(ctx context.Context) *config.Config {
+	params, err := r.media.Again(ctx)
 	if err != nil && ctx.Err() == nil {
-		log.Warn("virtual media not readable, retrying later", "err", err)
+		r.log.Warn("virtual media not readable, retrying later", "err", err)
 	}
 	if params == nil {
 		return nil
 	}
-	settings, err := config.Load(sources(params, media))
+	settings, err := config.Load(sources(params, r.media))
 	if err != nil {
-		log.Error("configuration of virtual media invalid, ignored", "err", err)
+		r.log.Error("configuration of virtual media invalid, ignored", "err", err)
 		return nil
 	}
 	return settings

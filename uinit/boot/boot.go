@@ -56,24 +56,32 @@ type Machine struct {
 	// Settled is closed when all modules for the devices that were present at boot are loaded. Their drivers can
 	// still be searching for disks, which the kernel announces by uevents.
 	Settled <-chan struct{}
-	// Postpone makes modules that do not belong to network cards wait until Resume is called, but only for short times:
-	// see [kmod.Coldplug.Postpone].
-	Postpone func()
-	Resume   func()
-	// Show draws the board on the machine's screen instead of log lines, if the screen is one of the consoles.
-	Show func(ctx context.Context, board *status.Board)
-	// Probe loads a module by its name or alias, with its dependencies.
-	Probe func(ctx context.Context, name string) error
-	// Adapters returns the network adapters that lack a module.
-	Adapters func() ([]kmod.Adapter, error)
-	// EndLogins ends all logins of operators forever.
-	EndLogins func()
-	// PrepareRescue hides the secrets of the operator. It returns an error if the machine must not be handed over to
-	// the user of a rescue.
-	PrepareRescue func(ctx context.Context) error
-	// Flush waits until the log is written to all consoles, at most for flushTimeout.
-	Flush func()
+
+	modules  modules
+	coldplug coldplug
+	boot     *boot
 }
+
+// modules loads modules. *kmod.Loader implements it.
+type modules interface {
+	Load(ctx context.Context, name string) error
+	Adapters(sys string) ([]kmod.Adapter, error)
+}
+
+// coldplug loads the modules of the machine's devices. *kmod.Coldplug implements it.
+type coldplug interface {
+	Postpone()
+	Resume()
+}
+
+// Probe loads a module by its name or alias, with its dependencies.
+func (m *Machine) Probe(ctx context.Context, name string) error { return m.modules.Load(ctx, name) }
+
+// PrepareRescue prepares a rescue: see [agent.Logins].
+func (m *Machine) PrepareRescue(ctx context.Context) error { return m.boot.PrepareRescue(ctx) }
+
+// Flush waits until the log is written to all consoles, at most for flushTimeout.
+func (m *Machine) Flush() { m.boot.flush() }
 
 // Func is the work of the ramdisk. It should not return: after an error it is run again, and after nil the machine
 // idles.
@@ -226,22 +234,20 @@ func (b *boot) up() {
 
 // start starts all goroutines.
 func (b *boot) start(ctx context.Context, f Func) {
-	m := &Machine{
-		Params: b.params, Signed: b.signed, Journal: b.journal, Log: b.log, Show: b.show, Flush: b.flush,
-		EndLogins: b.endLogins, PrepareRescue: b.prepareRescue,
-	}
 	loader, plug := b.modules(ctx)
 	settled := plug.Settled()
 	b.settled = settled
-	m.Settled, m.Probe, m.Postpone, m.Resume = settled, loader.Load, plug.Postpone, plug.Resume
-	m.Adapters = func() ([]kmod.Adapter, error) { return loader.Adapters("/sys") }
+	m := &Machine{
+		Params: b.params, Signed: b.signed, Journal: b.journal, Log: b.log, Settled: settled, modules: loader,
+		coldplug: plug, boot: b,
+	}
 	b.spawn(func() { b.watchRandom() })
 	keep(ctx, func() { b.watchFirmware(ctx, settled) })
 	b.spawn(func() { b.finishBoot(ctx, settled) })
 	b.spawnGuarded(func() { b.work(ctx, m, f) })
 }
 
-// show draws the board on the machine's screens.
+// show draws the board on the machine's screen instead of log lines, if the screen is one of the consoles.
 func (b *boot) show(ctx context.Context, board *status.Board) {
 	b.board.Store(board)
 	if keys := b.hostKeys.Load(); keys != nil {

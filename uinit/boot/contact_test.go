@@ -3,38 +3,22 @@
 package boot
 
 import (
-	"errors"
+	"slices"
 	"testing"
-
-	"github.com/google/go-cmp/cmp"
 
 	"ironroot/agent/config"
 	"ironroot/agent/status"
 	"ironroot/agent/vmedia"
 )
 
-// Each phase of the agent's start postpones the modules of other devices. The first heartbeat ends that, also one that
-// failed.
-func TestContactBoard(t *testing.T) {
-	for _, result := range []error{nil, errors.New("refused")} {
-		var calls []string
-		note := func(call string) func() { return func() { calls = append(calls, call) } }
-		board := status.NewBoard("1", nil)
-		b := contactBoard{board, note("postpone"), note("resume")}
-		b.Enter(status.Network)
-		b.Enter(status.Lookup)
-		b.HeartbeatDone(result)
-		if diff := cmp.Diff([]string{"postpone", "postpone", "resume"}, calls); diff != "" {
-			t.Errorf("heartbeat %v: %s", result, diff)
-		}
-		if s := board.State(); s.Phase != status.Lookup || s.Beat.Failed != (result != nil) {
-			t.Errorf("heartbeat %v: the board has phase %s and heartbeat %+v", result, s.Phase, s.Beat)
-		}
-	}
-}
+// calls records how the agent starts.
+type calls []string
 
-// Modules of other devices are postponed only if the agent contacts Ironic and the network does not wait for a disk. An
-// agent that needs drivers, or whose heartbeat is done, ends that.
+func (c *calls) Postpone() { *c = append(*c, "postpone") }
+func (c *calls) Resume()   { *c = append(*c, "resume") }
+
+// Modules of other devices are postponed only if the agent contacts Ironic and the network does not wait for a disk.
+// Then each phase of the agent's start postpones them.
 func TestContactIsWanted(t *testing.T) {
 	for cmdline, want := range map[string]bool{
 		"ipa-api-url=http://192.0.2.1": true,
@@ -48,25 +32,21 @@ func TestContactIsWanted(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		var calls []string
-		m := &Machine{
-			Postpone: func() { calls = append(calls, "postpone") },
-			Resume:   func() { calls = append(calls, "resume") },
+		m, made := &Machine{Settled: make(chan struct{})}, calls{}
+		m.coldplug = &made
+		media, san := vmedia.New(vmedia.Options{Params: params}), &sanDisks{settled: make(chan struct{})}
+		d := agentOptions(m, settings, nil, media, san, status.NewBoard("1", nil)).Machine.Drivers
+		d.Enter(status.Network)
+		d.Enter(status.Lookup)
+		if got := slices.Equal(made, calls{"postpone", "postpone"}); got != want || !want && len(made) > 0 {
+			t.Errorf("%s: got calls %q, want modules postponed at each phase: %t", cmdline, made, want)
 		}
-		o := agentOptions(m, settings, nil, vmedia.New(vmedia.Options{Params: params}), status.NewBoard("1", nil))
-		if _, got := o.Board.(contactBoard); got != want || (o.NeedDrivers != nil) != want {
-			t.Errorf("%s: got modules postponed %v and drivers requested %v, want %v",
-				cmdline, got, o.NeedDrivers != nil, want)
-			continue
+		if d.Settled() != san.settled {
+			t.Errorf("%s: the agent does not wait for the disks of a network", cmdline)
 		}
-		if !want {
-			continue
-		}
-		o.Board.Enter(status.Lookup)
-		o.NeedDrivers()
-		o.Board.HeartbeatDone(nil)
-		if diff := cmp.Diff([]string{"postpone", "resume", "resume"}, calls); diff != "" {
-			t.Errorf("%s: calls (-want +got):\n%s", cmdline, diff)
+		made = nil
+		if d.Resume(); !slices.Equal(made, calls{"resume"}) {
+			t.Errorf("%s: got calls %q, want one that resumes", cmdline, made)
 		}
 	}
 }

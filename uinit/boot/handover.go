@@ -43,11 +43,11 @@ var configDirs = []string{
 // agent. It returns only after an error.
 func (b *boot) handOver(ctx context.Context) error {
 	b.log.Info("rescue: process 1 starts again without the agent")
-	b.endLogins()
-	if err := b.removeMedia(ctx); err != nil { // one was attached since prepareRescue, or Ironic ejects it now
+	b.EndLogins()
+	if err := b.removeMedia(ctx); err != nil { // one was attached since PrepareRescue, or Ironic ejects it now
 		b.log.Error("virtual media not removed again", "err", err)
 	}
-	if err := b.hide(); err != nil { // something has changed since prepareRescue: nobody may log in
+	if err := b.hide(); err != nil { // something has changed since PrepareRescue: nobody may log in
 		return err
 	}
 	if err := lockKernel(); err != nil {
@@ -76,9 +76,8 @@ func execute(program, name string) error {
 	return fmt.Errorf("execute %s: %w", program, syscall.Exec(program, []string{name}, []string{}))
 }
 
-// prepareRescue checks that a user could log in to a rescue, and hides the secrets of the operator, before the rescue
-// is confirmed to Ironic. The agent does not need what is hidden: it has read its configuration.
-func (b *boot) prepareRescue(ctx context.Context) error {
+// PrepareRescue implements [agent.Logins]. The agent does not need what is hidden: it has read its configuration.
+func (b *boot) PrepareRescue(ctx context.Context) error {
 	if err := checkLogin(ctx, "/"); err != nil {
 		return err
 	}

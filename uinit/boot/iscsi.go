@@ -173,8 +173,8 @@ func (d *sanDisks) use(ctx context.Context, session *iscsi.Session, target iscsi
 	return nil
 }
 
-// detach ends all sessions. The disks must be flushed before. It is called before the machine stops.
-func (d *sanDisks) detach(ctx context.Context) {
+// Detach implements [agent.NetworkDisks].
+func (d *sanDisks) Detach(ctx context.Context) {
 	d.mu.Lock()
 	d.closed = true
 	sessions := d.sessions

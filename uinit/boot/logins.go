@@ -94,8 +94,8 @@ func (l *logins) end() error {
 	return errors.Join(failed...)
 }
 
-// endLogins ends all logins forever. Failures are logged.
-func (b *boot) endLogins() {
+// EndLogins implements [agent.Logins].
+func (b *boot) EndLogins() {
 	if err := b.logins.end(); err != nil {
 		b.log.Error("logins not ended", "err", err)
 	}

@@ -85,14 +85,11 @@ func TestAgentReadsMediaAgain(t *testing.T) {
 	testenv.Run(t, "genisoimage", "-quiet", "-r", "-V", "VMEDIA_BOOT_ISO", "-o", disc, filepath.Join(dir, "iso"))
 	attachMedium(t, root, "sr0", "pci0000:00/ata1/host1/target1:0:0/1:0:0:0", "5", disc)
 
-	options := agentOptions(m, &config.Config{}, nil, media, nil)
-	if options.Reload == nil {
-		t.Fatal("the agent does not read media again")
-	}
-	if got := options.Reload(t.Context()); got == nil || got.APIURL != "http://floppy" || !got.Insecure {
+	options := agentOptions(m, &config.Config{}, nil, media, &sanDisks{}, nil)
+	if got := options.Machine.Media.Reload(t.Context()); got == nil || got.APIURL != "http://floppy" || !got.Insecure {
 		t.Errorf("got configuration %+v, want api_url of the floppy and insecure of the boot ISO", got)
 	}
-	if got := options.Reload(t.Context()); got != nil {
+	if got := options.Machine.Media.Reload(t.Context()); got != nil {
 		t.Errorf("got configuration %+v after all media were read, want none", got)
 	}
 }

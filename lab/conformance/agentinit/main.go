@@ -33,7 +33,7 @@ func main() {
 		// AgentWith sets up the network and calls this function before it would run the agent. serve runs the agents of
 		// the scenarios with the same network until the machine stops.
 		return boot.AgentWith(func(o *agent.Options) {
-			o.Reload = nil
+			o.Machine.Media = nil
 			if err := serve(ctx, *o, m.Log); err != nil {
 				m.Log.Error("control ended", "err", err)
 			}

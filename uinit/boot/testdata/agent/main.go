@@ -13,24 +13,24 @@ import (
 	"ironroot/uinit/boot"
 )
 
-// board panics when the first lookup begins.
-type board struct {
-	agent.Board
+// drivers panic when the first lookup begins.
+type drivers struct {
+	agent.Drivers
 	lookups *atomic.Int32
 }
 
-func (b board) Enter(phase status.Phase) {
-	if phase == status.Lookup && b.lookups.Add(1) == 1 {
+func (d drivers) Enter(phase status.Phase) {
+	if phase == status.Lookup && d.lookups.Add(1) == 1 {
 		panic("the agent exploded")
 	}
-	b.Board.Enter(phase)
+	d.Drivers.Enter(phase)
 }
 
 func main() {
 	var lookups, dials atomic.Int32
 	work := boot.AgentWith(func(o *agent.Options) {
 		o.Pause = time.Second
-		o.Board = board{o.Board, &lookups}
+		o.Machine.Drivers = drivers{o.Machine.Drivers, &lookups}
 		dial := o.Dial
 		o.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
 			if dials.Add(1) == 1 {
