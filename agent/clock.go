@@ -32,16 +32,26 @@ const clockTolerance = 2 * time.Second
 // TimeServers knows the NTP servers that the machine's network names.
 type TimeServers interface{ TimeServers() []netip.Addr }
 
-// clocks gives access to the clocks of the machine. Tests replace them.
-type clocks struct {
-	now         func() time.Time
-	setSystem   func(time.Time) error
-	hardware    func() (time.Time, error) // fs.ErrNotExist if the machine has none
-	setHardware func(time.Time) error
+// clocks are the clocks of a machine. [clock.Machine] implements it.
+type clocks interface {
+	Now() time.Time
+	SetSystem(now time.Time) error
+	Hardware() (time.Time, error) // fs.ErrNotExist if the machine has none
+	SetHardware(now time.Time) error
 }
 
-func machineClocks() clocks {
-	return clocks{now: time.Now, setSystem: clock.SetSystem, hardware: clock.Hardware, setHardware: clock.SetHardware}
+// verifiedTime knows Ironic's time. *ironic.Client implements it.
+type verifiedTime interface {
+	// VerifiedTime is from the last response of Ironic that TLS has verified.
+	VerifiedTime() (now time.Time, ok bool)
+}
+
+// ironicTime returns Ironic's time if TLS has verified it.
+func (a *agent) ironicTime() (now time.Time, ok bool) {
+	if a.ironicClock == nil {
+		return time.Time{}, false
+	}
+	return a.ironicClock.VerifiedTime()
 }
 
 // setClock sets the clocks at the start, because certificates are not valid on a machine whose clock is years behind.
@@ -57,7 +67,7 @@ func (a *agent) setClock(ctx context.Context) error {
 		_, err := a.setNamedClock(ctx)
 		return err
 	}
-	wrong := clock.Check(a.clocks.now())
+	wrong := clock.Check(a.clocks.Now())
 	if wrong == nil || len(a.networkTimeServers()) == 0 {
 		return nil
 	}
@@ -70,14 +80,14 @@ func (a *agent) setClock(ctx context.Context) error {
 	defer cancel()
 	err := a.setClockFrom(limited, a.networkTimeServers, changed, func(now time.Time) error {
 		a.clockUnverified.Store(true)
-		return a.clocks.setSystem(now)
+		return a.clocks.SetSystem(now)
 	})
 	return a.clockFault(ctx, err)
 }
 
-// setClocksForStop sets the clocks before the machine stops, for the operating system that starts next. A time server
-// that the operator configured sets both. Without one, or if it fails, Ironic's time sets the hardware clock.
-func (a *agent) setClocksForStop(ctx context.Context) error {
+// SetClocks implements [extension.Stop]. It sets the clocks for the operating system that starts next. A time server that
+// the operator configured sets both. Without one, or if it fails, Ironic's time sets the hardware clock.
+func (a *agent) SetClocks(ctx context.Context) error {
 	if !a.o.Destructive {
 		return nil
 	}
@@ -112,11 +122,11 @@ func (a *agent) setNamedClock(ctx context.Context) (set bool, err error) {
 	defer cancel()
 	err = a.setClockFrom(limited, func() []string { return []string{a.timeServer} }, unchanged,
 		func(now time.Time) error {
-			if err := a.clocks.setSystem(now); err != nil {
+			if err := a.clocks.SetSystem(now); err != nil {
 				return err
 			}
 			a.clockUnverified.Store(false)
-			return a.clocks.setHardware(now)
+			return a.clocks.SetHardware(now)
 		})
 	return err == nil, a.clockFault(ctx, err)
 }
@@ -176,7 +186,7 @@ func (a *agent) setClockFrom(
 // clock cannot be right, because certificates cannot be verified with such a clock.
 func (a *agent) setUnverifiedClock(now time.Time) error {
 	a.clockUnverified.Store(true)
-	return a.clocks.setSystem(now)
+	return a.clocks.SetSystem(now)
 }
 
 // checkClocks compares the clocks with Ironic's after a lookup, if TLS has verified Ironic. It sets the hardware
@@ -190,13 +200,13 @@ func (a *agent) checkClocks() {
 	if !ok {
 		return
 	}
-	off := now.Sub(a.clocks.now())
+	off := now.Sub(a.clocks.Now())
 	switch {
 	case !a.clockUnverified.Load() && off.Abs() > clockTolerance:
 		a.log.Warn("system clock differs from Ironic's, not set; set ipa-ntp-server to correct it",
 			"off_by", off.Round(time.Second))
 	case a.clockUnverified.Load() && off.Abs() > clockTolerance:
-		if err := a.clocks.setSystem(now); err != nil {
+		if err := a.clocks.SetSystem(now); err != nil {
 			a.log.Warn("clock not set from Ironic's time", "err", err)
 			return
 		}
@@ -215,7 +225,7 @@ func (a *agent) setHardwareByIronic() {
 	if !ok {
 		return
 	}
-	shown, err := a.clocks.hardware()
+	shown, err := a.clocks.Hardware()
 	if errors.Is(err, fs.ErrNotExist) {
 		return
 	}
@@ -226,7 +236,7 @@ func (a *agent) setHardwareByIronic() {
 	if err != nil {
 		was = fmt.Sprintf("unreadable: %v", err)
 	}
-	if err := a.clocks.setHardware(now); err != nil {
+	if err := a.clocks.SetHardware(now); err != nil {
 		a.log.Warn("hardware clock not set", "err", err)
 		return
 	}

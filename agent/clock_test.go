@@ -28,42 +28,46 @@ type fakeClocks struct {
 	withoutHardwareRTC bool
 }
 
-func (f *fakeClocks) clocks() clocks {
-	return clocks{
-		now: func() time.Time { return time.Now().Add(f.offset) },
-		setSystem: func(at time.Time) error {
-			if f.systemErr == nil {
-				f.system, f.offset = append(f.system, at), time.Until(at)
-			}
-			return f.systemErr
-		},
-		hardware: func() (time.Time, error) {
-			if f.withoutHardwareRTC {
-				return time.Time{}, fs.ErrNotExist
-			}
-			return time.Now().Add(f.rtcOffset).Truncate(time.Second), f.rtcErr
-		},
-		setHardware: func(at time.Time) error {
-			if f.setHardwareErr == nil {
-				f.hardware, f.rtcOffset = append(f.hardware, at), time.Until(at)
-			}
-			return f.setHardwareErr
-		},
+func (f *fakeClocks) Now() time.Time { return time.Now().Add(f.offset) }
+
+func (f *fakeClocks) SetSystem(at time.Time) error {
+	if f.systemErr == nil {
+		f.system, f.offset = append(f.system, at), time.Until(at)
 	}
+	return f.systemErr
 }
+
+func (f *fakeClocks) Hardware() (time.Time, error) {
+	if f.withoutHardwareRTC {
+		return time.Time{}, fs.ErrNotExist
+	}
+	return time.Now().Add(f.rtcOffset).Truncate(time.Second), f.rtcErr
+}
+
+func (f *fakeClocks) SetHardware(at time.Time) error {
+	if f.setHardwareErr == nil {
+		f.hardware, f.rtcOffset = append(f.hardware, at), time.Until(at)
+	}
+	return f.setHardwareErr
+}
+
+// aheadTime is a time of Ironic that runs ahead of the true time.
+type aheadTime time.Duration
+
+func (d aheadTime) VerifiedTime() (time.Time, bool) { return time.Now().Add(time.Duration(d)), true }
 
 // decade is the offset of a clock with an empty battery.
 const decade = -16 * 365 * 24 * time.Hour
 
 func clockAgent(destructive bool, c *config.Config, f *fakeClocks) *agent {
 	a := newAgent(Options{Config: c, Destructive: destructive})
-	a.clocks = f.clocks()
+	a.clocks = f
 	return a
 }
 
 // ironicAhead makes a's verified Ironic time run ahead of the true time.
 func ironicAhead(a *agent, ahead time.Duration) {
-	a.ironicTime = func() (time.Time, bool) { return time.Now().Add(ahead), true }
+	a.ironicClock = aheadTime(ahead)
 }
 
 // near reports whether list contains exactly one time, which is now plus ahead.
@@ -90,7 +94,7 @@ func localServer(t *testing.T, reply sntptest.Reply) netip.Addr {
 // Parity: R4
 func TestNamedServerSetsBothClocks(t *testing.T) {
 	server := sntptest.Start(t, "127.0.0.1:0", sntptest.Reply{Ahead: time.Hour}).Address()
-	for _, way := range []func(*agent, context.Context) error{(*agent).setClock, (*agent).setClocksForStop} {
+	for _, way := range []func(*agent, context.Context) error{(*agent).setClock, (*agent).SetClocks} {
 		f := &fakeClocks{}
 		a := clockAgent(true, &config.Config{NTPServer: server}, f)
 		ironicAhead(a, 24*time.Hour)
@@ -140,7 +144,7 @@ func TestNetworkServersSetOnlyAWrongClock(t *testing.T) {
 			t.Errorf("%s: system clock set to %v, hardware clock to %v, want a system clock: %v",
 				name, f.system, f.hardware, tt.want)
 		}
-		if err := a.setClocksForStop(t.Context()); err != nil || f.hardware != nil {
+		if err := a.SetClocks(t.Context()); err != nil || f.hardware != nil {
 			t.Errorf("%s: before the stop: got %v and the hardware clock %v, want it unchanged", name, err, f.hardware)
 		}
 		ironicAhead(a, 2*time.Hour)
@@ -211,7 +215,7 @@ func TestIronicSetsTheHardwareClock(t *testing.T) {
 			t.Errorf("%s: got system clock %v, hardware clock %v", name, f.system, f.hardware)
 		}
 		f.hardware, f.rtcErr, f.rtcOffset = nil, nil, decade
-		if err := a.setClocksForStop(t.Context()); err != nil || !f.withoutHardwareRTC && !near(f.hardware, ahead) {
+		if err := a.SetClocks(t.Context()); err != nil || !f.withoutHardwareRTC && !near(f.hardware, ahead) {
 			t.Errorf("%s: before the stop: got %v and the hardware clock %v, want Ironic's time", name, err, f.hardware)
 		}
 	}
@@ -219,7 +223,7 @@ func TestIronicSetsTheHardwareClock(t *testing.T) {
 	a := clockAgent(false, &config.Config{}, f)
 	ironicAhead(a, ahead)
 	a.checkClocks()
-	if err := a.setClocksForStop(t.Context()); err != nil || f.system != nil || f.hardware != nil {
+	if err := a.SetClocks(t.Context()); err != nil || f.system != nil || f.hardware != nil {
 		t.Errorf("ordinary process: got %v, %v and %v, want no clock set", err, f.system, f.hardware)
 	}
 }
@@ -251,7 +255,7 @@ func TestSetClockFails(t *testing.T) {
 	present := sntptest.Start(t, "127.0.0.1:0", sntptest.Reply{}).Address()
 	for _, must := range []bool{false, true} {
 		for _, server := range []string{past, present} {
-			for _, way := range []func(*agent, context.Context) error{(*agent).setClock, (*agent).setClocksForStop} {
+			for _, way := range []func(*agent, context.Context) error{(*agent).setClock, (*agent).SetClocks} {
 				f := &fakeClocks{systemErr: errors.New("not permitted")}
 				err := way(clockAgent(true, &config.Config{NTPServer: server, FailIfClockNotSet: must}, f), t.Context())
 				var known *fault.Error
@@ -261,7 +265,7 @@ func TestSetClockFails(t *testing.T) {
 			}
 		}
 	}
-	for _, way := range []func(*agent, context.Context) error{(*agent).setClock, (*agent).setClocksForStop} {
+	for _, way := range []func(*agent, context.Context) error{(*agent).setClock, (*agent).SetClocks} {
 		f := &fakeClocks{setHardwareErr: errors.New("input/output error")}
 		err := way(clockAgent(true, &config.Config{NTPServer: present, FailIfClockNotSet: true}, f), t.Context())
 		if err == nil || !strings.Contains(err.Error(), "input/output error") {
@@ -271,7 +275,7 @@ func TestSetClockFails(t *testing.T) {
 	f := &fakeClocks{rtcOffset: decade}
 	a := clockAgent(true, &config.Config{NTPServer: past}, f)
 	ironicAhead(a, 0)
-	if err := a.setClocksForStop(t.Context()); err != nil || !near(f.hardware, 0) {
+	if err := a.SetClocks(t.Context()); err != nil || !near(f.hardware, 0) {
 		t.Errorf("named server fails: got %v and the hardware clock %v, want Ironic's time", err, f.hardware)
 	}
 	silent := sntptest.Start(t, "127.0.0.1:0", sntptest.Reply{Silent: true}).Address()

@@ -32,7 +32,7 @@ func TestExportEnds(t *testing.T) {
 	over, cancel := context.WithCancel(t.Context())
 	cancel()
 	for name, end := range map[string]func(*agent){
-		"stop":     func(a *agent) { a.deps().Detach(t.Context()) },
+		"stop":     func(a *agent) { a.deps().Stop.Detach(t.Context()) },
 		"lockdown": func(a *agent) { a.lockdown(over, func() {}) },
 		"session":  func(a *agent) { a.resetCommands(t.Context()) },
 		"agent":    func(a *agent) { a.close() },
@@ -64,11 +64,11 @@ func TestExportEndsBeforeRescue(t *testing.T) {
 	})}})
 	export := &exported{err: errors.New("target is stuck")}
 	a.targets = export
-	if err := a.prepareRescue(t.Context()); !errors.Is(err, export.err) || prepared > 0 {
+	if err := a.PrepareRescue(t.Context()); !errors.Is(err, export.err) || prepared > 0 {
 		t.Errorf("got %v and %d preparations, want %v and none", err, prepared, export.err)
 	}
 	export.err = nil
-	if err := a.prepareRescue(t.Context()); err != nil || export.closed != 2 || prepared != 1 {
+	if err := a.PrepareRescue(t.Context()); err != nil || export.closed != 2 || prepared != 1 {
 		t.Errorf("got %v, %d ends of the export and %d preparations, want 2 and 1", err, export.closed, prepared)
 	}
 }

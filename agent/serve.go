@@ -200,6 +200,9 @@ func (a *agent) restoreCards(persistent bool) {
 	}
 }
 
+// PoweringOff implements [extension.Stop].
+func (a *agent) PoweringOff() { a.restoreCards(true) }
+
 // Reboot implements [power.Power].
 func (p drainingPower) Reboot(ctx context.Context) error {
 	p.drain(ctx)

@@ -62,7 +62,7 @@ func TestSoak(t *testing.T) {
 			Listen: func(context.Context, string, int) (net.Listener, error) { return apiPort.open(), nil },
 		})
 		machine := &fakeClocks{withoutHardwareRTC: true}
-		a.clocks = machine.clocks()
+		a.clocks = machine
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
 		go func() { ended <- a.startAndServe(ctx) }()

@@ -118,7 +118,7 @@ func TestLookupSetsTheHardwareClock(t *testing.T) {
 	ironic := newIronic(t)
 	a := startedAgent(t, Options{Destructive: true}, "--api-url="+ironic.URL)
 	f := &fakeClocks{rtcOffset: decade}
-	a.clocks = f.clocks()
+	a.clocks = f
 	ironicAhead(a, 0)
 	if err := a.lookup(t.Context()); err != nil || !near(f.hardware, 0) {
 		t.Errorf("got %v and the hardware clock %v, want the present time", err, f.hardware)
@@ -372,7 +372,7 @@ func TestUnverifiedClock(t *testing.T) {
 			f := &fakeClocks{}
 			c := &config.Config{APIURL: "http://192.0.2.1", HTTPRequestTimeout: time.Minute}
 			a := newAgent(Options{Config: c, Destructive: destructive, Dial: dial})
-			a.clocks = f.clocks()
+			a.clocks = f
 			if err := a.configure(t.Context()); err != nil {
 				t.Fatal(err)
 			}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"ironroot/agent/api"
+	"ironroot/agent/clock"
 	"ironroot/agent/command"
 	"ironroot/agent/config"
 	"ironroot/agent/container"
@@ -77,9 +78,9 @@ type agent struct {
 	apiIronic     atomic.Pointer[ironic.Client] // client of the Ironic that calls the API; nil without
 
 	clocks          clocks
-	timeServer      string                   // that the operator configured, "" for none
-	clockUnverified atomic.Bool              // the system clock was set from an unverified source
-	ironicTime      func() (time.Time, bool) // from the last response of Ironic that TLS has verified
+	timeServer      string       // that the operator configured, "" for none
+	clockUnverified atomic.Bool  // the system clock was set from an unverified source
+	ironicClock     verifiedTime // nil before there is an Ironic
 
 	reportedSettings []string // settings already reported as having no effect
 	checkedCiphers   string   // cipher list that was last checked
@@ -123,9 +124,8 @@ func newAgent(o Options) *agent {
 		log:        o.Journal.Logger(),
 		targets:    &iscsitarget.Exporter{System: o.System, LoadModule: o.Machine.Modules.Load, Log: o.Journal.Logger()},
 		config:     config.NewLive(o.Config),
-		clocks:     machineClocks(),
+		clocks:     clock.Machine{},
 		timeServer: o.Config.NTPServer,
-		ironicTime: func() (time.Time, bool) { return time.Time{}, false },
 		locked:     make(chan struct{}),
 		rescued:    make(chan struct{}),
 	}
@@ -152,8 +152,8 @@ func (a *agent) removeTarget(ctx context.Context) error {
 	return err
 }
 
-// detach ends the export of the root disk and the sessions of disks that are reached over a network.
-func (a *agent) detach(ctx context.Context) {
+// Detach implements [extension.Stop]. It also ends the export of the root disk.
+func (a *agent) Detach(ctx context.Context) {
 	a.endExport(ctx)
 	a.o.Machine.Disks.Detach(ctx)
 }
@@ -203,7 +203,7 @@ func (a *agent) configure(context.Context) error {
 	if err != nil {
 		return err
 	}
-	a.ironic, a.ironicTime = client, client.VerifiedTime
+	a.ironic, a.ironicClock = client, client
 	a.o.Board.Ironic(c.APIURLs())
 	return nil
 }
@@ -254,9 +254,7 @@ func (a *agent) loadHardware(ctx context.Context) error {
 	}
 	a.managers.Store(managers)
 	a.commands = command.NewRegistry(extension.All(a.deps()), command.Options{
-		AllowDestructive: a.o.Destructive, Finished: a.forceHeartbeat, Log: a.log, Redact: a.o.Journal.Clean,
-		Started: func(name string, p command.Params) { a.o.Board.Begin(name, extension.StepName(p)) },
-		Ended:   a.o.Board.End,
+		AllowDestructive: a.o.Destructive, Observer: commandObserver{a}, Redactor: a.o.Journal, Log: a.log,
 	})
 	a.api = api.New(api.Options{
 		Commands: a.commands, Token: &a.token, Version: a.o.Version, Started: a.started, Log: a.log,
@@ -269,6 +267,20 @@ func (a *agent) loadHardware(ctx context.Context) error {
 	})
 	return pause.For(ctx, a.config.Get().HardwareInitializationDelay)
 }
+
+// commandObserver shows commands on the board, and tells Ironic when an asynchronous one has ended.
+type commandObserver struct{ a *agent }
+
+// Started implements [command.Observer].
+func (o commandObserver) Started(name string, p command.Params) {
+	o.a.o.Board.Begin(name, extension.StepName(p))
+}
+
+// Ended implements [command.Observer].
+func (o commandObserver) Ended(err error) { o.a.o.Board.End(err) }
+
+// Finished implements [command.Observer].
+func (o commandObserver) Finished() { o.a.forceHeartbeat() }
 
 // containerManager returns the manager whose steps run containers.
 func (a *agent) containerManager() hardware.Manager {
@@ -330,18 +342,20 @@ func (a *agent) customDisks(ctx context.Context) ([]block.Device, error) {
 }
 
 func (a *agent) deps() extension.Deps {
-	return extension.Deps{
+	d := extension.Deps{
 		Config: a.config, Node: &a.node, Managers: a.managers.Load(), Imager: a.imager, Inventory: a.inventory,
 		Power: drainingPower{a.o.Machine.Power, a}, Journal: a.o.Journal, System: a.o.System, Control: a, Log: a.log,
-		Standalone: a.config.Get().Standalone, SetNode: a.setNode, SetClock: a.setClocksForStop,
-		AllowDestructive: a.o.Destructive, PoweringOff: func() { a.restoreCards(true) },
-		Detach: a.detach, PrepareRescue: a.prepareRescue,
+		Stop: a, AllowDestructive: a.o.Destructive,
 	}
+	if a.config.Get().Standalone {
+		d.Standalone = a
+	}
+	return d
 }
 
-// prepareRescue prepares a rescue. An exported disk would stay exported in the network of the user, because the kernel
+// PrepareRescue implements [extension.Control]. An exported disk would stay exported in the network of the user, because the kernel
 // keeps the target when process 1 executes itself again.
-func (a *agent) prepareRescue(ctx context.Context) error {
+func (a *agent) PrepareRescue(ctx context.Context) error {
 	if err := a.removeTarget(ctx); err != nil {
 		return fmt.Errorf("end export of the root disk: %w", err)
 	}
@@ -360,8 +374,8 @@ func (a *agent) waitDisks(ctx context.Context, n *node.Node) error {
 	return a.managers.Load().WaitDisks(ctx, n)
 }
 
-// setNode applies the JSON of a lookup response that a standalone agent receives by command.
-func (a *agent) setNode(data json.RawMessage) error {
+// SetNode implements [extension.Standalone].
+func (a *agent) SetNode(data json.RawMessage) error {
 	var answer struct {
 		Node   *node.Node          `json:"node"`
 		Config ironic.LookupConfig `json:"config"`

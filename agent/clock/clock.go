@@ -67,3 +67,18 @@ func SetHardware(now time.Time) error {
 	}
 	return nil
 }
+
+// Machine gives access to the clocks of this machine.
+type Machine struct{}
+
+// Now returns the time of the system clock.
+func (Machine) Now() time.Time { return time.Now() }
+
+// SetSystem calls [SetSystem].
+func (Machine) SetSystem(now time.Time) error { return SetSystem(now) }
+
+// Hardware calls [Hardware].
+func (Machine) Hardware() (time.Time, error) { return Hardware() }
+
+// SetHardware calls [SetHardware].
+func (Machine) SetHardware(now time.Time) error { return SetHardware(now) }

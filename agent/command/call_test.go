@@ -61,7 +61,7 @@ func params(names ...string) Params {
 // Rejected commands leave no record, and the next command can run.
 func TestRejectedCommands(t *testing.T) {
 	var ended []error
-	r := registry(t, Options{Ended: func(err error) { ended = append(ended, err) }})
+	r := registry(t, Options{Observer: observer{ended: func(err error) { ended = append(ended, err) }}})
 	for _, c := range []struct {
 		name  string
 		p     Params
@@ -103,10 +103,10 @@ func TestRejectedCommands(t *testing.T) {
 func TestResults(t *testing.T) {
 	var names []string
 	var ended []bool
-	r := registry(t, Options{
-		Started: func(name string, p Params) { names = append(names, fmt.Sprint(name, len(p))) },
-		Ended:   func(err error) { ended = append(ended, err == nil) },
-	})
+	r := registry(t, Options{Observer: observer{
+		started: func(name string, p Params) { names = append(names, fmt.Sprint(name, len(p))) },
+		ended:   func(err error) { ended = append(ended, err == nil) },
+	}})
 	type row struct{ name, record, status, result, failure string }
 	rows := []row{
 		{"x.now", "now", "SUCCEEDED", `{"result":"<done>"}`, ""},
@@ -186,10 +186,10 @@ func TestAsyncFailures(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var ended []error
 			finished := make(chan struct{}, 1)
-			r := registry(t, Options{
-				Ended:    func(err error) { ended = append(ended, err) },
-				Finished: func() { finished <- struct{}{} },
-			})
+			r := registry(t, Options{Observer: observer{
+				ended:    func(err error) { ended = append(ended, err) },
+				finished: func() { finished <- struct{}{} },
+			}})
 			record, err := r.Execute(t.Context(), "x.later", c.p)
 			if err != nil {
 				t.Fatal(err)

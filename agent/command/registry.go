@@ -15,23 +15,38 @@ import (
 
 // Options of a Registry.
 type Options struct {
-	AllowDestructive bool   // false rejects commands marked Destructive
-	Finished         func() // if not nil, called after each asynchronous command
-	// Started and Ended, if not nil, are called when a command starts and when its record is final.
-	Started func(name string, p Params)
-	Ended   func(err error)
-	Redact  func(text string) string // if not nil, removes secrets from error texts before they are stored
-	Log     *slog.Logger
+	AllowDestructive bool     // false rejects commands marked Destructive
+	Observer         Observer // nil observes nothing
+	Redactor         Redactor // of error texts before they are stored; nil stores them as they are
+	Log              *slog.Logger
 }
+
+// Observer is notified of commands.
+type Observer interface {
+	Started(name string, p Params)
+	Ended(err error) // its record is final
+	Finished()       // after each asynchronous command
+}
+
+// Redactor removes secrets from texts.
+type Redactor interface {
+	Clean(text string) string
+}
+
+// nothing observes nothing, and changes no text.
+type nothing struct{}
+
+func (nothing) Started(string, Params)   {}
+func (nothing) Ended(error)              {}
+func (nothing) Finished()                {}
+func (nothing) Clean(text string) string { return text }
 
 // Registry runs commands, one at a time, and keeps their records until Reset. It runs none after one that is marked
 // Last has succeeded.
 type Registry struct {
 	set      Set
-	finished func()
-	started  func(name string, p Params)
-	ended    func(err error)
-	redact   func(text string) string
+	observer Observer
+	redactor Redactor
 	log      *slog.Logger
 	ctx      context.Context // ended by Close
 	cancel   context.CancelFunc
@@ -58,24 +73,16 @@ type entry struct {
 func NewRegistry(extensions []Extension, o Options) *Registry {
 	r := &Registry{
 		set:      Set{Extensions: extensions, AllowDestructive: o.AllowDestructive},
-		finished: o.Finished,
-		started:  o.Started,
-		ended:    o.Ended,
-		redact:   o.Redact,
+		observer: o.Observer,
+		redactor: o.Redactor,
 		log:      o.Log,
 		turn:     make(chan struct{}, 1),
 	}
-	if r.finished == nil {
-		r.finished = func() {}
+	if r.observer == nil {
+		r.observer = nothing{}
 	}
-	if r.started == nil {
-		r.started = func(string, Params) {}
-	}
-	if r.ended == nil {
-		r.ended = func(error) {}
-	}
-	if r.redact == nil {
-		r.redact = func(text string) string { return text }
+	if r.redactor == nil {
+		r.redactor = nothing{}
 	}
 	if r.log == nil {
 		r.log = slog.New(slog.DiscardHandler)
@@ -192,7 +199,7 @@ func (r *Registry) Execute(ctx context.Context, name string, p Params) (*Record,
 		return nil, err
 	}
 	r.log.Info("command started", "command", name)
-	r.started(name, p)
+	r.observer.Started(name, p)
 	if command.Async {
 		return r.startAsync(ctx, command, name, p)
 	}
@@ -206,7 +213,7 @@ func (r *Registry) runSync(ctx context.Context, c Command, name, short string, p
 	result, err := c.Call(ctx, p)
 	err = withCause(ctx, err)
 	if fault.IsInvalidContent(err) {
-		r.ended(err)
+		r.observer.Ended(err)
 		return nil, err
 	}
 	record := Record{ID: newID(), Name: short}
@@ -225,7 +232,7 @@ func (r *Registry) startAsync(ctx context.Context, c Command, name string, p Par
 	mistake := c.check(p)
 	if mistake == nil {
 		if err := c.validate(ctx, p); fault.IsInvalidContent(err) {
-			r.ended(err)
+			r.observer.Ended(err)
 			return nil, err
 		} else if err != nil {
 			record := Record{ID: newID(), Name: name}
@@ -239,7 +246,7 @@ func (r *Registry) startAsync(ctx context.Context, c Command, name string, p Par
 	e := r.add(record)
 	session := r.sessionContext(ctx)
 	goroutine.Go(func() error {
-		defer r.finished()
+		defer r.observer.Finished()
 		defer close(e.done)
 		r.work(session, e, c, name, p, mistake)
 		return nil
@@ -295,7 +302,7 @@ func (r *Registry) finish(record *Record, result any, wrap func(string) any, err
 	record.finish(result, wrap, err)
 	if record.Error != nil {
 		redacted := *record.Error
-		redacted.Message, redacted.Details = r.redact(redacted.Message), r.redact(redacted.Details)
+		redacted.Message, redacted.Details = r.redactor.Clean(redacted.Message), r.redactor.Clean(redacted.Details)
 		record.Error = &redacted
 	}
 }
@@ -303,7 +310,7 @@ func (r *Registry) finish(record *Record, result any, wrap func(string) any, err
 func wrapSync(text string) any { return map[string]string{"result": text} }
 
 func (r *Registry) report(name string, started time.Time, record Record, err error) {
-	r.ended(err)
+	r.observer.Ended(err)
 	log := r.log.With("command", name, "status", record.Status, "duration", time.Since(started).Round(time.Millisecond))
 	var panicked *PanicError
 	switch {

@@ -17,6 +17,31 @@ import (
 
 func set(commands ...Command) []Extension { return []Extension{{Name: "x", Commands: commands}} }
 
+// observer calls the functions that are not nil.
+type observer struct {
+	started  func(name string, p Params)
+	ended    func(err error)
+	finished func()
+}
+
+func (o observer) Started(name string, p Params) {
+	if o.started != nil {
+		o.started(name, p)
+	}
+}
+
+func (o observer) Ended(err error) {
+	if o.ended != nil {
+		o.ended(err)
+	}
+}
+
+func (o observer) Finished() {
+	if o.finished != nil {
+		o.finished()
+	}
+}
+
 // An asynchronous command continues after its request, ends with Close, and the hook runs after its record is final.
 func TestAsyncCommand(t *testing.T) {
 	finished := make(chan []Record, 1)
@@ -24,7 +49,7 @@ func TestAsyncCommand(t *testing.T) {
 	r = NewRegistry(set(Command{Name: "wait", Async: true, Run: func(ctx context.Context, _ Params) (any, error) {
 		<-ctx.Done()
 		return nil, ctx.Err()
-	}}), Options{Finished: func() { finished <- r.List() }})
+	}}), Options{Observer: observer{finished: func() { finished <- r.List() }}})
 	request, cancel := context.WithCancel(context.Background())
 	record, err := r.Execute(request, "x.wait", nil)
 	if err != nil {
@@ -153,6 +178,11 @@ func TestPanics(t *testing.T) {
 	}
 }
 
+// masked masks a password.
+type masked struct{}
+
+func (masked) Clean(text string) string { return strings.ReplaceAll(text, "hunter2", "***") }
+
 // Stored errors are redacted.
 func TestErrorsAreRedacted(t *testing.T) {
 	fail := func(context.Context, Params) (any, error) {
@@ -164,7 +194,7 @@ func TestErrorsAreRedacted(t *testing.T) {
 		Command{Name: "async", Async: true, Run: fail},
 		Command{Name: "checked", Async: true, Run: fail, Validate: invalid},
 		Command{Name: "panics", Async: true, Run: func(context.Context, Params) (any, error) { panic("hunter2") }},
-	), Options{Redact: func(text string) string { return strings.ReplaceAll(text, "hunter2", "***") }})
+	), Options{Redactor: masked{}})
 	defer r.Close()
 	for _, name := range []string{"x.sync", "x.async", "x.checked", "x.panics"} {
 		record, err := r.Execute(t.Context(), name, nil)
@@ -277,7 +307,7 @@ func TestResetCause(t *testing.T) {
 		close(entered)
 		<-ctx.Done()
 		return nil, fmt.Errorf("write: %w", ctx.Err())
-	}}), Options{Ended: func(err error) { ended <- err }})
+	}}), Options{Observer: observer{ended: func(err error) { ended <- err }}})
 	defer r.Close()
 	if _, err := r.Execute(t.Context(), "x.write", nil); err != nil {
 		t.Fatal(err)

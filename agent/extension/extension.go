@@ -28,20 +28,9 @@ type Deps struct {
 	System    sysfs.Root
 	Control   Control
 	Log       *slog.Logger
-	// Standalone means that there is no Ironic and that the API accepts node data.
-	Standalone bool
-	// SetNode applies a lookup response. It is used in standalone mode.
-	SetNode func(answer json.RawMessage) error
-	// SetClock, when set, sets the clocks before the machine stops. It returns an error only if they must be set.
-	SetClock func(ctx context.Context) error
-	// PoweringOff, when set, is called when Ironic is about to power the machine off through its BMC.
-	PoweringOff func()
-	// Detach, when set, ends the sessions of disks that are reached over a network. It is called before the machine
-	// stops, after the disks were synced.
-	Detach func(ctx context.Context)
-	// PrepareRescue, when set, prepares a rescue. An error means that the machine must not be handed over: the command
-	// fails with it, and the agent continues.
-	PrepareRescue func(ctx context.Context) error
+	Stop      Stop
+	// Standalone accepts node data; nil unless there is no Ironic.
+	Standalone Standalone
 	// AllowDestructive allows commands that change the machine.
 	AllowDestructive bool
 }
@@ -51,8 +40,27 @@ type Deps struct {
 type Control interface {
 	// Lockdown returns at once. Afterwards API and heartbeats stop, the network is taken down, and the agent idles.
 	Lockdown()
+	// PrepareRescue prepares a rescue. After an error the machine must not be handed over: the command fails, and the
+	// agent continues.
+	PrepareRescue(ctx context.Context) error
 	// Rescue returns at once. Afterwards API and heartbeats stop, and the agent ends. The network is not changed.
 	Rescue()
+}
+
+// Stop prepares the machine for its stop.
+type Stop interface {
+	// SetClocks sets the clocks. It returns an error only if they must be set.
+	SetClocks(ctx context.Context) error
+	// Detach ends the sessions of disks that are reached over a network. It is called after the disks were synced.
+	Detach(ctx context.Context)
+	// PoweringOff is called when Ironic is about to power the machine off through its BMC.
+	PoweringOff()
+}
+
+// Standalone receives what Ironic would tell the agent.
+type Standalone interface {
+	// SetNode applies a lookup response.
+	SetNode(answer json.RawMessage) error
 }
 
 // All returns all extensions.

@@ -26,13 +26,13 @@ func poll(d Deps) command.Extension {
 }
 
 func setNodeInfo(d Deps, p command.Params) error {
-	if !d.Standalone || d.SetNode == nil {
+	if d.Standalone == nil {
 		return fault.InvalidCommand("Node lookup data can only be set when the agent runs in standalone mode")
 	}
 	if !p.Has("node_info") {
 		return fault.InvalidCommandParams("parameter node_info: lookup response missing")
 	}
-	if err := d.SetNode(p["node_info"]); err != nil {
+	if err := d.Standalone.SetNode(p["node_info"]); err != nil {
 		return fault.InvalidCommandParams("parameter node_info: %w", err)
 	}
 	return nil

@@ -23,36 +23,39 @@ func find(t *testing.T, e command.Extension, name string) command.Command {
 	return e.Commands[i]
 }
 
+// standaloneFunc receives a lookup response.
+type standaloneFunc func(answer json.RawMessage) error
+
+func (f standaloneFunc) SetNode(answer json.RawMessage) error { return f(answer) }
+
 // The API accepts a node only in standalone mode.
 func TestSetNodeInfo(t *testing.T) {
 	r := newRig(t)
 	var got []string
-	set := func(failure error) func(json.RawMessage) error {
-		return func(answer json.RawMessage) error {
+	set := func(failure error) Standalone {
+		return standaloneFunc(func(answer json.RawMessage) error {
 			got = append(got, string(answer))
 			return failure
-		}
+		})
 	}
 	info := command.Params{"node_info": json.RawMessage(`{"node":{}}`)}
 	for name, c := range map[string]struct {
-		standalone bool
-		set        func(json.RawMessage) error
+		standalone Standalone
 		p          command.Params
 		kind, want string
 	}{
-		"with Ironic":     {false, set(nil), info, "InvalidCommandError", "standalone mode"},
-		"without a place": {true, nil, info, "InvalidCommandError", "standalone mode"},
-		"absent":          {true, set(nil), command.Params{}, "InvalidCommandParamsError", "lookup response missing"},
-		"null": {true, set(nil), command.Params{
+		"with Ironic": {nil, info, "InvalidCommandError", "standalone mode"},
+		"absent":      {set(nil), command.Params{}, "InvalidCommandParamsError", "lookup response missing"},
+		"null": {set(nil), command.Params{
 			"node_info": json.RawMessage("null"),
 		}, "InvalidCommandParamsError", "lookup response missing"},
 		"refused": {
-			true, set(errors.New("no uuid")), info, "InvalidCommandParamsError", "parameter node_info: no uuid",
+			set(errors.New("no uuid")), info, "InvalidCommandParamsError", "parameter node_info: no uuid",
 		},
-		"good": {true, set(nil), info, "", ""},
+		"good": {set(nil), info, "", ""},
 	} {
 		got = nil
-		r.deps.Standalone, r.deps.SetNode = c.standalone, c.set
+		r.deps.Standalone = c.standalone
 		_, err := find(t, poll(r.deps), "set_node_info").Call(t.Context(), c.p)
 		if c.kind == "" {
 			if err != nil || len(got) != 1 || got[0] != `{"node":{}}` {
@@ -67,10 +70,36 @@ func TestSetNodeInfo(t *testing.T) {
 }
 
 // control counts calls.
-type control struct{ lockdowns, rescues int }
+type control struct {
+	lockdowns, rescues int
+	prepareErr         error
+}
 
-func (c *control) Lockdown() { c.lockdowns++ }
-func (c *control) Rescue()   { c.rescues++ }
+func (c *control) Lockdown()                           { c.lockdowns++ }
+func (c *control) PrepareRescue(context.Context) error { return c.prepareErr }
+func (c *control) Rescue()                             { c.rescues++ }
+
+// stopping counts calls, and calls the functions that are not nil.
+type stopping struct {
+	powerOffs int
+	setClocks func() error
+	detach    func(ctx context.Context)
+}
+
+func (s *stopping) PoweringOff() { s.powerOffs++ }
+
+func (s *stopping) SetClocks(context.Context) error {
+	if s.setClocks == nil {
+		return nil
+	}
+	return s.setClocks()
+}
+
+func (s *stopping) Detach(ctx context.Context) {
+	if s.detach != nil {
+		s.detach(ctx)
+	}
+}
 
 func TestLockdown(t *testing.T) {
 	r := newRig(t)
@@ -85,11 +114,11 @@ func TestLockdown(t *testing.T) {
 
 func TestSync(t *testing.T) {
 	r := newRig(t)
-	calls := 0
-	r.deps.PoweringOff = func() { calls++ }
+	stop := &stopping{}
+	r.deps.Stop = stop
 	result, err := find(t, standby(r.deps), "sync").Call(t.Context(), nil)
-	if result != nil || err != nil || calls != 1 {
-		t.Errorf("got %v, %v, and %d calls of PoweringOff, want one", result, err, calls)
+	if result != nil || err != nil || stop.powerOffs != 1 {
+		t.Errorf("got %v, %v, and %d calls of PoweringOff, want one", result, err, stop.powerOffs)
 	}
 }
 

@@ -21,10 +21,8 @@ func rescuing(d Deps) command.Extension {
 			if err != nil {
 				return nil, err
 			}
-			if d.PrepareRescue != nil {
-				if err := d.PrepareRescue(ctx); err != nil {
-					return nil, fmt.Errorf("rescue not possible: %w", err)
-				}
+			if err := d.Control.PrepareRescue(ctx); err != nil {
+				return nil, fmt.Errorf("rescue not possible: %w", err)
 			}
 			if err := rescue.Save(d.System.Path, hash); err != nil {
 				return nil, err

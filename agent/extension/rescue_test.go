@@ -1,7 +1,6 @@
 package extension
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"io"
@@ -104,9 +103,8 @@ func TestFinalizeRescueRejected(t *testing.T) {
 //
 // Parity: E10
 func TestFinalizeRescueNotPossible(t *testing.T) {
-	_, r, c := rescueRig(t)
-	r.deps.PrepareRescue = func(context.Context) error { return errors.New("nobody could log in: no shell") }
-	finalize := find(t, rescuing(r.deps), "finalize_rescue")
+	finalize, r, c := rescueRig(t)
+	c.prepareErr = errors.New("nobody could log in: no shell")
 	_, err := finalize.Call(t.Context(), rescueParams(t, mkpasswd[0], true))
 	const want = "Command execution failed: rescue not possible: nobody could log in: no shell"
 	if got := fault.From(err); got == nil || got.Type != "CommandExecutionError" || got.Error() != want {

@@ -2,11 +2,10 @@ package extension
 
 import (
 	"ironroot/agent/command"
-	"ironroot/agent/fault"
 	"ironroot/agent/hardware"
 )
 
 // service lists and executes service steps, which change a node in use.
 func service(d Deps) command.Extension {
-	return steps{d: d, kind: hardware.Service, unexpected: fault.Servicing}.extension()
+	return steps{d: d, kind: hardware.Service}.extension()
 }

@@ -68,9 +68,7 @@ func standby(d Deps) command.Extension {
 		{Name: "run_image", Async: true, Destructive: true, Run: stopWith(d, "reboot", d.Power.Reboot)},
 		{Name: "power_off", Async: true, Destructive: true, Run: stopWith(d, "power off", d.Power.PowerOff)},
 		{Name: "sync", Run: func(ctx context.Context, _ command.Params) (any, error) {
-			if d.PoweringOff != nil { // Ironic syncs before it powers the machine off through its BMC
-				d.PoweringOff()
-			}
+			d.Stop.PoweringOff() // Ironic syncs before it powers the machine off through its BMC
 			return nil, syncDisks(ctx, d, syncTimeout)
 		}},
 		{Name: "get_partition_uuids", Run: func(context.Context, command.Params) (any, error) {
@@ -125,19 +123,15 @@ func syncDisks(ctx context.Context, d Deps, limit time.Duration) error {
 // flushed when they are written.
 func stopWith(d Deps, what string, end func(context.Context) error) func(context.Context, command.Params) (any, error) {
 	return func(ctx context.Context, _ command.Params) (any, error) {
-		if d.SetClock != nil {
-			if err := d.SetClock(ctx); err != nil {
-				return nil, err
-			}
+		if err := d.Stop.SetClocks(ctx); err != nil {
+			return nil, err
 		}
 		if err := syncDisks(ctx, d, stopSyncTimeout); err != nil {
 			d.Log.Warn("disks not synced", "before", what, "err", err)
 		}
-		if d.Detach != nil {
-			limited, cancel := context.WithTimeout(ctx, DetachTimeout)
-			d.Detach(limited)
-			cancel()
-		}
+		limited, cancel := context.WithTimeout(ctx, DetachTimeout)
+		d.Stop.Detach(limited)
+		cancel()
 		d.Log.Info("stopping the machine", "action", what)
 		if err := end(ctx); err != nil {
 			return nil, fault.SystemReboot(err)

@@ -132,10 +132,10 @@ func TestStopSetsTheClock(t *testing.T) {
 	r.deps.Power = machine
 	for _, failure := range []error{nil, errors.New("no answer")} {
 		before := -1
-		r.deps.SetClock = func(context.Context) error {
+		r.deps.Stop = &stopping{setClocks: func() error {
 			before = machine.reboots
 			return failure
-		}
+		}}
 		extension := standby(r.deps)
 		i := slices.IndexFunc(extension.Commands, func(c command.Command) bool { return c.Name == "run_image" })
 		_, err := extension.Commands[i].Call(t.Context(), nil)
@@ -153,13 +153,13 @@ func TestStopDetaches(t *testing.T) {
 		machine := &stopped{}
 		r.deps.Power = machine
 		detached := 0
-		r.deps.Detach = func(ctx context.Context) {
+		r.deps.Stop = &stopping{detach: func(ctx context.Context) {
 			if _, limited := ctx.Deadline(); !limited || machine.reboots+machine.powerOffs > 0 {
 				t.Errorf("%s: detached with a limit %t, after %d stops", name, limited,
 					machine.reboots+machine.powerOffs)
 			}
 			detached++
-		}
+		}}
 		extension := standby(r.deps)
 		i := slices.IndexFunc(extension.Commands, func(c command.Command) bool { return c.Name == name })
 		_, _ = extension.Commands[i].Call(t.Context(), nil) // the machine's error of TestStop

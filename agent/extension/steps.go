@@ -17,8 +17,6 @@ import (
 type steps struct {
 	d    Deps
 	kind hardware.Kind
-	// unexpected converts an error of a step that is not a fault to one.
-	unexpected func(format string, args ...any) *fault.Error
 }
 
 func (s steps) extension() command.Extension {
@@ -84,12 +82,25 @@ func (s steps) execute(ctx context.Context, p command.Params) (any, error) {
 		if errors.As(err, &known) {
 			return nil, err
 		}
-		return nil, s.unexpected("Unexpected exception performing %s step %s. Error: %w", s.kind, name, err)
+		return nil, s.unexpected(name, err)
 	}
 	return map[string]any{
 		string(s.kind) + "_result": result,
 		string(s.kind) + "_step":   p["step"], // unchanged, because the conductor compares it
 	}, nil
+}
+
+// unexpected converts an error of a step that is not a fault to one.
+func (s steps) unexpected(name string, err error) *fault.Error {
+	const format = "Unexpected exception performing %s step %s. Error: %w"
+	switch s.kind {
+	case hardware.Deploy:
+		return fault.Deployment(format, s.kind, name, err)
+	case hardware.Service:
+		return fault.Servicing(format, s.kind, name, err)
+	default:
+		return fault.Cleaning(format, s.kind, name, err)
+	}
 }
 
 // StepName returns the name of the step that a command executes, "" if there is none.

@@ -59,7 +59,7 @@ func newRig(t *testing.T, extra ...hardware.Manager) *rig {
 	}
 	r.deps = Deps{
 		Config: live, Node: cache, Managers: managers, Imager: imager, System: sys, Log: log,
-		Power: power.Refused{}, AllowDestructive: true,
+		Power: power.Refused{}, Control: &control{}, Stop: &stopping{}, AllowDestructive: true,
 	}
 	tok := &token.Token{}
 	tok.Set(testToken)

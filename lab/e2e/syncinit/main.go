@@ -58,6 +58,13 @@ func run(ctx context.Context, m *boot.Machine) error {
 	return nil
 }
 
+// running is a machine that does not stop.
+type running struct{}
+
+func (running) SetClocks(context.Context) error { return nil }
+func (running) Detach(context.Context)          {}
+func (running) PoweringOff()                    {}
+
 // sync runs the command as the API does. The manager's list of disks includes one that refuses to flush.
 func sync(ctx context.Context, m *boot.Machine) (*command.Record, error) {
 	settings, err := config.Load(config.Sources{Params: m.Params})
@@ -76,7 +83,7 @@ func sync(ctx context.Context, m *boot.Machine) (*command.Record, error) {
 		return nil, err
 	}
 	extensions := extension.All(extension.Deps{
-		Config: live, Managers: managers, Power: power.Refused{}, Journal: m.Journal, Log: m.Log,
+		Config: live, Managers: managers, Power: power.Refused{}, Journal: m.Journal, Log: m.Log, Stop: running{},
 	})
 	return command.NewRegistry(extensions,
 		command.Options{AllowDestructive: true, Log: m.Log}).Execute(ctx, "standby.sync", nil)
