@@ -182,11 +182,14 @@ func (a *agent) setClockFrom(
 	return nil
 }
 
-// setUnverifiedClock sets the system clock from a Date header of an unverified Ironic. The client calls it if the
-// clock cannot be right, because certificates cannot be verified with such a clock.
-func (a *agent) setUnverifiedClock(now time.Time) error {
-	a.clockUnverified.Store(true)
-	return a.clocks.SetSystem(now)
+// unverifiedClock sets the system clock from a Date header of an unverified Ironic. The client sets it if the clock
+// cannot be right, because certificates cannot be verified with such a clock.
+type unverifiedClock struct{ a *agent }
+
+// SetSystem implements [ironic.Clock].
+func (c unverifiedClock) SetSystem(now time.Time) error {
+	c.a.clockUnverified.Store(true)
+	return c.a.clocks.SetSystem(now)
 }
 
 // checkClocks compares the clocks with Ironic's after a lookup, if TLS has verified Ironic. It sets the hardware

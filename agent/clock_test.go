@@ -164,7 +164,7 @@ func TestNetworkServersSetOnlyAWrongClock(t *testing.T) {
 	f := &fakeClocks{offset: decade, systemErr: errors.New("not permitted")}
 	a := clockAgent(true, &config.Config{FailIfClockNotSet: true}, f)
 	a.o.Machine.Network = network
-	if err := a.setUnverifiedClock(time.Now()); !errors.Is(err, f.systemErr) {
+	if err := (unverifiedClock{a}).SetSystem(time.Now()); !errors.Is(err, f.systemErr) {
 		t.Errorf("clock that cannot be set by Ironic's: got %v, want %v", err, f.systemErr)
 	}
 	var known *fault.Error

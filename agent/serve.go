@@ -81,17 +81,14 @@ func (a *agent) sendHeartbeats(ctx context.Context) error {
 		return ctx.Err()
 	}
 	heartbeater := a.ironic.NewHeartbeater(ironic.HeartbeatOptions{
-		NodeUUID: a.answer.Node.UUID(), Interval: a.answer.HeartbeatInterval, CallbackURL: a.callbackURL,
-		CertificatePEM: a.certificatePEM, Sent: func(err error) { a.heartbeatDone(ctx, err) },
-		Progress: a.o.Board.Summary, Changed: a.o.Board.Changed,
-		ProgressInterval: func() time.Duration { return a.config.Get().ProgressInterval },
+		NodeUUID: a.answer.Node.UUID(), Interval: a.answer.HeartbeatInterval, Agent: a, Progress: a.o.Board,
 	})
 	a.heartbeater.Store(heartbeater)
 	return heartbeater.Run(ctx)
 }
 
-// heartbeatDone handles the result of a heartbeat.
-func (a *agent) heartbeatDone(ctx context.Context, err error) {
+// HeartbeatDone implements [ironic.Agent].
+func (a *agent) HeartbeatDone(ctx context.Context, err error) {
 	a.o.Board.HeartbeatDone(err)
 	a.o.Machine.Drivers.Resume()
 	if ironic.TokenRefused(err) {
@@ -99,7 +96,8 @@ func (a *agent) heartbeatDone(ctx context.Context, err error) {
 	}
 }
 
-func (a *agent) certificatePEM() string {
+// CertificatePEM implements [ironic.Agent].
+func (a *agent) CertificatePEM() string {
 	if a.certificate == nil {
 		return ""
 	}

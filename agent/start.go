@@ -318,7 +318,7 @@ func (a *agent) newCertificate(c *config.Config) (*api.Certificate, error) {
 	})
 }
 
-// callbackURL returns the URL at which Ironic reaches the API.
-func (a *agent) callbackURL() string {
+// CallbackURL implements [ironic.Agent].
+func (a *agent) CallbackURL() string {
 	return a.endpoint.URL(a.config.Get().AdvertiseProtocol)
 }

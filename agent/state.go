@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net/netip"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -35,7 +34,6 @@ import (
 	"ironroot/internal/goroutine"
 	"ironroot/internal/pause"
 	"ironroot/internal/timelimit"
-	"ironroot/netboot/route"
 	"ironroot/storage/block"
 	"ironroot/storage/iscsitarget"
 	"ironroot/storage/multipath"
@@ -190,14 +188,13 @@ func (a *agent) configure(context.Context) error {
 	}
 	o := ironic.Options{
 		Config: a.config, Token: &a.token, Log: a.log, Version: a.o.Version, Dial: a.o.Dial,
-		Tried: a.o.Board.Tried, LookedUp: func(err error) { a.o.Board.Problem("lookup", err) },
-		SourceFor: func(ctx context.Context, dst netip.Addr) (netip.Addr, error) { return route.SourceFor(ctx, dst) },
+		Board: a.o.Board,
 	}
 	if a.o.Machine.Network != nil {
-		o.Changed = a.o.Machine.Network.Changed
+		o.Network = a.o.Machine.Network
 	}
 	if a.o.Destructive {
-		o.SetClock = a.setUnverifiedClock
+		o.Clock = unverifiedClock{a}
 	}
 	client, err := ironic.New(o)
 	if err != nil {

@@ -45,7 +45,7 @@ func (c *Client) Advertise(ctx context.Context) (Endpoint, error) {
 	timer := time.NewTimer(cfg.IPLookupSleep)
 	defer timer.Stop()
 	for try := 1; ; {
-		change := c.changed()
+		change := c.network.Changed()
 		address, err := find()
 		if err == nil {
 			endpoint.Host = address.String()
@@ -162,7 +162,7 @@ func (c *Client) addresses(ctx context.Context, host string) []netip.Addr {
 	if address, err := netip.ParseAddr(host); err == nil {
 		return []netip.Addr{address}
 	}
-	list, err := c.resolve(ctx, host)
+	list, err := c.host.Resolve(ctx, host)
 	if err != nil {
 		c.log.Warn("host of Ironic not resolved", "host", host, "err", err)
 	}
@@ -174,7 +174,7 @@ func (c *Client) addresses(ctx context.Context, host string) []netip.Addr {
 func (c *Client) routeAddress(ctx context.Context, targets []netip.Addr) (netip.Addr, error) {
 	var errs []error
 	for _, target := range targets {
-		source, err := c.sourceFor(ctx, target)
+		source, err := c.host.SourceFor(ctx, target)
 		if err == nil && source.IsLinkLocalUnicast() {
 			err = fmt.Errorf("source address to %v: got %v, want one that is not link-local", target, source)
 		}

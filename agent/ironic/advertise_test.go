@@ -69,12 +69,12 @@ func TestAdvertiseByRoute(t *testing.T) {
 		table := &routes{
 			sources: map[string]string{"10.0.0.2": "169.254.0.9", "fd00::2": "fe80::9", "10.0.0.3": "10.0.0.9"},
 		}
-		c.sourceFor = table.sourceFor
-		c.resolve = func(_ context.Context, host string) ([]netip.Addr, error) {
+		c.host = fakeHost{host: c.host, sourceFor: table.sourceFor}
+		c.host = fakeHost{host: c.host, resolve: func(host string) ([]netip.Addr, error) {
 			return map[string][]netip.Addr{
 				"two": {netip.MustParseAddr("10.0.0.2"), netip.MustParseAddr("fd00::2")},
 			}[host], nil
-		}
+		}}
 		got, err := c.Advertise(t.Context())
 		if want := (Endpoint{"10.0.0.9", 9999}); err != nil || got != want {
 			t.Errorf("got %v, %v, want %v", got, err, want)
@@ -95,7 +95,7 @@ func TestAdvertiseAsksAllURLsAtOnce(t *testing.T) {
 		net.serve("10.0.0.1", slow)
 		net.serve("10.0.0.2", slow)
 		c, _ := newClient(t, net, "--api-url=http://10.0.0.1,http://10.0.0.2,http://10.0.0.3")
-		c.sourceFor = (&routes{sources: map[string]string{"10.0.0.1": "10.0.0.9"}}).sourceFor
+		c.host = fakeHost{host: c.host, sourceFor: (&routes{sources: map[string]string{"10.0.0.1": "10.0.0.9"}}).sourceFor}
 		start := time.Now()
 		if _, err := c.Advertise(t.Context()); err != nil {
 			t.Fatal(err)
@@ -112,7 +112,7 @@ func TestAdvertiseRounds(t *testing.T) {
 		c, _ := newClient(t, newNetwork(t), "--api-url=http://10.0.0.1", "--ip-lookup-attempts=4",
 			"--ip-lookup-sleep=7")
 		table := &routes{}
-		c.sourceFor = table.sourceFor
+		c.host = fakeHost{host: c.host, sourceFor: table.sourceFor}
 		start := time.Now()
 		_, err := c.Advertise(t.Context())
 		if err == nil || !strings.Contains(err.Error(), "no route to 10.0.0.1") {
@@ -134,7 +134,7 @@ func TestAdvertiseWithoutTargets(t *testing.T) {
 	}
 	synctest.Test(t, func(t *testing.T) {
 		c, _ := newClient(t, newNetwork(t), "--api-url=http://nowhere")
-		c.resolve = func(context.Context, string) ([]netip.Addr, error) { return nil, errors.New("no such host") }
+		c.host = fakeHost{host: c.host, resolve: func(string) ([]netip.Addr, error) { return nil, errors.New("no such host") }}
 		if _, err := c.Advertise(t.Context()); err == nil || !strings.Contains(err.Error(), "nowhere") {
 			t.Errorf("got error %v, want one that names the host", err)
 		}
@@ -170,7 +170,7 @@ func TestAdvertiseIgnoresUnreachableURLs(t *testing.T) {
 		net.serve("10.0.0.2", newFake("1.115"))
 		c, _ := newClient(t, net, "--api-url=http://10.0.0.1,http://10.0.0.2")
 		table := &routes{sources: map[string]string{"10.0.0.1": "10.0.0.8", "10.0.0.2": "10.0.0.9"}}
-		c.sourceFor = table.sourceFor
+		c.host = fakeHost{host: c.host, sourceFor: table.sourceFor}
 		if got, err := c.Advertise(t.Context()); err != nil || got.Host != "10.0.0.9" {
 			t.Errorf("got %v, %v, want the address on the route to 10.0.0.2", got, err)
 		}
@@ -182,8 +182,8 @@ func TestAdvertiseNamesAllFailures(t *testing.T) {
 	c, _ := newClient(t, newNetwork(t), "--api-url=http://nowhere", "--ip-lookup-attempts=1")
 	peer := netip.MustParseAddr("10.0.0.7")
 	c.peer.Store(&peer)
-	c.sourceFor = (&routes{}).sourceFor
-	c.resolve = func(context.Context, string) ([]netip.Addr, error) { return nil, errors.New("no such host") }
+	c.host = fakeHost{host: c.host, sourceFor: (&routes{}).sourceFor}
+	c.host = fakeHost{host: c.host, resolve: func(string) ([]netip.Addr, error) { return nil, errors.New("no such host") }}
 	_, err := c.Advertise(t.Context())
 	if err == nil || !strings.Contains(err.Error(), "no route to 10.0.0.7") ||
 		!strings.Contains(err.Error(), "nowhere") {
@@ -194,7 +194,7 @@ func TestAdvertiseNamesAllFailures(t *testing.T) {
 func TestAdvertiseEndsWithItsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, _ := newClient(t, newNetwork(t), "--api-url=http://10.0.0.1", "--ip-lookup-sleep=7")
-		c.sourceFor = (&routes{}).sourceFor
+		c.host = fakeHost{host: c.host, sourceFor: (&routes{}).sourceFor}
 		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 		defer cancel()
 		if got, err := c.Advertise(ctx); !errors.Is(err, context.DeadlineExceeded) {
@@ -208,10 +208,11 @@ func TestAdvertiseResolvesNames(t *testing.T) {
 	const own = "10.0.0.9"
 	table := &routes{sources: map[string]string{"127.0.0.1": own, "::ffff:127.0.0.1": own, "::1": own}}
 	live := settings(t, "--api-url=http://localhost", "--ip-lookup-attempts=1")
-	c, err := New(Options{Config: live, SourceFor: table.sourceFor})
+	c, err := New(Options{Config: live})
 	if err != nil {
 		t.Fatal(err)
 	}
+	c.host = fakeHost{host: c.host, sourceFor: table.sourceFor}
 	if got, err := c.Advertise(t.Context()); err != nil || got.Host != "10.0.0.9" {
 		t.Errorf("got %v, %v, want the source to localhost", got, err)
 	}

@@ -71,6 +71,34 @@ const publisher = `<?xml version="1.0" standalone='no'?><!DOCTYPE service-group 
 <txt-record>path=/ironic</txt-record><txt-record>protocol=http</txt-record>
 <txt-record>ipa_ntp_server=192.0.2.9</txt-record><txt-record>ipa_insecure=true</txt-record></service></service-group>`
 
+// plugged is a machine that queries a service for at most wait, and whose cable is plugged in after the first query.
+type plugged struct {
+	machine
+	t     *testing.T
+	wait  time.Duration
+	looks int
+}
+
+func (p *plugged) AskService(
+	ctx context.Context, _ time.Duration, instance string, interfaces []string, _ Network,
+) (service, error) {
+	p.looks = 0
+	return p.machine.AskService(ctx, p.wait, instance, interfaces, p)
+}
+
+func (p *plugged) Changed() <-chan struct{} {
+	switch p.looks++; p.looks {
+	case 1: // before the first query, for which there is no link
+		now := make(chan struct{})
+		close(now)
+		return now
+	case 2:
+		testenv.Run(p.t, "ip", "link", "set", "wire", "up")
+		testenv.Run(p.t, "ip", "address", "replace", "2001:db8::1/64", "dev", "wire", "nodad")
+	}
+	return nil
+}
+
 // The agent finds an Ironic that Avahi announces, although the link comes up during the search, and sets only the
 // allowed option.
 func TestAvahi(t *testing.T) {
@@ -97,24 +125,7 @@ func TestAvahi(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), wait)
 	defer cancel()
 	testenv.Run(t, "ip", "link", "set", "wire", "down")
-	ask := c.askService
-	c.askService = func(ctx context.Context, _ time.Duration, instance string, interfaces []string,
-		_ func() <-chan struct{},
-	) (service, error) {
-		looks := 0
-		return ask(ctx, wait, instance, interfaces, func() <-chan struct{} {
-			switch looks++; looks {
-			case 1: // before the first query, for which there is no link
-				now := make(chan struct{})
-				close(now)
-				return now
-			case 2:
-				testenv.Run(t, "ip", "link", "set", "wire", "up")
-				testenv.Run(t, "ip", "address", "replace", "2001:db8::1/64", "dev", "wire", "nodad")
-			}
-			return nil
-		})
-	}
+	c.host = &plugged{t: t, wait: wait}
 	if err := c.Discover(ctx); err != nil {
 		t.Fatal(err)
 	}

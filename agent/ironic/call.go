@@ -66,7 +66,7 @@ func (c *Client) try(ctx context.Context, urls []string, r request) (a answer, u
 	for i, url := range urls {
 		a, err = c.send(ctx, url, r)
 		if ctx.Err() == nil {
-			c.tried(url, err)
+			c.board.Tried(url, err)
 		}
 		if err == nil {
 			return a, i, nil

@@ -32,25 +32,79 @@ type Options struct {
 	// Version is the agent's version in heartbeats. Ironic rejects heartbeats without one.
 	Version string
 
-	// Tried is called after each request with the error of the connection, nil for a response with any status.
-	Tried func(url string, err error)
-	// LookedUp is called after each attempt of a lookup with its result.
-	LookedUp func(err error)
-
-	// Rand returns a number in [0,1) for the jitter of retries and heartbeats; nil is rand.Float64.
-	Rand func() float64
+	// Board shows the results of requests; nil shows nothing.
+	Board Board
 	// Dial connects to Ironic; nil is a net.Dialer.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
-	// Changed returns a channel that is closed at the next change of the machine's network. Requests that failed
-	// because of the network are then retried. Nil means that the network does not change.
-	Changed func() <-chan struct{}
-	// SetClock sets the system clock from Ironic's time if it is implausible; nil never sets it.
-	SetClock func(now time.Time) error
-	// SourceFor returns the machine's own address on the route to dst; nil is route.SourceFor.
-	SourceFor func(ctx context.Context, dst netip.Addr) (netip.Addr, error)
-	// Resolve returns the addresses of a host name; nil is the system's resolver.
-	Resolve func(ctx context.Context, host string) ([]netip.Addr, error)
+	// Network notifies of changes. Requests that failed because of the network are then retried. Nil means that the
+	// network does not change.
+	Network Network
+	// Clock is set from Ironic's time if it is implausible; nil never sets it.
+	Clock Clock
 }
+
+// Board shows the results of requests. *status.Board implements it.
+type Board interface {
+	// Tried is called after each request with the error of the connection, nil for a response with any status.
+	Tried(url string, err error)
+	// Problem is called with the source "lookup" after each attempt of a lookup, with its result.
+	Problem(source string, err error)
+}
+
+// Network is the machine's network.
+type Network interface {
+	// Changed returns a channel that is closed at the next change.
+	Changed() <-chan struct{}
+}
+
+// Clock is the system clock.
+type Clock interface {
+	SetSystem(now time.Time) error
+}
+
+// host is this machine among others.
+type host interface {
+	// SourceFor returns the machine's own address on the route to dst.
+	SourceFor(ctx context.Context, dst netip.Addr) (netip.Addr, error)
+	// Resolve returns the addresses of a host name.
+	Resolve(ctx context.Context, name string) ([]netip.Addr, error)
+	// AskService queries a service by multicast DNS for at most wait.
+	AskService(ctx context.Context, wait time.Duration, instance string, interfaces []string, network Network) (
+		service, error)
+}
+
+// machine is the host that this process runs on.
+type machine struct{}
+
+func (machine) SourceFor(ctx context.Context, dst netip.Addr) (netip.Addr, error) {
+	return route.SourceFor(ctx, dst)
+}
+
+func (machine) Resolve(ctx context.Context, name string) ([]netip.Addr, error) {
+	return net.DefaultResolver.LookupNetIP(ctx, "ip", name)
+}
+
+func (machine) AskService(
+	ctx context.Context, wait time.Duration, instance string, interfaces []string, network Network,
+) (service, error) {
+	return askService(ctx, wait, instance, interfaces, network.Changed)
+}
+
+// nothing shows nothing, and never changes.
+type nothing struct{}
+
+func (nothing) Tried(string, error)      {}
+func (nothing) Problem(string, error)    {}
+func (nothing) Changed() <-chan struct{} { return nil }
+func (nothing) Summary() string          { return "" }
+
+// jitter returns numbers in [0,1) for the pauses of retries and heartbeats.
+type jitter interface{ Float64() float64 }
+
+// random is the jitter of a Client.
+type random struct{}
+
+func (random) Float64() float64 { return rand.Float64() }
 
 // Client talks to Ironic. It is safe for concurrent use.
 type Client struct {
@@ -59,18 +113,13 @@ type Client struct {
 	token      *token.Token
 	log        *slog.Logger
 	version    string
-	tried      func(url string, err error)
-	lookedUp   func(err error)
-	rand       func() float64
-	sourceFor  func(ctx context.Context, dst netip.Addr) (netip.Addr, error)
-	resolve    func(ctx context.Context, host string) ([]netip.Addr, error)
-	// askService queries a service by multicast DNS for at most wait.
-	askService func(ctx context.Context, wait time.Duration, instance string, interfaces []string,
-		changed func() <-chan struct{}) (service, error)
-	changed  func() <-chan struct{}
-	setClock func(now time.Time) error
-	http     *http.Client // verifies Ironic according to the options
-	probe    *http.Client // checks reachability without verification
+	board      Board
+	jitter     jitter
+	host       host
+	network    Network
+	clock      Clock        // nil if it must not be set
+	http       *http.Client // verifies Ironic according to the options
+	probe      *http.Client // checks reachability without verification
 
 	passthru atomic.Bool // the last successful lookup used vendor_passthru
 
@@ -91,9 +140,8 @@ const idleConnections = 2
 func New(o Options) (*Client, error) {
 	c := &Client{
 		config: o.Config, configured: o.Config.Get(), token: o.Token, log: o.Log, version: o.Version,
-		tried: o.Tried, lookedUp: o.LookedUp,
-		askService: askService, changed: o.Changed, setClock: o.SetClock,
-		rand: o.Rand, sourceFor: o.SourceFor, resolve: o.Resolve, urls: o.Config.Get().APIURLs(),
+		board: o.Board, network: o.Network, clock: o.Clock, host: machine{}, jitter: random{},
+		urls: o.Config.Get().APIURLs(),
 	}
 	if c.log == nil {
 		c.log = slog.New(slog.DiscardHandler)
@@ -101,25 +149,11 @@ func New(o Options) (*Client, error) {
 	if c.token == nil {
 		c.token = &token.Token{}
 	}
-	if c.tried == nil {
-		c.tried = func(string, error) {}
+	if c.board == nil {
+		c.board = nothing{}
 	}
-	if c.lookedUp == nil {
-		c.lookedUp = func(error) {}
-	}
-	if c.rand == nil {
-		c.rand = rand.Float64
-	}
-	if c.sourceFor == nil {
-		c.sourceFor = route.SourceFor
-	}
-	if c.resolve == nil {
-		c.resolve = func(ctx context.Context, host string) ([]netip.Addr, error) {
-			return net.DefaultResolver.LookupNetIP(ctx, "ip", host)
-		}
-	}
-	if c.changed == nil {
-		c.changed = func() <-chan struct{} { return nil }
+	if c.network == nil {
+		c.network = nothing{}
 	}
 	if o.Dial == nil {
 		o.Dial = (&net.Dialer{}).DialContext
@@ -129,7 +163,7 @@ func New(o Options) (*Client, error) {
 		return nil, err
 	}
 	transport := &http.Transport{
-		Proxy: http.ProxyFromEnvironment, DialContext: redialOnChange(o.Dial, c.changed), TLSClientConfig: settings,
+		Proxy: http.ProxyFromEnvironment, DialContext: redialOnChange(o.Dial, c.network), TLSClientConfig: settings,
 		MaxIdleConns: idleConnections, MaxIdleConnsPerHost: idleConnections, IdleConnTimeout: 90 * time.Second,
 	}
 	config.VerifyWithoutZone(transport)
@@ -186,7 +220,7 @@ func repeat(req, first *http.Request) error {
 
 // between returns a random time between low and high.
 func (c *Client) between(low, high time.Duration) time.Duration {
-	return low + time.Duration(c.rand()*float64(high-low))
+	return low + time.Duration(c.jitter.Float64()*float64(high-low))
 }
 
 // sleep waits for d before a retry. If the failure is one of the network, it returns early when change is closed. The

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/netip"
 	"strings"
 	"sync"
 	"testing"
@@ -209,6 +210,65 @@ func newClient(t *testing.T, n *network, args ...string) (*Client, *testenv.Log)
 		}
 	})
 	return c, log
+}
+
+// fakeHost is a host whose functions are replaced unless they are nil.
+type fakeHost struct {
+	host
+	sourceFor func(ctx context.Context, dst netip.Addr) (netip.Addr, error)
+	resolve   func(name string) ([]netip.Addr, error)
+}
+
+func (f fakeHost) SourceFor(ctx context.Context, dst netip.Addr) (netip.Addr, error) {
+	if f.sourceFor == nil {
+		return f.host.SourceFor(ctx, dst)
+	}
+	return f.sourceFor(ctx, dst)
+}
+
+func (f fakeHost) Resolve(ctx context.Context, name string) ([]netip.Addr, error) {
+	if f.resolve == nil {
+		return f.host.Resolve(ctx, name)
+	}
+	return f.resolve(name)
+}
+
+// fixed is a jitter without chance.
+type fixed float64
+
+func (f fixed) Float64() float64 { return float64(f) }
+
+// fakeAgent is an agent that calls done, unless it is nil, with the results of heartbeats.
+type fakeAgent struct {
+	url, pem string
+	done     func(err error)
+}
+
+func (a fakeAgent) CallbackURL() string    { return a.url }
+func (a fakeAgent) CertificatePEM() string { return a.pem }
+
+func (a fakeAgent) HeartbeatDone(_ context.Context, err error) {
+	if a.done != nil {
+		a.done(err)
+	}
+}
+
+// fakeBoard calls the functions that are not nil.
+type fakeBoard struct {
+	tried    func(url string, err error)
+	lookedUp func(err error)
+}
+
+func (b fakeBoard) Tried(url string, err error) {
+	if b.tried != nil {
+		b.tried(url, err)
+	}
+}
+
+func (b fakeBoard) Problem(source string, err error) {
+	if b.lookedUp != nil && source == "lookup" {
+		b.lookedUp(err)
+	}
 }
 
 // statusOf returns the HTTP status of an error, 0 without one.

@@ -35,21 +35,29 @@ type HeartbeatOptions struct {
 	NodeUUID string
 	// Interval is the HeartbeatInterval of the lookup. Heartbeats follow after 0.3 to 0.6 of it, at least 5 s.
 	Interval time.Duration
-	// CallbackURL returns the URL at which Ironic reaches the agent. Ironic rejects a URL that changes.
-	CallbackURL func() string
-	// Sent, if not nil, is called with the result of each heartbeat, except of one for progress that failed.
-	Sent func(err error)
-	// CertificatePEM returns the generated certificate of the agent's API, "" without one; nil is the same.
-	CertificatePEM func() string
+	Agent    Agent
+	// Progress describes the running command; nil sends no progress.
+	Progress Progress
+}
 
-	// Progress returns one line about the running command or the result of the last one, "" for none. From API version
-	// 1.72 on, Ironic stores it in the node's driver_internal_info. Nil sends none.
-	Progress func() string
-	// Changed returns a channel that is closed when Progress may have changed.
-	Changed func() <-chan struct{}
-	// ProgressInterval returns the shortest time between a heartbeat and one that is sent because Progress has changed.
-	// It is longer while Ironic is busy. 0 sends no such heartbeats.
-	ProgressInterval func() time.Duration
+// Agent is the agent whose heartbeats are sent.
+type Agent interface {
+	// CallbackURL returns the URL at which Ironic reaches the agent. Ironic rejects a URL that changes.
+	CallbackURL() string
+	// CertificatePEM returns the generated certificate of the agent's API, "" without one.
+	CertificatePEM() string
+	// HeartbeatDone is called with the result of each heartbeat, except of one for progress that failed.
+	HeartbeatDone(ctx context.Context, err error)
+}
+
+// Progress describes the running command. *status.Board implements it.
+type Progress interface {
+	// Summary returns one line about the running command or the result of the last one, "" for none. From API version
+	// 1.72 on, Ironic stores it in the node's driver_internal_info.
+	Summary() string
+	// Changed returns a channel that is closed when Summary may have changed. A heartbeat is then sent at the earliest
+	// progress_interval after the previous one, later while Ironic is busy.
+	Changed() <-chan struct{}
 }
 
 // Heartbeater sends one node's heartbeats.
@@ -77,16 +85,7 @@ func (p *progress) paused() bool { return p.rejected != nil || time.Now().Before
 func (c *Client) NewHeartbeater(o HeartbeatOptions) *Heartbeater {
 	h := &Heartbeater{client: c, HeartbeatOptions: o, force: make(chan struct{}, 1)}
 	if h.Progress == nil {
-		h.Progress = func() string { return "" }
-	}
-	if h.Changed == nil {
-		h.Changed = func() <-chan struct{} { return nil }
-	}
-	if h.ProgressInterval == nil {
-		h.ProgressInterval = func() time.Duration { return 0 }
-	}
-	if h.Sent == nil {
-		h.Sent = func(error) {}
+		h.Progress = nothing{}
 	}
 	return h
 }
@@ -134,7 +133,7 @@ func (h *Heartbeater) Run(ctx context.Context) error {
 		case err != nil && why == forProgress && !TokenRefused(err):
 			log.Warn("progress not sent", "err", err)
 		case err != nil:
-			h.Sent(err)
+			h.Agent.HeartbeatDone(ctx, err)
 			if wait = minForcedInterval; !isForced {
 				wait = h.client.between(retryLow, retryHigh)
 			}
@@ -145,7 +144,7 @@ func (h *Heartbeater) Run(ctx context.Context) error {
 			log.Error(message, "err", err, "next", wait)
 			due = ended.Add(wait)
 		default:
-			h.Sent(nil)
+			h.Agent.HeartbeatDone(ctx, nil)
 			isForced = false
 			log.Info("heartbeat sent", "next", wait)
 			due = ended.Add(wait)
@@ -162,7 +161,7 @@ func (h *Heartbeater) pause(ctx context.Context, previous, due time.Time) (reaso
 	timer := time.NewTimer(time.Until(due))
 	defer timer.Stop()
 	var ready <-chan time.Time // for progress
-	if configured := h.ProgressInterval(); configured > 0 {
+	if configured := h.progressInterval(); configured > 0 {
 		wait := time.Until(previous.Add(h.progress.pace.interval(configured, h.slowest())))
 		earliest := time.NewTimer(max(wait, time.Until(h.progress.resume)))
 		defer earliest.Stop()
@@ -181,12 +180,16 @@ func (h *Heartbeater) pause(ctx context.Context, previous, due time.Time) (reaso
 			ready = nil
 		case <-changed:
 		}
-		changed = h.Changed() // before the text is compared
+		changed = h.Progress.Changed() // before the text is compared
 		if h.hasProgress() {
 			return forProgress, nil
 		}
 	}
 }
+
+// progressInterval returns the shortest time between a heartbeat and one that is sent because the progress has changed;
+// 0 sends none.
+func (h *Heartbeater) progressInterval() time.Duration { return h.client.config.Get().ProgressInterval }
 
 // slowest returns the longest interval of heartbeats for progress while Ironic is busy.
 func (h *Heartbeater) slowest() time.Duration { return scale(h.Interval, intervalHigh) }
@@ -197,7 +200,7 @@ func (h *Heartbeater) hasProgress() bool {
 	if version == nil || !version.AtLeast(progressVersion) || h.progress.paused() {
 		return false
 	}
-	text := h.Progress()
+	text := h.Progress.Summary()
 	return text != "" && text != h.progress.accepted
 }
 
@@ -211,11 +214,11 @@ func (h *Heartbeater) send(ctx context.Context) error {
 	newest := h.client.APIVersion(ctx)
 	text := ""
 	if newest.AtLeast(progressVersion) && !h.progress.paused() {
-		text = h.Progress()
+		text = h.Progress.Summary()
 	}
 	began := time.Now()
 	err := h.post(ctx, newest, text)
-	h.progress.pace.ended(time.Since(began), err, h.ProgressInterval(), h.slowest())
+	h.progress.pace.ended(time.Since(began), err, h.progressInterval(), h.slowest())
 	h.sentProgress(text, err)
 	return err
 }
@@ -296,7 +299,7 @@ func (h *Heartbeater) deliver(ctx context.Context, r request) error {
 
 // body returns the heartbeat's fields that the API version supports.
 func (h *Heartbeater) body(version Version) map[string]any {
-	body := map[string]any{"callback_url": h.CallbackURL()}
+	body := map[string]any{"callback_url": h.Agent.CallbackURL()}
 	if version.AtLeast(agentVersionAPI) {
 		body["agent_version"] = h.client.version
 	}
@@ -306,8 +309,8 @@ func (h *Heartbeater) body(version Version) map[string]any {
 			body["agent_token"] = secret
 		}
 	}
-	if version.AtLeast(verifyCAAPI) && h.CertificatePEM != nil {
-		if pem := h.CertificatePEM(); pem != "" {
+	if version.AtLeast(verifyCAAPI) {
+		if pem := h.Agent.CertificatePEM(); pem != "" {
 			body["agent_verify_ca"] = pem
 		}
 	}

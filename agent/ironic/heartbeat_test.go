@@ -18,7 +18,7 @@ const callback = "https://[fd00::1]:9999"
 func beats(c *Client, pem string) *Heartbeater {
 	return c.NewHeartbeater(HeartbeatOptions{
 		NodeUUID: nodeUUID, Interval: 300 * time.Second,
-		CallbackURL: func() string { return callback }, CertificatePEM: func() string { return pem },
+		Agent: fakeAgent{url: callback, pem: pem},
 	})
 }
 
@@ -403,7 +403,7 @@ func TestSentHeartbeatsAreReported(t *testing.T) {
 		c, _ := newClient(t, net, "--api-url=http://ironic", "--http-request-timeout=7200")
 		h := beats(c, "")
 		var got []int
-		h.Sent = func(err error) { got = append(got, statusOf(err)) }
+		h.Agent = fakeAgent{url: callback, done: func(err error) { got = append(got, statusOf(err)) }}
 		run(t, h, 30*time.Minute)
 		if diff := cmp.Diff([]int{409, 0}, got); diff != "" || len(ironic.got("/v1/heartbeat")) != 3 {
 			t.Errorf("got %d heartbeats, statuses (-want +got):\n%s", len(ironic.got("/v1/heartbeat")), diff)
@@ -426,7 +426,7 @@ func TestForcedHeartbeatEndsWithItsSuccess(t *testing.T) {
 		}
 		net.serve("ironic", ironic)
 		c, _ := newClient(t, net, "--api-url=http://ironic")
-		c.rand = func() float64 { return 1 }
+		c.jitter = fixed(1)
 		h := beats(c, "")
 		h.Force()
 		run(t, h, 211*time.Second)

@@ -21,7 +21,7 @@ func inspectionRetryDelays() []time.Duration {
 func (c *Client) PostInspection(ctx context.Context, body []byte) (nodeUUID string, err error) {
 	waits := inspectionRetryDelays()
 	for try := 0; ; try++ {
-		change := c.changed()
+		change := c.network.Changed()
 		nodeUUID, err = c.postInspection(ctx, body)
 		if err == nil || ctx.Err() != nil || try == len(waits) || !retryable(err) {
 			return nodeUUID, err

@@ -46,7 +46,7 @@ func (c *Client) Lookup(ctx context.Context, macs []string, nodeUUID, note strin
 	start := time.Now()
 	conflicts := 0
 	for try := 1; ; try++ {
-		change := c.changed()
+		change := c.network.Changed()
 		found, err := c.lookupOnce(ctx, macs, nodeUUID, note)
 		if err == nil {
 			c.found(found)
@@ -56,7 +56,7 @@ func (c *Client) Lookup(ctx context.Context, macs []string, nodeUUID, note strin
 			return nil, ctx.Err()
 		}
 		c.log.Warn("lookup failed", "attempt", try, "err", err)
-		c.lookedUp(err)
+		c.board.Problem("lookup", err)
 		var wait time.Duration
 		if status := (*StatusError)(nil); errors.As(err, &status) && status.Status == http.StatusConflict {
 			wait = conflictDelay(conflicts)
@@ -87,7 +87,7 @@ func (c *Client) TryLookup(ctx context.Context, macs []string, nodeUUID, note st
 // found reports a successful lookup. Heartbeats follow the protocol that it used.
 func (c *Client) found(a *Answer) {
 	c.passthru.Store(a.Passthru)
-	c.lookedUp(nil)
+	c.board.Problem("lookup", nil)
 	c.log.Info("lookup succeeded", "node", a.Node.UUID(), "heartbeat_timeout", a.HeartbeatInterval)
 }
 

@@ -110,7 +110,7 @@ func TestLookupConflictPauses(t *testing.T) {
 		}
 		net.serve("ironic", ironic)
 		c, _ := newClient(t, net, "--api-url=http://ironic")
-		c.rand = func() float64 { return 0 } // the shortest wait, one second
+		c.jitter = fixed(0) // the shortest wait, one second
 		if _, err := c.Lookup(t.Context(), nil, nodeUUID, ""); err != nil {
 			t.Fatal(err)
 		}
@@ -324,7 +324,7 @@ func TestLookupsAreReported(t *testing.T) {
 		net.serve("ironic", ironic)
 		c, _ := newClient(t, net, "--api-url=http://ironic")
 		var got []int
-		c.lookedUp = func(err error) { got = append(got, statusOf(err)) }
+		c.board = fakeBoard{lookedUp: func(err error) { got = append(got, statusOf(err)) }}
 		if _, err := c.Lookup(t.Context(), nil, "", ""); err != nil {
 			t.Fatal(err)
 		}

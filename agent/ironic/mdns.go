@@ -102,7 +102,7 @@ func (c *Client) findService(ctx context.Context, name string) (endpoint string,
 	settings := c.config.Get().MDNS
 	wait := mdnsFirstPause
 	for try := 1; ; try++ {
-		found, err := c.askService(ctx, mdnsTimeout, instance, settings.Interfaces, c.changed)
+		found, err := c.host.AskService(ctx, mdnsTimeout, instance, settings.Interfaces, c.network)
 		if err == nil {
 			if endpoint, err = c.serviceURL(ctx, found); err == nil {
 				c.log.Info("service found by multicast DNS", "service", instance, "url", endpoint)
@@ -163,7 +163,7 @@ func (c *Client) chooseAddress(ctx context.Context, addresses []netip.Addr) (net
 		return netip.Addr{}, errors.New("service has no usable address")
 	}
 	for _, address := range usable {
-		if _, err := c.sourceFor(ctx, address); err == nil {
+		if _, err := c.host.SourceFor(ctx, address); err == nil {
 			return address, nil
 		}
 	}

@@ -15,7 +15,24 @@ import (
 	"ironroot/agent/config"
 )
 
-// answers returns a client with a fake askService that responds by instance, and the list of queried instances.
+// answering is a host whose services are known by instance.
+type answering struct {
+	fakeHost
+	known map[string]service
+	asked *[]string
+}
+
+func (a answering) AskService(
+	_ context.Context, _ time.Duration, instance string, _ []string, _ Network,
+) (service, error) {
+	*a.asked = append(*a.asked, instance)
+	if s, ok := a.known[instance]; ok {
+		return s, nil
+	}
+	return service{}, errors.New("no answer")
+}
+
+// answers returns a client with a fake host that responds by instance, and the list of queried instances.
 func answers(
 	t *testing.T, params config.Params, known map[string]service,
 ) (c *Client, live *config.Live, asked *[]string) {
@@ -25,25 +42,16 @@ func answers(
 		t.Fatal(err)
 	}
 	live = config.NewLive(settings)
-	c, err = New(Options{Config: live, SourceFor: func(_ context.Context, dst netip.Addr) (netip.Addr, error) {
+	if c, err = New(Options{Config: live}); err != nil {
+		t.Fatal(err)
+	}
+	asked = &[]string{}
+	c.host = answering{fakeHost{sourceFor: func(_ context.Context, dst netip.Addr) (netip.Addr, error) {
 		if dst.String() == "198.51.100.9" {
 			return netip.Addr{}, errors.New("no route")
 		}
 		return dst, nil
-	}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	asked = &[]string{}
-	c.askService = func(_ context.Context, _ time.Duration, instance string, _ []string,
-		_ func() <-chan struct{},
-	) (service, error) {
-		*asked = append(*asked, instance)
-		if s, ok := known[instance]; ok {
-			return s, nil
-		}
-		return service{}, errors.New("no answer")
-	}
+	}}, known, asked}
 	return c, live, asked
 }
 
@@ -361,7 +369,9 @@ func FuzzAnswer(f *testing.F) {
 			if s.port < 1 || s.port > 65535 || len(s.addresses) > mdnsMaxAddr || len(s.text) > mdnsMaxText {
 				t.Fatalf("got %+v", s)
 			}
-			c := &Client{sourceFor: func(_ context.Context, a netip.Addr) (netip.Addr, error) { return a, nil }}
+			c := &Client{host: fakeHost{sourceFor: func(_ context.Context, a netip.Addr) (netip.Addr, error) {
+				return a, nil
+			}}}
 			if u, err := c.serviceURL(context.Background(), s); err == nil && strings.ContainsAny(u, ", \n") {
 				t.Fatalf("got %q", u)
 			}

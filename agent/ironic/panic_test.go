@@ -16,8 +16,7 @@ import (
 
 // A panic in a connection attempt counts as a failure.
 func TestDialContainsPanics(t *testing.T) {
-	dial := redialOnChange(func(context.Context, string, string) (net.Conn, error) { panic("oops") },
-		func() <-chan struct{} { return nil })
+	dial := redialOnChange(func(context.Context, string, string) (net.Conn, error) { panic("oops") }, nothing{})
 	_, err := dial(t.Context(), "tcp", "192.0.2.1:80")
 	var caught *goroutine.PanicError
 	if !errors.As(err, &caught) || caught.Value != "oops" {

@@ -69,7 +69,7 @@ func (c *Client) lacksLookup(a answer, err error) bool {
 
 // passthruHeartbeat sends a heartbeat to an Ironic that was asked by vendor_passthru.
 func (h *Heartbeater) passthruHeartbeat(ctx context.Context) error {
-	body, err := json.Marshal(map[string]any{"agent_url": h.CallbackURL()})
+	body, err := json.Marshal(map[string]any{"agent_url": h.Agent.CallbackURL()})
 	if err != nil {
 		return err
 	}

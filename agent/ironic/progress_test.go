@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"ironroot/agent/config"
 	"ironroot/internal/pause"
 )
 
@@ -31,13 +32,13 @@ func (b *board) set(text string) {
 	b.changed = make(chan struct{})
 }
 
-func (b *board) get() string {
+func (b *board) Summary() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.text
 }
 
-func (b *board) next() <-chan struct{} {
+func (b *board) Changed() <-chan struct{} {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.changed
@@ -58,10 +59,10 @@ func reporting(t *testing.T, b *board, ironic *fake, interval time.Duration) (*H
 	net := newNetwork(t)
 	net.serve("ironic", ironic)
 	c, log := newClient(t, net, "--api-url=http://ironic")
-	c.rand = func() float64 { return 1 } // regular heartbeats each 180 s
+	c.jitter = fixed(1) // regular heartbeats each 180 s
+	c.config.Update(func(live *config.Config) { live.ProgressInterval = interval })
 	h := c.NewHeartbeater(HeartbeatOptions{
-		NodeUUID: nodeUUID, Interval: 300 * time.Second, CallbackURL: func() string { return callback },
-		Progress: b.get, Changed: b.next, ProgressInterval: func() time.Duration { return interval },
+		NodeUUID: nodeUUID, Interval: 300 * time.Second, Agent: fakeAgent{url: callback}, Progress: b,
 	})
 	return h, log.String
 }
@@ -233,7 +234,7 @@ func TestFailedProgressIsNoFailedHeartbeat(t *testing.T) {
 		h, log := reporting(t, b, ironic, 100*time.Second)
 		time.AfterFunc(time.Second, func() { b.set("b") })
 		var sent []int
-		h.Sent = func(err error) { sent = append(sent, statusOf(err)) }
+		h.Agent = fakeAgent{url: callback, done: func(err error) { sent = append(sent, statusOf(err)) }}
 		run(t, h, 200*time.Second)
 		want := []string{"0 a", "100 b", "180 b"}
 		if diff := cmp.Diff(want, messages(ironic.got("/v1/heartbeat"))); diff != "" {
@@ -292,11 +293,11 @@ func TestRejectedProgress(t *testing.T) {
 				h, log := reporting(t, b, ironic, time.Minute)
 				time.AfterFunc(time.Second, func() { b.set("b") })
 				refused := 0
-				h.Sent = func(err error) {
+				h.Agent = fakeAgent{url: callback, done: func(err error) {
 					if TokenRefused(err) {
 						refused++
 					}
-				}
+				}}
 				run(t, h, 400*time.Second)
 				if want := map[string]int{"the token": 1}[c.name]; refused != want {
 					t.Errorf("got %d reports of a refused token, want %d", refused, want)

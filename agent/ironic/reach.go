@@ -77,14 +77,14 @@ func (c *Client) ask(ctx context.Context, target string) (probeResult, error) {
 }
 
 // clockWrong reports whether the system clock is implausible and can be set.
-func (c *Client) clockWrong() bool { return c.setClock != nil && clock.Check(time.Now()) != nil }
+func (c *Client) clockWrong() bool { return c.clock != nil && clock.Check(time.Now()) != nil }
 
 // setClockFrom sets an implausible system clock from Ironic's time. Otherwise neither Ironic's certificate nor the
 // agent's own one would be valid.
 func (c *Client) setClockFrom(url string, answer probeResult) {
 	now, err := c.timeOf(answer)
 	if err == nil {
-		err = c.setClock(now)
+		err = c.clock.SetSystem(now)
 	}
 	if err != nil {
 		c.log.Warn("system clock implausible, not set from Ironic's time; set ipa-ntp-server to correct it",
@@ -131,7 +131,7 @@ func root(text string) string {
 
 // redialOnChange returns a dial function that starts a further concurrent attempt whenever the network changes. The
 // right interface can come up after a wrong one whose route drops all packets.
-func redialOnChange(dial dialFunc, changed func() <-chan struct{}) dialFunc {
+func redialOnChange(dial dialFunc, machine Network) dialFunc {
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
 		type result struct {
 			conn net.Conn
@@ -142,7 +142,7 @@ func redialOnChange(dial dialFunc, changed func() <-chan struct{}) dialFunc {
 		results := make(chan result)
 		var failed []error
 		for started := 0; ; {
-			change := changed()
+			change := machine.Changed()
 			if started < maxDials {
 				started++
 				var conn net.Conn

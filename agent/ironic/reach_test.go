@@ -55,13 +55,18 @@ func TestSilentURL(t *testing.T) {
 	}
 }
 
+// clockFunc is called to set the clock.
+type clockFunc func(now time.Time) error
+
+func (f clockFunc) SetSystem(now time.Time) error { return f(now) }
+
 // changes is a network whose change is triggered by happen.
 type changes struct {
 	mu sync.Mutex
 	c  chan struct{}
 }
 
-func (c *changes) changed() <-chan struct{} {
+func (c *changes) Changed() <-chan struct{} {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.c == nil {
@@ -71,7 +76,7 @@ func (c *changes) changed() <-chan struct{} {
 }
 
 func (c *changes) happen() {
-	c.changed()
+	c.Changed()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	close(c.c)
@@ -83,9 +88,9 @@ func TestNetworkChanges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, _ := newClient(t, newNetwork(t), "--api-url=http://10.0.0.1")
 		var n changes
-		c.changed = n.changed
+		c.network = &n
 		table := &routes{sources: map[string]string{}}
-		c.sourceFor = table.sourceFor
+		c.host = fakeHost{host: c.host, sourceFor: table.sourceFor}
 		go func() {
 			time.Sleep(time.Second)
 			n.happen() // brings nothing
@@ -105,7 +110,7 @@ func TestNetworkChanges(t *testing.T) {
 		net := newNetwork(t)
 		c, _ := newClient(t, net, "--api-url=http://ironic", "--lookup-interval=50")
 		var n changes
-		c.changed = n.changed
+		c.network = &n
 		go func() {
 			time.Sleep(time.Second)
 			net.serve("ironic", newFake("1.115"))
@@ -132,7 +137,7 @@ func TestNetworkChangesAndIronicRefuses(t *testing.T) {
 		net.serve("ironic", ironic)
 		c, _ := newClient(t, net, "--api-url=http://ironic", "--lookup-interval=50")
 		var n changes
-		c.changed = n.changed
+		c.network = &n
 		go func() {
 			time.Sleep(time.Second)
 			n.happen()
@@ -157,7 +162,7 @@ func TestRedialOnChange(t *testing.T) {
 				return nil, ctx.Err()
 			}
 			return here, nil
-		}, n.changed)
+		}, &n)
 		go func() {
 			for range 2 {
 				time.Sleep(time.Second)
@@ -173,7 +178,7 @@ func TestRedialOnChange(t *testing.T) {
 	})
 	refuse := redialOnChange(func(context.Context, string, string) (net.Conn, error) {
 		return nil, errors.New("refused")
-	}, (&changes{}).changed)
+	}, &changes{})
 	if _, err := refuse(t.Context(), "tcp", "10.0.0.1:80"); err == nil || !strings.Contains(err.Error(), "refused") {
 		t.Errorf("got error %v, want that of the only attempt", err)
 	}
@@ -182,7 +187,7 @@ func TestRedialOnChange(t *testing.T) {
 	hang := redialOnChange(func(ctx context.Context, _, _ string) (net.Conn, error) {
 		<-ctx.Done()
 		return nil, ctx.Err()
-	}, (&changes{}).changed)
+	}, &changes{})
 	if _, err := hang(ctx, "tcp", "10.0.0.1:80"); !errors.Is(err, context.Canceled) {
 		t.Errorf("got error %v, want the context's", err)
 	}
@@ -200,8 +205,10 @@ func TestAdvertiseAsksForThePeer(t *testing.T) {
 		return (&net.Dialer{}).DialContext(ctx, network, ironic.Listener.Addr().String())
 	}
 	table := &routes{sources: map[string]string{"127.0.0.1": "10.0.0.9"}}
-	c.sourceFor = table.sourceFor
-	c.resolve = func(context.Context, string) ([]netip.Addr, error) { return nil, errors.New("unexpected resolution") }
+	c.host = fakeHost{host: c.host, sourceFor: table.sourceFor}
+	c.host = fakeHost{host: c.host, resolve: func(string) ([]netip.Addr, error) {
+		return nil, errors.New("unexpected resolution")
+	}}
 	c.APIVersion(t.Context())
 	got, err := c.Advertise(t.Context())
 	if err != nil || got.Host != "10.0.0.9" {
@@ -295,12 +302,12 @@ func TestSetsClockFromIronic(t *testing.T) {
 			c, log := newClient(t, net, tt.args...)
 			set := 0
 			if tt.may {
-				c.setClock = func(now time.Time) error {
+				c.clock = clockFunc(func(now time.Time) error {
 					if set++; !now.Equal(want) {
 						t.Errorf("%s: the clock was set to %v, want %v", name, now, want)
 					}
 					return nil
-				}
+				})
 			}
 			if _, err := c.PostInspection(t.Context(), nil); err != nil {
 				t.Fatal(err)
@@ -337,7 +344,7 @@ func TestRedialOnChangeDropsTheOthers(t *testing.T) {
 				return first, nil
 			}
 			return second, nil
-		}, n.changed)
+		}, &n)
 		time.AfterFunc(time.Second, n.happen)
 		if conn, err := dial(t.Context(), "tcp", "10.0.0.1:80"); err != nil || conn != second {
 			t.Errorf("got %v, %v, want the connection of the second attempt", conn, err)
@@ -384,12 +391,12 @@ func TestTriedURLs(t *testing.T) {
 		network.serve("silent", silent)
 		c, _ := newClient(t, network)
 		var tried []string
-		c.tried = func(url string, err error) {
+		c.board = fakeBoard{tried: func(url string, err error) {
 			if err != nil {
 				url += " failed"
 			}
 			tried = append(tried, url)
-		}
+		}}
 		r := request{method: http.MethodGet, path: "/"}
 		urls := []string{"http://dead", "http://[bad", "http://good"}
 		if _, used, err := c.try(t.Context(), urls, r); err != nil || used != 2 {

@@ -93,7 +93,7 @@ func TestSeveralURLs(t *testing.T) {
 		if diff := cmp.Diff([]string{"http://second", "http://third", "http://first"}, c.urls); diff != "" {
 			t.Errorf("URLs after the first one was dead (-want +got):\n%s", diff)
 		}
-		h := c.NewHeartbeater(HeartbeatOptions{NodeUUID: nodeUUID, CallbackURL: func() string { return "https://a" }})
+		h := c.NewHeartbeater(HeartbeatOptions{NodeUUID: nodeUUID, Agent: fakeAgent{url: "https://a"}})
 		if got := statusOf(h.send(t.Context())); got != 500 {
 			t.Errorf("got status %d, want the second one's 500: a status is an answer", got)
 		}
