@@ -226,6 +226,10 @@ func (b *builder) drivers(ctx context.Context, kernel Kernel) (records, cards []
 		b.note(filepath.Join(dir, f.info.Name+packed[i].suffix), origin{file: f.path, module: f})
 		b.countPacked("modules: "+groupOf(f.tree), 1, f.info.Size, int64(len(packed[i].data)))
 	}
+	firmware, err := b.firmware(ctx, kernel, index)
+	if err != nil {
+		return nil, nil, err
+	}
 	var text bytes.Buffer
 	if err := kmod.Write(&text, index); err != nil {
 		return nil, nil, err
@@ -246,8 +250,7 @@ func (b *builder) drivers(ctx context.Context, kernel Kernel) (records, cards []
 	b.note(names.Name, origin{modules: slices.DeleteFunc(slices.Clone(b.origins["init"].modules),
 		func(m bill.Module) bool { return m.Path != "github.com/u-root/u-root" })})
 	b.count("names of network cards", 1, int64(names.FileSize))
-	firmware, err := b.firmware(ctx, kernel, index)
-	return append(records, firmware...), []cpio.Record{names}, err
+	return append(records, firmware...), []cpio.Record{names}, nil
 }
 
 // others returns the index of the drivers of network adapters that were not chosen. With it the ramdisk can name a

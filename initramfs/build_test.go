@@ -38,8 +38,8 @@ import (
 
 // Limits of the size of the initramfs, in bytes.
 const (
-	serverBudget = 31<<20 + 150<<10 // with the server set of modules, firmware and the shell
-	bareBudget   = 7<<20 + 150<<10  // without modules, with the shell
+	serverBudget = 31<<20 - 80<<10 //  with the server set of modules, firmware and the shell
+	bareBudget   = 7<<20 + 150<<10 // without modules, with the shell
 )
 
 // smallInit is a program that is built and compressed in a fraction of the time of the agent.
@@ -77,6 +77,7 @@ func TestServerImage(t *testing.T) {
 	checkModules(t, records, report.KernelRelease)
 	checkCardNames(t, records)
 	checkFirmware(t, records, report.MissingFirmware)
+	checkDeltas(t, records, report.KernelRelease)
 	checkOutputs(t, report)
 	checkBill(t, report, records)
 	for _, want := range []string{"agent", "shell", "modules: drivers/net", "building the agent"} {
@@ -127,7 +128,7 @@ func checkFirmware(t *testing.T, records []cpio.Record, missing []Missing) {
 	for _, name := range []string{
 		"bnx2/bnx2-mips-09-6.2.1b.fw", "bnx2/bnx2-rv2p-09-6.0.17.fw", "bnx2x/bnx2x-e2-7.13.21.0.fw",
 		"bnx2x/bnx2x-e1-7.13.21.0.fw", "bnx2x/bnx2x-e1h-7.13.21.0.fw", "ql2400_fw.bin", "ql2500_fw.bin",
-		"ql2322_fw.bin", "qed/qed_init_values_zipped-8.59.1.0.bin", "intel/ice/ddp/ice.pkg", "cxgb4/t4fw.bin",
+		"qed/qed_init_values_zipped-8.59.1.0.bin", "intel/ice/ddp/ice.pkg", "cxgb4/t4fw.bin",
 		"cxgb4/t5fw.bin", "cxgb4/t6fw.bin", "cxgb4/t6-config.txt", "tigon/tg3.bin", "tigon/tg3_tso5.bin",
 		"e100/d101m_ucode.bin", "rtl_nic/rtl8168h-2.fw", "advansys/mcode.bin", "isci/isci_firmware.bin",
 	} {
@@ -155,6 +156,32 @@ func checkFirmware(t *testing.T, records []cpio.Record, missing []Missing) {
 	for _, o := range firmware.Omissions() {
 		if !used[o] {
 			t.Errorf("omission %q covers no file: remove it from the list", o.Pattern)
+		}
+	}
+}
+
+// checkDeltas checks that the archive contains every delta of the index, and the file that it refers to.
+func checkDeltas(t *testing.T, records []cpio.Record, release string) {
+	t.Helper()
+	files := map[string][]byte{}
+	for _, r := range records {
+		files["/"+r.Name] = content(t, r)
+	}
+	index, err := kmod.Parse(string(unzstd(t, files[kmod.Dir(release)+"/"+kmod.IndexFile])))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for module, want := range map[string]int{"liquidio": 3, "qla2xxx": 1} {
+		deltas := index.Module(module).Deltas
+		if len(deltas) != want {
+			t.Errorf("module %s has deltas %v, want %d", module, deltas, want)
+		}
+		for _, d := range deltas {
+			base := unzstd(t, files[kmod.FirmwareDir+"/"+d.Base+kmod.SuffixZstd])
+			data, err := kmod.UnpackDelta(base, files[kmod.FirmwareDir+"/"+d.File+kmod.SuffixDelta])
+			if err != nil || len(data) == 0 {
+				t.Errorf("firmware %s: got %d bytes, %v", d.File, len(data), err)
+			}
 		}
 	}
 }

@@ -62,16 +62,16 @@ func packXZ(data []byte) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// firmware returns the files that the modules request. Each file is compressed on its own, because the kernel
-// decompresses a file when a driver requests it.
+// firmware returns the files that the modules request, and adds the deltas to the modules in index. Each other file is
+// compressed on its own, because the kernel decompresses a file when a driver requests it.
 func (b *builder) firmware(ctx context.Context, kernel Kernel, index []*kmod.Module) ([]cpio.Record, error) {
 	if b.NoFirmware {
 		return nil, nil
 	}
-	requests := map[string][]string{}
+	requests, only := map[string][]string{}, map[string]*kmod.Module{}
 	for _, m := range index {
 		for _, name := range firmware.Requests(m.Name, m.Firmware) {
-			requests[name] = append(requests[name], m.Name)
+			requests[name], only[name] = append(requests[name], m.Name), m
 		}
 	}
 	if len(requests) == 0 {
@@ -85,7 +85,10 @@ func (b *builder) firmware(ctx context.Context, kernel Kernel, index []*kmod.Mod
 	if err != nil {
 		return nil, err
 	}
-	f := firmwareFiles{b: b, compression: compression, names: map[string]bool{}, dirs: map[string]bool{}}
+	f := firmwareFiles{
+		b: b, compression: compression, names: map[string]bool{}, dirs: map[string]bool{}, bases: map[*kmod.Module][]base{},
+	}
+	var found []firmware.File
 	for _, name := range sortedKeys(requests) {
 		search := tree
 		if firmware.Omitted(name) {
@@ -99,9 +102,18 @@ func (b *builder) firmware(ctx context.Context, kernel Kernel, index []*kmod.Mod
 			b.report.MissingFirmware = append(b.report.MissingFirmware, Missing{name, requests[name]})
 		}
 		for _, file := range files {
-			if err := f.add(file); err != nil {
-				return nil, err
+			if file.Path == "" {
+				delete(only, file.Target) // the link leads to a file that the kernel can read
 			}
+		}
+		if len(requests[name]) > 1 {
+			delete(only, name)
+		}
+		found = append(found, files...)
+	}
+	for _, file := range found {
+		if err := f.add(file, only[file.Name]); err != nil {
+			return nil, err
 		}
 	}
 	return f.records, nil
@@ -128,9 +140,35 @@ type firmwareFiles struct {
 	compression compression
 	names, dirs map[string]bool
 	records     []cpio.Record
+	bases       map[*kmod.Module][]base // files that only one module requests
 }
 
-func (f *firmwareFiles) add(file firmware.File) error {
+// base is a file that deltas can refer to.
+type base struct {
+	name string
+	data []byte
+}
+
+// minDelta is the packed size of a file, in bytes, from which on it can become a delta.
+const minDelta = 16 << 10
+
+// delta returns the name of the base and the delta of a file that only one module requests, if that halves its size.
+func (f *firmwareFiles) delta(m *kmod.Module, data, packed []byte) (name string, delta []byte, err error) {
+	limit := len(packed) / 2
+	for _, other := range f.bases[m] {
+		one, err := kmod.PackDelta(other.data, data, windowSize)
+		if err != nil {
+			return "", nil, err
+		}
+		if len(one) < limit {
+			name, delta, limit = other.name, one, len(one)
+		}
+	}
+	return name, delta, nil
+}
+
+// add adds a file or link. only is the module that requests the file by its name, if it can be stored as a delta.
+func (f *firmwareFiles) add(file firmware.File, only *kmod.Module) error {
 	guest := path.Join("lib/firmware", file.Name) + f.compression.suffix
 	if f.names[guest] {
 		return nil
@@ -152,6 +190,18 @@ func (f *firmwareFiles) add(file firmware.File) error {
 	packed, err := f.b.packFirmware(f.compression, data)
 	if err != nil {
 		return fmt.Errorf("compress %s: %w", file.Path, err)
+	}
+	if only != nil && f.compression.suffix == kmod.SuffixZstd && len(packed) >= minDelta {
+		name, delta, err := f.delta(only, data, packed)
+		if err != nil {
+			return fmt.Errorf("compress %s: %w", file.Path, err)
+		}
+		if name != "" {
+			only.Deltas = append(only.Deltas, kmod.Delta{File: file.Name, Base: name})
+			guest, packed = path.Join("lib/firmware", file.Name)+kmod.SuffixDelta, delta
+		} else {
+			f.bases[only] = append(f.bases[only], base{file.Name, data})
+		}
 	}
 	f.records = append(f.records, cpio.StaticFile(guest, string(packed), 0o644))
 	own := !strings.HasPrefix(file.Path, f.b.firmwareRoot+"/")

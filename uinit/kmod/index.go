@@ -10,6 +10,7 @@
 //	s NAME...            modules to load before it, if they exist (soft dependencies)
 //	p NAME...            modules to load after it, if they exist
 //	a ALIAS              pattern of a modalias, or a name by which the kernel requests it
+//	f FILE BASE          firmware that is stored as a delta: names below /lib/firmware
 //
 // The kernel requests modules in three ways: by the modalias of a device in sysfs, by the modalias in a uevent, and
 // by running /sbin/modprobe for a file system, a RAID level or a cipher (Documentation/admin-guide/sysctl/kernel.rst,
@@ -41,6 +42,7 @@ type Module struct {
 	Post     []string
 	Aliases  []string
 	Firmware []string // names below /lib/firmware; not part of the written index
+	Deltas   []Delta  // firmware that is restored before the module is loaded
 	Release  string   // of the kernel it was built for; not part of the written index
 }
 
@@ -127,6 +129,9 @@ func Write(w io.Writer, modules []*Module) error {
 		for _, alias := range m.Aliases {
 			_, _ = fmt.Fprintln(b, "a", alias)
 		}
+		for _, d := range m.Deltas {
+			_, _ = fmt.Fprintln(b, "f", d.File, d.Base)
+		}
 	}
 	return b.Flush()
 }
@@ -183,6 +188,9 @@ func (m *Module) add(key, value string) bool {
 		m.Post = strings.Fields(value)
 	case "a":
 		m.Aliases = append(m.Aliases, value)
+	case "f":
+		file, base, _ := strings.Cut(value, " ")
+		m.Deltas = append(m.Deltas, Delta{file, base})
 	default:
 		return false
 	}

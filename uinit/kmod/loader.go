@@ -36,6 +36,8 @@ type Options struct {
 	Dir    string // directory of the index and the modules
 	Params Params
 	Log    *slog.Logger
+	// Firmware is the directory of the firmware; "" = FirmwareDir.
+	Firmware string
 	// Insert loads an unpacked module into the kernel; nil = init_module(2).
 	Insert func(image []byte, params string) error
 	// InsertFile loads a module compressed with xz into the kernel; nil = finit_module(2) with
@@ -74,6 +76,9 @@ var defaults = map[string]string{
 
 // Open reads the index in a directory of modules. Without an index, the loader has no modules.
 func Open(o Options) (*Loader, error) {
+	if o.Firmware == "" {
+		o.Firmware = FirmwareDir
+	}
 	if o.Insert == nil {
 		o.Insert = insert
 	}
@@ -203,6 +208,11 @@ func (l *Loader) insertOne(m *Module) error {
 	insert, err := l.prepare(m)
 	if err != nil {
 		return fmt.Errorf("module %s: %w", m.Name, err)
+	}
+	for _, d := range m.Deltas {
+		if err := l.restore(d); err != nil { // the driver can do without, or reports it
+			l.o.Log.Warn("firmware not restored", "module", m.Name, "err", err)
+		}
 	}
 	unpacked := time.Now()
 	err = insert(l.o.Params.Of(m.Name))

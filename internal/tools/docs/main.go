@@ -86,6 +86,7 @@ func blocks() map[string]block {
 	return map[string]block{
 		"collectors": collectors, "source": source, "lines": lines, "parity": parity,
 		"steps": steps, "arguments": arguments, "burnin": burninSettings, "deviations": deviations,
+		"drivers": drivers, "legacy": legacy,
 	}
 }
 

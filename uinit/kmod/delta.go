@@ -1,0 +1,87 @@
+package kmod
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/klauspost/compress/zstd"
+)
+
+// FirmwareDir is the directory in which the kernel looks for firmware.
+const FirmwareDir = "/lib/firmware"
+
+// Suffixes of stored firmware files' names.
+const (
+	SuffixZstd  = ".zst"   // unpacked by the kernel
+	SuffixDelta = ".delta" // restored by this package
+)
+
+// deltaID is the ID of the dictionary of a delta. Values below 32768 are reserved (RFC 8878, 3.1.1.1.3).
+const deltaID = 1 << 15
+
+// Delta is a firmware file that is compressed with the content of another one as its dictionary, because the two have
+// much in common. The names are those that drivers request, below FirmwareDir.
+type Delta struct{ File, Base string }
+
+// PackDelta compresses data with base as the dictionary, at the highest level.
+func PackDelta(base, data []byte, window int) ([]byte, error) {
+	encoder, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedBestCompression),
+		zstd.WithEncoderConcurrency(1), zstd.WithWindowSize(window), zstd.WithEncoderCRC(false),
+		zstd.WithEncoderDictRaw(deltaID, base))
+	if err != nil {
+		return nil, err
+	}
+	defer encoder.Close() //nolint:errcheck // there is no output stream
+	return encoder.EncodeAll(data, nil), nil
+}
+
+// UnpackDelta returns the data of a delta.
+func UnpackDelta(base, delta []byte) ([]byte, error) {
+	decoder, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true),
+		zstd.WithDecoderMaxMemory(maxModuleSize), zstd.WithDecoderDictRaw(deltaID, base))
+	if err != nil {
+		return nil, err
+	}
+	defer decoder.Close()
+	return decoder.DecodeAll(delta, nil)
+}
+
+// restore writes a firmware file that is stored as a delta to where the kernel looks for it.
+func (l *Loader) restore(d Delta) error {
+	path := func(name string) string { return filepath.Join(l.o.Firmware, filepath.FromSlash(name)) }
+	if _, err := os.Stat(path(d.File)); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	packed, err := os.ReadFile(path(d.Base) + SuffixZstd)
+	if err != nil {
+		return err
+	}
+	base, err := l.decoder.DecodeAll(packed, nil)
+	if err != nil {
+		return fmt.Errorf("%s: %w", d.Base, err)
+	}
+	delta, err := os.ReadFile(path(d.File) + SuffixDelta)
+	if err != nil {
+		return err
+	}
+	data, err := UnpackDelta(base, delta)
+	if err != nil {
+		return fmt.Errorf("%s: %w", d.File, err)
+	}
+	// Another process can load the module at the same time, and must not see a part of the file.
+	f, err := os.CreateTemp(filepath.Dir(path(d.File)), "")
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(data)
+	if err = errors.Join(err, f.Close()); err == nil {
+		err = os.Rename(f.Name(), path(d.File))
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(f.Name()))
+	}
+	return nil
+}

@@ -1,0 +1,66 @@
+package kmod
+
+import (
+	"bytes"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/klauspost/compress/zstd"
+)
+
+// Firmware that is stored as a delta is restored before its module is loaded. Without its base, the module is loaded
+// all the same.
+func TestDelta(t *testing.T) {
+	base := make([]byte, 200<<10)
+	for i := range base {
+		base[i] = byte(rand.N(256))
+	}
+	data := append(bytes.Clone(base[:150<<10]), "another end"...)
+	delta, err := PackDelta(base, data, 8<<20)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(delta) > 1<<10 {
+		t.Errorf("got a delta of %d bytes, want at most 1 KiB", len(delta))
+	}
+	encoder, err := zstd.NewWriter(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, without := range []bool{false, true} {
+		k := &kernel{}
+		l := tree(t, k, "", &Module{Name: "card", Deltas: []Delta{{"dir/second.bin", "dir/first.bin"}}})
+		l.o.Firmware = t.TempDir()
+		file := filepath.Join(l.o.Firmware, "dir", "second.bin")
+		k.hook = func(string) {
+			got, err := os.ReadFile(file)
+			if without != (err != nil) || !without && !bytes.Equal(got, data) {
+				t.Errorf("without a base: %t: got %d bytes, %v at the load of the module", without, len(got), err)
+			}
+		}
+		if err := os.Mkdir(filepath.Dir(file), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(file+SuffixDelta, delta, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if !without {
+			packed := encoder.EncodeAll(base, nil)
+			if err := os.WriteFile(filepath.Join(filepath.Dir(file), "first.bin"+SuffixZstd), packed, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := l.Load(t.Context(), "card"); err != nil {
+			t.Error(err)
+		}
+		if len(k.loaded) != 1 {
+			t.Errorf("got modules %q, want the card's", k.loaded)
+		}
+		entries, err := os.ReadDir(filepath.Dir(file))
+		if want := map[bool]int{false: 3, true: 1}[without]; err != nil || len(entries) != want {
+			t.Errorf("got %v, %v, want %d files", entries, err, want)
+		}
+	}
+}
