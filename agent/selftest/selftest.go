@@ -333,7 +333,7 @@ func (c *collector) disks(previews []generic.ErasePreview) {
 		d := Disk{
 			Path: p.Disk.Path, Model: strings.Join(present(p.Disk.Vendor, p.Disk.Model), " "), Size: p.Disk.Size,
 			Transport: p.Disk.Transport, Rotational: p.Disk.Rotational, LogicalSector: p.Disk.LogicalSector,
-			PhysicalSector: p.Disk.PhysicalSector, Revision: c.revision(p.Disk), Erase: string(p.Method),
+			PhysicalSector: p.Disk.PhysicalSector, Revision: c.revision(p.Disk), Erase: p.Report.String(),
 			Untouched: p.Untouched,
 		}
 		if p.Err != nil {

@@ -24,6 +24,7 @@ import (
 	"ironroot/agent/status"
 	"ironroot/netboot/lldp"
 	"ironroot/storage/block"
+	"ironroot/storage/erase"
 	"ironroot/storage/sysfs"
 )
 
@@ -135,7 +136,7 @@ func TestProblems(t *testing.T) {
 		o.Disks = func(context.Context) ([]generic.ErasePreview, error) {
 			return []generic.ErasePreview{{
 				Disk:   block.Device{Path: "/dev/nvme0n1", Model: "X", Transport: "nvme", Size: 1 << 40},
-				Method: "nvme-format-crypto",
+				Report: erase.Report{Technique: erase.NVMeCrypto},
 			}}, nil
 		}
 		o.Neighbours = func(context.Context) (map[string]lldp.Frame, error) {
@@ -328,7 +329,7 @@ func TestText(t *testing.T) {
 					Path: "/dev/sda", Vendor: "HGST", Model: "HUS", Size: 4000, Transport: "sas", LogicalSector: 512,
 					PhysicalSector: 4096, Serial: "secret",
 				},
-				Method: "scsi-sanitize-block",
+				Report: erase.Report{Technique: erase.SCSISanitizeBlock},
 			},
 			{Disk: block.Device{Path: "/dev/sdb", LogicalSector: 512, PhysicalSector: 512}, Untouched: "floppy"},
 		}, nil

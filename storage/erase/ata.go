@@ -24,8 +24,7 @@ type ataDisk struct {
 	path     string
 	size     int64
 	sampling sampling
-	progress func(done, total int64)
-	erasing  Erasing
+	record   *Recorder
 }
 
 // openSG opens a disk exclusively: the kernel does not check whether it is mounted before it sends a command.
@@ -52,8 +51,8 @@ func isATA(d block.Device) bool {
 // a password.
 func eraseATA(
 	ctx context.Context, sys sysfs.Root, device block.Device, o Options, open sgOpener,
-) (_ Method, err error) {
-	d := ataDisk{path: device.Path, sampling: o.sampling(device), progress: o.Progress, erasing: o.Erasing}
+) (_ Technique, err error) {
+	d := ataDisk{path: device.Path, sampling: o.sampling(device), record: o.Recorder}
 	if err := o.Wait.until(ctx, sys, device.Path, func() error {
 		transport, file, size, err := open(device.Path)
 		d.drive, d.file, d.size = ata.New(transport), file, size
@@ -66,15 +65,15 @@ func eraseATA(
 			err = errors.Join(err, closeErr)
 		}
 	}()
-	method, err := d.erase(ctx)
+	technique, err := d.erase(ctx)
 	if err != nil {
 		return "", err
 	}
-	return method, block.Flush(ctx, device.Path)
+	return technique, block.Flush(ctx, device.Path)
 }
 
-// erase selects a method and erases the drive.
-func (d *ataDisk) erase(ctx context.Context) (Method, error) {
+// erase selects a technique and erases the drive.
+func (d *ataDisk) erase(ctx context.Context) (Technique, error) {
 	id, err := d.identifyErasable(ctx)
 	if err != nil {
 		return "", err
@@ -88,7 +87,7 @@ func (d *ataDisk) erase(ctx context.Context) (Method, error) {
 	if ctx.Err() != nil {
 		return "", ctx.Err()
 	}
-	method, command, err := d.choose(ctx, id)
+	technique, command, err := d.choose(ctx, id)
 	if err != nil {
 		return "", err
 	}
@@ -101,9 +100,9 @@ func (d *ataDisk) erase(ctx context.Context) (Method, error) {
 	if id.Security.Enabled {
 		return "", fmt.Errorf("%w, which cannot be removed now (drive erased: %s): "+
 			"switch the drive off and on and erase it again, or remove the password in the firmware's settings",
-			ErrLocked, method)
+			ErrLocked, technique)
 	}
-	return method, nil
+	return technique, nil
 }
 
 // identifyErasable identifies a drive. The error wraps ErrUnsupported if it cannot be identified or cannot erase
@@ -123,24 +122,24 @@ func (d *ataDisk) identifyErasable(ctx context.Context) (ata.Identity, error) {
 	return id, nil
 }
 
-// choose selects the method for a drive that is not locked, and its sanitize command, nil for SECURITY ERASE UNIT.
-func (d *ataDisk) choose(ctx context.Context, id ata.Identity) (Method, *ata.SanitizeMethod, error) {
+// choose selects the technique for a drive that is not locked, and its sanitize command, nil for SECURITY ERASE UNIT.
+func (d *ataDisk) choose(ctx context.Context, id ata.Identity) (Technique, *ata.SanitizeMethod, error) {
 	if id.Security.Supported && !id.Security.Frozen && !id.Security.Expired {
-		return securityMethod(id.Security), nil, nil
+		return securityTechnique(id.Security), nil, nil
 	}
-	command, method := sanitizeMethod(id.Sanitize)
-	reason := d.sanitizeUnavailable(ctx, method)
+	command, technique := sanitizeCommand(id.Sanitize)
+	reason := d.sanitizeUnavailable(ctx, technique)
 	switch {
 	case ctx.Err() != nil:
 		return "", nil, ctx.Err()
 	case reason != nil && id.Security.Supported:
 		return "", nil, unusable(id.Security, reason)
-	case method == "":
+	case technique == "":
 		return "", nil, ErrUnsupported
 	case reason != nil: // ironic-python-agent overwrites drives without the Security feature set
 		return "", nil, fmt.Errorf("%w: %w", ErrUnsupported, reason)
 	}
-	return method, &command, nil
+	return technique, &command, nil
 }
 
 // unusable returns the error of a drive whose security is frozen or expired and that cannot be sanitized for a reason.
@@ -164,7 +163,7 @@ func (d *ataDisk) identify(ctx context.Context) (ata.Identity, error) {
 	id, err := d.drive.Identify()
 	timelimit.Progress(ctx)
 	if err == nil {
-		note(ctx, func(o *Observed) { o.Firmware, o.NoRotationRate = id.Firmware, !id.ReportsRate })
+		d.record.change(func(r *Report) { r.Firmware, r.NoRotationRate = id.Firmware, !id.ReportsRate })
 	}
 	return id, err
 }

@@ -354,7 +354,7 @@ func TestATA(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		drive   fakeATA
-		method  Method
+		method  Technique
 		err     error
 		text    string   // contained in the error
 		log     []string // commands other than queries
@@ -614,7 +614,7 @@ func TestATA(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			disk, drive := ataMedium(t), c.drive
 			drive.path = disk.Path
-			var method Method
+			var method Technique
 			var err error
 			synctest.Test(t, func(t *testing.T) {
 				method, err = eraseATA(t.Context(), sysfs.Root{}, disk, Options{ATA: true}, drive.open)
@@ -655,12 +655,12 @@ func TestATASanitizeInProgress(t *testing.T) {
 			sanitizeEnd: started.Add(30 * time.Minute),
 		}
 		var done []int64
-		o := Options{ATA: true, Progress: func(n, total int64) {
+		o := Options{ATA: true, Recorder: onProgress(func(n, total int64) {
 			if total != ataSize {
 				t.Errorf("got a total of %d bytes, want %d", total, ataSize)
 			}
 			done = append(done, n)
-		}}
+		})}
 		method, err := eraseATA(t.Context(), sysfs.Root{}, disk, o, drive.open)
 		if err != nil || method != ATASanitizeBlock {
 			t.Fatalf("got %q, %v", method, err)
@@ -918,7 +918,7 @@ func TestATATimeLimit(t *testing.T) {
 		disk := ataMedium(t)
 		synctest.Test(t, func(t *testing.T) {
 			drive.path = disk.Path
-			method, err := timelimit.Do(t.Context(), timelimit.Disk, func(ctx context.Context) (Method, error) {
+			method, err := timelimit.Do(t.Context(), timelimit.Disk, func(ctx context.Context) (Technique, error) {
 				return eraseATA(ctx, sysfs.Root{}, disk, Options{ATA: true}, drive.open)
 			})
 			if string(method) != name || err != nil {
@@ -938,7 +938,7 @@ func TestATAFallback(t *testing.T) {
 		name   string
 		drive  fakeATA
 		o      Options
-		method Method
+		method Technique
 		err    error
 		text   string
 		sas    bool // behind a SAS adapter
@@ -1135,12 +1135,12 @@ func TestRecoverSanitizing(t *testing.T) {
 			path: disk.Path, sanitize: sanitizeBlock, sanitizing: time.Hour, sanitizeEnd: time.Now().Add(time.Hour),
 		}
 		var done []int64
-		err := recoverATA(t.Context(), disk, func(n, total int64) {
+		err := recoverATA(t.Context(), disk, onProgress(func(n, total int64) {
 			if total != ataSize {
 				t.Errorf("got a total of %d bytes, want %d", total, ataSize)
 			}
 			done = append(done, n)
-		}, drive.open)
+		}), drive.open)
 		if !errors.Is(err, unix.ENOTTY) {
 			t.Errorf("got %v, want the error of the rescan of a file", err)
 		}
@@ -1194,11 +1194,11 @@ func TestSamples(t *testing.T) {
 	} {
 		put(t, disk.Path, c.content)
 		drive := fakeATA{path: disk.Path, keeps: [2]int64{0, ataSize}}
-		ctx, trace := WithTrace(t.Context())
-		if _, err := eraseATA(ctx, sysfs.Root{}, disk, Options{}, drive.open); !errors.Is(err, c.err) {
+		record := &Recorder{}
+		if _, err := eraseATA(t.Context(), sysfs.Root{}, disk, Options{Recorder: record}, drive.open); !errors.Is(err, c.err) {
 			t.Errorf("content %.8q: got %v, want %v", c.content, err, c.err)
 		}
-		if s := trace.Observed().Samples; s == nil || s.Written || s.Detection != nil {
+		if s := record.Report().Samples; s == nil || s.Written || s.Detection != nil {
 			t.Errorf("content %.8q: got %+v, want samples without a probability", c.content, s)
 		}
 		if data, err := os.ReadFile(disk.Path); err != nil || string(data) != c.content {

@@ -22,13 +22,13 @@ func openSGReadOnly(path string) (scsi.Transport, *os.File, int64, error) {
 }
 
 func recoverATA(
-	ctx context.Context, device block.Device, progress func(done, total int64), open sgOpener,
+	ctx context.Context, device block.Device, record *Recorder, open sgOpener,
 ) error {
 	transport, file, _, err := open(device.Path)
 	if err != nil {
 		return err
 	}
-	d := ataDisk{drive: ata.New(transport), file: file, path: device.Path, size: device.Size, progress: progress}
+	d := ataDisk{drive: ata.New(transport), file: file, path: device.Path, size: device.Size, record: record}
 	defer d.file.Close() //nolint:errcheck // nothing was written
 	before, err := d.identify(ctx)
 	if err != nil {

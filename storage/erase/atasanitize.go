@@ -10,8 +10,8 @@ import (
 	"ironroot/storage/erase/evidence"
 )
 
-// sanitizeMethod selects the sanitize command of a drive, "" if it has none.
-func sanitizeMethod(s ata.SanitizeSupport) (ata.SanitizeMethod, Method) {
+// sanitizeCommand selects the sanitize command of a drive, "" if it has none.
+func sanitizeCommand(s ata.SanitizeSupport) (ata.SanitizeMethod, Technique) {
 	switch {
 	case s.BlockErase:
 		return ata.BlockErase, ATASanitizeBlock
@@ -23,9 +23,9 @@ func sanitizeMethod(s ata.SanitizeSupport) (ata.SanitizeMethod, Method) {
 	return ata.SanitizeMethod{}, ""
 }
 
-// sanitizeUnavailable returns the reason why a drive cannot be sanitized now by the method of [sanitizeMethod], or nil.
-func (d *ataDisk) sanitizeUnavailable(ctx context.Context, method Method) error {
-	if method == "" {
+// sanitizeUnavailable returns the reason why a drive cannot be sanitized now by the technique of [sanitizeCommand], or nil.
+func (d *ataDisk) sanitizeUnavailable(ctx context.Context, technique Technique) error {
+	if technique == "" {
 		return errors.New("the drive has no sanitize command")
 	}
 	status, err := d.sanitizeStatus(ctx)
@@ -57,7 +57,7 @@ func (d *ataDisk) sanitize(ctx context.Context, m ata.SanitizeMethod) error {
 	timelimit.Progress(ctx)
 	status, err := d.awaitSanitize(ctx)
 	if err == nil {
-		reported(ctx, evidence.SourceATASanitize, fmt.Sprintf("after %v: completed %t, failed %t, frozen %t",
+		d.record.reported(evidence.SourceATASanitize, fmt.Sprintf("after %v: completed %t, failed %t, frozen %t",
 			m, status.Completed, status.Failed, status.Frozen), status.Completed && !status.Failed)
 	}
 	switch {
@@ -74,7 +74,7 @@ func (d *ataDisk) sanitize(ctx context.Context, m ata.SanitizeMethod) error {
 
 // awaitSanitize waits until no sanitize is in progress, and returns the state. Errors wrap errRejects.
 func (d *ataDisk) awaitSanitize(ctx context.Context) (status ata.SanitizeStatus, err error) {
-	w := sanitizeWait{size: d.size, stall: sanitizeStall, progress: d.progress}
+	w := sanitizeWait{size: d.size, stall: sanitizeStall, record: d.record}
 	err = w.await(ctx, func() (progress uint16, ended bool, err error) {
 		status, err = d.sanitizeStatus(ctx)
 		return status.Progress, !status.InProgress, err

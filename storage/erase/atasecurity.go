@@ -26,8 +26,8 @@ var erasePassword ata.Password
 // ironic-python-agent tries: hdparm before 9.51 takes NULL literally for --security-unlock.
 var unlockPasswords = []ata.Password{erasePassword, {'N', 'U', 'L', 'L'}}
 
-// securityMethod returns the method of SECURITY ERASE UNIT that a drive supports.
-func securityMethod(s ata.SecurityState) Method {
+// securityTechnique returns the technique of SECURITY ERASE UNIT that a drive supports.
+func securityTechnique(s ata.SecurityState) Technique {
 	if s.Enhanced {
 		return ATAEnhanced
 	}
@@ -36,13 +36,13 @@ func securityMethod(s ata.SecurityState) Method {
 
 // securityErase erases a drive that is neither locked nor frozen by SECURITY ERASE UNIT. It sets a user password first,
 // which replaces one that is set. If the erase fails, it removes the password, even if ctx has ended meanwhile.
-func (d *ataDisk) securityErase(ctx context.Context, s ata.SecurityState) (Method, error) {
+func (d *ataDisk) securityErase(ctx context.Context, s ata.SecurityState) (Technique, error) {
 	taken, err := takeSamples(ctx, d.file, d.size, d.sampling)
 	if err != nil {
 		return "", err
 	}
 	defer taken.free()
-	method, estimate := securityMethod(s), s.EraseTime
+	technique, estimate := securityTechnique(s), s.EraseTime
 	if s.Enhanced {
 		estimate = s.EnhancedTime
 	}
@@ -57,7 +57,7 @@ func (d *ataDisk) securityErase(ctx context.Context, s ata.SecurityState) (Metho
 	}
 	timeout := eraseTimeout(estimate, d.size)
 	timelimit.Extend(ctx, timeout)
-	err = d.erasing.during(ctx, method, estimate, func() error {
+	err = d.record.during(ctx, technique, estimate, func() error {
 		return d.drive.SecurityErase(erasePassword, s.Enhanced, timeout)
 	})
 	timelimit.Progress(ctx)
@@ -72,8 +72,8 @@ func (d *ataDisk) securityErase(ctx context.Context, s ata.SecurityState) (Metho
 		err := errors.New("SECURITY ERASE UNIT: drive reported success but security is still enabled")
 		return "", errors.Join(err, d.removePasswordFrom(id.Security))
 	}
-	reported(ctx, evidence.SourceATASecurity, "command completed without an error; security disabled afterwards", true)
-	return method, taken.verify(ctx, d.file)
+	d.record.reported(evidence.SourceATASecurity, "command completed without an error; security disabled afterwards", true)
+	return technique, taken.verify(ctx, d.file)
 }
 
 // eraseTimeout returns the time limit of an erase that the drive says to take so long, 0 if it does not say. At its end

@@ -44,7 +44,7 @@ func readController(
 	if err != nil {
 		return Controller{}, err
 	}
-	c := Controller{NotErased: scope.notErased(), Remains: scope.hidden()}
+	c := Controller{NotErased: scope.namespaces().notErased(), Remains: scope.hidden()}
 	hidden := slices.DeleteFunc(scope.others, func(id uint32) bool {
 		return slices.Contains(scope.unattached, id) || slices.Contains(shown, id)
 	})

@@ -1,7 +1,7 @@
 // Package erase erases block devices: only the metadata (partition tables and signatures), or all data by the best
-// method that the device supports. It returns the method that was used.
+// technique that the device supports. A [Recorder] receives the report of what was done.
 //
-// Methods are NVMe Format and Sanitize (NVM Express base specification 2.0, sections "Format NVM command" and
+// Techniques are NVMe Format and Sanitize (NVM Express base specification 2.0, sections "Format NVM command" and
 // "Sanitize command"), the erase and sanitize commands of ATA drives (package ata), the sanitize commands of SCSI disks
 // (package scsi), and overwriting with direct I/O. A discard does not count as an erase: no kernel guarantees what a
 // discarded block reads as, and SBC-4 lets a disk ignore UNMAP.

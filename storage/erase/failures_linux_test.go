@@ -185,7 +185,7 @@ func TestNVMeStatus(t *testing.T) {
 // An express erase reports what happened to the device, and fails where a full erase does.
 func TestExpressErrors(t *testing.T) {
 	path := testenv.Loop(t, testenv.SparseFile(t, mib), 512)
-	method, err := Express(t.Context(), sysfs.Root{}, device(t, path), patient, nil, func(error) {})
+	method, err := tryExpress(t.Context(), sysfs.Root{}, device(t, path), patient, func(error) {})
 	if method != MetadataOnly || err != nil {
 		t.Errorf("got %q and %v, want %q", method, err, MetadataOnly)
 	}
@@ -195,16 +195,16 @@ func TestExpressErrors(t *testing.T) {
 	put(t, locked.Sys("class/block/nvme0n1/ro"), "1\n")
 	never := func(err error) { t.Errorf("got to the format, which failed with %v", err) }
 	disk := block.Device{Name: "nvme0n1", Path: path, Type: "disk"}
-	if method, err := Express(t.Context(), locked, disk, Wait{}, nil, never); !errors.Is(err, ErrReadOnly) ||
+	if method, err := tryExpress(t.Context(), locked, disk, Wait{}, never); !errors.Is(err, ErrReadOnly) ||
 		!strings.HasPrefix(err.Error(), "erase "+path) {
 		t.Errorf("read-only: got %q and %v, want %v of %s", method, err, ErrReadOnly, path)
 	}
-	if method, err := Express(cancelled, locked, disk, Wait{}, nil, never); !errors.Is(err, context.Canceled) {
+	if method, err := tryExpress(cancelled, locked, disk, Wait{}, never); !errors.Is(err, context.Canceled) {
 		t.Errorf("cancelled: got %q and %v, want %v", method, err, context.Canceled)
 	}
 	disk.Path = testenv.SparseFile(t, mib) // the kernel has no partitions of it to drop
 	o := Options{NVMe: true}
-	method, err = express(t.Context(), nvmeTree(t, "nvme0n1"), disk, o, never, func(string) (adminDevice, error) {
+	method, err = tryExpressWith(t.Context(), nvmeTree(t, "nvme0n1"), disk, o, never, func(string) (adminDevice, error) {
 		return &fakeNVMe{oacs: 2, fakeSanitize: fakeSanitize{path: disk.Path}}, nil
 	})
 	if !errors.Is(err, unix.ENOTTY) {

@@ -104,14 +104,14 @@ func TestErrorsBeforeWriting(t *testing.T) {
 		unchanged(t, path)
 		d := device(t, path)
 		d.Type = "part" // its partitions are not looked at afterwards, which would fail too
-		if method, err := Full(c.ctx, c.sys, d, Options{Zeroize: true}); err == nil ||
+		if method, err := tryFull(c.ctx, c.sys, d, Options{Zeroize: true}); err == nil ||
 			!errors.Is(err, c.want) && c.want != nil {
 			t.Errorf("%s: Full: got %q and %v, want an error", c.name, method, err)
 		}
 		unchanged(t, path)
 	}
 	d := block.Device{Name: "missing", Path: path, Type: "disk"}
-	if method, err := Full(t.Context(), nvmeTree(t, name), d, Options{Zeroize: true}); !errors.Is(err, fs.ErrNotExist) {
+	if method, err := tryFull(t.Context(), nvmeTree(t, name), d, Options{Zeroize: true}); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("not listed: got %q and %v, want %v", method, err, fs.ErrNotExist)
 	}
 	unchanged(t, path)
@@ -149,7 +149,7 @@ func TestClaimed(t *testing.T) {
 	if err := Metadata(t.Context(), sys, path, Wait{}); !errors.Is(err, ErrBusy) || !errors.Is(err, unix.EBUSY) {
 		t.Errorf("Metadata: got %v, want %v and %v", err, ErrBusy, unix.EBUSY)
 	}
-	if _, err := Full(t.Context(), sys, device(t, path), Options{Zeroize: true}); !errors.Is(err, ErrBusy) ||
+	if _, err := tryFull(t.Context(), sys, device(t, path), Options{Zeroize: true}); !errors.Is(err, ErrBusy) ||
 		!errors.Is(err, unix.EBUSY) {
 		t.Errorf("Full: got %v, want %v and %v", err, ErrBusy, unix.EBUSY)
 	}
@@ -168,7 +168,7 @@ func TestCancelledBeforeFlush(t *testing.T) {
 	d := device(t, path)
 	d.Type = "part"
 	sys = partitionTree(t, "md127", d.Name)
-	if method, err := Full(whenZero(t, path, cancelled), sys, d,
+	if method, err := tryFull(whenZero(t, path, cancelled), sys, d,
 		Options{Zeroize: true}); !errors.Is(err, context.Canceled) {
 		t.Errorf("Full: got %q and %v, want %v", method, err, context.Canceled)
 	}
@@ -176,7 +176,7 @@ func TestCancelledBeforeFlush(t *testing.T) {
 	open := func(string) (adminDevice, error) {
 		return &fakeNVMe{oacs: 2, fakeSanitize: fakeSanitize{path: path}}, nil
 	}
-	method, err := full(t.Context(), nvmeTree(t, "nvme0n1"), d, Options{NVMe: true}, openers{nvme: open})
+	method, err := tryFullWith(t.Context(), nvmeTree(t, "nvme0n1"), d, Options{NVMe: true}, openers{nvme: open})
 	if !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("NVMe format: got %q and %v, want %v", method, err, fs.ErrNotExist)
 	}
@@ -226,8 +226,8 @@ func TestPartitionOpened(t *testing.T) {
 			return Metadata(whenZero(t, path, func() error { open(); return nil }), sysfs.Root{}, path, Wait{})
 		},
 		"full": func(path string, open func()) error {
-			_, err := Full(t.Context(), sysfs.Root{}, device(t, path),
-				Options{Zeroize: true, Progress: func(int64, int64) { open() }})
+			_, err := tryFull(t.Context(), sysfs.Root{}, device(t, path),
+				Options{Zeroize: true, Recorder: onProgress(func(int64, int64) { open() })})
 			return err
 		},
 	} {
@@ -312,7 +312,7 @@ func TestDeviceClosed(t *testing.T) {
 	if names, err := holders(t.Context(), sysfs.Root{}, path); len(names) > 0 || err != nil {
 		t.Errorf("after Metadata: got holders %v and %v, want none", names, err)
 	}
-	if _, err := Full(t.Context(), sysfs.Root{}, device(t, path), Options{Zeroize: true}); err != nil {
+	if _, err := tryFull(t.Context(), sysfs.Root{}, device(t, path), Options{Zeroize: true}); err != nil {
 		t.Error(err)
 	}
 	if names, err := holders(t.Context(), sysfs.Root{}, path); len(names) > 0 || err != nil {
@@ -326,7 +326,7 @@ func TestDeviceClosedAfterPanic(t *testing.T) {
 	for name, erase := range map[string]func(ctx context.Context, path string) error{
 		"Metadata": func(ctx context.Context, path string) error { return Metadata(ctx, sysfs.Root{}, path, Wait{}) },
 		"Full": func(ctx context.Context, path string) error {
-			_, err := Full(ctx, sysfs.Root{}, device(t, path), Options{Zeroize: true})
+			_, err := tryFull(ctx, sysfs.Root{}, device(t, path), Options{Zeroize: true})
 			return err
 		},
 	} {
@@ -391,7 +391,7 @@ func TestNVMeErrors(t *testing.T) {
 			want:  ErrUnsupported, text: "NVMe Format would also erase namespaces 2, 9\n",
 		},
 	} {
-		method, err := full(t.Context(), nvmeTree(t, "nvme0n1"), disk, Options{NVMe: true},
+		method, err := tryFullWith(t.Context(), nvmeTree(t, "nvme0n1"), disk, Options{NVMe: true},
 			openers{nvme: func(string) (adminDevice, error) {
 				return &c.drive, c.open
 			}})

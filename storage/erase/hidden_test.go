@@ -125,13 +125,15 @@ func TestHidden(t *testing.T) {
 			drive.path = path
 			d := device(t, path)
 			d.Type, d.Transport = "disk", "sata"
-			ctx, trace := WithTrace(t.Context())
+			record := &Recorder{}
 			open := openers{ata: drive.open, query: drive.open}
-			method, err := previewedFull(ctx, t, sysfs.Root{}, d, o, open)
+			recording := o
+			recording.Recorder = record
+			method, err := previewedFull(t.Context(), t, sysfs.Root{}, d, recording, open)
 			if err != nil || string(method) != c.method {
 				t.Errorf("got %q, %v, want %q", method, err, c.method)
 			}
-			observed := trace.Observed()
+			observed := record.Report()
 			if diff := cmp.Diff(c.want, observed.Hidden); diff != "" {
 				t.Errorf("hidden: -want +got:\n%s", diff)
 			}
@@ -144,9 +146,9 @@ func TestHidden(t *testing.T) {
 			if diff := cmp.Diff(c.states, states); diff != "" {
 				t.Errorf("statements: -want +got:\n%s", diff)
 			}
-			plain, err := full(t.Context(), sysfs.Root{}, d, o, open)
+			plain, err := tryFullWith(t.Context(), sysfs.Root{}, d, o, open)
 			if err != nil || plain != method {
-				t.Errorf("without a trace: got %q, %v, want %q", plain, err, method)
+				t.Errorf("repeated: got %q, %v, want %q", plain, err, method)
 			}
 		})
 	}
@@ -158,16 +160,17 @@ func TestHidden(t *testing.T) {
 func TestHiddenNotAsked(t *testing.T) {
 	asked := 0
 	drive := fakeATA{afterward: func(string) { asked++ }}
-	d := ataDisk{drive: ata.New(&drive)}
-	traced, trace := WithTrace(t.Context())
-	d.noteHidden(traced, ata.Capacity{HPA: true, AMAC: true, DCO: true}, nil)
+	record := &Recorder{}
+	d := ataDisk{drive: ata.New(&drive), record: record}
+	d.noteHidden(t.Context(), ata.Capacity{HPA: true, AMAC: true, DCO: true}, nil)
 	want := &evidence.Hidden{NativeUnknown: true, OverlayUnknown: true}
-	if diff := cmp.Diff(want, trace.Observed().Hidden); diff != "" {
+	if diff := cmp.Diff(want, record.Report().Hidden); diff != "" {
 		t.Errorf("number of sectors not known: -want +got:\n%s", diff)
 	}
-	traced, trace = WithTrace(t.Context())
-	d.noteHidden(traced, ata.Capacity{}, nil)
-	if got := trace.Observed().Hidden; got != nil {
+	record = &Recorder{}
+	d.record = record
+	d.noteHidden(t.Context(), ata.Capacity{}, nil)
+	if got := record.Report().Hidden; got != nil {
 		t.Errorf("no feature: got %+v, want nothing", got)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -184,9 +187,9 @@ func TestHiddenNotAsked(t *testing.T) {
 	} {
 		disk := ataMedium(t)
 		drive.path = disk.Path
-		traced, trace = WithTrace(t.Context())
-		_, err := eraseATA(traced, sysfs.Root{}, disk, Options{ATA: true}, drive.open)
-		o := trace.Observed()
+		record := &Recorder{}
+		_, err := eraseATA(t.Context(), sysfs.Root{}, disk, Options{ATA: true, Recorder: record}, drive.open)
+		o := record.Report()
 		if err == nil || o.Hidden == nil || !o.Hidden.NativeUnknown || len(o.Reported) != 1 ||
 			o.Reported[0].Source != "READ NATIVE MAX ADDRESS" ||
 			o.Reported[0].Text != "hidden sectors not known: not asked: "+err.Error() {

@@ -33,9 +33,9 @@ func isLockable(d block.Device) bool {
 }
 
 // checkLocked returns an error that wraps ErrTCGLocked if a SATA or SCSI disk is locked. If its state cannot be read,
-// unknown is true, and the trace says why: the drive may then ignore writes and return zeros, so an erase must prove
+// unknown is true, and the report says why: the drive may then ignore writes and return zeros, so an erase must prove
 // its writes (see Options.prove).
-func checkLocked(ctx context.Context, device block.Device, open sgOpener) (unknown bool, err error) {
+func checkLocked(ctx context.Context, device block.Device, open sgOpener, record *Recorder) (unknown bool, err error) {
 	if !isLockable(device) {
 		return false, nil
 	}
@@ -44,7 +44,7 @@ func checkLocked(ctx context.Context, device block.Device, open sgOpener) (unkno
 	}
 	transport, file, _, err := open(device.Path)
 	if err != nil {
-		return lockNotRead(ctx, err)
+		return lockNotRead(ctx, err, record)
 	}
 	defer file.Close() //nolint:errcheck // nothing was written
 	found, err := tcg.Discover(scsi.New(transport).SecurityReceive)
@@ -59,46 +59,46 @@ func checkLocked(ctx context.Context, device block.Device, open sgOpener) (unkno
 		timelimit.Progress(ctx)
 		switch {
 		case identifyErr != nil:
-			return lockNotRead(ctx, identifyErr)
+			return lockNotRead(ctx, identifyErr, record)
 		case !id.Trusted:
 			return false, nil
 		}
 		found, err = tcg.Discover(drive.TrustedReceive)
 		timelimit.Progress(ctx)
 	}
-	return lockState(ctx, found, err)
+	return lockState(ctx, found, err, record)
 }
 
 // checkLockedDevice is checkLocked for any device. For a partition, it asks the disk.
 func checkLockedDevice(
-	ctx context.Context, sys sysfs.Root, device block.Device, open openers,
+	ctx context.Context, sys sysfs.Root, device block.Device, open openers, record *Recorder,
 ) (unknown bool, err error) {
 	if device.Type == "part" && !block.IsNVMeNamespace(device.Name) {
 		path, err := block.DiskOf(sys, device.Name)
 		if err != nil {
-			return lockNotRead(ctx, err)
+			return lockNotRead(ctx, err, record)
 		}
 		if device, err = block.Find(sys, path); err != nil {
-			return lockNotRead(ctx, err)
+			return lockNotRead(ctx, err, record)
 		}
 	}
 	if !block.IsNVMeNamespace(device.Name) {
-		return checkLocked(ctx, device, open.query)
+		return checkLocked(ctx, device, open.query, record)
 	}
 	d, err := open.identify(device.Path)
 	if err != nil {
-		return lockNotRead(ctx, err)
+		return lockNotRead(ctx, err, record)
 	}
 	defer d.close() //nolint:errcheck // nothing was written
 	controller, err := identify(ctx, d, identifyController, 0)
 	if err != nil {
-		return lockNotRead(ctx, err)
+		return lockNotRead(ctx, err, record)
 	}
-	return checkLockedNVMe(ctx, controller, d)
+	return checkLockedNVMe(ctx, controller, d, record)
 }
 
 // checkLockedNVMe is checkLocked for the controller of a namespace.
-func checkLockedNVMe(ctx context.Context, controller []byte, d adminDevice) (unknown bool, err error) {
+func checkLockedNVMe(ctx context.Context, controller []byte, d adminDevice, record *Recorder) (unknown bool, err error) {
 	if binary.LittleEndian.Uint16(controller[256:])&oacsSecurity == 0 {
 		return false, nil
 	}
@@ -109,7 +109,7 @@ func checkLockedNVMe(ctx context.Context, controller []byte, d adminDevice) (unk
 		return buffer, securityReceive(d, protocol, specific, buffer)
 	})
 	timelimit.Progress(ctx)
-	return lockState(ctx, found, err)
+	return lockState(ctx, found, err, record)
 }
 
 // securityReceive receives data of a security protocol: SECP in bits 31:24 and SPSP in bits 23:8 of dword 10, the
@@ -124,24 +124,24 @@ func securityReceive(d adminDevice, protocol byte, specific uint16, buffer []byt
 const discoverySource = "TCG Level 0 Discovery"
 
 // lockNotRead is lockState without a discovery.
-func lockNotRead(ctx context.Context, why error) (unknown bool, _ error) {
-	return lockState(ctx, tcg.Discovery{}, why)
+func lockNotRead(ctx context.Context, why error, record *Recorder) (unknown bool, _ error) {
+	return lockState(ctx, tcg.Discovery{}, why, record)
 }
 
 // lockState returns the error of a drive that is locked according to a discovery. err is why the discovery is not
-// complete; unknown is true then. The trace gets the discovery.
-func lockState(ctx context.Context, found tcg.Discovery, err error) (unknown bool, _ error) {
+// complete; unknown is true then. The report gets the discovery.
+func lockState(ctx context.Context, found tcg.Discovery, err error, record *Recorder) (unknown bool, _ error) {
 	reason := found.LockedReason()
 	switch {
 	case reason != "":
-		reported(ctx, discoverySource, found.String(), false)
+		record.reported(discoverySource, found.String(), false)
 		return false, fmt.Errorf("%w, %s: %s; unlock the drive with its owner's credentials, or revert it with the "+
 			"PSID on its label (for example by sedutil-cli), which erases it; then repeat the step",
 			ErrTCGLocked, found.ClassNames(), reason)
 	case err != nil:
-		reported(ctx, discoverySource, fmt.Sprintf("state not known: %v", err), false)
+		record.reported(discoverySource, fmt.Sprintf("state not known: %v", err), false)
 	case found.Locking != nil:
-		reported(ctx, discoverySource, found.String(), false)
+		record.reported(discoverySource, found.String(), false)
 	}
 	return err != nil, ctx.Err()
 }

@@ -52,9 +52,9 @@ func TestTCGLocked(t *testing.T) {
 		scsi   *fakeSCSI
 		nvme   *fakeNVMe
 		o      Options
-		method Method // "" if the drive is locked
-		reason string // in the error
-		state  string // in the evidence; "" if there is none
+		method Technique // "" if the drive is locked
+		reason string    // in the error
+		state  string    // in the evidence; "" if there is none
 	}{
 		{
 			name: "SATA", ata: &fakeATA{discovery: tcgReply(tcgLocked), translated: true}, o: always,
@@ -162,13 +162,14 @@ func TestTCGLocked(t *testing.T) {
 				d = block.Device{Name: "nvme0n1", Path: path, Type: "part"} // a loop device plays its node
 				c.nvme.path, open.nvme = path, func(string) (adminDevice, error) { return c.nvme, nil }
 			}
-			ctx, trace := WithTrace(t.Context())
-			method, err := previewedFull(ctx, t, sys, d, c.o, open)
+			record := &Recorder{}
+			c.o.Recorder = record
+			method, err := previewedFull(t.Context(), t, sys, d, c.o, open)
 			if method != c.method || (err == nil) != (c.method != "") {
 				t.Fatalf("got %q, %v, want %q", method, err, c.method)
 			}
 			states := ""
-			for _, s := range trace.Observed().Reported {
+			for _, s := range record.Report().Reported {
 				if s.Source == "TCG Level 0 Discovery" {
 					states += s.Text
 					if s.Completed {
@@ -210,7 +211,7 @@ func TestTCGLockedOtherSteps(t *testing.T) {
 	disk := block.Device{Name: "nvme0n1", Path: path, Type: "part"} // a loop device plays its node
 	open := func(string) (adminDevice, error) { return &drive, nil }
 	called := func(err error) { t.Errorf("got %v to continue with", err) }
-	method, err := express(t.Context(), nvmeTree(t, "nvme0n1"), disk, Options{NVMe: true}, called, open)
+	method, err := tryExpressWith(t.Context(), nvmeTree(t, "nvme0n1"), disk, Options{NVMe: true}, called, open)
 	if method != "" || !errors.Is(err, ErrTCGLocked) || len(drive.formats) > 0 {
 		t.Errorf("got %q, %v and formats %x, want %v", method, err, drive.formats, ErrTCGLocked)
 	}
@@ -226,7 +227,7 @@ func TestTCGLockedOtherSteps(t *testing.T) {
 	for state, want := range map[byte]error{tcgLocked: ErrTCGLocked, tcgUnlocked: nil} {
 		sata := fakeATA{discovery: tcgReply(state), translated: true}
 		d := block.Device{Name: "sda", Path: path, Type: "disk", Transport: "sata"}
-		if unknown, err := checkLocked(t.Context(), d, sata.open); unknown || !errors.Is(err, want) {
+		if unknown, err := checkLocked(t.Context(), d, sata.open, nil); unknown || !errors.Is(err, want) {
 			t.Errorf("SATA: got %t and %v, want %v", unknown, err, want)
 		}
 	}
@@ -273,12 +274,12 @@ func TestTCGUnknownProvesWrites(t *testing.T) {
 			d = block.Device{Name: "nvme0n1", Path: path, Type: "part"} // a loop device plays its node
 			c.nvme.path, open.nvme = path, func(string) (adminDevice, error) { return c.nvme, nil }
 		}
-		ctx, trace := WithTrace(t.Context())
-		o := Options{ATA: true, Iterations: 1, Zeroize: true, ContinueOnFailure: true}
-		method, err := previewedFull(ctx, t, sys, d, o, open)
-		passes := trace.Observed().Passes
+		record := &Recorder{}
+		o := Options{ATA: true, Iterations: 1, Zeroize: true, ContinueOnFailure: true, Recorder: record}
+		method, err := previewedFull(t.Context(), t, sys, d, o, open)
+		passes := record.Report().Passes
 		name, _, _ := strings.Cut(string(method), ";")
-		if err != nil || Method(name) != Overwrite || len(passes) != 2 || passes[1].Pattern != c.pattern {
+		if err != nil || Technique(name) != Overwrite || len(passes) != 2 || passes[1].Pattern != c.pattern {
 			t.Errorf("%s: got %q, %v and passes %v, want the last one of %s", c.name, method, err, passes, c.pattern)
 		}
 	}
@@ -347,8 +348,8 @@ func TestTCGRanges(t *testing.T) {
 			d = block.Device{Name: "nvme0n1", Path: path, Type: "part"} // a loop device plays its node
 			open.identify = func(string) (adminDevice, error) { return c.nvme, nil }
 		}
-		ctx, trace := WithTrace(t.Context())
-		err := eraseRanges(ctx, sys, d, [][2]int64{{4096, mib}}, Options{Zeroize: true}, open)
+		record := &Recorder{}
+		err := eraseRanges(t.Context(), sys, d, [][2]int64{{4096, mib}}, Options{Zeroize: true, Recorder: record}, open)
 		if c.pattern == "" {
 			if !errors.Is(err, ErrTCGLocked) {
 				t.Errorf("%s: got %v, want %v", c.name, err, ErrTCGLocked)
@@ -356,7 +357,7 @@ func TestTCGRanges(t *testing.T) {
 			unchanged(t, path)
 			continue
 		}
-		if passes := trace.Observed().Passes; err != nil || len(passes) != 1 || passes[0].Pattern != c.pattern {
+		if passes := record.Report().Passes; err != nil || len(passes) != 1 || passes[0].Pattern != c.pattern {
 			t.Errorf("%s: got %v and passes %v, want one of %s", c.name, err, passes, c.pattern)
 		}
 	}
@@ -410,12 +411,13 @@ func TestTCGPartition(t *testing.T) {
 		{"nvme0n1", "nvme0n1p2", unknown, "random"},
 	} {
 		sys := partitionTree(t, c.disk, c.partition)
-		for name, act := range map[string]func(context.Context, block.Device, openers) error{
-			"ranges": func(ctx context.Context, d block.Device, open openers) error {
-				return eraseRanges(ctx, sys, d, [][2]int64{{4096, mib}}, Options{Zeroize: true}, open)
+		for name, act := range map[string]func(*Recorder, block.Device, openers) error{
+			"ranges": func(record *Recorder, d block.Device, open openers) error {
+				o := Options{Zeroize: true, Recorder: record}
+				return eraseRanges(t.Context(), sys, d, [][2]int64{{4096, mib}}, o, open)
 			},
-			"whole": func(ctx context.Context, d block.Device, open openers) error {
-				_, err := full(ctx, sys, d, Options{Zeroize: true}, open)
+			"whole": func(record *Recorder, d block.Device, open openers) error {
+				_, err := tryFullWith(t.Context(), sys, d, Options{Zeroize: true, Recorder: record}, open)
 				return err
 			},
 		} {
@@ -436,12 +438,12 @@ func TestTCGPartition(t *testing.T) {
 					return nvmeDisk, nil
 				},
 			}
-			ctx, trace := WithTrace(t.Context())
-			err := act(ctx, d, open)
+			record := &Recorder{}
+			err := act(record, d, open)
 			if asked != "/dev/"+c.disk {
 				t.Errorf("%s, %s: asked %q, want /dev/%s", c.partition, name, asked, c.disk)
 			}
-			passes := trace.Observed().Passes
+			passes := record.Report().Passes
 			switch {
 			case c.pattern == "" && !errors.Is(err, ErrTCGLocked):
 				t.Errorf("%s, %s: got %v, want %v", c.partition, name, err, ErrTCGLocked)
@@ -458,19 +460,19 @@ func TestTCGPartition(t *testing.T) {
 func TestTCGUnknown(t *testing.T) {
 	d := block.Device{Name: "sda", Path: "/dev/missing", Type: "disk", Transport: "sata"}
 	missing := func(string) (scsi.Transport, *os.File, int64, error) { return nil, nil, 0, os.ErrNotExist }
-	ctx, trace := WithTrace(t.Context())
-	if unknown, err := checkLocked(ctx, d, missing); !unknown || err != nil || len(trace.Observed().Reported) != 1 {
+	record := &Recorder{}
+	if unknown, err := checkLocked(t.Context(), d, missing, record); !unknown || err != nil || len(record.Report().Reported) != 1 {
 		t.Errorf("missing: got %t, %v and %v, want no error and one statement", unknown, err,
-			trace.Observed().Reported)
+			record.Report().Reported)
 	}
 	cancelled, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := checkLocked(cancelled, d, missing); !errors.Is(err, context.Canceled) {
+	if _, err := checkLocked(cancelled, d, missing, nil); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v, want %v", err, context.Canceled)
 	}
 	controller := make([]byte, 4096)
 	controller[256] = 1
-	if _, err := checkLockedNVMe(cancelled, controller, nil); !errors.Is(err, context.Canceled) {
+	if _, err := checkLockedNVMe(cancelled, controller, nil, nil); !errors.Is(err, context.Canceled) {
 		t.Errorf("NVMe: got %v, want %v", err, context.Canceled)
 	}
 }

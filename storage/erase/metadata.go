@@ -52,23 +52,34 @@ func Metadata(ctx context.Context, sys sysfs.Root, device string, wait Wait) err
 	return nil
 }
 
-// MetadataMethod returns the result of Metadata for a device: MetadataOnly, followed by what was not erased and why:
-// namespaces of an NVMe subsystem that this host cannot see. It only reads.
-func MetadataMethod(ctx context.Context, device block.Device) Method {
-	return metadataMethod(ctx, device, openIdentify)
+// RecordMetadata records the erase of a device by Metadata, with the namespaces of an NVMe subsystem that this host
+// cannot see. It only reads.
+func RecordMetadata(ctx context.Context, device block.Device, record *Recorder) {
+	recordMetadata(ctx, device, record, openIdentify)
 }
 
-func metadataMethod(ctx context.Context, device block.Device, open func(string) (adminDevice, error)) Method {
-	if !block.IsNVMeNamespace(device.Name) {
-		return MetadataOnly
+func recordMetadata(
+	ctx context.Context, device block.Device, record *Recorder, open func(string) (adminDevice, error),
+) {
+	var scope nvmeScope
+	if block.IsNVMeNamespace(device.Name) {
+		scope = readScopeOf(ctx, device, open)
 	}
+	record.change(func(r *Report) {
+		r.Technique, r.Namespaces = MetadataOnly, scope.namespaces()
+		r.Namespaces.Attached = nil // they are disks of their own
+	})
+}
+
+// readScopeOf returns the scope of a namespace.
+func readScopeOf(ctx context.Context, device block.Device, open func(string) (adminDevice, error)) nvmeScope {
 	d, err := open(device.Path)
 	if err != nil {
-		return nvmeScope{unknown: err}.result(MetadataOnly)
+		return nvmeScope{unknown: err}
 	}
 	defer d.close() //nolint:errcheck // nothing was written
 	_, _, scope := identifyAll(ctx, d)
-	return scope.result(MetadataOnly)
+	return scope
 }
 
 func metadata(ctx context.Context, sys sysfs.Root, device string, wait Wait) error {

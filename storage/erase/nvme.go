@@ -67,17 +67,20 @@ type adminDevice interface {
 // valid even with an error. After ctx has ended, eraseNVMe sends no further command.
 func eraseNVMe(
 	ctx context.Context, device block.Device, o Options, open func(string) (adminDevice, error),
-) (_ Method, scope nvmeScope, err error) {
+) (_ Technique, scope nvmeScope, err error) {
 	d, err := open(device.Path)
 	if err != nil {
-		return "", nvmeScope{unknown: err, lockUnknown: true}, err
+		scope = nvmeScope{unknown: err, lockUnknown: true}
+		o.Recorder.change(func(r *Report) { r.Namespaces = scope.namespaces() })
+		return "", scope, err
 	}
 	defer func() { err = errors.Join(err, d.close()) }()
 	controller, namespace, scope := identifyAll(ctx, d)
+	o.Recorder.change(func(r *Report) { r.Namespaces = scope.namespaces() })
 	if controller == nil {
-		scope.lockUnknown, err = lockNotRead(ctx, scope.unknown)
+		scope.lockUnknown, err = lockNotRead(ctx, scope.unknown, o.Recorder)
 	} else {
-		scope.lockUnknown, err = checkLockedNVMe(ctx, controller, d)
+		scope.lockUnknown, err = checkLockedNVMe(ctx, controller, d, o.Recorder)
 	}
 	if err != nil {
 		return "", scope, err
@@ -86,40 +89,38 @@ func eraseNVMe(
 		return "", scope, scope.unknown
 	}
 	o.prove = scope.lockUnknown
-	note(ctx, func(o *Observed) { o.Unreached = scope.unreached() })
 	if !o.NVMe {
 		return "", scope, fmt.Errorf("%w: NVMe Format is disabled", ErrUnsupported)
 	}
 	s := sanitizer{
 		device: d, path: device.Path, size: device.Size, shared: scope.shared,
-		progress: o.Progress, started: o.Sanitizing,
-		sampling: o.sampling(device),
+		record: o.Recorder, sampling: o.sampling(device),
 	}
 	if sanitizeCapabilities(controller) != 0 {
 		if _, err := s.settle(ctx); err != nil {
 			return "", scope, fmt.Errorf("%w: %w", errSanitize, err)
 		}
 	}
-	method, err := formatNVMe(ctx, d, controller, namespace, scope, s.sampling, o.Erasing)
+	technique, err := formatNVMe(ctx, d, controller, namespace, scope, s.sampling, o.Recorder)
 	var rejected nvmeStatus
 	if o.NVMeSanitize && (errors.Is(err, ErrUnsupported) || errors.As(err, &rejected)) {
-		method, err = s.sanitizeInstead(ctx, controller, scope, device, o.Siblings, open, err)
+		technique, err = s.sanitizeInstead(ctx, controller, scope, device, o.Siblings, open, err)
 		if err == nil { // it has erased all namespaces
-			note(ctx, func(o *Observed) { o.Unreached = "" })
+			o.Recorder.change(func(r *Report) { r.Namespaces.Attached = nil })
 		}
 	}
 	if err != nil {
 		return "", scope, err
 	}
-	return method, scope, block.Flush(ctx, device.Path)
+	return technique, scope, block.Flush(ctx, device.Path)
 }
 
 // formatNVMe erases a namespace by Format NVM, and reads samples of it.
 func formatNVMe(
 	ctx context.Context, d adminDevice, controller, namespace []byte, scope nvmeScope, how sampling,
-	report Erasing,
-) (Method, error) {
-	method, setting, err := formatSetting(controller, scope)
+	record *Recorder,
+) (Technique, error) {
+	technique, setting, err := formatSetting(controller, scope)
 	if err != nil {
 		return "", err
 	}
@@ -137,20 +138,20 @@ func formatNVMe(
 		timeout: uint32(formatTimeout.Milliseconds()),
 	}
 	timelimit.Extend(ctx, formatTimeout) // after that the kernel gives up
-	err = report.during(ctx, method, 0, func() error { return d.admin(&command, nil) })
+	err = record.during(ctx, technique, 0, func() error { return d.admin(&command, nil) })
 	timelimit.Progress(ctx)
 	if err != nil {
 		return "", fmt.Errorf("NVMe format: %w", err)
 	}
 	text := fmt.Sprintf("command with secure erase setting %d completed with status 0", setting)
-	reported(ctx, evidence.SourceFormat, text, true)
-	return method, taken.verify(ctx, medium)
+	record.reported(evidence.SourceFormat, text, true)
+	return technique, taken.verify(ctx, medium)
 }
 
 // formatSetting selects the secure erase setting of a Format. OACS bit 1 is set if the controller supports Format, FNA
 // bit 2 if it supports a cryptographic erase. If FNA bit 0 or 1 is set, a format or its erase covers all namespaces of
 // the subsystem.
-func formatSetting(controller []byte, scope nvmeScope) (Method, uint32, error) {
+func formatSetting(controller []byte, scope nvmeScope) (Technique, uint32, error) {
 	oacs, fna := binary.LittleEndian.Uint16(controller[256:]), controller[524]
 	switch {
 	case oacs&2 == 0:

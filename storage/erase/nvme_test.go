@@ -169,7 +169,7 @@ func TestNVMe(t *testing.T) {
 		o      Options
 		off    bool // Format is switched off
 		noPass bool // overwriting is not allowed, as for erase_devices_express
-		method Method
+		method Technique
 		word   uint32
 		err    error
 		text   string // part of the error
@@ -363,12 +363,12 @@ func TestNVMeCancelled(t *testing.T) {
 			}
 			disk := block.Device{Name: "nvme0n1", Path: path, Type: "part"} // a loop device plays its node
 			open := func(string) (adminDevice, error) { return &drive, nil }
-			var method Method
+			var method Technique
 			var err error
 			if kind == "express" {
-				method, err = express(ctx, nvmeTree(t, "nvme0n1"), disk, Options{NVMe: true}, func(error) {}, open)
+				method, err = tryExpressWith(ctx, nvmeTree(t, "nvme0n1"), disk, Options{NVMe: true}, func(error) {}, open)
 			} else {
-				method, err = full(ctx, nvmeTree(t, "nvme0n1"), disk, o, openers{nvme: open})
+				method, err = tryFullWith(ctx, nvmeTree(t, "nvme0n1"), disk, o, openers{nvme: open})
 			}
 			if !errors.Is(err, context.Canceled) || method != "" {
 				t.Errorf("%s, %s: got %q and %v, want %v", name, kind, method, err, context.Canceled)
@@ -388,7 +388,7 @@ func TestNVMeProgress(t *testing.T) {
 		drive := fakeNVMe{oacs: 2, old: true, afterIdentify: func() { time.Sleep(50 * time.Second) }}
 		ended := make(chan struct{})
 		limits := timelimit.Limits{NoProgress: time.Minute, Grace: time.Second}
-		_, err := timelimit.Do(t.Context(), limits, func(ctx context.Context) (Method, error) {
+		_, err := timelimit.Do(t.Context(), limits, func(ctx context.Context) (Technique, error) {
 			defer close(ended)
 			_, _, scope := identifyAll(ctx, &drive)
 			return "", scope.unknown
@@ -415,7 +415,7 @@ func TestNVMeFormatTime(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			ended := make(chan struct{})
 			limits := timelimit.Limits{NoProgress: time.Minute, Grace: time.Second}
-			_, err := timelimit.Do(t.Context(), limits, func(ctx context.Context) (Method, error) {
+			_, err := timelimit.Do(t.Context(), limits, func(ctx context.Context) (Technique, error) {
 				defer close(ended)
 				method, _, err := eraseNVMe(ctx, block.Device{Path: "/dev/none"}, Options{NVMe: true},
 					func(string) (adminDevice, error) { return &c.drive, nil })
@@ -438,7 +438,7 @@ func TestExpress(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		drive  fakeNVMe
-		method Method
+		method Technique
 		reason string // why it was not formatted
 		err    error
 		text   string // part of the error
@@ -486,7 +486,7 @@ func TestExpress(t *testing.T) {
 			disk := block.Device{Name: "nvme0n1", Path: loop, Type: "part"} // a loop device plays its node
 			c.drive.path = loop
 			var reasons []string
-			method, err := express(t.Context(), nvmeTree(t, "nvme0n1"), disk, Options{NVMe: true},
+			method, err := tryExpressWith(t.Context(), nvmeTree(t, "nvme0n1"), disk, Options{NVMe: true},
 				func(err error) { reasons = append(reasons, err.Error()) },
 				func(string) (adminDevice, error) { return &c.drive, nil })
 			if !errors.Is(err, c.err) || method != c.method || err != nil && !strings.Contains(err.Error(), c.text) {
@@ -511,7 +511,7 @@ func TestExpress(t *testing.T) {
 func TestExpressFails(t *testing.T) {
 	drive := fakeNVMe{oacs: 2 | oacsNamespaceManagement, fna: 1, allocated: []uint32{2}}
 	path := filepath.Join(t.TempDir(), "missing")
-	method, err := express(t.Context(), nvmeTree(t, "nvme0n1"),
+	method, err := tryExpressWith(t.Context(), nvmeTree(t, "nvme0n1"),
 		block.Device{Name: "nvme0n1", Path: path, Type: "part"}, Options{NVMe: true},
 		func(error) {}, func(string) (adminDevice, error) { return &drive, nil })
 	if !errors.Is(err, os.ErrNotExist) || !errors.Is(err, ErrRemains) || method != "" ||
@@ -521,13 +521,13 @@ func TestExpressFails(t *testing.T) {
 }
 
 // The result of an erase of the metadata names the namespaces that remain. They are never an error.
-func TestNVMeMetadataMethod(t *testing.T) {
+func TestNVMeMetadataReport(t *testing.T) {
 	const management = 2 | oacsNamespaceManagement
 	broken := errors.New("no list")
 	for name, c := range map[string]struct {
 		device string
 		drive  fakeNVMe
-		want   Method
+		want   Technique
 	}{
 		"none":               {drive: fakeNVMe{oacs: management}, want: MetadataOnly},
 		"others are visible": {drive: fakeNVMe{oacs: management, active: []uint32{7, 9}}, want: MetadataOnly},
@@ -554,8 +554,11 @@ func TestNVMeMetadataMethod(t *testing.T) {
 	} {
 		d := block.Device{Name: cmp.Or(c.device, "nvme0n1"), Path: "/dev/namespace"}
 		opened := ""
-		got := metadataMethod(t.Context(), d,
-			func(path string) (adminDevice, error) { opened = path; return &c.drive, nil })
+		got, _ := try(Options{}, func(o Options) error {
+			recordMetadata(t.Context(), d, o.Recorder,
+				func(path string) (adminDevice, error) { opened = path; return &c.drive, nil })
+			return nil
+		})
 		if got != c.want || len(c.drive.formats) > 0 {
 			t.Errorf("%s: got %q and formats %x, want %q and no format", name, got, c.drive.formats, c.want)
 		}
@@ -564,7 +567,9 @@ func TestNVMeMetadataMethod(t *testing.T) {
 		}
 	}
 	const missing = "/dev/missing/nvme0n1"
-	got := string(MetadataMethod(t.Context(), block.Device{Name: "nvme0n1", Path: missing}))
+	record := &Recorder{}
+	RecordMetadata(t.Context(), block.Device{Name: "nvme0n1", Path: missing}, record)
+	got := record.Report().String()
 	if !strings.HasPrefix(got, "metadata; other namespaces") || !strings.Contains(got, missing) {
 		t.Errorf("missing device: got %q, want that its namespaces are not known", got)
 	}
@@ -574,7 +579,7 @@ func TestNVMeMetadataMethod(t *testing.T) {
 func TestNVMePartition(t *testing.T) {
 	loop := testenv.Loop(t, testenv.SparseFile(t, 10<<20), 512)
 	drive := fakeNVMe{oacs: 2}
-	method, err := full(t.Context(), nvmeTree(t, "nvme0n1p1"),
+	method, err := tryFullWith(t.Context(), nvmeTree(t, "nvme0n1p1"),
 		block.Device{Name: "nvme0n1p1", Path: loop, Type: "part"},
 		Options{NVMe: true, Zeroize: true},
 		openers{nvme: func(string) (adminDevice, error) { return &drive, nil }})

@@ -109,7 +109,7 @@ func TestSanitizeLogBytes(t *testing.T) {
 		want := []time.Duration{time.Minute, 0, time.Hour}
 		for i, a := range sanitizeActions { // block erase, crypto erase, overwrite
 			if got := log.estimate(a); got != want[i] {
-				t.Errorf("%s, %s: got estimate %v, want %v", c.name, a.method, got, want[i])
+				t.Errorf("%s, %s: got estimate %v, want %v", c.name, a.technique, got, want[i])
 			}
 		}
 	}
@@ -134,12 +134,12 @@ func TestControllerBytes(t *testing.T) {
 	if method, setting, err := formatSetting(controller, scope); method != NVMeCrypto || setting != 2 || err != nil {
 		t.Errorf("cryptographic Format: got %q, %d, %v", method, setting, err)
 	}
-	for capability, want := range map[byte]Method{
+	for capability, want := range map[byte]Technique{
 		0b001: NVMeSanitizeCrypto, 0b010: NVMeSanitizeBlock, 0b100: NVMeSanitizeOverwrite,
 	} {
 		controller[328] = capability
-		if a, err := chooseSanitize(controller, scope); a.method != want || err != nil {
-			t.Errorf("SANICAP %03b: got %q, %v, want %q", capability, a.method, err, want)
+		if a, err := chooseSanitize(controller, scope); a.technique != want || err != nil {
+			t.Errorf("SANICAP %03b: got %q, %v, want %q", capability, a.technique, err, want)
 		}
 	}
 	controller[76] = 0b10

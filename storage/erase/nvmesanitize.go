@@ -63,7 +63,7 @@ var (
 
 // sanitizeAction is a way in which an NVM subsystem sanitizes itself.
 type sanitizeAction struct {
-	method         Method
+	technique      Technique
 	capability     uint32 // bit of SANICAP
 	cdw10          uint32 // dword 10 of the command
 	estimateOffset int    // place of the estimated time in the log
@@ -159,8 +159,7 @@ type sanitizer struct {
 	path     string
 	size     int64 // of the namespace, as the total of the progress
 	shared   bool  // other hosts may use the subsystem
-	progress func(done, total int64)
-	started  func(Method, time.Duration)
+	record   *Recorder
 	sampling sampling
 }
 
@@ -168,7 +167,7 @@ type sanitizer struct {
 func (s *sanitizer) sanitizeInstead(
 	ctx context.Context, controller []byte, scope nvmeScope, device block.Device, siblings []block.Device,
 	open func(string) (adminDevice, error), reason error,
-) (_ Method, err error) {
+) (_ Technique, err error) {
 	var holdErr error
 	if len(scope.others) > 0 {
 		var held []uint32
@@ -189,7 +188,7 @@ func (s *sanitizer) sanitizeInstead(
 	if err := s.sanitize(ctx, a); err != nil {
 		return "", fmt.Errorf("%w (%v)", err, reason) //nolint:errorlint // the sanitize failed: not ErrUnsupported
 	}
-	return a.method, nil
+	return a.technique, nil
 }
 
 // sanitizeRefused returns the error of a subsystem that is not sanitized because of err, after Format was not used for
@@ -246,7 +245,7 @@ func holdSiblings(
 func (s *sanitizer) sanitize(ctx context.Context, a sanitizeAction) (err error) {
 	defer func() {
 		if err != nil {
-			err = fmt.Errorf("%w (%s): %w", errSanitize, a.method, err)
+			err = fmt.Errorf("%w (%s): %w", errSanitize, a.technique, err)
 		}
 	}()
 	medium, size, err := s.device.medium()
@@ -284,8 +283,8 @@ func (s *sanitizer) run(ctx context.Context, a sanitizeAction) error {
 		return startErr
 	}
 	// If the kernel returned an error, for example because the controller was reset, the sanitize may have started.
-	if startErr == nil && s.started != nil {
-		s.started(a.method, before.estimate(a))
+	if startErr == nil {
+		s.record.observe(Progress{Phase: SanitizeStarted, Technique: a.technique, Estimate: before.estimate(a)})
 	}
 	after, err := s.await(ctx, before.estimate(a), func(l sanitizeLog) bool { return l.isNewer(before, a) })
 	switch {
@@ -295,7 +294,7 @@ func (s *sanitizer) run(ctx context.Context, a sanitizeAction) error {
 		return err
 	}
 	completed := after.state() == stateCompleted || after.state() == stateDeallocated
-	reported(ctx, evidence.SourceNVMeSanitize,
+	s.record.reported(evidence.SourceNVMeSanitize,
 		fmt.Sprintf("SSTAT 0x%04x, SCDW10 0x%08x", after.status, after.command), completed)
 	switch after.state() {
 	case stateCompleted, stateDeallocated:
@@ -351,7 +350,7 @@ func (s *sanitizer) await(
 	ctx context.Context, estimate time.Duration, isNew func(sanitizeLog) bool,
 ) (log sanitizeLog, err error) {
 	began, started := time.Now(), false
-	w := sanitizeWait{size: s.size, stall: max(sanitizeStall, 2*estimate), progress: s.progress}
+	w := sanitizeWait{size: s.size, stall: max(sanitizeStall, 2*estimate), record: s.record}
 	err = w.await(ctx, func() (progress uint16, ended bool, err error) {
 		if log, err = readSanitizeLog(ctx, s.device); err != nil {
 			return 0, false, err
@@ -372,8 +371,7 @@ func (s *sanitizer) await(
 // recoverNVMe makes a namespace usable that is being sanitized, or whose last sanitize failed. The error wraps
 // ErrTCGLocked if the drive is locked.
 func recoverNVMe(
-	ctx context.Context, device block.Device, progress func(done, total int64),
-	open func(string) (adminDevice, error),
+	ctx context.Context, device block.Device, record *Recorder, open func(string) (adminDevice, error),
 ) error {
 	d, err := open(device.Path)
 	if err != nil {
@@ -387,13 +385,13 @@ func recoverNVMe(
 	found := false
 	if sanitizeCapabilities(controller) != 0 {
 		s := sanitizer{
-			device: d, path: device.Path, size: device.Size, shared: sharedSubsystem(controller), progress: progress,
+			device: d, path: device.Path, size: device.Size, shared: sharedSubsystem(controller), record: record,
 		}
 		if found, err = s.settle(ctx); err != nil {
 			return err
 		}
 	}
-	if _, err := checkLockedNVMe(ctx, controller, d); err != nil || !found {
+	if _, err := checkLockedNVMe(ctx, controller, d, record); err != nil || !found {
 		return err
 	}
 	return block.Rescan(ctx, device.Path) // the kernel could not read the partition table

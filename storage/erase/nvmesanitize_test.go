@@ -243,7 +243,7 @@ func TestNVMeSanitize(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		drive  fakeNVMe
-		method Method
+		method Technique
 		err    error
 		text   string
 		words  []uint32
@@ -470,7 +470,7 @@ func TestNVMeSanitize(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			disk, drive := sanitizeMedium(t), c.drive
 			drive.path = disk.Path
-			var method Method
+			var method Technique
 			var err error
 			var took time.Duration
 			synctest.Test(t, func(t *testing.T) {
@@ -543,7 +543,7 @@ func TestNVMeSanitizeFallback(t *testing.T) {
 		name   string
 		drive  fakeNVMe
 		o      Options
-		method Method
+		method Technique
 		err    error
 		text   string
 		kept   bool // the content
@@ -617,7 +617,7 @@ func TestExpressDoesNotSanitize(t *testing.T) {
 	loop := testenv.Loop(t, testenv.SparseFile(t, 10<<20), 512)
 	drive := fakeNVMe{fakeSanitize: fakeSanitize{sanicap: sanicapBlock, path: loop}}
 	disk := block.Device{Name: "nvme0n1", Path: loop, Type: "part"} // a loop device plays its node
-	method, err := express(t.Context(), nvmeTree(t, "nvme0n1"), disk, Options{NVMe: true}, func(error) {},
+	method, err := tryExpressWith(t.Context(), nvmeTree(t, "nvme0n1"), disk, Options{NVMe: true}, func(error) {},
 		func(string) (adminDevice, error) { return &drive, nil })
 	if err != nil || method != MetadataOnly || len(drive.sanitizes) > 0 {
 		t.Errorf("got %q, %v and sanitize commands %x, want %q and no command",
@@ -644,19 +644,21 @@ func TestSanitizeProgress(t *testing.T) {
 			announced := 0
 			o := Options{
 				NVMe: true, NVMeSanitize: true,
-				Progress: func(n, total int64) {
-					if total != sanitizeSize {
-						t.Errorf("got a total of %d bytes, want %d", total, sanitizeSize)
+				Recorder: &Recorder{Observer: observe(func(p Progress) {
+					switch p.Phase {
+					case Sanitizing:
+						if p.Total != sanitizeSize {
+							t.Errorf("got a total of %d bytes, want %d", p.Total, sanitizeSize)
+						}
+						done = append(done, p.Done)
+					case SanitizeStarted:
+						if announced++; p.Technique != NVMeSanitizeBlock || p.Estimate != c.want {
+							t.Errorf("got %s for %v, want %s for %v", p.Technique, p.Estimate, NVMeSanitizeBlock, c.want)
+						}
 					}
-					done = append(done, n)
-				},
-				Sanitizing: func(method Method, estimate time.Duration) {
-					if announced++; method != NVMeSanitizeBlock || estimate != c.want {
-						t.Errorf("got %s for %v, want %s for %v", method, estimate, NVMeSanitizeBlock, c.want)
-					}
-				},
+				})},
 			}
-			method, err := timelimit.Do(t.Context(), timelimit.Disk, func(ctx context.Context) (Method, error) {
+			method, err := timelimit.Do(t.Context(), timelimit.Disk, func(ctx context.Context) (Technique, error) {
 				method, _, err := eraseNVMe(ctx, disk, o, func(string) (adminDevice, error) { return &drive, nil })
 				return method, err
 			})
@@ -864,7 +866,7 @@ func TestRecoverNVMe(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			started := time.Now()
 			var done []int64
-			err := recoverNVMe(t.Context(), disk, func(n, _ int64) { done = append(done, n) },
+			err := recoverNVMe(t.Context(), disk, onProgress(func(n, _ int64) { done = append(done, n) }),
 				func(string) (adminDevice, error) { return &drive, c.open })
 			if !errors.Is(err, c.err) || !slices.Equal(drive.sanitizes, c.words) {
 				t.Errorf("%s: got %v and commands %x, want %v and %x", c.name, err, drive.sanitizes, c.err, c.words)

@@ -143,60 +143,26 @@ func listNamespaces(ctx context.Context, d adminDevice, structure uint32) ([]uin
 	}
 }
 
-// finish returns the method, followed by the namespaces that were not erased. On a private subsystem they are an error
-// that wraps ErrRemains, as are those that cannot be listed. On a shared one they may belong to other hosts.
-func (s nvmeScope) finish(method Method) (Method, error) {
-	if err := s.remains(method); err != nil {
-		return "", err
-	}
-	return s.result(method), nil
-}
-
-// result returns the method, followed by what was not erased.
-func (s nvmeScope) result(method Method) Method {
-	if rest := s.notErased(); rest != "" {
-		return method + Method("; "+rest)
-	}
-	return method
-}
-
-// notErased names the namespaces that an erase of this one does not reach, and why, "" if there are none.
-func (s nvmeScope) notErased() string {
-	unattached := "not erased: " + namespaceList(s.unattached) + ", not attached to this controller"
-	switch {
-	case s.unknown != nil:
-		return fmt.Sprintf("other namespaces of the NVMe subsystem are not known: %v", s.unknown)
-	case s.shared && len(s.unattached) > 0:
-		return "the NVMe subsystem is shared, " + unattached
-	case s.shared && !s.listed:
-		return "the NVMe subsystem is shared, not erased: namespaces of other controllers, if any"
-	case len(s.unattached) > 0:
-		return unattached
-	}
-	return ""
-}
-
-// unreached names the namespaces that are attached to the controller beside this one, "" if there are none.
-func (s nvmeScope) unreached() string {
+// namespaces describes the namespaces that an erase of this one does not reach.
+func (s nvmeScope) namespaces() Namespaces {
 	attached := slices.DeleteFunc(slices.Clone(s.others), func(id uint32) bool {
 		return slices.Contains(s.unattached, id)
 	})
-	if len(attached) == 0 {
-		return ""
+	return Namespaces{
+		Attached: attached, Unattached: s.unattached, Shared: s.shared, Listed: s.listed, Unknown: s.unknown,
 	}
-	return "the drive has " + namespaceList(attached) + ", too"
 }
 
 // remains returns an error that wraps ErrRemains if a private subsystem has unattached namespaces, or may have unknown
-// ones. method is what was done to the namespace itself.
-func (s nvmeScope) remains(method Method) error {
+// ones. done is what was done to the namespace itself.
+func (s nvmeScope) remains(done string) error {
 	if !s.shared && s.managed && s.unknown != nil {
 		return fmt.Errorf(
 			"%w: namespaces not attached to the NVMe controller cannot be listed (this namespace: %s): %w",
-			ErrRemains, method, s.unknown)
+			ErrRemains, done, s.unknown)
 	}
 	if err := s.hidden(); err != nil {
-		return fmt.Errorf("%w (this namespace: %s)", err, method)
+		return fmt.Errorf("%w (this namespace: %s)", err, done)
 	}
 	return nil
 }

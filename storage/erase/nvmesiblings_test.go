@@ -52,7 +52,7 @@ func TestNVMeSiblings(t *testing.T) {
 		sibling siblingNVMe
 		open    error
 		none    bool // no siblings
-		method  Method
+		method  Technique
 		err     error
 		text    string
 	}{
@@ -131,8 +131,9 @@ func TestNVMeSiblings(t *testing.T) {
 				o.Siblings = nil
 			}
 			opened := false
-			ctx, trace := WithTrace(t.Context())
-			method, _, err := eraseNVMe(ctx, disk, o, func(path string) (adminDevice, error) {
+			record := &Recorder{}
+			o.Recorder = record
+			method, _, err := eraseNVMe(t.Context(), disk, o, func(path string) (adminDevice, error) {
 				if path == disk.Path {
 					return &drive, nil
 				}
@@ -151,8 +152,8 @@ func TestNVMeSiblings(t *testing.T) {
 			if !held || sibling.closed != opened {
 				t.Errorf("got the sibling held during the sanitize %v, and closed %v", held, sibling.closed)
 			}
-			if unreached := trace.Observed().Unreached; strings.Contains(unreached, "9") == want && err == nil {
-				t.Errorf("got %q in the trace, after a sanitize %v", unreached, want)
+			if attached := record.Report().Namespaces.Attached; slices.Contains(attached, 9) == want && err == nil {
+				t.Errorf("got %v in the report, after a sanitize %v", attached, want)
 			}
 			if c.err != nil && bytes.Count(content(t, disk.Path), []byte("secret  ")) != sanitizeSize/8 {
 				t.Error("the namespace was written to")
@@ -163,7 +164,8 @@ func TestNVMeSiblings(t *testing.T) {
 	disk, drive := sanitizeMedium(t), fakeNVMe{active: both, fakeSanitize: sanitize}
 	drive.path = disk.Path
 	o := Options{NVMe: true, NVMeSanitize: true, Siblings: []block.Device{{Path: "/dev/nvme0n2"}}}
-	cancelled, trace := WithTrace(cancelled)
+	record := &Recorder{}
+	o.Recorder = record
 	_, _, err := eraseNVMe(cancelled, disk, o, func(path string) (adminDevice, error) {
 		if path == disk.Path {
 			return &drive, nil
@@ -174,7 +176,7 @@ func TestNVMeSiblings(t *testing.T) {
 	if !errors.Is(err, context.Canceled) || errors.Is(err, ErrUnsupported) || len(drive.sanitizes) > 0 {
 		t.Errorf("cancelled: got %v and commands %x, want %v and none", err, drive.sanitizes, context.Canceled)
 	}
-	if unreached := trace.Observed().Unreached; !strings.Contains(unreached, "9") {
-		t.Errorf("cancelled: got %q in the trace, want the sibling that was not erased", unreached)
+	if attached := record.Report().Namespaces.Attached; !slices.Contains(attached, 9) {
+		t.Errorf("cancelled: got %v in the report, want the sibling that was not erased", attached)
 	}
 }

@@ -66,9 +66,7 @@ func (s space) overwrite(ctx context.Context, o Options) (err error) {
 			return err
 		}
 		progress := func(done int64) {
-			if o.Progress != nil {
-				o.Progress(int64(pass)*size+done, int64(passes)*size)
-			}
+			o.Recorder.observe(Progress{Done: int64(pass)*size + done, Total: int64(passes) * size})
 		}
 		progress(0)
 		if err := writePass(ctx, s, size, buffers, last, progress); err != nil {
@@ -78,15 +76,15 @@ func (s space) overwrite(ctx context.Context, o Options) (err error) {
 			return fmt.Errorf("pass %d of %d: %w", pass+1, passes, err)
 		}
 		timelimit.Progress(ctx)
-		note(ctx, func(o *Observed) {
-			o.InsteadOfZeros = instead
-			o.Passes = append(o.Passes, evidence.Pass{Pattern: last.name(), Bytes: size, Ended: time.Now().UTC()})
+		o.Recorder.change(func(r *Report) {
+			r.InsteadOfZeros = instead
+			r.Passes = append(r.Passes, evidence.Pass{Pattern: last.name(), Bytes: size, Ended: time.Now().UTC()})
 		})
 	}
 	if err := block.Flush(ctx, s.file.Name()); err != nil {
 		return err
 	}
-	return readBack(ctx, s, isDirect(s.file), size, last.expected(), o.ReadingBack)
+	return readBack(ctx, s, isDirect(s.file), size, last.expected(), o.Recorder)
 }
 
 // pattern is the content of a pass: zeros, or random data that can be generated again at any place.

@@ -12,66 +12,68 @@ import (
 	"ironroot/storage/sysfs"
 )
 
-// Preview returns the method that [Full] selects for a device with the same options, followed by what would not be
-// erased and why no other method is used, as Full does. It changes nothing on the device, and does not check whether
+// Preview returns the report that [Full] would make for a device with the same options: the technique, what would not be
+// erased, and why no other technique is used. It changes nothing on the device, and does not check whether
 // the device is in use: commands of the drive can still fail when Full sends them.
 //
 // The errors are those with which Full would fail before it erases: they wrap ErrReadOnly, ErrZoned, ErrRemains,
 // ErrTCGLocked, and ErrLocked for an ATA drive with a password, which Full removes if an interrupted erase has set it.
-func Preview(ctx context.Context, sys sysfs.Root, device block.Device, o Options) (Method, error) {
+func Preview(ctx context.Context, sys sysfs.Root, device block.Device, o Options) (Report, error) {
 	open := openers{openIdentify, openSGReadOnly, openSGReadOnly, openSGReadOnly, openIdentify}
-	method, err := preview(ctx, sys, device, o, open)
-	if err != nil {
-		return "", fmt.Errorf("erase %s: %w", device.Path, err)
+	o.Recorder = &Recorder{}
+	if err := preview(ctx, sys, device, o, open); err != nil {
+		return Report{}, fmt.Errorf("erase %s: %w", device.Path, err)
 	}
-	return method, nil
+	return o.Recorder.Report(), nil
 }
 
-func preview(ctx context.Context, sys sysfs.Root, device block.Device, o Options, open openers) (Method, error) {
+// preview records what [full] would do.
+func preview(ctx context.Context, sys sysfs.Root, device block.Device, o Options, open openers) error {
 	if readOnly, err := ReadOnly(sys, device.Name); err != nil {
-		return "", err
+		return err
 	} else if readOnly {
-		return "", ErrReadOnly
+		return ErrReadOnly
 	}
-	ctx, trace := WithTrace(ctx)
 	if !block.IsNVMeNamespace(device.Name) { // previewNVMe asks it
-		if _, err := checkLockedDevice(ctx, sys, device, open); err != nil {
-			return "", err
+		if _, err := checkLockedDevice(ctx, sys, device, open, o.Recorder); err != nil {
+			return err
 		}
 	}
-	method, scope, err := previewSecure(ctx, sys, device, o, open)
+	technique, scope, err := previewSecure(ctx, sys, device, o, open)
+	o.Recorder.change(func(r *Report) { r.Namespaces = scope.namespaces() })
+	var reason error
 	switch {
 	case errors.Is(err, ErrTCGLocked) || err != nil && !o.overwritesAfter(err):
-		return "", errors.Join(err, scope.remains("not erased"))
+		return errors.Join(err, scope.remains("not erased"))
 	case err != nil && device.Zoned == "host-managed":
-		return "", errors.Join(err, ErrZoned, scope.remains("not erased"))
+		return errors.Join(err, ErrZoned, scope.remains("not erased"))
 	case err != nil:
-		method = overwritten(device, err)
+		technique, reason = Overwrite, fallback(device, err)
 	}
-	return scope.finish(method + hiddenText(method, trace.Observed().Hidden))
+	return o.finish(scope, Report{Technique: technique, Fallback: reason})
 }
 
-// previewSecure returns the method of [secure].
+// previewSecure returns the technique of [secure].
 func previewSecure(
 	ctx context.Context, sys sysfs.Root, device block.Device, o Options, open openers,
-) (Method, nvmeScope, error) {
+) (Technique, nvmeScope, error) {
 	switch {
 	case block.IsNVMeNamespace(device.Name):
 		return previewNVMe(ctx, device, o, open.identify)
 	case o.ATA && isATA(device):
-		method, err := previewATA(ctx, device, open.query)
-		return method, nvmeScope{}, err
+		technique, err := previewATA(ctx, device, o, open.query)
+		return technique, nvmeScope{}, err
 	case o.SCSI && isSCSI(device):
-		method, err := previewSCSI(ctx, sys, device, open.query)
-		return method, nvmeScope{}, err
+		technique, err := previewSCSI(ctx, sys, device, open.query)
+		return technique, nvmeScope{}, err
 	}
 	return "", nvmeScope{}, ErrUnsupported
 }
 
-// previewNVMe returns the method of [eraseNVMe].
+// previewNVMe returns the technique of [eraseNVMe].
 func previewNVMe(
 	ctx context.Context, device block.Device, o Options, open func(string) (adminDevice, error),
-) (_ Method, scope nvmeScope, err error) {
+) (_ Technique, scope nvmeScope, err error) {
 	d, err := open(device.Path)
 	if err != nil {
 		return "", nvmeScope{unknown: err}, err
@@ -79,7 +81,7 @@ func previewNVMe(
 	defer d.close() //nolint:errcheck // nothing was written
 	controller, _, scope := identifyAll(ctx, d)
 	if controller != nil {
-		if _, err := checkLockedNVMe(ctx, controller, d); err != nil {
+		if _, err := checkLockedNVMe(ctx, controller, d, o.Recorder); err != nil {
 			return "", scope, err
 		}
 	}
@@ -96,9 +98,9 @@ func previewNVMe(
 			}
 		}
 	}
-	method, _, err := formatSetting(controller, scope)
+	technique, _, err := formatSetting(controller, scope)
 	if err == nil || !o.NVMeSanitize {
-		return method, scope, err
+		return technique, scope, err
 	}
 	whole := scope
 	held, closeAll, holdErr := holdSiblings(ctx, o.Siblings, open)
@@ -112,17 +114,19 @@ func previewNVMe(
 	if sanitizeErr != nil {
 		return "", scope, sanitizeRefused(err, sanitizeErr, holdErr)
 	}
-	return action.method, scope, nil
+	return action.technique, scope, nil
 }
 
-// previewATA returns the method of [eraseATA].
-func previewATA(ctx context.Context, device block.Device, open sgOpener) (Method, error) {
+// previewATA returns the technique of [eraseATA].
+func previewATA(ctx context.Context, device block.Device, o Options, open sgOpener) (Technique, error) {
 	transport, file, _, err := open(device.Path)
 	if err != nil {
 		return "", err
 	}
 	defer file.Close() //nolint:errcheck // nothing was written
-	d := ataDisk{drive: ata.New(transport), file: file, path: device.Path, size: device.Size}
+	d := ataDisk{
+		drive: ata.New(transport), file: file, path: device.Path, size: device.Size, record: o.Recorder,
+	}
 	id, err := d.identifyErasable(ctx)
 	if err != nil {
 		return "", err
@@ -141,12 +145,12 @@ func previewATA(ctx context.Context, device block.Device, open sgOpener) (Method
 	if ctx.Err() != nil {
 		return "", ctx.Err()
 	}
-	method, _, err := d.choose(ctx, id)
-	return method, err
+	technique, _, err := d.choose(ctx, id)
+	return technique, err
 }
 
-// previewSCSI returns the method of [eraseSCSI].
-func previewSCSI(ctx context.Context, sys sysfs.Root, device block.Device, open sgOpener) (Method, error) {
+// previewSCSI returns the technique of [eraseSCSI].
+func previewSCSI(ctx context.Context, sys sysfs.Root, device block.Device, open sgOpener) (Technique, error) {
 	transport, file, _, err := open(device.Path)
 	if err != nil {
 		return "", err
@@ -158,8 +162,8 @@ func previewSCSI(ctx context.Context, sys sysfs.Root, device block.Device, open 
 			return "", err
 		}
 	}
-	method, _, err := d.choose(ctx, sys, device)
-	return method, err
+	technique, _, err := d.choose(ctx, sys, device)
+	return technique, err
 }
 
 // unsettled returns the error of a drive that sanitizes itself now or whose last sanitize failed. Full waits for the

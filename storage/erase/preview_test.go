@@ -12,21 +12,88 @@ import (
 	"ironroot/storage/sysfs"
 )
 
+// try calls an erase with options that have a recorder, and returns the text of the report, "" if nothing was erased.
+func try(o Options, erase func(Options) error) (Technique, error) {
+	if o.Recorder == nil {
+		o.Recorder = &Recorder{}
+	}
+	err := erase(o)
+	report := o.Recorder.Report()
+	if report.Technique == "" {
+		return "", err
+	}
+	return Technique(report.String()), err
+}
+
+func tryFull(ctx context.Context, sys sysfs.Root, d block.Device, o Options) (Technique, error) {
+	return try(o, func(o Options) error { return Full(ctx, sys, d, o) })
+}
+
+func tryFullWith(
+	ctx context.Context, sys sysfs.Root, d block.Device, o Options, open openers,
+) (Technique, error) {
+	return try(o, func(o Options) error { return full(ctx, sys, d, o, open) })
+}
+
+func tryExpress(
+	ctx context.Context, sys sysfs.Root, d block.Device, wait Wait, notFormatted func(error),
+) (Technique, error) {
+	return try(Options{Wait: wait}, func(o Options) error { return Express(ctx, sys, d, o, notFormatted) })
+}
+
+func tryExpressWith(
+	ctx context.Context, sys sysfs.Root, d block.Device, o Options, notFormatted func(error),
+	open func(string) (adminDevice, error),
+) (Technique, error) {
+	return try(o, func(o Options) error { return express(ctx, sys, d, o, notFormatted, open) })
+}
+
+func tryRanges(
+	ctx context.Context, sys sysfs.Root, d block.Device, ranges [][2]int64, o Options,
+) (Technique, error) {
+	return try(o, func(o Options) error { return Ranges(ctx, sys, d, ranges, o) })
+}
+
+// observe is an [Observer] that calls a function.
+type observe func(p Progress)
+
+func (o observe) Observe(p Progress) { o(p) }
+
+// onProgress returns a recorder that calls progress with the bytes that are written or sanitized.
+func onProgress(progress func(done, total int64)) *Recorder {
+	return &Recorder{Observer: observe(func(p Progress) {
+		if p.Phase == Overwriting || p.Phase == Sanitizing {
+			progress(p.Done, p.Total)
+		}
+	})}
+}
+
+// onReadBack returns a recorder that calls progress with the bytes that are read back.
+func onReadBack(progress func(done, total int64)) *Recorder {
+	return &Recorder{Observer: observe(func(p Progress) {
+		if p.Phase == ReadingBack {
+			progress(p.Done, p.Total)
+		}
+	})}
+}
+
 // previewedFull calls preview and then full, and compares them: preview changes nothing, and returns the method of full
 // unless a command failed, and the errors that full returns before it erases.
 func previewedFull(
 	ctx context.Context, t *testing.T, sys sysfs.Root, d block.Device, o Options, open openers,
-) (Method, error) {
+) (Technique, error) {
 	t.Helper()
 	if open.identify == nil {
 		open.identify = open.nvme
 	}
 	before := testenv.Content(t, d.Path)
-	expected, previewErr := preview(t.Context(), sys, d, o, open)
+	previewed := o
+	previewed.Recorder = nil
+	expected, previewErr := try(previewed, func(o Options) error { return preview(t.Context(), sys, d, o, open) })
 	if !bytes.Equal(testenv.Content(t, d.Path), before) {
 		t.Error("preview changed the medium")
 	}
-	method, err := full(ctx, sys, d, o, open)
+	method, err := tryFullWith(ctx, sys, d, o, open)
 	fellBack := o.ContinueOnFailure && method == Overwrite || strings.Contains(string(method), "failed")
 	switch {
 	case previewErr == nil && err == nil && expected != method && !fellBack:

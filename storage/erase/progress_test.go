@@ -73,12 +73,12 @@ func TestProgress(t *testing.T) {
 	waits := 0
 	synctest.Test(t, func(t *testing.T) {
 		_, err := timelimit.Do(t.Context(), minute, func(ctx context.Context) (any, error) {
-			o := Options{Zeroize: true, Progress: func(done, total int64) {
+			o := Options{Zeroize: true, Recorder: onProgress(func(done, total int64) {
 				if done == total {
 					waits++
 					time.Sleep(59 * time.Second)
 				}
-			}}
+			})}
 			return nil, overwrite(hooked{ctx, func() error {
 				if waits == 1 {
 					waits++

@@ -13,17 +13,18 @@ import (
 
 // Ranges overwrites ranges of a device, in the passes of [Full], and reads them back as if they were one device. The
 // rest of the device stays as it is. Ranges are given by their start and end in bytes, in order and at multiples of the
-// sector size. The result is Overwrite. The kernel keeps the partitions of the device, and none of them may be in use.
+// sector size. The kernel keeps the partitions of the device, and none of them may be in use.
 //
 // Errors wrap ErrReadOnly, ErrBusy, ErrZoned, ErrTCGLocked and ErrNotErased as those of Full do.
 func Ranges(
 	ctx context.Context, sys sysfs.Root, device block.Device, ranges [][2]int64, o Options,
-) (Method, error) {
+) error {
 	open := openers{identify: openIdentify, query: openSGReadOnly}
 	if err := eraseRanges(ctx, sys, device, ranges, o, open); err != nil {
-		return "", fmt.Errorf("erase %d ranges of %s: %w", len(ranges), device.Path, err)
+		return fmt.Errorf("erase %d ranges of %s: %w", len(ranges), device.Path, err)
 	}
-	return Overwrite, nil
+	o.Recorder.Erased(Overwrite)
+	return nil
 }
 
 func eraseRanges(
@@ -32,7 +33,7 @@ func eraseRanges(
 	if err := awaitWritable(ctx, sys, device, o.Wait); err != nil {
 		return err
 	}
-	unknown, err := checkLockedDevice(ctx, sys, device, open)
+	unknown, err := checkLockedDevice(ctx, sys, device, open, o.Recorder)
 	if err != nil {
 		return err
 	}
@@ -44,11 +45,10 @@ func eraseRanges(
 }
 
 // CheckZeros reads ranges of a device back, given as to [Ranges], at the places of a plan for the joined ranges. The
-// error wraps ErrNotErased if anything else than zeros is read.
+// error wraps ErrNotErased if anything else than zeros is read. The read-back is no part of the report.
 func CheckZeros(ctx context.Context, sys sysfs.Root, device block.Device, ranges [][2]int64, o Options) error {
-	untraced := context.WithValue(ctx, traceKey{}, nil) // the read-back of a trace is that of what was written
 	err := withRanges(ctx, sys, device, ranges, o.Wait, func(s space) error {
-		return readBack(untraced, s, isDirect(s.file), s.size(), (&pattern{}).expected(), o.ReadingBack)
+		return readBack(ctx, s, isDirect(s.file), s.size(), (&pattern{}).expected(), o.Recorder.aside())
 	})
 	if err != nil {
 		return fmt.Errorf("read %d ranges of %s: %w", len(ranges), device.Path, err)

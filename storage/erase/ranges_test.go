@@ -45,10 +45,16 @@ func TestRanges(t *testing.T) {
 	} {
 		d := rangesDisk(t, size)
 		var done, total, read int64
-		tt.options.Progress = func(d, of int64) { done, total = d, of }
-		tt.options.ReadingBack = func(d, _ int64) { read = d }
-		ctx, trace := WithTrace(t.Context())
-		method, err := Ranges(ctx, sysfs.Root{}, d, ranges, tt.options)
+		record := &Recorder{Observer: observe(func(p Progress) {
+			switch p.Phase {
+			case Overwriting:
+				done, total = p.Done, p.Total
+			case ReadingBack:
+				read = p.Done
+			}
+		})}
+		tt.options.Recorder = record
+		method, err := tryRanges(t.Context(), sysfs.Root{}, d, ranges, tt.options)
 		if method != Overwrite || err != nil {
 			t.Errorf("%s: got %q and %v, want %q", name, method, err, Overwrite)
 			continue
@@ -65,7 +71,7 @@ func TestRanges(t *testing.T) {
 			}
 			at = r[1]
 		}
-		o := trace.Observed()
+		o := record.Report()
 		if len(o.Passes) != len(tt.passes) || o.ReadBack == nil || o.ReadBack.Size != want ||
 			o.ReadBack.Read != want || o.ReadBack.Different != 0 || !o.ReadBack.Direct {
 			t.Fatalf("%s: got %+v, want all %d bytes read back", name, o, want)
@@ -122,7 +128,7 @@ func TestRangesRefused(t *testing.T) {
 		if tt.change != nil {
 			tt.change(t, &d)
 		}
-		method, err := Ranges(tt.ctx, sysfs.Root{}, d, tt.ranges, tt.options)
+		method, err := tryRanges(tt.ctx, sysfs.Root{}, d, tt.ranges, tt.options)
 		if method != "" || err == nil || !strings.Contains(err.Error(), tt.want) ||
 			!strings.Contains(err.Error(), d.Path) {
 			t.Errorf("%s: got %q and %v, want an error with %q", name, method, err, tt.want)
@@ -136,9 +142,9 @@ func TestRangesRefused(t *testing.T) {
 // Data in a range is found, and not beside it. The evidence stays that of what was written.
 func TestCheckZeros(t *testing.T) {
 	d := rangesDisk(t, 1<<20)
-	ctx, trace := WithTrace(t.Context())
+	record := &Recorder{}
 	ranges := [][2]int64{{4096, 8192}, {16384, 20480}}
-	if _, err := Ranges(ctx, sysfs.Root{}, d, ranges, Options{Zeroize: true}); err != nil {
+	if _, err := tryRanges(t.Context(), sysfs.Root{}, d, ranges, Options{Zeroize: true, Recorder: record}); err != nil {
 		t.Fatal(err)
 	}
 	for name, tt := range map[string]struct {
@@ -149,15 +155,15 @@ func TestCheckZeros(t *testing.T) {
 		"data before": {[][2]int64{{3584, 8192}, {16384, 20480}}, ErrNotErased},
 		"data after":  {[][2]int64{{4096, 8192}, {16384, 20992}}, ErrNotErased},
 	} {
-		if err := CheckZeros(ctx, sysfs.Root{}, d, tt.ranges, Options{}); !errors.Is(err, tt.want) ||
+		if err := CheckZeros(t.Context(), sysfs.Root{}, d, tt.ranges, Options{Recorder: record}); !errors.Is(err, tt.want) ||
 			err != nil && !strings.Contains(err.Error(), d.Path) {
 			t.Errorf("%s: got %v, want %v", name, err, tt.want)
 		}
 	}
-	if back := trace.Observed().ReadBack; back == nil || back.Different != 0 || back.Read != 8192 {
+	if back := record.Report().ReadBack; back == nil || back.Different != 0 || back.Read != 8192 {
 		t.Errorf("got %+v, want the read-back of what was written", back)
 	}
-	if err := CheckZeros(ctx, sysfs.Root{}, d, nil, Options{}); err == nil {
+	if err := CheckZeros(t.Context(), sysfs.Root{}, d, nil, Options{}); err == nil {
 		t.Error("no ranges: got no error")
 	}
 }

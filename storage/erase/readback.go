@@ -34,12 +34,12 @@ var (
 	expectedUniform = expected{name: evidence.ExpectUniform}
 )
 
-// readBackDrive reads a disk back that has erased itself by a method. The content after a cryptographic erase is
+// readBackDrive reads a disk back that has erased itself by a technique. The content after a cryptographic erase is
 // arbitrary. After any other erase, blocks with data between uniform ones are an error that wraps ErrNotErased: the
 // drive has not erased them. A drive without uniform blocks is not one, because it may have written a pattern.
-func readBackDrive(ctx context.Context, sys sysfs.Root, device block.Device, o Options, method Method) error {
+func readBackDrive(ctx context.Context, sys sysfs.Root, device block.Device, o Options, technique Technique) error {
 	want := expectedUniform
-	if evidence.Cryptographic(string(method)) {
+	if evidence.Cryptographic(string(technique)) {
 		want = expectedAny
 	}
 	return o.Wait.until(ctx, sys, device.Path, func() error {
@@ -47,32 +47,32 @@ func readBackDrive(ctx context.Context, sys sysfs.Root, device block.Device, o O
 		if err != nil {
 			return err
 		}
-		err = readBack(ctx, f, isDirect(f), size, want, o.ReadingBack)
+		err = readBack(ctx, f, isDirect(f), size, want, o.Recorder)
 		return errors.Join(err, f.Close())
 	})
 }
 
-// readBack reads the extents of a plan and notes what it has read. direct means that f is open for direct I/O. The
+// readBack reads the extents of a plan and records what it has read. direct means that f is open for direct I/O. The
 // error wraps ErrNotErased if the content is not the expected one.
 func readBack(
-	ctx context.Context, f io.ReaderAt, direct bool, size int64, want expected, progress func(done, total int64),
+	ctx context.Context, f io.ReaderAt, direct bool, size int64, want expected, record *Recorder,
 ) error {
 	var seed evidence.Seed
 	if _, err := rand.Read(seed[:]); err != nil {
 		return err
 	}
-	result, err := readPlan(ctx, f, size, seed, want, progress)
+	result, err := readPlan(ctx, f, size, seed, want, record)
 	if result == nil {
 		return err
 	}
 	result.Direct = direct
-	note(ctx, func(o *Observed) { o.ReadBack = result })
+	record.change(func(r *Report) { r.ReadBack = result })
 	return err
 }
 
 // readPlan reads the extents of the plan of a seed. If they were all read, it returns the result, also with an error.
 func readPlan(
-	ctx context.Context, f io.ReaderAt, size int64, seed evidence.Seed, want expected, progress func(done, total int64),
+	ctx context.Context, f io.ReaderAt, size int64, seed evidence.Seed, want expected, record *Recorder,
 ) (*evidence.ReadBack, error) {
 	if size > evidence.MaxDiskBytes {
 		return nil, fmt.Errorf("read back: got a disk of %d bytes, want at most %d", size, int64(evidence.MaxDiskBytes))
@@ -98,9 +98,7 @@ func readPlan(
 			r.classify(part, at)
 			at += int64(len(part))
 			timelimit.Progress(ctx)
-			if progress != nil {
-				progress(r.result.Read, total)
-			}
+			record.observe(Progress{Phase: ReadingBack, Done: r.result.Read, Total: total})
 		}
 	}
 	b := r.result

@@ -118,13 +118,13 @@ func TestReadBack(t *testing.T) {
 	} {
 		path := testenv.Loop(t, testenv.SparseFile(t, size), 512)
 		writeAt(t, path, 0, bytes.Repeat([]byte("secret  "), size/8))
-		ctx, trace := WithTrace(t.Context())
 		var last, total int64
-		c.o.ReadingBack = func(done, all int64) { last, total = done, all }
-		if _, err := Full(ctx, sysfs.Root{}, device(t, path), c.o); err != nil {
+		record := onReadBack(func(done, all int64) { last, total = done, all })
+		c.o.Recorder = record
+		if _, err := tryFull(t.Context(), sysfs.Root{}, device(t, path), c.o); err != nil {
 			t.Fatal(err)
 		}
-		o := trace.Observed()
+		o := record.Report()
 		b := o.ReadBack
 		if b == nil || b.Size != size || b.Read != size || !b.Direct || b.Expected != c.expected || b.Different != 0 ||
 			probabilityOf(t, b, 4096) != 1 || b.Ended.Before(b.Started) || last != size || total != size {
@@ -153,8 +153,7 @@ func TestReadBackDiffers(t *testing.T) {
 		file := testenv.SparseFile(t, size)
 		path := testenv.Loop(t, file, 512)
 		place := rand.New(rand.NewPCG(3, 1)).Int64N(size/512) * 512
-		ctx, trace := WithTrace(t.Context())
-		o := Options{Iterations: 1, Zeroize: zeroize, Progress: func(done, total int64) {
+		record := onProgress(func(done, total int64) {
 			if done == total {
 				backing, err := os.OpenFile(file, os.O_RDWR, 0)
 				if err != nil {
@@ -166,13 +165,14 @@ func TestReadBackDiffers(t *testing.T) {
 					t.Error(err)
 				}
 			}
-		}}
-		method, err := Full(ctx, sysfs.Root{}, device(t, path), o)
+		})
+		o := Options{Iterations: 1, Zeroize: zeroize, Recorder: record}
+		method, err := tryFull(t.Context(), sysfs.Root{}, device(t, path), o)
 		if !errors.Is(err, ErrNotErased) || method != "" ||
 			!strings.Contains(err.Error(), "the first at byte "+strconv.FormatInt(place&^4095, 10)) {
 			t.Errorf("zeroize %v: got %q and %v, want ErrNotErased at byte %d", zeroize, method, err, place)
 		}
-		if b := trace.Observed().ReadBack; b == nil || b.Different != 4096 || b.Read != size {
+		if b := record.Report().ReadBack; b == nil || b.Different != 4096 || b.Read != size {
 			t.Errorf("zeroize %v: got %+v, want one block that differs", zeroize, b)
 		}
 	}
@@ -183,12 +183,12 @@ func TestReadBackFails(t *testing.T) {
 	path := testenv.Loop(t, testenv.SparseFile(t, 16*mib), 512)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	traced, trace := WithTrace(ctx)
-	o := Options{Zeroize: true, ReadingBack: func(int64, int64) { cancel() }}
-	if _, err := Full(traced, sysfs.Root{}, device(t, path), o); !errors.Is(err, context.Canceled) {
+	record := onReadBack(func(int64, int64) { cancel() })
+	o := Options{Zeroize: true, Recorder: record}
+	if _, err := tryFull(ctx, sysfs.Root{}, device(t, path), o); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v, want context.Canceled", err)
 	}
-	if b := trace.Observed().ReadBack; b != nil {
+	if b := record.Report().ReadBack; b != nil {
 		t.Errorf("got %+v, want nothing", b)
 	}
 	// The plan of such a size would not fit into memory.
@@ -250,18 +250,28 @@ func TestReadBackDriveFails(t *testing.T) {
 	}
 }
 
-// What Observed returns belongs to the caller.
-func TestTraceObserved(t *testing.T) {
-	ctx, trace := WithTrace(t.Context())
-	pass := func(o *Observed) { o.Passes = append(o.Passes, evidence.Pass{Pattern: evidence.PatternZeros}) }
-	note(ctx, pass)
-	reported(ctx, "Format NVM", "", true)
-	first := trace.Observed()
+// A report belongs to the caller. A nil recorder collects nothing.
+func TestRecorderReport(t *testing.T) {
+	record := &Recorder{}
+	pass := func(r *Report) { r.Passes = append(r.Passes, evidence.Pass{Pattern: evidence.PatternZeros}) }
+	record.change(pass)
+	record.reported("Format NVM", "", true)
+	first := record.Report()
 	first.Passes[0].Pattern, first.Reported[0].Source = "", ""
-	note(ctx, pass)
-	o := trace.Observed()
+	record.change(pass)
+	record.Restrict("a part")
+	o := record.Report()
+	if o.Restrictions[0] = ""; record.Report().Restrictions[0] != "a part" {
+		t.Error("a report changed the recorder")
+	}
 	if len(o.Passes) != 2 || o.Passes[0].Pattern != evidence.PatternZeros || o.Reported[0].Source != "Format NVM" {
 		t.Errorf("got %+v, want two passes of zeros and a Format", o)
+	}
+	var none *Recorder
+	none.reported("Format NVM", "", true)
+	none.observe(Progress{})
+	if got := none.Report(); len(got.Reported) > 0 || none.aside() != nil {
+		t.Errorf("no recorder: got %+v", got)
 	}
 }
 
@@ -289,12 +299,13 @@ func TestTraceATA(t *testing.T) {
 			drive.path = path
 			d := device(t, path)
 			d.Transport = "sata"
-			ctx, trace := WithTrace(t.Context())
-			_, err := full(ctx, sysfs.Root{}, d, Options{ATA: true}, openers{ata: drive.open, query: drive.open})
+			record := &Recorder{}
+			_, err := tryFullWith(t.Context(), sysfs.Root{}, d, Options{ATA: true, Recorder: record},
+				openers{ata: drive.open, query: drive.open})
 			if c.err != nil && !errors.Is(err, c.err) || (err == nil) != (c.completed && c.err == nil) {
 				t.Fatalf("got %v, want %v", err, c.err)
 			}
-			o := trace.Observed()
+			o := record.Report()
 			if len(o.Reported) != 1 || o.Reported[0].Source != c.source || o.Reported[0].Completed != c.completed {
 				t.Errorf("got %+v, want one statement of %s, completed %v", o.Reported, c.source, c.completed)
 			}
@@ -323,12 +334,13 @@ func TestFormatKeepsData(t *testing.T) {
 			return &fakeNVMe{oacs: 2, formatKeeps: keeps, fakeSanitize: fakeSanitize{path: path}}, nil
 		}
 		want := map[bool]error{true: ErrNotErased}[keeps]
-		ctx, trace := WithTrace(t.Context())
-		method, err := full(ctx, nvmeTree(t, "nvme0n1"), disk, Options{NVMe: true}, openers{nvme: open})
+		record := &Recorder{}
+		method, err := tryFullWith(t.Context(), nvmeTree(t, "nvme0n1"), disk, Options{NVMe: true, Recorder: record},
+			openers{nvme: open})
 		if !errors.Is(err, want) || (method == NVMeUser) != (want == nil) {
 			t.Errorf("keeps %v: got %q and %v, want %v", keeps, method, err, want)
 		}
-		o := trace.Observed()
+		o := record.Report()
 		unchanged := map[bool]int64{true: 256}[keeps]
 		if s := o.Samples; s == nil || s.Comparable != 256 || s.Unchanged != unchanged {
 			t.Errorf("keeps %v: got samples %+v", keeps, s)
@@ -336,13 +348,13 @@ func TestFormatKeepsData(t *testing.T) {
 		if len(o.Reported) != 1 || o.Reported[0].Source != "Format NVM" || !o.Reported[0].Completed {
 			t.Errorf("keeps %v: got %+v, want the completed command", keeps, o.Reported)
 		}
-		method, err = full(t.Context(), nvmeTree(t, "nvme0n1"), disk,
+		method, err = tryFullWith(t.Context(), nvmeTree(t, "nvme0n1"), disk,
 			Options{NVMe: true, Zeroize: true, ContinueOnFailure: true}, openers{nvme: open})
 		if err != nil || keeps != strings.HasPrefix(string(method), "overwrite; secure erase failed: drive reported") {
 			t.Errorf("keeps %v, may overwrite: got %q and %v", keeps, method, err)
 		}
 		writeAt(t, path, 1024, []byte("signature"))
-		method, err = express(t.Context(), nvmeTree(t, "nvme0n1"), disk, Options{NVMe: true}, func(error) {}, open)
+		method, err = tryExpressWith(t.Context(), nvmeTree(t, "nvme0n1"), disk, Options{NVMe: true}, func(error) {}, open)
 		if !errors.Is(err, want) || (method == NVMeUser) != (want == nil) {
 			t.Errorf("keeps %v, express: got %q and %v, want %v", keeps, method, err, want)
 		}
@@ -360,13 +372,13 @@ func TestTraceNVMeSanitize(t *testing.T) {
 		open := func(string) (adminDevice, error) {
 			return &fakeNVMe{fakeSanitize: fakeSanitize{path: path, sanicap: supportsBlock, fails: fails}}, nil
 		}
-		ctx, trace := WithTrace(t.Context())
-		method, err := full(ctx, nvmeTree(t, "nvme0n1"), disk, Options{NVMe: true, NVMeSanitize: true},
-			openers{nvme: open})
+		record := &Recorder{}
+		method, err := tryFullWith(t.Context(), nvmeTree(t, "nvme0n1"), disk,
+			Options{NVMe: true, NVMeSanitize: true, Recorder: record}, openers{nvme: open})
 		if (err != nil) != fails || (method == NVMeSanitizeBlock) == fails {
 			t.Errorf("fails %v: got %q and %v", fails, method, err)
 		}
-		o := trace.Observed()
+		o := record.Report()
 		if len(o.Reported) != 1 || !strings.Contains(o.Reported[0].Text, "SSTAT 0x") ||
 			o.Reported[0].Completed == fails {
 			t.Errorf("fails %v: got %+v, want one state of the log", fails, o.Reported)
@@ -388,11 +400,11 @@ func TestTraceOtherNamespaces(t *testing.T) {
 		open := func(string) (adminDevice, error) {
 			return &fakeNVMe{oacs: 2, active: c.active, fakeSanitize: fakeSanitize{path: path}}, nil
 		}
-		ctx, trace := WithTrace(t.Context())
-		method, err := full(ctx, nvmeTree(t, "nvme0n1"), disk, Options{NVMe: true}, openers{nvme: open})
-		if err != nil || method != NVMeUser || trace.Observed().Unreached != c.want {
-			t.Errorf("namespaces %v: got %q, %v and %q, want %q",
-				c.active, method, err, trace.Observed().Unreached, c.want)
+		record := &Recorder{}
+		method, err := tryFullWith(t.Context(), nvmeTree(t, "nvme0n1"), disk, Options{NVMe: true, Recorder: record},
+			openers{nvme: open})
+		if got := record.Report().Target().Detail; err != nil || method != NVMeUser || got != c.want {
+			t.Errorf("namespaces %v: got %q, %v and %q, want %q", c.active, method, err, got, c.want)
 		}
 	}
 }

@@ -8,22 +8,22 @@ import (
 )
 
 // Recover makes a disk usable that an interrupted erase has left with a password or sanitizing. It waits for the
-// sanitize and reports its progress to progress, which can be nil. It clears the failure of the last sanitize, and
+// sanitize and sends its progress to the observer of record, which can be nil. It clears the failure of the last sanitize, and
 // removes a password that an erase has set. The error wraps ErrLocked if the drive is locked by another password, and
 // ErrTCGLocked if it is a locked self-encrypting drive. Recover does nothing on devices other than ATA drives, SCSI
 // disks and NVMe namespaces, and on drives that accept no commands.
-func Recover(ctx context.Context, device block.Device, progress func(done, total int64)) error {
+func Recover(ctx context.Context, device block.Device, record *Recorder) error {
 	var err error
 	switch {
 	case isATA(device):
-		err = recoverATA(ctx, device, progress, openSGReadOnly)
+		err = recoverATA(ctx, device, record, openSGReadOnly)
 	case isSCSI(device):
-		err = recoverSCSI(ctx, device, progress, openSGReadOnly)
+		err = recoverSCSI(ctx, device, record, openSGReadOnly)
 	case block.IsNVMeNamespace(device.Name):
-		err = recoverNVMe(ctx, device, progress, openIdentify)
+		err = recoverNVMe(ctx, device, record, openIdentify)
 	}
 	if err == nil {
-		_, err = checkLocked(ctx, device, openSGReadOnly)
+		_, err = checkLocked(ctx, device, openSGReadOnly, record)
 	}
 	if err != nil {
 		return fmt.Errorf("recover %s: %w", device.Path, err)

@@ -30,12 +30,14 @@ type samples struct {
 	written bool // the content is random data; otherwise the previous one of the device
 	offsets []int64
 	buffer  []byte // aligned for direct I/O
+	record  *Recorder
 }
 
 // sampling is how samples of a device are taken.
 type sampling struct {
 	sequential bool // the device is a zoned disk that must be written sequentially
 	prove      bool // the drive may ignore writes, see Options.prove
+	record     *Recorder
 }
 
 // takeSamples writes random data to the samples, so that they differ from what the device holds after an erase.
@@ -53,7 +55,7 @@ func takeSamples(ctx context.Context, f *os.File, size int64, how sampling) (*sa
 		return err
 	}
 	verb := "write"
-	s.written = !how.sequential
+	s.written, s.record = !how.sequential, how.record
 	if how.sequential {
 		verb, transfer = "read", func(at []byte, offset int64) error { _, err := f.ReadAt(at, offset); return err }
 	}
@@ -148,7 +150,7 @@ func (s *samples) verify(ctx context.Context, f *os.File) error {
 	if err != nil {
 		return err
 	}
-	note(ctx, func(o *Observed) { o.Samples = s.evidence(int64(kept)) })
+	s.record.change(func(r *Report) { r.Samples = s.evidence(int64(kept)) })
 	if kept > 0 {
 		return fmt.Errorf("%w: %d of %d samples, the first at byte %d", ErrNotErased, kept, len(s.offsets), first)
 	}

@@ -21,9 +21,9 @@ var errRejects = errors.New("drive rejects reads and writes")
 
 // sanitizeWait waits for the end of a sanitize.
 type sanitizeWait struct {
-	size     int64                   // of the device, as the total of the progress
-	stall    time.Duration           // the longest time without progress
-	progress func(done, total int64) // may be nil
+	size   int64         // of the device, as the total of the progress
+	stall  time.Duration // the longest time without progress
+	record *Recorder
 }
 
 // await waits until query reports that the sanitize has ended. The progress is in 1/65536. A drive or its adapter can
@@ -68,7 +68,5 @@ func (w sanitizeWait) limit() time.Duration {
 }
 
 func (w sanitizeWait) report(progress uint16) {
-	if w.progress != nil {
-		w.progress(w.size/(1<<16)*int64(progress), w.size)
-	}
+	w.record.observe(Progress{Phase: Sanitizing, Done: w.size / (1 << 16) * int64(progress), Total: w.size})
 }

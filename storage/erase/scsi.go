@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"strings"
-	"time"
 
 	"ironroot/internal/timelimit"
 	"ironroot/storage/block"
@@ -22,8 +21,7 @@ type scsiDevice struct {
 	path     string
 	size     int64
 	sampling sampling
-	progress func(done, total int64)
-	started  func(Method, time.Duration)
+	record   *Recorder
 }
 
 // isSCSI reports whether a device is a SCSI disk that is sent commands of its own: a SAS disk, or one of an adapter
@@ -35,10 +33,10 @@ func isSCSI(d block.Device) bool {
 		d.Vendor != "ATA" && d.Vendor != "NVMe"
 }
 
-// scsiSanitizes are the sanitize methods, the preferred one first.
+// scsiSanitizes are the sanitize techniques, the preferred one first.
 var scsiSanitizes = []struct {
-	method  Method
-	command scsi.SanitizeMethod
+	technique Technique
+	command   scsi.SanitizeMethod
 }{
 	{SCSISanitizeBlock, scsi.BlockErase},
 	{SCSISanitizeCrypto, scsi.CryptographicErase},
@@ -49,10 +47,8 @@ var scsiSanitizes = []struct {
 // other disks.
 func eraseSCSI(
 	ctx context.Context, sys sysfs.Root, device block.Device, o Options, open sgOpener,
-) (_ Method, err error) {
-	d := scsiDevice{
-		path: device.Path, sampling: o.sampling(device), progress: o.Progress, started: o.Sanitizing,
-	}
+) (_ Technique, err error) {
+	d := scsiDevice{path: device.Path, sampling: o.sampling(device), record: o.Recorder}
 	if err := o.Wait.until(ctx, sys, device.Path, func() error {
 		transport, file, size, err := open(device.Path)
 		d.disk, d.file, d.size = scsi.New(transport), file, size
@@ -68,21 +64,21 @@ func eraseSCSI(
 	if _, err := d.settle(ctx); err != nil {
 		return "", err
 	}
-	method, command, err := d.choose(ctx, sys, device)
+	technique, command, err := d.choose(ctx, sys, device)
 	if err != nil {
 		return "", err
 	}
-	if err := d.sanitize(ctx, method, command); err != nil {
+	if err := d.sanitize(ctx, technique, command); err != nil {
 		return "", err
 	}
-	return method, block.Flush(ctx, device.Path)
+	return technique, block.Flush(ctx, device.Path)
 }
 
-// choose selects a method that the disk supports. The error wraps ErrUnsupported; it is the bare one if the disk has
+// choose selects a technique that the disk supports. The error wraps ErrUnsupported; it is the bare one if the disk has
 // none.
 func (d *scsiDevice) choose(
 	ctx context.Context, sys sysfs.Root, device block.Device,
-) (Method, scsi.SanitizeMethod, error) {
+) (Technique, scsi.SanitizeMethod, error) {
 	var reasons []string
 	for _, s := range scsiSanitizes {
 		if err := ctx.Err(); err != nil {
@@ -104,7 +100,7 @@ func (d *scsiDevice) choose(
 			reason = otherUnits(sys, device)
 		}
 		if reason == "" {
-			return s.method, s.command, nil
+			return s.technique, s.command, nil
 		}
 		reasons = append(reasons, fmt.Sprintf("%v: %s", s.command, reason))
 	}
@@ -153,13 +149,13 @@ func otherUnits(sys sysfs.Root, device block.Device) string {
 }
 
 // sanitize sanitizes a disk and reads samples of it.
-func (d *scsiDevice) sanitize(ctx context.Context, method Method, m scsi.SanitizeMethod) error {
+func (d *scsiDevice) sanitize(ctx context.Context, technique Technique, m scsi.SanitizeMethod) error {
 	taken, err := takeSamples(ctx, d.file, d.size, d.sampling)
 	if err != nil {
 		return err
 	}
 	defer taken.free()
-	seen, err := d.run(ctx, method, m)
+	seen, err := d.run(ctx, technique, m)
 	if err != nil {
 		return err
 	}
@@ -167,7 +163,7 @@ func (d *scsiDevice) sanitize(ctx context.Context, method Method, m scsi.Sanitiz
 	// A disk that is ready has completed its last sanitize, or never started one. It has no state that tells these
 	// apart if none was seen in progress. The samples do: they changed.
 	proven := seen || err == nil && taken.comparable() > 0
-	reportSanitize(ctx, m, seen, false, proven)
+	d.reportSanitize(m, seen, false, proven)
 	if err == nil && !proven {
 		return fmt.Errorf("%v: %w, and no sample could have changed", m, errNotStarted)
 	}
@@ -178,14 +174,14 @@ func (d *scsiDevice) sanitize(ctx context.Context, method Method, m scsi.Sanitiz
 	return err
 }
 
-// reportSanitize notes what the disk reported after a sanitize. completed means that one has ended without an error.
-func reportSanitize(ctx context.Context, m scsi.SanitizeMethod, seen, failed, completed bool) {
+// reportSanitize records what the disk reported after a sanitize. completed means that one has ended without an error.
+func (d *scsiDevice) reportSanitize(m scsi.SanitizeMethod, seen, failed, completed bool) {
 	text := fmt.Sprintf("after %v: sanitize in progress seen %t, failed %t", m, seen, failed)
-	reported(ctx, evidence.SourceSCSISanitize, text, completed)
+	d.record.reported(evidence.SourceSCSISanitize, text, completed)
 }
 
 // run starts a sanitize and waits for its end. It returns whether one was seen in progress.
-func (d *scsiDevice) run(ctx context.Context, method Method, m scsi.SanitizeMethod) (seen bool, err error) {
+func (d *scsiDevice) run(ctx context.Context, technique Technique, m scsi.SanitizeMethod) (seen bool, err error) {
 	startErr := d.disk.Sanitize(m)
 	timelimit.Progress(ctx)
 	var rejected *scsi.CommandError
@@ -193,8 +189,8 @@ func (d *scsiDevice) run(ctx context.Context, method Method, m scsi.SanitizeMeth
 		return false, startErr
 	}
 	// If the kernel returned an error, for example because the adapter was reset, the sanitize may have started.
-	if startErr == nil && d.started != nil {
-		d.started(method, 0)
+	if startErr == nil {
+		d.record.observe(Progress{Phase: SanitizeStarted, Technique: technique})
 	}
 	state, seen, err := d.await(ctx)
 	switch {
@@ -203,7 +199,7 @@ func (d *scsiDevice) run(ctx context.Context, method Method, m scsi.SanitizeMeth
 	case startErr != nil && !seen && !state.Failed:
 		return false, startErr
 	case state.Failed:
-		reportSanitize(ctx, m, seen, state.Failed, false)
+		d.reportSanitize(m, seen, state.Failed, false)
 		return seen, errors.Join(fmt.Errorf("%v: the disk reports that the sanitize failed", m), d.exitFailure())
 	}
 	return seen, nil
@@ -218,7 +214,7 @@ func (d *scsiDevice) state(ctx context.Context) (scsi.SanitizeState, error) {
 // await waits until no sanitize is in progress, and returns the state and whether there was one. Errors wrap
 // errRejects.
 func (d *scsiDevice) await(ctx context.Context) (state scsi.SanitizeState, seen bool, err error) {
-	w := sanitizeWait{size: d.size, stall: sanitizeStall, progress: d.progress}
+	w := sanitizeWait{size: d.size, stall: sanitizeStall, record: d.record}
 	err = w.await(ctx, func() (progress uint16, ended bool, err error) {
 		state, err = d.state(ctx)
 		seen = seen || state.InProgress
@@ -262,14 +258,14 @@ func (d *scsiDevice) exitFailure() error {
 
 // recoverSCSI makes a disk usable that is being sanitized, or whose last sanitize failed.
 func recoverSCSI(
-	ctx context.Context, device block.Device, progress func(done, total int64), open sgOpener,
+	ctx context.Context, device block.Device, record *Recorder, open sgOpener,
 ) error {
 	transport, file, _, err := open(device.Path)
 	if err != nil {
 		return err
 	}
 	defer file.Close() //nolint:errcheck // nothing was written
-	d := scsiDevice{disk: scsi.New(transport), file: file, path: device.Path, size: device.Size, progress: progress}
+	d := scsiDevice{disk: scsi.New(transport), file: file, path: device.Path, size: device.Size, record: record}
 	found, err := d.settle(ctx)
 	if err != nil || !found {
 		return err

@@ -211,7 +211,7 @@ func TestSCSI(t *testing.T) {
 		name   string
 		disk   fakeSCSI
 		units  []string // logical units of the machine
-		method Method
+		method Technique
 		err    error
 		text   string   // contained in the error
 		log    []string // commands that change the disk
@@ -383,12 +383,12 @@ func TestSCSISanitizeShown(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			drive := c.disk
 			drive.path, drive.actions, drive.mlu = disk.Path, []byte{2}, 1
-			ctx, trace := WithTrace(t.Context())
-			method, err := eraseSCSI(ctx, sys, disk, Options{SCSI: true}, drive.open)
+			record := &Recorder{}
+			method, err := eraseSCSI(t.Context(), sys, disk, Options{SCSI: true, Recorder: record}, drive.open)
 			if !errors.Is(err, c.err) || (method == SCSISanitizeBlock) != c.completed {
 				t.Errorf("%s: got %q and %v, want %v", c.name, method, err, c.err)
 			}
-			if r := trace.Observed().Reported; len(r) != 1 || r[0].Completed != c.completed {
+			if r := record.Report().Reported; len(r) != 1 || r[0].Completed != c.completed {
 				t.Errorf("%s: got %+v, want one statement, completed %v", c.name, r, c.completed)
 			}
 		})
@@ -466,18 +466,22 @@ func TestSCSITimeLimit(t *testing.T) {
 	disk, sys := sasMedium(t)
 	synctest.Test(t, func(t *testing.T) {
 		var done []int64
-		var started []Method
-		o := Options{SCSI: true, Progress: func(n, _ int64) { done = append(done, n) }}
-		o.Sanitizing = func(m Method, estimate time.Duration) {
-			if started = append(started, m); estimate != 0 {
-				t.Errorf("got an estimate of %v, want none", estimate)
+		var started []Technique
+		o := Options{SCSI: true, Recorder: &Recorder{Observer: observe(func(p Progress) {
+			switch p.Phase {
+			case Sanitizing:
+				done = append(done, p.Done)
+			case SanitizeStarted:
+				if started = append(started, p.Technique); p.Estimate != 0 {
+					t.Errorf("got an estimate of %v, want none", p.Estimate)
+				}
 			}
-		}
+		})}}
 		drive := fakeSCSI{path: disk.Path, actions: []byte{2}, mlu: 1, sanitizing: 4 * time.Hour}
-		method, err := timelimit.Do(t.Context(), timelimit.Disk, func(ctx context.Context) (Method, error) {
+		method, err := timelimit.Do(t.Context(), timelimit.Disk, func(ctx context.Context) (Technique, error) {
 			return eraseSCSI(ctx, sys, disk, o, drive.open)
 		})
-		if method != SCSISanitizeBlock || err != nil || !cmp.Equal(started, []Method{SCSISanitizeBlock}) {
+		if method != SCSISanitizeBlock || err != nil || !cmp.Equal(started, []Technique{SCSISanitizeBlock}) {
 			t.Errorf("got %q, %v, started %q", method, err, started)
 		}
 		if len(done) < 1000 || done[len(done)-1] < ataSize*99/100 || done[len(done)-1] > ataSize {
@@ -495,7 +499,7 @@ func TestSCSIFallback(t *testing.T) {
 		disk      fakeSCSI
 		change    func(*block.Device)
 		o         Options
-		method    Method
+		method    Technique
 		err       error
 		queries   bool // commands are sent
 		statement bool // completed
@@ -562,9 +566,10 @@ func TestSCSIFallback(t *testing.T) {
 				c.change(&d)
 			}
 			sys := machineWithUnits(t, "0:0:1:0", "0:0:1:1")
-			ctx, trace := WithTrace(t.Context())
+			record := &Recorder{}
 			open := openers{ata: drive.open, scsi: drive.open, query: drive.open}
-			method, err := previewedFull(ctx, t, sys, d, c.o, open)
+			c.o.Recorder = record
+			method, err := previewedFull(t.Context(), t, sys, d, c.o, open)
 			if method != c.method || (err == nil) != (c.err == nil) ||
 				c.err != nil && c.err != errAny && !errors.Is(err, c.err) { //nolint:errorlint // a value of this test
 				t.Errorf("got %q, %v, want %q, %v", method, err, c.method, c.err)
@@ -573,13 +578,13 @@ func TestSCSIFallback(t *testing.T) {
 				t.Errorf("got %d queries, want some %v", drive.queries, c.queries)
 			}
 			completed := false
-			for _, s := range trace.Observed().Reported {
+			for _, s := range record.Report().Reported {
 				completed = completed || s.Source == "TEST UNIT READY" && s.Completed
 			}
 			if completed != c.statement {
-				t.Errorf("got %+v, want a completed erase %v", trace.Observed().Reported, c.statement)
+				t.Errorf("got %+v, want a completed erase %v", record.Report().Reported, c.statement)
 			}
-			if b := trace.Observed().ReadBack; err == nil && (b == nil || b.Read != ataSize ||
+			if b := record.Report().ReadBack; err == nil && (b == nil || b.Read != ataSize ||
 				(b.Expected == evidence.ExpectUniform) != (method == SCSISanitizeBlock)) {
 				t.Errorf("got read-back %+v", b)
 			}
@@ -637,11 +642,11 @@ func TestRecoverSCSI(t *testing.T) {
 				drive.end = time.Now().Add(drive.sanitizing)
 			}
 			// ENOTTY is the error of the rescan of a file.
-			err := recoverSCSI(t.Context(), disk, func(_, total int64) {
+			err := recoverSCSI(t.Context(), disk, onProgress(func(_, total int64) {
 				if reports++; total != ataSize {
 					t.Errorf("%s: got a total of %d bytes, want %d", c.name, total, ataSize)
 				}
-			}, drive.open)
+			}), drive.open)
 			if !errors.Is(err, c.err) || (err == nil) != (c.err == nil) || !cmp.Equal(drive.log, c.log) {
 				t.Errorf("%s: got %v and commands %q, want %v and %q", c.name, err, drive.log, c.err, c.log)
 			}

@@ -82,7 +82,7 @@ func TestKeptBetweenSamples(t *testing.T) {
 			return openers{scsi: drive.open, query: drive.open}
 		}
 	}
-	for method, open := range map[Method]func(string) openers{
+	for method, open := range map[Technique]func(string) openers{
 		NVMeUser:              nvme(fakeNVMe{oacs: 2}),
 		NVMeCrypto:            nvme(fakeNVMe{oacs: 2, fna: 4}),
 		NVMeSanitizeBlock:     nvme(fakeNVMe{fakeSanitize: fakeSanitize{sanicap: sanicapBlock}}),
@@ -112,10 +112,11 @@ func TestKeptBetweenSamples(t *testing.T) {
 				sys = machineWithUnits(t, "0:0:1:0")
 			}
 			o := Options{NVMe: true, NVMeSanitize: true, ATA: true, SCSI: true, Zeroize: true}
-			ctx, trace := WithTrace(t.Context())
-			got, err := full(ctx, sys, d, o, open(path))
-			b := trace.Observed().ReadBack
-			if s := trace.Observed().Samples; s == nil || s.Unchanged != 0 || b == nil || b.Other != length {
+			record := &Recorder{}
+			o.Recorder = record
+			got, err := tryFullWith(t.Context(), sys, d, o, open(path))
+			b := record.Report().ReadBack
+			if s := record.Report().Samples; s == nil || s.Unchanged != 0 || b == nil || b.Other != length {
 				t.Fatalf("got samples %+v and read-back %+v, %v, want %d bytes beside the samples", s, b, err, length)
 			}
 			if strings.Contains(string(method), "crypto") {
@@ -134,8 +135,8 @@ func TestKeptBetweenSamples(t *testing.T) {
 				t.Errorf("got %+v, want %d different bytes", b, length)
 			}
 			put(t, path, string(bytes.Repeat(secret, size/len(secret))))
-			o.ContinueOnFailure = true
-			got, err = full(t.Context(), sys, d, o, open(path))
+			o.ContinueOnFailure, o.Recorder = true, nil
+			got, err = tryFullWith(t.Context(), sys, d, o, open(path))
 			if err != nil || !strings.HasPrefix(string(got), "overwrite; secure erase failed: ") ||
 				!strings.Contains(string(got), "in blocks with data") || bytes.Contains(content(t, path), secret) {
 				t.Errorf("may overwrite: got %q and %v, want no secret", got, err)

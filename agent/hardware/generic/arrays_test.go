@@ -100,8 +100,8 @@ func TestEraseForeignMembers(t *testing.T) {
 			method = erase.Overwrite
 		}
 		sameResult(t, result, map[string]diskReport{
-			whole.Path: {Erased: map[string]erase.Method{whole.Path: method}},
-			parts.Path: {Erased: map[string]erase.Method{parts.Path: method}},
+			whole.Path: {Erased: map[string]erase.Report{whole.Path: {Technique: method}}},
+			parts.Path: {Erased: map[string]erase.Report{parts.Path: {Technique: method}}},
 		})
 		for _, d := range []block.Device{whole, parts} {
 			data := content(t, d)
@@ -192,7 +192,7 @@ func TestEraseKeepsProtectedArrays(t *testing.T) {
 				whole.Path: `member of raid1 array "root", protected by skip_block_devices`,
 			}},
 			parts.Path: {
-				Erased: map[string]erase.Method{part(3): method, part(4): method},
+				Erased: map[string]erase.Report{part(3): {Technique: method}, part(4): {Technique: method}},
 				Untouched: map[string]string{
 					part(1): `member of raid1 array "host:root", protected by skip_block_devices`,
 					part(2): `member of raid1 array "esp", the EFI system partition of a protected array`,

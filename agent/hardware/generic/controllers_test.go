@@ -225,7 +225,7 @@ func TestEraseAsksAllControllers(t *testing.T) {
 			m := newManager(t)
 			run := startErase(t, m)
 			erased, protected := block.Device{Path: "/dev/nvme7n2"}, block.Device{Path: "/dev/nvme7n1"}
-			run.record(erased, diskReport{Erased: map[string]erase.Method{erased.Path: erase.NVMeUser}})
+			run.record(erased, diskReport{Erased: map[string]erase.Report{erased.Path: {Technique: erase.NVMeUser}}})
 			run.record(protected, untouched(protected, "named by skip_block_devices"))
 			addController(t, m.o.System, "nvme7", "nvme7n1", "nvme7n2")
 			addNamespaces(t, m.o.System, "nvme7n1", "nvme7n2")
@@ -253,7 +253,7 @@ func TestEraseAsksAllControllers(t *testing.T) {
 func TestEraseExamined(t *testing.T) {
 	run := startErase(t, newManager(t))
 	erased, protected := block.Device{Path: "/dev/nvme7n2"}, block.Device{Path: "/dev/nvme7n1"}
-	run.record(erased, diskReport{Erased: map[string]erase.Method{erased.Path: erase.NVMeUser}})
+	run.record(erased, diskReport{Erased: map[string]erase.Report{erased.Path: {Technique: erase.NVMeUser}}})
 	run.record(protected, untouched(protected, "named by skip_block_devices"))
 	run.record(block.Device{Path: "/dev/failed"}, diskReport{})
 	for device, want := range map[string]bool{

@@ -105,12 +105,14 @@ func (r *diskRun) hasCreatedMember(ctx context.Context, d block.Device) (bool, e
 }
 
 // wipeMember removes the content of a member of an array that Ironic created, and keeps its superblock.
-func (r *diskRun) wipeMember(ctx context.Context, member raid.Member) (erase.Method, error) {
+func (r *diskRun) wipeMember(ctx context.Context, member raid.Member, record *erase.Recorder) error {
 	r.m.o.Log.Info("wiping RAID member", "device", member.Device.Path, "array", member.String())
 	if err := raid.Wipe(ctx, member); err != nil {
-		return "", err
+		return err
 	}
-	return erase.MetadataOnly + erase.Method("; not erased: superblock of "+member.String()), nil
+	record.Erased(erase.MetadataOnly)
+	record.Restrict("not erased: superblock of " + member.String())
+	return nil
 }
 
 // wipeGaps zeroes the boot code of a disk with members of arrays that Ironic created, and both ends of each gap between

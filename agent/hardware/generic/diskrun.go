@@ -19,7 +19,7 @@ import (
 
 // diskReport describes what a step did to a disk.
 type diskReport struct {
-	Erased map[string]erase.Method `json:"erased,omitempty"` // methods by device path
+	Erased map[string]erase.Report `json:"erased,omitempty"` // by device path
 	// Overwritten has the passes of overwrites, and what was read back of the last one, by device path.
 	Overwritten map[string]string `json:"overwritten,omitempty"`
 	Untouched   map[string]string `json:"untouched,omitempty"` // reasons by device path
@@ -28,12 +28,13 @@ type diskReport struct {
 	tested *burnin.DiskReport // of burnin_disk; it is the result of the disk
 }
 
-// addErased adds the method of a device, and what its overwrite did, "" without one.
-func (r *diskReport) addErased(path string, method erase.Method, overwritten string) {
+// addErased adds the report of a device that was erased.
+func (r *diskReport) addErased(path string, report erase.Report) {
 	if r.Erased == nil {
-		r.Erased = map[string]erase.Method{}
+		r.Erased = map[string]erase.Report{}
 	}
-	r.Erased[path] = method
+	r.Erased[path] = report
+	overwritten := report.Overwritten()
 	if overwritten == "" {
 		return
 	}

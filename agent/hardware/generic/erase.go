@@ -121,22 +121,22 @@ func (r *diskRun) finish() (any, error) {
 // maxErasedText limits the bytes of the devices that an error lists as erased.
 const maxErasedText = 1024
 
-// erasedText lists devices that were erased, with their methods, as "/dev/sda (overwrite), /dev/sdb (overwrite)". If
+// erasedText lists devices that were erased, with their reports, as "/dev/sda (overwrite), /dev/sdb (overwrite)". If
 // they do not fit into maxErasedText bytes, it ends with the number of those left out.
 func (r *diskRun) erasedText() string {
-	methods := map[string]erase.Method{}
+	erased := map[string]erase.Report{}
 	for _, report := range r.reports {
-		maps.Copy(methods, report.Erased)
+		maps.Copy(erased, report.Erased)
 	}
-	if len(methods) == 0 {
+	if len(erased) == 0 {
 		return "none"
 	}
 	var words []string
 	length := 0
-	for i, path := range slices.Sorted(maps.Keys(methods)) {
-		word := fmt.Sprintf("%s (%s)", path, methods[path])
+	for i, path := range slices.Sorted(maps.Keys(erased)) {
+		word := fmt.Sprintf("%s (%s)", path, erased[path])
 		if length += len(word) + len(", "); length > maxErasedText {
-			words = append(words, fmt.Sprintf("and %d more", len(methods)-i))
+			words = append(words, fmt.Sprintf("and %d more", len(erased)-i))
 			break
 		}
 		words = append(words, word)
@@ -173,9 +173,10 @@ func (r *diskRun) eraseDisk(ctx context.Context, d block.Device, siblings []bloc
 	if reason, err := r.skipReason(ctx, d, r.flags.skipReadOnly); err != nil || reason != "" {
 		return untouched(d, reason), err
 	}
-	return r.eraseUnprotected(ctx, d, func(ctx context.Context, target block.Device) (erase.Method, error) {
-		return r.eraseFully(ctx, target, siblings)
-	})
+	return r.eraseUnprotected(ctx, d,
+		func(ctx context.Context, target block.Device, record *erase.Recorder) error {
+			return r.eraseFully(ctx, target, siblings, record)
+		})
 }
 
 // wipeDisk erases the metadata of a disk. As in ironic-python-agent, it skips a read-only disk regardless of
@@ -201,39 +202,67 @@ func (r *diskRun) expressDisk(ctx context.Context, d block.Device) (diskReport, 
 // expressFormats reports whether erase_devices_express formats a disk. Of all others it erases the metadata.
 func (r *diskRun) expressFormats(d block.Device) bool { return d.Transport == "nvme" && r.flags.nvme }
 
-// eraseFully erases all data of a device by its best method.
-func (r *diskRun) eraseFully(ctx context.Context, d block.Device, siblings []block.Device) (erase.Method, error) {
+// eraseFully erases all data of a device by its best technique.
+func (r *diskRun) eraseFully(
+	ctx context.Context, d block.Device, siblings []block.Device, record *erase.Recorder,
+) error {
 	options := r.flags.options()
-	options.Siblings, options.Sanitizing = siblings, r.sanitizing(d)
-	return r.withProgress(d, d.Size, options, func(o erase.Options) (erase.Method, error) {
-		return r.m.eraseFull(ctx, r.m.o.System, d, o)
-	})
+	options.Siblings = siblings
+	return r.eraseWith(ctx, d, options, record)
 }
 
-// withProgress calls a function that erases size bytes of a device, with options that show its progress.
-func (r *diskRun) withProgress(
-	d block.Device, size int64, options erase.Options, do func(erase.Options) (erase.Method, error),
-) (erase.Method, error) {
+// eraseWith erases all data of a device with options and shows the progress.
+func (r *diskRun) eraseWith(
+	ctx context.Context, d block.Device, options erase.Options, record *erase.Recorder,
+) error {
+	options.Recorder = record
+	return r.withProgress(d, d.Size, record, func() error { return r.m.eraseFull(ctx, r.m.o.System, d, options) })
+}
+
+// withProgress calls a function that erases size bytes of a device, and shows its progress.
+func (r *diskRun) withProgress(d block.Device, size int64, record *erase.Recorder, do func() error) error {
 	r.m.o.Log.Info("erasing disk", "device", d.Path, "bytes", size)
-	current, tracker := "erasing disk", r.m.o.Track("erasing disk", d.Path)
-	defer func() { tracker.End() }()
-	track := func(what string, start func(what, device string) Tracker) Tracker { // the options are called one by one
-		if what != current {
-			tracker.End()
-			current, tracker = what, start(what, d.Path)
+	p := &eraseProgress{m: r.m, device: d, phase: erasingDisk, tracker: r.m.o.Track(erasingDisk, d.Path)}
+	defer func() { p.tracker.End() }()
+	record.Observer = p
+	return do()
+}
+
+// eraseProgress shows the phases of the erase of a device, each with a tracker of its own.
+type eraseProgress struct {
+	m       *Manager
+	device  block.Device
+	phase   string
+	tracker Tracker
+}
+
+const erasingDisk = "erasing disk"
+
+// Observe implements [erase.Observer].
+func (p *eraseProgress) Observe(now erase.Progress) {
+	switch now.Phase {
+	case erase.SanitizeStarted:
+		p.m.o.Log.Info("sanitize started", startAttrs(p.device, now)...)
+	case erase.SelfErasing:
+		if now.Elapsed == 0 {
+			p.m.o.Log.Info("drive started to erase itself", startAttrs(p.device, now)...)
 		}
-		return tracker
+		message, percent := erasingProgress(now.Elapsed, now.Estimate)
+		p.enter("drive erasing itself", p.m.o.Track).SetPercent(message, percent)
+	case erase.ReadingBack:
+		p.enter("reading disk back", p.m.trackAside).Set(now.Done, now.Total)
+	default:
+		p.enter(erasingDisk, p.m.o.Track).Set(now.Done, now.Total)
 	}
-	options.Progress = func(done, total int64) { track("erasing disk", r.m.o.Track).Set(done, total) }
-	options.ReadingBack = func(done, total int64) { track("reading disk back", r.m.trackAside).Set(done, total) }
-	options.Erasing = func(method erase.Method, elapsed, estimate time.Duration) {
-		if elapsed == 0 {
-			r.m.o.Log.Info("drive started to erase itself", startAttrs(d, method, estimate)...)
-		}
-		message, percent := erasingProgress(elapsed, estimate)
-		track("drive erasing itself", r.m.o.Track).SetPercent(message, percent)
+}
+
+// enter returns the tracker of a phase. If it is a new one, the tracker of the last phase ends.
+func (p *eraseProgress) enter(phase string, start func(what, device string) Tracker) Tracker {
+	if phase != p.phase {
+		p.tracker.End()
+		p.phase, p.tracker = phase, start(phase, p.device.Path)
 	}
-	return do(options)
+	return p.tracker
 }
 
 // erasingProgress describes a drive that has been erasing itself for a time, without reporting progress, and returns
@@ -253,34 +282,29 @@ func erasingProgress(elapsed, estimate time.Duration) (message string, percent *
 
 // startAttrs returns the attributes of the log line of a drive that has started to erase itself. An estimate of 0 is
 // unknown.
-func startAttrs(d block.Device, method erase.Method, estimate time.Duration) []any {
-	attrs := []any{"device", d.Path, "method", string(method)}
-	if estimate > 0 {
-		attrs = append(attrs, "left", estimate)
+func startAttrs(d block.Device, started erase.Progress) []any {
+	attrs := []any{"device", d.Path, "method", string(started.Technique)}
+	if started.Estimate > 0 {
+		attrs = append(attrs, "left", started.Estimate)
 	}
 	return attrs
 }
 
-// sanitizing returns a function that logs that a disk has started to sanitize itself. An estimate of 0 is unknown.
-func (r *diskRun) sanitizing(d block.Device) func(erase.Method, time.Duration) {
-	return func(method erase.Method, estimate time.Duration) {
-		r.m.o.Log.Info("sanitize started", startAttrs(d, method, estimate)...)
-	}
-}
-
 // wipe erases the metadata of a device.
-func (r *diskRun) wipe(ctx context.Context, d block.Device) (erase.Method, error) {
+func (r *diskRun) wipe(ctx context.Context, d block.Device, record *erase.Recorder) error {
 	r.m.o.Log.Info("erasing metadata", "device", d.Path)
 	if err := erase.Metadata(ctx, r.m.o.System, d.Path, r.flags.wait); err != nil {
-		return "", err
+		return err
 	}
-	return erase.MetadataMethod(ctx, d), nil
+	erase.RecordMetadata(ctx, d, record)
+	return nil
 }
 
 // format erases an NVMe disk by its Format command. If that fails, it erases the metadata.
-func (r *diskRun) format(ctx context.Context, d block.Device) (erase.Method, error) {
-	return r.withProgress(d, d.Size, erase.Options{}, func(o erase.Options) (erase.Method, error) {
-		return erase.Express(ctx, r.m.o.System, d, r.flags.wait, o.Erasing, func(err error) {
+func (r *diskRun) format(ctx context.Context, d block.Device, record *erase.Recorder) error {
+	options := erase.Options{Wait: r.flags.wait, Recorder: record}
+	return r.withProgress(d, d.Size, record, func() error {
+		return erase.Express(ctx, r.m.o.System, d, options, func(err error) {
 			r.m.o.Log.Warn("disk not formatted, erasing its metadata", "device", d.Path, "err", err)
 		})
 	})
@@ -310,7 +334,8 @@ func (r *diskRun) skipReason(ctx context.Context, d block.Device, skipReadOnly b
 // each partition, see eraseTarget. If a member belongs to another array that Ironic created, it erases nothing and
 // returns an error.
 func (r *diskRun) eraseUnprotected(
-	ctx context.Context, d block.Device, eraseDevice func(context.Context, block.Device) (erase.Method, error),
+	ctx context.Context, d block.Device,
+	eraseDevice func(context.Context, block.Device, *erase.Recorder) error,
 ) (diskReport, error) {
 	kept, err := r.keptMembers(ctx, d)
 	if err != nil {
@@ -338,21 +363,20 @@ func (r *diskRun) eraseUnprotected(
 	var problems []error
 	for _, target := range targets {
 		started := time.Now()
-		traced, ended := r.evidence.begin(ctx, d, target)
-		var method erase.Method
-		err := goroutine.Catch(func() (err error) { // after a panic the report still lists what was erased
-			if method, err = r.eraseTarget(traced, d, target, hasCreated, eraseDevice); err != nil {
+		record, end := r.evidence.begin(d, target)
+		err := goroutine.Catch(func() error { // after a panic the report still lists what was erased
+			if err := r.eraseTarget(ctx, d, target, hasCreated, record, eraseDevice); err != nil {
 				return err
 			}
 			return ctx.Err() // the step may have stopped waiting for this disk
 		})
-		overwritten := ended(method, err)
+		end(err)
 		if err != nil {
 			problems = append(problems, err)
 			continue
 		}
-		report.addErased(target.Path, method, overwritten)
-		r.logErased(target, method, overwritten, started)
+		report.addErased(target.Path, record.Report())
+		r.logErased(target, record.Report(), started)
 	}
 	switch {
 	case hasCreated && r.erasesFully(d):
@@ -363,12 +387,12 @@ func (r *diskRun) eraseUnprotected(
 	return report, errors.Join(problems...)
 }
 
-// logErased logs the method of a device, and what its overwrite did, if there was one.
-func (r *diskRun) logErased(d block.Device, method erase.Method, overwritten string, started time.Time) {
+// logErased logs how a device was erased, and what its overwrite did, if there was one.
+func (r *diskRun) logErased(d block.Device, report erase.Report, started time.Time) {
 	attributes := []any{
-		"device", d.Path, "method", string(method), "duration", time.Since(started).Round(time.Millisecond),
+		"device", d.Path, "method", report.String(), "duration", time.Since(started).Round(time.Millisecond),
 	}
-	if overwritten != "" {
+	if overwritten := report.Overwritten(); overwritten != "" {
 		attributes = append(attributes, "overwritten", overwritten)
 	}
 	r.m.o.Log.Info("device erased", attributes...)
@@ -378,19 +402,17 @@ func (r *diskRun) logErased(d block.Device, method erase.Method, overwritten str
 // created in a way that keeps the array, all others with eraseDevice. hasCreated means that the disk has such a member;
 // erase_devices_express then overwrites the other partitions, because formatting would reach the whole disk.
 func (r *diskRun) eraseTarget(
-	ctx context.Context, d, target block.Device, hasCreated bool,
-	eraseDevice func(context.Context, block.Device) (erase.Method, error),
-) (erase.Method, error) {
+	ctx context.Context, d, target block.Device, hasCreated bool, record *erase.Recorder,
+	eraseDevice func(context.Context, block.Device, *erase.Recorder) error,
+) error {
 	member, created := r.createdMembers[target.Path]
 	switch {
 	case created && r.erasesFully(d):
-		return r.eraseMember(ctx, member)
+		return r.eraseMember(ctx, member, record)
 	case created:
-		return r.wipeMember(ctx, member)
+		return r.wipeMember(ctx, member, record)
 	case hasCreated && r.step == expressErase && r.erasesFully(d):
-		return r.withProgress(target, target.Size, r.overwriteOptions(), func(o erase.Options) (erase.Method, error) {
-			return r.m.eraseFull(ctx, r.m.o.System, target, o)
-		})
+		return r.eraseWith(ctx, target, r.overwriteOptions(), record)
 	}
-	return eraseDevice(ctx, target)
+	return eraseDevice(ctx, target, record)
 }

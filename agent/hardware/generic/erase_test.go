@@ -111,7 +111,7 @@ func TestEraseMetadata(t *testing.T) {
 		t.Fatal(err)
 	}
 	sameResult(t, result, map[string]diskReport{
-		disk.Path:      {Erased: map[string]erase.Method{disk.Path: erase.MetadataOnly}},
+		disk.Path:      {Erased: map[string]erase.Report{disk.Path: {Technique: erase.MetadataOnly}}},
 		protected.Path: {Untouched: map[string]string{protected.Path: "named by skip_block_devices"}},
 	})
 	found, err := block.Probe(t.Context(), disk.Path)
@@ -165,7 +165,7 @@ func TestEraseDevices(t *testing.T) {
 	for range 4 {
 		d := loopDisk(t, partition.TypeLinux)
 		disks = append(disks, d)
-		want[d.Path] = diskReport{Erased: map[string]erase.Method{d.Path: erase.Overwrite}}
+		want[d.Path] = diskReport{Erased: map[string]erase.Report{d.Path: {Technique: erase.Overwrite}}}
 	}
 	n := nodeWith(t, `"driver_internal_info": {"disk_erasure_concurrency": 4, "agent_erase_devices_iterations": 0}`)
 	m := onThisMachine(t, disks...)
@@ -204,7 +204,7 @@ func TestEraseNamesPasses(t *testing.T) {
 		report := reports(t, result)[disk.Path]
 		want += fmt.Sprintf("%d of %d bytes, ", diskSize, diskSize)
 		got := report.Overwritten[disk.Path]
-		if !strings.HasPrefix(got, want) || report.Erased[disk.Path] != erase.Overwrite ||
+		if !strings.HasPrefix(got, want) || report.Erased[disk.Path].String() != string(erase.Overwrite) ||
 			!strings.Contains(log.String(), "method=overwrite duration=") ||
 			!strings.Contains(log.String(), fmt.Sprintf("overwritten=%q", got)) {
 			t.Errorf("%s: got %+v, want %q in result and log:\n%s", fields, report, want, log.String())
@@ -221,9 +221,8 @@ func TestEraseNamesPasses(t *testing.T) {
 		full := m.eraseFull
 		m.eraseFull = func(
 			ctx context.Context, s sysfs.Root, d block.Device, o erase.Options,
-		) (erase.Method, error) {
-			_, err := full(ctx, s, d, o)
-			return "", errors.Join(err, failed)
+		) error {
+			return errors.Join(full(ctx, s, d, o), failed)
 		}
 		var failures testenv.Log
 		m.o.Log = slog.New(slog.NewTextHandler(&failures, nil))
@@ -248,17 +247,19 @@ func TestEraseATA(t *testing.T) {
 	n := nodeWith(t, `"driver_internal_info": {"agent_continue_if_ata_erase_failed": true}`)
 	run := func(disks ...block.Device) (any, error) {
 		m := onThisMachine(t, disks...)
-		m.eraseFull = func(_ context.Context, _ sysfs.Root, d block.Device, o erase.Options) (erase.Method, error) {
+		m.eraseFull = func(_ context.Context, _ sysfs.Root, d block.Device, o erase.Options) error {
 			if !o.ATA || !o.ContinueOnFailure {
 				t.Errorf("got options %+v, want ATA and ContinueOnFailure", o)
 			}
 			switch d.Path {
 			case disks[0].Path:
-				return erase.ATAEnhanced, nil
+				o.Recorder.Erased(erase.ATAEnhanced)
+				return nil
 			case disks[1].Path:
-				return reason, nil
+				o.Recorder.Erased(reason)
+				return nil
 			}
-			return "", locked
+			return locked
 		}
 		return m.eraseDevices(t.Context(), hardware.Call{Node: n})
 	}
@@ -267,8 +268,8 @@ func TestEraseATA(t *testing.T) {
 		t.Fatal(err)
 	}
 	sameResult(t, result, map[string]diskReport{
-		disks[0].Path: {Erased: map[string]erase.Method{disks[0].Path: "ata-secure-erase-enhanced"}},
-		disks[1].Path: {Erased: map[string]erase.Method{disks[1].Path: reason}},
+		disks[0].Path: {Erased: map[string]erase.Report{disks[0].Path: {Technique: "ata-secure-erase-enhanced"}}},
+		disks[1].Path: {Erased: map[string]erase.Report{disks[1].Path: {Technique: reason}}},
 	})
 	result, err = run(disks...)
 	if typeOf(err) != "BlockDeviceEraseError" || !errors.Is(err, erase.ErrLocked) || result != nil ||
@@ -302,7 +303,7 @@ func TestEraseRecovers(t *testing.T) {
 			var mu sync.Mutex
 			var recovered []string
 			both := make(chan struct{})
-			m.recoverDisk = func(_ context.Context, d block.Device, _ func(done, total int64)) error {
+			m.recoverDisk = func(_ context.Context, d block.Device, _ *erase.Recorder) error {
 				mu.Lock()
 				recovered = append(recovered, d.Path)
 				if len(recovered) == 2 {
@@ -353,7 +354,7 @@ func TestEraseRecoversKinds(t *testing.T) {
 		m := newManager(t)
 		var mu sync.Mutex
 		var recovered []string
-		m.recoverDisk = func(_ context.Context, d block.Device, _ func(done, total int64)) error {
+		m.recoverDisk = func(_ context.Context, d block.Device, _ *erase.Recorder) error {
 			mu.Lock()
 			defer mu.Unlock()
 			recovered = append(recovered, d.Path)
@@ -380,13 +381,15 @@ func TestEraseLogsSanitize(t *testing.T) {
 		m := newManager(t)
 		var log strings.Builder
 		m.o.Log = slog.New(slog.NewTextHandler(&log, nil))
-		m.eraseFull = func(_ context.Context, _ sysfs.Root, _ block.Device, o erase.Options) (erase.Method, error) {
-			o.Sanitizing(erase.NVMeSanitizeBlock, estimate)
-			return erase.NVMeSanitizeBlock, nil
+		m.eraseFull = func(_ context.Context, _ sysfs.Root, _ block.Device, o erase.Options) error {
+			o.Recorder.Observer.Observe(erase.Progress{
+				Phase: erase.SanitizeStarted, Technique: erase.NVMeSanitizeBlock, Estimate: estimate,
+			})
+			return nil
 		}
 		r := &diskRun{m: m}
-		if method, err := r.eraseFully(t.Context(), disk, nil); method != erase.NVMeSanitizeBlock || err != nil {
-			t.Errorf("got %q and %v, want %s", method, err, erase.NVMeSanitizeBlock)
+		if err := r.eraseFully(t.Context(), disk, nil, &erase.Recorder{}); err != nil {
+			t.Error(err)
 		}
 		if !strings.HasSuffix(log.String(), want) {
 			t.Errorf("got log %s, want %s at its end", &log, want)
@@ -399,7 +402,7 @@ func TestEraseGuardsRecovered(t *testing.T) {
 	const vmfs = "AA31E02A-400F-11DB-9590-000C2911D1B8"
 	disk, shared := loopDisk(t, partition.TypeLinux), content(t, loopDisk(t, vmfs))
 	m := onThisMachine(t, disk)
-	m.recoverDisk = func(_ context.Context, d block.Device, _ func(done, total int64)) error {
+	m.recoverDisk = func(_ context.Context, d block.Device, _ *erase.Recorder) error {
 		return os.WriteFile(d.Path, shared, 0)
 	}
 	_, err := m.eraseMetadata(t.Context(), hardware.Call{Node: nodeWith(t, `"properties": {}`)})
@@ -432,7 +435,7 @@ func TestEraseRecoverProgress(t *testing.T) {
 		return recordedTracker{board.Track(m.o.Log, what, device), &shown}
 	}
 	idling, checked := make(chan struct{}), make(chan struct{})
-	m.recoverDisk = func(_ context.Context, d block.Device, progress func(done, total int64)) error {
+	m.recoverDisk = func(_ context.Context, d block.Device, record *erase.Recorder) error {
 		if d.Path != busy.Path {
 			close(idling)
 			<-checked
@@ -443,12 +446,12 @@ func TestEraseRecoverProgress(t *testing.T) {
 		if work := board.State().Work; len(work) > 0 {
 			t.Errorf("got work %+v before the first progress, want none", work)
 		}
-		progress(0, 100)
+		record.Observer.Observe(erase.Progress{Phase: erase.Sanitizing, Total: 100})
 		work := board.State().Work
 		if len(work) != 1 || work[0].Device != busy.Path || work[0].What != "waiting for disk to sanitize itself" {
 			t.Errorf("got work %+v, want that of %s", work, busy.Path)
 		}
-		progress(50, 100)
+		record.Observer.Observe(erase.Progress{Phase: erase.Sanitizing, Done: 50, Total: 100})
 		if diff := cmp.Diff([][2]int64{{0, 100}, {50, 100}}, shown); diff != "" {
 			t.Errorf("progress: -want +got:\n%s", diff)
 		}
@@ -499,7 +502,7 @@ func TestEraseMetadataWaits(t *testing.T) {
 		t.Fatal(err)
 	}
 	sameResult(t, result,
-		map[string]diskReport{disk.Path: {Erased: map[string]erase.Method{disk.Path: erase.MetadataOnly}}})
+		map[string]diskReport{disk.Path: {Erased: map[string]erase.Report{disk.Path: {Technique: erase.MetadataOnly}}}})
 }
 
 // The metadata of a disk that cannot be formatted are erased: its name is not that of an NVMe namespace.
@@ -525,7 +528,7 @@ func TestExpressFallsBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	sameResult(t, result,
-		map[string]diskReport{disk.Path: {Erased: map[string]erase.Method{disk.Path: erase.MetadataOnly}}})
+		map[string]diskReport{disk.Path: {Erased: map[string]erase.Report{disk.Path: {Technique: erase.MetadataOnly}}}})
 	if table, err := partition.Read(t.Context(), disk.Path); !errors.Is(err, partition.ErrNoTable) {
 		t.Errorf("got table %+v and %v, want none", table, err)
 	}
@@ -794,7 +797,7 @@ func TestErasePstoreByBIOS(t *testing.T) {
 
 // The error of a step lists what was erased, up to a limit, before the disks that failed.
 func TestEraseErrorText(t *testing.T) {
-	disks := func(count int, method erase.Method) []block.Device {
+	disks := func(count int, method erase.Technique) []block.Device {
 		var list []block.Device
 		for i := range count {
 			list = append(list, block.Device{Path: fmt.Sprintf("/dev/disk%04d", i), Model: string(method)})
@@ -815,7 +818,7 @@ func TestEraseErrorText(t *testing.T) {
 		},
 		{"many", disks(1000, erase.Overwrite), " /dev/disk0036 (overwrite), and 963 more; not erased: /dev/broken: "},
 		{
-			"a long method", disks(3, erase.Method(strings.Repeat("long", 500))),
+			"a long method", disks(3, erase.Technique(strings.Repeat("long", 500))),
 			"erased: and 3 more; not erased: /dev/broken: ",
 		},
 	} {
@@ -829,7 +832,7 @@ func TestEraseErrorText(t *testing.T) {
 				if d.Path == broken.Path {
 					return diskReport{}, errors.New("no answer")
 				}
-				return diskReport{Erased: map[string]erase.Method{d.Path: erase.Method(d.Model)}}, nil
+				return diskReport{Erased: map[string]erase.Report{d.Path: {Technique: erase.Technique(d.Model)}}}, nil
 			})
 		}
 		_, err = run.finish()
@@ -848,7 +851,7 @@ func TestEraseErrorTextOfPart(t *testing.T) {
 		t.Fatal(err)
 	}
 	run.do(t.Context(), block.Device{Path: "/dev/sda"}, func(context.Context, block.Device) (diskReport, error) {
-		return diskReport{Erased: map[string]erase.Method{"/dev/sda2": erase.Overwrite}},
+		return diskReport{Erased: map[string]erase.Report{"/dev/sda2": {Technique: erase.Overwrite}}},
 			errors.New("erase /dev/sda3: no answer")
 	})
 	const want = "erased: /dev/sda2 (overwrite); not erased: /dev/sda: erase /dev/sda3: no answer"

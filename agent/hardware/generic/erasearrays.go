@@ -104,60 +104,58 @@ func (r *diskRun) revoke(a *createdArray, err error) {
 // not be written to.
 func (r *diskRun) eraseContent(ctx context.Context, a *createdArray, d block.Device) (diskReport, error) {
 	started := time.Now()
-	traced, ended := r.evidence.begin(ctx, d, d)
-	var method erase.Method
-	err := goroutine.Catch(func() (err error) {
-		method, err = r.withProgress(d, d.Size, r.overwriteOptions(), func(o erase.Options) (erase.Method, error) {
-			return r.m.eraseFull(traced, r.m.o.System, d, o)
-		})
+	record, end := r.evidence.begin(d, d)
+	record.Restrict(fmt.Sprintf("content of %s on %s", a, a.describe()))
+	err := goroutine.Catch(func() error {
+		err := r.eraseWith(ctx, d, r.overwriteOptions(), record)
 		if err == nil {
 			err = r.m.checkWritten(r.m.o.System, d.Path, a.level, a.paths())
 		}
 		if err != nil {
 			return err
 		}
-		method += erase.Method(fmt.Sprintf("; content of %s on %s", a, a.describe()))
 		return ctx.Err() // the step may have stopped waiting for this array
 	})
-	overwritten := ended(method, err)
+	end(err)
 	if err != nil {
 		return diskReport{}, err
 	}
-	r.logErased(d, method, overwritten, started)
+	r.logErased(d, record.Report(), started)
 	var report diskReport
-	report.addErased(d.Path, method, overwritten)
+	report.addErased(d.Path, record.Report())
 	return report, nil
 }
 
 // eraseMember overwrites the ranges of a member that its array does not use. After zeros, it reads the data back on the
 // member, too.
-func (r *diskRun) eraseMember(ctx context.Context, member raid.Member) (erase.Method, error) {
+func (r *diskRun) eraseMember(ctx context.Context, member raid.Member, record *erase.Recorder) error {
 	i := slices.IndexFunc(r.createdArrays, func(a *createdArray) bool { return a.members[0].UUID == member.UUID })
 	if i < 0 {
-		return "", fmt.Errorf("%s is not kept", member)
+		return fmt.Errorf("%s is not kept", member)
 	}
 	_, used, err := raid.UsedSizes(r.createdArrays[i].members)
 	if err != nil {
-		return "", err
+		return err
 	}
 	ranges, err := raid.UnusedRanges(member, used[member.Role], max(member.Device.LogicalSector, 512))
 	if err != nil {
-		return "", err
+		return err
 	}
-	method, err := r.eraseRanges(ctx, member.Device, ranges)
-	if err != nil {
-		return "", err
+	if err := r.eraseRanges(ctx, member.Device, ranges, record); err != nil {
+		return err
 	}
 	text := "its data was erased through the array"
 	if r.overwriteOptions().Zeroize { // other data cannot be compared on a single member
 		data := [][2]int64{{member.DataOffset, member.DataOffset + used[member.Role]}}
 		if err := r.m.checkZeros(ctx, r.m.o.System, member.Device, data, r.overwriteOptions()); err != nil {
 			r.revoke(r.createdArrays[i], err)
-			return "", err
+			return err
 		}
 		text += " and read back on this member"
 	}
-	return method + erase.Method(fmt.Sprintf("; not erased: superblock of %s; %s", member, text)), nil
+	record.Restrict(fmt.Sprintf("not erased: superblock of %s", member))
+	record.Restrict(text)
+	return nil
 }
 
 // eraseGaps overwrites the space outside of the partitions of a disk with members of arrays that Ironic created, and
@@ -168,26 +166,29 @@ func (r *diskRun) eraseGaps(ctx context.Context, d block.Device, report *diskRep
 		return err
 	}
 	if len(ranges) > 0 {
-		traced, ended := r.evidence.begin(ctx, d, d)
-		method, err := r.eraseRanges(traced, d, ranges)
-		method += "; outside of the partitions"
-		overwritten := ended(method, err)
-		if err != nil {
+		record, end := r.evidence.begin(d, d)
+		record.Restrict("outside of the partitions")
+		err := r.eraseRanges(ctx, d, ranges, record)
+		if end(err); err != nil {
 			return err
 		}
-		report.addErased(d.Path, method, overwritten)
+		report.addErased(d.Path, record.Report())
 	}
 	return r.wipeGaps(ctx, d)
 }
 
 // eraseRanges overwrites ranges of a device.
-func (r *diskRun) eraseRanges(ctx context.Context, d block.Device, ranges [][2]int64) (erase.Method, error) {
+func (r *diskRun) eraseRanges(
+	ctx context.Context, d block.Device, ranges [][2]int64, record *erase.Recorder,
+) error {
 	size := int64(0)
 	for _, s := range ranges {
 		size += s[1] - s[0]
 	}
-	return r.withProgress(d, size, r.overwriteOptions(), func(o erase.Options) (erase.Method, error) {
-		return erase.Ranges(ctx, r.m.o.System, d, ranges, o)
+	options := r.overwriteOptions()
+	options.Recorder = record
+	return r.withProgress(d, size, record, func() error {
+		return erase.Ranges(ctx, r.m.o.System, d, ranges, options)
 	})
 }
 

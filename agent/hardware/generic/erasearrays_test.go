@@ -174,22 +174,22 @@ func TestEraseKeepsArrays(t *testing.T) {
 			return fmt.Sprintf("%s (serial %s), %s (serial %s)", part(disks[0], number), disks[0].Serial,
 				part(disks[1], number), disks[1].Serial)
 		}
-		want := map[string]diskReport{plain.Path: {Erased: map[string]erase.Method{plain.Path: "overwrite"}}}
+		want := map[string]diskReport{plain.Path: {Erased: map[string]erase.Report{plain.Path: {Technique: "overwrite"}}}}
 		for uuid, d := range kernel.devices {
 			text := `overwrite; content of raid1 array "any:root" on ` + members(1)
 			if kernel.uuidOf(t, disks[0], 2) == uuid {
 				text = `overwrite; content of raid0 array "any:md1" on ` + members(2)
 			}
-			want[d.Path] = diskReport{Erased: map[string]erase.Method{d.Path: erase.Method(text)}}
+			want[d.Path] = diskReport{Erased: map[string]erase.Report{d.Path: {Technique: erase.Technique(text)}}}
 		}
 		for _, d := range disks {
 			want[d.Path] = diskReport{
-				Erased: map[string]erase.Method{
-					d.Path: "overwrite; outside of the partitions",
-					part(d, 1): `overwrite; not erased: superblock of raid1 array "any:root"; ` +
-						`its data was erased through the array and read back on this member`,
-					part(d, 2): `overwrite; not erased: superblock of raid0 array "any:md1"; ` +
-						`its data was erased through the array and read back on this member`,
+				Erased: map[string]erase.Report{
+					d.Path: {Technique: "overwrite; outside of the partitions"},
+					part(d, 1): {Technique: `overwrite; not erased: superblock of raid1 array "any:root"; ` +
+						`its data was erased through the array and read back on this member`},
+					part(d, 2): {Technique: `overwrite; not erased: superblock of raid0 array "any:md1"; ` +
+						`its data was erased through the array and read back on this member`},
 				},
 				Untouched: map[string]string{d.Path: "partition table of a disk with an array that Ironic created"},
 			}
@@ -197,7 +197,7 @@ func TestEraseKeepsArrays(t *testing.T) {
 		sameResult(t, result, want)
 		for path, report := range reports(t, result) {
 			for device, text := range report.Overwritten {
-				if !strings.HasPrefix(text, "passes: ") || report.Erased[device] == "" {
+				if !strings.HasPrefix(text, "passes: ") || report.Erased[device].Technique == "" {
 					t.Errorf("%s: got %q for %s", path, text, device)
 				}
 			}
@@ -284,7 +284,7 @@ func TestEraseMemberHoldsData(t *testing.T) {
 		}
 		if err == nil {
 			part := block.PartitionPath(m.o.System, disks[0].Path, 1)
-			if got := string(reports(t, result)[disks[0].Path].Erased[part]); !strings.HasSuffix(got, "the array") {
+			if got := reports(t, result)[disks[0].Path].Erased[part].String(); !strings.HasSuffix(got, "the array") {
 				t.Errorf("got %q, want no member read back", got)
 			}
 		}
@@ -335,9 +335,9 @@ func TestEraseArrayFails(t *testing.T) {
 			full := m.eraseFull
 			m.eraseFull = func(
 				ctx context.Context, s sysfs.Root, d block.Device, o erase.Options,
-			) (erase.Method, error) {
+			) error {
 				if d.Size == 24*mib && d.Type == "loop" {
-					return "", broken
+					return broken
 				}
 				return full(ctx, s, d, o)
 			}
@@ -397,8 +397,8 @@ func TestEraseArrayLosesMember(t *testing.T) {
 	m, kernel := onThisMachine(t, disks...), &fakeArrays{}
 	kernel.attach(t, m, disks)
 	part := block.PartitionPath(m.o.System, disks[1].Path, 1)
-	m.eraseFull = func(context.Context, sysfs.Root, block.Device, erase.Options) (erase.Method, error) {
-		return erase.Overwrite, countEvents(t, part)
+	m.eraseFull = func(context.Context, sysfs.Root, block.Device, erase.Options) error {
+		return countEvents(t, part)
 	}
 	j, _ := withJournal(m)
 	_, err := m.eraseDevices(t.Context(), hardware.Call{Node: nodeWith(t, fields)})
@@ -575,7 +575,7 @@ func TestExpressArrays(t *testing.T) {
 		kernel.attach(t, m, disks)
 		ranges := fillUnused(t, disks[1])
 		full := m.eraseFull
-		m.eraseFull = func(ctx context.Context, s sysfs.Root, d block.Device, o erase.Options) (erase.Method, error) {
+		m.eraseFull = func(ctx context.Context, s sysfs.Root, d block.Device, o erase.Options) error {
 			if o.Iterations != 0 || !o.Zeroize {
 				t.Errorf("%s: got %d random passes, zeros %v, want zeros only", d.Path, o.Iterations, o.Zeroize)
 			}
@@ -608,7 +608,7 @@ func TestExpressArrays(t *testing.T) {
 			t.Errorf("got %d ranges of the NVMe disk with data, want none", left)
 		}
 		first := block.PartitionPath(m.o.System, disks[0].Path, 1)
-		if got := string(reports(t, result)[disks[0].Path].Erased[first]); !strings.HasPrefix(got, "metadata; not") {
+		if got := reports(t, result)[disks[0].Path].Erased[first].String(); !strings.HasPrefix(got, "metadata; not") {
 			t.Errorf("%v: got %q for a disk that is no NVMe disk, want metadata", nvme, got)
 		}
 	}

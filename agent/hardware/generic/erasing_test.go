@@ -18,15 +18,14 @@ import (
 
 // Each phase of an erase has its own line, also if the disk is overwritten after the drive has not erased itself.
 func TestErasePhases(t *testing.T) {
-	events := eraseEvents(t, func(o erase.Options) {
-		o.Erasing(erase.ATAErase, 0, time.Hour)
-		o.Erasing(erase.ATAErase, 15*time.Minute+1, time.Hour)
-		o.Erasing(erase.ATAErase, time.Hour, time.Hour)
-		o.Erasing(erase.ATAErase, 2*time.Hour, time.Hour)
-		o.Erasing(erase.NVMeUser, time.Minute, 0)
-		o.ReadingBack(1, 4)
-		o.Progress(3, 4)
-	})
+	events := eraseEvents(t,
+		erase.Progress{Phase: erase.SelfErasing, Estimate: time.Hour},
+		erase.Progress{Phase: erase.SelfErasing, Elapsed: 15*time.Minute + 1, Estimate: time.Hour},
+		erase.Progress{Phase: erase.SelfErasing, Elapsed: time.Hour, Estimate: time.Hour},
+		erase.Progress{Phase: erase.SelfErasing, Elapsed: 2 * time.Hour, Estimate: time.Hour},
+		erase.Progress{Phase: erase.SelfErasing, Elapsed: time.Minute},
+		erase.Progress{Phase: erase.ReadingBack, Done: 1, Total: 4},
+		erase.Progress{Phase: erase.Sanitizing, Done: 3, Total: 4})
 	want := []string{
 		"erasing disk /dev/sda", "end",
 		"drive erasing itself /dev/sda",
@@ -61,16 +60,18 @@ func TestEraseLogsEstimate(t *testing.T) {
 		m.o.Log = slog.New(slog.NewTextHandler(&log, nil))
 		board := status.NewBoard("1", nil)
 		m.o.Track = func(what, device string) Tracker { return board.Track(m.o.Log, what, device) }
-		m.eraseFull = func(_ context.Context, _ sysfs.Root, _ block.Device, o erase.Options) (erase.Method, error) {
+		m.eraseFull = func(_ context.Context, _ sysfs.Root, _ block.Device, o erase.Options) error {
 			for elapsed := time.Duration(0); elapsed <= time.Hour; elapsed += time.Minute {
-				o.Erasing(erase.ATAErase, elapsed, estimate)
+				o.Recorder.Observer.Observe(erase.Progress{
+					Phase: erase.SelfErasing, Technique: erase.ATAErase, Elapsed: elapsed, Estimate: estimate,
+				})
 				time.Sleep(time.Minute) // by the clock of the test
 			}
-			return erase.ATAErase, nil
+			return nil
 		}
 		synctest.Test(t, func(t *testing.T) {
 			r := &diskRun{m: m}
-			if _, err := r.eraseFully(t.Context(), block.Device{Path: "/dev/sda"}, nil); err != nil {
+			if err := r.eraseFully(t.Context(), block.Device{Path: "/dev/sda"}, nil, &erase.Recorder{}); err != nil {
 				t.Error(err)
 			}
 		})

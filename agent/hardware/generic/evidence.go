@@ -42,10 +42,14 @@ type diskEvidence struct {
 // targetEvidence is what is known of a disk or partition whose erase was begun. It is changed under the log's mutex.
 type targetEvidence struct {
 	path           string
-	observed       func() erase.Observed
+	recorder       reporter
 	started, ended time.Time // ended is zero while the erase runs
-	method         erase.Method
 	err            error
+}
+
+// reporter is implemented by [erase.Recorder].
+type reporter interface {
+	Report() erase.Report
 }
 
 func newEvidenceLog(call hardware.Call, operation string, flags eraseFlags) *evidenceLog {
@@ -115,28 +119,21 @@ func (l *evidenceLog) record(d block.Device, report diskReport) {
 	}
 }
 
-// begin adds a target of a disk. The context is the one for its erase; the target ends with the call of end, which
-// returns what an overwrite without an error did, see [erase.Observed.Overwritten].
-func (l *evidenceLog) begin(
-	ctx context.Context, d, target block.Device,
-) (_ context.Context, end func(erase.Method, error) (overwritten string)) {
+// begin adds a target of a disk, and returns the recorder for its erase. The target ends with the call of end.
+func (l *evidenceLog) begin(d, target block.Device) (record *erase.Recorder, end func(error)) {
+	record = &erase.Recorder{}
 	if l == nil {
-		return ctx, func(erase.Method, error) string { return "" }
+		return record, func(error) {}
 	}
-	t := &targetEvidence{path: target.Path, started: time.Now()}
-	ctx, trace := erase.WithTrace(ctx)
-	t.observed = trace.Observed
+	t := &targetEvidence{path: target.Path, recorder: record, started: time.Now()}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	entry := l.of(d)
 	entry.targets = append(entry.targets, t)
-	return ctx, func(method erase.Method, err error) string {
+	return record, func(err error) {
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		if t.ended, t.method, t.err = time.Now(), method, err; err != nil {
-			return ""
-		}
-		return trace.Observed().Overwritten()
+		t.ended, t.err = time.Now(), err
 	}
 }
 
@@ -159,13 +156,13 @@ func (e *diskEvidence) newRecord(m *Manager, l *evidenceLog, stepErr error) evid
 		Targets: []evidence.Target{}, Untouched: []evidence.Place{},
 	}
 	for i, t := range e.targets {
-		observed := t.observed()
-		target := t.newTarget(observed)
+		report := t.recorder.Report()
+		target := t.newTarget(report)
 		r.Targets = append(r.Targets, target)
-		if observed.Firmware != "" {
-			r.Disk.Firmware = observed.Firmware
+		if report.Firmware != "" {
+			r.Disk.Firmware = report.Firmware
 		}
-		r.Disk.Rotational = r.Disk.Rotational && !observed.NoRotationRate
+		r.Disk.Rotational = r.Disk.Rotational && !report.NoRotationRate
 		if i == 0 {
 			r.Started = target.Started
 		}
@@ -226,30 +223,21 @@ func (l *evidenceLog) progress(d block.Device) status.Outcome {
 	return status.Untouched
 }
 
-func (t *targetEvidence) newTarget(o erase.Observed) evidence.Target {
-	target := evidence.Target{
-		Path: t.path, Started: t.started.UTC(), Ended: after(t.started, t.end()),
-		Passes: o.Passes, Reported: o.Reported, Samples: o.Samples, ReadBack: o.ReadBack,
-		Hidden: o.Hidden,
-	}
-	if target.Passes == nil {
-		target.Passes = []evidence.Pass{}
-	}
-	if target.Reported == nil {
-		target.Reported = []evidence.Statement{}
-	}
+// newTarget returns the evidence of the target. It has no technique unless the erase has ended without an error.
+func (t *targetEvidence) newTarget(report erase.Report) evidence.Target {
+	problem := ""
 	switch {
 	case t.ended.IsZero():
-		target.Error = "the erase had not ended when the evidence was written"
+		problem = "the erase had not ended when the evidence was written"
 	case t.err != nil:
-		target.Error = t.err.Error()
-	default:
-		target.Technique, target.Detail, _ = strings.Cut(string(t.method), "; ")
-		if target.Detail != "" && o.Unreached != "" {
-			target.Detail += "; "
-		}
-		target.Detail += o.Unreached
+		problem = t.err.Error()
 	}
+	if problem != "" {
+		report.Technique = ""
+	}
+	target := report.Target()
+	target.Path, target.Error = t.path, problem
+	target.Started, target.Ended = t.started.UTC(), after(t.started, t.end())
 	return target
 }
 

@@ -225,8 +225,8 @@ func TestEvidenceOfFailure(t *testing.T) {
 			}
 			m.eraseFull = func(
 				ctx context.Context, _ sysfs.Root, _ block.Device, _ erase.Options,
-			) (erase.Method, error) {
-				return "", c.erase(ctx)
+			) error {
+				return c.erase(ctx)
 			}
 			if _, err := m.eraseDevices(t.Context(), hardware.Call{}); err == nil {
 				t.Fatal("got no error")
@@ -241,14 +241,42 @@ func TestEvidenceOfFailure(t *testing.T) {
 	}
 }
 
+// The evidence of an erase that the kernel does not return from has what is known until then: here, that the disk was
+// overwritten and read back.
+func TestEvidenceOfStuckErase(t *testing.T) {
+	disk := loopDisk(t, partition.TypeLinux)
+	disk.Serial = "S1"
+	m := onThisMachine(t, disk)
+	j, _ := withJournal(m)
+	m.limits = func(block.Device) timelimit.Limits { return timelimit.Limits{NoProgress: 10 * time.Second} }
+	full := m.eraseFull
+	m.eraseFull = func(ctx context.Context, s sysfs.Root, d block.Device, o erase.Options) error {
+		err := full(ctx, s, d, o)
+		<-t.Context().Done()
+		return err
+	}
+	if _, err := m.eraseDevices(t.Context(), hardware.Call{}); err == nil {
+		t.Fatal("got no error")
+	}
+	r := parsed(t, archived(t, j)["erase/S1.json"]).Record
+	if r.Outcome != evidence.Failed || r.Sanitization.Category != evidence.None || len(r.Targets) != 1 {
+		t.Fatalf("got %+v, want a failure with one target", r)
+	}
+	target := r.Targets[0]
+	if len(target.Passes) != 2 || target.ReadBack == nil || target.ReadBack.Read != diskSize ||
+		target.Technique != "" || !strings.Contains(target.Error, "had not ended") {
+		t.Errorf("got %+v, want the passes, the read-back and no technique", target)
+	}
+}
+
 // The clock can be set while a disk is erased. Evidence whose end is before its start would not be valid.
 func TestEvidenceClockSet(t *testing.T) {
 	m := onThisMachine(t)
 	log := newEvidenceLog(hardware.Call{Node: nodeWith(t, `"properties": {}`)}, fullErase, eraseFlags{})
 	log.started = advanced(t, log.started)
-	_, end := log.begin(t.Context(), block.Device{Path: "/dev/sda"}, block.Device{Path: "/dev/sda"})
+	_, end := log.begin(block.Device{Path: "/dev/sda"}, block.Device{Path: "/dev/sda"})
 	log.disks["/dev/sda"].targets[0].started = advanced(t, log.disks["/dev/sda"].targets[0].started)
-	end("", errors.New("failed"))
+	end(errors.New("failed"))
 	log.fail(block.Device{Path: "/dev/sda"}, errors.New("failed"))
 	log.add([]block.Device{{Path: "/dev/sdb"}})
 	for _, r := range log.records(m, nil) {
@@ -273,18 +301,27 @@ func advanced(t *testing.T, now time.Time) time.Time {
 	return ahead
 }
 
+// fixedReport is a [reporter] of one report.
+type fixedReport erase.Report
+
+func (r fixedReport) Report() erase.Report { return erase.Report(r) }
+
 // Other namespaces of a drive are part of the evidence.
 func TestEvidenceUnreached(t *testing.T) {
 	target := targetEvidence{started: time.Now(), ended: time.Now()}
-	for _, c := range []struct{ method, unreached, want string }{
-		{"overwrite", "", ""},
-		{"overwrite", "more", "more"},
-		{"overwrite; why", "", "why"},
-		{"overwrite; why", "more", "why; more"},
+	why, more := []string{"why"}, erase.Namespaces{Attached: []uint32{2}}
+	for _, c := range []struct {
+		report erase.Report
+		want   string
+	}{
+		{erase.Report{}, ""},
+		{erase.Report{Namespaces: more}, "the drive has namespace 2, too"},
+		{erase.Report{Restrictions: why}, "why"},
+		{erase.Report{Restrictions: why, Namespaces: more}, "why; the drive has namespace 2, too"},
 	} {
-		target.method = erase.Method(c.method)
-		if got := target.newTarget(erase.Observed{Unreached: c.unreached}).Detail; got != c.want {
-			t.Errorf("%q and %q: got detail %q, want %q", c.method, c.unreached, got, c.want)
+		c.report.Technique = erase.Overwrite
+		if got := target.newTarget(c.report).Detail; got != c.want {
+			t.Errorf("%v: got detail %q, want %q", c.report, got, c.want)
 		}
 	}
 }
@@ -296,10 +333,9 @@ func TestEvidenceRotational(t *testing.T) {
 	} {
 		disk := block.Device{Path: "/dev/sda", Rotational: tt.kernel}
 		log := newEvidenceLog(hardware.Call{}, fullErase, eraseFlags{})
-		_, end := log.begin(t.Context(), disk, disk)
-		end(erase.ATAEnhanced, nil)
-		observed := erase.Observed{NoRotationRate: tt.silent}
-		log.disks[disk.Path].targets[0].observed = func() erase.Observed { return observed }
+		_, end := log.begin(disk, disk)
+		end(nil)
+		log.disks[disk.Path].targets[0].recorder = fixedReport{NoRotationRate: tt.silent}
 		if got := log.records(onThisMachine(t), nil)[0].Disk.Rotational; got != tt.want {
 			t.Errorf("%+v: got %t", tt, got)
 		}
@@ -310,10 +346,10 @@ func TestEvidenceRotational(t *testing.T) {
 func TestEvidenceFirmware(t *testing.T) {
 	disk := block.Device{Path: "/dev/sda"}
 	log := newEvidenceLog(hardware.Call{}, fullErase, eraseFlags{})
-	_, end := log.begin(t.Context(), disk, disk)
-	end(erase.Overwrite, nil)
+	_, end := log.begin(disk, disk)
+	end(nil)
 	for _, firmware := range []string{"", "FW42"} {
-		log.disks[disk.Path].targets[0].observed = func() erase.Observed { return erase.Observed{Firmware: firmware} }
+		log.disks[disk.Path].targets[0].recorder = fixedReport{Firmware: firmware}
 		if got := log.records(onThisMachine(t), nil)[0].Disk.Firmware; got != firmware {
 			t.Errorf("got firmware %q, want %q", got, firmware)
 		}
@@ -324,7 +360,7 @@ func TestEvidenceFirmware(t *testing.T) {
 func TestEvidenceHidden(t *testing.T) {
 	target := targetEvidence{started: time.Now(), ended: time.Now()}
 	hidden := &evidence.Hidden{NativeBytes: 512}
-	if got := target.newTarget(erase.Observed{Hidden: hidden}).Hidden; got != hidden {
+	if got := target.newTarget(erase.Report{Hidden: hidden}).Hidden; got != hidden {
 		t.Errorf("got %+v, want %+v", got, hidden)
 	}
 }
@@ -334,8 +370,8 @@ func TestEvidenceTimes(t *testing.T) {
 	disk, second := block.Device{Path: "/dev/sda"}, block.Device{Path: "/dev/sda2"}
 	log := newEvidenceLog(hardware.Call{}, fullErase, eraseFlags{})
 	for _, target := range []block.Device{disk, second} {
-		_, end := log.begin(t.Context(), disk, target)
-		end(erase.Overwrite, nil)
+		_, end := log.begin(disk, target)
+		end(nil)
 	}
 	begin := log.started.Add(time.Hour)
 	for i, target := range log.disks[disk.Path].targets {
@@ -351,7 +387,7 @@ func TestEvidenceTimes(t *testing.T) {
 // A target without passes and statements has empty lists in JSON.
 func TestEvidenceLists(t *testing.T) {
 	target := targetEvidence{started: time.Now(), ended: time.Now()}
-	text, err := json.Marshal(target.newTarget(erase.Observed{}))
+	text, err := json.Marshal(target.newTarget(erase.Report{}))
 	if err != nil || !strings.Contains(string(text), `"passes":[],"reported":[]`) {
 		t.Errorf("got %s and %v, want empty lists", text, err)
 	}
@@ -362,8 +398,9 @@ func TestEvidenceNotCreated(t *testing.T) {
 	disk := loopDisk(t, partition.TypeLinux)
 	m := onThisMachine(t, disk)
 	withJournal(m)
-	m.eraseFull = func(context.Context, sysfs.Root, block.Device, erase.Options) (erase.Method, error) {
-		return erase.Overwrite, nil
+	m.eraseFull = func(_ context.Context, _ sysfs.Root, _ block.Device, o erase.Options) error {
+		o.Recorder.Erased(erase.Overwrite)
+		return nil
 	}
 	run, err := m.startErase(t.Context(), hardware.Call{}, fullErase)
 	if err != nil {
@@ -522,7 +559,7 @@ func TestEvidenceConnection(t *testing.T) {
 // nothing.
 func TestEvidenceOutcomes(t *testing.T) {
 	d := block.Device{Path: "/dev/sda"}
-	erased := map[string]erase.Method{"/dev/sda1": erase.Overwrite}
+	erased := map[string]erase.Report{"/dev/sda1": {Technique: erase.Overwrite}}
 	left := map[string]string{"/dev/sda2": "protected"}
 	for name, c := range map[string]struct {
 		err     error

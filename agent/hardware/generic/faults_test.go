@@ -107,7 +107,7 @@ func TestEraseErrors(t *testing.T) {
 	listed(t, m.o.System, "2048", d.Name, "missing")
 	run := startErase(t, m)
 	report, err := run.eraseUnprotected(t.Context(), d,
-		func(context.Context, block.Device) (erase.Method, error) { return "", broken })
+		func(context.Context, block.Device, *erase.Recorder) error { return broken })
 	if !errors.Is(err, broken) || len(report.Erased) > 0 {
 		t.Errorf("failing disk: got %v erased and %v, want none and %v", report.Erased, err, broken)
 	}
@@ -154,8 +154,8 @@ func TestExpressBusy(t *testing.T) {
 	m := newManager(t)
 	m.o.System = sysfs.Root{}
 	d := block.Device{Name: filepath.Base(path), Path: path, Transport: "nvme"}
-	if method, err := startErase(t, m).format(t.Context(), d); !errors.Is(err, erase.ErrBusy) {
-		t.Errorf("got %q and %v, want %v", method, err, erase.ErrBusy)
+	if err := startErase(t, m).format(t.Context(), d, &erase.Recorder{}); !errors.Is(err, erase.ErrBusy) {
+		t.Errorf("got %v, want %v", err, erase.ErrBusy)
 	}
 }
 
@@ -167,8 +167,10 @@ func TestEraseProgressEnds(t *testing.T) {
 	m.o.System = sysfs.Root{}
 	m.o.Track = func(what, device string) Tracker { return board.Track(m.o.Log, what, device) }
 	d := block.Device{Name: filepath.Base(path), Path: path, Type: "disk", Size: mib}
-	method, err := startErase(t, m).eraseFully(t.Context(), d, nil)
-	if work := board.State().Work; err != nil || method != erase.Overwrite || len(work) > 0 {
+	record := &erase.Recorder{}
+	err := startErase(t, m).eraseFully(t.Context(), d, nil, record)
+	method := record.Report().String()
+	if work := board.State().Work; err != nil || method != string(erase.Overwrite) || len(work) > 0 {
 		t.Errorf("got %q, %v and work %v, want %q and none", method, err, work, erase.Overwrite)
 	}
 }
@@ -188,19 +190,22 @@ func (e eventTracker) Set(done, total int64) {
 }
 func (e eventTracker) End() { *e.events = append(*e.events, "end") }
 
-// eraseEvents erases a disk by a function that only calls the options, and returns what is shown.
-func eraseEvents(t *testing.T, report func(erase.Options)) (events []string) {
+// eraseEvents erases a disk by a function that only observes the progress, and returns what is shown.
+func eraseEvents(t *testing.T, progress ...erase.Progress) (events []string) {
 	t.Helper()
 	m := newManager(t)
 	m.o.Track = func(what, device string) Tracker {
 		events = append(events, what+" "+device)
 		return eventTracker{&events}
 	}
-	m.eraseFull = func(_ context.Context, _ sysfs.Root, _ block.Device, o erase.Options) (erase.Method, error) {
-		report(o)
-		return erase.Overwrite, nil
+	m.eraseFull = func(_ context.Context, _ sysfs.Root, _ block.Device, o erase.Options) error {
+		for _, p := range progress {
+			o.Recorder.Observer.Observe(p)
+		}
+		return nil
 	}
-	if _, err := startErase(t, m).eraseFully(t.Context(), block.Device{Path: "/dev/sda"}, nil); err != nil {
+	d := block.Device{Path: "/dev/sda"}
+	if err := startErase(t, m).eraseFully(t.Context(), d, nil, &erase.Recorder{}); err != nil {
 		t.Error(err)
 	}
 	return events
@@ -208,11 +213,9 @@ func eraseEvents(t *testing.T, report func(erase.Options)) (events []string) {
 
 // The status shows how much of a disk is erased, and then how much is read back.
 func TestEraseShowsProgress(t *testing.T) {
-	events := eraseEvents(t, func(o erase.Options) {
-		o.Progress(3, 4)
-		o.ReadingBack(1, 4)
-		o.ReadingBack(2, 4)
-	})
+	events := eraseEvents(t, erase.Progress{Done: 3, Total: 4},
+		erase.Progress{Phase: erase.ReadingBack, Done: 1, Total: 4},
+		erase.Progress{Phase: erase.ReadingBack, Done: 2, Total: 4})
 	want := []string{
 		"erasing disk /dev/sda", "3 of 4", "end", "reading disk back /dev/sda", "1 of 4", "2 of 4", "end",
 	}

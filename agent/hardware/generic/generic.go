@@ -82,10 +82,10 @@ type Manager struct {
 	o Options
 
 	limits      func(block.Device) timelimit.Limits // time limits of operations on one disk
-	recoverDisk func(ctx context.Context, d block.Device, progress func(done, total int64)) error
-	eraseFull   func(ctx context.Context, s sysfs.Root, d block.Device, o erase.Options) (erase.Method, error)
+	recoverDisk func(ctx context.Context, d block.Device, record *erase.Recorder) error
+	eraseFull   func(ctx context.Context, s sysfs.Root, d block.Device, o erase.Options) error
 	// previewErase is erase.Preview.
-	previewErase func(ctx context.Context, s sysfs.Root, d block.Device, o erase.Options) (erase.Method, error)
+	previewErase func(ctx context.Context, s sysfs.Root, d block.Device, o erase.Options) (erase.Report, error)
 	testDisk     func(ctx context.Context, f burnin.Medium, size int64, o burnin.DiskOptions,
 		progress func(done, total int64)) (burnin.DiskReport, error)
 	controller  func(ctx context.Context, path string, shown []uint32) (erase.Controller, error)

@@ -57,7 +57,7 @@ func TestEraseNamesNamespaces(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 			continue
 		}
-		method := string(result.(map[string]any)[path].(diskReport).Erased[path])
+		method := result.(map[string]any)[path].(diskReport).Erased[path].String()
 		want := "metadata; other namespaces of the NVMe subsystem are not known: "
 		if !strings.HasPrefix(method, want) {
 			t.Errorf("%s: got method %q, want %q at its start", name, method, want)
@@ -99,7 +99,7 @@ func TestExpressHonoursSecureErase(t *testing.T) {
 			t.Errorf("%s: got a Format that was tried: %v, want %v", settings, tried, want)
 		}
 		report := result.(map[string]any)[path].(diskReport)
-		if method := string(report.Erased[path]); !strings.HasPrefix(method, "metadata; other namespaces") {
+		if method := report.Erased[path].String(); !strings.HasPrefix(method, "metadata; other namespaces") {
 			t.Errorf("%s: got method %q, want metadata, and that other namespaces are not known", settings, method)
 		}
 		var record evidence.Record

@@ -42,7 +42,7 @@ func TestEraseNetworkDisks(t *testing.T) {
 				reports := result.(map[string]any)
 				got := reports[remote.Path].(diskReport)
 				if allowed {
-					if got.Erased[remote.Path] == "" || len(got.Untouched) > 0 {
+					if got.Erased[remote.Path].Technique == "" || len(got.Untouched) > 0 {
 						t.Errorf("%s: got %+v, want the disk erased", step, got)
 					}
 					continue
@@ -65,7 +65,7 @@ func TestEraseNetworkDisks(t *testing.T) {
 				if !strings.Contains(log.String(), `"device left untouched" device=`+remote.Path+` reason="`+reason) {
 					t.Errorf("%s: got log %s, want %s", step, log, reason)
 				}
-				if report := reports[own.Path].(diskReport); report.Erased[own.Path] == "" {
+				if report := reports[own.Path].(diskReport); report.Erased[own.Path].Technique == "" {
 					t.Errorf("%s: got %+v, want the machine's own disk erased", step, report)
 				}
 			}
@@ -97,7 +97,7 @@ func TestEraseUnknownNetwork(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := result.(map[string]any)[unknown.Path].(diskReport); got.Erased[unknown.Path] == "" {
+	if got := result.(map[string]any)[unknown.Path].(diskReport); got.Erased[unknown.Path].Technique == "" {
 		t.Errorf("allowed: got %+v, want the disk erased", got)
 	}
 }

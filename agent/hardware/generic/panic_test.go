@@ -5,9 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 
 	"ironroot/agent/hardware"
 	"ironroot/internal/goroutine"
@@ -85,15 +86,16 @@ func TestErasePartContainsPanics(t *testing.T) {
 	}
 	first, second := block.PartitionPath(sysfs.Root{}, d.Path, 2), block.PartitionPath(sysfs.Root{}, d.Path, 3)
 	report, err := run.eraseUnprotected(t.Context(), d,
-		func(_ context.Context, target block.Device) (erase.Method, error) {
+		func(_ context.Context, target block.Device, record *erase.Recorder) error {
 			if target.Path == second {
 				panic("in a partition")
 			}
-			return erase.Overwrite, nil
+			record.Erased(erase.Overwrite)
+			return nil
 		})
 	var caught *goroutine.PanicError
-	want := map[string]erase.Method{first: erase.Overwrite}
-	if !errors.As(err, &caught) || !maps.Equal(report.Erased, want) {
+	want := map[string]erase.Report{first: {Technique: erase.Overwrite}}
+	if !errors.As(err, &caught) || !cmp.Equal(report.Erased, want) {
 		t.Errorf("got report %+v and %v, want the panic and %v erased", report, err, want)
 	}
 	run.do(t.Context(), d, func(context.Context, block.Device) (diskReport, error) { panic("before the erasure") })
@@ -108,9 +110,10 @@ func TestEraseEndedTooLate(t *testing.T) {
 	disk := loopDisk(t, partition.TypeLinux)
 	run := startErase(t, onThisMachine(t, disk))
 	ctx, cancel := context.WithCancel(t.Context())
-	report, err := run.eraseUnprotected(ctx, disk, func(context.Context, block.Device) (erase.Method, error) {
+	report, err := run.eraseUnprotected(ctx, disk, func(_ context.Context, _ block.Device, record *erase.Recorder) error {
 		cancel()
-		return erase.Overwrite, nil
+		record.Erased(erase.Overwrite)
+		return nil
 	})
 	if !errors.Is(err, context.Canceled) || len(report.Erased) > 0 {
 		t.Errorf("got %v and %v, want %v and nothing erased", report.Erased, err, context.Canceled)

@@ -2,7 +2,6 @@ package generic
 
 import (
 	"slices"
-	"strings"
 
 	"ironroot/agent/status"
 	"ironroot/storage/block"
@@ -85,10 +84,10 @@ func (r *diskRun) outcome(d block.Device, report diskReport, err error) status.O
 	return status.Untouched
 }
 
-// extent returns whether the methods of an erased disk erase all data or only metadata.
+// extent returns whether the techniques of an erased disk erase all data or only metadata.
 func (d diskReport) extent() status.Outcome {
-	for _, method := range d.Erased {
-		if !strings.HasPrefix(string(method), string(erase.MetadataOnly)) {
+	for _, report := range d.Erased {
+		if report.Technique != erase.MetadataOnly {
 			return status.Erased
 		}
 	}

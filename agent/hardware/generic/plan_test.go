@@ -47,26 +47,27 @@ func TestErasePercentage(t *testing.T) {
 			text, _, _ := strings.Cut(board.Summary(), ",")
 			got = append(got, text)
 		}
-		at := func(done, total int64, report func(done, total int64)) {
+		at := func(o erase.Options, phase erase.Phase, done, total int64) {
 			time.Sleep(2 * time.Second) // longer than the interval of the board
-			report(done, total)
+			o.Recorder.Observer.Observe(erase.Progress{Phase: phase, Done: done, Total: total})
 			show()
 		}
-		m.eraseFull = func(_ context.Context, _ sysfs.Root, d block.Device, o erase.Options) (erase.Method, error) {
+		m.eraseFull = func(_ context.Context, _ sysfs.Root, d block.Device, o erase.Options) error {
 			switch d.Path {
 			case disks[0].Path: // two passes
-				at(0, 2*mib, o.Progress)
-				at(2*mib, 2*mib, o.Progress)
-				at(50, 100, o.ReadingBack)
+				at(o, erase.Overwriting, 0, 2*mib)
+				at(o, erase.Overwriting, 2*mib, 2*mib)
+				at(o, erase.ReadingBack, 50, 100)
 			case disks[1].Path: // erases itself, without an estimate
-				o.Erasing(erase.ATAErase, 0, 0)
+				o.Recorder.Observer.Observe(erase.Progress{Phase: erase.SelfErasing})
 				show()
 			case disks[2].Path:
-				return "", fmt.Errorf("%s: %w", d.Path, errors.New("broken"))
+				return fmt.Errorf("%s: %w", d.Path, errors.New("broken"))
 			case disks[3].Path:
 				show()
 			}
-			return erase.Overwrite, nil
+			o.Recorder.Erased(erase.Overwrite)
+			return nil
 		}
 		_, err := m.eraseDevices(t.Context(), hardware.Call{})
 		board.End(err)
@@ -255,10 +256,10 @@ func TestPlanOfPartitions(t *testing.T) {
 // The result of a step says of each disk what its evidence does: a disk of which some partitions were left is not
 // erased. Errors count, whether the erase or something before it has failed.
 func TestOutcome(t *testing.T) {
-	erased := func(methods ...erase.Method) diskReport {
-		r := diskReport{Erased: map[string]erase.Method{}}
-		for i, m := range methods {
-			r.Erased[fmt.Sprint(i)] = m
+	erased := func(techniques ...erase.Technique) diskReport {
+		r := diskReport{Erased: map[string]erase.Report{}}
+		for i, technique := range techniques {
+			r.Erased[fmt.Sprint(i)] = erase.Report{Technique: technique}
 		}
 		return r
 	}
@@ -279,7 +280,7 @@ func TestOutcome(t *testing.T) {
 		"tested":        {diskReport{tested: &burnin.DiskReport{}}, nil, nil, status.Tested},
 		"left":          {untouched(d, "read-only"), nil, nil, status.Untouched},
 		"metadata": {
-			erased(erase.MetadataOnly, erase.MetadataOnly+"; not erased: a"), nil, nil, status.MetadataErased,
+			erased(erase.MetadataOnly, erase.MetadataOnly), nil, nil, status.MetadataErased,
 		},
 		"both":           {erased(erase.MetadataOnly, erase.Overwrite), nil, nil, status.Erased},
 		"partly":         {partly, nil, nil, status.PartlyErased},

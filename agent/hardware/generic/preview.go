@@ -15,7 +15,7 @@ import (
 // ErasePreview describes what erase_devices would do to a disk.
 type ErasePreview struct {
 	Disk      block.Device
-	Method    erase.Method // see [erase.Preview]; "" if the disk would not be erased
+	Report    erase.Report // see [erase.Preview]; without a technique if the disk would not be erased
 	Untouched string       // why the step would leave the disk as it is; "" otherwise
 	Err       error        // why the step would fail because of the disk; nil otherwise
 }
@@ -107,7 +107,7 @@ func (r *diskRun) preview(ctx context.Context, d block.Device, unit []block.Devi
 		}
 		options := r.flags.options()
 		options.Siblings = r.siblings(ctx, d, unit)
-		p.Method, err = r.m.previewErase(ctx, r.m.o.System, d, options)
+		p.Report, err = r.m.previewErase(ctx, r.m.o.System, d, options)
 		return p, err
 	})
 	if err != nil {

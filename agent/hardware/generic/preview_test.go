@@ -28,7 +28,7 @@ func TestPreviewErase(t *testing.T) {
 	m := onThisMachine(t, disks...)
 	var given erase.Options
 	ask := m.previewErase
-	m.previewErase = func(ctx context.Context, s sysfs.Root, d block.Device, o erase.Options) (erase.Method, error) {
+	m.previewErase = func(ctx context.Context, s sysfs.Root, d block.Device, o erase.Options) (erase.Report, error) {
 		given = o
 		return ask(ctx, s, d, o)
 	}
@@ -39,14 +39,14 @@ func TestPreviewErase(t *testing.T) {
 		t.Fatalf("got %d previews and %v, want %d", len(list), err, len(disks))
 	}
 	for i, want := range []ErasePreview{
-		{Disk: plain, Method: erase.Overwrite},
+		{Disk: plain, Report: erase.Report{Technique: erase.Overwrite}},
 		{Disk: shared, Err: erase.ErrProtected},
 		{Disk: skipped, Untouched: "named by skip_block_devices"},
 		{Disk: remote, Untouched: "reached over a network (iscsi)"},
 		{Disk: unknown, Err: unknown.NetworkUnread},
 	} {
 		got := list[i]
-		if got.Disk.Path != want.Disk.Path || got.Method != want.Method || !errors.Is(got.Err, want.Err) ||
+		if got.Disk.Path != want.Disk.Path || got.Report.String() != want.Report.String() || !errors.Is(got.Err, want.Err) ||
 			(got.Untouched == "") != (want.Untouched == "") || !strings.HasPrefix(got.Untouched, want.Untouched) {
 			t.Errorf("got %+v, want %+v", got, want)
 		}
@@ -63,7 +63,7 @@ func TestPreviewErase(t *testing.T) {
 	// Without the guard, and with the permission to erase disks of a network, these are asked, too.
 	m.o.Config.Update(func(c *config.Config) { c.GuardSpecialFilesystems, c.EraseNetworkDisks = false, true })
 	list, err = m.PreviewErase(t.Context(), nil)
-	if err != nil || list[1].Method != erase.Overwrite || list[2].Method != erase.Overwrite ||
+	if err != nil || list[1].Report.Technique != erase.Overwrite || list[2].Report.Technique != erase.Overwrite ||
 		list[3].Untouched != "" || list[3].Err == nil {
 		t.Errorf("without protection: got %+v and %v", list, err)
 	}

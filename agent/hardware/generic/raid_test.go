@@ -902,9 +902,9 @@ func TestEraseMetadataKeepsCreated(t *testing.T) {
 		want := map[string]diskReport{}
 		for _, d := range disks {
 			want[d.Path] = diskReport{
-				Erased: map[string]erase.Method{
-					part(d, 1): `metadata; not erased: superblock of raid1 array "any:root"`,
-					part(d, 2): `metadata; not erased: superblock of raid0 array "any:md1"`,
+				Erased: map[string]erase.Report{
+					part(d, 1): {Technique: `metadata; not erased: superblock of raid1 array "any:root"`},
+					part(d, 2): {Technique: `metadata; not erased: superblock of raid0 array "any:md1"`},
 				},
 				Untouched: map[string]string{d.Path: "partition table of a disk with an array that Ironic created"},
 			}

@@ -111,16 +111,15 @@ func TestEraseSiblings(t *testing.T) {
 func TestEraseOptionsSiblings(t *testing.T) {
 	m := newManager(t)
 	sibling := block.Device{Name: "nvme70n2", Path: "/dev/nvme70n2"}
-	m.eraseFull = func(_ context.Context, _ sysfs.Root, _ block.Device, o erase.Options) (erase.Method, error) {
+	m.eraseFull = func(_ context.Context, _ sysfs.Root, _ block.Device, o erase.Options) error {
 		if len(o.Siblings) != 1 || o.Siblings[0].Path != sibling.Path {
 			t.Errorf("got siblings %v, want %s", o.Siblings, sibling.Path)
 		}
-		return erase.NVMeSanitizeBlock, nil
+		return nil
 	}
 	r := &diskRun{m: m}
 	d := block.Device{Name: "nvme70n1", Path: "/dev/nvme70n1"}
-	method, err := r.eraseFully(t.Context(), d, []block.Device{sibling})
-	if method != erase.NVMeSanitizeBlock || err != nil {
-		t.Errorf("got %q and %v, want %s", method, err, erase.NVMeSanitizeBlock)
+	if err := r.eraseFully(t.Context(), d, []block.Device{sibling}, &erase.Recorder{}); err != nil {
+		t.Error(err)
 	}
 }

@@ -66,23 +66,27 @@ func report(name string, work func() (time.Duration, error)) error {
 
 // onePass erases a device by one pass and returns the duration of the pass with its flush, without the read-back.
 func onePass(ctx context.Context, device block.Device, o erase.Options) (time.Duration, error) {
-	var start time.Time
-	o.Progress = func(done, _ int64) {
-		if done == 0 {
-			start = time.Now()
-		}
-	}
-	ctx, trace := erase.WithTrace(ctx)
-	method, err := erase.Full(ctx, sysfs.Root{}, device, o)
-	if err != nil {
+	start := &firstWrite{}
+	o.Recorder = &erase.Recorder{Observer: start}
+	if err := erase.Full(ctx, sysfs.Root{}, device, o); err != nil {
 		return 0, err
 	}
-	passes := trace.Observed().Passes
-	if method != erase.Overwrite || len(passes) != 1 || passes[0].Bytes != device.Size {
+	r := o.Recorder.Report()
+	if r.String() != string(erase.Overwrite) || len(r.Passes) != 1 || r.Passes[0].Bytes != device.Size {
 		return 0, fmt.Errorf("%s: got method %s with passes %v, want one pass of %d bytes",
-			device.Path, method, passes, device.Size)
+			device.Path, r, r.Passes, device.Size)
 	}
-	return passes[0].Ended.Sub(start), nil
+	return r.Passes[0].Ended.Sub(start.at), nil
+}
+
+// firstWrite observes when the first pass of an overwrite starts.
+type firstWrite struct{ at time.Time }
+
+// Observe implements [erase.Observer].
+func (w *firstWrite) Observe(p erase.Progress) {
+	if p.Phase == erase.Overwriting && p.Done == 0 {
+		w.at = time.Now()
+	}
 }
 
 // copied matches the last line of dd.

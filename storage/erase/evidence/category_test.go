@@ -198,7 +198,7 @@ func TestClassify(t *testing.T) {
 
 // The techniques are the methods of package erase, which imports this one.
 func TestTechniquesAreMethods(t *testing.T) {
-	file, err := parser.ParseFile(token.NewFileSet(), "../erase.go", nil, 0)
+	file, err := parser.ParseFile(token.NewFileSet(), "../report.go", nil, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -208,7 +208,7 @@ func TestTechniquesAreMethods(t *testing.T) {
 		if !ok || len(spec.Values) != 1 {
 			return true
 		}
-		if kind, ok := spec.Type.(*ast.Ident); !ok || kind.Name != "Method" {
+		if kind, ok := spec.Type.(*ast.Ident); !ok || kind.Name != "Technique" {
 			return true
 		}
 		literal, ok := spec.Values[0].(*ast.BasicLit)

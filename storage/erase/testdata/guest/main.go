@@ -12,10 +12,10 @@ import (
 	"os"
 	"time"
 
-	"ironroot/storage/sysfs"
 	"ironroot/storage/block"
 	"ironroot/storage/erase"
 	"ironroot/storage/partition"
+	"ironroot/storage/sysfs"
 	"ironroot/uinit/boot"
 )
 
@@ -51,11 +51,14 @@ func main() {
 			fmt.Printf("\nNAMESPACES %v %q %v %v\n", c.Namespaces, found.NoDevice, c.Address != "", err)
 		}
 		for _, d := range list {
-			method, err := erase.Full(ctx, sysfs.Root{}, d,
-				erase.Options{Zeroize: true, NVMe: true, ATA: true, SCSI: true})
-			fmt.Printf("\nERASED %s %s %v\n", d.Path, method, err)
+			record := &erase.Recorder{}
+			err := erase.Full(ctx, sysfs.Root{}, d,
+				erase.Options{Zeroize: true, NVMe: true, ATA: true, SCSI: true, Recorder: record})
+			fmt.Printf("\nERASED %s %s %v\n", d.Path, record.Report(), err)
+			record = &erase.Recorder{}
 			err = erase.Metadata(ctx, sysfs.Root{}, d.Path, erase.Wait{})
-			fmt.Printf("\nMETADATA %s %s %v\n", d.Path, erase.MetadataMethod(ctx, d), err)
+			erase.RecordMetadata(ctx, d, record)
+			fmt.Printf("\nMETADATA %s %s %v\n", d.Path, record.Report(), err)
 			if err := showTables(ctx, d); err != nil {
 				return err
 			}

@@ -235,8 +235,8 @@ func (a array) erase(ctx context.Context, devices []string, uuid string) error {
 	if err != nil {
 		return err
 	}
-	method, err := erase.Full(ctx, sysfs.Root{}, d, options)
-	if err != nil {
+	options.Recorder = &erase.Recorder{}
+	if err := erase.Full(ctx, sysfs.Root{}, d, options); err != nil {
 		return err
 	}
 	if err := raid.CheckWritten(sysfs.Root{}, path, a.level, devices); err != nil {
@@ -269,14 +269,14 @@ func (a array) erase(ctx context.Context, devices []string, uuid string) error {
 		if err != nil {
 			return err
 		}
-		if _, err := erase.Ranges(ctx, sysfs.Root{}, m.Device, ranges, erase.Options{Zeroize: true}); err != nil {
+		if err := erase.Ranges(ctx, sysfs.Root{}, m.Device, ranges, erase.Options{Zeroize: true}); err != nil {
 			return err
 		}
 		left, err := a.left(m)
 		if err != nil {
 			return err
 		}
-		fmt.Printf("\nLEFT %s: %s %s\n", a, method, left)
+		fmt.Printf("\nLEFT %s: %s %s\n", a, options.Recorder.Report(), left)
 	}
 	return a.verify(ctx, devices, uuid)
 }

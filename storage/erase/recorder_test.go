@@ -13,24 +13,20 @@ import (
 	"ironroot/storage/sysfs"
 )
 
-// erasingCall is a call of Options.Erasing.
-type erasingCall struct {
-	method            Method
-	elapsed, estimate time.Duration
-}
-
-// recordErasing returns options that record the calls.
-func recordErasing(o Options, calls *[]erasingCall) Options {
-	o.Erasing = func(method Method, elapsed, estimate time.Duration) {
-		*calls = append(*calls, erasingCall{method, elapsed, estimate})
-	}
+// recordErasing returns options that record the observations of SelfErasing.
+func recordErasing(o Options, calls *[]Progress) Options {
+	o.Recorder = &Recorder{Observer: observe(func(p Progress) {
+		if p.Phase == SelfErasing {
+			*calls = append(*calls, p)
+		}
+	})}
 	return o
 }
 
 // An erase that reports no progress shows how long it has taken, with the drive's estimate, until its end.
 func TestErasing(t *testing.T) {
-	ata := func(drive fakeATA) func(*testing.T, *[]erasingCall) func(context.Context) error {
-		return func(t *testing.T, calls *[]erasingCall) func(context.Context) error {
+	ata := func(drive fakeATA) func(*testing.T, *[]Progress) func(context.Context) error {
+		return func(t *testing.T, calls *[]Progress) func(context.Context) error {
 			disk := ataMedium(t)
 			drive.path = disk.Path
 			return func(ctx context.Context) error {
@@ -41,8 +37,8 @@ func TestErasing(t *testing.T) {
 		}
 	}
 	for name, c := range map[string]struct {
-		prepare  func(*testing.T, *[]erasingCall) func(context.Context) error
-		method   Method
+		prepare  func(*testing.T, *[]Progress) func(context.Context) error
+		method   Technique
 		estimate time.Duration
 		interval time.Duration
 		count    int
@@ -57,7 +53,7 @@ func TestErasing(t *testing.T) {
 		"no estimate": {ata(fakeATA{takes: 2 * time.Hour}), ATAErase, 0, time.Minute, 120},
 		"quick":       {ata(fakeATA{normalTime: 1}), ATAErase, 2 * time.Minute, 0, 1},
 		"NVMe Format": {
-			func(t *testing.T, calls *[]erasingCall) func(context.Context) error {
+			func(t *testing.T, calls *[]Progress) func(context.Context) error {
 				drive := fakeNVMe{oacs: 2, formatTime: 90 * time.Minute}
 				drive.path = testenv.SparseFile(t, mib)
 				return func(ctx context.Context) error {
@@ -69,7 +65,7 @@ func TestErasing(t *testing.T) {
 			}, NVMeUser, 0, time.Minute, 90,
 		},
 	} {
-		var calls []erasingCall
+		var calls []Progress
 		erase := c.prepare(t, &calls)
 		synctest.Test(t, func(t *testing.T) {
 			err := erase(t.Context())
@@ -83,7 +79,9 @@ func TestErasing(t *testing.T) {
 				t.Errorf("%s: got %v and %d calls, want %d", name, err, count, c.count)
 			}
 			for i, call := range calls {
-				if want := (erasingCall{c.method, time.Duration(i) * c.interval, c.estimate}); call != want {
+				if want := (Progress{
+					Phase: SelfErasing, Technique: c.method, Elapsed: time.Duration(i) * c.interval, Estimate: c.estimate,
+				}); call != want {
 					t.Fatalf("%s: got call %+v, want %+v", name, call, want)
 				}
 			}
@@ -99,7 +97,7 @@ func TestErasingEnds(t *testing.T) {
 		limits := timelimit.Limits{NoProgress: time.Hour, Grace: time.Minute}
 		_, err := timelimit.Do(t.Context(), limits, func(ctx context.Context) (any, error) {
 			defer close(ended)
-			report := Erasing(func(Method, time.Duration, time.Duration) { calls++ })
+			report := &Recorder{Observer: observe(func(Progress) { calls++ })}
 			return nil, report.during(ctx, ATAErase, 0, func() error {
 				time.Sleep(24 * time.Hour) // by the clock of the test
 				return nil
@@ -117,11 +115,11 @@ func TestErasingEnds(t *testing.T) {
 	for _, want := range []error{nil, failure} {
 		synctest.Test(t, func(t *testing.T) {
 			calls := 0
-			report := Erasing(func(_ Method, elapsed, _ time.Duration) {
-				if calls++; elapsed > 0 {
+			report := &Recorder{Observer: observe(func(p Progress) {
+				if calls++; p.Elapsed > 0 {
 					panic("boom")
 				}
-			})
+			})}
 			err := report.during(t.Context(), ATAErase, 0, func() error {
 				time.Sleep(time.Hour) // by the clock of the test
 				return want
@@ -131,7 +129,7 @@ func TestErasingEnds(t *testing.T) {
 			}
 		})
 	}
-	var none Erasing
+	var none *Recorder
 	if err := none.during(t.Context(), ATAErase, 0, func() error { return failure }); !errors.Is(err, failure) {
 		t.Errorf("got %v, want the error of the command", err)
 	}

@@ -1,11 +1,17 @@
 package erase
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"ironroot/internal/test/testenv"
+	"ironroot/internal/timelimit"
 	"ironroot/storage/erase/evidence"
+	"ironroot/storage/sysfs"
 )
 
 // An overwrite says of which passes it consisted, and what the read-back of the last one shows: zeros can come from a
@@ -31,11 +37,12 @@ func TestOverwritten(t *testing.T) {
 		},
 	} {
 		path := testenv.Loop(t, testenv.SparseFile(t, ataSize), 512)
-		ctx, trace := WithTrace(t.Context())
-		if err := overwrite(ctx, path, c.o); err != nil {
+		record := &Recorder{}
+		c.o.Recorder = record
+		if err := overwrite(t.Context(), path, c.o); err != nil {
 			t.Fatal(err)
 		}
-		o := trace.Observed()
+		o := record.Report()
 		o.ReadBack.Direct = true // a loop device need not have it
 		want := fmt.Sprintf(c.want, o.ReadBack.Read, int64(ataSize))
 		if got := o.Overwritten(); got != want {
@@ -43,7 +50,7 @@ func TestOverwritten(t *testing.T) {
 		}
 	}
 	// Without a read-back nothing is claimed; through the cache nothing is shown.
-	o := Observed{Passes: []evidence.Pass{{Pattern: evidence.PatternRandom}}}
+	o := Report{Passes: []evidence.Pass{{Pattern: evidence.PatternRandom}}}
 	if got := o.Overwritten(); got != "" {
 		t.Errorf("not read back: got %q", got)
 	}
@@ -53,4 +60,29 @@ func TestOverwritten(t *testing.T) {
 	if got := o.Overwritten(); got != cached {
 		t.Errorf("through the cache: got %q, want %q", got, cached)
 	}
+}
+
+// The report of an erase that the kernel does not return from has what is known until then, and no technique.
+func TestReportOfStuckErase(t *testing.T) {
+	disk := ataMedium(t)
+	synctest.Test(t, func(t *testing.T) {
+		drive := fakeATA{path: disk.Path, native: ataSize/512 + 7, takes: 1000 * time.Hour}
+		record, ended := &Recorder{}, make(chan struct{})
+		_, err := timelimit.Do(t.Context(), timelimit.Limits{NoProgress: time.Hour, Grace: time.Minute},
+			func(ctx context.Context) (Technique, error) {
+				defer close(ended)
+				return eraseATA(ctx, sysfs.Root{}, disk, Options{ATA: true, Recorder: record}, drive.open)
+			})
+		if !errors.Is(err, timelimit.ErrStuck) {
+			t.Errorf("got %v, want %v", err, timelimit.ErrStuck)
+		}
+		r := record.Report()
+		if r.Firmware != "AB12CD34" || r.Hidden.Bytes() == 0 || len(r.Reported) != 1 || r.Technique != "" {
+			t.Errorf("got %+v, want the firmware, the hidden sectors and no technique", r)
+		}
+		if target := r.Target(); target.Hidden != r.Hidden || len(target.Reported) != 1 || target.Detail != "" {
+			t.Errorf("got evidence %+v, want what is known", target)
+		}
+		<-ended
+	})
 }

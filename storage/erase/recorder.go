@@ -1,0 +1,153 @@
+package erase
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"ironroot/internal/goroutine"
+	"ironroot/internal/pause"
+	"ironroot/storage/erase/evidence"
+)
+
+// Recorder collects the [Report] of an erase while it runs. It is safe for concurrent use: if the kernel does not
+// return from an erase (timelimit.ErrStuck), its report contains what is known until then. The zero value is ready to
+// use, for one erase. A nil Recorder collects nothing.
+type Recorder struct {
+	Observer Observer // receives the progress; may be nil
+
+	mu     sync.Mutex
+	report Report
+}
+
+// Observer receives the progress of an erase. Calls do not overlap, and end with the erase or its context. Most are on
+// the goroutine of the erase.
+type Observer interface {
+	Observe(p Progress)
+}
+
+// Progress describes what an erase does now.
+type Progress struct {
+	Phase       Phase
+	Technique   Technique     // of SanitizeStarted and SelfErasing
+	Done, Total int64         // bytes of Overwriting, Sanitizing and ReadingBack
+	Elapsed     time.Duration // of SelfErasing
+	Estimate    time.Duration // by the drive, of SanitizeStarted and SelfErasing; 0 if it gives none
+}
+
+// Phase is a part of an erase.
+type Phase int
+
+// The phases.
+const (
+	Overwriting     Phase = iota // Done bytes of all passes are written
+	SanitizeStarted              // the drive has started to sanitize itself
+	Sanitizing                   // the drive sanitizes itself and reports how much is done
+	// SelfErasing means that the drive carries out a command that reports no progress. It is observed at the start of
+	// the command, and then about once for each percent of the estimate, or each minute without one, on another
+	// goroutine.
+	SelfErasing
+	ReadingBack // Done bytes are read back
+)
+
+// Report returns what is known so far.
+func (r *Recorder) Report() Report {
+	if r == nil {
+		return Report{}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	report := r.report
+	report.Passes, report.Reported = slices.Clone(report.Passes), slices.Clone(report.Reported)
+	report.Restrictions = slices.Clone(report.Restrictions)
+	return report
+}
+
+// Erased records that the device was erased by a technique.
+func (r *Recorder) Erased(technique Technique) {
+	r.change(func(report *Report) { report.Technique = technique })
+}
+
+// Restrict adds a text that says which part of the device was erased, or how the rest was.
+func (r *Recorder) Restrict(text string) {
+	r.change(func(report *Report) { report.Restrictions = append(report.Restrictions, text) })
+}
+
+// change calls do with the report.
+func (r *Recorder) change(do func(*Report)) {
+	if r == nil {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	do(&r.report)
+}
+
+// reported records a statement of the drive. completed means that it reported the end of the erase without an error.
+func (r *Recorder) reported(source, text string, completed bool) {
+	r.change(func(report *Report) {
+		report.Reported = append(report.Reported, evidence.Statement{
+			Time: time.Now().UTC(), Source: source, Text: text, Completed: completed,
+		})
+	})
+}
+
+// observe sends the progress to the observer.
+func (r *Recorder) observe(p Progress) {
+	if r.observed() {
+		r.Observer.Observe(p)
+	}
+}
+
+func (r *Recorder) observed() bool { return r != nil && r.Observer != nil }
+
+// aside returns a recorder with the same observer and a report of its own.
+func (r *Recorder) aside() *Recorder {
+	if !r.observed() {
+		return nil
+	}
+	return &Recorder{Observer: r.Observer}
+}
+
+// Limits of the interval between two observations of SelfErasing.
+const (
+	minErasingInterval = time.Second
+	maxErasingInterval = time.Minute
+)
+
+// erasingInterval returns the time between two observations: a percent of the estimate, within the limits.
+func erasingInterval(estimate time.Duration) time.Duration {
+	if estimate <= 0 {
+		return maxErasingInterval
+	}
+	return min(max(estimate/100, minErasingInterval), maxErasingInterval)
+}
+
+// during calls command, which returns when the drive has erased itself, and observes it until then. A panic of the
+// observer during the command ends the observation; it is logged, and does not change the result. For the time limit
+// of the command, an observation is no progress: that time passes says nothing about the drive.
+func (r *Recorder) during(
+	ctx context.Context, technique Technique, estimate time.Duration, command func() error,
+) error {
+	if !r.observed() {
+		return command()
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	ended := make(chan struct{})
+	began := time.Now()
+	p := Progress{Phase: SelfErasing, Technique: technique, Estimate: estimate}
+	r.observe(p)
+	goroutine.Go(func() error {
+		for pause.For(ctx, erasingInterval(estimate)) == nil {
+			p.Elapsed = time.Since(began)
+			r.observe(p)
+		}
+		return nil
+	}, func(error) { close(ended) }) // a panic was logged
+	err := command()
+	cancel()
+	<-ended
+	return err
+}
