@@ -13,7 +13,6 @@ import (
 
 	"ironroot/initramfs/debian"
 	"ironroot/internal/bootfile"
-	"ironroot/release/bill"
 )
 
 // DefaultLabel is the volume label of an image if Options has none.
@@ -40,15 +39,17 @@ type Options struct {
 	Label    string         // "" = DefaultLabel
 	CacheDir string         // directory of fetched packages; "" = ironroot below the user's cache directory
 	Debian   debian.Options // archive of the loaders' packages; its CacheDir is CacheDir
-	Bill     *bill.Build    // describe the image next to it: contents and provenance; nil = do not
 	Log      io.Writer      // gets progress and the sizes of the parts; nil = no output
 }
 
 // Report describes the image that was built.
 type Report struct {
-	Path  string
-	Size  int64 // bytes
-	Parts []Part
+	Path    string
+	Size    int64 // bytes
+	Parts   []Part
+	Cmdline string       // that of the options or the default, "" with Options.UKI
+	Label   string       // that of the options or the default
+	Debian  *debian.Used // the boot loaders, nil with Options.UKI
 }
 
 // Part is a part of the image.
@@ -67,8 +68,7 @@ func Build(ctx context.Context, o Options) (Report, error) {
 		return Report{}, err
 	}
 	if o.UKI != "" {
-		return inWorkspace(o, func(work string) (Report, error) { return buildUKI(ctx, o, work) },
-			func() error { return describeUKI(o) })
+		return inWorkspace(o, func(work string) (Report, error) { return buildUKI(ctx, o, work) })
 	}
 	if _, err := fmt.Fprintln(o.Log, "fetching boot loaders of Debian"); err != nil {
 		return Report{}, err
@@ -83,13 +83,13 @@ func Build(ctx context.Context, o Options) (Report, error) {
 	if err != nil {
 		return Report{}, err
 	}
-	return inWorkspace(o, func(work string) (Report, error) { return build(ctx, o, loaders, work) },
-		func() error { return describe(ctx, o, loaders, archive) })
+	report, err := inWorkspace(o, func(work string) (Report, error) { return build(ctx, o, loaders, work) })
+	report.Debian = loaders.used(archive)
+	return report, err
 }
 
-// inWorkspace builds the image in a new directory, which it removes, describes it if Options.Bill is set, and prints
-// the report.
-func inWorkspace(o Options, build func(work string) (Report, error), describe func() error) (Report, error) {
+// inWorkspace builds the image in a new directory, which it removes, and prints the report.
+func inWorkspace(o Options, build func(work string) (Report, error)) (Report, error) {
 	work, err := os.MkdirTemp(filepath.Dir(o.Out), ".iso-*") // in the directory of the result: /tmp can be too small
 	if err != nil {
 		return Report{}, fmt.Errorf("build ISO: %w", err)
@@ -99,11 +99,7 @@ func inWorkspace(o Options, build func(work string) (Report, error), describe fu
 	if err != nil {
 		return Report{}, fmt.Errorf("build ISO %s: %w", o.Out, err)
 	}
-	if o.Bill != nil {
-		if err := describe(); err != nil {
-			return Report{}, fmt.Errorf("describe ISO %s: %w", o.Out, err)
-		}
-	}
+	report.Cmdline, report.Label = o.Cmdline, o.Label
 	return report, report.print(o.Log)
 }
 

@@ -85,3 +85,12 @@ func fetchLoaders(ctx context.Context, archive *debian.Archive, arch string) (lo
 	}
 	return l, nil
 }
+
+// used returns the files of the loaders with their packages.
+func (l *loaders) used(archive *debian.Archive) *debian.Used {
+	used := &debian.Used{Archive: archive, Debs: l.debs}
+	for _, f := range l.files() {
+		used.Files = append(used.Files, debian.UsedFile{Name: f.name, Path: f.path, Content: *f.content})
+	}
+	return used
+}

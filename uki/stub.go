@@ -15,22 +15,14 @@ const Package = "systemd-boot-efi"
 // stubNames are the files with the stubs, by GOARCH.
 var stubNames = map[string]string{"amd64": "linuxx64.efi.stub", "arm64": "linuxaa64.efi.stub"}
 
-// stub is the program that the sections are added to.
-type stub struct {
-	content []byte
-	name    string          // path in the package
-	deb     string          // path of the package, "" = Options.Stub
-	archive *debian.Archive // has the package
-}
-
-// readStub reads the stub for an architecture.
-func readStub(ctx context.Context, o Options, arch string) (stub, error) {
+// readStub reads the stub for an architecture: that of the options, or Debian's.
+func readStub(ctx context.Context, o Options, arch string) ([]byte, *debian.Used, error) {
 	if o.Stub != "" {
 		data, err := bounded.ReadFile(o.Stub, maxImage)
 		if err != nil {
-			return stub{}, fmt.Errorf("stub: %w", err)
+			return nil, nil, fmt.Errorf("stub: %w", err)
 		}
-		return stub{content: data}, nil
+		return data, nil, nil
 	}
 	log := o.Log
 	if log == nil {
@@ -39,19 +31,23 @@ func readStub(ctx context.Context, o Options, arch string) (stub, error) {
 	settings := o.Debian
 	settings.CacheDir = o.CacheDir
 	settings.Progress = func(format string, args ...any) { _, _ = fmt.Fprintf(log, format+"\n", args...) }
-	s, err := fetchStub(ctx, settings, arch)
+	used, err := fetchStub(ctx, settings, arch)
 	if err != nil {
-		return stub{}, fmt.Errorf("stub of systemd: %w", err)
+		return nil, nil, fmt.Errorf("stub of systemd: %w", err)
 	}
-	return s, nil
+	return used.Files[0].Content, used, nil
 }
 
-func fetchStub(ctx context.Context, settings debian.Options, arch string) (stub, error) {
+// fetchStub reads the stub from Debian's package. It is the only file.
+func fetchStub(ctx context.Context, settings debian.Options, arch string) (*debian.Used, error) {
 	archive, err := debian.Open(settings)
 	if err != nil {
-		return stub{}, err
+		return nil, err
 	}
-	s := stub{name: "usr/lib/systemd/boot/efi/" + stubNames[arch], archive: archive}
-	s.deb, err = archive.ReadFiles(ctx, Package+":"+arch, map[string]*[]byte{s.name: &s.content})
-	return s, err
+	file := debian.UsedFile{Name: "stub", Path: "usr/lib/systemd/boot/efi/" + stubNames[arch]}
+	deb, err := archive.ReadFiles(ctx, Package+":"+arch, map[string]*[]byte{file.Path: &file.Content})
+	if err != nil {
+		return nil, err
+	}
+	return &debian.Used{Archive: archive, Debs: []string{deb}, Files: []debian.UsedFile{file}}, nil
 }

@@ -17,8 +17,6 @@ import (
 	"ironroot/initramfs/debian"
 	"ironroot/internal/bootfile"
 	"ironroot/internal/bounded"
-	"ironroot/release"
-	"ironroot/release/bill"
 	"ironroot/uinit/boot/layout"
 )
 
@@ -31,6 +29,9 @@ const (
 	unameSection   = ".uname"
 	sbatSection    = ".sbat"
 )
+
+// PredictionSuffix is the end of the name of the file with the predicted PCR values, next to the image.
+const PredictionSuffix = ".pcr.json"
 
 // maxOSRelease limits the size of a file with a description of the image, in bytes.
 const maxOSRelease = 64 << 10
@@ -53,16 +54,16 @@ type Options struct {
 	Cert     string         // path of the certificate of the key
 	CacheDir string         // directory of fetched packages; "" = ironroot below the user's cache directory
 	Debian   debian.Options // archive of the stub's package; its CacheDir is CacheDir
-	Bill     *bill.Build    // describe the image next to it: contents and provenance; nil = do not
 	Log      io.Writer      // gets progress and the sizes of the parts; nil = no output
 }
 
 // Report describes the image that was built.
 type Report struct {
-	Path  string
-	Arch  string // GOARCH
-	Size  int64  // bytes
-	Parts []Part
+	Path   string
+	Arch   string // GOARCH
+	Size   int64  // bytes
+	Parts  []Part
+	Debian *debian.Used // the stub, nil if it is that of the options
 	Prediction
 }
 
@@ -99,16 +100,16 @@ func build(ctx context.Context, o Options) (Report, error) {
 	if err != nil {
 		return Report{}, err
 	}
-	base, err := readStub(ctx, o, k.arch)
+	stub, used, err := readStub(ctx, o, k.arch)
 	if err != nil {
 		return Report{}, err
 	}
-	if arch, err := bootfile.UEFIArch(bytes.NewReader(base.content), int64(len(base.content))); err != nil {
+	if arch, err := bootfile.UEFIArch(bytes.NewReader(stub), int64(len(stub))); err != nil {
 		return Report{}, fmt.Errorf("stub: %w", err)
 	} else if arch != k.arch {
 		return Report{}, fmt.Errorf("stub: is for %s, want %s like the kernel", arch, k.arch)
 	}
-	unsigned, measured, err := assemble(base.content, k, sections)
+	unsigned, measured, err := assemble(stub, k, sections)
 	if err != nil {
 		return Report{}, err
 	}
@@ -116,7 +117,7 @@ func build(ctx context.Context, o Options) (Report, error) {
 	if err != nil {
 		return Report{}, err
 	}
-	report := Report{Path: o.Out, Arch: k.arch, Size: int64(len(signed))}
+	report := Report{Path: o.Out, Arch: k.arch, Size: int64(len(signed)), Debian: used}
 	if report.Prediction, err = predict(signed, measured); err != nil {
 		return Report{}, err
 	}
@@ -127,14 +128,8 @@ func build(ctx context.Context, o Options) (Report, error) {
 	if err != nil {
 		return Report{}, err
 	}
-	prediction := file{o.Out + release.PredictionSuffix, values}
-	if err := writeFiles(ctx, prediction, file{o.Out, signed}); err != nil || o.Bill == nil {
-		return report, err
-	}
-	if err := describe(ctx, o, base); err != nil {
-		return Report{}, fmt.Errorf("describe %s: %w", o.Out, err)
-	}
-	return report, nil
+	prediction := file{o.Out + PredictionSuffix, values}
+	return report, writeFiles(ctx, prediction, file{o.Out, signed})
 }
 
 // checkCmdline checks the command line of an image. The stub ignores arguments of the firmware only if there is one.

@@ -244,7 +244,7 @@ func TestImageEqualsUkify(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			o.Stub = write(t, "stub", stub.content)
+			o.Stub = write(t, "stub", stub.Files[0].Content)
 			report, got := mustBuild(t, o)
 			if report.Arch != arch {
 				t.Errorf("architecture: got %s, want %s", report.Arch, arch)

@@ -24,11 +24,18 @@ type isoCmd struct {
 
 // Run builds the image and prints the size of each part.
 func (c *isoCmd) Run() error {
-	return c.buildAndSign(func(ctx context.Context, b *bill.Build) (string, error) {
+	return c.buildAndSign(func(ctx context.Context) (bill.Image, error) {
 		report, err := iso.Build(ctx, iso.Options{
 			Kernel: c.Kernel, Initrd: c.Initrd, UKI: c.UKI, Arch: c.Arch, Out: c.Out, Cmdline: c.Cmdline,
-			Label: c.Label, CacheDir: c.CacheDir, Debian: c.options(), Bill: b, Log: os.Stdout,
+			Label: c.Label, CacheDir: c.CacheDir, Debian: c.options(), Log: os.Stdout,
 		})
-		return report.Path, err
+		image := bill.Image{
+			Path: report.Path, Purpose: "INSTALL", Command: "iso", Debian: report.Debian, Parts: []string{c.UKI},
+			Parameters: map[string]any{"label": report.Label},
+		}
+		if c.UKI == "" {
+			image.Parts, image.Parameters["cmdline"] = []string{c.Kernel, c.Initrd}, report.Cmdline
+		}
+		return image, err
 	})
 }

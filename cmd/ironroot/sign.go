@@ -37,9 +37,9 @@ func (f signFlags) signer() (func(artefacts ...string) error, error) {
 	return func(artefacts ...string) error { return release.Sign(signer, artefacts) }, nil
 }
 
-// buildAndSign runs a build, which returns the path of its result, and signs the result. SIGINT and SIGTERM end the
-// context of the build.
-func (f signFlags) buildAndSign(build func(ctx context.Context, b *bill.Build) (path string, err error)) error {
+// buildAndSign builds an image, writes its bill of materials and its provenance, and signs it. SIGINT and SIGTERM end
+// the context of the build.
+func (f signFlags) buildAndSign(build func(ctx context.Context) (bill.Image, error)) error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	sign, err := f.signer()
@@ -50,11 +50,14 @@ func (f signFlags) buildAndSign(build func(ctx context.Context, b *bill.Build) (
 	if err != nil {
 		return err
 	}
-	path, err := build(ctx, billOf(source))
+	image, err := build(ctx)
 	if err != nil {
 		return err
 	}
-	return sign(path)
+	if err := billOf(source).WriteImage(ctx, image); err != nil {
+		return err
+	}
+	return sign(image.Path)
 }
 
 // password returns the password of the secret key.

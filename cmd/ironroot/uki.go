@@ -28,12 +28,21 @@ type ukiCmd struct {
 
 // Run builds the image and prints the size of each part.
 func (c *ukiCmd) Run() error {
-	return c.buildAndSign(func(ctx context.Context, b *bill.Build) (string, error) {
+	return c.buildAndSign(func(ctx context.Context) (bill.Image, error) {
 		report, err := uki.Build(ctx, uki.Options{
 			Kernel: c.Kernel, Initrds: c.Initrd, Out: c.Out, Cmdline: c.Cmdline, OSRelease: c.OSRelease,
 			Version: agent.Version, Stub: c.Stub, Key: c.Key, SignCommand: c.SignCommand, Cert: c.Cert,
-			Unsigned: c.Unsigned, CacheDir: c.CacheDir, Debian: c.options(), Bill: b, Log: os.Stdout,
+			Unsigned: c.Unsigned, CacheDir: c.CacheDir, Debian: c.options(), Log: os.Stdout,
 		})
-		return report.Path, err
+		image := bill.Image{
+			Path: report.Path, Purpose: "OPERATING-SYSTEM", Command: "uki", Debian: report.Debian,
+			Parameters: map[string]any{"cmdline": c.Cmdline}, Parts: append([]string{c.Kernel}, c.Initrd...),
+			Inputs: map[string]string{"stub": c.Stub, "osRelease": c.OSRelease, "certificate": c.Cert},
+			Next:   []string{report.Path + uki.PredictionSuffix},
+		}
+		if c.Stub != "" {
+			image.Added = map[string]string{"stub": c.Stub}
+		}
+		return image, err
 	})
 }
