@@ -4,6 +4,7 @@ import (
 	"io"
 
 	"ironroot/initramfs/debian"
+	"ironroot/initramfs/firmware"
 	"ironroot/release/bill"
 )
 
@@ -56,4 +57,16 @@ type Part struct {
 	Name       string
 	Files      int
 	Raw, Store int64 // bytes before and after compression
+}
+
+// Packages returns the Debian packages that images are built from by default, each NAME:ARCH.
+func Packages() []string {
+	packages := []string{
+		AuthoritiesPackage + ":amd64", "linux-image-amd64:amd64", "linux-image-cloud-amd64:amd64",
+		"linux-image-arm64:arm64", "linux-image-cloud-arm64:arm64",
+	}
+	for _, name := range firmware.Packages {
+		packages = append(packages, name+":amd64")
+	}
+	return packages
 }

@@ -25,15 +25,6 @@ type demoCmd struct {
 	Limit     time.Duration `default:"0s" placeholder:"TIME" help:"How long the node may take from power-on to the running instance (default: 15m, on arm64 45m)."`
 }
 
-// failed is an error with exit status 1. The wrapped error can be that of a program with another exit status.
-type failed struct{ error }
-
-// ExitCode returns the exit status that the command line parser uses.
-func (failed) ExitCode() int { return 1 }
-
-// Unwrap returns the wrapped error.
-func (f failed) Unwrap() error { return f.error }
-
 // Run runs the demonstration.
 func (c *demoCmd) Run() error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)

@@ -9,27 +9,10 @@ import (
 
 	"ironroot/initramfs"
 	"ironroot/initramfs/debian"
-	"ironroot/initramfs/firmware"
+	"ironroot/initramfs/netloaders"
 	"ironroot/iso"
 	"ironroot/uki"
 )
-
-// archiveFlags are the flags of commands that fetch Debian packages.
-type archiveFlags struct {
-	Suite    string `default:"${suite}" help:"Debian release that packages are taken from (default: ${suite}, the current stable one)."`
-	Mirror   string `default:"${mirror}" placeholder:"URL" help:"Debian archive: http, https or file (default: ${mirror})."`
-	Security string `name:"security-mirror" placeholder:"URL" help:"Archive of security updates, or none (default: --mirror with debian-security in place of debian)."`
-	Keyring  string `default:"${keyring}" placeholder:"FILE" help:"OpenPGP keys that sign the archive's indexes (default: ${keyring})."`
-	Locked   bool   `help:"Fail if a package is not available in the version of the lock file, instead of taking the newest one."`
-	Offline  bool   `help:"Take packages from the cache only."`
-}
-
-func (f archiveFlags) options() debian.Options {
-	return debian.Options{
-		Suite: f.Suite, Mirror: f.Mirror, Security: f.Security, Keyring: f.Keyring, Locked: f.Locked,
-		Offline: f.Offline,
-	}
-}
 
 // lockCmd writes the lock file.
 type lockCmd struct {
@@ -56,18 +39,8 @@ func (c *lockCmd) Run() error {
 
 // lockedPackages returns the packages that images are built from.
 func lockedPackages() []string {
-	packages := []string{
-		initramfs.AuthoritiesPackage + ":amd64",
-		"linux-image-amd64:amd64", "linux-image-cloud-amd64:amd64", "linux-image-arm64:arm64",
-		"linux-image-cloud-arm64:arm64", uki.Package + ":amd64", uki.Package + ":arm64",
-	}
-	for _, name := range firmware.Packages {
-		packages = append(packages, name+":amd64")
-	}
-	for _, name := range slices.Concat(iso.Packages("amd64"), iso.Packages("arm64"), netbootPackages()) {
-		if !slices.Contains(packages, name) {
-			packages = append(packages, name)
-		}
-	}
-	return packages
+	packages := slices.Concat(initramfs.Packages(), []string{uki.Package + ":amd64", uki.Package + ":arm64"},
+		iso.Packages("amd64"), iso.Packages("arm64"), netloaders.Packages())
+	slices.Sort(packages)
+	return slices.Compact(packages)
 }

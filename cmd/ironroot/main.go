@@ -59,3 +59,12 @@ func newParser(commands *cli) *kong.Kong {
 		},
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true, FlagsLast: true}))
 }
+
+// failed is an error with exit status 1. The wrapped error can be that of a program with another exit status.
+type failed struct{ error }
+
+// ExitCode returns the exit status that the command line parser uses.
+func (failed) ExitCode() int { return 1 }
+
+// Unwrap returns the wrapped error.
+func (f failed) Unwrap() error { return f.error }

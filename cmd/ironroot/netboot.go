@@ -1,25 +1,22 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"log/slog"
+	"maps"
 	"net"
 	"net/netip"
 	"net/url"
 	"os"
 	"os/signal"
-	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
 
-	"ironroot/initramfs/debian"
-	"ironroot/internal/bootfile"
+	"ironroot/initramfs/netloaders"
 	"ironroot/netboot/pxe"
 )
 
@@ -123,46 +120,26 @@ func (c *netbootCmd) configure() (pxe.Options, error) {
 	return o, err
 }
 
-// consoles are the kernel parameters with the consoles of most machines.
-var consoles = map[string]string{
-	"amd64": "console=tty0 console=ttyS0,115200n8", "arm64": "console=tty0 console=ttyAMA0,115200n8",
-}
-
 // systems finds the kernels.
 func (c *netbootCmd) systems() (map[string]pxe.System, error) {
-	var parameters string
+	parameters := c.Append
 	if c.APIURL != "" {
 		api, err := url.Parse(c.APIURL)
 		if err != nil || api.Host == "" || strings.ContainsAny(c.APIURL, " \t\r\n\"") {
 			return nil, fmt.Errorf("--api-url %s: want a URL such as https://ironic.example:6385", c.APIURL)
 		}
-		parameters = " ipa-api-url=" + c.APIURL
+		parameters = "ipa-api-url=" + c.APIURL + " " + c.Append
 	}
 	if (c.Kernel == "") != (c.Initramfs == "") {
 		return nil, errors.New("--kernel and --initramfs: want both")
 	}
-	systems := map[string]pxe.System{}
-	for arch, console := range consoles {
-		s := pxe.System{Kernel: filepath.Join(c.Dir, c.Name+"-"+arch+".kernel")}
-		s.Initramfs = strings.TrimSuffix(s.Kernel, ".kernel") + ".initramfs"
-		if arch == "amd64" && c.Kernel != "" {
-			s.Kernel, s.Initramfs = c.Kernel, c.Initramfs
-		}
-		s.Cmdline = strings.TrimSpace(console + parameters + " " + c.Append)
-		_, missing := os.Stat(s.Kernel)
-		if errors.Is(missing, fs.ErrNotExist) {
-			continue
-		}
-		if err := bootfile.CheckPair(arch, s.Kernel, s.Initramfs); err != nil {
-			return nil, err
-		}
-		systems[arch] = s
-	}
-	if len(systems) == 0 {
-		return nil, fmt.Errorf("no kernel %s-ARCH.kernel in %s: build one (ironroot image), or name one (--kernel)",
+	files := pxe.Files{Dir: c.Dir, Name: c.Name, Kernel: c.Kernel, Initramfs: c.Initramfs}
+	systems, err := files.Systems(parameters)
+	if err == nil && len(systems) == 0 {
+		err = fmt.Errorf("no kernel %s-ARCH.kernel in %s: build one (ironroot image), or name one (--kernel)",
 			c.Name, c.Dir)
 	}
-	return systems, nil
+	return systems, err
 }
 
 // machines returns the listed machines.
@@ -183,7 +160,7 @@ func (c *netbootCmd) machines() ([]pxe.Machine, error) {
 		return nil, err
 	}
 	defer file.Close() //nolint:errcheck // only read
-	listed, err := parseMachines(file)
+	listed, err := pxe.ParseMachines(file)
 	if err != nil {
 		return nil, fmt.Errorf("--machines %s: %w", c.Machines, err)
 	}
@@ -191,28 +168,6 @@ func (c *netbootCmd) machines() ([]pxe.Machine, error) {
 		return nil, fmt.Errorf("--machines %s: no machine is listed", c.Machines)
 	}
 	return append(machines, listed...), nil
-}
-
-// parseMachines parses a list of machines. Its errors contain no kernel parameters, which may be secret.
-func parseMachines(r io.Reader) ([]pxe.Machine, error) {
-	var machines []pxe.Machine
-	lines := bufio.NewScanner(r)
-	for number := 1; lines.Scan(); number++ {
-		line := strings.TrimSpace(lines.Text())
-		if line == "" || strings.HasPrefix(line, "#") {
-			continue
-		}
-		first, rest := line, ""
-		if at := strings.IndexAny(line, " \t"); at >= 0 {
-			first, rest = line[:at], strings.TrimSpace(line[at:])
-		}
-		mac, err := net.ParseMAC(first)
-		if err != nil {
-			return nil, fmt.Errorf("line %d does not begin with a MAC address", number)
-		}
-		machines = append(machines, pxe.Machine{MAC: mac, Parameters: rest})
-	}
-	return machines, lines.Err()
 }
 
 // addresses returns the addresses to hand out, nil for none.
@@ -247,74 +202,12 @@ func (c *netbootCmd) addresses() (*pxe.Addresses, error) {
 	return a, nil
 }
 
-// bootLoader is a boot loader in a Debian package.
-type bootLoader struct{ pkg, path string }
-
-// bootLoaders are the boot loaders of package pxe by their names.
-var bootLoaders = map[string]bootLoader{
-	"undionly.kpxe":  {"ipxe:amd64", "usr/lib/ipxe/undionly.kpxe"},
-	"snponly.efi":    {"ipxe:amd64", "usr/lib/ipxe/snponly.efi"},
-	"ipxe-arm64.efi": {"ipxe:amd64", "usr/lib/ipxe/ipxe-arm64.efi"},
-	"shimx64.efi":    {"shim-signed:amd64", "usr/lib/shim/shimx64.efi.signed"},
-	"grubx64.efi":    {"grub-efi-amd64-signed:amd64", "usr/lib/grub/x86_64-efi-signed/grubnetx64.efi.signed"},
-	"shimaa64.efi":   {"shim-signed:arm64", "usr/lib/shim/shimaa64.efi.signed"},
-	"grubaa64.efi":   {"grub-efi-arm64-signed:arm64", "usr/lib/grub/arm64-efi-signed/grubnetaa64.efi.signed"},
-}
-
 // loaders reads the boot loaders, from the operator's directory or from Debian's packages.
 func (c *netbootCmd) loaders(ctx context.Context, o pxe.Options) (map[string][]byte, error) {
-	loaders := map[string][]byte{}
-	packages := map[string][]string{} // names of loaders by package
-	architectures := make([]string, 0, len(o.Systems))
-	for arch := range o.Systems {
-		architectures = append(architectures, arch)
-	}
-	for _, name := range pxe.LoaderNames(architectures, c.SecureBoot) {
-		if c.Loaders != "" {
-			content, err := os.ReadFile(filepath.Join(c.Loaders, name))
-			if err == nil {
-				loaders[name] = content
-				continue
-			}
-			if !errors.Is(err, fs.ErrNotExist) {
-				return nil, err
-			}
-		}
-		packages[bootLoaders[name].pkg] = append(packages[bootLoaders[name].pkg], name)
-	}
-	if len(packages) == 0 {
-		return loaders, nil
-	}
-	debianOptions := c.options()
-	debianOptions.Progress = func(format string, args ...any) { _, _ = fmt.Fprintf(os.Stderr, format+"\n", args...) }
-	archive, err := debian.Open(debianOptions)
-	if err != nil {
-		return nil, err
-	}
-	for pkg, names := range packages {
-		files := map[string]*[]byte{}
-		contents := make([][]byte, len(names))
-		for i, name := range names {
-			files[bootLoaders[name].path] = &contents[i]
-		}
-		if _, err := archive.ReadFiles(ctx, pkg, files); err != nil {
-			return nil, fmt.Errorf("boot loader: %w (--loaders takes boot loaders from a directory)", err)
-		}
-		for i, name := range names {
-			loaders[name] = contents[i]
-		}
-	}
-	return loaders, nil
-}
-
-// netbootPackages returns the Debian packages with the boot loaders, each NAME:ARCH.
-func netbootPackages() []string {
-	var packages []string
-	for _, loader := range bootLoaders {
-		packages = append(packages, loader.pkg)
-	}
-	slices.Sort(packages)
-	return slices.Compact(packages)
+	names := pxe.LoaderNames(slices.Sorted(maps.Keys(o.Systems)), c.SecureBoot)
+	options := c.options()
+	options.Progress = func(format string, args ...any) { _, _ = fmt.Fprintf(os.Stderr, format+"\n", args...) }
+	return netloaders.Read(ctx, names, c.Loaders, options)
 }
 
 // advise adds what to do about an error.

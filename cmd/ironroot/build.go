@@ -10,10 +10,29 @@ import (
 
 	"golang.org/x/term"
 
+	"ironroot/agent"
+	"ironroot/initramfs/debian"
 	"ironroot/release"
 	"ironroot/release/bill"
 	"ironroot/release/signature"
 )
+
+// archiveFlags are the flags of commands that fetch Debian packages.
+type archiveFlags struct {
+	Suite    string `default:"${suite}" help:"Debian release that packages are taken from (default: ${suite}, the current stable one)."`
+	Mirror   string `default:"${mirror}" placeholder:"URL" help:"Debian archive: http, https or file (default: ${mirror})."`
+	Security string `name:"security-mirror" placeholder:"URL" help:"Archive of security updates, or none (default: --mirror with debian-security in place of debian)."`
+	Keyring  string `default:"${keyring}" placeholder:"FILE" help:"OpenPGP keys that sign the archive's indexes (default: ${keyring})."`
+	Locked   bool   `help:"Fail if a package is not available in the version of the lock file, instead of taking the newest one."`
+	Offline  bool   `help:"Take packages from the cache only."`
+}
+
+func (f archiveFlags) options() debian.Options {
+	return debian.Options{
+		Suite: f.Suite, Mirror: f.Mirror, Security: f.Security, Keyring: f.Keyring, Locked: f.Locked,
+		Offline: f.Offline,
+	}
+}
 
 // signFlags are the flags of commands that sign what they build.
 type signFlags struct {
@@ -76,4 +95,20 @@ func (f signFlags) password() (string, error) {
 	password, err := term.ReadPassword(int(terminal.Fd()))
 	_, _ = fmt.Fprintln(terminal) // the line break was not echoed
 	return string(password), err
+}
+
+// findSource describes the source in the current directory.
+func findSource(ctx context.Context) (release.Source, error) {
+	source, err := release.FindSource(ctx, ".")
+	if source.Err != nil {
+		_, _ = fmt.Fprintln(os.Stderr, "warning:", source.Err)
+	}
+	return source, err
+}
+
+// billOf returns what a build from a source says about itself.
+func billOf(source release.Source) *bill.Build {
+	return &bill.Build{
+		Version: agent.Version, Commit: source.Commit, Modified: source.Modified, Created: source.Date,
+	}
 }

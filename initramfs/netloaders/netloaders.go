@@ -1,0 +1,84 @@
+// Package netloaders reads the boot loaders that machines load from the network: those of a directory, otherwise those
+// of Debian's packages. They have the names that package netboot/pxe gives them.
+package netloaders
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"ironroot/initramfs/debian"
+)
+
+// debianFile is a file in a Debian package, NAME:ARCH.
+type debianFile struct{ pkg, path string }
+
+// sources are the boot loaders of Debian by their names.
+var sources = map[string]debianFile{
+	"undionly.kpxe":  {"ipxe:amd64", "usr/lib/ipxe/undionly.kpxe"},
+	"snponly.efi":    {"ipxe:amd64", "usr/lib/ipxe/snponly.efi"},
+	"ipxe-arm64.efi": {"ipxe:amd64", "usr/lib/ipxe/ipxe-arm64.efi"},
+	"shimx64.efi":    {"shim-signed:amd64", "usr/lib/shim/shimx64.efi.signed"},
+	"grubx64.efi":    {"grub-efi-amd64-signed:amd64", "usr/lib/grub/x86_64-efi-signed/grubnetx64.efi.signed"},
+	"shimaa64.efi":   {"shim-signed:arm64", "usr/lib/shim/shimaa64.efi.signed"},
+	"grubaa64.efi":   {"grub-efi-arm64-signed:arm64", "usr/lib/grub/arm64-efi-signed/grubnetaa64.efi.signed"},
+}
+
+// Packages returns the Debian packages with the boot loaders, each NAME:ARCH.
+func Packages() []string {
+	var packages []string
+	for _, file := range sources {
+		packages = append(packages, file.pkg)
+	}
+	slices.Sort(packages)
+	return slices.Compact(packages)
+}
+
+// Read reads boot loaders by their names. dir is the directory whose files are preferred, "" for none. Packages are
+// fetched only for files that it lacks.
+func Read(ctx context.Context, names []string, dir string, o debian.Options) (map[string][]byte, error) {
+	loaders := map[string][]byte{}
+	packages := map[string][]string{} // names of loaders by package
+	for _, name := range names {
+		if dir != "" {
+			content, err := os.ReadFile(filepath.Join(dir, name))
+			if err == nil {
+				loaders[name] = content
+				continue
+			}
+			if !errors.Is(err, fs.ErrNotExist) {
+				return nil, err
+			}
+		}
+		file, found := sources[name]
+		if !found {
+			return nil, fmt.Errorf("boot loader %s is in no package", name)
+		}
+		packages[file.pkg] = append(packages[file.pkg], name)
+	}
+	if len(packages) == 0 {
+		return loaders, nil
+	}
+	archive, err := debian.Open(o)
+	if err != nil {
+		return nil, err
+	}
+	for pkg, names := range packages {
+		files := map[string]*[]byte{}
+		contents := make([][]byte, len(names))
+		for i, name := range names {
+			files[sources[name].path] = &contents[i]
+		}
+		if _, err := archive.ReadFiles(ctx, pkg, files); err != nil {
+			return nil, fmt.Errorf("boot loader: %w (--loaders takes boot loaders from a directory)", err)
+		}
+		for i, name := range names {
+			loaders[name] = contents[i]
+		}
+	}
+	return loaders, nil
+}
