@@ -14,8 +14,9 @@ LINT     = github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 MISSPELL = github.com/golangci/misspell/cmd/misspell@v0.8.0
 DEADCODE = golang.org/x/tools/cmd/deadcode@v0.52.0
 # MACHINES are the directories with tests that boot machines, with all of their tests, and the package that needs Java.
-# UNIT are all others. Packages that take longest are the first; one that is named twice is tested once.
-MACHINES = ./lab/e2e ./lab/ironic ./lab/... ./uinit/... ./iso/... ./agent/hardware/burnin/tooz
+# UNIT are all others. Packages that take longest are the first; one that is named twice is tested once. At most -p
+# packages run at a time, and -parallel tests in each, so the packages of lab/e2e run one after another beside lab/ironic.
+MACHINES = ./lab/ironic ./lab/e2e/... ./lab/... ./uinit/... ./iso/... ./agent/hardware/burnin/tooz
 UNIT     = ./storage/image ./agent/hardware/generic \
 	$$(echo "$$all" | grep -v -E '^ironroot/((uinit|iso|lab)(/|$$)|agent/hardware/burnin/tooz$$)')
 LIST_ALL = all=$$($(GO) list ./...)
@@ -99,7 +100,7 @@ test-unit: prepare-test ## tests of all packages but uinit, iso and lab, without
 
 .PHONY: test-core test-slow test-machines
 test-core: prepare-test build ## the machines of make test
-	$(GOTEST) -count=1 -p 3 -parallel 2 -timeout 80m -run $(CORE_RUN) $(MACHINES)
+	$(GOTEST) -count=1 -p 4 -parallel 2 -timeout 80m -run $(CORE_RUN) $(MACHINES)
 test-slow: prepare-ci ## tests that boot machines or build releases, of packages that test-unit tests: 4 minutes
 	$(GOTEST) -count=1 -p 3 -timeout 40m -run $(SLOW_RUN) $(SLOW)
 test-machines: prepare-ci build ## the other machines
@@ -120,7 +121,7 @@ record-ipa: prepare-ci ## record ironic-python-agent into testdata/ipa: 3 to 40 
 # Tests with the build tag long, each a target of its own: one that fails does not end the others. Those that take
 # longest are the first.
 LONG_IRONIC = MixedFleet Newest Releases Metal3 Progress FastTrack Metal3Media Array Bootc BIOS HTTPBoot SecureBoot
-LONG = $(LONG_IRONIC:%=long-ironic-%) long-conformance long-e2e long-iscsi long-arm64 long-chroots long-undionly
+LONG = $(LONG_IRONIC:%=long-ironic-%) long-conformance long-firmware long-bootloader long-iscsi long-arm64 long-chroots long-undionly
 
 .PHONY: test-long $(LONG)
 test-long: prepare-ci build ## other releases, RAID, BIOS, bootc, UKI, fast track, Metal3, IPA: hours
@@ -132,10 +133,12 @@ $(LONG_IRONIC:%=long-ironic-%): long-ironic-%:
 long-conformance: LONG_TEST = CI=true $(GO) test $(TEST_FLAGS) -tags long -count=1 -timeout 6h
 long-conformance:
 	$(LONG_TEST) -run '^(TestConformance|TestRecordIPA|TestInjectedFaults)$$' ./lab/conformance
-long-e2e:
-	$(LONG_TEST) -run '^(TestRAIDBoot(BIOS|PartitionUEFI)|TestNetbootProxy|TestSignedImage|TestUKI)' ./lab/e2e
+long-firmware:
+	$(LONG_TEST) -run '^(TestNetbootProxy|TestSignedImage|TestUKI)' ./lab/e2e/firmware
+long-bootloader:
+	$(LONG_TEST) -run '^TestRAIDBoot(BIOS|PartitionUEFI)$$' ./lab/e2e/bootloader
 long-iscsi:
-	$(LONG_TEST) -run '^TestLegacyISCSI$$' ./lab/e2e
+	$(LONG_TEST) -run '^TestLegacyISCSI$$' ./lab/e2e/iscsi
 long-arm64:
 	$(LONG_TEST) -run '^TestDemoARM$$' ./lab/demo
 long-chroots:

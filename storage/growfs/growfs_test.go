@@ -102,7 +102,7 @@ func TestGrow(t *testing.T) {
 }
 
 // isCapable reports whether this process has a capability. Many containers do not have that of enlarging ext4;
-// lab/e2e.TestContainers does it in a machine.
+// lab/e2e/images.TestContainers does it in a machine.
 func isCapable(t *testing.T, capability uint) bool {
 	t.Helper()
 	var sets [2]unix.CapUserData

@@ -1,0 +1,2 @@
+// Package bootloader tests that firmware boots what was deployed, from disks and mirrors.
+package bootloader

@@ -1,0 +1,2 @@
+// Package firmware tests how firmware loads the ramdisk: PXE, HTTP boot, unified kernel images and Secure Boot.
+package firmware

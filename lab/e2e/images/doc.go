@@ -1,0 +1,2 @@
+// Package images tests how images, containers and config drives are written to disks.
+package images

@@ -1,0 +1,2 @@
+// Package managers tests hardware managers that an image contains, and their userland.
+package managers

@@ -1,0 +1,2 @@
+// Package raid tests the steps of software RAID, and deployment and erase of its arrays.
+package raid
