@@ -30,6 +30,7 @@ import (
 	"ironroot/agent/node"
 	"ironroot/agent/power"
 	"ironroot/agent/selftest"
+	"ironroot/agent/softraid"
 	"ironroot/agent/token"
 	"ironroot/internal/goroutine"
 	"ironroot/internal/pause"
@@ -221,7 +222,7 @@ func (a *agent) loadHardware(ctx context.Context) error {
 	})
 	a.imager = imaging.New(imaging.Options{
 		Config: a.config, Node: &a.node, Disks: a.disks, WaitDisks: a.waitDisks, Refresh: a.refresh,
-		AssembleVolumes: func(ctx context.Context, n *node.Node) (imaging.Volumes, error) {
+		AssembleVolumes: func(ctx context.Context, n *node.Node) (softraid.Assembled, error) {
 			return a.builtin.AssembleVolumes(ctx, n)
 		},
 		System: a.o.System, Log: a.log, Journal: a.o.Journal, Targets: a.targets,

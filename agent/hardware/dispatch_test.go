@@ -90,32 +90,3 @@ func nodeFrom(t *testing.T, text string) *node.Node {
 	}
 	return n
 }
-
-// withoutSkipped returns the disks that the skip list of a node does not protect.
-func withoutSkipped(n *node.Node, disks []block.Device) ([]block.Device, error) {
-	list, err := NewSkipList(n)
-	if err != nil {
-		return nil, err
-	}
-	return list.Without(disks)
-}
-
-// A skip list that cannot be parsed is an error, because it could protect any disk.
-func TestInvalidSkipList(t *testing.T) {
-	disks := []block.Device{{Name: "sda", Path: "/dev/sda"}}
-	for _, list := range []string{`5`, `[5]`, `"sda"`} {
-		n := nodeFrom(t, `{"uuid": "u", "properties": {"skip_block_devices": `+list+`}}`)
-		if kept, err := withoutSkipped(n, disks); err == nil {
-			t.Errorf("%s: got %v and no error", list, kept)
-		}
-		if arrays, err := ArraysOf(n); err == nil {
-			t.Errorf("%s: ArraysOf: got %v and no error", list, arrays)
-		}
-	}
-	for _, name := range []string{`5`, `""`, `null`} {
-		n := nodeFrom(t, `{"uuid": "u", "properties": {"skip_block_devices": [{"volume_name": `+name+`}]}}`)
-		if arrays, err := ArraysOf(n); err == nil {
-			t.Errorf("volume_name %s: got %v and no error", name, arrays)
-		}
-	}
-}

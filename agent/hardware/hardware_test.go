@@ -2,7 +2,6 @@ package hardware
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -15,8 +14,6 @@ import (
 	"ironroot/agent/fault"
 	"ironroot/agent/node"
 	"ironroot/storage/block"
-	"ironroot/storage/md"
-	"ironroot/storage/raid"
 )
 
 var quiet = slog.New(slog.DiscardHandler)
@@ -395,100 +392,5 @@ func TestVersions(t *testing.T) {
 		if got := typeOf(m.CheckVersions(tt.provided)); got != tt.want {
 			t.Errorf("%s: got %q, want %q", tt.name, got, tt.want)
 		}
-	}
-}
-
-// An entry of the skip list is unmatched until one of several lists of disks has a disk that it matches.
-func TestSkipListUnmatched(t *testing.T) {
-	n := nodeFrom(t, `{"uuid": "u", "properties": {"skip_block_devices": [
-		{"volume_name": "root"}, {"name": "/dev/sda"}, {"name": "/dev/nvme0n1"},
-		{"name": "/dev/sdx", "vendor": "acme"}]}}`)
-	list, err := NewSkipList(n)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, name := range []string{"sda", "nvme0n1", "sdb"} {
-		kept, err := list.Without([]block.Device{{Name: name, Path: "/dev/" + name}})
-		if err != nil || (len(kept) == 1) != (name == "sdb") {
-			t.Errorf("%s: got %v and %v, want sdb alone to be kept", name, kept, err)
-		}
-	}
-	got := list.Unmatched()
-	if len(got) != 1 || !strings.Contains(got[0], "/dev/sdx") || !strings.Contains(got[0], "acme") {
-		t.Errorf("got unmatched entries %q, want that of /dev/sdx", got)
-	}
-	if list, err = NewSkipList(nil); err != nil || len(list.Unmatched()) > 0 {
-		t.Errorf("without a node: got %v and %v, want an empty list", list, err)
-	}
-}
-
-// Errors of the skip list contain the position of the entry.
-func TestSkipListErrors(t *testing.T) {
-	for _, entry := range []string{`{"colour": "blue"}`, `{"serial": ">= 100"}`} {
-		n := nodeFrom(t, `{"uuid": "u", "properties": {"skip_block_devices": [{"volume_name": "root"}, `+entry+`]}}`)
-		kept, err := withoutSkipped(n, []block.Device{{Path: "/dev/sda", Serial: "S1", Serials: []string{"S1"}}})
-		if err == nil || !strings.HasPrefix(err.Error(), "entry 2 of skip_block_devices: ") {
-			t.Errorf("%s: got %v and %v, want an error of entry 2", entry, kept, err)
-		}
-	}
-}
-
-// The name of an array is unmatched if no member has it, or if raid_config has another array of the name.
-func TestArraysUnmatched(t *testing.T) {
-	n := nodeFrom(t, `{"uuid": "u",
-		"properties": {"skip_block_devices": [{"volume_name": "root"}, {"volume_name": "data"},
-		{"volume_name": "none"}]},
-		"raid_config": {"logical_disks": [{"controller": "software", "volume_name": "data", "raid_level": "1",
-		"size_gb": "MAX"}]}}`)
-	arrays, err := ArraysOf(n)
-	if err != nil {
-		t.Fatal(err)
-	}
-	members := []raid.Member{
-		{Superblock: md.Superblock{Name: "root", Level: "raid1"}},
-		{Superblock: md.Superblock{Name: "data", Level: "raid0"}},
-	}
-	if got := arrays.Unmatched(members); !slices.Equal(got, []string{"data", "none"}) {
-		t.Errorf("got %q, want data and none", got)
-	}
-}
-
-func TestWithoutSkipped(t *testing.T) {
-	disks := []block.Device{
-		{Name: "sda", Path: "/dev/sda", Serial: "S1", Serials: []string{"S1"}},
-		{Name: "sdb", Path: "/dev/sdb", Serial: "S2", Serials: []string{"S2"}},
-	}
-	for _, tt := range []struct {
-		name, skip string
-		want       []string
-		fails      bool
-	}{
-		{"empty list", `[]`, []string{"sda", "sdb"}, false},
-		{"one by serial", `[{"serial": "s2"}]`, []string{"sda"}, false},
-		{"all", `[{"serial": "s2"}, {"name": "/dev/sda"}]`, nil, false},
-		{"a RAID volume is no disk", `[{"volume_name": "sda"}]`, []string{"sda", "sdb"}, false},
-		{"unknown hint", `[{"colour": "blue"}]`, nil, true},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			n, err := node.FromJSON(json.RawMessage(`{"uuid": "u", "properties": {"skip_block_devices": ` +
-				tt.skip + `}}`))
-			if err != nil {
-				t.Fatal(err)
-			}
-			kept, err := withoutSkipped(n, disks)
-			if (err != nil) != tt.fails {
-				t.Fatalf("got error %v, want one: %v", err, tt.fails)
-			}
-			var names []string
-			for _, d := range kept {
-				names = append(names, d.Name)
-			}
-			if !slices.Equal(names, tt.want) {
-				t.Errorf("got %v, want %v", names, tt.want)
-			}
-		})
-	}
-	if kept, err := withoutSkipped(nil, disks); err != nil || len(kept) != 2 {
-		t.Errorf("without a node: got %d disks and %v, want 2", len(kept), err)
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"ironroot/agent/fault"
 	"ironroot/agent/journal"
 	"ironroot/agent/node"
+	"ironroot/agent/softraid"
 	"ironroot/agent/status"
 	"ironroot/storage/block"
 	"ironroot/storage/configdrive"
@@ -34,7 +35,7 @@ type Options struct {
 	// WaitDisks, when set, waits until the disks that the node needs have appeared or a time limit has passed.
 	WaitDisks func(ctx context.Context, n *node.Node) error
 	// AssembleVolumes, when set, assembles the arrays of a node's raid_config that can be assembled.
-	AssembleVolumes func(ctx context.Context, n *node.Node) (Volumes, error)
+	AssembleVolumes func(ctx context.Context, n *node.Node) (softraid.Assembled, error)
 	// Refresh, when set, looks the node up again and stores it in Node.
 	Refresh func(ctx context.Context) error
 	System  sysfs.Root

@@ -9,8 +9,8 @@ import (
 
 	"ironroot/agent/config"
 	"ironroot/agent/fault"
-	"ironroot/agent/hardware"
 	"ironroot/agent/node"
+	"ironroot/agent/softraid"
 	"ironroot/storage/block"
 	"ironroot/storage/hint"
 )
@@ -41,7 +41,7 @@ func (i *Imager) DeployDisk(ctx context.Context, refresh bool) (block.Device, er
 	if err != nil {
 		return block.Device{}, err
 	}
-	var volumes Volumes
+	var volumes softraid.Assembled
 	if i.o.AssembleVolumes != nil {
 		if err := i.waitDisks(ctx, n); err != nil { // for the drivers: the root disk need not be there yet
 			return block.Device{}, err
@@ -50,15 +50,15 @@ func (i *Imager) DeployDisk(ctx context.Context, refresh bool) (block.Device, er
 			return block.Device{}, fault.DeviceNotFound("RAID arrays of raid_config: %w", err)
 		}
 	}
-	disk, err := i.writableRootDisk(ctx, n, volumes.List)
-	if failed := volumes.release(ctx, disk.Path); failed != nil {
+	disk, err := i.writableRootDisk(ctx, n, volumes.Volumes)
+	if failed := release(ctx, volumes, disk.Path); failed != nil {
 		return block.Device{}, errors.Join(err, fault.DeviceNotFound("%w", failed))
 	}
 	return disk, err
 }
 
 // writableRootDisk selects the root disk of a node and checks that writing to it destroys no array of firmware.
-func (i *Imager) writableRootDisk(ctx context.Context, n *node.Node, volumes []Volume) (block.Device, error) {
+func (i *Imager) writableRootDisk(ctx context.Context, n *node.Node, volumes []*softraid.Volume) (block.Device, error) {
 	disk, disks, err := i.rootDisk(ctx, n, volumes)
 	if err != nil {
 		return block.Device{}, err
@@ -71,7 +71,7 @@ func (i *Imager) writableRootDisk(ctx context.Context, n *node.Node, volumes []V
 
 // rootDisk selects the root disk of a node with the arrays that were assembled for it. It also returns all disks.
 func (i *Imager) rootDisk(
-	ctx context.Context, n *node.Node, volumes []Volume,
+	ctx context.Context, n *node.Node, volumes []*softraid.Volume,
 ) (disk block.Device, all []block.Device, err error) {
 	if err := i.waitDisks(ctx, n); err != nil {
 		return block.Device{}, nil, err
@@ -88,9 +88,9 @@ func (i *Imager) rootDisk(
 
 // selectDisk selects the root disk of a node among disks.
 func (i *Imager) selectDisk(
-	ctx context.Context, n *node.Node, volumes []Volume, disks []block.Device,
+	ctx context.Context, n *node.Node, volumes []*softraid.Volume, disks []block.Device,
 ) (block.Device, error) {
-	disks, err := hardware.WithoutProtectedArrays(ctx, i.o.System, n, disks)
+	disks, err := softraid.WithoutProtected(ctx, i.o.System, n, disks)
 	if err != nil {
 		return block.Device{}, err
 	}
@@ -98,7 +98,7 @@ func (i *Imager) selectDisk(
 		return block.Device{}, err
 	}
 	var disk block.Device
-	if slices.ContainsFunc(volumes, Volume.isRoot) {
+	if slices.ContainsFunc(volumes, (*softraid.Volume).IsRoot) {
 		if disk = disks[0]; !canBeRoot(i.o.Config.Get(), disk) {
 			return block.Device{}, fmt.Errorf("use root volume: %s", excludedNote([]block.Device{disk}))
 		}
@@ -108,7 +108,7 @@ func (i *Imager) selectDisk(
 	} else if disk, err = ChooseRootDisk(i.o.Config.Get(), n, disks); err != nil {
 		return block.Device{}, err
 	}
-	if err := hardware.CheckCreated(ctx, i.o.System, n, disk); err != nil {
+	if err := softraid.CheckCreated(ctx, i.o.System, n, disk); err != nil {
 		return block.Device{}, fmt.Errorf("root disk %s: %w", disk.Path, err)
 	}
 	return disk, nil
@@ -121,7 +121,7 @@ func (i *Imager) unprotectedDisks(ctx context.Context) ([]block.Device, error) {
 	if unread != nil && !errors.Is(unread, block.ErrUnreadable) {
 		return nil, fmt.Errorf("list disks: %w", unread)
 	}
-	disks, err := hardware.Unprotected(ctx, i.o.System, i.o.Node.Get(), disks)
+	disks, err := softraid.Unprotected(ctx, i.o.System, i.o.Node.Get(), disks)
 	if err != nil {
 		return nil, err
 	}
@@ -208,7 +208,7 @@ func without(disks, others []block.Device) []block.Device {
 // signed image without ironroot.network_disks=1, disks that are reached over a network are excluded. The error wraps
 // [hint.ErrNoDisk] if the hints are valid but no disk matches.
 func ChooseRootDisk(c *config.Config, n *node.Node, disks []block.Device) (block.Device, error) {
-	skips, err := hardware.NewSkipList(n)
+	skips, err := node.NewSkipList(n)
 	if err != nil {
 		return block.Device{}, err
 	}

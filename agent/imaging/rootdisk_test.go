@@ -11,6 +11,7 @@ import (
 
 	"ironroot/agent/config"
 	"ironroot/agent/node"
+	"ironroot/agent/softraid"
 	"ironroot/internal/test/testenv"
 	"ironroot/storage/block"
 	"ironroot/storage/partition"
@@ -173,8 +174,9 @@ func TestNetworkRootDisk(t *testing.T) {
 			i.o.Config = config.NewLive(tt.c)
 			if tt.volume != "" {
 				isRoot := true
-				i.o.AssembleVolumes = func(context.Context, *node.Node) (Volumes, error) {
-					return Volumes{List: []Volume{{Name: "root", Path: tt.volume, Root: &isRoot}}}, nil
+				i.o.AssembleVolumes = func(context.Context, *node.Node) (softraid.Assembled, error) {
+					root := &softraid.Volume{Name: "root", Running: tt.volume, Root: &isRoot}
+					return softraid.Assembled{Volumes: []*softraid.Volume{root}}, nil
 				}
 			}
 			got, err := i.DeployDisk(t.Context(), false)

@@ -11,7 +11,9 @@ import (
 
 	"ironroot/agent/config"
 	"ironroot/agent/node"
+	"ironroot/agent/softraid"
 	"ironroot/storage/block"
+	"ironroot/storage/raid"
 	"ironroot/storage/sysfs"
 )
 
@@ -77,13 +79,16 @@ func TestDeployDisk(t *testing.T) {
 				}
 				return disks, nil
 			}
-			i.o.AssembleVolumes = func(context.Context, *node.Node) (Volumes, error) {
+			i.o.AssembleVolumes = func(context.Context, *node.Node) (softraid.Assembled, error) {
 				assembled = true
-				v := Volume{Name: "root", Root: tt.root, Path: array.Path, Disks: []string{"/dev/sda", "/dev/sdb"}}
+				v := &softraid.Volume{Name: "root", Root: tt.root, Running: array.Path, Members: raid.Array{
+					{Disk: disks[0]}, {Disk: disks[1]},
+				}}
 				if tt.err != nil {
-					v = Volume{Name: "root", Root: tt.root, Err: tt.err}
+					v = &softraid.Volume{Name: "root", Root: tt.root, Err: tt.err}
 				}
-				return Volumes{List: []Volume{v}, Release: func(_ context.Context, except string) error {
+				list := []*softraid.Volume{v}
+				return softraid.Assembled{Volumes: list, Release: func(_ context.Context, except string) error {
 					released = append(released, except)
 					return nil
 				}}, nil
@@ -111,9 +116,9 @@ func errorText(err error) string {
 func TestRootDiskAssemblesNothing(t *testing.T) {
 	disk := block.Device{Name: "sda", Path: "/dev/sda", Type: "disk", Size: 5 * gib}
 	i := newImager(t, testNode(t, `{"uuid": "u"}`), disk)
-	i.o.AssembleVolumes = func(context.Context, *node.Node) (Volumes, error) {
+	i.o.AssembleVolumes = func(context.Context, *node.Node) (softraid.Assembled, error) {
 		t.Error("arrays were assembled")
-		return Volumes{}, nil
+		return softraid.Assembled{}, nil
 	}
 	if _, err := i.RootDisk(t.Context(), true); err != nil {
 		t.Fatal(err)
@@ -124,10 +129,12 @@ func TestRootDiskAssemblesNothing(t *testing.T) {
 func TestDeployDiskFails(t *testing.T) {
 	broken := errors.New("broken")
 	disk := block.Device{Name: "sda", Path: "/dev/sda", Type: "disk", Size: 5 * gib}
-	for name, volumes := range map[string]func(context.Context, *node.Node) (Volumes, error){
-		"assembly": func(context.Context, *node.Node) (Volumes, error) { return Volumes{}, broken },
-		"release": func(context.Context, *node.Node) (Volumes, error) {
-			return Volumes{Release: func(context.Context, string) error { return broken }}, nil
+	for name, volumes := range map[string]func(context.Context, *node.Node) (softraid.Assembled, error){
+		"assembly": func(context.Context, *node.Node) (softraid.Assembled, error) {
+			return softraid.Assembled{}, broken
+		},
+		"release": func(context.Context, *node.Node) (softraid.Assembled, error) {
+			return softraid.Assembled{Release: func(context.Context, string) error { return broken }}, nil
 		},
 	} {
 		i := newImager(t, testNode(t, `{"uuid": "u"}`), disk)

@@ -62,8 +62,13 @@ func (n *Node) Refreshed(response *Node) *Node {
 	return &Node{uuid: n.uuid, raw: raw}
 }
 
-// UUID returns the node's uuid. It can be "" only for a node of FromStep.
-func (n *Node) UUID() string { return n.uuid }
+// UUID returns the node's uuid. It is "" for a nil node, and can be "" for a node of FromStep.
+func (n *Node) UUID() string {
+	if n == nil {
+		return ""
+	}
+	return n.uuid
+}
 
 // Name returns the node's name, "" if Ironic sent none.
 func (n *Node) Name() string {
@@ -136,29 +141,6 @@ func (n *Node) SkipBlockDevices() ([]map[string]any, error) {
 			return nil, fmt.Errorf("entry %d of skip_block_devices is not an object", i+1)
 		}
 		out = append(out, hints)
-	}
-	return out, nil
-}
-
-// LogicalDisks returns the entries of raid_config.logical_disks, the RAID arrays that Ironic created. Anything but a
-// list of objects is an error: an entry that cannot be read must not be ignored.
-func (n *Node) LogicalDisks() ([]map[string]any, error) {
-	value := n.raw["raid_config"]
-	raidConfig, ok := value.(map[string]any)
-	if value != nil && !ok {
-		return nil, errors.New("raid_config is not an object")
-	}
-	list, ok := raidConfig["logical_disks"].([]any)
-	if raidConfig["logical_disks"] != nil && !ok {
-		return nil, errors.New("raid_config.logical_disks is not a list")
-	}
-	var out []map[string]any
-	for i, item := range list {
-		disk, ok := item.(map[string]any)
-		if !ok {
-			return nil, fmt.Errorf("entry %d of raid_config.logical_disks is not an object", i+1)
-		}
-		out = append(out, disk)
 	}
 	return out, nil
 }

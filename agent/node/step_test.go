@@ -44,33 +44,6 @@ func TestName(t *testing.T) {
 	}
 }
 
-// An invalid list of arrays is an error: an ignored array would be erased.
-func TestLogicalDisks(t *testing.T) {
-	for text, want := range map[string][]map[string]any{
-		"null":                    nil,
-		"{}":                      nil,
-		`{"logical_disks": null}`: nil,
-		`{"logical_disks": []}`:   nil,
-		`{"logical_disks": [{}]}`: {{}},
-		`{"logical_disks":[{"a":"b"},{"c":"d"}]}`: {{"a": "b"}, {"c": "d"}},
-	} {
-		got, err := parse(t, `{"uuid": "u", "raid_config": `+text+`}`).LogicalDisks()
-		if diff := cmp.Diff(want, got); diff != "" || err != nil {
-			t.Errorf("%s: %v (-want +got):\n%s", text, err, diff)
-		}
-	}
-	for _, text := range []string{
-		"[]", `"raid"`, `{"logical_disks": {}}`, `{"logical_disks": ["a"]}`, `{"logical_disks": [{}, null]}`,
-	} {
-		if got, err := parse(t, `{"uuid": "u", "raid_config": `+text+`}`).LogicalDisks(); err == nil {
-			t.Errorf("%s: got %v, want an error", text, got)
-		}
-	}
-	if got, err := parse(t, `{"uuid": "u"}`).LogicalDisks(); got != nil || err != nil {
-		t.Errorf("without raid_config: got %v, %v, want none", got, err)
-	}
-}
-
 func TestUnmarshal(t *testing.T) {
 	var n Node
 	if err := json.Unmarshal([]byte(`{"uuid": "u", "a": 1}`), &n); err != nil || n.UUID() != "u" ||

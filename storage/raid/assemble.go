@@ -10,10 +10,10 @@ import (
 )
 
 // ReadMembers reads the superblocks of devices. Each must have a single superblock, valid and of the array with the
-// UUID, and together they must be complete, see [CheckComplete]. The result is in the order of the roles. Errors of
-// members wrap [ErrIncomplete].
-func ReadMembers(ctx context.Context, sys sysfs.Root, uuid string, paths []string) ([]Member, error) {
-	var members []Member
+// UUID, and together they must be complete, see [Array.CheckComplete]. The result is in the order of the roles. Errors
+// of members wrap [ErrIncomplete].
+func ReadMembers(ctx context.Context, sys sysfs.Root, uuid string, paths []string) (Array, error) {
+	var members Array
 	for _, path := range paths {
 		d, err := block.Find(sys, path)
 		if err != nil {
@@ -31,7 +31,7 @@ func ReadMembers(ctx context.Context, sys sysfs.Root, uuid string, paths []strin
 		}
 		members = append(members, Member{Device: d, Superblock: found[0]})
 	}
-	if err := CheckComplete(members); err != nil {
+	if err := members.CheckComplete(); err != nil {
 		return nil, err
 	}
 	slices.SortFunc(members, func(a, b Member) int { return a.Role - b.Role })

@@ -43,8 +43,8 @@ func Assemble(ctx context.Context, sys sysfs.Root, number int, uuid string, memb
 }
 
 // assemble implements Assemble for members in the order of their roles.
-func assemble(sys sysfs.Root, number int, members []Member) (_ string, err error) {
-	want, _, err := UsedSizes(members)
+func assemble(sys sysfs.Root, number int, members Array) (_ string, err error) {
+	want, _, err := members.UsedSizes()
 	if err != nil {
 		return "", err
 	}
@@ -53,10 +53,7 @@ func assemble(sys sysfs.Root, number int, members []Member) (_ string, err error
 		return "", err
 	}
 	defer func() { err = errors.Join(err, closeArray(f, err)) }()
-	paths := make([]string, len(members))
-	for i, m := range members {
-		paths[i] = m.Device.Path
-	}
+	paths := members.Paths()
 	if err := setMembers(f, members[0].Version, paths); err != nil {
 		return "", err
 	}

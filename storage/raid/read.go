@@ -15,6 +15,7 @@ import (
 // Member is a disk or partition with a valid superblock.
 type Member struct {
 	Device block.Device
+	Disk   block.Device // the disk that the member is on, or is; the zero value if it is not known
 	md.Superblock
 }
 
@@ -76,7 +77,7 @@ func Members(ctx context.Context, sys sysfs.Root, disk block.Device) ([]Member, 
 		}
 		for _, s := range found {
 			if s.Problem == nil {
-				members = append(members, Member{device, s})
+				members = append(members, Member{Device: device, Disk: disk, Superblock: s})
 			}
 		}
 	}

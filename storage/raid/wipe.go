@@ -43,8 +43,8 @@ func CheckWipe(member Member) error {
 }
 
 // UnusedRanges returns the ranges of a member, by their start and end in bytes, that its array does not use: those
-// outside of superblock, bitmap and the first bytes of the data that the array uses, see [UsedSizes]. sectorSize is
-// that of the device: the rest of the superblock's last sector is not in the ranges. The errors are those of
+// outside of superblock, bitmap and the first bytes of the data that the array uses, see [Array.UsedSizes]. sectorSize
+// is that of the device: the rest of the superblock's last sector is not in the ranges. The errors are those of
 // [CheckWipe].
 func UnusedRanges(member Member, used, sectorSize int64) ([][2]int64, error) {
 	bitmapEnd, err := readBitmapEnd(member)

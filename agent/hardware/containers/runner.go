@@ -9,8 +9,8 @@ import (
 
 	"ironroot/agent/container"
 	"ironroot/agent/fault"
-	"ironroot/agent/hardware"
 	"ironroot/agent/node"
+	"ironroot/agent/softraid"
 	"ironroot/storage/block"
 	"ironroot/storage/image/fetch"
 	"ironroot/storage/sysfs"
@@ -126,7 +126,7 @@ func (r *Runner) disks(ctx context.Context, job Job) ([]string, error) {
 
 // unprotected returns the disks that a program may write to.
 func (r *Runner) unprotected(ctx context.Context, n *node.Node, disks []block.Device) ([]block.Device, error) {
-	disks, err := hardware.Unprotected(ctx, r.System, n, disks)
+	disks, err := softraid.Unprotected(ctx, r.System, n, disks)
 	if err != nil {
 		return nil, err
 	}

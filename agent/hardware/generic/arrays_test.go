@@ -3,81 +3,45 @@ package generic
 import (
 	"bytes"
 	"errors"
-	"os"
-	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
 	"ironroot/agent/hardware"
+	"ironroot/internal/test/raidtest"
 	"ironroot/internal/test/testenv"
 	"ironroot/storage/block"
 	"ironroot/storage/erase"
-	"ironroot/storage/md"
 	"ironroot/storage/partition"
 	"ironroot/storage/raid"
 	"ironroot/storage/sysfs"
 )
 
-const mib = 1 << 20
+const (
+	mib = raidtest.MiB
+	gib = raidtest.GiB
+)
+
+// The disks and entries of package raidtest.
+var (
+	blankDisk   = raidtest.BlankDisk
+	layoutOf    = raidtest.Layout
+	listArray   = raidtest.ListArray
+	listed      = raidtest.ListDisks
+	loopDisk    = raidtest.PartitionedDisk
+	logical     = raidtest.LogicalDisk
+	memberDisk  = raidtest.MemberDisk
+	memberDisks = raidtest.MemberDisks
+	partsDisk   = raidtest.PartsDisk
+	superblocks = raidtest.Names
+	target      = raidtest.Target
+	write       = raidtest.Write
+)
 
 // erasing returns the steps that erase disks.
 func erasing(m *Manager) map[string]hardware.StepFunc {
 	return map[string]hardware.StepFunc{
 		"erase_devices": m.eraseDevices, "erase_devices_metadata": m.eraseMetadata,
 		"erase_devices_express": m.eraseExpress,
-	}
-}
-
-// write writes bytes to a device.
-func write(t *testing.T, path string, at int64, data []byte) {
-	t.Helper()
-	if err := writeAt(path, at, data); err != nil {
-		t.Fatal(err)
-	}
-}
-
-// writeAt is write for goroutines other than that of the test.
-func writeAt(path string, at int64, data []byte) error {
-	f, err := os.OpenFile(path, os.O_RDWR, 0)
-	if err != nil {
-		return err
-	}
-	_, err = f.WriteAt(data, at)
-	return errors.Join(err, f.Sync(), f.Close())
-}
-
-// memberDisk makes a disk that is a member of an array with a superblock of version 1.2, full of bytes of a tenant.
-func memberDisk(t *testing.T, array testenv.RAID) block.Device {
-	t.Helper()
-	path := testenv.Loop(t, testenv.SparseFile(t, diskSize), 512)
-	testenv.Fill(t, path, 0, diskSize, "tenant! ")
-	array.Size = diskSize
-	write(t, path, 4096, array.Superblock(4096))
-	return block.Device{
-		Name: filepath.Base(path), Path: path, Type: "disk", Size: diskSize, Serial: path, Serials: []string{path},
-	}
-}
-
-// partsDisk makes a disk with a partition of 8 MiB for each array, full of bytes of a tenant. A nil array is none.
-func partsDisk(t *testing.T, at int64, arrays ...*testenv.RAID) block.Device {
-	t.Helper()
-	size := int64(len(arrays)+1) * 8 * mib
-	path := testenv.Loop(t, testenv.SparseFile(t, size), 512)
-	testenv.GPT(t, path, slices.Repeat([]string{"size=8MiB"}, len(arrays))...)
-	if err := partition.Sync(t.Context(), sysfs.Root{}, path); err != nil {
-		t.Fatal(err)
-	}
-	for i, array := range arrays {
-		part := block.PartitionPath(sysfs.Root{}, path, i+1)
-		testenv.Fill(t, part, 0, 8*mib, "tenant! ")
-		if array != nil {
-			array.Size = 8 * mib
-			write(t, part, at, array.Superblock(at))
-		}
-	}
-	return block.Device{
-		Name: filepath.Base(path), Path: path, Type: "disk", Size: size, Serial: path, Serials: []string{path},
 	}
 }
 
@@ -149,17 +113,6 @@ func TestEraseKeepsCreatedArrays(t *testing.T) {
 	for i, d := range []block.Device{whole, parts} {
 		if !bytes.Equal(content(t, d), before[i]) {
 			t.Errorf("%s was written to", d.Path)
-		}
-	}
-}
-
-// The size of the whole member of the mirrored EFI system partition is limited: its superblock can name a small part
-// of a large one.
-func TestESPMember(t *testing.T) {
-	esp := md.Superblock{Version: "1.0", Name: "host:esp", Level: "raid1", DataSize: 512 << 20, ArraySize: 512 << 20}
-	for size, want := range map[int64]bool{513 << 20: true, 1 << 30: true, 2 << 30: false} {
-		if got := hardware.IsESPMember(raid.Member{Device: block.Device{Size: size}, Superblock: esp}); got != want {
-			t.Errorf("member of %d bytes: got %v, want %v", size, got, want)
 		}
 	}
 }

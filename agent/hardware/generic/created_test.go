@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"ironroot/agent/hardware"
+	"ironroot/agent/softraid"
 	"ironroot/internal/test/imagetest"
 	"ironroot/internal/test/testenv"
 	"ironroot/storage/block"
@@ -58,6 +59,7 @@ func TestPrepareArraysMembers(t *testing.T) {
 	if log, members := createdLog(t, fields, disks...); members != 4 || strings.Contains(log, "cannot be kept") {
 		t.Fatalf("got %d members and log %s, want the two members of two arrays", members, log)
 	}
+	const maxDataOffset = 256 << 20 // of members that can be kept
 	first := block.PartitionPath(sysfs.Root{}, disks[0].Path, 1)
 	second := block.PartitionPath(sysfs.Root{}, disks[1].Path, 1)
 	le := binary.LittleEndian
@@ -127,8 +129,12 @@ func TestPrepareArraysDisks(t *testing.T) {
 	m := newManager(t) // the machine is an empty directory
 	var log bytes.Buffer
 	m.o.Log = slog.New(slog.NewTextHandler(&log, nil))
-	run := startErase(t, m)
-	if run.prepareArrays(t.Context(), nodeWith(t, fields)); !strings.Contains(log.String(), "list arrays: ") {
+	run, n := startErase(t, m), nodeWith(t, fields)
+	var err error
+	if run.arrays, err = softraid.RulesOf(n); err != nil {
+		t.Fatal(err)
+	}
+	if run.prepareArrays(t.Context(), n); !strings.Contains(log.String(), "list arrays: ") {
 		t.Errorf("got log %s, want an error of the kernel's arrays", &log)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"ironroot/agent/node"
+	"ironroot/agent/softraid"
 	"ironroot/storage/block"
 	"ironroot/storage/erase"
 	"ironroot/storage/partition"
@@ -26,11 +27,11 @@ func (r *diskRun) prepareArrays(ctx context.Context, n *node.Node) {
 	}
 	for _, a := range found {
 		if err := r.stopRunning(ctx, a); err != nil {
-			r.cannotKeep(a.volume, err)
+			r.cannotKeep(a, err)
 			continue
 		}
 		r.createdArrays = append(r.createdArrays, a)
-		for _, m := range a.members {
+		for _, m := range a.Members {
 			r.createdMembers[m.Device.Path] = m
 		}
 	}
@@ -38,7 +39,7 @@ func (r *diskRun) prepareArrays(ctx context.Context, n *node.Node) {
 
 // findCreated returns the arrays of raid_config that are as create_configuration creates them, and notes why the others
 // are not kept. Its error is why no array can be kept.
-func (r *diskRun) findCreated(ctx context.Context, n *node.Node) ([]*createdArray, error) {
+func (r *diskRun) findCreated(ctx context.Context, n *node.Node) ([]*softraid.Volume, error) {
 	if n == nil {
 		return nil, nil
 	}
@@ -51,45 +52,45 @@ func (r *diskRun) findCreated(ctx context.Context, n *node.Node) ([]*createdArra
 		}
 		return nil, nil
 	}
-	found, problems, err := r.m.findVolumes(ctx, n, r.arrays, r.disks, r.membersOn)
-	for _, p := range problems {
-		r.cannotKeep(p.volume, p.err)
-	}
-	return found, err
+	found, err := r.m.raidMachine(n).Find(ctx, r.arrays, r.disks, r.membersOn)
+	return slices.DeleteFunc(found, func(v *softraid.Volume) bool {
+		if v.Err != nil {
+			r.cannotKeep(v, v.Err)
+		}
+		return v.Err != nil
+	}), err
 }
 
 // cannotKeep notes why the step cannot keep an array of raid_config.
-func (r *diskRun) cannotKeep(v volume, err error) {
-	r.m.o.Log.Warn("RAID array cannot be kept", "volume_name", v.name, "err", err)
-	r.notKept[v.name] = err
+func (r *diskRun) cannotKeep(v *softraid.Volume, err error) {
+	r.m.o.Log.Warn("RAID array cannot be kept", "volume_name", v.Name, "err", err)
+	r.notKept[v.Name] = err
 }
 
 // stopRunning stops an array if it runs, and reads its superblocks again. Its device is then no disk of the step.
-func (r *diskRun) stopRunning(ctx context.Context, a *createdArray) error {
-	if a.running == "" {
+func (r *diskRun) stopRunning(ctx context.Context, v *softraid.Volume) error {
+	if v.Running == "" {
 		return nil
 	}
-	if err := r.m.stop(ctx, a, a.running); err != nil {
+	machine := r.m.raidMachine(nil)
+	if err := machine.Stop(ctx, v, v.Running); err != nil {
 		return err
 	}
-	// While the array ran, the kernel changed the superblocks one after the other.
-	members, err := raid.ReadMembers(ctx, r.m.o.System, a.members[0].UUID, a.paths())
-	if err != nil {
+	if err := machine.Reread(ctx, v); err != nil {
 		return err
 	}
-	a.members = members
-	r.disks = slices.DeleteFunc(r.disks, func(d block.Device) bool { return d.Path == a.running })
+	r.disks = slices.DeleteFunc(r.disks, func(d block.Device) bool { return d.Path == v.Running })
 	return nil
 }
 
 // drop marks an array as one that the step cannot keep, which is an error of its disks.
-func (r *diskRun) drop(a *createdArray, err error) {
-	r.m.o.Log.Error("RAID array not erased", "array", a.String(), "devices", a.describe(), "err", err)
-	r.notKept[a.name] = err
-	for _, m := range a.members {
+func (r *diskRun) drop(a *softraid.Volume, err error) {
+	r.m.o.Log.Error("RAID array not erased", "array", a.String(), "devices", a.Describe(), "err", err)
+	r.notKept[a.Name] = err
+	for _, m := range a.Members {
 		delete(r.createdMembers, m.Device.Path)
 	}
-	r.createdArrays = slices.DeleteFunc(r.createdArrays, func(other *createdArray) bool { return other == a })
+	r.createdArrays = slices.DeleteFunc(r.createdArrays, func(other *softraid.Volume) bool { return other == a })
 }
 
 // hasCreatedMember reports whether a partition of a disk is a member of an array that the step erases and keeps.

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"ironroot/agent/hardware"
+	"ironroot/agent/softraid"
 	"ironroot/internal/goroutine"
 	"ironroot/storage/block"
 	"ironroot/storage/partition"
@@ -27,8 +27,8 @@ func (r *diskRun) readMembers(ctx context.Context, disks []block.Device) {
 			return nil
 		})
 	}
-	_ = group.Wait()       // the functions return no errors
-	var esps []raid.Member // those that look like members of the EFI system partition of a protected array
+	_ = group.Wait()    // the functions return no errors
+	var esps raid.Array // those that look like members of the EFI system partition of a protected array
 	for i, d := range disks {
 		if err := errs[i]; err != nil {
 			r.m.o.Log.Warn("RAID superblocks not read", "device", d.Path, "err", err)
@@ -38,13 +38,13 @@ func (r *diskRun) readMembers(ctx context.Context, disks []block.Device) {
 		members := found[i]
 		r.members = append(r.members, members...)
 		if slices.ContainsFunc(members, func(m raid.Member) bool { return r.arrays.Protected(m.Superblock) }) {
-			notESP := func(m raid.Member) bool { return !hardware.IsESPMember(m) }
+			notESP := func(m raid.Member) bool { return !softraid.IsESPMember(m) }
 			esps = append(esps, slices.DeleteFunc(slices.Clone(members), notESP)...)
 		}
 	}
 	r.nameErrs = r.arrays.CheckNames(r.members)
-	if err := hardware.CheckOneArray(esps); err != nil {
-		r.espErr = fmt.Errorf("%q is not the name of one array: %w", espName, err)
+	if err := esps.CheckConsistent(); err != nil {
+		r.espErr = fmt.Errorf("%q is not the name of one array: %w", raidboot.ESPName, err)
 	}
 }
 
@@ -78,14 +78,14 @@ const maxUnread = 16
 
 // keptMembers returns the reasons why members of arrays on a disk are left untouched, by device path. A member of an
 // array that Ironic created is an error unless prepareArrays has found the array: regular cleaning must keep the array.
-// A member with a protected name that several arrays share is an error too, see [hardware.Arrays.CheckNames], or that
+// A member with a protected name that several arrays share is an error too, see [softraid.Rules.CheckNames], or that
 // was not compared with those on all disks: a tenant could have written its superblock. So is a disk with partitions
-// that the kernel does not show, see [hardware.Arrays.CheckShown].
+// that the kernel does not show, see [softraid.Rules.CheckShown].
 func (r *diskRun) keptMembers(ctx context.Context, d block.Device) (map[string]string, error) {
 	if err := r.arrays.CheckShown(ctx, r.m.o.System, d); err != nil {
 		return nil, err
 	}
-	members, err := hardware.Members(ctx, r.m.o.System, d)
+	members, err := softraid.Members(ctx, r.m.o.System, d)
 	if err != nil {
 		return nil, err
 	}
@@ -115,7 +115,7 @@ func (r *diskRun) keptMembers(ctx context.Context, d block.Device) (map[string]s
 		}
 		if entry := r.arrays.Created(member.Superblock); entry != "" {
 			problems = append(problems, r.notKeptErr(member, entry))
-		} else if len(kept) > 0 && hardware.IsESPMember(member) {
+		} else if len(kept) > 0 && softraid.IsESPMember(member) {
 			kept[member.Device.Path] = fmt.Sprintf("member of %s, the EFI system partition of a protected array",
 				member.Superblock)
 			if r.espErr != nil {
@@ -156,9 +156,6 @@ func (r *diskRun) ambiguous(member raid.Member, err error) error {
 	return fmt.Errorf("%s is a member of %s, whose name is ambiguous: see the error of %s",
 		member.Device.Path, member.Superblock, first)
 }
-
-// espName is the array name of the mirrored EFI system partition, on the same disks as the array with the system.
-const espName = raidboot.ESPName
 
 // neighbours returns the partitions of a disk that are not kept. A disk that is kept as a whole has none.
 func (r *diskRun) neighbours(ctx context.Context, d block.Device, kept map[string]string) ([]block.Device, error) {

@@ -8,8 +8,11 @@ import (
 	"slices"
 	"sync"
 
+	"ironroot/agent/config"
 	"ironroot/agent/hardware"
 	"ironroot/agent/hardware/burnin"
+	"ironroot/agent/node"
+	"ironroot/agent/softraid"
 	"ironroot/agent/status"
 	"ironroot/internal/timelimit"
 	"ironroot/storage/block"
@@ -55,8 +58,8 @@ type diskRun struct {
 	phrase   string // of the log for a disk that failed
 	step     string // that erases; "" for others
 	flags    eraseFlags
-	arrays   hardware.Arrays
-	skips    *hardware.SkipList
+	arrays   softraid.Rules
+	skips    *node.SkipList
 	unused   []string        // PCI addresses of storage controllers that the operator does not use
 	disks    []block.Device  // those to erase or overwrite
 	known    map[string]bool // paths of all disks that were there at the start, whether or not they can be erased
@@ -65,11 +68,11 @@ type diskRun struct {
 	// members are the members of arrays on all disks, including the disks that skip_block_devices names. They are read
 	// only if skip_block_devices names an array.
 	members  []raid.Member
-	nameErrs hardware.NameErrors // of the members
+	nameErrs softraid.NameErrors // of the members
 	espErr   error               // if the members that look like the EFI system partition are not of one array
 	unread   []error             // errors of the disks whose members could not be read, with the devices
 
-	createdArrays  []*createdArray        // those that Ironic created and that are erased and kept, see prepareArrays
+	createdArrays  []*softraid.Volume     // those that Ironic created and that are erased and kept, see prepareArrays
 	createdMembers map[string]raid.Member // their members by device path
 	notKept        map[string]error       // why other arrays that Ironic created are not kept, by name; "" is for all
 
@@ -92,14 +95,12 @@ func (m *Manager) startDiskRun(ctx context.Context, call hardware.Call, phrase, 
 		stuck: map[string]error{}, explained: map[string]string{}, createdMembers: map[string]raid.Member{},
 		notKept: map[string]error{},
 	}
-	r.flags.wait = erase.Wait{
-		Interval: c.DiskPartitioner.CheckDeviceInterval, Retries: c.DiskPartitioner.CheckDeviceMaxRetries,
-	}
+	r.flags.wait = waitOf(c)
 	if step != "" {
 		r.evidence = newEvidenceLog(call, step, r.flags)
 	}
 	var err error
-	if r.arrays, err = hardware.ArraysOf(call.Node); err != nil {
+	if r.arrays, err = softraid.RulesOf(call.Node); err != nil {
 		return nil, err
 	}
 	if r.unused, err = unusedControllers(c.SkipStorageControllers, call.Node); err != nil {
@@ -110,7 +111,7 @@ func (m *Manager) startDiskRun(ctx context.Context, call hardware.Call, phrase, 
 	if err := r.failUnread(err); err != nil {
 		return nil, err
 	}
-	if r.skips, err = hardware.NewSkipList(call.Node); err != nil {
+	if r.skips, err = node.NewSkipList(call.Node); err != nil {
 		return nil, err
 	}
 	disks, err := r.skips.Without(all)
@@ -137,6 +138,13 @@ func (m *Manager) startDiskRun(ctx context.Context, call hardware.Call, phrase, 
 	}
 	r.failUnidentified()
 	return r, nil
+}
+
+// waitOf returns how long a step waits for the holders of a disk.
+func waitOf(c *config.Config) erase.Wait {
+	return erase.Wait{
+		Interval: c.DiskPartitioner.CheckDeviceInterval, Retries: c.DiskPartitioner.CheckDeviceMaxRetries,
+	}
 }
 
 // lastFirst returns the disks in reverse order, but arrays and maps before the disks that they are made of: NVMe disks
@@ -179,7 +187,9 @@ func limitRunDisk[T any](
 
 // membersOn reads the members of arrays on a disk and its partitions, with the limits of limitRunDisk.
 func (r *diskRun) membersOn(ctx context.Context, d block.Device) ([]raid.Member, error) {
-	return limitRunDisk(ctx, r, d, r.m.membersUnlimited)
+	return limitRunDisk(ctx, r, d, func(ctx context.Context, d block.Device) ([]raid.Member, error) {
+		return raid.Members(ctx, r.m.o.System, d)
+	})
 }
 
 // do erases or overwrites one disk with work and records the result.

@@ -31,22 +31,6 @@ import (
 
 const diskSize = 24 << 20
 
-// loopDisk makes a disk with one partition of the given type that holds a file system.
-func loopDisk(t *testing.T, partitionType string) block.Device {
-	t.Helper()
-	testenv.Programs(t, "mkfs.vfat")
-	file := testenv.SparseFile(t, diskSize)
-	testenv.GPT(t, file, "start=2048, size=8MiB, type="+partitionType)
-	testenv.Run(t, "mkfs.vfat", "--offset", "2048", file, "8192")
-	path := testenv.Loop(t, file, 512)
-	if err := partition.Sync(t.Context(), sysfs.Root{}, path); err != nil {
-		t.Fatal(err)
-	}
-	return block.Device{
-		Name: filepath.Base(path), Path: path, Type: "disk", Size: diskSize, Serial: path, Serials: []string{path},
-	}
-}
-
 func onThisMachine(t *testing.T, disks ...block.Device) *Manager {
 	t.Helper()
 	m := newManager(t, disks...)

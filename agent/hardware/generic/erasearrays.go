@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"ironroot/agent/softraid"
 	"ironroot/agent/status"
 	"ironroot/internal/goroutine"
 	"ironroot/storage/block"
@@ -20,7 +21,7 @@ import (
 // later with their disks. An array that fails is an error of its disks, whose other content is then not erased.
 func (r *diskRun) eraseArrays(ctx context.Context) {
 	for _, a := range slices.Clone(r.createdArrays) {
-		if !slices.ContainsFunc(a.disks, r.erasesFully) {
+		if !slices.ContainsFunc(a.Members, r.erasesMember) {
 			continue
 		}
 		if err := r.eraseArray(ctx, a); err != nil {
@@ -35,6 +36,9 @@ func (r *diskRun) erasesFully(d block.Device) bool {
 	return r.step == fullErase || r.step == expressErase && r.expressFormats(d)
 }
 
+// erasesMember is erasesFully for the disk of a member.
+func (r *diskRun) erasesMember(m raid.Member) bool { return r.erasesFully(m.Disk) }
+
 // overwriteOptions returns the options for erasing an array that the step keeps, and the rest of its disks.
 // erase_devices_express overwrites them once, with zeros.
 func (r *diskRun) overwriteOptions() erase.Options {
@@ -46,13 +50,13 @@ func (r *diskRun) overwriteOptions() erase.Options {
 }
 
 // eraseArray assembles an array, erases its content, and stops it. It must be complete afterwards.
-func (r *diskRun) eraseArray(ctx context.Context, a *createdArray) error {
-	path, err := r.m.assemble(ctx, a)
+func (r *diskRun) eraseArray(ctx context.Context, a *softraid.Volume) error {
+	path, err := r.m.raidMachine(nil).Assemble(ctx, a)
 	if err != nil {
 		return err
 	}
 	r.known[path] = true
-	stop := func() error { return r.m.stop(context.WithoutCancel(ctx), a, path) }
+	stop := func() error { return r.m.raidMachine(nil).Stop(context.WithoutCancel(ctx), a, path) }
 	d, err := block.Find(r.m.o.System, path)
 	if err == nil {
 		err = r.guardArray(ctx, d)
@@ -60,7 +64,7 @@ func (r *diskRun) eraseArray(ctx context.Context, a *createdArray) error {
 	if err != nil {
 		return errors.Join(err, stop())
 	}
-	a.device = d
+	a.Device = d
 	r.plan.Split(a.String(), []status.Item{{Device: path, Size: r.arrayItem(a).Size}})
 	r.evidence.add([]block.Device{d})
 	report, err := limitRunDisk(ctx, r, d, func(ctx context.Context, d block.Device) (diskReport, error) {
@@ -68,7 +72,7 @@ func (r *diskRun) eraseArray(ctx context.Context, a *createdArray) error {
 	})
 	// A member can also fail when the array is stopped.
 	if err = errors.Join(err, stop()); err == nil {
-		_, err = raid.ReadMembers(ctx, r.m.o.System, a.members[0].UUID, a.paths())
+		_, err = raid.ReadMembers(ctx, r.m.o.System, a.Members[0].UUID, a.Members.Paths())
 	}
 	if err != nil {
 		r.fail(d, err)
@@ -92,24 +96,24 @@ func (r *diskRun) guardArray(ctx context.Context, d block.Device) error {
 }
 
 // revoke marks the content of an array as not erased: a member holds other data than the array.
-func (r *diskRun) revoke(a *createdArray, err error) {
-	r.evidence.fail(a.device, err)
+func (r *diskRun) revoke(a *softraid.Volume, err error) {
+	r.evidence.fail(a.Device, err)
 	r.plan.Finish(a.String(), status.Failed)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	delete(r.reports, a.device.Path)
+	delete(r.reports, a.Device.Path)
 }
 
 // eraseContent overwrites the device of an array. It returns an error if the array has lost a member, or a member could
 // not be written to.
-func (r *diskRun) eraseContent(ctx context.Context, a *createdArray, d block.Device) (diskReport, error) {
+func (r *diskRun) eraseContent(ctx context.Context, a *softraid.Volume, d block.Device) (diskReport, error) {
 	started := time.Now()
 	record, end := r.evidence.begin(d, d)
-	record.Restrict(fmt.Sprintf("content of %s on %s", a, a.describe()))
+	record.Restrict(fmt.Sprintf("content of %s on %s", a, a.Describe()))
 	err := goroutine.Catch(func() error {
 		err := r.eraseWith(ctx, d, r.overwriteOptions(), record)
 		if err == nil {
-			err = r.m.checkWritten(r.m.o.System, d.Path, a.level, a.paths())
+			err = r.m.raidMachine(nil).CheckWritten(a, d.Path)
 		}
 		if err != nil {
 			return err
@@ -129,11 +133,11 @@ func (r *diskRun) eraseContent(ctx context.Context, a *createdArray, d block.Dev
 // eraseMember overwrites the ranges of a member that its array does not use. After zeros, it reads the data back on the
 // member, too.
 func (r *diskRun) eraseMember(ctx context.Context, member raid.Member, record *erase.Recorder) error {
-	i := slices.IndexFunc(r.createdArrays, func(a *createdArray) bool { return a.members[0].UUID == member.UUID })
+	i := slices.IndexFunc(r.createdArrays, func(a *softraid.Volume) bool { return a.Members[0].UUID == member.UUID })
 	if i < 0 {
 		return fmt.Errorf("%s is not kept", member)
 	}
-	_, used, err := raid.UsedSizes(r.createdArrays[i].members)
+	_, used, err := r.createdArrays[i].Members.UsedSizes()
 	if err != nil {
 		return err
 	}
@@ -195,15 +199,12 @@ func (r *diskRun) eraseRanges(
 // restartArrays starts the arrays again that prepareArrays has stopped, so that the kernel can resync them.
 func (r *diskRun) restartArrays(ctx context.Context) {
 	for _, a := range r.createdArrays {
-		if a.running == "" || ctx.Err() != nil {
+		if a.Running == "" || ctx.Err() != nil {
 			continue
 		}
-		path, err := r.m.assemble(ctx, a)
-		if err == nil {
-			err = r.m.limitDisk(ctx, a.disks[0], func(context.Context) error { return r.m.resyncArray(path) })
-		}
+		path, err := r.m.raidMachine(nil).Restart(ctx, a)
 		if err != nil {
-			r.fail(block.Device{Path: a.running}, err)
+			r.fail(block.Device{Path: a.Running}, err)
 			continue
 		}
 		r.known[path] = true

@@ -16,8 +16,10 @@ import (
 
 	"ironroot/agent/hardware"
 	"ironroot/agent/journal"
+	"ironroot/agent/softraid"
 	"ironroot/agent/status"
 	"ironroot/internal/test/imagetest"
+	"ironroot/internal/test/raidtest"
 	"ironroot/internal/test/testenv"
 	"ironroot/internal/timelimit"
 	"ironroot/storage/block"
@@ -32,13 +34,18 @@ import (
 // fakeArrays stands in for the kernel when arrays that exist are assembled and stopped: the device of each is a loop
 // device.
 type fakeArrays struct {
+	softraid.Kernel // without those that exist
+
 	devices map[string]block.Device // by UUID
+	members []raid.Member
 	running []raid.Status
 	calls   []string
 
 	checked []string // members whose data was read back
 
-	assembleErr, writtenErr, stopErr, zerosErr error
+	onStop func(path string) error // instead of stopErr
+
+	listErr, assembleErr, writtenErr, stopErr, zerosErr error
 }
 
 // attach makes a manager use the arrays on its disks. Their devices are full of bytes of a tenant.
@@ -54,45 +61,57 @@ func (k *fakeArrays) attach(t *testing.T, m *Manager, disks []block.Device) {
 		testenv.Fill(t, device.Path, 0, 24*mib, "tenant! ")
 		k.devices[member.UUID] = device
 	}
-	name := func(path string) string {
-		for uuid, d := range k.devices {
-			if d.Path == path {
-				for _, member := range members {
-					if member.UUID == uuid {
-						return member.ShortName()
-					}
-				}
-			}
-		}
-		return path
-	}
-	m.assembleArray = func(_ context.Context, _ sysfs.Root, number int, uuid string, paths []string) (string, error) {
-		if k.assembleErr != nil {
-			return "", k.assembleErr
-		}
-		path := k.devices[uuid].Path
-		k.calls = append(k.calls, fmt.Sprintf("assemble md%d %s of %d", number, name(path), len(paths)))
-		return path, nil
-	}
-	m.stopArray = func(ctx context.Context, path string) error {
-		k.calls = append(k.calls, "stop "+name(path))
-		return errors.Join(ctx.Err(), k.stopErr)
-	}
-	m.resyncArray = func(path string) error {
-		k.calls = append(k.calls, "resync "+name(path))
-		return nil
-	}
-	m.checkWritten = func(_ sysfs.Root, path, level string, paths []string) error {
-		k.calls = append(k.calls, fmt.Sprintf("check %s %s of %d", name(path), level, len(paths)))
-		return k.writtenErr
-	}
-	m.listArrays = func(context.Context, sysfs.Root) ([]raid.Status, error) { return k.running, nil }
+	k.members = members
+	m.kernel = k
 	m.checkZeros = func(
 		_ context.Context, _ sysfs.Root, d block.Device, ranges [][2]int64, _ erase.Options,
 	) error {
 		k.checked = append(k.checked, fmt.Sprint(d.Path, ranges))
 		return k.zerosErr
 	}
+}
+
+// name returns the name of the array with a device path.
+func (k *fakeArrays) name(path string) string {
+	for uuid, d := range k.devices {
+		if d.Path == path {
+			for _, member := range k.members {
+				if member.UUID == uuid {
+					return member.ShortName()
+				}
+			}
+		}
+	}
+	return path
+}
+
+func (k *fakeArrays) List(context.Context) ([]raid.Status, error) { return k.running, k.listErr }
+
+func (k *fakeArrays) Assemble(_ context.Context, number int, uuid string, paths []string) (string, error) {
+	if k.assembleErr != nil {
+		return "", k.assembleErr
+	}
+	path := k.devices[uuid].Path
+	k.calls = append(k.calls, fmt.Sprintf("assemble md%d %s of %d", number, k.name(path), len(paths)))
+	return path, nil
+}
+
+func (k *fakeArrays) Stop(ctx context.Context, path string) error {
+	k.calls = append(k.calls, "stop "+k.name(path))
+	if k.onStop != nil {
+		return k.onStop(path)
+	}
+	return errors.Join(ctx.Err(), k.stopErr)
+}
+
+func (k *fakeArrays) Resync(path string) error {
+	k.calls = append(k.calls, "resync "+k.name(path))
+	return nil
+}
+
+func (k *fakeArrays) CheckWritten(path, level string, paths []string) error {
+	k.calls = append(k.calls, fmt.Sprintf("check %s %s of %d", k.name(path), level, len(paths)))
+	return k.writtenErr
 }
 
 // allZeros reports whether a range of a device is zero.
@@ -342,9 +361,7 @@ func TestEraseArrayFails(t *testing.T) {
 				return full(ctx, s, d, o)
 			}
 		}, 4, true},
-		"list": {func(_ *fakeArrays, m *Manager) {
-			m.listArrays = func(context.Context, sysfs.Root) ([]raid.Status, error) { return nil, broken }
-		}, 0, false},
+		"list": {func(k *fakeArrays, _ *Manager) { k.listErr = broken }, 0, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			disks, fields, positions := createdDisks(t, "gpt")
@@ -375,8 +392,8 @@ func TestStopStuck(t *testing.T) {
 	m.limits = func(block.Device) timelimit.Limits {
 		return timelimit.Limits{NoProgress: time.Millisecond, Grace: time.Millisecond}
 	}
-	m.stopArray = func(context.Context, string) error { <-t.Context().Done(); return nil }
-	err := m.stop(t.Context(), &createdArray{disks: make([]block.Device, 1)}, "/dev/md0")
+	m.kernel = &raidtest.Kernel{OnStop: func(string) error { <-t.Context().Done(); return nil }}
+	err := m.raidMachine(nil).Stop(t.Context(), &softraid.Volume{Members: make(raid.Array, 1)}, "/dev/md0")
 	if !errors.Is(err, timelimit.ErrStuck) {
 		t.Errorf("got %v, want %v", err, timelimit.ErrStuck)
 	}
@@ -388,7 +405,7 @@ func countEvents(t *testing.T, path string) error {
 	b := imagetest.ReadAt(t, path, 4096, 512)
 	b[200] += 2
 	binary.LittleEndian.PutUint32(b[216:], binary.LittleEndian.Uint32(b[216:])+2)
-	return writeAt(path, 4096, b)
+	return raidtest.WriteAt(path, 4096, b)
 }
 
 // After its content was erased, an array must be complete as before. Otherwise its disks fail, and are not written to.
@@ -514,12 +531,11 @@ func TestEraseRunningEvents(t *testing.T) {
 		if err := countEvents(t, array.Slots[0].Path); err != nil {
 			t.Fatal(err)
 		}
-		stop := m.stopArray
-		m.stopArray = func(ctx context.Context, path string) error {
+		kernel.onStop = func(path string) error {
 			if path == array.Path && stopped {
 				return countEvents(t, array.Slots[1].Path)
 			}
-			return stop(ctx, path)
+			return nil
 		}
 		_, err := m.eraseDevices(t.Context(), hardware.Call{Node: nodeWith(t, fields)})
 		if (err == nil) != stopped || !strings.Contains(errorText(err), want) {

@@ -54,7 +54,7 @@ type reporter interface {
 
 func newEvidenceLog(call hardware.Call, operation string, flags eraseFlags) *evidenceLog {
 	l := &evidenceLog{
-		operation: operation, node: uuidOf(call.Node), started: time.Now(), disks: map[string]*diskEvidence{},
+		operation: operation, node: call.Node.UUID(), started: time.Now(), disks: map[string]*diskEvidence{},
 	}
 	switch operation {
 	case fullErase:

@@ -29,22 +29,6 @@ import (
 	"ironroot/storage/sysfs"
 )
 
-// listed adds disks with a size in sectors to the list of a machine.
-func listed(t *testing.T, sys sysfs.Root, sectors string, names ...string) {
-	t.Helper()
-	for _, name := range names {
-		for _, dir := range []string{"block", "class/block"} {
-			file := sys.Sys(dir, name, "size")
-			if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
-				t.Fatal(err)
-			}
-			if err := os.WriteFile(file, []byte(sectors+"\n"), 0o600); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
-}
-
 func startErase(t *testing.T, m *Manager) *diskRun {
 	t.Helper()
 	run, err := m.startErase(t.Context(), hardware.Call{}, fullErase)

@@ -19,6 +19,7 @@ import (
 	"ironroot/agent/imaging"
 	"ironroot/agent/journal"
 	"ironroot/agent/node"
+	"ironroot/agent/softraid"
 	"ironroot/agent/status"
 	"ironroot/internal/goroutine"
 	"ironroot/internal/pause"
@@ -26,7 +27,6 @@ import (
 	"ironroot/storage/block"
 	"ironroot/storage/erase"
 	"ironroot/storage/hint"
-	"ironroot/storage/raid"
 	"ironroot/storage/sysfs"
 )
 
@@ -88,18 +88,10 @@ type Manager struct {
 	previewErase func(ctx context.Context, s sysfs.Root, d block.Device, o erase.Options) (erase.Report, error)
 	testDisk     func(ctx context.Context, f burnin.Medium, size int64, o burnin.DiskOptions,
 		progress func(done, total int64)) (burnin.DiskReport, error)
-	controller  func(ctx context.Context, path string, shown []uint32) (erase.Controller, error)
-	unbound     func(ctx context.Context) ([]block.UnboundController, error)
-	createArray func(ctx context.Context, s sysfs.Root, o raid.Options) (path string, err error)
-	checkArray  func(s sysfs.Root, path, level string, members []string) error
-	wipeArray   func(ctx context.Context, s sysfs.Root, path string, wait erase.Wait) error
-	stopArray   func(ctx context.Context, path string) error
-
-	assembleArray func(ctx context.Context, s sysfs.Root, number int, uuid string, members []string) (string, error)
-	resyncArray   func(path string) error
-	listArrays    func(ctx context.Context, s sysfs.Root) ([]raid.Status, error)
-	checkWritten  func(s sysfs.Root, path, level string, members []string) error
-	checkZeros    func(ctx context.Context, s sysfs.Root, d block.Device, ranges [][2]int64, o erase.Options) error
+	controller func(ctx context.Context, path string, shown []uint32) (erase.Controller, error)
+	unbound    func(ctx context.Context) ([]block.UnboundController, error)
+	kernel     softraid.Kernel // nil is that of this machine
+	checkZeros func(ctx context.Context, s sysfs.Root, d block.Device, ranges [][2]int64, o erase.Options) error
 
 	sync      func() // unix.Sync
 	flush     func(ctx context.Context, path string) error
@@ -128,9 +120,7 @@ func New(o Options) *Manager {
 	return &Manager{
 		o: o, limits: limits, recoverDisk: erase.Recover, eraseFull: erase.Full,
 		previewErase: erase.Preview, testDisk: burnin.Disk,
-		controller: erase.ReadController, createArray: raid.Create, checkArray: raid.Check, wipeArray: erase.Metadata,
-		stopArray: raid.Stop, assembleArray: raid.Assemble, resyncArray: raid.Resync, listArrays: raid.List,
-		checkWritten: raid.CheckWritten, checkZeros: erase.CheckZeros, sync: syncAll, flush: block.Flush,
+		controller: erase.ReadController, checkZeros: erase.CheckZeros, sync: syncAll, flush: block.Flush,
 		unbound: func(ctx context.Context) ([]block.UnboundController, error) {
 			return block.UnboundControllers(ctx, o.System)
 		},
@@ -216,12 +206,12 @@ func (m *Manager) WaitDisks(ctx context.Context, n *node.Node) error {
 	}
 	waiting, cancel = context.WithDeadline(waiting, since.Add(limit))
 	defer cancel()
-	arrays, err := hardware.ArraysOf(n)
-	hasArrays := err != nil || arrays.HasCreated()
+	rules, err := softraid.RulesOf(n)
+	hasArrays := err != nil || rules.HasCreated()
 	missing := func(disks []block.Device) error {
 		// Arrays of raid_config are assembled later, see AssembleVolumes. Until then, their members are waited for.
 		if hasArrays && !slices.ContainsFunc(disks, block.Device.IsArray) {
-			return m.missingVolume(waiting, n, arrays, disks)
+			return m.raidMachine(n).Missing(waiting, rules, disks)
 		}
 		if _, err := imaging.ChooseRootDisk(c, n, disks); errors.Is(err, hint.ErrNoDisk) {
 			return err
@@ -272,22 +262,14 @@ func (m *Manager) settled(ctx context.Context) bool { return pause.Until(ctx, m.
 func (m *Manager) hasGivenUp(n *node.Node) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.gaveUp[uuidOf(n)]
+	return m.gaveUp[n.UUID()]
 }
 
 // giveUp records that the wait for the node's root disk timed out.
 func (m *Manager) giveUp(n *node.Node) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.gaveUp[uuidOf(n)] = true
-}
-
-// uuidOf returns the UUID of a node, "" if it is nil.
-func uuidOf(n *node.Node) string {
-	if n == nil {
-		return ""
-	}
-	return n.UUID()
+	m.gaveUp[n.UUID()] = true
 }
 
 // Sync implements [hardware.Syncer]. It writes out all dirty pages, drops the caches and flushes every disk. It

@@ -14,6 +14,8 @@ import (
 
 	"ironroot/agent/fault"
 	"ironroot/agent/hardware"
+	"ironroot/agent/node"
+	"ironroot/agent/softraid"
 	"ironroot/storage/block"
 	"ironroot/storage/mounted"
 	"ironroot/storage/partition"
@@ -232,13 +234,13 @@ func (m *Manager) checkInjectionDevice(
 	if i < 0 {
 		return fault.DeviceNotFound("device %s is neither a disk of this machine nor a partition of one", device)
 	}
-	skips, err := hardware.NewSkipList(call.Node)
+	skips, err := node.NewSkipList(call.Node)
 	if err != nil {
 		return fault.DeviceNotFound("%w", err)
 	}
 	kept, err := skips.Without(disks[i : i+1])
 	if err == nil {
-		kept, err = hardware.WithoutProtectedArrays(ctx, m.o.System, call.Node, kept)
+		kept, err = softraid.WithoutProtected(ctx, m.o.System, call.Node, kept)
 	}
 	if err != nil {
 		return fault.DeviceNotFound("device %s: %w", device, err)

@@ -17,7 +17,6 @@ import (
 	"ironroot/agent/hardware"
 	"ironroot/internal/test/testenv"
 	"ironroot/storage/block"
-	"ironroot/storage/sysfs"
 )
 
 // arrayNode makes a device whose path is one of an array, with the file system of an image, and returns its path. It is
@@ -95,14 +94,15 @@ func TestInjectFilesIntoArray(t *testing.T) {
 	}
 	// Without arrays, nothing is assembled.
 	m := onThisMachine(t)
-	m.assembleArray = func(context.Context, sysfs.Root, int, string, []string) (string, error) {
-		t.Error("an array was assembled")
-		return "", nil
-	}
+	kernel := &fakeArrays{}
+	m.kernel = kernel
 	for _, n := range []string{`"properties": {}`, `"raid_config": {}`} {
 		_, err := m.injectFiles(t.Context(), hardware.Call{Node: nodeWith(t, n), Args: injectedArgs(path, "")})
 		if typeOf(err) != "DeviceNotFound" {
 			t.Errorf("%s: got %v, want a DeviceNotFound", n, err)
 		}
+	}
+	if len(kernel.calls) > 0 {
+		t.Errorf("got calls %q, want none", kernel.calls)
 	}
 }

@@ -2,8 +2,6 @@ package generic
 
 import (
 	"fmt"
-	"slices"
-	"strings"
 
 	"ironroot/storage/block"
 )
@@ -12,7 +10,7 @@ import (
 // is not known. With the option erase_network_disks, a step may change all of them.
 func (m *Manager) divideByReach(
 	disks []block.Device,
-) (allowed []block.Device, remote networkDisks, unknown []unknownDisk) {
+) (allowed []block.Device, remote []block.Device, unknown []unknownDisk) {
 	if m.o.Config.Get().EraseNetworkDisks {
 		return disks, nil, nil
 	}
@@ -56,7 +54,7 @@ func (r *diskRun) withoutNetwork(disks []block.Device) []block.Device {
 
 // localDisks returns the disks of a list that a RAID step may change, see divideByReach, and logs the others, which it
 // returns, too. It fails if it is not known of a disk whether it is reached over a network.
-func (m *Manager) localDisks(disks []block.Device) (allowed []block.Device, remote networkDisks, err error) {
+func (m *Manager) localDisks(disks []block.Device) (allowed []block.Device, remote []block.Device, err error) {
 	allowed, remote, unknown := m.divideByReach(disks)
 	for _, d := range remote {
 		m.o.Log.Warn("disk left as it is", "device", d.Path, "reason", networkReason(d))
@@ -65,20 +63,4 @@ func (m *Manager) localDisks(disks []block.Device) (allowed []block.Device, remo
 		return nil, nil, unknown[0].err
 	}
 	return allowed, remote, nil
-}
-
-// networkDisks are disks that are reached over a network.
-type networkDisks []block.Device
-
-// note returns a text for the end of an error that may be due to these disks, "" if there are none.
-func (n networkDisks) note() string {
-	if len(n) == 0 {
-		return ""
-	}
-	var list []string
-	for _, d := range n {
-		list = append(list, fmt.Sprintf("%s (%s)", d.Path, d.Network))
-	}
-	slices.Sort(list)
-	return "; reached over a network, and erase_network_disks is not set: " + strings.Join(list, ", ")
 }

@@ -10,6 +10,7 @@ import (
 
 	"ironroot/agent/config"
 	"ironroot/agent/hardware"
+	"ironroot/internal/test/raidtest"
 	"ironroot/internal/test/testenv"
 	"ironroot/storage/block"
 	"ironroot/storage/erase/evidence"
@@ -192,9 +193,9 @@ func TestRAIDNetworkDisks(t *testing.T) {
 			for i, d := range c.disks {
 				before[i] = head(t, d)
 			}
-			run := func(allowed bool) (*fakeKernel, error) {
-				m, kernel := onThisMachine(t, c.disks...), &fakeKernel{}
-				kernel.attach(m)
+			run := func(allowed bool) (*raidtest.Kernel, error) {
+				m, kernel := onThisMachine(t, c.disks...), &raidtest.Kernel{}
+				m.kernel = kernel
 				m.o.Config.Update(func(o *config.Config) { o.EraseNetworkDisks = allowed })
 				if c.config == "" {
 					_, err := m.deleteConfiguration(t.Context(), hardware.Call{Node: nodeWith(t, `"properties": {}`)})
@@ -218,7 +219,7 @@ func TestRAIDNetworkDisks(t *testing.T) {
 				}
 			}
 			if c.want == "" && c.config != "" { // two of three disks
-				if members := strings.Join(kernel.checked, " "); strings.Contains(members, c.disks[1].Path) ||
+				if members := strings.Join(kernel.Checked, " "); strings.Contains(members, c.disks[1].Path) ||
 					!strings.Contains(members, c.disks[0].Path) || !strings.Contains(members, c.disks[2].Path) {
 					t.Errorf("got members %s, want those of the machine's disks", members)
 				}

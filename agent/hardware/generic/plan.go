@@ -3,6 +3,7 @@ package generic
 import (
 	"slices"
 
+	"ironroot/agent/softraid"
 	"ironroot/agent/status"
 	"ironroot/storage/block"
 	"ironroot/storage/erase"
@@ -14,10 +15,10 @@ func (r *diskRun) announce() {
 	var items []status.Item
 	inArrays := map[string]int64{} // bytes by path of the disk
 	for _, a := range r.createdArrays {
-		for i, d := range a.disks {
-			inArrays[d.Path] += a.members[i].Device.Size
+		for _, m := range a.Members {
+			inArrays[m.Disk.Path] += m.Device.Size
 		}
-		if slices.ContainsFunc(a.disks, r.erasesFully) {
+		if slices.ContainsFunc(a.Members, r.erasesMember) {
 			items = append(items, r.arrayItem(a))
 		}
 	}
@@ -55,10 +56,10 @@ func (r *diskRun) splitPlan(d block.Device, targets []block.Device) {
 }
 
 // arrayItem returns the item of the plan for the content of an array. It counts by the bytes of its members.
-func (r *diskRun) arrayItem(a *createdArray) status.Item {
+func (r *diskRun) arrayItem(a *softraid.Volume) status.Item {
 	item := status.Item{Device: a.String()}
 	if r.countsBytes() {
-		for _, m := range a.members {
+		for _, m := range a.Members {
 			item.Size += max(m.Device.Size-m.DataOffset, 0)
 		}
 	}

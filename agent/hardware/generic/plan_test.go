@@ -15,6 +15,7 @@ import (
 
 	"ironroot/agent/hardware"
 	"ironroot/agent/hardware/burnin"
+	"ironroot/agent/softraid"
 	"ironroot/agent/status"
 	"ironroot/storage/block"
 	"ironroot/storage/erase"
@@ -180,12 +181,12 @@ func TestBurninTime(t *testing.T) {
 
 // arrayOf is an array that Ironic created, with members of so many bytes on disks, from their beginning. The first 10
 // bytes of a member are its superblock.
-func arrayOf(name string, size int64, disks ...block.Device) *createdArray {
-	a := &createdArray{disks: disks}
+func arrayOf(name string, size int64, disks ...block.Device) *softraid.Volume {
+	a := &softraid.Volume{}
 	for role, d := range disks {
-		m := raid.Member{Device: block.Device{Path: d.Path + "1", Size: size}}
+		m := raid.Member{Device: block.Device{Path: d.Path + "1", Size: size}, Disk: d}
 		m.Name, m.Level, m.Role, m.DataOffset = name, "raid1", role, 10
-		a.members = append(a.members, m)
+		a.Members = append(a.Members, m)
 	}
 	return a
 }
@@ -212,7 +213,7 @@ func TestPlanItems(t *testing.T) {
 			return nil
 		}
 		r := &diskRun{
-			m: m, step: step, disks: []block.Device{sda, sdb, nvme}, createdArrays: []*createdArray{onDisks, onNVMe},
+			m: m, step: step, disks: []block.Device{sda, sdb, nvme}, createdArrays: []*softraid.Volume{onDisks, onNVMe},
 			flags: eraseFlags{nvme: true},
 		}
 		r.announce()
@@ -233,11 +234,11 @@ func TestPlanOfPartitions(t *testing.T) {
 			m := newManager(t)
 			board := onBoard(m, step)
 			r := &diskRun{
-				m: m, step: step, disks: []block.Device{disk}, createdArrays: []*createdArray{a},
-				createdMembers: map[string]raid.Member{"/dev/sda1": a.members[0]},
+				m: m, step: step, disks: []block.Device{disk}, createdArrays: []*softraid.Volume{a},
+				createdMembers: map[string]raid.Member{"/dev/sda1": a.Members[0]},
 			}
 			r.plan = board.Plan([]status.Item{{Device: "/dev/sda", Size: 500}})
-			r.splitPlan(disk, []block.Device{a.members[0].Device, {Path: "/dev/sda2", Size: 150}})
+			r.splitPlan(disk, []block.Device{a.Members[0].Device, {Path: "/dev/sda2", Size: 150}})
 			var got []string
 			for _, path := range []string{"/dev/sda2", "/dev/sda1", "/dev/sda"} {
 				tracker := m.o.Track("erasing disk", path)

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 
-	"ironroot/agent/hardware"
 	"ironroot/agent/node"
 	"ironroot/internal/goroutine"
 	"ironroot/storage/block"
@@ -27,7 +26,7 @@ func (m *Manager) PreviewErase(ctx context.Context, n *node.Node) ([]ErasePrevie
 	if err := checkIterations(n); err != nil {
 		return nil, err
 	}
-	skips, err := hardware.NewSkipList(n)
+	skips, err := node.NewSkipList(n)
 	if err != nil {
 		return nil, err
 	}

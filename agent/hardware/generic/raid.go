@@ -1,14 +1,17 @@
 package generic
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"strings"
 
 	"ironroot/agent/fault"
 	"ironroot/agent/hardware"
+	"ironroot/agent/imaging"
 	"ironroot/agent/node"
+	"ironroot/agent/softraid"
+	"ironroot/storage/block"
+	"ironroot/storage/bootloader"
 )
 
 // raidInterface is the Ironic interface of the RAID steps.
@@ -29,18 +32,30 @@ func raidArguments() map[string]hardware.ArgInfo {
 	}
 }
 
+// raidMachine returns the software RAID of this machine for a node.
+func (m *Manager) raidMachine(n *node.Node) *softraid.Machine {
+	c := m.o.Config.Get()
+	uefi := imaging.BootsUEFI(n, bootloader.FirmwareIsUEFI(m.o.System))
+	return softraid.New(softraid.Options{
+		Node: n, System: m.o.System, Disks: raidDisks{m}, Kernel: m.kernel, Log: m.o.Log, Limits: m.limits,
+		Guard: eraseFlagsOf(n, c.GuardSpecialFilesystems).guard, Wait: waitOf(c), UEFI: uefi,
+		Scheme: imaging.TableScheme(n, uefi),
+	})
+}
+
+// raidDisks implements [softraid.Disks].
+type raidDisks struct{ m *Manager }
+
+func (d raidDisks) List(ctx context.Context) ([]block.Device, error) { return d.m.o.Disks(ctx) }
+
+func (d raidDisks) Local(disks []block.Device) (local, remote []block.Device, err error) {
+	return d.m.localDisks(disks)
+}
+
 // createConfiguration implements the step create_configuration: it creates the arrays of the node's
 // target_raid_config. Its result is the configuration, which Ironic stores as raid_config.
 func (m *Manager) createConfiguration(ctx context.Context, call hardware.Call) (any, error) {
-	config, err := targetConfig(call.Node)
-	if err != nil {
-		return nil, err
-	}
-	if lacksSoftwareRAID(config) {
-		m.o.Log.Warn("RAID configuration contains no software RAID")
-		return map[string]any{}, nil
-	}
-	return m.applyRAID(ctx, call.Node, config, false)
+	return result(m.raidMachine(call.Node).Create(ctx))
 }
 
 // applyConfiguration implements the step apply_configuration: it creates the arrays of its argument raid_config, and
@@ -60,118 +75,35 @@ func (m *Manager) applyConfiguration(ctx context.Context, call hardware.Call) (a
 		}
 		remove = value != nil && *value
 	}
-	return m.applyRAID(ctx, call.Node, config, remove)
+	return result(m.raidMachine(call.Node).Apply(ctx, config, remove))
 }
 
-// targetConfig returns the target_raid_config of a node.
-func targetConfig(n *node.Node) (map[string]any, error) {
-	if n == nil {
-		return nil, nil
-	}
-	value := n.Raw()["target_raid_config"]
-	config, ok := value.(map[string]any)
-	if value != nil && !ok {
-		return nil, fault.SoftwareRAID("target_raid_config is not an object")
-	}
-	return config, nil
-}
-
-// applyRAID creates the arrays of a configuration and returns it. With remove, it first deletes the existing arrays.
-// Everything is checked before the first write. If an array cannot be created, those of the configuration are removed
-// again. A configuration without software RAID is an error: it would delete the arrays and create none.
-func (m *Manager) applyRAID(ctx context.Context, n *node.Node, config map[string]any, remove bool) (any, error) {
-	arrays, err := hardware.ArraysOf(n)
-	if err != nil {
-		return nil, raidFault(ctx, err)
-	}
-	v, err := validate(config, arrays)
+// result returns the configuration that was applied as the result of a step, nil if err is not nil.
+func result(config map[string]any, err error) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := m.replaceRAID(ctx, n, v, remove); err != nil {
-		return nil, raidFault(ctx, err)
-	}
 	return config, nil
 }
 
-func (m *Manager) replaceRAID(ctx context.Context, n *node.Node, v *validation, remove bool) error {
-	s, err := m.readRAID(ctx, n)
-	if err == nil {
-		err = m.checkDisks(ctx, v, s)
-	}
-	if err := cmp.Or(v.err(n), err); err != nil {
-		return err
-	}
-	del := deletion{raidState: s}
-	if remove {
-		if err := checkExternal(ctx, s.disks); err != nil {
-			return err
-		}
-		if del, err = m.planDelete(ctx, s); err != nil {
-			return err
-		}
-	}
-	plan, err := m.planCreate(ctx, n, v.volumes, del)
-	if err != nil {
-		return err
-	}
-	if remove {
-		if err := m.deleteArrays(ctx, del); err != nil {
-			return err
-		}
-	}
-	return m.createArrays(ctx, plan)
-}
-
-// deleteConfiguration implements the step delete_configuration: it removes all arrays that skip_block_devices does not
-// protect, and the partition tables of their disks. Arrays that share a disk with a protected one are wiped and kept,
-// with the partition table.
+// deleteConfiguration implements the step delete_configuration, see [softraid.Machine.Delete].
 func (m *Manager) deleteConfiguration(ctx context.Context, call hardware.Call) (any, error) {
-	if err := m.deleteAll(ctx, call.Node); err != nil {
-		return nil, raidFault(ctx, err)
-	}
-	return nil, nil //nolint:nilnil // as that of ironic-python-agent
+	return nil, m.raidMachine(call.Node).Delete(ctx) // no result, as that of ironic-python-agent
 }
 
-// deleteAll deletes the arrays that need not be kept.
-func (m *Manager) deleteAll(ctx context.Context, n *node.Node) error {
-	s, err := m.readRAID(ctx, n)
-	if err != nil {
-		return err
-	}
-	if err := checkExternal(ctx, s.disks); err != nil {
-		return err
-	}
-	del, err := m.planDelete(ctx, s)
-	if err != nil {
-		return err
-	}
-	if err := m.deleteArrays(ctx, del); err != nil {
-		return err
-	}
-	return m.checkDeleted(ctx, n)
+// AssembleVolumes assembles the arrays of the node's raid_config for a deployment, see
+// [softraid.Machine.AssembleRoot].
+func (m *Manager) AssembleVolumes(ctx context.Context, n *node.Node) (softraid.Assembled, error) {
+	return m.raidMachine(n).AssembleRoot(ctx)
 }
 
-// checkDeleted returns an error if an array is left that had to be deleted.
-func (m *Manager) checkDeleted(ctx context.Context, n *node.Node) error {
-	s, err := m.readRAID(ctx, n)
-	if err != nil {
-		return err
+// assembleAll waits for the members of the arrays of the node's raid_config, and assembles all of them.
+func (m *Manager) assembleAll(ctx context.Context, n *node.Node) (softraid.Assembled, error) {
+	if n == nil {
+		return softraid.Assembled{}, nil
 	}
-	del, err := m.planDelete(ctx, s)
-	if err != nil {
-		return err
+	if err := m.WaitDisks(ctx, n); err != nil {
+		return softraid.Assembled{}, err
 	}
-	var left []string
-	for _, d := range del.clear {
-		left = append(left, d.Path)
-	}
-	for _, a := range del.stop {
-		// A wiped array does not run either.
-		left = append(left, a.Path)
-	}
-	if len(left) > 0 {
-		return fault.SoftwareRAID("Unable to clean all softraid correctly. Remaining %s", strings.Join(left, ", "))
-	}
-	return nil
+	return m.raidMachine(n).AssembleAll(ctx)
 }

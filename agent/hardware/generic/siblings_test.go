@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"ironroot/agent/hardware"
+	"ironroot/agent/softraid"
 	"ironroot/storage/block"
 	"ironroot/storage/erase"
 	"ironroot/storage/sysfs"
@@ -77,7 +77,7 @@ func TestEraseSiblings(t *testing.T) {
 			if c.node != "" {
 				n = nodeWith(t, c.node)
 			}
-			arrays, err := hardware.ArraysOf(n)
+			arrays, err := softraid.RulesOf(n)
 			if err != nil {
 				t.Fatal(err)
 			}

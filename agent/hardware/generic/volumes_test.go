@@ -15,12 +15,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"ironroot/agent/config"
-	"ironroot/agent/hardware"
-	"ironroot/agent/imaging"
+	"ironroot/agent/softraid"
 	"ironroot/internal/test/testenv"
 	"ironroot/storage/block"
 	"ironroot/storage/raid"
-	"ironroot/storage/sysfs"
 )
 
 // volumeDisks makes the disks of createdDisks. The node's arrays have is_root_volume as given, "" for none.
@@ -73,7 +71,7 @@ func addEvents(t *testing.T, path string, events uint32) {
 }
 
 // described describes volumes: name, root, whether it has a device, number of disks, and error.
-func described(list []imaging.Volume) []string {
+func described(list []*softraid.Volume) []string {
 	var words []string
 	for _, v := range list {
 		root := "none"
@@ -85,8 +83,8 @@ func described(list []imaging.Volume) []string {
 			reason = before
 		}
 		reason = strings.TrimSpace(reason[strings.LastIndex(reason, ":")+1:])
-		words = append(words, fmt.Sprintf("%s root=%s device=%v disks=%d %s", v.Name, root, v.Path != "", len(v.Disks),
-			reason))
+		words = append(words, fmt.Sprintf("%s root=%s device=%v disks=%d %s", v.Name, root, v.Path() != "",
+			len(v.Members), reason))
 	}
 	return words
 }
@@ -197,7 +195,7 @@ func TestVolumes(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if diff := cmp.Diff(tt.want, described(volumes.List)); diff != "" {
+			if diff := cmp.Diff(tt.want, described(volumes.Volumes)); diff != "" {
 				t.Errorf("volumes differ (-want +got):\n%s", diff)
 			}
 			if err := volumes.Release(t.Context(), "/dev/none"); err != nil {
@@ -220,7 +218,7 @@ func TestVolumesRelease(t *testing.T) {
 		t.Fatal(err)
 	}
 	kernel.stopErr = errors.New("broken")
-	if err := volumes.Release(t.Context(), volumes.List[0].Path); !errors.Is(err, kernel.stopErr) {
+	if err := volumes.Release(t.Context(), volumes.Volumes[0].Path()); !errors.Is(err, kernel.stopErr) {
 		t.Errorf("got %v, want %v", err, kernel.stopErr)
 	}
 	if stopped := kernel.calls[2:]; !slices.Equal(stopped, []string{"stop md1"}) {
@@ -241,16 +239,17 @@ func TestVolumesErrors(t *testing.T) {
 		`"raid_config": []`: "raid_config is not an object",
 	} {
 		m := onThisMachine(t, missing)
-		m.assembleArray = func(context.Context, sysfs.Root, int, string, []string) (string, error) {
-			t.Error("an array was assembled")
-			return "", nil
-		}
+		kernel := &fakeArrays{}
+		m.kernel = kernel
 		volumes, err := m.AssembleVolumes(t.Context(), nodeWith(t, fields))
-		if (err == nil) != (want == "") || !strings.Contains(errorText(err), want) || len(volumes.List) > 0 {
+		if (err == nil) != (want == "") || !strings.Contains(errorText(err), want) || len(volumes.Volumes) > 0 {
 			t.Errorf("%s: got %+v and %v, want %q", fields, volumes, err, want)
 		}
+		if len(kernel.calls) > 0 {
+			t.Errorf("%s: got calls %q, want none", fields, kernel.calls)
+		}
 	}
-	if volumes, err := onThisMachine(t).AssembleVolumes(t.Context(), nil); err != nil || len(volumes.List) > 0 {
+	if volumes, err := onThisMachine(t).AssembleVolumes(t.Context(), nil); err != nil || len(volumes.Volumes) > 0 {
 		t.Errorf("no node: got %+v and %v, want nothing", volumes, err)
 	}
 	m := onThisMachine(t)
@@ -302,11 +301,11 @@ func TestMissingVolume(t *testing.T) {
 		n := nodeWith(t, `"properties": {"skip_block_devices": [{"volume_name": "`+tt.skip+`"}]}, "raid_config": `+
 			`{"logical_disks": [`+logical("1", "1", `"volume_name": "root"`)+", "+
 			logical("0", `"MAX"`, `"volume_name": "md1"`)+`]}`)
-		arrays, err := hardware.ArraysOf(n)
+		arrays, err := softraid.RulesOf(n)
 		if err != nil {
 			t.Fatal(err)
 		}
-		err = onThisMachine(t).missingVolume(t.Context(), n, arrays, disks[:tt.present])
+		err = onThisMachine(t).raidMachine(n).Missing(t.Context(), arrays, disks[:tt.present])
 		if (err == nil) != (tt.want == "") || !strings.HasPrefix(errorText(err), tt.want) {
 			t.Errorf("%s: got %v, want %q", name, err, tt.want)
 		}

@@ -248,7 +248,7 @@ func (a array) erase(ctx context.Context, devices []string, uuid string) error {
 	if _, err := raid.ReadMembers(ctx, sysfs.Root{}, uuid, devices); err != nil {
 		return err
 	}
-	var found []raid.Member
+	var found raid.Array
 	for _, device := range devices {
 		s, err := raid.Read(ctx, device)
 		if err != nil || len(s) != 1 {
@@ -260,7 +260,7 @@ func (a array) erase(ctx context.Context, devices []string, uuid string) error {
 		}
 		found = append(found, raid.Member{Device: d, Superblock: s[0]})
 	}
-	_, used, err := raid.UsedSizes(found)
+	_, used, err := found.UsedSizes()
 	if err != nil {
 		return err
 	}

@@ -1,18 +1,15 @@
-package hardware
+package node
 
 import (
-	"context"
 	"fmt"
 	"slices"
 
-	"ironroot/agent/node"
 	"ironroot/storage/block"
 	"ironroot/storage/hint"
-	"ironroot/storage/sysfs"
 )
 
 // SkipList represents the entries of a node's skip list (properties.skip_block_devices) that name disks. Entries with
-// a volume_name name RAID arrays, see [Arrays].
+// a volume_name name RAID arrays, see package softraid.
 type SkipList struct {
 	entries []skipEntry
 }
@@ -25,7 +22,7 @@ type skipEntry struct {
 
 // NewSkipList parses the skip list of a node. The list of a nil node is empty. An entry that cannot be parsed is an
 // error, because it may protect any disk.
-func NewSkipList(n *node.Node) (*SkipList, error) {
+func NewSkipList(n *Node) (*SkipList, error) {
 	list := &SkipList{}
 	if n == nil {
 		return list, nil
@@ -35,7 +32,7 @@ func NewSkipList(n *node.Node) (*SkipList, error) {
 		return nil, err
 	}
 	for i, raw := range skipped {
-		if _, raid := raw[volumeName]; raid {
+		if _, raid := raw["volume_name"]; raid {
 			continue
 		}
 		hints, err := hint.Parse(raw)
@@ -106,24 +103,4 @@ func (l *SkipList) Unmatched() []string {
 		}
 	}
 	return unmatched
-}
-
-// Unprotected returns the devices that the node's skip list does not protect, neither by an entry nor by the name of a
-// RAID array. A device that the list may protect is an error, see [SkipList.CheckRead] and [WithoutProtectedArrays].
-func Unprotected(
-	ctx context.Context, sys sysfs.Root, n *node.Node, devices []block.Device,
-) ([]block.Device, error) {
-	skips, err := NewSkipList(n)
-	if err != nil {
-		return nil, err
-	}
-	if devices, err = skips.Without(devices); err != nil {
-		return nil, err
-	}
-	for _, d := range devices {
-		if err := skips.CheckRead(d); err != nil {
-			return nil, fmt.Errorf("disk %s: %w", d.Path, err)
-		}
-	}
-	return WithoutProtectedArrays(ctx, sys, n, devices)
 }

@@ -1,4 +1,4 @@
-package generic
+package softraid
 
 import (
 	"context"
@@ -8,51 +8,48 @@ import (
 	"slices"
 	"strings"
 
-	"ironroot/agent/fault"
-	"ironroot/agent/hardware"
 	"ironroot/agent/node"
-	"ironroot/internal/timelimit"
 	"ironroot/storage/block"
 	"ironroot/storage/erase"
 	"ironroot/storage/raid"
 )
 
-// raidState describes the disks of a node and the arrays on them, before a RAID step changes anything.
-type raidState struct {
+// state describes the disks of a node and the arrays on them, before a RAID step changes anything.
+type state struct {
 	disks   []block.Device // to be changed: not arrays, not named by skip_block_devices, not of a network
 	network networkDisks
-	groups  []*raidGroup
+	groups  []*group
 	running []raid.Status
-	flags   eraseFlags
-	arrays  hardware.Arrays
+	rules   Rules
 }
 
-// raidGroup are the members of one array: those with one UUID.
-type raidGroup struct {
-	members []raidMember
-	action  raidAction
-	reason  string // why it is kept or wiped
+// group is an array on the disks, and what deleting the configuration does to it. Its members have one UUID.
+type group struct {
+	raid.Array
+
+	action action
+	reason string // why it is kept or wiped
 }
 
-// raidGroups are the groups of members by UUID.
-type raidGroups map[string]*raidGroup
+// groups are arrays by UUID.
+type groups map[string]*group
 
-// add adds the members on a disk and its partitions.
-func (groups raidGroups) add(d block.Device, members []raid.Member) {
+// add adds members to their arrays.
+func (gs groups) add(members []raid.Member) {
 	for _, member := range members {
-		if groups[member.UUID] == nil {
-			groups[member.UUID] = &raidGroup{}
+		if gs[member.UUID] == nil {
+			gs[member.UUID] = &group{}
 		}
-		groups[member.UUID].members = append(groups[member.UUID].members, raidMember{member, d.Path})
+		gs[member.UUID].Array = append(gs[member.UUID].Array, member)
 	}
 }
 
-// named returns the only group with a member of a name. The name does not contain the host that created the array.
-func (groups raidGroups) named(name string) (*raidGroup, error) {
-	var named []*raidGroup
-	for _, g := range groups {
-		if slices.ContainsFunc(g.members, func(m raidMember) bool { return m.ShortName() == name }) {
-			named = append(named, g)
+// named returns the only array with a member of a name. The name does not contain the host that created the array.
+func (gs groups) named(name string) (raid.Array, error) {
+	var named []raid.Array
+	for _, g := range gs {
+		if slices.ContainsFunc(g.Array, func(m raid.Member) bool { return m.ShortName() == name }) {
+			named = append(named, g.Array)
 		}
 	}
 	if len(named) != 1 {
@@ -61,62 +58,42 @@ func (groups raidGroups) named(name string) (*raidGroup, error) {
 	return named[0], nil
 }
 
-// raidMember is a member of an array with the disk that it is on.
-type raidMember struct {
-	raid.Member
-	disk string // device path
-}
-
-// raidAction is what deleting the configuration does to an array.
-type raidAction int
+// action is what deleting the configuration does to an array.
+type action int
 
 const (
-	actionUndecided raidAction = iota
+	actionUndecided action = iota
 	actionDelete
 	actionKeep // protected by skip_block_devices, or the EFI system partition of such an array
 	actionWipe // on a disk of a kept array: its content is removed
 )
 
-func (g *raidGroup) String() string { return g.members[0].String() }
-
-func (g *raidGroup) plain() []raid.Member {
-	var members []raid.Member
-	for _, m := range g.members {
-		members = append(members, m.Member)
-	}
-	return members
-}
-
-func (g *raidGroup) isOn(disks map[string]bool) bool {
-	return slices.ContainsFunc(g.members, func(m raidMember) bool { return disks[m.disk] })
+func (g *group) isOn(disks map[string]bool) bool {
+	return slices.ContainsFunc(g.Array, func(m raid.Member) bool { return disks[m.Disk.Path] })
 }
 
 // mark sets the action and adds the group's disks to a set.
-func (g *raidGroup) mark(action raidAction, reason string, disks map[string]bool) {
+func (g *group) mark(action action, reason string, disks map[string]bool) {
 	g.action, g.reason = action, reason
-	for _, m := range g.members {
-		disks[m.disk] = true
+	for _, m := range g.Array {
+		disks[m.Disk.Path] = true
 	}
 }
 
-// readRAID reads the arrays on all disks and decides what deleting the configuration does to each. It only reads. What
+// read reads the arrays on all disks and decides what deleting the configuration does to each. It only reads. What
 // cannot be read or decided is an error, except for disks that skip_block_devices names while it names no array.
-// Disks that are reached over a network are handled as if skip_block_devices named them, see localDisks.
-func (m *Manager) readRAID(ctx context.Context, n *node.Node) (*raidState, error) {
-	c := m.o.Config.Get()
-	s := &raidState{flags: eraseFlagsOf(n, c.GuardSpecialFilesystems)}
-	s.flags.wait = erase.Wait{
-		Interval: c.DiskPartitioner.CheckDeviceInterval, Retries: c.DiskPartitioner.CheckDeviceMaxRetries,
-	}
+// Disks that are reached over a network are handled as if skip_block_devices named them, see [Disks].
+func (m *Machine) read(ctx context.Context) (*state, error) {
+	s := &state{}
 	var err error
-	if s.arrays, err = hardware.ArraysOf(n); err != nil {
+	if s.rules, err = RulesOf(m.o.Node); err != nil {
 		return nil, err
 	}
-	skips, err := hardware.NewSkipList(n)
+	skips, err := node.NewSkipList(m.o.Node)
 	if err != nil {
 		return nil, err
 	}
-	all, err := m.o.Disks(ctx)
+	all, err := m.o.Disks.List(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("list disks: %w", err)
 	}
@@ -124,54 +101,54 @@ func (m *Manager) readRAID(ctx context.Context, n *node.Node) (*raidState, error
 	if s.disks, err = skips.Without(all); err != nil {
 		return nil, err
 	}
-	if s.disks, s.network, err = m.localDisks(s.disks); err != nil {
+	if s.disks, s.network, err = m.o.Disks.Local(s.disks); err != nil {
 		return nil, err
 	}
 	for _, d := range s.disks {
-		if err := errors.Join(skips.CheckRead(d), s.arrays.CheckShown(ctx, m.o.System, d)); err != nil {
+		if err := errors.Join(skips.CheckRead(d), s.rules.CheckShown(ctx, m.o.System, d)); err != nil {
 			return nil, fmt.Errorf("%s: %w", d.Path, err)
 		}
 	}
-	groups := raidGroups{}
+	found := groups{}
 	for _, d := range all {
 		members, err := m.membersOn(ctx, d)
 		if err != nil {
-			if !s.has(d) && !s.arrays.HasProtected() {
+			if !s.has(d) && !s.rules.HasProtected() {
 				m.o.Log.Warn("RAID superblocks not read", "device", d.Path, "err", err)
 				continue
 			}
 			return nil, fmt.Errorf("%s: %w", d.Path, err)
 		}
-		groups.add(d, members)
+		found.add(members)
 	}
-	for _, uuid := range slices.Sorted(maps.Keys(groups)) {
-		s.groups = append(s.groups, groups[uuid])
+	for _, uuid := range slices.Sorted(maps.Keys(found)) {
+		s.groups = append(s.groups, found[uuid])
 	}
-	if s.running, err = raid.List(ctx, m.o.System); err != nil {
+	if s.running, err = m.o.Kernel.List(ctx); err != nil {
 		return nil, err
 	}
 	return s, s.decide()
 }
 
-func (s *raidState) has(d block.Device) bool {
+func (s *state) has(d block.Device) bool {
 	return slices.ContainsFunc(s.disks, func(other block.Device) bool { return other.Path == d.Path })
 }
 
 // decide sets the actions of all groups.
-func (s *raidState) decide() error {
+func (s *state) decide() error {
 	var all []raid.Member
 	for _, g := range s.groups {
-		all = append(all, g.plain()...)
+		all = append(all, g.Array...)
 	}
-	nameErrs := s.arrays.CheckNames(all) // once: a tenant can write thousands of members
-	kept := map[string]bool{}            // disks
+	nameErrs := s.rules.CheckNames(all) // once: a tenant can write thousands of members
+	kept := map[string]bool{}           // disks
 	for _, g := range s.groups {
 		protected := false
-		for _, m := range g.members {
-			if err := s.arrays.CheckName(m.Superblock); err != nil {
+		for _, m := range g.Array {
+			if err := s.rules.CheckName(m.Superblock); err != nil {
 				return fmt.Errorf("%s: %w", m.Device.Path, err)
 			}
-			if !s.arrays.Protected(m.Superblock) {
+			if !s.rules.Protected(m.Superblock) {
 				continue
 			}
 			if err := nameErrs.Of(m.Superblock); err != nil {
@@ -183,20 +160,20 @@ func (s *raidState) decide() error {
 			continue
 		}
 		// The members of an array have one name. Others with its UUID are copies, or were written by a tenant.
-		if err := hardware.CheckOneArray(g.plain()); err != nil {
+		if err := g.CheckConsistent(); err != nil {
 			return err
 		}
 		g.mark(actionKeep, "protected by skip_block_devices", kept)
 	}
-	var esps []raid.Member
+	var esps raid.Array
 	for _, g := range s.groups {
 		if g.action == actionUndecided && g.isOn(kept) &&
-			!slices.ContainsFunc(g.members, func(m raidMember) bool { return !hardware.IsESPMember(m.Member) }) {
+			!slices.ContainsFunc(g.Array, func(m raid.Member) bool { return !IsESPMember(m) }) {
 			g.mark(actionKeep, "the EFI system partition of a protected array", kept)
-			esps = append(esps, g.plain()...)
+			esps = append(esps, g.Array...)
 		}
 	}
-	if err := hardware.CheckOneArray(esps); err != nil {
+	if err := esps.CheckConsistent(); err != nil {
 		return fmt.Errorf("%q is not the name of one array: %w", espName, err)
 	}
 	// The content of an array that shares a disk with a kept one is removed, and that of the arrays on its other disks.
@@ -239,51 +216,51 @@ func checkExternal(ctx context.Context, disks []block.Device) error {
 
 // deletion is what deleting the configuration changes.
 type deletion struct {
-	*raidState
+	*state
 
 	stop  []raid.Status
-	wipe  []*raidGroup
+	wipe  []*group
 	clear []block.Device // disks whose partition tables and superblocks are removed
 }
 
 // planDelete checks whether the configuration can be deleted. It only reads.
-func (m *Manager) planDelete(ctx context.Context, s *raidState) (deletion, error) {
-	del := deletion{raidState: s}
+func (m *Machine) planDelete(ctx context.Context, s *state) (deletion, error) {
+	del := deletion{state: s}
 	changed := map[string]bool{} // paths of disks and members
 	for _, g := range s.groups {
 		if g.action == actionKeep {
 			continue
 		}
 		on := 0
-		for _, member := range g.members {
-			if s.has(block.Device{Path: member.disk}) {
+		for _, member := range g.Array {
+			if s.has(block.Device{Path: member.Disk.Path}) {
 				on++
 			}
 		}
 		switch {
 		case on == 0:
 			continue // none of its disks can be changed
-		case on < len(g.members):
+		case on < len(g.Array):
 			return deletion{}, fmt.Errorf(
 				"%s has members that the step must not change: %s%s", g,
-				g.describe(), s.network.note())
+				devices(g.Array), s.network.note())
 		case g.action == actionWipe:
 			del.wipe = append(del.wipe, g)
 		}
-		for _, member := range g.members {
+		for _, member := range g.Array {
 			changed[member.Device.Path] = true
 			if g.action == actionDelete {
-				changed[member.disk] = true
+				changed[member.Disk.Path] = true
 			}
 		}
 	}
 	for _, d := range s.disks {
-		if !slices.ContainsFunc(s.groups, func(g *raidGroup) bool {
+		if !slices.ContainsFunc(s.groups, func(g *group) bool {
 			return g.action == actionDelete && g.isOn(map[string]bool{d.Path: true})
 		}) {
 			continue
 		}
-		if err := m.checkWritable(ctx, s, d); err != nil {
+		if err := m.checkWritable(ctx, d); err != nil {
 			return deletion{}, err
 		}
 		del.clear = append(del.clear, d)
@@ -314,21 +291,21 @@ func (m *Manager) planDelete(ctx context.Context, s *raidState) (deletion, error
 // checkWipe returns an error if the content of an array must not or cannot be removed: if its disks cannot be
 // overwritten, if [raid.Wipe] does not support its superblocks, or if one of its members shares space with a member of
 // an array that is kept. A superblock that a newer array did not overwrite claims such space.
-func (m *Manager) checkWipe(ctx context.Context, s *raidState, g *raidGroup) error {
+func (m *Machine) checkWipe(ctx context.Context, s *state, g *group) error {
 	for _, d := range s.disks {
 		if !g.isOn(map[string]bool{d.Path: true}) {
 			continue
 		}
-		if err := m.checkWritable(ctx, s, d); err != nil {
+		if err := m.checkWritable(ctx, d); err != nil {
 			return err
 		}
 	}
-	for _, member := range g.members {
+	for _, member := range g.Array {
 		if member.Version != "1.2" {
 			continue // of other members, only the data is wiped
 		}
 		if err := m.limitDisk(ctx, member.Device, func(context.Context) error {
-			return raid.CheckWipe(member.Member)
+			return raid.CheckWipe(member)
 		}); err != nil {
 			return fmt.Errorf("wipe %s on %w", g, err)
 		}
@@ -337,72 +314,49 @@ func (m *Manager) checkWipe(ctx context.Context, s *raidState, g *raidGroup) err
 		if other == g || other.action == actionDelete {
 			continue
 		}
-		for _, member := range g.members {
-			if i := slices.IndexFunc(other.members, member.overlaps); i >= 0 {
+		for _, member := range g.Array {
+			if i := slices.IndexFunc(other.Array, func(m raid.Member) bool { return overlap(member, m) }); i >= 0 {
 				return fmt.Errorf("%s on %s: removing its content would destroy %s on %s: "+
 					"remove the superblock that is not in use",
-					g, member.Device.Path, other, other.members[i].Device.Path)
+					g, member.Device.Path, other, other.Array[i].Device.Path)
 			}
 		}
 	}
 	return nil
 }
 
-// overlaps reports whether two members have space in common. The start of a partition is unknown if it is a map.
-func (m raidMember) overlaps(other raidMember) bool {
-	a, b := m.Device, other.Device
+// overlap reports whether two members have space in common. The start of a partition is unknown if it is a map.
+func overlap(m, other raid.Member) bool {
+	a, b, disk := m.Device, other.Device, m.Disk.Path
 	switch {
-	case m.disk != other.disk:
+	case disk != other.Disk.Path:
 		return false
-	case a.Path == b.Path || a.Path == m.disk || b.Path == m.disk:
+	case a.Path == b.Path || a.Path == disk || b.Path == disk:
 		return true
 	}
 	return a.Start > 0 && b.Start > 0 && a.Start < b.Start+b.Size && b.Start < a.Start+a.Size
 }
 
-func (g *raidGroup) describe() string {
-	var words []string
-	for _, m := range g.members {
-		words = append(words, m.Device.Path)
-	}
-	return strings.Join(words, ", ")
-}
+// devices lists the device paths of the members.
+func devices(a raid.Array) string { return strings.Join(a.Paths(), ", ") }
 
 // checkWritable returns an error if a disk must not or cannot be overwritten.
-func (m *Manager) checkWritable(ctx context.Context, s *raidState, d block.Device) error {
+func (m *Machine) checkWritable(ctx context.Context, d block.Device) error {
 	switch {
 	case d.ReadOnly:
 		return fmt.Errorf("%s: %w", d.Path, erase.ErrReadOnly)
 	case d.Zoned == "host-managed":
 		return fmt.Errorf("%s: %w", d.Path, erase.ErrZoned)
-	case s.flags.guard:
+	case m.o.Guard:
 		return m.limitDisk(ctx, d, func(ctx context.Context) error { return erase.Guard(ctx, m.o.System, d.Path) })
 	}
 	return nil
 }
 
-// membersUnlimited reads the members of arrays on a disk and its partitions, without a time limit.
-func (m *Manager) membersUnlimited(ctx context.Context, d block.Device) ([]raid.Member, error) {
-	return raid.Members(ctx, m.o.System, d)
-}
-
-// membersOn reads the members of arrays on a disk and its partitions, with the time limits of the disk.
-func (m *Manager) membersOn(ctx context.Context, d block.Device) ([]raid.Member, error) {
-	return timelimit.Do(ctx, m.limits(d), func(ctx context.Context) ([]raid.Member, error) {
-		return m.membersUnlimited(ctx, d)
-	})
-}
-
-// limitDisk calls a function that reads or writes a disk, with the time limits of the disk.
-func (m *Manager) limitDisk(ctx context.Context, d block.Device, call func(context.Context) error) error {
-	_, err := timelimit.Do(ctx, m.limits(d), func(ctx context.Context) (any, error) { return nil, call(ctx) })
-	return err
-}
-
 // deleteArrays stops and deletes the arrays of a plan. If one of their disks or members is in use, it writes to none.
-func (m *Manager) deleteArrays(ctx context.Context, del deletion) error {
+func (m *Machine) deleteArrays(ctx context.Context, del deletion) error {
 	for _, a := range del.stop {
-		if err := m.stopArray(ctx, a.Path); err != nil {
+		if err := m.o.Kernel.Stop(ctx, a.Path); err != nil {
 			return err
 		}
 		m.o.Log.Info("RAID array stopped", "device", a.Path)
@@ -412,28 +366,28 @@ func (m *Manager) deleteArrays(ctx context.Context, del deletion) error {
 		written = append(written, d.Path)
 	}
 	for _, g := range del.wipe {
-		for _, member := range g.members {
+		for _, member := range g.Array {
 			written = append(written, member.Device.Path)
 		}
 	}
 	for _, path := range written {
-		if err := erase.AwaitFree(ctx, m.o.System, path, del.flags.wait); err != nil {
+		if err := erase.AwaitFree(ctx, m.o.System, path, m.o.Wait); err != nil {
 			return err
 		}
 	}
 	for _, g := range del.wipe {
-		for _, member := range g.members {
+		for _, member := range g.Array {
 			if err := m.limitDisk(ctx, member.Device, func(ctx context.Context) error {
-				return raid.Wipe(ctx, member.Member)
+				return raid.Wipe(ctx, member)
 			}); err != nil {
 				return err
 			}
 		}
-		m.o.Log.Warn("RAID array wiped", "array", g.String(), "devices", g.describe(), "reason", g.reason)
+		m.o.Log.Warn("RAID array wiped", "array", g.String(), "devices", devices(g.Array), "reason", g.reason)
 	}
 	for _, d := range del.clear {
 		if err := m.limitDisk(ctx, d, func(ctx context.Context) error {
-			return erase.Metadata(ctx, m.o.System, d.Path, del.flags.wait)
+			return erase.Metadata(ctx, m.o.System, d.Path, m.o.Wait)
 		}); err != nil {
 			return err
 		}
@@ -441,20 +395,8 @@ func (m *Manager) deleteArrays(ctx context.Context, del deletion) error {
 	}
 	for _, g := range del.groups {
 		if g.action == actionKeep {
-			m.o.Log.Warn("RAID array kept", "array", g.String(), "devices", g.describe(), "reason", g.reason)
+			m.o.Log.Warn("RAID array kept", "array", g.String(), "devices", devices(g.Array), "reason", g.reason)
 		}
 	}
 	return nil
-}
-
-// raidFault converts an error of a RAID step to that of the protocol, unless the step was cancelled.
-func raidFault(ctx context.Context, err error) error {
-	var known *fault.Error
-	if err == nil || errors.As(err, &known) || ctx.Err() != nil {
-		return err
-	}
-	if errors.Is(err, erase.ErrProtected) {
-		return fault.ProtectedDevice("%w", err)
-	}
-	return fault.SoftwareRAID("%w", err)
 }

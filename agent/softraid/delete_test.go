@@ -1,4 +1,4 @@
-package generic
+package softraid
 
 import (
 	"bytes"
@@ -12,8 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"ironroot/agent/config"
-	"ironroot/agent/hardware"
+	"ironroot/internal/test/raidtest"
 	"ironroot/internal/test/testenv"
 	"ironroot/internal/timelimit"
 	"ironroot/storage/block"
@@ -57,7 +56,7 @@ func TestDeleteOverlapping(t *testing.T) {
 			first, second := partsDisk(t, 4096, root(0), nil), partsDisk(t, 4096, root(1), nil)
 			tt.add(t, second)
 			before := content(t, second)
-			_, err := onThisMachine(t, first, second).deleteConfiguration(t.Context(), hardware.Call{
+			_, err := onThisMachine(t, first, second).deleteConfiguration(t.Context(), call{
 				Node: nodeWith(t, `"properties": {"skip_block_devices": [{"volume_name": "root"}]}`),
 			})
 			if tt.want == "" && err != nil || !strings.Contains(errorText(err), tt.want) {
@@ -75,7 +74,7 @@ func TestDeleteOverlapping(t *testing.T) {
 func TestDeleteCopiedUUID(t *testing.T) {
 	disks := append(memberDisks(t, "root"), memberDisk(t, testenv.RAID{Name: "planted", Level: 1, Member: 1}))
 	before := content(t, disks[0])
-	_, err := onThisMachine(t, disks...).deleteConfiguration(t.Context(), hardware.Call{
+	_, err := onThisMachine(t, disks...).deleteConfiguration(t.Context(), call{
 		Node: nodeWith(t, `"properties": {"skip_block_devices": [{"volume_name": "root"}]}`),
 	})
 	if typeOf(err) != "SoftwareRAIDError" || !strings.Contains(errorText(err), "two members have number 1") {
@@ -89,19 +88,19 @@ func TestDeleteCopiedUUID(t *testing.T) {
 // Members are compared once, not once for each of thousands that a tenant has written: that took minutes. Each
 // comparison of members copies their list, so the test counts allocations, which do not depend on the machine's load.
 func TestDecideMany(t *testing.T) {
-	arrays, err := hardware.ArraysOf(nodeWith(t, `"properties": {"skip_block_devices": [{"volume_name": "root"}]}`))
+	arrays, err := RulesOf(nodeWith(t, `"properties": {"skip_block_devices": [{"volume_name": "root"}]}`))
 	if err != nil {
 		t.Fatal(err)
 	}
 	const members = 200
-	g := &raidGroup{}
+	g := &group{}
 	for i := range members {
 		spare := md.Superblock{Name: fmt.Sprintf("host%d:root", i), Level: "raid1", Devices: 2, Number: i, Role: -1}
-		g.members = append(g.members, raidMember{raid.Member{Superblock: spare}, "/dev/sda"})
+		g.Array = append(g.Array, raid.Member{Superblock: spare, Disk: block.Device{Path: "/dev/sda"}})
 	}
 	allocations := testing.AllocsPerRun(1, func() {
 		g.action = actionUndecided
-		s := &raidState{groups: []*raidGroup{g}, arrays: arrays}
+		s := &state{groups: []*group{g}, rules: arrays}
 		if err := s.decide(); err != nil || g.action != actionKeep {
 			t.Errorf("got action %v and %v, want the array kept", g.action, err)
 		}
@@ -114,17 +113,17 @@ func TestDecideMany(t *testing.T) {
 
 // Each protected name of the members of an array is compared, also if another one of them is not ambiguous.
 func TestDecideNames(t *testing.T) {
-	arrays, err := hardware.ArraysOf(nodeWith(t, `"properties": {"skip_block_devices": [{"volume_name": "a:root"},
+	arrays, err := RulesOf(nodeWith(t, `"properties": {"skip_block_devices": [{"volume_name": "a:root"},
 		{"volume_name": "b:root"}, {"volume_name": "c:root"}]}`))
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &raidState{arrays: arrays}
+	s := &state{rules: arrays}
 	for uuid, names := range map[string][]string{"1": {"a:root", "b:root"}, "2": {"c:root", "b:root"}} {
-		g := &raidGroup{}
+		g := &group{}
 		for i, name := range names {
 			array := md.Superblock{UUID: uuid, Name: name, Level: "raid1", Devices: 2, Number: i, Role: i}
-			g.members = append(g.members, raidMember{raid.Member{Superblock: array}, "/dev/sda"})
+			g.Array = append(g.Array, raid.Member{Superblock: array, Disk: block.Device{Path: "/dev/sda"}})
 		}
 		s.groups = append(s.groups, g)
 	}
@@ -143,7 +142,7 @@ func TestDeleteWipeReadOnly(t *testing.T) {
 	}
 	disks[1].ReadOnly = true
 	before := content(t, disks[0])
-	_, err := onThisMachine(t, disks...).deleteConfiguration(t.Context(), hardware.Call{
+	_, err := onThisMachine(t, disks...).deleteConfiguration(t.Context(), call{
 		Node: nodeWith(t, `"properties": {"skip_block_devices": [{"volume_name": "root"}]}`),
 	})
 	if typeOf(err) != "SoftwareRAIDError" || !strings.Contains(errorText(err), "read-only") {
@@ -166,7 +165,7 @@ func TestDeleteWipeUnsupported(t *testing.T) {
 		write(t, block.PartitionPath(onThisMachine(t).o.System, disks[i].Path, 2), 4096, b)
 	}
 	before := content(t, disks[0])
-	_, err := onThisMachine(t, disks...).deleteConfiguration(t.Context(), hardware.Call{
+	_, err := onThisMachine(t, disks...).deleteConfiguration(t.Context(), call{
 		Node: nodeWith(t, `"properties": {"skip_block_devices": [{"volume_name": "root"}]}`),
 	})
 	if typeOf(err) != "SoftwareRAIDError" || !strings.Contains(errorText(err), disks[1].Path) ||
@@ -188,13 +187,13 @@ func TestDeleteWipeStuck(t *testing.T) {
 	m := onThisMachine(t, disks...)
 	member := block.PartitionPath(m.o.System, disks[1].Path, 2)
 	passed := passedLimits(t)
-	m.limits = func(d block.Device) timelimit.Limits {
+	m.o.Limits = func(d block.Device) timelimit.Limits {
 		if d.Path == member {
 			return passed
 		}
 		return timelimit.Disk
 	}
-	_, err := m.deleteConfiguration(t.Context(), hardware.Call{
+	_, err := m.deleteConfiguration(t.Context(), call{
 		Node: nodeWith(t, `"properties": {"skip_block_devices": [{"volume_name": "root"}]}`),
 	})
 	if typeOf(err) != "SoftwareRAIDError" || !strings.Contains(errorText(err), "no progress") ||
@@ -205,12 +204,12 @@ func TestDeleteWipeStuck(t *testing.T) {
 
 // busyMembers makes two members of an array. A partition of the second disk is open until the end of the test, which
 // the manager does not wait for.
-func busyMembers(t *testing.T) (m *Manager, first block.Device, open string) {
+func busyMembers(t *testing.T) (m *rig, first block.Device, open string) {
 	t.Helper()
 	first = memberDisk(t, testenv.RAID{Name: "data", Level: 1})
 	second := partsDisk(t, 4096, &testenv.RAID{Name: "data", Level: 1, Member: 1}, nil)
 	m = onThisMachine(t, first, second)
-	m.o.Config.Update(func(c *config.Config) { c.DiskPartitioner.CheckDeviceMaxRetries = 0 })
+	m.o.Wait.Retries = 0
 	open = block.PartitionPath(m.o.System, second.Path, 2)
 	holder, err := os.Open(open)
 	if err != nil {
@@ -224,7 +223,7 @@ func busyMembers(t *testing.T) (m *Manager, first block.Device, open string) {
 func TestDeleteBusy(t *testing.T) {
 	m, first, open := busyMembers(t)
 	before := content(t, first)
-	_, err := m.deleteConfiguration(t.Context(), hardware.Call{Node: nodeWith(t, `"properties": {}`)})
+	_, err := m.deleteConfiguration(t.Context(), call{Node: nodeWith(t, `"properties": {}`)})
 	if typeOf(err) != "SoftwareRAIDError" || !errors.Is(err, erase.ErrBusy) ||
 		!strings.Contains(errorText(err), open) {
 		t.Errorf("got %v, want a SoftwareRAIDError that names the holder of %s", err, open)
@@ -242,7 +241,7 @@ func TestDeleteWipeBusy(t *testing.T) {
 			&testenv.RAID{Name: "scratch", Level: 1, Member: i, UUID: "uuid-of-scratch-"}))
 	}
 	m := onThisMachine(t, disks...)
-	m.o.Config.Update(func(c *config.Config) { c.DiskPartitioner.CheckDeviceMaxRetries = 0 })
+	m.o.Wait.Retries = 0
 	member := block.PartitionPath(m.o.System, disks[1].Path, 2)
 	holder, err := os.OpenFile(member, os.O_RDWR|unix.O_EXCL, 0)
 	if err != nil {
@@ -250,7 +249,7 @@ func TestDeleteWipeBusy(t *testing.T) {
 	}
 	defer holder.Close() //nolint:errcheck // only held
 	before := content(t, disks[0])
-	_, err = m.deleteConfiguration(t.Context(), hardware.Call{
+	_, err = m.deleteConfiguration(t.Context(), call{
 		Node: nodeWith(t, `"properties": {"skip_block_devices": [{"volume_name": "root"}]}`),
 	})
 	if typeOf(err) != "SoftwareRAIDError" || !errors.Is(err, erase.ErrBusy) ||
@@ -269,8 +268,8 @@ func TestApplyWithoutSoftwareRAID(t *testing.T) {
 	const none = "RAID config contains no logical disks"
 	disks := memberDisks(t, "old")
 	before := [][]byte{content(t, disks[0]), content(t, disks[1])}
-	m, kernel := onThisMachine(t, disks...), &fakeKernel{}
-	kernel.attach(m)
+	m, kernel := onThisMachine(t, disks...), &raidtest.Kernel{}
+	m.o.Kernel = kernel
 	for config, want := range map[string][]string{
 		`{}`: {none}, `null`: {none}, `{"logical_disks": []}`: {none}, `{"logical_disks": null}`: {none},
 		`{"logical_disks": {"controller": "software"}}`: {none},
@@ -302,7 +301,18 @@ func TestApplyWithoutSoftwareRAID(t *testing.T) {
 			}
 		}
 	}
-	if len(kernel.created)+len(kernel.stopped) > 0 {
-		t.Errorf("got arrays %q created and %q stopped, want none", kernel.created, kernel.stopped)
+	if len(kernel.Created)+len(kernel.Stopped) > 0 {
+		t.Errorf("got arrays %q created and %q stopped, want none", kernel.Created, kernel.Stopped)
+	}
+}
+
+// The size of the whole member of the mirrored EFI system partition is limited: its superblock can name a small part
+// of a large one.
+func TestESPMember(t *testing.T) {
+	esp := md.Superblock{Version: "1.0", Name: "host:esp", Level: "raid1", DataSize: 512 << 20, ArraySize: 512 << 20}
+	for size, want := range map[int64]bool{513 << 20: true, 1 << 30: true, 2 << 30: false} {
+		if got := IsESPMember(raid.Member{Device: block.Device{Size: size}, Superblock: esp}); got != want {
+			t.Errorf("member of %d bytes: got %v, want %v", size, got, want)
+		}
 	}
 }

@@ -15,14 +15,14 @@ import (
 )
 
 // encoded returns the members of a new array as they are read. The first one knows the given roles, nil for all.
-func encoded(t *testing.T, n md.New, roles ...uint16) []Member {
+func encoded(t *testing.T, n md.New, roles ...uint16) Array {
 	t.Helper()
 	n.Name = "any:data"
 	blocks, err := n.Encode(time.Unix(1700000000, 0))
 	if err != nil {
 		t.Fatal(err)
 	}
-	var members []Member
+	var members Array
 	for i, b := range blocks {
 		if i == 0 {
 			setRoles(b[0].Data, roles)
@@ -34,7 +34,7 @@ func encoded(t *testing.T, n md.New, roles ...uint16) []Member {
 			t.Fatalf("got %+v and %v, want a valid superblock", found, err)
 		}
 		d := block.Device{Path: fmt.Sprintf("/dev/sd%c1", 'a'+i), Size: n.Sizes[i]}
-		members = append(members, Member{d, found[0]})
+		members = append(members, Member{Device: d, Superblock: found[0]})
 	}
 	return members
 }
@@ -59,82 +59,82 @@ func TestCheckComplete(t *testing.T) {
 	const want = "array is not complete: "
 	three := md.New{Version: "1.2", Level: "raid5", Sizes: []int64{24 << 20, 24 << 20, 24 << 20}}
 	for name, tt := range map[string]struct {
-		change func(m []Member) []Member
+		change func(m Array) Array
 		want   string // "" means complete
 	}{
-		"complete":    {func(m []Member) []Member { return m }, ""},
-		"other order": {func(m []Member) []Member { slices.Reverse(m); return m }, ""},
-		"none":        {func([]Member) []Member { return nil }, "no members"},
-		"missing":     {func(m []Member) []Member { return m[:2] }, "got 2 members, want 3"},
-		"more":        {func(m []Member) []Member { m = append(m, m[0]); return m }, "/dev/sda1: device occurs twice"},
+		"complete":    {func(m Array) Array { return m }, ""},
+		"other order": {func(m Array) Array { slices.Reverse(m); return m }, ""},
+		"none":        {func(Array) Array { return nil }, "no members"},
+		"missing":     {func(m Array) Array { return m[:2] }, "got 2 members, want 3"},
+		"more":        {func(m Array) Array { m = append(m, m[0]); return m }, "/dev/sda1: device occurs twice"},
 		"same device": {
-			func(m []Member) []Member { m[1].Device = m[0].Device; return m }, "/dev/sda1: device occurs twice",
+			func(m Array) Array { m[1].Device = m[0].Device; return m }, "/dev/sda1: device occurs twice",
 		},
-		"same role":   {func(m []Member) []Member { m[1].Role = 0; return m }, "/dev/sdb1: role 0 occurs twice"},
-		"same number": {func(m []Member) []Member { m[1].Number = 0; return m }, "/dev/sdb1: number 0 occurs twice"},
-		"problem":     {func(m []Member) []Member { m[2].Problem = md.ErrInvalid; return m }, md.ErrInvalid.Error()},
+		"same role":   {func(m Array) Array { m[1].Role = 0; return m }, "/dev/sdb1: role 0 occurs twice"},
+		"same number": {func(m Array) Array { m[1].Number = 0; return m }, "/dev/sdb1: number 0 occurs twice"},
+		"problem":     {func(m Array) Array { m[2].Problem = md.ErrInvalid; return m }, md.ErrInvalid.Error()},
 		"version": {
-			func(m []Member) []Member { m[1].Version = "1.0"; return m }, "got superblock 1.0, want 1.2",
+			func(m Array) Array { m[1].Version = "1.0"; return m }, "got superblock 1.0, want 1.2",
 		},
 		"old version": {
-			func(m []Member) []Member { m[0].Version = "0.90"; return m }, "superblock 0.90 is not supported",
+			func(m Array) Array { m[0].Version = "0.90"; return m }, "superblock 0.90 is not supported",
 		},
-		"UUID":       {func(m []Member) []Member { m[1].UUID = "u"; return m }, "with UUID u, want"},
-		"name":       {func(m []Member) []Member { m[1].Name = "n"; return m }, `got array "n"`},
-		"level":      {func(m []Member) []Member { m[1].Level = "raid6"; return m }, "got raid6 of 3"},
-		"layout":     {func(m []Member) []Member { m[1].Layout = 7; return m }, "layout 0x7"},
-		"chunk":      {func(m []Member) []Member { m[1].Chunk = 4096; return m }, "chunks of 4096 bytes"},
-		"devices":    {func(m []Member) []Member { m[1].Devices = 4; return m }, "of 4 members"},
-		"size":       {func(m []Member) []Member { m[1].DataSize--; return m }, "bytes of data"},
-		"feature":    {func(m []Member) []Member { m[1].Features = 0; return m }, "got features 0x0, want 0x1"},
-		"recovering": {func(m []Member) []Member { m[0].Features = 2; return m }, "got features 0x2"},
-		"all reshaped": {func(m []Member) []Member {
+		"UUID":       {func(m Array) Array { m[1].UUID = "u"; return m }, "with UUID u, want"},
+		"name":       {func(m Array) Array { m[1].Name = "n"; return m }, `got array "n"`},
+		"level":      {func(m Array) Array { m[1].Level = "raid6"; return m }, "got raid6 of 3"},
+		"layout":     {func(m Array) Array { m[1].Layout = 7; return m }, "layout 0x7"},
+		"chunk":      {func(m Array) Array { m[1].Chunk = 4096; return m }, "chunks of 4096 bytes"},
+		"devices":    {func(m Array) Array { m[1].Devices = 4; return m }, "of 4 members"},
+		"size":       {func(m Array) Array { m[1].DataSize--; return m }, "bytes of data"},
+		"feature":    {func(m Array) Array { m[1].Features = 0; return m }, "got features 0x0, want 0x1"},
+		"recovering": {func(m Array) Array { m[0].Features = 2; return m }, "got features 0x2"},
+		"all reshaped": {func(m Array) Array {
 			for i := range m {
 				m[i].Features = 4
 			}
 			return m
 		}, "got features 0x4"},
-		"power loss, one new": {func(m []Member) []Member { m[1].Events++; return m }, ""},
-		"power loss, one old": {func(m []Member) []Member {
+		"power loss, one new": {func(m Array) Array { m[1].Events++; return m }, ""},
+		"power loss, one old": {func(m Array) Array {
 			m[0].Events, m[2].Events = 1<<64-1, 1<<64-1
 			m[1].Events = 1<<64 - 2
 			return m
 		}, ""},
 		"newer": {
-			func(m []Member) []Member { m[1].Events += 2; return m },
+			func(m Array) Array { m[1].Events += 2; return m },
 			"/dev/sda1: got 0 events, want 2 as on /dev/sdb1, or 1 less",
 		},
-		"older": {func(m []Member) []Member {
+		"older": {func(m Array) Array {
 			m[0].Events, m[1].Events, m[2].Events = 9, 7, 8
 			return m
 		}, "/dev/sdb1: got 7 events, want 9 as on /dev/sda1, or 1 less"},
-		"dropped": {func(m []Member) []Member {
+		"dropped": {func(m Array) Array {
 			const faulty = 0xfffe // MD_DISK_ROLE_FAULTY
 			m[0].Superblock = encoded(t, three, 0, faulty)[0].Superblock
 			m[0].UUID = m[1].UUID
 			m[0].Events, m[2].Events = 1, 1
 			return m
 		}, "/dev/sdb1: got role 1, want -1 as on /dev/sda1, which is newer: the array has dropped the member"},
-		"number out of range": {func(m []Member) []Member {
+		"number out of range": {func(m Array) Array {
 			m[0].Events, m[2].Events, m[1].Number = 1, 1, 1<<31
 			return m
 		}, "got role 1, want -1"},
-		"spare":     {func(m []Member) []Member { m[1].Role = -1; return m }, "got role -1 of 3"},
-		"high role": {func(m []Member) []Member { m[1].Role = 3; return m }, "got role 3 of 3"},
+		"spare":     {func(m Array) Array { m[1].Role = -1; return m }, "got role -1 of 3"},
+		"high role": {func(m Array) Array { m[1].Role = 3; return m }, "got role 3 of 3"},
 	} {
 		members := tt.change(encoded(t, three))
-		err := CheckComplete(members)
+		err := members.CheckComplete()
 		if tt.want == "" && err != nil || tt.want != "" && (!errors.Is(err, ErrIncomplete) ||
 			!strings.HasPrefix(err.Error(), want) || !strings.Contains(err.Error(), tt.want)) {
 			t.Errorf("%s: got %v, want %q", name, err, tt.want)
 		}
-		if _, _, err := UsedSizes(members); (err == nil) != (tt.want == "") {
+		if _, _, err := members.UsedSizes(); (err == nil) != (tt.want == "") {
 			t.Errorf("%s: UsedSizes: got %v, want %q", name, err, tt.want)
 		}
 	}
 	// Members of a level 0 can have different sizes.
 	members := encoded(t, md.New{Version: "1.2", Level: "raid0", Sizes: []int64{24 << 20, 30 << 20}})
-	if err := CheckComplete(members); err != nil || members[0].DataSize == members[1].DataSize {
+	if err := members.CheckComplete(); err != nil || members[0].DataSize == members[1].DataSize {
 		t.Errorf("got %v, want no error for members of different sizes", err)
 	}
 }
@@ -161,15 +161,15 @@ func TestUsedSizes(t *testing.T) {
 		{"raid10", 0x201, []int64{chunk, chunk}, 0, nil, "layout 0x201 is not supported"},
 		{"raid4", 0, []int64{chunk, chunk}, 0, nil, "level raid4 is not supported"},
 	} {
-		var members []Member
+		var members Array
 		for i, size := range tt.data {
 			s := md.Superblock{
 				Version: "1.2", Level: tt.level, Layout: tt.layout, Devices: len(tt.data), DataSize: size, Number: i,
 				Role: i, Chunk: chunk,
 			}
-			members = append(members, Member{block.Device{Path: fmt.Sprint("/dev/", i)}, s})
+			members = append(members, Member{Device: block.Device{Path: fmt.Sprint("/dev/", i)}, Superblock: s})
 		}
-		array, each, err := UsedSizes(members)
+		array, each, err := members.UsedSizes()
 		if array != tt.array || !slices.Equal(each, tt.each) || (err == nil) != (tt.want == "") ||
 			err != nil && (!errors.Is(err, md.ErrInvalid) || !strings.Contains(err.Error(), tt.want)) {
 			t.Errorf("%s: got %d, %d and %v, want %d, %d and %q", tt.level, array, each, err, tt.array, tt.each,
@@ -179,7 +179,7 @@ func TestUsedSizes(t *testing.T) {
 			for i := range members {
 				members[i].Chunk = bad
 			}
-			if _, _, err := UsedSizes(members); tt.level != "raid1" && !errors.Is(err, md.ErrInvalid) {
+			if _, _, err := members.UsedSizes(); tt.level != "raid1" && !errors.Is(err, md.ErrInvalid) {
 				t.Errorf("%s: chunks of %d bytes: got %v, want %v", tt.level, bad, err, md.ErrInvalid)
 			}
 		}

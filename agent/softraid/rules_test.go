@@ -1,7 +1,8 @@
-package hardware
+package softraid
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -87,7 +88,7 @@ func TestArrays(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		arrays, err := ArraysOf(n)
+		arrays, err := RulesOf(n)
 		if err != nil {
 			t.Fatalf("%s: %v", tt.name, err)
 		}
@@ -101,7 +102,7 @@ func TestArrays(t *testing.T) {
 			t.Errorf("%s: got %q, want the volume_name in it: %v", tt.name, got, named)
 		}
 	}
-	if _, err := ArraysOf(nil); err != nil {
+	if _, err := RulesOf(nil); err != nil {
 		t.Errorf("no node: %v", err)
 	}
 	for _, fields := range []string{
@@ -111,7 +112,7 @@ func TestArrays(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := ArraysOf(n); err == nil {
+		if _, err := RulesOf(n); err == nil {
 			t.Errorf("%s: got no error", fields)
 		}
 	}
@@ -122,7 +123,7 @@ func TestArrays(t *testing.T) {
 			t.Fatal(err)
 		}
 		want := "entry 2 of skip_block_devices: volume_name: got " + got + ", want a name"
-		if _, err := ArraysOf(n); err == nil || err.Error() != want {
+		if _, err := RulesOf(n); err == nil || err.Error() != want {
 			t.Errorf("volume_name %s: got error %v, want %s", value, err, want)
 		}
 	}
@@ -137,7 +138,7 @@ func TestArraysCheckNames(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	arrays, err := ArraysOf(n)
+	arrays, err := RulesOf(n)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -230,7 +231,7 @@ func TestArraysAmbiguousLimit(t *testing.T) {
 			}})
 	}
 	members[700].UUID = "u-2"
-	err := CheckOneArray(members)
+	err := raid.Array(members).CheckConsistent()
 	if err == nil {
 		t.Fatal("got no error")
 	}
@@ -241,4 +242,83 @@ func TestArraysAmbiguousLimit(t *testing.T) {
 	if !strings.HasPrefix(text, start) || !strings.HasSuffix(text, end) || strings.Count(text, "/dev/") != 16 {
 		t.Errorf("got %s, want 16 devices after %s", text, start)
 	}
+}
+
+// The name of an array is unmatched if no member has it, or if raid_config has another array of the name.
+func TestArraysUnmatched(t *testing.T) {
+	n := nodeFrom(t, `{"uuid": "u",
+		"properties": {"skip_block_devices": [{"volume_name": "root"}, {"volume_name": "data"},
+		{"volume_name": "none"}]},
+		"raid_config": {"logical_disks": [{"controller": "software", "volume_name": "data", "raid_level": "1",
+		"size_gb": "MAX"}]}}`)
+	arrays, err := RulesOf(n)
+	if err != nil {
+		t.Fatal(err)
+	}
+	members := []raid.Member{
+		{Superblock: md.Superblock{Name: "root", Level: "raid1"}},
+		{Superblock: md.Superblock{Name: "data", Level: "raid0"}},
+	}
+	if got := arrays.Unmatched(members); !slices.Equal(got, []string{"data", "none"}) {
+		t.Errorf("got %q, want data and none", got)
+	}
+}
+
+// A node whose skip list or RAID configuration cannot be parsed is an error: an ignored array would be erased.
+func TestInvalidRules(t *testing.T) {
+	for _, fields := range []string{
+		`"properties": {"skip_block_devices": 5}`, `"properties": {"skip_block_devices": [5]}`,
+		`"properties": {"skip_block_devices": "sda"}`,
+		`"properties": {"skip_block_devices": [{"volume_name": 5}]}`,
+		`"properties": {"skip_block_devices": [{"volume_name": ""}]}`,
+		`"properties": {"skip_block_devices": [{"volume_name": null}]}`,
+		`"raid_config": []`, `"raid_config": "raid"`, `"raid_config": {"logical_disks": {}}`,
+		`"raid_config": {"logical_disks": ["a"]}`, `"raid_config": {"logical_disks": [{}, null]}`,
+	} {
+		if rules, err := RulesOf(nodeFrom(t, `{"uuid": "u", `+fields+`}`)); err == nil {
+			t.Errorf("%s: got %v and no error", fields, rules)
+		}
+	}
+	for text, want := range map[string]int{
+		"null": 0, "{}": 0, `{"logical_disks": null}`: 0, `{"logical_disks": []}`: 0, `{"logical_disks": [{}]}`: 1,
+		`{"logical_disks":[{"a":"b"},{"c":"d"}]}`: 2,
+	} {
+		rules, err := RulesOf(nodeFrom(t, `{"uuid": "u", "raid_config": `+text+`}`))
+		if err != nil || len(rules.config.volumes) != want {
+			t.Errorf("%s: got %+v and %v, want %d volumes", text, rules, err, want)
+		}
+	}
+	if rules, err := RulesOf(nodeFrom(t, `{"uuid": "u"}`)); err != nil || !rules.IsEmpty() {
+		t.Errorf("without raid_config: got %v and %v, want none", rules, err)
+	}
+}
+
+func nodeFrom(t *testing.T, text string) *node.Node {
+	t.Helper()
+	n, err := node.FromJSON([]byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// FuzzRules parses objects that a server sends in place of a node. Each entry of logical_disks is a volume, or an
+// error.
+func FuzzRules(f *testing.F) {
+	f.Add([]byte(`{"uuid": "u", "properties": {"skip_block_devices": [{"volume_name": "a"}]}, ` +
+		`"raid_config": {"logical_disks": [{"size_gb": 1, "raid_level": "1+0", "physical_disks": [{"size": 5}]}]}}`))
+	f.Add([]byte(`{"uuid": 1, "instance_info": [], "properties": 7, "raid_config": "x", "driver_info": null}`))
+	f.Add([]byte(`null`))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		n, err := node.FromStep(data)
+		if err != nil {
+			return
+		}
+		rules, err := RulesOf(n)
+		if config, ok := n.Raw()["raid_config"].(map[string]any); ok && err == nil {
+			if list, _ := config["logical_disks"].([]any); len(rules.config.volumes) != len(list) {
+				t.Errorf("got %d volumes, want %d or an error", len(rules.config.volumes), len(list))
+			}
+		}
+	})
 }

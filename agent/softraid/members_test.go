@@ -1,4 +1,4 @@
-package hardware
+package softraid
 
 import (
 	"errors"
@@ -16,8 +16,6 @@ import (
 	"ironroot/storage/sysfs"
 )
 
-const mib = 1 << 20
-
 // put writes a file of a machine in a directory.
 func put(t *testing.T, path, text string) {
 	t.Helper()
@@ -27,25 +25,6 @@ func put(t *testing.T, path, text string) {
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-}
-
-// memberDisk makes a disk with a superblock of the array.
-func memberDisk(t *testing.T, array testenv.RAID) block.Device {
-	t.Helper()
-	array.Size = 8 * mib
-	file := testenv.SparseFile(t, array.Size)
-	f, err := os.OpenFile(file, os.O_RDWR, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := f.WriteAt(array.Superblock(4096), 4096); err != nil {
-		t.Fatal(err)
-	}
-	if err := f.Close(); err != nil {
-		t.Fatal(err)
-	}
-	path := testenv.Loop(t, file, 512)
-	return block.Device{Name: filepath.Base(path), Path: path, Type: "disk"}
 }
 
 // machine returns a machine with disks and arrays, whose components are listed by name.
@@ -80,7 +59,7 @@ func paths(devices []block.Device) []string {
 }
 
 // The members of a protected array and the array itself are omitted.
-func TestWithoutProtectedArrays(t *testing.T) {
+func TestWithoutProtected(t *testing.T) {
 	member := memberDisk(t, testenv.RAID{Name: "host:data", Level: 1})
 	other := memberDisk(t, testenv.RAID{Name: "host:other", Level: 1})
 	broken := memberDisk(t, testenv.RAID{Name: "host:data", Level: 1})
@@ -116,26 +95,26 @@ func TestWithoutProtectedArrays(t *testing.T) {
 		{"no array named", n(`"properties": {"skip_block_devices": [{"name": "/dev/sda"}]}`), devices},
 		{"no node", nil, devices},
 	} {
-		kept, err := WithoutProtectedArrays(t.Context(), sys, tt.node, devices)
+		kept, err := WithoutProtected(t.Context(), sys, tt.node, devices)
 		if err != nil || !slices.Equal(paths(kept), paths(tt.want)) {
 			t.Errorf("%s: got %v and %v, want %v", tt.name, paths(kept), err, paths(tt.want))
 		}
 	}
 	missing := block.Device{Name: "missing", Path: "/dev/missing", Type: "disk"}
-	if kept, err := WithoutProtectedArrays(t.Context(), sys, n(skip),
+	if kept, err := WithoutProtected(t.Context(), sys, n(skip),
 		[]block.Device{missing}); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("missing disk: got %v and %v, want %v", paths(kept), err, fs.ErrNotExist)
 	}
 	unlisted := machine(t, []block.Device{array}, nil)
-	kept, err := WithoutProtectedArrays(t.Context(), unlisted, n(skip), []block.Device{array})
+	kept, err := WithoutProtected(t.Context(), unlisted, n(skip), []block.Device{array})
 	if !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("array with unknown components: got %v and %v, want %v", paths(kept), err, fs.ErrNotExist)
 	}
-	if kept, err := WithoutProtectedArrays(t.Context(), sys, n(skip), nil); err != nil || len(kept) > 0 {
+	if kept, err := WithoutProtected(t.Context(), sys, n(skip), nil); err != nil || len(kept) > 0 {
 		t.Errorf("no disks: got %v and %v", paths(kept), err)
 	}
 	wrong := n(`"properties": {"skip_block_devices": [{"volume_name": 5}]}`)
-	if kept, err := WithoutProtectedArrays(t.Context(), sys, wrong, devices); err == nil {
+	if kept, err := WithoutProtected(t.Context(), sys, wrong, devices); err == nil {
 		t.Errorf("invalid list: got %v and no error", paths(kept))
 	}
 }
@@ -152,21 +131,21 @@ func TestHiddenPartitions(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if kept, err := WithoutProtectedArrays(t.Context(), sysfs.Root{}, n, []block.Device{d}); err != nil ||
+	if kept, err := WithoutProtected(t.Context(), sysfs.Root{}, n, []block.Device{d}); err != nil ||
 		len(kept) != 1 {
 		t.Errorf("shown: got %v and %v, want the disk", paths(kept), err)
 	}
 	if err := partition.Forget(t.Context(), sysfs.Root{}, path); err != nil {
 		t.Fatal(err)
 	}
-	kept, err := WithoutProtectedArrays(t.Context(), sysfs.Root{}, n, []block.Device{d})
+	kept, err := WithoutProtected(t.Context(), sysfs.Root{}, n, []block.Device{d})
 	want := "the kernel does not show 2 of the partitions in the table of " + path
 	if err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("hidden: got %v and %v, want %q", paths(kept), err, want)
 	}
 	missing := block.Device{Name: "missing", Path: "/dev/missing"}
-	for name, arrays := range map[string]Arrays{
-		"protected": {protected: []string{"root"}}, "created": {created: []logicalDisk{{}}},
+	for name, arrays := range map[string]Rules{
+		"protected": {protected: []string{"root"}}, "created": {created: []Volume{{}}},
 	} {
 		if err := arrays.CheckShown(t.Context(), sysfs.Root{}, d); err == nil {
 			t.Errorf("%s: got no error", name)
@@ -175,7 +154,7 @@ func TestHiddenPartitions(t *testing.T) {
 			t.Errorf("%s: missing disk: got %v, want %v", name, err, fs.ErrNotExist)
 		}
 	}
-	if err := (Arrays{}).CheckShown(t.Context(), sysfs.Root{}, missing); err != nil {
+	if err := (Rules{}).CheckShown(t.Context(), sysfs.Root{}, missing); err != nil {
 		t.Errorf("no arrays: got %v, want no error", err)
 	}
 }

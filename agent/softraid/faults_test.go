@@ -1,4 +1,4 @@
-package generic
+package softraid
 
 import (
 	"bytes"
@@ -13,13 +13,11 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 
-	"ironroot/agent/config"
-	"ironroot/agent/hardware"
 	"ironroot/agent/node"
+	"ironroot/internal/test/raidtest"
 	"ironroot/internal/test/testenv"
 	"ironroot/internal/timelimit"
 	"ironroot/storage/block"
@@ -51,14 +49,14 @@ func TestRAIDUnread(t *testing.T) {
 		"protected array": {disks, nil, `{"serial": "S3X9"}, {"volume_name": "root"}`, "/dev/missing: "},
 	} {
 		m := onThisMachine(t)
-		m.o.Disks = func(context.Context) ([]block.Device, error) { return c.disks, c.err }
+		m.list = func(context.Context) ([]block.Device, error) { return c.disks, c.err }
 		config := logical("1", "1", `"volume_name": "root"`)
 		n := nodeWith(t, target(config, ", "+skip(c.entries)))
 		for step, err := range map[string]error{
-			"create": second(m.createConfiguration(t.Context(), hardware.Call{Node: n})),
-			"delete": second(m.deleteConfiguration(t.Context(), hardware.Call{Node: n})),
+			"create": second(m.createConfiguration(t.Context(), call{Node: n})),
+			"delete": second(m.deleteConfiguration(t.Context(), call{Node: n})),
 			"apply":  second(m.applyConfiguration(t.Context(), applied(n, `{"logical_disks": [`+config+`]}`))),
-			"check":  m.checkDeleted(t.Context(), n),
+			"check":  m.on(n).checkDeleted(t.Context()),
 		} {
 			if !strings.Contains(errorText(err), c.want) || step != "check" && typeOf(err) != "SoftwareRAIDError" {
 				t.Errorf("%s, %s: got %v, want a SoftwareRAIDError with %q", name, step, err, c.want)
@@ -66,13 +64,13 @@ func TestRAIDUnread(t *testing.T) {
 		}
 	}
 	m := onThisMachine(t)
-	m.o.Disks = func(context.Context) ([]block.Device, error) { return nil, broken }
+	m.list = func(context.Context) ([]block.Device, error) { return nil, broken }
 	wrong := applied(nodeWith(t, skip("")), `{"logical_disks": [`+logical("5", "1", "")+`]}`)
 	if _, err := m.applyConfiguration(t.Context(), wrong); !strings.Contains(errorText(err), "requires RAID-1 for") {
 		t.Errorf("got %v, want the problem of the configuration first", err)
 	}
 	m = newManager(t) // the machine is an empty directory
-	if _, err := m.deleteConfiguration(t.Context(), hardware.Call{}); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := m.deleteConfiguration(t.Context(), call{}); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("arrays of the kernel: got %v, want %v", err, fs.ErrNotExist)
 	}
 }
@@ -80,8 +78,8 @@ func TestRAIDUnread(t *testing.T) {
 func second(_ any, err error) error { return err }
 
 // applied is a call of apply_configuration.
-func applied(n *node.Node, config string) hardware.Call {
-	return hardware.Call{Node: n, Args: map[string]json.RawMessage{raidConfig: json.RawMessage(config)}}
+func applied(n *node.Node, config string) call {
+	return call{Node: n, Args: map[string]json.RawMessage{raidConfig: json.RawMessage(config)}}
 }
 
 // A disk that skip_block_devices names, and an array, need not be readable.
@@ -89,7 +87,7 @@ func TestDeleteBesideUnreadDisk(t *testing.T) {
 	disks := append(memberDisks(t, "old"), block.Device{Name: "missing", Path: "/dev/missing", Type: "disk"},
 		block.Device{Name: "md9", Path: "/dev/md9", Type: "raid1"})
 	n := nodeWith(t, `"properties": {"skip_block_devices": [{"name": "/dev/missing"}]}`)
-	if _, err := onThisMachine(t, disks...).deleteConfiguration(t.Context(), hardware.Call{Node: n}); err != nil {
+	if _, err := onThisMachine(t, disks...).deleteConfiguration(t.Context(), call{Node: n}); err != nil {
 		t.Errorf("got %v, want no error", err)
 	}
 	for _, d := range disks[:2] {
@@ -108,7 +106,7 @@ func TestDeleteHiddenPartitions(t *testing.T) {
 	}
 	before := content(t, disks[0])
 	n := nodeWith(t, `"properties": {"skip_block_devices": [{"volume_name": "root"}]}`)
-	_, err := onThisMachine(t, disks...).deleteConfiguration(t.Context(), hardware.Call{Node: n})
+	_, err := onThisMachine(t, disks...).deleteConfiguration(t.Context(), call{Node: n})
 	if typeOf(err) != "SoftwareRAIDError" ||
 		!strings.Contains(errorText(err), disks[2].Path+": the kernel does not show") {
 		t.Errorf("got %v, want a SoftwareRAIDError for the third disk", err)
@@ -122,7 +120,7 @@ func TestDeleteHiddenPartitions(t *testing.T) {
 func TestRAIDTargetType(t *testing.T) {
 	m := onThisMachine(t)
 	n := nodeWith(t, `"target_raid_config": [5]`)
-	if _, err := m.createConfiguration(t.Context(), hardware.Call{Node: n}); typeOf(err) != "SoftwareRAIDError" ||
+	if _, err := m.createConfiguration(t.Context(), call{Node: n}); typeOf(err) != "SoftwareRAIDError" ||
 		!strings.Contains(err.Error(), "target_raid_config is not an object") {
 		t.Errorf("got %v, want a SoftwareRAIDError for target_raid_config", err)
 	}
@@ -139,7 +137,7 @@ func TestDeleteAmbiguousESP(t *testing.T) {
 	}
 	before := content(t, disks[0])
 	n := nodeWith(t, `"properties": {"skip_block_devices": [{"volume_name": "root"}]}`)
-	_, err := onThisMachine(t, disks...).deleteConfiguration(t.Context(), hardware.Call{Node: n})
+	_, err := onThisMachine(t, disks...).deleteConfiguration(t.Context(), call{Node: n})
 	if typeOf(err) != "SoftwareRAIDError" || !strings.Contains(err.Error(), `"esp" is not the name of one array`) {
 		t.Errorf("got %v, want a SoftwareRAIDError for the EFI system partition", err)
 	}
@@ -160,7 +158,7 @@ func TestDeleteProtectedDisks(t *testing.T) {
 		first := memberDisk(t, testenv.RAID{Name: "data", Level: 1})
 		before := content(t, first)
 		for name, err := range map[string]error{
-			"delete": second(onThisMachine(t, first, d).deleteConfiguration(t.Context(), hardware.Call{})),
+			"delete": second(onThisMachine(t, first, d).deleteConfiguration(t.Context(), call{})),
 			"apply": second(onThisMachine(t, first, d).applyConfiguration(t.Context(),
 				applied(nil, `{"logical_disks": [`+logical("1", `"MAX"`, "")+`]}`))),
 		} {
@@ -175,7 +173,7 @@ func TestDeleteProtectedDisks(t *testing.T) {
 }
 
 // runningDisks makes two members of an array, and a machine in a directory on which the array runs as md7.
-func runningDisks(t *testing.T) (*Manager, []block.Device) {
+func runningDisks(t *testing.T) (*rig, []block.Device) {
 	t.Helper()
 	disks := memberDisks(t, "data")
 	m := newManager(t, disks...)
@@ -191,25 +189,26 @@ func TestDeleteStops(t *testing.T) {
 	m, disks := runningDisks(t)
 	before := content(t, disks[0])
 	broken := errors.New("broken")
-	m.stopArray = func(context.Context, string) error { return broken }
-	if _, err := m.deleteConfiguration(t.Context(), hardware.Call{}); !errors.Is(err, broken) ||
+	kernel := &raidtest.Kernel{System: m.o.System, OnStop: func(string) error { return broken }}
+	m.o.Kernel = kernel
+	if _, err := m.deleteConfiguration(t.Context(), call{}); !errors.Is(err, broken) ||
 		typeOf(err) != "SoftwareRAIDError" {
 		t.Errorf("got %v, want a SoftwareRAIDError for %v", err, broken)
 	}
 	if !bytes.Equal(content(t, disks[0]), before) {
 		t.Error("a member of an array that runs was written to")
 	}
-	err := m.checkDeleted(t.Context(), nil)
+	err := m.on(nil).checkDeleted(t.Context())
 	want := "Remaining " + disks[0].Path + ", " + disks[1].Path + ", /dev/md7"
 	if typeOf(err) != "SoftwareRAIDError" || !strings.HasSuffix(err.Error(), want) {
 		t.Errorf("got %v, want an error with %q", err, want)
 	}
 	var stopped []string
-	m.stopArray = func(_ context.Context, path string) error {
+	kernel.OnStop = func(path string) error {
 		stopped = append(stopped, path)
 		return os.RemoveAll(m.o.System.Sys("class/block/md7"))
 	}
-	if _, err := m.deleteConfiguration(t.Context(), hardware.Call{}); err != nil ||
+	if _, err := m.deleteConfiguration(t.Context(), call{}); err != nil ||
 		!slices.Equal(stopped, []string{"/dev/md7"}) {
 		t.Errorf("got %v and stopped %q, want /dev/md7 stopped", err, stopped)
 	}
@@ -224,7 +223,7 @@ func TestDeleteStops(t *testing.T) {
 func TestCheckDeletedReadOnly(t *testing.T) {
 	disks := memberDisks(t, "data")
 	disks[1].ReadOnly = true
-	if err := onThisMachine(t, disks...).checkDeleted(t.Context(), nil); !errors.Is(err, erase.ErrReadOnly) {
+	if err := onThisMachine(t, disks...).on(nil).checkDeleted(t.Context()); !errors.Is(err, erase.ErrReadOnly) {
 		t.Errorf("got %v, want %v", err, erase.ErrReadOnly)
 	}
 }
@@ -233,14 +232,16 @@ func TestCheckDeletedReadOnly(t *testing.T) {
 // for its name.
 func TestDeleteLeavesRunning(t *testing.T) {
 	m, disks := runningDisks(t)
-	m.stopArray = func(_ context.Context, path string) error { return fmt.Errorf("%s was stopped", path) }
+	m.o.Kernel = &raidtest.Kernel{System: m.o.System, OnStop: func(path string) error {
+		return fmt.Errorf("%s was stopped", path)
+	}}
 	before := content(t, disks[0])
 	serials := `{"serial": "` + disks[0].Serial + `"}, {"serial": "` + disks[1].Serial + `"}`
 	for entries, want := range map[string]bool{serials: false, `{"volume_name": "data"}`: true} {
 		var log bytes.Buffer
 		m.o.Log = slog.New(slog.NewTextHandler(&log, nil))
 		n := nodeWith(t, `"properties": {"skip_block_devices": [`+entries+`]}`)
-		if _, err := m.deleteConfiguration(t.Context(), hardware.Call{Node: n}); err != nil {
+		if _, err := m.deleteConfiguration(t.Context(), call{Node: n}); err != nil {
 			t.Errorf("%s: got %v, want no error", entries, err)
 		}
 		if got := strings.Contains(log.String(), `msg="RAID array kept" array="raid1 array`); got != want {
@@ -254,16 +255,16 @@ func TestDeleteLeavesRunning(t *testing.T) {
 
 // What runs on a member or a disk that is written to is stopped, what runs beside it is not.
 func TestPlanDeleteStops(t *testing.T) {
-	group := func(action raidAction, disk, part string) *raidGroup {
-		return &raidGroup{action: action, members: []raidMember{{
-			raid.Member{Device: block.Device{Path: part}, Superblock: md.Superblock{Version: "1.0"}}, disk,
+	groupOf := func(action action, disk, part string) *group {
+		return &group{action: action, Array: raid.Array{{
+			Device: block.Device{Path: part}, Superblock: md.Superblock{Version: "1.0"}, Disk: block.Device{Path: disk},
 		}}}
 	}
-	s := &raidState{
+	s := &state{
 		disks: []block.Device{{Path: "/dev/sda"}, {Path: "/dev/sdb"}, {Path: "/dev/sdc", ReadOnly: true}},
-		groups: []*raidGroup{
-			group(actionDelete, "/dev/sda", "/dev/sda1"), group(actionWipe, "/dev/sdb", "/dev/sdb1"),
-			group(actionKeep, "/dev/sdb", "/dev/sdb2"),
+		groups: []*group{
+			groupOf(actionDelete, "/dev/sda", "/dev/sda1"), groupOf(actionWipe, "/dev/sdb", "/dev/sdb1"),
+			groupOf(actionKeep, "/dev/sdb", "/dev/sdb2"),
 		},
 	}
 	for i, member := range []string{"/dev/sda1", "/dev/sda", "/dev/sdb1", "/dev/sdb2", "/dev/sdb", "/dev/sdc"} {
@@ -271,7 +272,7 @@ func TestPlanDeleteStops(t *testing.T) {
 			Path: fmt.Sprintf("/dev/md%d", i), Slots: []raid.Slot{{Path: member}},
 		})
 	}
-	del, err := newManager(t).planDelete(t.Context(), s)
+	del, err := newManager(t).on(nil).planDelete(t.Context(), s)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -289,41 +290,29 @@ func TestPlanDeleteStops(t *testing.T) {
 
 // The arrays on all disks of arrays that are wiped are wiped too, in whatever order they were found.
 func TestDecideChain(t *testing.T) {
-	arrays, err := hardware.ArraysOf(nodeWith(t, `"properties": {"skip_block_devices": [{"volume_name": "root"}]}`))
+	arrays, err := RulesOf(nodeWith(t, `"properties": {"skip_block_devices": [{"volume_name": "root"}]}`))
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &raidState{arrays: arrays}
+	s := &state{rules: arrays}
 	for i, disks := range [][]string{{"/dev/sdd"}, {"/dev/sdb", "/dev/sdc"}, {"/dev/sda", "/dev/sdb"}, {"/dev/sda"}} {
-		g := &raidGroup{}
+		g := &group{}
 		for role, disk := range disks {
 			array := md.Superblock{
 				UUID: fmt.Sprint(i), Name: []string{"a", "b", "c", "root"}[i], Level: "raid1", Devices: len(disks),
 				Number: role, Role: role,
 			}
-			g.members = append(g.members, raidMember{raid.Member{Superblock: array}, disk})
+			g.Array = append(g.Array, raid.Member{Superblock: array, Disk: block.Device{Path: disk}})
 		}
 		s.groups = append(s.groups, g)
 	}
 	if err := s.decide(); err != nil {
 		t.Fatal(err)
 	}
-	for i, want := range []raidAction{actionDelete, actionWipe, actionWipe, actionKeep} {
+	for i, want := range []action{actionDelete, actionWipe, actionWipe, actionKeep} {
 		if got := s.groups[i].action; got != want {
 			t.Errorf("array %d: got action %d, want %d", i, got, want)
 		}
-	}
-}
-
-// The steps wait for holders of a disk as configured by disk_partitioner.
-func TestRAIDWait(t *testing.T) {
-	m := onThisMachine(t)
-	m.o.Config.Update(func(c *config.Config) {
-		c.DiskPartitioner.CheckDeviceInterval, c.DiskPartitioner.CheckDeviceMaxRetries = 7*time.Second, 11
-	})
-	s, err := m.readRAID(t.Context(), nil)
-	if want := (erase.Wait{Interval: 7 * time.Second, Retries: 11}); err != nil || s.flags.wait != want {
-		t.Errorf("got %+v and %v, want %+v", s, err, want)
 	}
 }
 
@@ -331,8 +320,8 @@ func TestRAIDWait(t *testing.T) {
 func TestApplyKeepsNumbers(t *testing.T) {
 	const config = `{"logical_disks":[{"controller":"software","n":9007199254740993,"raid_level":"1","size_gb":1}]}`
 	disks := []block.Device{blankDisk(t, 3*gib), blankDisk(t, 3*gib)}
-	m, kernel := onThisMachine(t, disks...), &fakeKernel{}
-	kernel.attach(m)
+	m, kernel := onThisMachine(t, disks...), &raidtest.Kernel{}
+	m.o.Kernel = kernel
 	result, err := m.applyConfiguration(t.Context(), applied(nil, config))
 	if text, jsonErr := json.Marshal(result); err != nil || jsonErr != nil || string(text) != config {
 		t.Errorf("got %s, %v and %v, want %s", text, err, jsonErr, config)
@@ -343,18 +332,18 @@ func TestApplyKeepsNumbers(t *testing.T) {
 func TestCreateNotRemoved(t *testing.T) {
 	broken, running := errors.New("broken"), errors.New("still runs")
 	disks := []block.Device{blankDisk(t, 3*gib), blankDisk(t, 3*gib)}
-	m, kernel := onThisMachine(t, disks...), &fakeKernel{checkErr: broken}
-	kernel.attach(m)
-	m.stopArray = func(context.Context, string) error { return running }
+	m, kernel := onThisMachine(t, disks...), &raidtest.Kernel{CheckErr: broken}
+	m.o.Kernel = kernel
+	kernel.OnStop = func(string) error { return running }
 	config := target(logical("1", "1", ""), "")
-	_, err := m.createConfiguration(t.Context(), hardware.Call{Node: nodeWith(t, config)})
+	_, err := m.createConfiguration(t.Context(), call{Node: nodeWith(t, config)})
 	if typeOf(err) != "SoftwareRAIDError" || !errors.Is(err, broken) || !errors.Is(err, running) {
 		t.Errorf("got %v, want a SoftwareRAIDError for %v and %v", err, broken, running)
 	}
-	array := plannedArray{
-		volume: volume{level: "raid1"}, members: []plannedMember{{disk: "/dev/sda"}, {disk: "/dev/sdb"}},
-	}
-	if err := array.check(); !strings.Contains(errorText(err), "on /dev/sda, /dev/sdb: ") {
+	array := Volume{Level: "raid1", Members: raid.Array{
+		{Disk: block.Device{Path: "/dev/sda"}}, {Disk: block.Device{Path: "/dev/sdb"}},
+	}}
+	if err := array.checkMembers(); !strings.Contains(errorText(err), "on /dev/sda, /dev/sdb: ") {
 		t.Errorf("got %v, want an error with the disks", err)
 	}
 }
@@ -364,13 +353,13 @@ func TestDeleteMetadataStuck(t *testing.T) {
 	disks := memberDisks(t, "data")
 	m := onThisMachine(t, disks...)
 	passed := passedLimits(t)
-	m.limits = func(d block.Device) timelimit.Limits {
+	m.o.Limits = func(d block.Device) timelimit.Limits {
 		if d.Path == disks[1].Path && len(superblocks(t, disks[0])) == 0 {
 			return passed
 		}
 		return timelimit.Disk
 	}
-	_, err := m.deleteConfiguration(t.Context(), hardware.Call{})
+	_, err := m.deleteConfiguration(t.Context(), call{})
 	if typeOf(err) != "SoftwareRAIDError" || !strings.Contains(err.Error(), "no progress for 1ns") {
 		t.Errorf("got %v, want a SoftwareRAIDError for the second disk", err)
 	}
@@ -380,9 +369,9 @@ func TestDeleteMetadataStuck(t *testing.T) {
 func TestDeleteMetadataBusy(t *testing.T) {
 	disks := memberDisks(t, "data")
 	m := onThisMachine(t, disks...)
-	m.o.Config.Update(func(c *config.Config) { c.DiskPartitioner.CheckDeviceMaxRetries = 0 })
+	m.o.Wait.Retries = 0
 	var holder *os.File
-	m.limits = func(d block.Device) timelimit.Limits {
+	m.o.Limits = func(d block.Device) timelimit.Limits {
 		if d.Path == disks[1].Path && holder == nil && len(superblocks(t, disks[0])) == 0 {
 			var err error
 			if holder, err = os.Open(d.Path); err != nil {
@@ -391,7 +380,7 @@ func TestDeleteMetadataBusy(t *testing.T) {
 		}
 		return timelimit.Disk
 	}
-	_, err := m.deleteConfiguration(t.Context(), hardware.Call{})
+	_, err := m.deleteConfiguration(t.Context(), call{})
 	if typeOf(err) != "SoftwareRAIDError" || !errors.Is(err, erase.ErrBusy) {
 		t.Errorf("got %v, want a SoftwareRAIDError that wraps %v", err, erase.ErrBusy)
 	}
@@ -406,14 +395,14 @@ func TestDeleteChecks(t *testing.T) {
 	m := onThisMachine(t, disks...)
 	again := testenv.RAID{Name: "data", Level: 1, Size: disks[0].Size}
 	written := false
-	m.limits = func(block.Device) timelimit.Limits {
+	m.o.Limits = func(block.Device) timelimit.Limits {
 		if !written && len(superblocks(t, disks[0])) == 0 && len(superblocks(t, disks[1])) == 0 {
 			written = true
 			write(t, disks[0].Path, 4096, again.Superblock(4096))
 		}
 		return timelimit.Disk
 	}
-	_, err := m.deleteConfiguration(t.Context(), hardware.Call{})
+	_, err := m.deleteConfiguration(t.Context(), call{})
 	want := "Remaining " + disks[0].Path
 	if typeOf(err) != "SoftwareRAIDError" || !strings.HasSuffix(errorText(err), want) {
 		t.Errorf("got %v, want a SoftwareRAIDError with %q", err, want)
@@ -422,12 +411,12 @@ func TestDeleteChecks(t *testing.T) {
 
 // Members overlap on one disk only, by their place or because one is the whole disk.
 func TestMembersOverlap(t *testing.T) {
-	member := func(disk, path string, start, size int64) raidMember {
-		return raidMember{raid.Member{Device: block.Device{Path: path, Start: start, Size: size}}, disk}
+	member := func(disk, path string, start, size int64) raid.Member {
+		return raid.Member{Device: block.Device{Path: path, Start: start, Size: size}, Disk: block.Device{Path: disk}}
 	}
 	first := member("/dev/sda", "/dev/sda1", 4*mib, 8*mib)
 	for name, tt := range map[string]struct {
-		other raidMember
+		other raid.Member
 		want  bool
 	}{
 		"itself":               {first, true},
@@ -439,7 +428,7 @@ func TestMembersOverlap(t *testing.T) {
 		"same place elsewhere": {member("/dev/sdb", "/dev/sdb1", 4*mib, 8*mib), false},
 		"whole disk elsewhere": {member("/dev/sdb", "/dev/sdb", 0, 64*mib), false},
 	} {
-		if got, back := first.overlaps(tt.other), tt.other.overlaps(first); got != tt.want || back != tt.want {
+		if got, back := overlap(first, tt.other), overlap(tt.other, first); got != tt.want || back != tt.want {
 			t.Errorf("%s: got %v and %v, want %v", name, got, back, tt.want)
 		}
 	}
@@ -449,13 +438,13 @@ func TestMembersOverlap(t *testing.T) {
 func TestCreateBesideSkippedDisks(t *testing.T) {
 	skipped := memberDisks(t, "data")
 	disks := append([]block.Device{blankDisk(t, 3*gib), blankDisk(t, 3*gib)}, skipped...)
-	m, kernel := onThisMachine(t, disks...), &fakeKernel{}
-	kernel.attach(m)
-	_, err := m.createConfiguration(t.Context(), hardware.Call{Node: nodeWith(t, target(logical("1", "1", ""),
+	m, kernel := onThisMachine(t, disks...), &raidtest.Kernel{}
+	m.o.Kernel = kernel
+	_, err := m.createConfiguration(t.Context(), call{Node: nodeWith(t, target(logical("1", "1", ""),
 		`, "properties": {"skip_block_devices": [{"serial": "`+skipped[0].Serial+`"}, {"serial": "`+
 			skipped[1].Serial+`"}]}`))})
-	if err != nil || len(kernel.created) != 1 {
-		t.Errorf("got %v and arrays %q, want one array", err, kernel.created)
+	if err != nil || len(kernel.Created) != 1 {
+		t.Errorf("got %v and arrays %q, want one array", err, kernel.Created)
 	}
 }
 
@@ -464,8 +453,8 @@ func TestApplyBesidePartitions(t *testing.T) {
 	old, partitioned := blankDisk(t, 3*gib), loopDisk(t, partition.TypeLinux)
 	write(t, old.Path, 4096, testenv.RAID{Name: "old", Level: 1, Size: old.Size}.Superblock(4096))
 	before := content(t, partitioned)
-	m, kernel := onThisMachine(t, old, partitioned), &fakeKernel{}
-	kernel.attach(m)
+	m, kernel := onThisMachine(t, old, partitioned), &raidtest.Kernel{}
+	m.o.Kernel = kernel
 	_, err := m.applyConfiguration(t.Context(), applied(nil, `{"logical_disks": [`+logical("1", `"MAX"`, "")+`]}`))
 	want := "Partitions detected on devices " + partitioned.Path + " during"
 	if typeOf(err) != "SoftwareRAIDError" || !strings.Contains(errorText(err), want) {
@@ -479,14 +468,14 @@ func TestApplyBesidePartitions(t *testing.T) {
 // If the existing arrays cannot be deleted, no array is created.
 func TestApplyBusy(t *testing.T) {
 	m, first, _ := busyMembers(t)
-	kernel := &fakeKernel{}
-	kernel.attach(m)
+	kernel := &raidtest.Kernel{}
+	m.o.Kernel = kernel
 	_, err := m.applyConfiguration(t.Context(), applied(nil, `{"logical_disks": [`+logical("1", `"MAX"`, "")+`]}`))
 	if typeOf(err) != "SoftwareRAIDError" || !errors.Is(err, erase.ErrBusy) {
 		t.Errorf("got %v, want a SoftwareRAIDError that wraps %v", err, erase.ErrBusy)
 	}
-	if len(kernel.created) > 0 || len(superblocks(t, first)) == 0 {
-		t.Errorf("got arrays %q created, or the first disk written to", kernel.created)
+	if len(kernel.Created) > 0 || len(superblocks(t, first)) == 0 {
+		t.Errorf("got arrays %q created, or the first disk written to", kernel.Created)
 	}
 }
 
@@ -502,63 +491,63 @@ func TestPlanCreateWithoutMedia(t *testing.T) {
 	if err = errors.Join(err, os.WriteFile(kind, []byte("5\n"), 0o600)); err != nil {
 		t.Fatal(err)
 	}
-	volumes := []volume{{name: "root", level: "raid1", size: gib}}
-	del := deletion{raidState: &raidState{disks: disks}}
-	plan, err := m.planCreate(t.Context(), nil, volumes, del)
+	volumes := []Volume{{Name: "root", Level: "raid1", Size: gib}}
+	del := deletion{state: &state{disks: disks}}
+	plan, err := m.on(nil).planCreate(t.Context(), volumes, del)
 	if got, want := paths(plan.disks), []string{disks[0].Path, disks[2].Path}; err != nil || !slices.Equal(got, want) {
 		t.Errorf("got %v and %v, want %v", got, err, want)
 	}
-	v := &validation{volumes: []volume{{name: "root", level: "raid5"}}}
-	if err := m.checkDisks(t.Context(), v, del.raidState); err != nil || len(v.problems) != 1 ||
+	v, fives := &configuration{}, []Volume{{Name: "root", Level: "raid5"}}
+	if err := m.on(nil).checkDisks(t.Context(), fives, v, del.state); err != nil || len(v.problems) != 1 ||
 		!strings.Contains(v.problems[0], "with only 2 block devices") {
 		t.Errorf("got %q and %v, want the number of disks without the medium", v.problems, err)
 	}
 	disks[1].Name = "gone"
-	if _, err := m.planCreate(t.Context(), nil, volumes, del); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := m.on(nil).planCreate(t.Context(), volumes, del); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("got %v, want %v", err, fs.ErrNotExist)
 	}
-	if err := m.checkDisks(t.Context(), v, del.raidState); !errors.Is(err, fs.ErrNotExist) {
+	if err := m.on(nil).checkDisks(t.Context(), fives, v, del.state); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("number of disks: got %v, want %v", err, fs.ErrNotExist)
 	}
 }
 
 // Arrays that remain are not created again, if they are those of the configuration.
 func TestMissingVolumes(t *testing.T) {
-	protected, err := hardware.ArraysOf(nodeWith(t, `"properties": {"skip_block_devices": [{"volume_name": "root"}]}`))
+	protected, err := RulesOf(nodeWith(t, `"properties": {"skip_block_devices": [{"volume_name": "root"}]}`))
 	if err != nil {
 		t.Fatal(err)
 	}
 	const own, other = "/dev/sda", "/dev/sdb"
-	group := func(action raidAction, name, level, disk string) *raidGroup {
-		return &raidGroup{action: action, members: []raidMember{{
-			raid.Member{Superblock: md.Superblock{Name: name, Level: level}}, disk,
+	groupOf := func(action action, name, level, disk string) *group {
+		return &group{action: action, Array: raid.Array{{
+			Superblock: md.Superblock{Name: name, Level: level}, Disk: block.Device{Path: disk},
 		}}}
 	}
 	for name, c := range map[string]struct {
-		group   *raidGroup
+		group   *group
 		cleared bool
 		names   []string // of the arrays to create
 		want    string
 	}{
-		"kept":                   {group(actionKeep, "root", "raid1", own), false, []string{"data"}, ""},
-		"wiped":                  {group(actionWipe, "data", "raid0", own), false, []string{"root"}, ""},
-		"EFI system partition":   {group(actionKeep, "esp", "raid1", own), false, []string{"root", "data"}, ""},
-		"wiped esp":              {group(actionWipe, "esp", "raid1", own), false, nil, "that should not"},
-		"deleted before":         {group(actionDelete, "x", "raid1", own), true, []string{"root", "data"}, ""},
-		"on a disk that is kept": {group(actionDelete, "x", "raid1", other), false, []string{"root", "data"}, ""},
-		"not deleted":            {group(actionDelete, "data", "raid0", own), false, nil, "that should not"},
-		"no name":                {group(actionKeep, "", "raid1", own), false, nil, "does not have a volume name"},
-		"other level":            {group(actionKeep, "root", "raid5", own), false, nil, "got raid5, want raid1"},
+		"kept":                   {groupOf(actionKeep, "root", "raid1", own), false, []string{"data"}, ""},
+		"wiped":                  {groupOf(actionWipe, "data", "raid0", own), false, []string{"root"}, ""},
+		"EFI system partition":   {groupOf(actionKeep, "esp", "raid1", own), false, []string{"root", "data"}, ""},
+		"wiped esp":              {groupOf(actionWipe, "esp", "raid1", own), false, nil, "that should not"},
+		"deleted before":         {groupOf(actionDelete, "x", "raid1", own), true, []string{"root", "data"}, ""},
+		"on a disk that is kept": {groupOf(actionDelete, "x", "raid1", other), false, []string{"root", "data"}, ""},
+		"not deleted":            {groupOf(actionDelete, "data", "raid0", own), false, nil, "that should not"},
+		"no name":                {groupOf(actionKeep, "", "raid1", own), false, nil, "does not have a volume name"},
+		"other level":            {groupOf(actionKeep, "root", "raid5", own), false, nil, "got raid5, want raid1"},
 	} {
 		disks := []block.Device{{Path: own}}
-		del := deletion{raidState: &raidState{arrays: protected, disks: disks, groups: []*raidGroup{c.group}}}
+		del := deletion{state: &state{rules: protected, disks: disks, groups: []*group{c.group}}}
 		if c.cleared {
 			del.clear = disks
 		}
-		volumes, err := missing([]volume{{name: "root", level: "raid1"}, {name: "data", level: "raid0"}}, del)
+		volumes, err := missing([]Volume{{Name: "root", Level: "raid1"}, {Name: "data", Level: "raid0"}}, del)
 		var names []string
 		for _, v := range volumes {
-			names = append(names, v.name)
+			names = append(names, v.Name)
 		}
 		if !slices.Equal(names, c.names) || (err == nil) != (c.want == "") ||
 			!strings.Contains(errorText(err), c.want) {
@@ -571,7 +560,7 @@ func TestMissingVolumes(t *testing.T) {
 func TestFreeNumber(t *testing.T) {
 	arrays := []raid.Status{{Name: "md0"}, {Name: "md1"}, {Name: "md3"}}
 	for want, stopped := range map[int][]raid.Status{2: nil, 1: arrays[1:2], 0: arrays} {
-		del := deletion{raidState: &raidState{running: arrays}, stop: stopped}
+		del := deletion{state: &state{running: arrays}, stop: stopped}
 		if got := (&creation{}).freeNumber(del); got != want {
 			t.Errorf("%d arrays stopped: got %d, want %d", len(stopped), got, want)
 		}
@@ -587,12 +576,12 @@ func TestPlanCreateFails(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if chosen, err := choose(volume{hints: []hint.Hints{hints}}, []block.Device{disk}, nil); err == nil {
+	if chosen, err := choose(Volume{hints: []hint.Hints{hints}}, []block.Device{disk}, nil); err == nil {
 		t.Errorf("got %v and no error, want one of the hint", paths(chosen))
 	}
 	m := newManager(t)
 	listed(t, m.o.System, "6291456", "sda", "missing!sda")
-	if empty, err := m.isEmpty(t.Context(), disk, deletion{raidState: &raidState{}}); empty ||
+	if empty, err := m.on(nil).isEmpty(t.Context(), disk, deletion{state: &state{}}); empty ||
 		!errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("got %v and %v, want %v", empty, err, fs.ErrNotExist)
 	}
@@ -601,8 +590,8 @@ func TestPlanCreateFails(t *testing.T) {
 // Partitions that the kernel cannot drop, and those that do not appear, are errors.
 func TestCreatePartitionsNotShown(t *testing.T) {
 	disk := loopDisk(t, partition.TypeLinux)
-	m, kernel := impatient(onThisMachine(t, disk)), &fakeKernel{}
-	kernel.attach(m)
+	m, kernel := impatient(onThisMachine(t, disk)), &raidtest.Kernel{}
+	m.o.Kernel = kernel
 	holder, err := os.Open(block.PartitionPath(m.o.System, disk.Path, 1))
 	if err != nil {
 		t.Fatal(err)
@@ -615,15 +604,15 @@ func TestCreatePartitionsNotShown(t *testing.T) {
 			Partition: partition.Partition{Number: 1, Type: partition.TypeLinux, Start: 2 * mib, Size: mib},
 		}}}},
 	}
-	err = m.createArrays(t.Context(), plan)
+	err = m.on(nil).createArrays(t.Context(), plan)
 	if !errors.Is(err, unix.EBUSY) || !errors.Is(err, erase.ErrBusy) { // of the new table, and of its removal
 		t.Errorf("got %v, want two errors for the partition in use", err)
 	}
 	cancelled, cancel := context.WithCancel(t.Context())
 	cancel()
-	plan = creation{arrays: []plannedArray{{members: []plannedMember{{disk: disk.Path, partition: 9}}}}}
-	if err := m.createArrays(cancelled, plan); !errors.Is(err, context.Canceled) || len(kernel.created) > 0 {
-		t.Errorf("got %v and arrays %q, want %v and none", err, kernel.created, context.Canceled)
+	plan = creation{volumes: []Volume{{Members: raid.Array{{Disk: disk, Device: block.Device{Number: 9}}}}}}
+	if err := m.on(nil).createArrays(cancelled, plan); !errors.Is(err, context.Canceled) || len(kernel.Created) > 0 {
+		t.Errorf("got %v and arrays %q, want %v and none", err, kernel.Created, context.Canceled)
 	}
 }
 
@@ -646,22 +635,22 @@ func TestRAIDExternalMetadata(t *testing.T) {
 	some := `{"logical_disks": [` + logical("1", "1", hinted) + `]}`
 	for name, tt := range map[string]struct {
 		fields string
-		run    func(*Manager, *node.Node) (any, error)
+		run    func(*rig, *node.Node) (any, error)
 		want   string // in the error; "" for success
 	}{
-		"create": {`"target_raid_config": ` + config, func(m *Manager, n *node.Node) (any, error) {
-			return m.createConfiguration(t.Context(), hardware.Call{Node: n})
+		"create": {`"target_raid_config": ` + config, func(m *rig, n *node.Node) (any, error) {
+			return m.createConfiguration(t.Context(), call{Node: n})
 		}, "RAID metadata of Intel"},
-		"create on others": {`"target_raid_config": ` + some, func(m *Manager, n *node.Node) (any, error) {
-			return m.createConfiguration(t.Context(), hardware.Call{Node: n})
+		"create on others": {`"target_raid_config": ` + some, func(m *rig, n *node.Node) (any, error) {
+			return m.createConfiguration(t.Context(), call{Node: n})
 		}, ""},
-		"delete": {`"properties": {}`, func(m *Manager, n *node.Node) (any, error) {
-			return m.deleteConfiguration(t.Context(), hardware.Call{Node: n})
+		"delete": {`"properties": {}`, func(m *rig, n *node.Node) (any, error) {
+			return m.deleteConfiguration(t.Context(), call{Node: n})
 		}, "RAID metadata of Intel"},
-		"delete others": {skip, func(m *Manager, n *node.Node) (any, error) {
-			return m.deleteConfiguration(t.Context(), hardware.Call{Node: n})
+		"delete others": {skip, func(m *rig, n *node.Node) (any, error) {
+			return m.deleteConfiguration(t.Context(), call{Node: n})
 		}, ""},
-		"apply": {`"properties": {}`, func(m *Manager, n *node.Node) (any, error) {
+		"apply": {`"properties": {}`, func(m *rig, n *node.Node) (any, error) {
 			return m.applyConfiguration(t.Context(), applied(n, some))
 		}, "RAID metadata of Intel"},
 	} {
@@ -671,8 +660,8 @@ func TestRAIDExternalMetadata(t *testing.T) {
 				disks[i].Serial, disks[i].Serials = serial, []string{serial}
 			}
 			mark(disks[2])
-			m, kernel := onThisMachine(t, disks...), &fakeKernel{}
-			kernel.attach(m)
+			m, kernel := onThisMachine(t, disks...), &raidtest.Kernel{}
+			m.o.Kernel = kernel
 			_, err := tt.run(m, nodeWith(t, tt.fields))
 			if tt.want == "" {
 				if err != nil {

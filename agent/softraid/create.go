@@ -1,4 +1,4 @@
-package generic
+package softraid
 
 import (
 	"cmp"
@@ -8,14 +8,12 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 
 	"ironroot/agent/fault"
-	"ironroot/agent/imaging"
-	"ironroot/agent/node"
 	"ironroot/storage/block"
-	"ironroot/storage/bootloader"
 	"ironroot/storage/erase"
 	"ironroot/storage/hint"
 	"ironroot/storage/md"
@@ -25,25 +23,9 @@ import (
 
 // creation are the partitions and arrays that a configuration needs.
 type creation struct {
-	flags   eraseFlags
 	disks   []block.Device
 	layouts map[string]partition.Layout // by disk
-	arrays  []plannedArray
-}
-
-// plannedArray is an array to create.
-type plannedArray struct {
-	volume
-
-	number  int
-	members []plannedMember
-}
-
-// plannedMember is a partition of a disk.
-type plannedMember struct {
-	disk      string
-	partition int
-	size      int64 // bytes
+	volumes []Volume
 }
 
 // Starts of the first partition, as in ironic-python-agent. The space before it is for the partitions to boot from.
@@ -59,10 +41,10 @@ const superblockVersion = "1.2"
 
 // planCreate chooses disks, partitions and device numbers for a configuration, and checks whether they can be used. It
 // only reads. del is what is deleted before.
-func (m *Manager) planCreate(
-	ctx context.Context, n *node.Node, volumes []volume, del deletion,
+func (m *Machine) planCreate(
+	ctx context.Context, volumes []Volume, del deletion,
 ) (creation, error) {
-	plan := creation{flags: del.flags, layouts: map[string]partition.Layout{}}
+	plan := creation{layouts: map[string]partition.Layout{}}
 	volumes, err := missing(volumes, del)
 	if err != nil {
 		return creation{}, err
@@ -71,36 +53,34 @@ func (m *Manager) planCreate(
 	if err != nil {
 		return creation{}, err
 	}
-	uefi := imaging.BootsUEFI(n, bootloader.FirmwareIsUEFI(m.o.System))
-	scheme := imaging.TableScheme(n, uefi)
 	for _, v := range volumes {
 		disks, err := choose(v, candidates, del.network)
 		if err != nil {
 			return creation{}, err
 		}
-		array := plannedArray{volume: v, number: plan.freeNumber(del)}
+		v.number = plan.freeNumber(del)
 		for _, d := range disks {
 			if _, known := plan.layouts[d.Path]; !known {
 				plan.disks = append(plan.disks, d)
-				plan.layouts[d.Path] = partition.Layout{Scheme: scheme}
+				plan.layouts[d.Path] = partition.Layout{Scheme: m.o.Scheme}
 			}
-			member, err := plan.add(d, v, uefi)
+			member, err := plan.add(d, v, m.o.UEFI)
 			if err != nil {
 				return creation{}, err
 			}
-			array.members = append(array.members, member)
+			v.Members = append(v.Members, member)
 		}
-		if err := array.check(); err != nil {
+		if err := v.checkMembers(); err != nil {
 			return creation{}, fmt.Errorf("%w%s", err, del.network.note())
 		}
-		plan.arrays = append(plan.arrays, array)
+		plan.volumes = append(plan.volumes, v)
 	}
 	if err := checkExternal(ctx, plan.disks); err != nil {
 		return creation{}, err
 	}
 	var partitioned []string
 	for _, d := range plan.disks {
-		if err := m.checkWritable(ctx, del.raidState, d); err != nil {
+		if err := m.checkWritable(ctx, d); err != nil {
 			return creation{}, err
 		}
 		if slices.ContainsFunc(del.clear, func(other block.Device) bool { return other.Path == d.Path }) {
@@ -122,7 +102,7 @@ func (m *Manager) planCreate(
 }
 
 // candidates returns the disks that arrays can be created on: all but the media of a BMC, which come and go.
-func (m *Manager) candidates(disks []block.Device) ([]block.Device, error) {
+func (m *Machine) candidates(disks []block.Device) ([]block.Device, error) {
 	var candidates []block.Device
 	for _, d := range disks {
 		medium, err := block.IsVirtualMedia(m.o.System, d.Name)
@@ -138,43 +118,43 @@ func (m *Manager) candidates(disks []block.Device) ([]block.Device, error) {
 
 // checkDisks adds a problem for each array that has fewer disks than its level needs, or whose hints match no disk. It
 // ignores arrays that exist and remain.
-func (m *Manager) checkDisks(ctx context.Context, v *validation, s *raidState) error {
+func (m *Machine) checkDisks(ctx context.Context, volumes []Volume, c *configuration, s *state) error {
 	candidates, err := m.candidates(s.disks)
 	if err != nil {
 		return err
 	}
-	for _, array := range v.volumes {
-		if s.remains(array.name) {
+	for _, array := range volumes {
+		if s.remains(array.Name) {
 			continue
 		}
-		want, entries := md.MinDevices(array.level), len(array.hints)
+		want, entries := md.MinDevices(array.Level), len(array.hints)
 		if len(candidates) < want {
-			v.add("Software RAID configuration is not possible for RAID level %s with only %d block devices found. "+
-				"Want %d or more, got %s%s", levelName(array.level), len(candidates), want,
+			c.add("Software RAID configuration is not possible for RAID level %s with only %d block devices found. "+
+				"Want %d or more, got %s%s", levelName(array.Level), len(candidates), want,
 				cmp.Or(pathList(candidates), "none"), s.network.note())
 		}
 		if array.hints != nil && entries < want {
-			v.add("RAID array %q: got %d entries of physical_disks, want %d or more for RAID level %s", array.name,
-				entries, want, levelName(array.level))
+			c.add("RAID array %q: got %d entries of physical_disks, want %d or more for RAID level %s", array.Name,
+				entries, want, levelName(array.Level))
 		}
 		if _, err := choose(array, candidates, s.network); err != nil {
-			v.add("%s", fault.From(raidFault(ctx, err)).Details)
+			c.add("%s", fault.From(toFault(ctx, err)).Details)
 		}
 	}
 	return nil
 }
 
 // remains reports whether an array of a name exists that is kept or wiped because of skip_block_devices.
-func (s *raidState) remains(name string) bool {
-	return slices.ContainsFunc(s.groups, func(g *raidGroup) bool {
-		return (g.action == actionKeep || g.action == actionWipe) && g.members[0].ShortName() == name
+func (s *state) remains(name string) bool {
+	return slices.ContainsFunc(s.groups, func(g *group) bool {
+		return (g.action == actionKeep || g.action == actionWipe) && g.Array[0].ShortName() == name
 	})
 }
 
 // missing returns the arrays that do not exist yet. An array that exists must be kept or wiped because of
 // skip_block_devices, and must have the level of the configuration; all others are an error.
-func missing(volumes []volume, del deletion) ([]volume, error) {
-	if !del.arrays.HasProtected() {
+func missing(volumes []Volume, del deletion) ([]Volume, error) {
+	if !del.rules.HasProtected() {
 		return volumes, nil
 	}
 	found := map[string]bool{}
@@ -182,7 +162,7 @@ func missing(volumes []volume, del deletion) ([]volume, error) {
 		if g.action == actionDelete && (g.isOn(pathSet(del.clear)) || !g.isOn(pathSet(del.disks))) {
 			continue // it is deleted before, or its disks cannot be changed
 		}
-		name := g.members[0].ShortName()
+		name := g.Array[0].ShortName()
 		switch {
 		case name == "":
 			return nil, errors.New("a Software RAID device detected that does not have a volume name. This is not " +
@@ -190,23 +170,23 @@ func missing(volumes []volume, del deletion) ([]volume, error) {
 		case g.action == actionKeep && name == espName:
 			continue
 		}
-		i := slices.IndexFunc(volumes, func(v volume) bool { return v.name == name })
+		i := slices.IndexFunc(volumes, func(v Volume) bool { return v.Name == name })
 		if i < 0 || g.action == actionDelete || found[name] {
 			return nil, fault.SoftwareRAID("Existing Software RAID device detected that should not: %s on %s", g,
-				g.describe())
+				devices(g.Array))
 		}
-		if volumes[i].level != g.members[0].Level {
-			return nil, fmt.Errorf("existing %s on %s: got %s, want %s", g, g.describe(), g.members[0].Level,
-				volumes[i].level)
+		if volumes[i].Level != g.Array[0].Level {
+			return nil, fmt.Errorf("existing %s on %s: got %s, want %s", g, devices(g.Array), g.Array[0].Level,
+				volumes[i].Level)
 		}
 		found[name] = true
 	}
-	return slices.DeleteFunc(slices.Clone(volumes), func(v volume) bool { return found[v.name] }), nil
+	return slices.DeleteFunc(slices.Clone(volumes), func(v Volume) bool { return found[v.Name] }), nil
 }
 
 // choose returns the disks of an array: all, or for each entry of physical_disks the first that matches and that no
 // earlier entry has chosen. Errors name the disks of a network, which are no candidates.
-func choose(v volume, candidates []block.Device, network networkDisks) ([]block.Device, error) {
+func choose(v Volume, candidates []block.Device, network networkDisks) ([]block.Device, error) {
 	if v.hints == nil {
 		return candidates, nil
 	}
@@ -254,7 +234,7 @@ func (p *creation) freeNumber(del deletion) int {
 	for _, a := range del.running {
 		used[a.Name] = !slices.ContainsFunc(del.stop, func(stopped raid.Status) bool { return stopped.Name == a.Name })
 	}
-	for _, a := range p.arrays {
+	for _, a := range p.volumes {
 		used[fmt.Sprintf("md%d", a.number)] = true
 	}
 	return freeNumber(0, used)
@@ -271,7 +251,7 @@ func freeNumber(start int, used map[string]bool) int {
 
 // add adds a partition for an array to a disk. The first partition ends at the size of its array, and each other the
 // size of its array after the previous one. An array without a size gets the rest, up to a MiB before the end.
-func (p *creation) add(d block.Device, v volume, uefi bool) (plannedMember, error) {
+func (p *creation) add(d block.Device, v Volume, uefi bool) (raid.Member, error) {
 	layout := p.layouts[d.Path]
 	part := partition.Partition{Number: len(layout.Partitions) + 1, Type: partition.TypeMBRLinux, Start: raidStartMBR}
 	if layout.Scheme == partition.GPT {
@@ -280,49 +260,47 @@ func (p *creation) add(d block.Device, v volume, uefi bool) (plannedMember, erro
 	if uefi {
 		part.Start = raidStartUEFI
 	}
-	end := v.size
+	end := v.Size
 	if last := len(layout.Partitions) - 1; last >= 0 {
 		part.Start = layout.Partitions[last].Start + layout.Partitions[last].Size
 		end += part.Start
 	}
-	if v.size == 0 {
+	if v.Size == 0 {
 		end = (d.Size - raidAlign) / raidAlign * raidAlign
 	}
 	part.Size = end - part.Start
 	if part.Size <= 0 {
-		return plannedMember{}, fmt.Errorf("%s of %d bytes has no space for RAID array %q after byte %d",
-			d.Path, d.Size, v.name, part.Start)
+		return raid.Member{}, fmt.Errorf("%s of %d bytes has no space for RAID array %q after byte %d",
+			d.Path, d.Size, v.Name, part.Start)
 	}
 	layout.Partitions = append(layout.Partitions, partition.Planned{Role: roleRAID, Partition: part})
 	if err := layout.Fits(d.Size, max(d.LogicalSector, 512)); err != nil {
-		return plannedMember{}, fmt.Errorf("RAID array %q on %s: %w", v.name, d.Path, err)
+		return raid.Member{}, fmt.Errorf("RAID array %q on %s: %w", v.Name, d.Path, err)
 	}
 	p.layouts[d.Path] = layout
-	return plannedMember{d.Path, part.Number, part.Size}, nil
+	return raid.Member{Device: block.Device{Number: part.Number, Size: part.Size}, Disk: d}, nil
 }
 
 const roleRAID partition.Role = "RAID"
 
-// check returns an error if the members are too few or too small.
-func (a plannedArray) check() error {
-	array := md.New{Version: superblockVersion, Level: a.level, Name: arrayName(a.name)}
-	for _, member := range a.members {
-		array.Sizes = append(array.Sizes, member.size)
+// checkMembers returns an error if the planned members are too few or too small.
+func (v *Volume) checkMembers() error {
+	array := md.New{Version: superblockVersion, Level: v.Level, Name: arrayName(v.Name)}
+	var disks []string
+	for _, member := range v.Members {
+		array.Sizes = append(array.Sizes, member.Device.Size)
+		disks = append(disks, member.Disk.Path)
 	}
 	if err := array.Check(); err != nil {
-		var disks []string
-		for _, member := range a.members {
-			disks = append(disks, member.disk)
-		}
-		return fmt.Errorf("RAID array %q on %s: %w", a.name, strings.Join(disks, ", "), err)
+		return fmt.Errorf("RAID array %q on %s: %w", v.Name, strings.Join(disks, ", "), err)
 	}
 	return nil
 }
 
 // isEmpty reports whether a disk has no partitions. A disk that is in use or a member of an array is an error.
-func (m *Manager) isEmpty(ctx context.Context, d block.Device, del deletion) (bool, error) {
+func (m *Machine) isEmpty(ctx context.Context, d block.Device, del deletion) (bool, error) {
 	for _, g := range del.groups {
-		for _, member := range g.members {
+		for _, member := range g.Array {
 			if member.Device.Path == d.Path {
 				return false, fmt.Errorf("%s is a member of %s", d.Path, g)
 			}
@@ -346,7 +324,7 @@ func (m *Manager) isEmpty(ctx context.Context, d block.Device, del deletion) (bo
 }
 
 // createArrays writes the partition tables and creates the arrays. If it fails, it removes both again.
-func (m *Manager) createArrays(ctx context.Context, plan creation) (err error) {
+func (m *Machine) createArrays(ctx context.Context, plan creation) (err error) {
 	var written []block.Device
 	var running []string
 	defer func() {
@@ -367,18 +345,18 @@ func (m *Manager) createArrays(ctx context.Context, plan creation) (err error) {
 		}
 	}
 	members := map[string][]string{}
-	for _, a := range plan.arrays {
+	for _, a := range plan.volumes {
 		o := raid.Options{
-			Number: a.number, Version: superblockVersion, Level: a.level, Name: arrayName(a.name),
+			Number: a.number, Version: superblockVersion, Level: a.Level, Name: arrayName(a.Name),
 		}
-		for _, member := range a.members {
+		for _, member := range a.Members {
 			path, err := m.waitMember(ctx, member)
 			if err != nil {
 				return err
 			}
 			o.Members = append(o.Members, path)
 		}
-		path, err := m.createArray(ctx, m.o.System, o)
+		path, err := m.o.Kernel.Create(ctx, o)
 		if err != nil {
 			return err
 		}
@@ -386,36 +364,39 @@ func (m *Manager) createArrays(ctx context.Context, plan creation) (err error) {
 		members[path] = o.Members
 		// The disks can have been members of a similar array, whose content would appear again.
 		if err := m.limitDisk(ctx, block.Device{Path: path}, func(ctx context.Context) error {
-			return m.wipeArray(ctx, m.o.System, path, plan.flags.wait)
+			return m.o.Kernel.Wipe(ctx, path, m.o.Wait)
 		}); err != nil {
 			return err
 		}
-		m.o.Log.Info("RAID array created", "device", path, "name", a.name, "level", a.level, "members", o.Members)
+		m.o.Log.Info("RAID array created", "device", path, "name", a.Name, "level", a.Level, "members", o.Members)
 	}
 	for i, path := range running { // members can have failed since
-		if err := m.checkArray(m.o.System, path, plan.arrays[i].level, members[path]); err != nil {
+		if err := m.o.Kernel.Check(path, plan.volumes[i].Level, members[path]); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
+// partitionTimeout limits the wait for the device of a new partition.
+const partitionTimeout = 30 * time.Second
+
 // waitMember waits until the kernel shows a partition, and returns its path.
-func (m *Manager) waitMember(ctx context.Context, member plannedMember) (string, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, driverTimeout, errors.New("partition did not appear"))
+func (m *Machine) waitMember(ctx context.Context, member raid.Member) (string, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, partitionTimeout, errors.New("partition did not appear"))
 	defer cancel()
-	return block.WaitPartition(ctx, m.o.System, member.disk, member.partition)
+	return block.WaitPartition(ctx, m.o.System, member.Disk.Path, member.Device.Number)
 }
 
 // removeArrays stops arrays and removes the partition tables and superblocks of their disks.
-func (m *Manager) removeArrays(ctx context.Context, plan creation, running []string, written []block.Device) error {
+func (m *Machine) removeArrays(ctx context.Context, plan creation, running []string, written []block.Device) error {
 	var problems []error
 	for _, path := range running {
-		problems = append(problems, m.stopArray(ctx, path))
+		problems = append(problems, m.o.Kernel.Stop(ctx, path))
 	}
 	for _, d := range written {
 		problems = append(problems, m.limitDisk(ctx, d, func(ctx context.Context) error {
-			return erase.Metadata(ctx, m.o.System, d.Path, plan.flags.wait)
+			return erase.Metadata(ctx, m.o.System, d.Path, m.o.Wait)
 		}))
 	}
 	return errors.Join(problems...)

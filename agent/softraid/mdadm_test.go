@@ -1,4 +1,4 @@
-package generic
+package softraid
 
 import (
 	"path/filepath"
@@ -6,7 +6,6 @@ import (
 	"strings"
 	"testing"
 
-	"ironroot/agent/hardware"
 	"ironroot/internal/test/testenv"
 	"ironroot/storage/block"
 	"ironroot/storage/partition"
@@ -78,7 +77,7 @@ func TestDeleteConfigurationOfMDADM(t *testing.T) {
 	}
 	checkParts(true)
 	m := onThisMachine(t, append(disks, parts)...)
-	if _, err := m.deleteConfiguration(t.Context(), hardware.Call{Node: nodeWith(t, `"properties": {}`)}); err != nil {
+	if _, err := m.deleteConfiguration(t.Context(), call{Node: nodeWith(t, `"properties": {}`)}); err != nil {
 		t.Fatal(err)
 	}
 	for i, member := range mdadmMembers {
