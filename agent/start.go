@@ -70,7 +70,7 @@ func (a *agent) runInspection(ctx context.Context) (nodeUUID string, err error) 
 	o := inspection.Options{
 		Config: a.config, Inventory: a.inventory, Journal: a.o.Journal, Managers: a.managers.Load(), System: a.o.System,
 		RootDisk: a.rootDisk, Post: a.ironic.PostInspection, Log: a.log, Neighbours: a.neighbours(),
-		Track: func(what, device string) inspection.Tracker { return a.o.Board.Track(a.log, what, device) },
+		Board: a.o.Board,
 	}
 	if a.o.Machine.Network != nil {
 		o.Network = a.o.Machine.Network

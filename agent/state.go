@@ -226,7 +226,7 @@ func (a *agent) loadHardware(ctx context.Context) error {
 			return a.builtin.AssembleVolumes(ctx, n)
 		},
 		System: a.o.System, Log: a.log, Journal: a.o.Journal, Targets: a.targets,
-		Track: func(what, device string) imaging.Tracker { return a.o.Board.Track(a.log, what, device) },
+		Board: a.o.Board,
 	})
 	var join func(context.Context, []block.Device) bool
 	if a.o.Destructive {
@@ -235,9 +235,7 @@ func (a *agent) loadHardware(ctx context.Context) error {
 	a.builtin = generic.New(generic.Options{
 		Config: a.config, System: a.o.System, Disks: a.disks, Imager: a.imager, Log: a.log, Settled: a.o.Machine.Drivers.Settled(),
 		Join: join, Journal: a.o.Journal, Version: a.o.Version, Dial: a.o.Dial,
-		Track:      func(what, device string) generic.Tracker { return a.o.Board.Track(a.log, what, device) },
-		TrackAside: func(what, device string) generic.Tracker { return a.o.Board.TrackAside(a.log, what, device) },
-		Plan:       a.o.Board.Plan,
+		Board: a.o.Board,
 	})
 	list := []hardware.Manager{
 		a.builtin, a.containerManager(), a.nvidiaManager(), &selftest.Manager{Report: a.selfTest},
@@ -284,7 +282,7 @@ func (o commandObserver) Finished() { o.a.forceHeartbeat() }
 func (a *agent) containerManager() hardware.Manager {
 	runner := &containers.Runner{
 		System: a.o.System, Fetch: a.imager.ContainerFetch, Disks: a.disks, Log: a.log,
-		Track: func(what, image string) containers.Tracker { return a.o.Board.Track(a.log, what, image) },
+		Board: a.o.Board,
 	}
 	return containers.New(containers.Options{
 		Config: a.config, Supported: container.Available, Run: runner.Run, Log: a.log,
@@ -301,7 +299,7 @@ func (a *agent) nvidiaManager() hardware.Manager {
 		FindTools: func(ctx context.Context, names ...string) (nvidia.Tools, error) {
 			return external.FindTools(ctx, a.o.RootsDir, names...)
 		},
-		Track: func(what, device string) nvidia.Tracker { return a.o.Board.Track(a.log, what, device) },
+		Board: a.o.Board,
 	})
 }
 
@@ -314,16 +312,13 @@ func (a *agent) customManagers(ctx context.Context) []hardware.Manager {
 	for _, create := range a.o.Managers {
 		add(create.Create(ctx, hardware.Machine{System: a.o.System, Disks: a.customDisks, Log: a.log}))
 	}
-	track := func(manager string) external.Tracker {
-		return a.o.Board.Track(slog.New(slog.DiscardHandler), "hardware manager", manager)
-	}
 	if a.o.ManagersDir != "" {
-		for _, manager := range external.Load(ctx, a.o.ManagersDir, a.log, track) {
+		for _, manager := range external.Load(ctx, a.o.ManagersDir, a.log, a.o.Board) {
 			add(manager)
 		}
 	}
 	if a.o.RootsDir != "" {
-		for _, manager := range external.LoadRoots(ctx, a.o.RootsDir, a.log, track) {
+		for _, manager := range external.LoadRoots(ctx, a.o.RootsDir, a.log, a.o.Board) {
 			add(manager)
 		}
 	}

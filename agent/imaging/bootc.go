@@ -203,7 +203,7 @@ func (i *Imager) runBootc(
 	if err := partition.Release(ctx, i.o.System, disk.Path); err != nil {
 		return 0, fault.ImageWrite(disk.Path, err)
 	}
-	progress := i.o.Track("installing container image", disk.Path)
+	progress := i.o.Board.Track(i.o.Log, "installing container image", disk.Path)
 	defer func() {
 		result := ""
 		if err == nil {

@@ -427,7 +427,7 @@ func TestPrepareShowsProgress(t *testing.T) {
 	disk, i := loopDisk(t)
 	board := status.NewBoard("1", func(text string) string { return text })
 	board.Begin("deploy.execute_deploy_step", "write_image")
-	i.o.Track = func(what, device string) Tracker { return board.Track(slog.New(slog.DiscardHandler), what, device) }
+	i.o.Board = board
 	shown := make(chan struct{})
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Length", fmt.Sprint(imageSize))

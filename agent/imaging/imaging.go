@@ -40,8 +40,8 @@ type Options struct {
 	Refresh func(ctx context.Context) error
 	System  sysfs.Root
 	Log     *slog.Logger
-	// Track shows the progress of work on a device; nil shows nothing.
-	Track func(what, device string) Tracker
+	// Board shows the progress of work on a device; nil shows nothing.
+	Board status.Trackers
 	// Journal redacts the secrets of images; may be nil.
 	Journal *journal.Journal
 	// Efivars is the directory of EFI variables, "" for the default.
@@ -92,8 +92,8 @@ func New(o Options) *Imager {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	if o.Track == nil {
-		o.Track = func(string, string) Tracker { return noTracker{} }
+	if o.Board == nil {
+		o.Board = (*status.Board)(nil)
 	}
 	if o.Disks == nil {
 		o.Disks = func(ctx context.Context) ([]block.Device, error) { return block.Disks(ctx, o.System) }

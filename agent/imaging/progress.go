@@ -17,26 +17,11 @@ const (
 	durationStep     = 100 * time.Millisecond
 )
 
-// Tracker shows the progress of one operation.
-type Tracker interface {
-	// SetUnwritten sets how many bytes of the next SetPhase are not on the device yet.
-	SetUnwritten(bytes int64)
-	SetPhase(phase string, attempt int, done, total int64) // bytes; a total of 0 is unknown
-	// EndWith ends the operation. The result says what it has done, "" if it failed.
-	EndWith(result string)
-}
-
-type noTracker struct{}
-
-func (noTracker) SetPhase(string, int, int64, int64) {}
-func (noTracker) SetUnwritten(int64)                 {}
-func (noTracker) EndWith(string)                     {}
-
 // showProgress shows the progress of the write until stop is called with the result, "" for a write that failed.
 func (i *Imager) showProgress(ctx context.Context, disk string, progress *image.Progress) (stop func(result string)) {
 	ctx, cancel := context.WithCancel(ctx)
 	done := make(chan struct{})
-	tracker := i.o.Track("writing image", disk)
+	tracker := i.o.Board.Track(i.o.Log, "writing image", disk)
 	goroutine.Go(func() error {
 		ticker := time.NewTicker(progressInterval)
 		defer ticker.Stop()

@@ -12,6 +12,7 @@ import (
 
 	"ironroot/agent/hardware/burnin"
 	"ironroot/agent/inventory"
+	"ironroot/agent/status"
 	"ironroot/internal/goroutine"
 )
 
@@ -92,11 +93,11 @@ func (i *inspection) benchmarks(ctx context.Context, facts *factList, inv *inven
 	if wanted["disk"] {
 		b.planDisks()
 	}
-	return b.run(ctx, i.Track("running benchmarks", "machine"))
+	return b.run(ctx, i.Board.Track(i.Log, "running benchmarks", "machine"))
 }
 
 // run runs the measurements one after another.
-func (b *benchmark) run(ctx context.Context, tracker Tracker) error {
+func (b *benchmark) run(ctx context.Context, tracker status.Tracker) error {
 	defer tracker.End()
 	var total, done time.Duration
 	for _, m := range b.plan {

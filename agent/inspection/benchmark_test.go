@@ -18,6 +18,7 @@ import (
 	"ironroot/agent/hardware/burnin"
 	"ironroot/agent/inventory"
 	"ironroot/agent/inventory/machinetest"
+	"ironroot/agent/status"
 	"ironroot/internal/test/testenv"
 	"ironroot/storage/block"
 )
@@ -196,6 +197,7 @@ func TestBenchmarkFailures(t *testing.T) {
 
 // recorder records what is shown. Its ended is closed at the end.
 type recorder struct {
+	status.Tracker
 	shown []string
 	ended chan struct{}
 }
@@ -237,7 +239,7 @@ func TestBenchmarkProgress(t *testing.T) {
 		return ctx.Err()
 	}
 	ran = nil
-	if err := b.run(ctx, noTracker{}); !errors.Is(err, stop) || !slices.Equal(ran, []string{"a"}) {
+	if err := b.run(ctx, (*status.Board)(nil).Track(m.Log, "a", "b")); !errors.Is(err, stop) || !slices.Equal(ran, []string{"a"}) {
 		t.Errorf("cancelled: got %v after %q, want %v after a and b", err, ran, stop)
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"ironroot/agent/hardware"
 	"ironroot/agent/inventory"
 	"ironroot/agent/journal"
+	"ironroot/agent/status"
 	"ironroot/internal/goroutine"
 	"ironroot/storage/block"
 	"ironroot/storage/sysfs"
@@ -40,23 +41,12 @@ type Options struct {
 	Neighbours inventory.Neighbours
 	// Post sends the data, as JSON, and returns the UUID of the node that Ironic found.
 	Post func(ctx context.Context, body []byte) (nodeUUID string, err error)
-	// Track shows the progress of benchmarks; nil shows nothing.
-	Track func(what, device string) Tracker
+	// Board shows the progress of benchmarks; nil shows nothing.
+	Board status.Trackers
 	Log   *slog.Logger
 
 	times benchmarkTimes // a test shortens the benchmarks
 }
-
-// Tracker shows the progress of one operation.
-type Tracker interface {
-	SetPercent(message string, percent *float64)
-	End()
-}
-
-type noTracker struct{}
-
-func (noTracker) SetPercent(string, *float64) {}
-func (noTracker) End()                        {}
 
 // Enabled reports whether the configuration enables an inspection at start.
 func Enabled(c *config.Config) bool {
@@ -143,8 +133,8 @@ func Run(ctx context.Context, o Options) (nodeUUID string, err error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	if o.Track == nil {
-		o.Track = func(string, string) Tracker { return noTracker{} }
+	if o.Board == nil {
+		o.Board = (*status.Board)(nil)
 	}
 	i := &inspection{Options: o, data: map[string]any{"error": nil}, interfaces: o.Inventory.Interfaces}
 	started := time.Now()

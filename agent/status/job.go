@@ -90,7 +90,7 @@ type part struct {
 	item    *item
 	size    float64
 	done    float64
-	tracker *Tracker // the latest one
+	tracker *tracker // the latest one
 	attempt int      // of the tracker, or of several trackers if the later ones began again
 	begun   int      // attempts that were given up because a tracker began again
 }
@@ -205,7 +205,7 @@ func (p *Plan) Finish(device string, o Outcome) {
 
 // count adds the progress of a tracker to its part of the plan. Within an attempt it never falls. The caller holds the
 // locks of the board and of the tracker.
-func (b *Board) count(t *Tracker) {
+func (b *Board) count(t *tracker) {
 	if b.job == nil || b.job.command != t.command || t.p.Aside {
 		return
 	}

@@ -88,9 +88,36 @@ const (
 	boardInterval = time.Second
 )
 
-// Tracker receives the progress of work at any rate, and updates the board and the log at a limited rate. It is safe
+// Tracker receives the progress of one operation at any rate. It is safe for concurrent use.
+type Tracker interface {
+	// Set sets the progress in bytes. An unknown total is 0.
+	Set(done, total int64)
+	// SetPhase is Set for work with phases and attempts. A new attempt resets the rate.
+	SetPhase(phase string, attempt int, done, total int64)
+	// SetPercent is Set for work whose size is not known in bytes. The message describes what it does, and can be
+	// foreign text. The percentage is limited to 0 to 100; nil is unknown.
+	SetPercent(message string, percent *float64)
+	// SetUnwritten sets how many of the bytes of the next Set or SetPhase are not on the device yet.
+	SetUnwritten(bytes int64)
+	// End ends the work, whether it succeeded or not.
+	End()
+	// EndWith is End, and adds what the work has done to the result of the command, unless that is "".
+	EndWith(result string)
+}
+
+// Trackers start trackers. *Board implements it, also a nil one.
+type Trackers interface {
+	// Track starts a Tracker for work on a device.
+	Track(log *slog.Logger, what, device string) Tracker
+	// TrackAside is Track for work that does not count for the progress of the command.
+	TrackAside(log *slog.Logger, what, device string) Tracker
+	// Plan announces the devices of the running command: see [Board.Plan].
+	Plan(items []Item) *Plan
+}
+
+// tracker is the Tracker of a board. It updates the board and the log at a limited rate. It is safe
 // for concurrent use.
-type Tracker struct {
+type tracker struct {
 	board   *Board
 	log     *slog.Logger
 	command int // the command that the work belongs to, see Board; 0 for none
@@ -103,28 +130,28 @@ type Tracker struct {
 	percent   int // of the last log line
 }
 
-// Track starts a Tracker for work on a device. The board can be nil.
-func (b *Board) Track(log *slog.Logger, what, device string) *Tracker {
+// Track implements [Trackers].
+func (b *Board) Track(log *slog.Logger, what, device string) Tracker {
 	return b.track(log, Progress{What: what, Device: device})
 }
 
-// TrackAside is Track for work that does not count for the progress of the command.
-func (b *Board) TrackAside(log *slog.Logger, what, device string) *Tracker {
+// TrackAside implements [Trackers].
+func (b *Board) TrackAside(log *slog.Logger, what, device string) Tracker {
 	return b.track(log, Progress{What: what, Device: device, Aside: true})
 }
 
-func (b *Board) track(log *slog.Logger, p Progress) *Tracker {
+func (b *Board) track(log *slog.Logger, p Progress) *tracker {
 	now := time.Now()
-	t := &Tracker{board: b, log: log, command: b.beginWork(), p: p, shown: now, logged: now}
+	t := &tracker{board: b, log: log, command: b.beginWork(), p: p, shown: now, logged: now}
 	t.show()
 	return t
 }
 
-// Set sets the progress in bytes. An unknown total is 0.
-func (t *Tracker) Set(done, total int64) { t.SetPhase("", 0, done, total) }
+// Set implements [Tracker].
+func (t *tracker) Set(done, total int64) { t.SetPhase("", 0, done, total) }
 
-// SetPhase is Set for work with phases and attempts. A new attempt resets the rate.
-func (t *Tracker) SetPhase(phase string, attempt int, done, total int64) {
+// SetPhase implements [Tracker].
+func (t *tracker) SetPhase(phase string, attempt int, done, total int64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	now := time.Now()
@@ -151,9 +178,8 @@ func (t *Tracker) SetPhase(phase string, attempt int, done, total int64) {
 // partsPerPercent is the number of parts that SetPercent counts: enough for the rate of work that takes a week.
 const partsPerPercent = 1e7
 
-// SetPercent is Set for work whose size is not known in bytes. The message describes what it does, and can be foreign
-// text. The percentage is limited to 0 to 100; nil is unknown.
-func (t *Tracker) SetPercent(message string, percent *float64) {
+// SetPercent implements [Tracker].
+func (t *tracker) SetPercent(message string, percent *float64) {
 	if t.board != nil {
 		message = t.board.line(message)
 	}
@@ -167,18 +193,18 @@ func (t *Tracker) SetPercent(message string, percent *float64) {
 	t.SetPhase(message, 0, done, total)
 }
 
-// SetUnwritten sets how many of the bytes of the next Set or SetPhase are not on the device yet.
-func (t *Tracker) SetUnwritten(bytes int64) {
+// SetUnwritten implements [Tracker].
+func (t *tracker) SetUnwritten(bytes int64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.p.Unwritten = bytes
 }
 
-// End ends the work, whether it succeeded or not.
-func (t *Tracker) End() { t.EndWith("") }
+// End implements [Tracker].
+func (t *tracker) End() { t.EndWith("") }
 
-// EndWith is End, and adds what the work has done to the result of the command, unless that is "".
-func (t *Tracker) EndWith(result string) {
+// EndWith implements [Tracker].
+func (t *tracker) EndWith(result string) {
 	if t.board == nil {
 		return
 	}
@@ -192,7 +218,7 @@ func (t *Tracker) EndWith(result string) {
 }
 
 // show updates the board. The caller holds the lock of a tracker that others know.
-func (t *Tracker) show() {
+func (t *tracker) show() {
 	if t.board == nil {
 		return
 	}
@@ -204,7 +230,7 @@ func (t *Tracker) show() {
 
 // refresh stores the latest progress on the board, which is up to boardInterval old, and notifies nobody. If the
 // tracker is busy, for example because its log cannot be written, the board keeps what it has.
-func (t *Tracker) refresh() {
+func (t *tracker) refresh() {
 	if !t.mu.TryLock() {
 		return
 	}

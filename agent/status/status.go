@@ -110,7 +110,7 @@ type Board struct {
 type work struct {
 	Progress
 
-	tracker *Tracker
+	tracker *tracker
 }
 
 // NewBoard returns a board. clean, if not nil, redacts secrets in foreign text.

@@ -37,7 +37,7 @@ func (b *Board) Summary() string {
 		return ""
 	}
 	b.mu.Lock()
-	var trackers []*Tracker
+	var trackers []*tracker
 	for _, w := range b.work {
 		trackers = append(trackers, w.tracker)
 	}

@@ -23,16 +23,16 @@ const (
 )
 
 // tracked starts a tracker that logs nothing.
-func tracked(b *Board, what, device string) *Tracker {
+func tracked(b *Board, what, device string) Tracker {
 	return b.Track(slog.New(slog.DiscardHandler), what, device)
 }
 
-func trackedAside(b *Board, what, device string) *Tracker {
+func trackedAside(b *Board, what, device string) Tracker {
 	return b.TrackAside(slog.New(slog.DiscardHandler), what, device)
 }
 
 // after advances the clock of the bubble and sets the progress of a tracker.
-func after(d time.Duration, t *Tracker, done, total int64) {
+func after(d time.Duration, t Tracker, done, total int64) {
 	time.Sleep(d)
 	t.Set(done, total)
 }
@@ -257,7 +257,7 @@ func TestSummaryIsFresh(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := NewBoard("1", nil)
 		beginErase(b, twelve()[:2]...)
-		w := tracked(b, "erasing disk", "/dev/sda")
+		w := tracked(b, "erasing disk", "/dev/sda").(*tracker)
 		changed := b.Changed()
 		w.Set(testGiB/2, testGiB)
 		const want = "erase_devices: 25%, 0 of 2 disks done: /dev/sda 50%; 1 waiting"
@@ -312,7 +312,7 @@ type simulated struct {
 	Item
 
 	done    int64 // bytes of all passes
-	tracker *Tracker
+	tracker Tracker
 	ended   bool
 }
 

@@ -11,6 +11,7 @@ import (
 	"ironroot/agent/fault"
 	"ironroot/agent/node"
 	"ironroot/agent/softraid"
+	"ironroot/agent/status"
 	"ironroot/storage/block"
 	"ironroot/storage/image/fetch"
 	"ironroot/storage/sysfs"
@@ -23,15 +24,9 @@ type Runner struct {
 	Fetch func(skipVerify bool) (fetch.Options, error)
 	// Disks lists the disks that all managers together report.
 	Disks func(ctx context.Context) ([]block.Device, error)
-	// Track shows the progress of work on an image.
-	Track func(what, image string) Tracker
+	// Board shows the progress of work on an image.
+	Board status.Trackers
 	Log   *slog.Logger
-}
-
-// Tracker shows the progress of one operation.
-type Tracker interface {
-	SetPhase(phase string, attempt int, done, total int64) // bytes; a total of 0 is unknown
-	End()
 }
 
 // Run pulls the image of a job and runs it to its end. Its errors are faults, or errors of the step.
@@ -55,7 +50,7 @@ func (r *Runner) Run(ctx context.Context, job Job) (err error) {
 	if err != nil {
 		return container.Fault(job.Image, err)
 	}
-	progress := r.Track("container", image.Name)
+	progress := r.Board.Track(r.Log, "container", image.Name)
 	defer progress.End()
 	bundle, err := container.Prepare(ctx, image, container.Options{
 		Log: r.Log, System: r.System,

@@ -15,15 +15,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"ironroot/agent/node"
+	"ironroot/agent/status"
 	"ironroot/storage/block"
 	"ironroot/storage/image/fetch"
 	"ironroot/storage/sysfs"
 )
-
-type noTracker struct{}
-
-func (noTracker) SetPhase(string, int, int64, int64) {}
-func (noTracker) End()                               {}
 
 // newRunner returns a runner on a machine with four disks: one is read-only, and one is reached over a network.
 func newRunner(t *testing.T) *Runner {
@@ -48,7 +44,7 @@ func newRunner(t *testing.T) *Runner {
 				{Name: "sde", Path: "/dev/sde", Type: "disk", Serial: "E", Serials: []string{"E"}, Network: "iscsi"},
 			}, nil
 		},
-		Track: func(string, string) Tracker { return noTracker{} },
+		Board: (*status.Board)(nil),
 	}
 }
 

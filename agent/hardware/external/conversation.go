@@ -15,6 +15,7 @@ import (
 
 	"ironroot/agent/hardware"
 	"ironroot/agent/journal"
+	"ironroot/agent/status"
 	"ironroot/internal/confine"
 	"ironroot/internal/goroutine"
 )
@@ -60,7 +61,7 @@ type conversation struct {
 	timeout time.Duration
 	// abortable permits to cancel and to kill the executable. Otherwise it runs to its end, whatever it does.
 	abortable bool
-	tracker   Tracker // nil for none
+	tracker   status.Tracker // nil for none
 
 	process   *process
 	input     chan []byte // lines for the standard input

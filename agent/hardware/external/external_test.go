@@ -21,6 +21,7 @@ import (
 
 	"ironroot/agent/hardware"
 	"ironroot/agent/node"
+	"ironroot/agent/status"
 	"ironroot/internal/confine"
 )
 
@@ -107,6 +108,9 @@ func manager(t *testing.T, describe, run string) (*Manager, *bytes.Buffer, error
 
 // progress records the progress of a step, and calls first at its first message, and atLatest at the one given.
 type progress struct {
+	status.Trackers
+	status.Tracker
+
 	latest   string
 	atLatest func()
 
@@ -114,6 +118,11 @@ type progress struct {
 	shown   []string
 	ended   int
 	first   func()
+}
+
+func (p *progress) Track(_ *slog.Logger, _, manager string) status.Tracker {
+	p.manager = manager
+	return p
 }
 
 func (p *progress) SetPercent(message string, percent *float64) {
@@ -159,10 +168,7 @@ func runChanged(
 	if change != nil {
 		change(m)
 	}
-	m.track = func(manager string) Tracker {
-		p.manager = manager
-		return p
-	}
+	m.board = p
 	managers, err := hardware.Load(t.Context(), []hardware.Manager{hardware.Custom{Manager: m}},
 		slog.New(slog.DiscardHandler))
 	if err != nil {
@@ -475,7 +481,7 @@ func TestLatestProgress(t *testing.T) {
 	m.progressInterval = short
 	ctx, cancel := context.WithCancel(t.Context())
 	p := &progress{latest: "3", atLatest: cancel}
-	m.track = func(string) Tracker { return p }
+	m.board = p
 	_, err := m.runStep(ctx, m.description.Steps[0], hardware.Call{})
 	if !errors.Is(err, context.Canceled) || len(p.shown) == 0 || p.shown[0] != "1" {
 		// 2 is shown too if this process stops for the interval.

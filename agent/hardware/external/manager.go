@@ -16,6 +16,7 @@ import (
 
 	"ironroot/agent/hardware"
 	"ironroot/agent/node"
+	"ironroot/agent/status"
 	"ironroot/internal/confine"
 	"ironroot/internal/goroutine"
 	"ironroot/storage/block"
@@ -31,23 +32,13 @@ type Manager struct {
 	limits
 	log   *slog.Logger
 	start func() (*process, error)
-	track Track
+	board status.Trackers
 }
-
-// Tracker receives the progress of a step.
-type Tracker interface {
-	// SetPercent sets what the step does and its progress, 0 to 100; nil is unknown.
-	SetPercent(message string, percent *float64)
-	End()
-}
-
-// Track starts a Tracker for a step of a manager.
-type Track func(manager string) Tracker
 
 // Load describes the executables in a directory, which must be on the root file system, and logs their SHA-256. A
-// manager of [hardware.Unusable] is in place of each that cannot be used. A directory that does not exist has none. If
-// track is not nil, it is called for each step that runs.
-func Load(ctx context.Context, dir string, log *slog.Logger, track Track) []hardware.Manager {
+// manager of [hardware.Unusable] is in place of each that cannot be used. A directory that does not exist has none. The
+// board shows the progress of steps; nil shows nothing.
+func Load(ctx context.Context, dir string, log *slog.Logger, board status.Trackers) []hardware.Manager {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -64,7 +55,7 @@ func Load(ctx context.Context, dir string, log *slog.Logger, track Track) []hard
 	if err != nil {
 		log.Error("further system calls of hardware managers not permitted", "err", err)
 	}
-	return loadAll(paths, "", track, func(path string) (*Manager, error) {
+	return loadAll(paths, "", board, func(path string) (*Manager, error) {
 		return load(ctx, program{Argv: []string{path}, Calls: calls[filepath.Base(path)]}, log)
 	})
 }
@@ -72,7 +63,7 @@ func Load(ctx context.Context, dir string, log *slog.Logger, track Track) []hard
 // loadAll calls load for each path, concurrently. A manager of [hardware.Unusable] is in place of each that fails.
 // suffix follows each path in errors, such as " in ROOT".
 func loadAll(
-	paths []string, suffix string, track Track, load func(path string) (*Manager, error),
+	paths []string, suffix string, board status.Trackers, load func(path string) (*Manager, error),
 ) []hardware.Manager {
 	list := make([]hardware.Manager, len(paths))
 	loads := make([]func(), len(paths))
@@ -87,7 +78,7 @@ func loadAll(
 				list[i] = hardware.Unusable(path+suffix, err)
 				return
 			}
-			m.track = track
+			m.board = board
 			list[i] = m.Hardware()
 		}
 	}
@@ -254,8 +245,8 @@ func (m *Manager) runStep(ctx context.Context, s step, call hardware.Call) (json
 			Ports: call.Ports,
 		},
 	}
-	if m.track != nil {
-		c.tracker = m.track(m.Name())
+	if m.board != nil { // the log has its own lines about the progress
+		c.tracker = m.board.Track(slog.New(slog.DiscardHandler), "hardware manager", m.Name())
 		defer c.tracker.End()
 	}
 	result, err := c.run(ctx, m.start)

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"ironroot/agent/hardware"
+	"ironroot/agent/status"
 )
 
 // RootsDir is the directory of the ramdisk with the manager roots: images of file systems, in which executables find
@@ -37,8 +38,8 @@ type root struct {
 // LoadRoots describes the managers in all manager roots of a directory, which must be on the root file system, and logs
 // the SHA-256 of the roots and of the managers. Roots that cannot be used are logged. A manager of [hardware.Unusable]
 // is in place of each root and manager that cannot be used: such a root could have a manager. A directory that does not
-// exist has none. If track is not nil, it is called for each step that runs.
-func LoadRoots(ctx context.Context, dir string, log *slog.Logger, track Track) []hardware.Manager {
+// exist has none. The board shows the progress of steps; nil shows nothing.
+func LoadRoots(ctx context.Context, dir string, log *slog.Logger, board status.Trackers) []hardware.Manager {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -55,7 +56,7 @@ func LoadRoots(ctx context.Context, dir string, log *slog.Logger, track Track) [
 	for _, entry := range entries {
 		r := root{path: filepath.Join(dir, entry.Name()), calls: calls}
 		r.log = log.With("root", r.path)
-		managers, err := r.load(ctx, track)
+		managers, err := r.load(ctx, board)
 		if err != nil {
 			r.log.Error("manager root ignored", "err", err)
 			managers = []hardware.Manager{hardware.Unusable("in "+r.path, err)}
@@ -74,7 +75,7 @@ func checkRoot(path string) error {
 }
 
 // load describes the managers in the root.
-func (r root) load(ctx context.Context, track Track) ([]hardware.Manager, error) {
+func (r root) load(ctx context.Context, board status.Trackers) ([]hardware.Manager, error) {
 	if err := checkRoot(r.path); err != nil {
 		return nil, err
 	}
@@ -103,7 +104,7 @@ func (r root) load(ctx context.Context, track Track) ([]hardware.Manager, error)
 			"calls", r.calls[filepath.Base(f.Path)])
 		paths = append(paths, f.Path)
 	}
-	loaded := loadAll(paths, suffix, track, func(path string) (*Manager, error) {
+	loaded := loadAll(paths, suffix, board, func(path string) (*Manager, error) {
 		p := program{Root: r.path, Argv: []string{path}, Calls: r.calls[filepath.Base(path)]}
 		m := newManager(path, r.log, func() (*process, error) { return startConfined(p) })
 		m.describeTimeout = rootTimeout

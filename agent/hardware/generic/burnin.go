@@ -82,7 +82,7 @@ var tested = map[string]string{"burnin_cpu": "processors", "burnin_memory": "mem
 
 // trackTest shows the progress of a test that takes a known time, 0 for an unknown one, until stop is called.
 func (m *Manager) trackTest(ctx context.Context, step string, started time.Time, takes time.Duration) (stop func()) {
-	tracker := m.o.Track("testing", tested[step])
+	tracker := m.track("testing", tested[step])
 	ctx, cancel := context.WithCancel(ctx)
 	ended := make(chan struct{})
 	goroutine.Go(func() error {
@@ -187,7 +187,7 @@ func (b *diskBurnin) testDisk(ctx context.Context, d block.Device) (_ diskReport
 	}
 	log := b.m.o.Log
 	log.Info("testing disk", "device", d.Path, "bytes", d.Size)
-	tracker := b.m.o.Track("testing disk", d.Path)
+	tracker := b.m.track("testing disk", d.Path)
 	defer tracker.End()
 	err = erase.Exclusive(ctx, b.m.o.System, d, b.flags.wait, func(f *os.File, size int64) (err error) {
 		report, err = b.m.testDisk(ctx, f, size, b.options, func(done, total int64) {

@@ -255,7 +255,9 @@ func TestBurninDiskCancelled(t *testing.T) {
 	m := onThisMachine(t, disk)
 	aborted := errors.New("aborted")
 	ctx, cancel := context.WithCancelCause(t.Context())
-	m.o.Track = func(string, string) Tracker { return cancelling{cancel: func() { cancel(aborted) }} }
+	m.o.Board = trackFunc(func(string, string) status.Tracker {
+		return cancelling{(*status.Board)(nil).Track(m.o.Log, "", ""), func() { cancel(aborted) }}
+	})
 	result, err := m.burninDisk(ctx, burninNode(t, `"agent_burnin_fio_disk_runtime": "1h"`))
 	if result != nil || !errors.Is(err, aborted) || strings.Contains(err.Error(), "tested without errors") {
 		t.Errorf("got %v and %v, want %v", result, err, aborted)
@@ -291,7 +293,7 @@ func TestBurninDiskProgress(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			m := onThisMachine(t, disk)
 			board := status.NewBoard("1", nil)
-			m.o.Track = func(what, device string) Tracker { return board.Track(m.o.Log, what, device) }
+			m.o.Board = board
 			m.limits = func(block.Device) timelimit.Limits {
 				return timelimit.Limits{NoProgress: 90 * time.Second, Grace: time.Hour}
 			}
@@ -360,7 +362,7 @@ func TestBurninDiskCreated(t *testing.T) {
 
 // cancelling is a tracker that cancels the work at its first progress.
 type cancelling struct {
-	noTracker
+	status.Tracker
 	cancel func()
 }
 

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"ironroot/agent/fault"
+	"ironroot/agent/status"
 	"ironroot/internal/goroutine"
 	"ironroot/storage/block"
 	"ironroot/storage/erase"
@@ -53,7 +54,7 @@ func (r *diskRun) recoverDisk(ctx context.Context, d block.Device) error {
 type recoverProgress struct {
 	m       *Manager
 	device  block.Device
-	tracker Tracker
+	tracker status.Tracker
 }
 
 // Observe implements [erase.Observer].

@@ -12,6 +12,7 @@ import (
 	"ironroot/agent/fault"
 	"ironroot/agent/hardware"
 	"ironroot/agent/inventory/smbios"
+	"ironroot/agent/status"
 	"ironroot/internal/goroutine"
 	"ironroot/storage/block"
 	"ironroot/storage/erase"
@@ -222,7 +223,7 @@ func (r *diskRun) eraseWith(
 // withProgress calls a function that erases size bytes of a device, and shows its progress.
 func (r *diskRun) withProgress(d block.Device, size int64, record *erase.Recorder, do func() error) error {
 	r.m.o.Log.Info("erasing disk", "device", d.Path, "bytes", size)
-	p := &eraseProgress{m: r.m, device: d, phase: erasingDisk, tracker: r.m.o.Track(erasingDisk, d.Path)}
+	p := &eraseProgress{m: r.m, device: d, phase: erasingDisk, tracker: r.m.track(erasingDisk, d.Path)}
 	defer func() { p.tracker.End() }()
 	record.Observer = p
 	return do()
@@ -233,7 +234,7 @@ type eraseProgress struct {
 	m       *Manager
 	device  block.Device
 	phase   string
-	tracker Tracker
+	tracker status.Tracker
 }
 
 const erasingDisk = "erasing disk"
@@ -248,16 +249,16 @@ func (p *eraseProgress) Observe(now erase.Progress) {
 			p.m.o.Log.Info("drive started to erase itself", startAttrs(p.device, now)...)
 		}
 		message, percent := erasingProgress(now.Elapsed, now.Estimate)
-		p.enter("drive erasing itself", p.m.o.Track).SetPercent(message, percent)
+		p.enter("drive erasing itself", p.m.track).SetPercent(message, percent)
 	case erase.ReadingBack:
 		p.enter("reading disk back", p.m.trackAside).Set(now.Done, now.Total)
 	default:
-		p.enter(erasingDisk, p.m.o.Track).Set(now.Done, now.Total)
+		p.enter(erasingDisk, p.m.track).Set(now.Done, now.Total)
 	}
 }
 
 // enter returns the tracker of a phase. If it is a new one, the tracker of the last phase ends.
-func (p *eraseProgress) enter(phase string, start func(what, device string) Tracker) Tracker {
+func (p *eraseProgress) enter(phase string, start func(what, device string) status.Tracker) status.Tracker {
 	if phase != p.phase {
 		p.tracker.End()
 		p.phase, p.tracker = phase, start(phase, p.device.Path)

@@ -400,7 +400,7 @@ func TestEraseGuardsRecovered(t *testing.T) {
 
 // recordedTracker records the progress that it shows.
 type recordedTracker struct {
-	Tracker
+	status.Tracker
 	shown *[][2]int64
 }
 
@@ -415,9 +415,9 @@ func TestEraseRecoverProgress(t *testing.T) {
 	m := onThisMachine(t, busy, idle)
 	board := status.NewBoard("1", nil)
 	var shown [][2]int64
-	m.o.Track = func(what, device string) Tracker {
+	m.o.Board = trackFunc(func(what, device string) status.Tracker {
 		return recordedTracker{board.Track(m.o.Log, what, device), &shown}
-	}
+	})
 	idling, checked := make(chan struct{}), make(chan struct{})
 	m.recoverDisk = func(_ context.Context, d block.Device, record *erase.Recorder) error {
 		if d.Path != busy.Path {

@@ -59,7 +59,7 @@ func TestEraseLogsEstimate(t *testing.T) {
 		var log strings.Builder
 		m.o.Log = slog.New(slog.NewTextHandler(&log, nil))
 		board := status.NewBoard("1", nil)
-		m.o.Track = func(what, device string) Tracker { return board.Track(m.o.Log, what, device) }
+		m.o.Board = board
 		m.eraseFull = func(_ context.Context, _ sysfs.Root, _ block.Device, o erase.Options) error {
 			for elapsed := time.Duration(0); elapsed <= time.Hour; elapsed += time.Minute {
 				o.Recorder.Observer.Observe(erase.Progress{

@@ -149,7 +149,7 @@ func TestEraseProgressEnds(t *testing.T) {
 	m := newManager(t)
 	board := status.NewBoard("1", nil)
 	m.o.System = sysfs.Root{}
-	m.o.Track = func(what, device string) Tracker { return board.Track(m.o.Log, what, device) }
+	m.o.Board = board
 	d := block.Device{Name: filepath.Base(path), Path: path, Type: "disk", Size: mib}
 	record := &erase.Recorder{}
 	err := startErase(t, m).eraseFully(t.Context(), d, nil, record)
@@ -159,8 +159,22 @@ func TestEraseProgressEnds(t *testing.T) {
 	}
 }
 
+// trackFunc starts trackers. It announces no plan.
+type trackFunc func(what, device string) status.Tracker
+
+func (f trackFunc) Track(_ *slog.Logger, what, device string) status.Tracker { return f(what, device) }
+
+func (f trackFunc) TrackAside(_ *slog.Logger, what, device string) status.Tracker {
+	return f(what, device)
+}
+
+func (f trackFunc) Plan([]status.Item) *status.Plan { return nil }
+
 // eventTracker records what it shows.
-type eventTracker struct{ events *[]string }
+type eventTracker struct {
+	status.Tracker
+	events *[]string
+}
 
 func (e eventTracker) SetPercent(message string, percent *float64) {
 	if percent != nil {
@@ -178,10 +192,10 @@ func (e eventTracker) End() { *e.events = append(*e.events, "end") }
 func eraseEvents(t *testing.T, progress ...erase.Progress) (events []string) {
 	t.Helper()
 	m := newManager(t)
-	m.o.Track = func(what, device string) Tracker {
+	m.o.Board = trackFunc(func(what, device string) status.Tracker {
 		events = append(events, what+" "+device)
-		return eventTracker{&events}
-	}
+		return eventTracker{events: &events}
+	})
 	m.eraseFull = func(_ context.Context, _ sysfs.Root, _ block.Device, o erase.Options) error {
 		for _, p := range progress {
 			o.Recorder.Observer.Observe(p)

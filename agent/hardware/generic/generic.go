@@ -43,12 +43,8 @@ type Options struct {
 	Version string // of the program, in the evidence
 	// Dial connects to erase_evidence_url; nil is a net.Dialer.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
-	// Track shows the progress of work on a device; nil shows nothing.
-	Track func(what, device string) Tracker
-	// TrackAside is Track for work that is no part of the progress of the step, such as reading back; nil is Track.
-	TrackAside func(what, device string) Tracker
-	// Plan announces the disks of a step before the first is written; nil announces nothing.
-	Plan func([]status.Item) *status.Plan
+	// Board shows the plan and the progress of work on devices; nil shows nothing.
+	Board status.Trackers
 	// Join joins several paths to one disk into a multipath map, and reports whether the list of disks has changed;
 	// nil joins none.
 	Join func(ctx context.Context, disks []block.Device) (changed bool)
@@ -56,25 +52,14 @@ type Options struct {
 	Settled <-chan struct{}
 }
 
-// Tracker shows the progress of one operation.
-type Tracker interface {
-	Set(done, total int64) // bytes; a total of 0 is unknown
-	// SetPercent sets what the operation does and its progress, 0 to 100; nil is unknown.
-	SetPercent(message string, percent *float64)
-	End()
+// track shows the progress of work on a device.
+func (m *Manager) track(what, device string) status.Tracker {
+	return m.o.Board.Track(m.o.Log, what, device)
 }
 
-type noTracker struct{}
-
-func (noTracker) Set(int64, int64)            {}
-func (noTracker) SetPercent(string, *float64) {}
-func (noTracker) End()                        {}
-
-func (m *Manager) trackAside(what, device string) Tracker {
-	if m.o.TrackAside == nil {
-		return m.o.Track(what, device)
-	}
-	return m.o.TrackAside(what, device)
+// trackAside is track for work that is no part of the progress of the step, such as reading back.
+func (m *Manager) trackAside(what, device string) status.Tracker {
+	return m.o.Board.TrackAside(m.o.Log, what, device)
 }
 
 // Manager is the generic hardware manager.
@@ -107,11 +92,8 @@ func New(o Options) *Manager {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	if o.Track == nil {
-		o.Track = func(string, string) Tracker { return noTracker{} }
-	}
-	if o.Plan == nil {
-		o.Plan = func([]status.Item) *status.Plan { return nil }
+	if o.Board == nil {
+		o.Board = (*status.Board)(nil)
 	}
 	if o.Disks == nil {
 		o.Disks = func(ctx context.Context) ([]block.Device, error) { return block.Disks(ctx, o.System) }

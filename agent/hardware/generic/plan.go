@@ -29,7 +29,7 @@ func (r *diskRun) announce() {
 		}
 		items = append(items, status.Item{Device: d.Path, Size: size})
 	}
-	r.plan = r.m.o.Plan(items)
+	r.plan = r.m.o.Board.Plan(items)
 }
 
 // countsBytes reports whether the step writes whole disks, so that its progress is that of its bytes.

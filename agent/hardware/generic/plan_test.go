@@ -23,13 +23,23 @@ import (
 	"ironroot/storage/sysfs"
 )
 
+// planned keeps the sizes of a plan by device.
+type planned map[string]int64
+
+func (planned) Track(*slog.Logger, string, string) status.Tracker      { return nil }
+func (planned) TrackAside(*slog.Logger, string, string) status.Tracker { return nil }
+
+func (p planned) Plan(items []status.Item) *status.Plan {
+	for _, i := range items {
+		p[i.Device] = i.Size
+	}
+	return nil
+}
+
 // onBoard lets a manager show its progress on a board, during a step.
 func onBoard(m *Manager, step string) *status.Board {
 	board := status.NewBoard("1", nil)
-	log := slog.New(slog.DiscardHandler)
-	m.o.Track = func(what, device string) Tracker { return board.Track(log, what, device) }
-	m.o.TrackAside = func(what, device string) Tracker { return board.TrackAside(log, what, device) }
-	m.o.Plan = board.Plan
+	m.o.Board = board
 	board.Begin("clean.execute_clean_step", step)
 	return board
 }
@@ -206,12 +216,7 @@ func TestPlanItems(t *testing.T) {
 	} {
 		m := newManager(t)
 		got := map[string]int64{}
-		m.o.Plan = func(items []status.Item) *status.Plan {
-			for _, i := range items {
-				got[i.Device] = i.Size
-			}
-			return nil
-		}
+		m.o.Board = planned(got)
 		r := &diskRun{
 			m: m, step: step, disks: []block.Device{sda, sdb, nvme}, createdArrays: []*softraid.Volume{onDisks, onNVMe},
 			flags: eraseFlags{nvme: true},
@@ -241,7 +246,7 @@ func TestPlanOfPartitions(t *testing.T) {
 			r.splitPlan(disk, []block.Device{a.Members[0].Device, {Path: "/dev/sda2", Size: 150}})
 			var got []string
 			for _, path := range []string{"/dev/sda2", "/dev/sda1", "/dev/sda"} {
-				tracker := m.o.Track("erasing disk", path)
+				tracker := m.track("erasing disk", path)
 				tracker.Set(7, 7)
 				percent, _, _ := strings.Cut(strings.TrimPrefix(board.Summary(), step+": "), ",")
 				got = append(got, percent)

@@ -16,6 +16,7 @@ import (
 
 	"ironroot/agent/fault"
 	"ironroot/agent/hardware"
+	"ironroot/agent/status"
 	"ironroot/storage/image/checksum"
 	"ironroot/storage/image/fetch"
 )
@@ -350,7 +351,7 @@ func (r *run) openImage(ctx context.Context, i image) (io.ReadCloser, error) {
 
 // counter shows how many bytes were written to it.
 type counter struct {
-	tracker Tracker
+	tracker status.Tracker
 	phase   string
 	done    int64
 }

@@ -18,6 +18,7 @@ import (
 	"ironroot/agent/fault"
 	"ironroot/agent/hardware"
 	"ironroot/agent/node"
+	"ironroot/agent/status"
 	"ironroot/storage/sysfs"
 )
 
@@ -47,8 +48,8 @@ type Options struct {
 	FindTools func(ctx context.Context, names ...string) (Tools, error)
 	// Open opens the file at a URL of http or https. Unless verify is set, the certificate is not verified.
 	Open func(ctx context.Context, url string, verify bool) (io.ReadCloser, error)
-	// Track starts to show the progress of one operation; nil shows nothing.
-	Track func(what, device string) Tracker
+	// Board shows the progress of operations; nil shows nothing.
+	Board status.Trackers
 	Log   *slog.Logger
 }
 
@@ -61,24 +62,13 @@ type Tools interface {
 	RunToEnd(input *os.File, argv ...string) ([]byte, error)
 }
 
-// Tracker shows the progress of one operation.
-type Tracker interface {
-	SetPhase(phase string, attempt int, done, total int64) // bytes; a total of 0 is unknown
-	End()
-}
-
-type noTracker struct{}
-
-func (noTracker) SetPhase(string, int, int64, int64) {}
-func (noTracker) End()                               {}
-
 // Manager is the hardware manager for network cards of NVIDIA.
 type Manager struct{ o Options }
 
 // New returns the manager.
 func New(o Options) *Manager {
-	if o.Track == nil {
-		o.Track = func(string, string) Tracker { return noTracker{} }
+	if o.Board == nil {
+		o.Board = (*status.Board)(nil)
 	}
 	return &Manager{o}
 }
@@ -180,7 +170,7 @@ type run struct {
 	*Manager
 	tools     Tools
 	functions []function
-	tracker   Tracker
+	tracker   status.Tracker
 }
 
 // start finds the tools and the cards for a step.
@@ -194,7 +184,7 @@ func (m *Manager) start(ctx context.Context, what string) (*run, error) {
 	if err != nil {
 		return nil, fmt.Errorf("list network cards: %w", err)
 	}
-	return &run{m, tools, functions, m.o.Track(what, "network cards")}, nil
+	return &run{m, tools, functions, m.o.Board.Track(m.o.Log, what, "network cards")}, nil
 }
 
 // query runs a tool that changes nothing.

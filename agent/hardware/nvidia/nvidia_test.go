@@ -19,6 +19,7 @@ import (
 	"ironroot/agent/config"
 	"ironroot/agent/fault"
 	"ironroot/agent/hardware"
+	"ironroot/agent/status"
 	"ironroot/storage/sysfs"
 )
 
@@ -73,25 +74,35 @@ func newRig(t *testing.T, devices ...string) *rig {
 			}
 			return io.NopCloser(strings.NewReader(text)), nil
 		},
-		Track: func(what, device string) Tracker {
-			r.phases = append(r.phases, what+" of "+device)
-			return r
-		},
-		Log: slog.New(slog.NewTextHandler(&r.log, nil)),
+		Board: phases{Trackers: (*status.Board)(nil), rig: r},
+		Log:   slog.New(slog.NewTextHandler(&r.log, nil)),
 	}
 	return r
 }
 
-// SetPhase implements [Tracker].
-func (r *rig) SetPhase(phase string, _ int, done, _ int64) {
+// phases records the progress of a rig.
+type phases struct {
+	status.Trackers
+	status.Tracker
+	rig *rig
+}
+
+// Track implements [status.Trackers].
+func (p phases) Track(_ *slog.Logger, what, device string) status.Tracker {
+	p.rig.phases = append(p.rig.phases, what+" of "+device)
+	return p
+}
+
+// SetPhase implements [status.Tracker].
+func (p phases) SetPhase(phase string, _ int, done, _ int64) {
 	if done > 0 {
 		phase += fmt.Sprintf(": %d bytes", done)
 	}
-	r.phases = append(r.phases, phase)
+	p.rig.phases = append(p.rig.phases, phase)
 }
 
-// End implements [Tracker].
-func (r *rig) End() { r.phases = append(r.phases, "end") }
+// End implements [status.Tracker].
+func (p phases) End() { p.rig.phases = append(p.rig.phases, "end") }
 
 // run runs a step through a set of managers. The argument is JSON, with ' instead of ".
 func (r *rig) run(t *testing.T, step, argument string) (string, error) {
