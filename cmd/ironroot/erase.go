@@ -126,7 +126,7 @@ func evidenceText(r evidence.Record) string {
 }
 
 func describeTarget(add func(name, format string, args ...any), t evidence.Target) {
-	add("erase", "%s by %s %s %s, %s to %s", t.Path, t.Technique, t.Detail, t.Error,
+	add("erase", "%s by %s %s %s, %s to %s", t.Path, t.Technique, t.LimitText(), t.Error,
 		t.Started.Format(time.RFC3339), t.Ended.Format(time.RFC3339))
 	for _, statement := range t.Reported {
 		add("reported", "%s: %s", statement.Source, statement.Text)

@@ -1195,7 +1195,8 @@ func TestSamples(t *testing.T) {
 		put(t, disk.Path, c.content)
 		drive := fakeATA{path: disk.Path, keeps: [2]int64{0, ataSize}}
 		record := &Recorder{}
-		if _, err := eraseATA(t.Context(), sysfs.Root{}, disk, Options{Recorder: record}, drive.open); !errors.Is(err, c.err) {
+		o := Options{Recorder: record}
+		if _, err := eraseATA(t.Context(), sysfs.Root{}, disk, o, drive.open); !errors.Is(err, c.err) {
 			t.Errorf("content %.8q: got %v, want %v", c.content, err, c.err)
 		}
 		if s := record.Report().Samples; s == nil || s.Written || s.Detection != nil {

@@ -23,7 +23,8 @@ func sanitizeCommand(s ata.SanitizeSupport) (ata.SanitizeMethod, Technique) {
 	return ata.SanitizeMethod{}, ""
 }
 
-// sanitizeUnavailable returns the reason why a drive cannot be sanitized now by the technique of [sanitizeCommand], or nil.
+// sanitizeUnavailable returns the reason why a drive cannot be sanitized now by the technique of [sanitizeCommand], or
+// nil.
 func (d *ataDisk) sanitizeUnavailable(ctx context.Context, technique Technique) error {
 	if technique == "" {
 		return errors.New("the drive has no sanitize command")

@@ -72,7 +72,8 @@ func (d *ataDisk) securityErase(ctx context.Context, s ata.SecurityState) (Techn
 		err := errors.New("SECURITY ERASE UNIT: drive reported success but security is still enabled")
 		return "", errors.Join(err, d.removePasswordFrom(id.Security))
 	}
-	d.record.reported(evidence.SourceATASecurity, "command completed without an error; security disabled afterwards", true)
+	d.record.reported(evidence.SourceATASecurity,
+		"command completed without an error; security disabled afterwards", true)
 	return technique, taken.verify(ctx, d.file)
 }
 

@@ -204,9 +204,10 @@ func TestExpressErrors(t *testing.T) {
 	}
 	disk.Path = testenv.SparseFile(t, mib) // the kernel has no partitions of it to drop
 	o := Options{NVMe: true}
-	method, err = tryExpressWith(t.Context(), nvmeTree(t, "nvme0n1"), disk, o, never, func(string) (adminDevice, error) {
-		return &fakeNVMe{oacs: 2, fakeSanitize: fakeSanitize{path: disk.Path}}, nil
-	})
+	method, err = tryExpressWith(t.Context(), nvmeTree(t, "nvme0n1"), disk, o, never,
+		func(string) (adminDevice, error) {
+			return &fakeNVMe{oacs: 2, fakeSanitize: fakeSanitize{path: disk.Path}}, nil
+		})
 	if !errors.Is(err, unix.ENOTTY) {
 		t.Errorf("partitions that cannot be dropped: got %q and %v, want %v", method, err, unix.ENOTTY)
 	}

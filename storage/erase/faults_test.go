@@ -111,7 +111,8 @@ func TestErrorsBeforeWriting(t *testing.T) {
 		unchanged(t, path)
 	}
 	d := block.Device{Name: "missing", Path: path, Type: "disk"}
-	if method, err := tryFull(t.Context(), nvmeTree(t, name), d, Options{Zeroize: true}); !errors.Is(err, fs.ErrNotExist) {
+	method, err := tryFull(t.Context(), nvmeTree(t, name), d, Options{Zeroize: true})
+	if !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("not listed: got %q and %v, want %v", method, err, fs.ErrNotExist)
 	}
 	unchanged(t, path)

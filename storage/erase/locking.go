@@ -98,7 +98,9 @@ func checkLockedDevice(
 }
 
 // checkLockedNVMe is checkLocked for the controller of a namespace.
-func checkLockedNVMe(ctx context.Context, controller []byte, d adminDevice, record *Recorder) (unknown bool, err error) {
+func checkLockedNVMe(
+	ctx context.Context, controller []byte, d adminDevice, record *Recorder,
+) (unknown bool, err error) {
 	if binary.LittleEndian.Uint16(controller[256:])&oacsSecurity == 0 {
 		return false, nil
 	}

@@ -461,7 +461,8 @@ func TestTCGUnknown(t *testing.T) {
 	d := block.Device{Name: "sda", Path: "/dev/missing", Type: "disk", Transport: "sata"}
 	missing := func(string) (scsi.Transport, *os.File, int64, error) { return nil, nil, 0, os.ErrNotExist }
 	record := &Recorder{}
-	if unknown, err := checkLocked(t.Context(), d, missing, record); !unknown || err != nil || len(record.Report().Reported) != 1 {
+	if unknown, err := checkLocked(t.Context(), d, missing, record); !unknown || err != nil ||
+		len(record.Report().Reported) != 1 {
 		t.Errorf("missing: got %t, %v and %v, want no error and one statement", unknown, err,
 			record.Report().Reported)
 	}

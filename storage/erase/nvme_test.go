@@ -366,7 +366,8 @@ func TestNVMeCancelled(t *testing.T) {
 			var method Technique
 			var err error
 			if kind == "express" {
-				method, err = tryExpressWith(ctx, nvmeTree(t, "nvme0n1"), disk, Options{NVMe: true}, func(error) {}, open)
+				method, err = tryExpressWith(ctx, nvmeTree(t, "nvme0n1"), disk, Options{NVMe: true}, func(error) {},
+					open)
 			} else {
 				method, err = tryFullWith(ctx, nvmeTree(t, "nvme0n1"), disk, o, openers{nvme: open})
 			}

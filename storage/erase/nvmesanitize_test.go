@@ -653,7 +653,8 @@ func TestSanitizeProgress(t *testing.T) {
 						done = append(done, p.Done)
 					case SanitizeStarted:
 						if announced++; p.Technique != NVMeSanitizeBlock || p.Estimate != c.want {
-							t.Errorf("got %s for %v, want %s for %v", p.Technique, p.Estimate, NVMeSanitizeBlock, c.want)
+							t.Errorf("got %s for %v, want %s for %v",
+								p.Technique, p.Estimate, NVMeSanitizeBlock, c.want)
 						}
 					}
 				})},

@@ -12,8 +12,8 @@ import (
 	"ironroot/storage/sysfs"
 )
 
-// Preview returns the report that [Full] would make for a device with the same options: the technique, what would not be
-// erased, and why no other technique is used. It changes nothing on the device, and does not check whether
+// Preview returns the report that [Full] would make for a device with the same options: the technique, what would not
+// be erased, and why no other technique is used. It changes nothing on the device, and does not check whether
 // the device is in use: commands of the drive can still fail when Full sends them.
 //
 // The errors are those with which Full would fail before it erases: they wrap ErrReadOnly, ErrZoned, ErrRemains,

@@ -155,8 +155,8 @@ func TestCheckZeros(t *testing.T) {
 		"data before": {[][2]int64{{3584, 8192}, {16384, 20480}}, ErrNotErased},
 		"data after":  {[][2]int64{{4096, 8192}, {16384, 20992}}, ErrNotErased},
 	} {
-		if err := CheckZeros(t.Context(), sysfs.Root{}, d, tt.ranges, Options{Recorder: record}); !errors.Is(err, tt.want) ||
-			err != nil && !strings.Contains(err.Error(), d.Path) {
+		err := CheckZeros(t.Context(), sysfs.Root{}, d, tt.ranges, Options{Recorder: record})
+		if !errors.Is(err, tt.want) || err != nil && !strings.Contains(err.Error(), d.Path) {
 			t.Errorf("%s: got %v, want %v", name, err, tt.want)
 		}
 	}

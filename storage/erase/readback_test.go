@@ -354,7 +354,8 @@ func TestFormatKeepsData(t *testing.T) {
 			t.Errorf("keeps %v, may overwrite: got %q and %v", keeps, method, err)
 		}
 		writeAt(t, path, 1024, []byte("signature"))
-		method, err = tryExpressWith(t.Context(), nvmeTree(t, "nvme0n1"), disk, Options{NVMe: true}, func(error) {}, open)
+		method, err = tryExpressWith(t.Context(), nvmeTree(t, "nvme0n1"), disk, Options{NVMe: true}, func(error) {},
+			open)
 		if !errors.Is(err, want) || (method == NVMeUser) != (want == nil) {
 			t.Errorf("keeps %v, express: got %q and %v, want %v", keeps, method, err, want)
 		}
@@ -403,7 +404,7 @@ func TestTraceOtherNamespaces(t *testing.T) {
 		record := &Recorder{}
 		method, err := tryFullWith(t.Context(), nvmeTree(t, "nvme0n1"), disk, Options{NVMe: true, Recorder: record},
 			openers{nvme: open})
-		if got := record.Report().Target().Detail; err != nil || method != NVMeUser || got != c.want {
+		if got := record.Report().Target().LimitText(); err != nil || method != NVMeUser || got != c.want {
 			t.Errorf("namespaces %v: got %q, %v and %q, want %q", c.active, method, err, got, c.want)
 		}
 	}

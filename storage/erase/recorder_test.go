@@ -79,8 +79,9 @@ func TestErasing(t *testing.T) {
 				t.Errorf("%s: got %v and %d calls, want %d", name, err, count, c.count)
 			}
 			for i, call := range calls {
+				elapsed := time.Duration(i) * c.interval
 				if want := (Progress{
-					Phase: SelfErasing, Technique: c.method, Elapsed: time.Duration(i) * c.interval, Estimate: c.estimate,
+					Phase: SelfErasing, Technique: c.method, Elapsed: elapsed, Estimate: c.estimate,
 				}); call != want {
 					t.Fatalf("%s: got call %+v, want %+v", name, call, want)
 				}

@@ -8,10 +8,10 @@ import (
 )
 
 // Recover makes a disk usable that an interrupted erase has left with a password or sanitizing. It waits for the
-// sanitize and sends its progress to the observer of record, which can be nil. It clears the failure of the last sanitize, and
-// removes a password that an erase has set. The error wraps ErrLocked if the drive is locked by another password, and
-// ErrTCGLocked if it is a locked self-encrypting drive. Recover does nothing on devices other than ATA drives, SCSI
-// disks and NVMe namespaces, and on drives that accept no commands.
+// sanitize and sends its progress to the observer of record, which can be nil. It clears the failure of the last
+// sanitize, and removes a password that an erase has set. The error wraps ErrLocked if the drive is locked by another
+// password, and ErrTCGLocked if it is a locked self-encrypting drive. Recover does nothing on devices other than ATA
+// drives, SCSI disks and NVMe namespaces, and on drives that accept no commands.
 func Recover(ctx context.Context, device block.Device, record *Recorder) error {
 	var err error
 	switch {

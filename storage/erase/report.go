@@ -73,23 +73,32 @@ type Namespaces struct {
 // String returns the technique, followed by the limits of the erase: why the device's own erase was not used, and what
 // was not erased.
 func (r Report) String() string {
-	return strings.Join(append([]string{string(r.Technique)}, r.limits()...), "; ")
+	texts := []string{string(r.Technique)}
+	for _, limit := range r.limits() {
+		texts = append(texts, limit.Text)
+	}
+	return strings.Join(texts, "; ")
 }
 
 // MarshalText implements [encoding.TextMarshaler].
 func (r Report) MarshalText() ([]byte, error) { return []byte(r.String()), nil }
 
-// limits returns the texts of the limits of the erase of the device.
-func (r Report) limits() []string {
-	var texts []string
+// limits returns the limits of the erase of the device.
+func (r Report) limits() (limits []evidence.Limit) {
+	add := func(kind evidence.LimitKind, texts ...string) {
+		for _, text := range texts {
+			limits = append(limits, evidence.Limit{Kind: kind, Text: text})
+		}
+	}
 	if r.Fallback != nil {
-		texts = append(texts, "secure erase failed: "+strings.ReplaceAll(r.Fallback.Error(), "\n", "; "))
+		add(evidence.LimitFallback, "secure erase failed: "+strings.ReplaceAll(r.Fallback.Error(), "\n", "; "))
 	}
-	texts = append(texts, hiddenTexts(r.Technique, r.Hidden)...)
+	add(evidence.LimitHidden, hiddenTexts(r.Technique, r.Hidden)...)
 	if text := r.Namespaces.notErased(); text != "" {
-		texts = append(texts, text)
+		add(evidence.LimitNamespaces, text)
 	}
-	return append(texts, r.Restrictions...)
+	add(evidence.LimitPart, r.Restrictions...)
+	return limits
 }
 
 // Overwritten describes the passes of an overwrite, and what the read-back of the last one shows. It is "" if no pass
@@ -112,6 +121,15 @@ func (r Report) Overwritten() string {
 		r.ReadBack.Read, r.ReadBack.Size, shown)
 }
 
+// Disk returns the identity of the disk, completed by what it reported to the erase.
+func (r Report) Disk(d evidence.Disk) evidence.Disk {
+	if r.Firmware != "" {
+		d.Firmware = r.Firmware
+	}
+	d.Rotational = d.Rotational && !r.NoRotationRate
+	return d
+}
+
 // Target returns the evidence of the device, without its path, times and error. Without a technique, it contains what
 // was done and reported, and no limits.
 func (r Report) Target() evidence.Target {
@@ -126,11 +144,12 @@ func (r Report) Target() evidence.Target {
 		t.Reported = []evidence.Statement{}
 	}
 	if r.Technique != "" {
-		limits := r.limits()
+		t.Limits = r.limits()
 		if len(r.Namespaces.Attached) > 0 {
-			limits = append(limits, "the drive has "+namespaceList(r.Namespaces.Attached)+", too")
+			t.Limits = append(t.Limits, evidence.Limit{
+				Kind: evidence.LimitNamespaces, Text: "the drive has " + namespaceList(r.Namespaces.Attached) + ", too",
+			})
 		}
-		t.Detail = strings.Join(limits, "; ")
 	}
 	return t
 }

@@ -80,9 +80,25 @@ func TestReportOfStuckErase(t *testing.T) {
 		if r.Firmware != "AB12CD34" || r.Hidden.Bytes() == 0 || len(r.Reported) != 1 || r.Technique != "" {
 			t.Errorf("got %+v, want the firmware, the hidden sectors and no technique", r)
 		}
-		if target := r.Target(); target.Hidden != r.Hidden || len(target.Reported) != 1 || target.Detail != "" {
+		if target := r.Target(); target.Hidden != r.Hidden || len(target.Reported) != 1 || target.Limits != nil {
 			t.Errorf("got evidence %+v, want what is known", target)
 		}
 		<-ended
 	})
+}
+
+// A drive is a hard disk in the evidence only if it says that its media rotate. The kernel does not ask for that. The
+// firmware is the one that the drive reported, if it was asked.
+func TestReportDisk(t *testing.T) {
+	for _, tt := range []struct{ kernel, silent, want bool }{
+		{true, false, true}, {true, true, false}, {false, false, false}, {false, true, false},
+	} {
+		got := Report{NoRotationRate: tt.silent}.Disk(evidence.Disk{Rotational: tt.kernel, Firmware: "short"})
+		if got.Rotational != tt.want || got.Firmware != "short" {
+			t.Errorf("%+v: got %+v", tt, got)
+		}
+	}
+	if got := (Report{Firmware: "FW42"}).Disk(evidence.Disk{Firmware: "42"}).Firmware; got != "FW42" {
+		t.Errorf("got firmware %q, want FW42", got)
+	}
 }

@@ -193,7 +193,9 @@ func TestEraseKeepsArrays(t *testing.T) {
 			return fmt.Sprintf("%s (serial %s), %s (serial %s)", part(disks[0], number), disks[0].Serial,
 				part(disks[1], number), disks[1].Serial)
 		}
-		want := map[string]diskReport{plain.Path: {Erased: map[string]erase.Report{plain.Path: {Technique: "overwrite"}}}}
+		want := map[string]diskReport{
+			plain.Path: {Erased: map[string]erase.Report{plain.Path: {Technique: "overwrite"}}},
+		}
 		for uuid, d := range kernel.devices {
 			text := `overwrite; content of raid1 array "any:root" on ` + members(1)
 			if kernel.uuidOf(t, disks[0], 2) == uuid {

@@ -42,14 +42,9 @@ type diskEvidence struct {
 // targetEvidence is what is known of a disk or partition whose erase was begun. It is changed under the log's mutex.
 type targetEvidence struct {
 	path           string
-	recorder       reporter
+	record         *erase.Recorder
 	started, ended time.Time // ended is zero while the erase runs
 	err            error
-}
-
-// reporter is implemented by [erase.Recorder].
-type reporter interface {
-	Report() erase.Report
 }
 
 func newEvidenceLog(call hardware.Call, operation string, flags eraseFlags) *evidenceLog {
@@ -125,7 +120,7 @@ func (l *evidenceLog) begin(d, target block.Device) (record *erase.Recorder, end
 	if l == nil {
 		return record, func(error) {}
 	}
-	t := &targetEvidence{path: target.Path, recorder: record, started: time.Now()}
+	t := &targetEvidence{path: target.Path, record: record, started: time.Now()}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	entry := l.of(d)
@@ -156,13 +151,10 @@ func (e *diskEvidence) newRecord(m *Manager, l *evidenceLog, stepErr error) evid
 		Targets: []evidence.Target{}, Untouched: []evidence.Place{},
 	}
 	for i, t := range e.targets {
-		report := t.recorder.Report()
+		report := t.record.Report()
 		target := t.newTarget(report)
 		r.Targets = append(r.Targets, target)
-		if report.Firmware != "" {
-			r.Disk.Firmware = report.Firmware
-		}
-		r.Disk.Rotational = r.Disk.Rotational && !report.NoRotationRate
+		r.Disk = report.Disk(r.Disk)
 		if i == 0 {
 			r.Started = target.Started
 		}

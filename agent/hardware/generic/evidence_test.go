@@ -301,11 +301,6 @@ func advanced(t *testing.T, now time.Time) time.Time {
 	return ahead
 }
 
-// fixedReport is a [reporter] of one report.
-type fixedReport erase.Report
-
-func (r fixedReport) Report() erase.Report { return erase.Report(r) }
-
 // Other namespaces of a drive are part of the evidence.
 func TestEvidenceUnreached(t *testing.T) {
 	target := targetEvidence{started: time.Now(), ended: time.Now()}
@@ -320,38 +315,8 @@ func TestEvidenceUnreached(t *testing.T) {
 		{erase.Report{Restrictions: why, Namespaces: more}, "why; the drive has namespace 2, too"},
 	} {
 		c.report.Technique = erase.Overwrite
-		if got := target.newTarget(c.report).Detail; got != c.want {
+		if got := target.newTarget(c.report).LimitText(); got != c.want {
 			t.Errorf("%v: got detail %q, want %q", c.report, got, c.want)
-		}
-	}
-}
-
-// A drive is a hard disk in the evidence only if it says that its media rotate. The kernel does not ask for that.
-func TestEvidenceRotational(t *testing.T) {
-	for _, tt := range []struct{ kernel, silent, want bool }{
-		{true, false, true}, {true, true, false}, {false, false, false}, {false, true, false},
-	} {
-		disk := block.Device{Path: "/dev/sda", Rotational: tt.kernel}
-		log := newEvidenceLog(hardware.Call{}, fullErase, eraseFlags{})
-		_, end := log.begin(disk, disk)
-		end(nil)
-		log.disks[disk.Path].targets[0].recorder = fixedReport{NoRotationRate: tt.silent}
-		if got := log.records(onThisMachine(t), nil)[0].Disk.Rotational; got != tt.want {
-			t.Errorf("%+v: got %t", tt, got)
-		}
-	}
-}
-
-// The firmware that the drive reported to the erase is that of the evidence.
-func TestEvidenceFirmware(t *testing.T) {
-	disk := block.Device{Path: "/dev/sda"}
-	log := newEvidenceLog(hardware.Call{}, fullErase, eraseFlags{})
-	_, end := log.begin(disk, disk)
-	end(nil)
-	for _, firmware := range []string{"", "FW42"} {
-		log.disks[disk.Path].targets[0].recorder = fixedReport{Firmware: firmware}
-		if got := log.records(onThisMachine(t), nil)[0].Disk.Firmware; got != firmware {
-			t.Errorf("got firmware %q, want %q", got, firmware)
 		}
 	}
 }

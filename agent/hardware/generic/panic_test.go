@@ -110,11 +110,12 @@ func TestEraseEndedTooLate(t *testing.T) {
 	disk := loopDisk(t, partition.TypeLinux)
 	run := startErase(t, onThisMachine(t, disk))
 	ctx, cancel := context.WithCancel(t.Context())
-	report, err := run.eraseUnprotected(ctx, disk, func(_ context.Context, _ block.Device, record *erase.Recorder) error {
-		cancel()
-		record.Erased(erase.Overwrite)
-		return nil
-	})
+	report, err := run.eraseUnprotected(ctx, disk,
+		func(_ context.Context, _ block.Device, record *erase.Recorder) error {
+			cancel()
+			record.Erased(erase.Overwrite)
+			return nil
+		})
 	if !errors.Is(err, context.Canceled) || len(report.Erased) > 0 {
 		t.Errorf("got %v and %v, want %v and nothing erased", report.Erased, err, context.Canceled)
 	}

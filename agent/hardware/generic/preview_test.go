@@ -46,8 +46,8 @@ func TestPreviewErase(t *testing.T) {
 		{Disk: unknown, Err: unknown.NetworkUnread},
 	} {
 		got := list[i]
-		if got.Disk.Path != want.Disk.Path || got.Report.String() != want.Report.String() || !errors.Is(got.Err, want.Err) ||
-			(got.Untouched == "") != (want.Untouched == "") || !strings.HasPrefix(got.Untouched, want.Untouched) {
+		if got.Disk.Path != want.Disk.Path || got.Report.String() != want.Report.String() ||
+			!errors.Is(got.Err, want.Err) || (got.Untouched == "") != (want.Untouched == "") || !strings.HasPrefix(got.Untouched, want.Untouched) {
 			t.Errorf("got %+v, want %+v", got, want)
 		}
 	}

@@ -1,6 +1,9 @@
 package evidence
 
-import "fmt"
+import (
+	"fmt"
+	"strings"
+)
 
 // technique describes a technique of erasing.
 type technique struct {
@@ -145,6 +148,7 @@ func Classify(r Record) Sanitization {
 		return Sanitization{Reason: problem, Limits: []string{}}
 	}
 	s := Sanitization{Category: t.category, Technique: t.name, Limits: []string{}}
+	restrictions := target.limitTexts(LimitNamespaces, LimitPart)
 	switch {
 	case r.Disk.Virtual != "":
 		s.Category, s.Reason = Clear, "the physical media of a virtual disk are not known"
@@ -155,8 +159,8 @@ func Classify(r Record) Sanitization {
 		s.Category, s.Reason = Clear, fmt.Sprintf(hiddenNotVerified, target.Hidden.Bytes())
 	case s.Category == Purge && target.Hidden != nil:
 		s.Category, s.Reason = Clear, unknownUnverified
-	case s.Category == Purge && target.Detail != "":
-		s.Category, s.Reason = Clear, "the technique was restricted: "+target.Detail
+	case s.Category == Purge && len(restrictions) > 0:
+		s.Category, s.Reason = Clear, "the technique was restricted: "+strings.Join(restrictions, "; ")
 	case s.Category != Purge:
 		s.Reason = t.reason
 	}
@@ -171,9 +175,7 @@ func Classify(r Record) Sanitization {
 	if s.Category == Clear && r.Disk.Virtual == "" {
 		s.Limits = append(s.Limits, hiddenAreas)
 	}
-	if target.Detail != "" {
-		s.Limits = append(s.Limits, target.Detail)
-	}
+	s.Limits = append(s.Limits, target.limitTexts()...)
 	return s
 }
 

@@ -64,16 +64,26 @@ func (r Record) version() int {
 	version := 1
 	for _, t := range r.Targets {
 		switch {
-		case t.ReadBack != nil && t.ReadBack.Expected == ExpectUniform:
+		case len(t.Limits) > 0:
 			return Version
+		case t.ReadBack != nil && t.ReadBack.Expected == ExpectUniform:
+			version = 3
 		case t.Hidden != nil:
-			version = 2
+			version = max(version, 2)
 		}
 	}
 	return version
 }
 
 func (t Target) check() error {
+	if t.Detail != "" && len(t.Limits) > 0 {
+		return errors.New("has limits and a detail")
+	}
+	for _, limit := range t.Limits {
+		if !slices.Contains([]LimitKind{LimitFallback, LimitHidden, LimitNamespaces, LimitPart}, limit.Kind) {
+			return fmt.Errorf("unknown kind of limit %q", limit.Kind)
+		}
+	}
 	if h := t.Hidden; h != nil {
 		switch known := !h.NativeUnknown && !h.OverlayUnknown; {
 		case min(h.NativeBytes, h.OverlayBytes) < 0 || known && h.Bytes() <= 0:

@@ -95,7 +95,12 @@ func TestVersions(t *testing.T) {
 	if e, err := Parse(sealed(t, r, testKey())); err != nil || e.Record.Version != 3 {
 		t.Errorf("uniform content: got version %d, %v, want 3", e.Record.Version, err)
 	}
-	r.Targets[0].ReadBack.Expected = ExpectAny
+	r.Targets[0].Limits = []Limit{{LimitPart, "a part"}}
+	if e, err := Parse(sealed(t, r, testKey())); err != nil || e.Record.Version != 4 ||
+		!reflect.DeepEqual(e.Record.Targets[0].Limits, r.Targets[0].Limits) {
+		t.Errorf("limits: got %+v, %v, want version 4 with the limits", e.Record, err)
+	}
+	r.Targets[0].ReadBack.Expected, r.Targets[0].Limits = ExpectAny, nil
 	for _, wrong := range []Hidden{
 		{},
 		{NativeBytes: -1, OverlayBytes: 2},
@@ -122,15 +127,53 @@ func TestVersions(t *testing.T) {
 		t.Errorf("unchanged: got %v", err)
 	}
 	for name, change := range map[string]func(*Record){
-		"version 1":           func(r *Record) { r.Version = 1 },
-		"version 3":           func(r *Record) { r.Version = 3 },
-		"version 0":           func(r *Record) { r.Version = 0 },
+		"version 1":         func(r *Record) { r.Version = 1 },
+		"version 3":         func(r *Record) { r.Version = 3 },
+		"version 0":         func(r *Record) { r.Version = 0 },
+		"limits, version 2": func(r *Record) { r.Targets[0].Limits = []Limit{{LimitHidden, "text"}} },
+		"unknown limit": func(r *Record) {
+			r.Version, r.Targets[0].Limits = 4, []Limit{{"other", "text"}}
+			r.Sanitization = Classify(*r)
+		},
+		"limits and detail": func(r *Record) {
+			r.Version, r.Targets[0].Limits, r.Targets[0].Detail = 4, []Limit{{LimitHidden, "text"}}, "text"
+			r.Sanitization = Classify(*r)
+		},
 		"purge":               func(r *Record) { r.Sanitization = Classify(full("ata-sanitize-block")) },
 		"nothing, version 2":  func(r *Record) { r.Targets[0].Hidden = nil; r.Sanitization = Classify(*r) },
 		"no bytes, version 2": func(r *Record) { r.Targets[0].Hidden = &Hidden{}; r.Sanitization = Classify(*r) },
 	} {
 		if _, err := Parse(unsigned(change)); !errors.Is(err, ErrInvalid) {
 			t.Errorf("%s: got %v, want %v", name, err, ErrInvalid)
+		}
+	}
+}
+
+// The kind of a limit decides whether it lowers the category, and not its text. A limit without a kind, in a record
+// before version 4, lowers it.
+func TestClassifyLimits(t *testing.T) {
+	for _, c := range []struct {
+		kind   LimitKind
+		want   Category
+		reason string
+	}{
+		{LimitFallback, Purge, ""},
+		{LimitHidden, Purge, ""},
+		{LimitNamespaces, Clear, "the technique was restricted: text"},
+		{LimitPart, Clear, "the technique was restricted: text"},
+	} {
+		r := full("nvme-sanitize-block")
+		r.Targets[0].Limits = []Limit{{c.kind, "text"}}
+		got := Classify(r)
+		if got.Category != c.want || got.Reason != c.reason || got.Limits[len(got.Limits)-1] != "text" {
+			t.Errorf("%s: got %+v, want %q, %q and the limit", c.kind, got, c.want, c.reason)
+		}
+		if text := r.Targets[0].LimitText(); text != "text" {
+			t.Errorf("%s: got text %q", c.kind, text)
+		}
+		r.Targets[0].Limits, r.Targets[0].Detail = nil, "text"
+		if got := Classify(r); got.Category != Clear || r.Targets[0].LimitText() != "text" {
+			t.Errorf("version 1: got %+v, want %q", got, Clear)
 		}
 	}
 }

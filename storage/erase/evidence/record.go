@@ -1,14 +1,18 @@
 package evidence
 
-import "time"
+import (
+	"slices"
+	"strings"
+	"time"
+)
 
 // Format and Version identify the form of a record. A version is never changed: a new field or another meaning of a
-// field is a new version. Version 2 adds Target.Hidden, and version 3 ExpectUniform. A record has the lowest version
-// that defines its fields and values. A rule of [Classify] can become stricter if no record that this program wrote is
-// affected.
+// field is a new version. Version 2 adds Target.Hidden, version 3 ExpectUniform, and version 4 Target.Limits, which
+// replaces Target.Detail. A record has the lowest version that defines its fields and values. A rule of [Classify] can
+// become stricter if no record that this program wrote is affected.
 const (
 	Format  = "ironroot-erase-evidence"
-	Version = 3 // the newest
+	Version = 4 // the newest
 )
 
 // Outcome is the result of an erase.
@@ -74,7 +78,8 @@ type Place struct {
 type Target struct {
 	Path      string    `json:"path"`
 	Technique string    `json:"technique"`        // "" if the erase failed
-	Detail    string    `json:"detail,omitempty"` // what was not reached, or why another technique was not used
+	Detail    string    `json:"detail,omitempty"` // the limits as one text, in records before version 4
+	Limits    []Limit   `json:"limits,omitempty"` // since version 4
 	Started   time.Time `json:"started"`
 	Ended     time.Time `json:"ended"`
 	Error     string    `json:"error,omitempty"`
@@ -86,6 +91,40 @@ type Target struct {
 	// Hidden is what the drive hides from every user of its addresses, or may hide; nil if it says that it hides
 	// nothing, has no feature to hide something, or was not asked.
 	Hidden *Hidden `json:"hidden,omitempty"`
+}
+
+// Limit is what the erase of a target did not reach, or why it was not erased by another technique.
+type Limit struct {
+	Kind LimitKind `json:"kind"`
+	Text string    `json:"text"`
+}
+
+// LimitKind is the kind of a limit. It decides whether the limit lowers the category.
+type LimitKind string
+
+// The kinds of limits.
+const (
+	LimitFallback   LimitKind = "fallback"   // why the target was overwritten, and not erased by its own command
+	LimitHidden     LimitKind = "hidden"     // what the drive hides or may hide, see Target.Hidden
+	LimitNamespaces LimitKind = "namespaces" // namespaces of the drive that were not erased
+	LimitPart       LimitKind = "part"       // which part of the target was erased, or how the rest was
+)
+
+// LimitText returns the texts of all limits.
+func (t Target) LimitText() string { return strings.Join(t.limitTexts(), "; ") }
+
+// limitTexts returns the texts of the limits of one of the kinds, or of all limits. The detail of a record before
+// version 4 is of every kind.
+func (t Target) limitTexts(kinds ...LimitKind) (texts []string) {
+	if t.Detail != "" {
+		return []string{t.Detail}
+	}
+	for _, limit := range t.Limits {
+		if len(kinds) == 0 || slices.Contains(kinds, limit.Kind) {
+			texts = append(texts, limit.Text)
+		}
+	}
+	return texts
 }
 
 // Hidden is the size of what an ATA drive does not address now. At least one of the sizes is positive, or not known.

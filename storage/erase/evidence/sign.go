@@ -95,6 +95,7 @@ var texts = regexp.MustCompile(`"(?:[^"\\]|\\.)*":?`)
 // secret can occur in them by chance only.
 var fixed = []string{
 	"format", "started", "ended", "time", "seed", "source", "outcome", "technique", "pattern", "expected",
+	"kind",
 }
 
 // normalized returns a record as a reader gets it: bytes that are not UTF-8 are replaced, and its texts redacted.
