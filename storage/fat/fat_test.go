@@ -146,10 +146,15 @@ func TestFS(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := fstest.TestFS(f, "parameters.txt", "folder/A rather long name.conf"); err != nil {
+		entries, err := f.ReadDir(".")
+		if err != nil || len(entries) != 2 {
+			t.Fatalf("got %v and error %v, want a directory and a file", entries, err)
+		}
+		directory := entries[0].Name()
+		if err := fstest.TestFS(f, "parameters.txt", directory+"/A rather long name.conf"); err != nil {
 			t.Error(err)
 		}
-		info, err := f.Stat("FOLDER/a rather LONG name.conf")
+		info, err := f.Stat(strings.ToUpper(directory) + "/a rather LONG name.conf")
 		if err != nil || info.Name() != "A rather long name.conf" {
 			t.Errorf("got %v and error %v, want the name on the medium", info, err)
 		}
