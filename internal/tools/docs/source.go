@@ -13,9 +13,10 @@ import (
 )
 
 // source returns declarations of a Go file as a code block. The arguments are the file and the names of functions,
-// types, variables and constants, or of methods as TYPE.METHOD. Tabs become four spaces.
+// types, variables and constants, or of methods as TYPE.METHOD; without names, it returns the file. Tabs become four
+// spaces.
 func source(root string, arguments []string, _ string) (string, error) {
-	if len(arguments) < 2 {
+	if len(arguments) == 0 {
 		return "", errors.New("want a file and names of declarations")
 	}
 	text, err := os.ReadFile(filepath.Join(root, arguments[0]))
@@ -42,6 +43,9 @@ func source(root string, arguments []string, _ string) (string, error) {
 			end += len(line)
 		}
 		parts = append(parts, string(text[start:end])+"\n")
+	}
+	if len(parts) == 0 {
+		parts = []string{string(text)}
 	}
 	return "```go\n" + strings.ReplaceAll(strings.Join(parts, "\n"), "\t", "    ") + "```\n", nil
 }

@@ -36,8 +36,12 @@ func TestSource(t *testing.T) {
 	if err != nil || got != want {
 		t.Errorf("got %q and %v, want %q", got, err, want)
 	}
+	got, err = source(dir, []string{"a.go"}, "")
+	if want := "```go\n" + strings.ReplaceAll(sample, "\t", "    ") + "```\n"; err != nil || got != want {
+		t.Errorf("got %q and %v, want %q", got, err, want)
+	}
 	for arguments, want := range map[string]string{
-		"a.go": "want a file", "a.go Do": "a.go declares no Do", "b.go x": "b.go", "bad.go x": "bad.go",
+		"": "want a file", "a.go Do": "a.go declares no Do", "b.go x": "b.go", "bad.go x": "bad.go",
 	} {
 		if _, err := source(dir, strings.Fields(arguments), ""); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: got error %v, want %q", arguments, err, want)
