@@ -371,6 +371,7 @@ func TestWaitsForAnAddress(t *testing.T) {
 //
 // Parity: D1
 func TestReload(t *testing.T) {
+	testenv.ExpectPanics(t)
 	first, second := newIronic(t), newIronic(t)
 	first.answer(http.StatusNotFound)
 	var calls atomic.Int32

@@ -17,6 +17,7 @@ import (
 
 	"ironroot/agent/hardware"
 	"ironroot/agent/node"
+	"ironroot/internal/test/testenv"
 )
 
 // siteManager is a manager of the operator.
@@ -48,6 +49,7 @@ func explode(context.Context, hardware.Call) (any, error) { panic("boom") }
 //
 // Parity: F5
 func TestCustomManagers(t *testing.T) {
+	testenv.ExpectPanics(t)
 	site := func(m hardware.Machine) hardware.Manager {
 		if disks, err := m.Disks(t.Context()); err == nil {
 			t.Errorf("got disks %v before all managers are loaded, want an error", disks)
@@ -110,6 +112,7 @@ func TestCustomManagers(t *testing.T) {
 // Steps that choose disks fail if a Go package cannot create its manager, or an executable or a manager root is not
 // usable: it could protect a disk.
 func TestManagerNotUsable(t *testing.T) {
+	testenv.ExpectPanics(t)
 	dir := t.TempDir()
 	if err := os.Mkdir(filepath.Join(dir, "acme"), 0o755); err != nil { // nothing that is started
 		t.Fatal(err)

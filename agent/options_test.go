@@ -3,10 +3,13 @@ package agent
 import (
 	"strings"
 	"testing"
+
+	"ironroot/internal/test/testenv"
 )
 
 // A setting without effect is logged once, without its value, wherever it was set.
 func TestSettingsWithoutEffectAreLogged(t *testing.T) {
+	testenv.ExpectPanics(t)
 	ironic := newIronic(t)
 	ironic.config["agent_containers"] = map[string]any{"allowed_containers": []string{"a"}, "runner": "docker"}
 	ironic.config["tls_cipher_suites"] = "HIGH:nonsense"

@@ -10,6 +10,7 @@ import (
 
 	"ironroot/agent/config"
 	"ironroot/agent/journal"
+	"ironroot/internal/test/testenv"
 )
 
 // Parity: A16
@@ -41,6 +42,7 @@ func TestTokenIsNotLogged(t *testing.T) {
 // A preset token is never disclosed: not in logs or responses, not in errors for callers without the token, not in a
 // printed configuration, and not in the log of a panic.
 func TestPresetTokenIsNotDisclosed(t *testing.T) {
+	testenv.ExpectPanics(t)
 	ironic := newIronic(t)
 	ironic.config["agent_token"] = "******"
 	var printed string

@@ -18,6 +18,7 @@ import (
 	"ironroot/agent/config"
 	"ironroot/agent/power"
 	"ironroot/agent/status"
+	"ironroot/internal/test/testenv"
 )
 
 // stubborn is a network that goes down on the third attempt.
@@ -72,6 +73,7 @@ func TestLockdownRetries(t *testing.T) {
 
 // A function that returns or panics is called again after a pause, until the context ends.
 func TestSupervise(t *testing.T) {
+	testenv.ExpectPanics(t)
 	synctest.Test(t, func(t *testing.T) {
 		a := newAgent(Options{Config: &config.Config{}})
 		ctx, cancel := context.WithCancel(t.Context())
@@ -131,6 +133,7 @@ func TestPortOpensLate(t *testing.T) {
 // After a panic while the API is open, the agent starts over and opens the same port. Until then the board shows the
 // panic.
 func TestStartsOverWithItsPort(t *testing.T) {
+	testenv.ExpectPanics(t)
 	ironic := newIronic(t)
 	starts, shown := 0, ""
 	r := startAgent(t, func(o *Options) {

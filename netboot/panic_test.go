@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"ironroot/internal/goroutine"
+	"ironroot/internal/test/testenv"
 	"ironroot/netboot/networkdata"
 	"ironroot/netboot/snapshot"
 )
@@ -44,6 +45,7 @@ func (h *panicOnce) Handle(ctx context.Context, r slog.Record) error {
 // After a panic while links are taken over from static data, the network reads the kernel's state again and uses the
 // links that are there and those that appear later.
 func TestWatchContainsPanics(t *testing.T) {
+	testenv.ExpectPanics(t)
 	l, inside := inNamespace(t)
 	if !inside {
 		return
@@ -71,6 +73,7 @@ func TestWatchContainsPanics(t *testing.T) {
 
 // After a panic while a link waits for its carrier, it requests a lease nevertheless, although its other parts go on.
 func TestCarrierContainsPanics(t *testing.T) {
+	testenv.ExpectPanics(t)
 	l, inside := inNamespace(t)
 	if !inside {
 		return
@@ -98,6 +101,7 @@ func TestCarrierContainsPanics(t *testing.T) {
 
 // A function that a link runs is called again after a panic.
 func TestLinkContainsPanics(t *testing.T) {
+	testenv.ExpectPanics(t)
 	l := panicLink(t)
 	ended := make(chan int)
 	goroutine.Go(func() error {

@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"ironroot/agent/fault"
+	"ironroot/internal/test/testenv"
 )
 
 func set(commands ...Command) []Extension { return []Extension{{Name: "x", Commands: commands}} }
@@ -161,6 +162,7 @@ func (broken) MarshalJSON() ([]byte, error) { panic("oops") }
 
 // A command that panics, or whose result panics, fails: its waiters return, and the next command can run.
 func TestPanics(t *testing.T) {
+	testenv.ExpectPanics(t)
 	r := NewRegistry(set(
 		Command{Name: "run", Async: true, Run: func(context.Context, Params) (any, error) { panic("oops") }},
 		Command{Name: "result", Async: true, Run: func(context.Context, Params) (any, error) { return broken{}, nil }},

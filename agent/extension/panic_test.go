@@ -9,6 +9,7 @@ import (
 
 	"ironroot/agent/command"
 	"ironroot/agent/hardware"
+	"ironroot/internal/test/testenv"
 )
 
 // brokenSync is a hardware manager that panics when the disks are synced.
@@ -22,6 +23,7 @@ func (brokenSync) Sync(context.Context) error             { panic("in the manage
 
 // A panic of the sync fails the command sync, but does not prevent the machine from stopping.
 func TestSyncContainsPanics(t *testing.T) {
+	testenv.ExpectPanics(t)
 	r := newRig(t, brokenSync{})
 	a := r.run("standby.sync", map[string]any{})
 	if a.Status != "FAILED" || !strings.Contains(a.Error.Details, "in the manager") {

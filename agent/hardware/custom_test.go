@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"ironroot/agent/node"
+	"ironroot/internal/test/testenv"
 	"ironroot/storage/block"
 )
 
@@ -167,6 +168,7 @@ func (selecting) FilterDevice(_ context.Context, d block.Device) (block.Device, 
 // A custom manager that panics or hangs at the start is not used, and the log names it. If it selects disks, no disks
 // are listed.
 func TestCustomManagerFailsAtStart(t *testing.T) {
+	testenv.ExpectPanics(t)
 	disks := func() ([]block.Device, error) { return []block.Device{{Path: "/dev/sda"}}, nil }
 	builtIn := &fake{
 		class: "Generic", level: 1, disks: disks, keep: func(block.Device) (bool, error) { return true, nil },
@@ -281,6 +283,7 @@ func TestManagersThatCannotBeEvaluated(t *testing.T) {
 
 // A panic of a custom manager in a call is an error that names the manager.
 func TestCustomManagerPanics(t *testing.T) {
+	testenv.ExpectPanics(t)
 	builtIn := &fake{class: "Generic", level: 1, steps: stepsBy("Generic", "erase_devices")}
 	for _, tt := range []struct {
 		panics string
@@ -308,6 +311,7 @@ func panicking(Machine) Manager { panic("broken New") }
 
 // In place of a manager that cannot be created there is one that says why, and names the function.
 func TestCreate(t *testing.T) {
+	testenv.ExpectPanics(t)
 	const function = "of ironroot/agent/hardware."
 	for _, tt := range []struct {
 		create New

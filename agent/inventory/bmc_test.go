@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"ironroot/internal/test/testenv"
 )
 
 // fakeBMC contains answers by "channel parameter set". Other requests are errors, as from a BMC without that channel.
@@ -412,6 +414,7 @@ func FuzzAskBMC(f *testing.F) {
 
 // A panic in the answer of a BMC counts as an unreachable BMC.
 func TestBMCContainsPanics(t *testing.T) {
+	testenv.ExpectPanics(t)
 	sys := tree(t, "testdata/qemu.tree")
 	put(t, sys.Path, "dev/ipmi0", func(path string) error { return os.Symlink("/dev/null", path) })
 	s := New(Options{System: sys})

@@ -8,6 +8,7 @@ import (
 
 	"ironroot/agent/config"
 	"ironroot/internal/goroutine"
+	"ironroot/internal/test/testenv"
 	"ironroot/netboot/lldp"
 	"ironroot/storage/block"
 )
@@ -22,6 +23,7 @@ func (brokenNeighbours) WaitLLDP(context.Context, time.Duration) (map[string]lld
 // A fact that causes a panic is missing from the inventory, which contains the others. A panic while disks are listed
 // is an error.
 func TestCollectContainsPanics(t *testing.T) {
+	testenv.ExpectPanics(t)
 	oops := func() { panic("oops") }
 	fill := func(change func(*Source, *Options)) (*Inventory, error) {
 		o := Options{

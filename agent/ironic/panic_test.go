@@ -12,10 +12,12 @@ import (
 	"golang.org/x/net/dns/dnsmessage"
 
 	"ironroot/internal/goroutine"
+	"ironroot/internal/test/testenv"
 )
 
 // A panic in a connection attempt counts as a failure.
 func TestDialContainsPanics(t *testing.T) {
+	testenv.ExpectPanics(t)
 	dial := redialOnChange(func(context.Context, string, string) (net.Conn, error) { panic("oops") }, nothing{})
 	_, err := dial(t.Context(), "tcp", "192.0.2.1:80")
 	var caught *goroutine.PanicError
@@ -39,6 +41,7 @@ func (t brokenTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 
 // A URL whose probe panics counts as unreachable.
 func TestReachableContainsPanics(t *testing.T) {
+	testenv.ExpectPanics(t)
 	net := newNetwork(t)
 	net.serve("one", newFake("1.115"))
 	net.serve("two", newFake("1.115"))
@@ -68,6 +71,7 @@ func (c *panicConn) WriteTo([]byte, net.Addr) (int, error) {
 
 // A multicast DNS packet that causes a panic is dropped; the next one completes the answer.
 func TestListenContainsPanics(t *testing.T) {
+	testenv.ExpectPanics(t)
 	srv := record(instance, dnsmessage.TypeSRV,
 		&dnsmessage.SRVResource{Port: 6385, Target: dnsmessage.MustNewName("host.local.")})
 	txt := record(instance, dnsmessage.TypeTXT, &dnsmessage.TXTResource{TXT: []string{"path=/"}})

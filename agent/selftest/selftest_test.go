@@ -22,6 +22,7 @@ import (
 	"ironroot/agent/inventory/machinetest"
 	"ironroot/agent/node"
 	"ironroot/agent/status"
+	"ironroot/internal/test/testenv"
 	"ironroot/netboot/lldp"
 	"ironroot/storage/block"
 	"ironroot/storage/erase"
@@ -130,6 +131,7 @@ sys/class/net/eno1/speed: 1000\n
 
 // Every problem of a machine is named, with what to do.
 func TestProblems(t *testing.T) {
+	testenv.ExpectPanics(t)
 	healthy := func(t *testing.T) Options {
 		t.Helper()
 		o := machine(machinetest.Unpack(t, bare))

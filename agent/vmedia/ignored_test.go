@@ -9,6 +9,7 @@ import (
 
 	"ironroot/agent/config"
 	"ironroot/internal/goroutine"
+	"ironroot/internal/test/testenv"
 	"ironroot/storage/block"
 	"ironroot/storage/removable"
 	"ironroot/storage/sysfs"
@@ -109,6 +110,7 @@ func TestIgnoredDiskHangs(t *testing.T) {
 
 // A panic during the search for ignored disks ends that search only.
 func TestIgnoredDisksPanic(t *testing.T) {
+	testenv.ExpectPanics(t)
 	o := newMachine(t).options(cmdline)
 	searches := 0
 	o.ignoredDisks = func(context.Context, sysfs.Root) ([]removable.IgnoredDisk, error) {

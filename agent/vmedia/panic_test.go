@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"ironroot/internal/goroutine"
+	"ironroot/internal/test/testenv"
 	"ironroot/storage/block"
 	"ironroot/storage/removable"
 	"ironroot/storage/sysfs"
@@ -13,6 +14,7 @@ import (
 
 // A panic while media are opened is an error of Load, and the media are read again later.
 func TestOpenContainsPanics(t *testing.T) {
+	testenv.ExpectPanics(t)
 	m := newMachine(t)
 	m.attach("sda", usb, "0", "S", floppy(t, "ir-vfd-dev", "parameters.txt", "ipa-api-url=http://floppy"), mib)
 	o := m.options(cmdline)
@@ -34,6 +36,7 @@ func TestOpenContainsPanics(t *testing.T) {
 
 // A medium whose content causes a panic is not used; the next one is.
 func TestUseContainsPanics(t *testing.T) {
+	testenv.ExpectPanics(t)
 	media := New(Options{})
 	volumes := []*removable.Volume{{Device: block.Device{Path: "/dev/sda"}}, {Device: block.Device{Path: "/dev/sdb"}}}
 	first := func(volumes []*removable.Volume) *removable.Volume {
@@ -61,6 +64,7 @@ func TestUseContainsPanics(t *testing.T) {
 
 // A panic of a visit is returned as an error.
 func TestLookContainsPanics(t *testing.T) {
+	testenv.ExpectPanics(t)
 	media := New(newMachine(t).options(cmdline))
 	done, err := media.look(t.Context(), func([]*removable.Volume) (bool, error) { panic("in a visitor") })
 	var caught *goroutine.PanicError

@@ -7,9 +7,12 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"ironroot/internal/test/testenv"
 )
 
 func TestDo(t *testing.T) {
+	testenv.ExpectPanics(t)
 	limits := Limits{NoProgress: time.Minute, Grace: time.Second}
 	broken := errors.New("broken")
 	for _, tt := range []struct {

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"ironroot/internal/test/testenv"
 	"ironroot/internal/test/testenv/nettest"
 )
 
@@ -52,6 +53,7 @@ func TestDetect(t *testing.T) {
 
 // A frame that causes a panic is dropped; the next one shows another owner of the address.
 func TestAwaitOwnerContainsPanics(t *testing.T) {
+	testenv.ExpectPanics(t)
 	address := addr("192.0.2.9")
 	claim := newProbe(net.HardwareAddr{2, 0xde, 0xad, 0xbe, 0xef, 1}, address)
 	copy(claim[etherLen+8+macLen:], address.AsSlice()) // the sender's address

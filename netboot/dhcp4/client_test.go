@@ -15,6 +15,7 @@ import (
 
 	"github.com/insomniacslk/dhcp/dhcpv4"
 
+	"ironroot/internal/test/testenv"
 	"ironroot/internal/test/testenv/nettest"
 	"ironroot/netboot/arp"
 	"ironroot/netboot/dhcp"
@@ -276,6 +277,7 @@ func (h *failingOnce) Use(lease *Lease, renewed bool) error {
 
 // A DHCP message that causes a panic is dropped; the next one is the answer.
 func TestDHCPContainsPanics(t *testing.T) {
+	testenv.ExpectPanics(t)
 	mac := net.HardwareAddr{2, 0, 0, 0, 0, 1}
 	handler := &recorder{}
 	c := New(Config{Interface: func() *net.Interface { return &net.Interface{HardwareAddr: mac} }, Handler: handler})

@@ -507,6 +507,7 @@ func (h panicOnce) Handle(ctx context.Context, r slog.Record) error {
 
 // A frame that causes a panic is dropped, and the link still receives frames.
 func TestListenerContainsPanics(t *testing.T) {
+	testenv.ExpectPanics(t)
 	if !nettest.Namespace(t) {
 		return
 	}

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"ironroot/internal/goroutine"
+	"ironroot/internal/test/testenv"
 )
 
 // Changes that are requested concurrently are made one at a time. Each one is published before its waiters are woken,
@@ -44,6 +45,7 @@ func TestOwner(t *testing.T) {
 
 // A panic while waiters are woken reaches the one who requested the change, and later changes are made.
 func TestContainsPanicsOfWake(t *testing.T) {
+	testenv.ExpectPanics(t)
 	fail := true
 	o := Start(0, func() {
 		if fail {
@@ -68,6 +70,7 @@ func TestContainsPanicsOfWake(t *testing.T) {
 
 // A panic of a change reaches the one who requested it. The change has no effect, and the owner makes later ones.
 func TestContainsPanics(t *testing.T) {
+	testenv.ExpectPanics(t)
 	o := Start(0, func() {})
 	defer o.End()
 	oops := errors.New("oops")

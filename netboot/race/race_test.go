@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"ironroot/internal/goroutine"
+	"ironroot/internal/test/testenv"
 )
 
 // attempt is the result of a call and its duration. Without an end it lasts until its context ends.
@@ -141,6 +142,7 @@ func TestLosersAreDropped(t *testing.T) {
 
 // A panic counts as a failure.
 func TestFirstContainsPanics(t *testing.T) {
+	testenv.ExpectPanics(t)
 	got, by, err := First(t.Context(), 2, time.Hour, func(_ context.Context, i int) (string, error) {
 		if i == 0 {
 			panic("oops")

@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
+	"ironroot/internal/test/testenv"
 	"ironroot/netboot/dhcp"
 	"ironroot/netboot/resolver"
 )
@@ -60,6 +61,7 @@ func TestNames(t *testing.T) {
 
 // A router advertisement that causes a panic is dropped; the next one is used.
 func TestReadContainsPanics(t *testing.T) {
+	testenv.ExpectPanics(t)
 	messages := []syscall.NetlinkMessage{{Header: syscall.NlMsghdr{Type: 1}}, {Header: syscall.NlMsghdr{Type: 2}}}
 	received := 0
 	receive := func() ([]syscall.NetlinkMessage, *unix.SockaddrNetlink, error) {

@@ -30,6 +30,7 @@ func isPanic(t *testing.T, err error, want ...string) {
 
 // A medium whose file system causes a panic is a problem of that medium. It is closed, and the others are opened.
 func TestVolumesContainsPanics(t *testing.T) {
+	testenv.ExpectPanics(t)
 	root := t.TempDir()
 	for i, name := range []string{"sr0", "sr1", "sr2"} {
 		bus := "pci0000:00/ata" + string(rune('1'+i)) + "/host1/target1:0:0/1:0:0:0"
@@ -64,6 +65,7 @@ func TestVolumesContainsPanics(t *testing.T) {
 
 // A panic while a file or a directory is read is an error that names it and its device.
 func TestReadContainsPanics(t *testing.T) {
+	testenv.ExpectPanics(t)
 	v := brokenVolume(func() error { panic("in the file system") })
 	_, err := v.ReadFile("file", 1)
 	isPanic(t, err, "file on /dev/sr0")
@@ -75,6 +77,7 @@ func TestReadContainsPanics(t *testing.T) {
 
 // A panic while a device is described is the error of that device.
 func TestVolumesContainsPanicOfDevice(t *testing.T) {
+	testenv.ExpectPanics(t)
 	root := t.TempDir()
 	plug(t, root, "sdb", usb, "0", floppyImage(t, "ir-vfd-dev"), 1<<20)
 	plug(t, root, "sr0", "pci0000:00/ata1/host1/target1:0:0/1:0:0:0", "5", isoImage(t, "config-2"), 1<<20)

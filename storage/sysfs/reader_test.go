@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"ironroot/internal/goroutine"
+	"ironroot/internal/test/testenv"
 )
 
 func TestRead(t *testing.T) {
@@ -119,6 +120,7 @@ func TestEach(t *testing.T) {
 }
 
 func TestEachPanics(t *testing.T) {
+	testenv.ExpectPanics(t)
 	defer func() {
 		err, _ := recover().(*goroutine.PanicError)
 		if err == nil || err.Value != "oops" {

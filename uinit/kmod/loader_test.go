@@ -20,6 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"ironroot/internal/goroutine"
+	"ironroot/internal/test/testenv"
 )
 
 // kernel stands for init_module(2): it notes what it is given. An image is the name of its module.
@@ -440,6 +441,7 @@ func TestLibataDefaults(t *testing.T) {
 
 // If loading a module panics, all callers that wait for it get an error.
 func TestLoadContainsPanics(t *testing.T) {
+	testenv.ExpectPanics(t)
 	k := &kernel{hook: func(name string) {
 		if name == "broken" {
 			panic("oops")

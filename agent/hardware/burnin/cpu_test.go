@@ -166,6 +166,7 @@ func TestCPUWrongResult(t *testing.T) {
 
 // All processors compute at least once, so that the error names each that is broken. A panic is an error too.
 func TestCPUAllWrong(t *testing.T) {
+	testenv.ExpectPanics(t)
 	testenv.Linux(t, "affinity")
 	m, _ := machine(t, nil)
 	list := []computation{{"sum", func(*workspace) string { return "5" }, "4"}}

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"ironroot/agent/hardware"
+	"ironroot/internal/test/testenv"
 	"ironroot/storage/block"
 )
 
@@ -114,6 +115,7 @@ func loadLog(t *testing.T, custom ...hardware.Manager) string {
 
 // An executable that could not be described could select disks. One whose load panics is no exception.
 func TestNotDescribed(t *testing.T) {
+	testenv.ExpectPanics(t)
 	load := func(path string) (*Manager, error) {
 		switch path {
 		case "/m/panic":
