@@ -4,6 +4,7 @@ package netboot
 
 import (
 	"context"
+	"errors"
 	"io"
 	"log/slog"
 	"testing"
@@ -70,10 +71,19 @@ func TestLeaveBond(t *testing.T) {
 		}
 		return link.Attrs().MasterIndex
 	}
+	done := make(chan struct{})
+	defer close(done)
+	links, addresses := make(chan netlink.LinkUpdate, 64), make(chan netlink.AddrUpdate, 64)
+	if err := errors.Join(netlink.LinkSubscribe(links, done), netlink.AddrSubscribe(addresses, done)); err != nil {
+		t.Fatal(err)
+	}
 	nic0.start(ctx, "member", plan.Role{Bond: "bond0"}, running)
-	l.WaitLog("member of a bond")
-	if got := master(); got != bond.link.index {
-		t.Fatalf("got master %d, want %d", got, bond.link.index)
+	for master() != bond.link.index {
+		select {
+		case <-links:
+		case <-l.Ctx.Done():
+			t.Fatalf("got master %d, want %d", master(), bond.link.index)
+		}
 	}
 	ended, gate := nic0.ended, make(chan struct{}) // the second role waits until the third one has been given
 	nic0.ended = gate
@@ -83,7 +93,14 @@ func TestLeaveBond(t *testing.T) {
 	}
 	<-ended
 	close(gate)
-	l.WaitLog("static addresses")
+	for added := ""; added != "192.0.2.5/24"; {
+		select {
+		case update := <-addresses:
+			added = update.LinkAddress.String()
+		case <-l.Ctx.Done():
+			t.Fatal("got no static address")
+		}
+	}
 	if got := master(); got != 0 {
 		t.Errorf("got master %d after the role has changed, want none", got)
 	}
