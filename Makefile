@@ -16,7 +16,7 @@ DEADCODE = golang.org/x/tools/cmd/deadcode@v0.52.0
 # MACHINES are the directories with tests that boot machines, with all of their tests, and the package that needs Java.
 # UNIT are all others. Packages that take longest are the first; one that is named twice is tested once. At most -p
 # packages run at a time, and -parallel tests in each, so the packages of lab/e2e run one after another beside lab/ironic.
-MACHINES = ./lab/ironic ./lab/e2e/... ./lab/... ./uinit/... ./iso/... ./agent/hardware/burnin/tooz
+MACHINES = ./lab/ironic ./lab/e2e/images ./lab/e2e/... ./lab/... ./uinit/... ./iso/... ./agent/hardware/burnin/tooz
 UNIT     = ./storage/image ./agent/hardware/generic \
 	$$(echo "$$all" | grep -v -E '^ironroot/((uinit|iso|lab)(/|$$)|agent/hardware/burnin/tooz$$)')
 LIST_ALL = all=$$($(GO) list ./...)
