@@ -86,8 +86,7 @@ func (c *eraseVerifyCmd) checkOrigin(e evidence.Evidence) (string, error) {
 }
 
 func (c *eraseVerifyCmd) checkCategory(s evidence.Sanitization) error {
-	rank := map[evidence.Category]int{evidence.Clear: 1, evidence.Purge: 2}
-	if c.Require == "any" || rank[s.Category] >= rank[evidence.Category(c.Require)] && c.Require != "" {
+	if c.Require == "any" || c.Require != "" && s.Category.Includes(evidence.Category(c.Require)) {
 		return nil
 	}
 	return fmt.Errorf("got category %q, want %q: %s", s.Category, c.Require, printed(s.Reason))

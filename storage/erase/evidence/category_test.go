@@ -229,3 +229,15 @@ func TestTechniquesAreMethods(t *testing.T) {
 		t.Errorf("got methods %q, want %q", methods, want)
 	}
 }
+
+// Purge includes clear.
+func TestCategoryIncludes(t *testing.T) {
+	order := []Category{None, Clear, Purge}
+	for i, c := range order {
+		for j, other := range order {
+			if got, want := c.Includes(other), i >= j; got != want {
+				t.Errorf("%q includes %q: got %t, want %t", c, other, got, want)
+			}
+		}
+	}
+}

@@ -234,6 +234,11 @@ const (
 	Purge Category = "purge"
 )
 
+// Includes reports whether a disk of this category also meets another one.
+func (c Category) Includes(other Category) bool {
+	return c == other || other == None || c == Purge && other == Clear
+}
+
 // Sanitization is what a record claims.
 type Sanitization struct {
 	Category Category `json:"nist_sp_800_88r2"`
