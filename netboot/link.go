@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -20,7 +21,6 @@ import (
 	"ironroot/netboot/dhcp"
 	"ironroot/netboot/ifconfig"
 	"ironroot/netboot/lldp"
-	"ironroot/netboot/owner"
 	"ironroot/netboot/plan"
 	"ironroot/netboot/route"
 	"ironroot/netboot/snapshot"
@@ -58,10 +58,13 @@ func (s *shared) omit(ctx context.Context, id string, err error) {
 	}
 }
 
-// link is a link in use. One goroutine owns its state, and others run it, in one role at a time.
+// link is a link in use. Goroutines run it, in one role at a time.
 type link struct {
 	*shared
-	*owner.Owner[state]
+	published atomic.Pointer[state]
+	changing  sync.Mutex
+	ended     bool // guarded by changing
+
 	index   int
 	virtual bool // a VLAN or a bond
 
@@ -84,14 +87,40 @@ type link struct {
 func newLink(s *shared, index int) *link {
 	found := state{link: snapshot.Link{Index: index, History: snapshot.History{Found: time.Now()}}}
 	l := &link{
-		shared: s, Owner: owner.Start(found, s.links.wake), index: index, static: ifconfig.NewSource(index),
+		shared: s, index: index, static: ifconfig.NewSource(index),
 		carrier: newSignal(), carrier6: newSignal(), moved: newSignal(), advertised: newSignal(),
 		duplicate: newSignal(), announced: newSignal(),
 	}
+	l.published.Store(&found)
 	l.hosts = route.NewHosts(s.log, l.netInterface)
 	l.lease4 = lease4{link: l, source: ifconfig.NewSource(index)}
 	l.lease6 = lease6{link: l, source: ifconfig.NewSource(index)}
 	return l
+}
+
+// State returns the published state.
+func (l *link) State() state { return *l.published.Load() }
+
+// Change changes a copy of the state, publishes it and wakes the waiters. Changes are made one at a time. One that
+// panics has no effect. apply must not block, because all other changes wait for it, nor call Change. After End, Change
+// does nothing.
+func (l *link) Change(apply func(*state)) {
+	l.changing.Lock()
+	defer l.changing.Unlock()
+	if l.ended {
+		return
+	}
+	next := l.State()
+	apply(&next)
+	l.published.Store(&next)
+	l.links.wake()
+}
+
+// End ends all changes.
+func (l *link) End() {
+	l.changing.Lock()
+	defer l.changing.Unlock()
+	l.ended = true
 }
 
 func (l *link) name() string { return l.State().link.Name }

@@ -11,7 +11,7 @@ import (
 )
 
 // linkTable holds the links in use. It wakes the waiters for its own changes and for those of the links' states, which
-// the owners report by wake. Its methods may be called concurrently.
+// the links report by wake. Its methods may be called concurrently.
 type linkTable struct {
 	mu      sync.Mutex
 	byIndex map[int]*link // by kernel index

@@ -11,8 +11,8 @@ import (
 	"ironroot/netboot/snapshot"
 )
 
-// state is what is known of a link. Its owner publishes copies, which never change: slices are replaced, and never
-// changed in place.
+// state is what is known of a link. The link publishes shallow copies, which never change: slices are replaced, and
+// never changed in place.
 type state struct {
 	link      snapshot.Link // without Addresses and Err
 	addresses addresses

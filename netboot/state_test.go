@@ -12,6 +12,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"ironroot/internal/goroutine"
+	"ironroot/internal/pause"
 	"ironroot/netboot/dhcp4"
 	"ironroot/netboot/dhcp6"
 	"ironroot/netboot/ifconfig"
@@ -85,6 +87,53 @@ func TestFailures(t *testing.T) {
 				t.Errorf("got %v, want %v", got, c.want)
 			}
 		})
+	}
+}
+
+// Changes that are requested concurrently are made one at a time. Each one is published before Change returns.
+func TestConcurrentChanges(t *testing.T) {
+	const changes = 100
+	l := panicLink(t)
+	group := goroutine.NewGroup()
+	for range changes {
+		group.Go(func() error {
+			var mine int
+			l.Change(func(s *state) {
+				s.mtu++
+				mine = s.mtu
+			})
+			if got := l.State().mtu; got < mine {
+				t.Errorf("got state %d after change %d returned", got, mine)
+			}
+			return nil
+		})
+	}
+	if err := group.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	if got := l.State().mtu; got != changes {
+		t.Errorf("got state %d, want %d", got, changes)
+	}
+}
+
+// A panic of a change reaches the one who requested it. The change has no effect, and later ones are made. Each change
+// that has an effect wakes the waiters.
+func TestChangePanics(t *testing.T) {
+	l := panicLink(t)
+	changed, oops := l.links.next(), errors.New("oops")
+	err := goroutine.Catch(func() error {
+		l.Change(func(s *state) {
+			s.mtu = 1
+			panic(oops)
+		})
+		return nil
+	})
+	if got := l.State().mtu; !errors.Is(err, oops) || got != 0 || pause.Closed(changed) {
+		t.Errorf("got %v and state %d, waiters woken %t, want the panic alone", err, got, pause.Closed(changed))
+	}
+	l.Change(func(s *state) { s.mtu = 2 })
+	if got := l.State().mtu; got != 2 || !pause.Closed(changed) {
+		t.Errorf("next change: got state %d, waiters woken %t, want 2 and true", got, pause.Closed(changed))
 	}
 }
 
