@@ -25,6 +25,8 @@ type ataDisk struct {
 	size     int64
 	sampling sampling
 	record   *Recorder
+
+	decideOnly bool // see [Options]
 }
 
 // openSG opens a disk exclusively: the kernel does not check whether it is mounted before it sends a command.
@@ -52,7 +54,9 @@ func isATA(d block.Device) bool {
 func eraseATA(
 	ctx context.Context, sys sysfs.Root, device block.Device, o Options, open sgOpener,
 ) (_ Technique, err error) {
-	d := ataDisk{path: device.Path, sampling: o.sampling(device), record: o.Recorder}
+	d := ataDisk{
+		path: device.Path, sampling: o.sampling(device), record: o.Recorder, decideOnly: o.decideOnly,
+	}
 	if err := o.Wait.until(ctx, sys, device.Path, func() error {
 		transport, file, size, err := open(device.Path)
 		d.drive, d.file, d.size = ata.New(transport), file, size
@@ -69,6 +73,9 @@ func eraseATA(
 	if err != nil {
 		return "", err
 	}
+	if o.decideOnly {
+		return technique, nil
+	}
 	return technique, block.Flush(ctx, device.Path)
 }
 
@@ -78,9 +85,7 @@ func (d *ataDisk) erase(ctx context.Context) (Technique, error) {
 	if err != nil {
 		return "", err
 	}
-	capacity := id.Capacity
-	if id, _, err = d.recover(ctx, id); err != nil {
-		d.noteHidden(ctx, capacity, err)
+	if id, err = d.makeReady(ctx, id); err != nil {
 		return "", err
 	}
 	d.noteHidden(ctx, id.Capacity, nil) // drives that are locked or sanitize themselves reject the queries
@@ -90,6 +95,9 @@ func (d *ataDisk) erase(ctx context.Context) (Technique, error) {
 	technique, command, err := d.choose(ctx, id)
 	if err != nil {
 		return "", err
+	}
+	if d.decideOnly {
+		return technique, nil
 	}
 	if command == nil {
 		return d.securityErase(ctx, id.Security)
@@ -103,6 +111,27 @@ func (d *ataDisk) erase(ctx context.Context) (Technique, error) {
 			ErrLocked, technique)
 	}
 	return technique, nil
+}
+
+// makeReady recovers a drive, and returns its identity afterwards. With decideOnly, a drive that must be recovered is
+// an error.
+func (d *ataDisk) makeReady(ctx context.Context, id ata.Identity) (ata.Identity, error) {
+	if !d.decideOnly {
+		ready, _, err := d.recover(ctx, id)
+		if err != nil {
+			d.noteHidden(ctx, id.Capacity, err)
+		}
+		return ready, err
+	}
+	if id.Security.Locked {
+		return id, fmt.Errorf("%w: an erase tries to remove the one of an interrupted erase", ErrLocked)
+	}
+	if id.Sanitize.Supported {
+		if status, err := d.sanitizeStatus(ctx); err == nil {
+			return id, unsettled(status.InProgress, status.Failed)
+		}
+	}
+	return id, nil
 }
 
 // identifyErasable identifies a drive. The error wraps ErrUnsupported if it cannot be identified or cannot erase

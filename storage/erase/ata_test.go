@@ -997,7 +997,7 @@ func TestATAFallback(t *testing.T) {
 				d.Transport = "sas"
 			}
 			open := openers{ata: drive.open, query: drive.open}
-			method, err := previewedFull(t.Context(), t, sysfs.Root{}, d, c.o, open)
+			method, err := decidedFull(t.Context(), t, sysfs.Root{}, d, c.o, open)
 			if method != c.method || (err == nil) != (c.method != "") || c.err != nil && !errors.Is(err, c.err) ||
 				err != nil && !strings.Contains(err.Error(), c.text) {
 				t.Errorf("got %q, %v, want %q, %v with %q", method, err, c.method, c.err, c.text)

@@ -35,6 +35,8 @@ type Options struct {
 	// prove means that the drive may ignore writes and return zeros, because it may be locked: the last pass of an
 	// overwrite is random data, and samples are compared before the drive erases itself.
 	prove bool
+	// decideOnly ends the erase when its technique is known. Nothing is changed on the device, see [Decide].
+	decideOnly bool
 }
 
 // sampling returns how samples of a device are taken.
@@ -62,8 +64,8 @@ func Full(ctx context.Context, sys sysfs.Root, device block.Device, o Options) e
 
 // overwritesAfter reports whether a device is overwritten whose own erase returned an error.
 func (o Options) overwritesAfter(err error) bool {
-	return errors.Is(err, ErrUnsupported) ||
-		o.ContinueOnFailure && !errors.Is(err, ErrLocked) && !errors.Is(err, errRejects)
+	return !errors.Is(err, ErrTCGLocked) && (errors.Is(err, ErrUnsupported) ||
+		o.ContinueOnFailure && !errors.Is(err, ErrLocked) && !errors.Is(err, errRejects))
 }
 
 // openers open devices for commands of their own.
@@ -77,21 +79,21 @@ type openers struct {
 }
 
 func full(ctx context.Context, sys sysfs.Root, device block.Device, o Options, open openers) error {
-	if err := awaitWritable(ctx, sys, device, o.Wait); err != nil {
+	err := checkWritable(ctx, sys, device)
+	if err == nil && !o.decideOnly {
+		err = o.Wait.free(ctx, sys, device.Path)
+	}
+	if err != nil {
 		return err
 	}
 	if !block.IsNVMeNamespace(device.Name) { // eraseNVMe asks it
-		var err error
 		if o.prove, err = checkLockedDevice(ctx, sys, device, open, o.Recorder); err != nil {
 			return err
 		}
 	}
 	technique, scope, secureErr := secure(ctx, sys, device, o, open)
 	o.prove = o.prove || scope.lockUnknown
-	if errors.Is(secureErr, ErrTCGLocked) {
-		return errors.Join(secureErr, scope.remains("not erased"))
-	}
-	if secureErr == nil {
+	if secureErr == nil && !o.decideOnly {
 		secureErr = readBackDrive(ctx, sys, device, o, technique)
 	}
 	var reason error
@@ -107,8 +109,10 @@ func full(ctx context.Context, sys sysfs.Root, device block.Device, o Options, o
 		}
 		technique, reason = Overwrite, fallback(device, secureErr)
 	}
-	if err := forget(ctx, sys, device, o.Wait); err != nil {
-		return err
+	if !o.decideOnly {
+		if err := forget(ctx, sys, device, o.Wait); err != nil {
+			return err
+		}
 	}
 	return o.finish(scope, Report{Technique: technique, Fallback: reason})
 }
@@ -167,21 +171,31 @@ func express(
 
 // awaitWritable waits until the device has no holder. It returns ErrReadOnly for a read-only device.
 func awaitWritable(ctx context.Context, sys sysfs.Root, device block.Device, wait Wait) error {
-	if err := ctx.Err(); err != nil {
+	if err := checkWritable(ctx, sys, device); err != nil {
 		return err
-	}
-	if readOnly, err := ReadOnly(sys, device.Name); err != nil {
-		return err
-	} else if readOnly {
-		return ErrReadOnly
 	}
 	return wait.free(ctx, sys, device.Path)
 }
 
+// checkWritable returns ErrReadOnly for a read-only device.
+func checkWritable(ctx context.Context, sys sysfs.Root, device block.Device) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	readOnly, err := ReadOnly(sys, device.Name)
+	if err == nil && readOnly {
+		return ErrReadOnly
+	}
+	return err
+}
+
 // overwriteReleased overwrites a device after the kernel has dropped its partitions.
 func overwriteReleased(ctx context.Context, sys sysfs.Root, device block.Device, o Options) error {
-	if device.Zoned == "host-managed" {
+	switch {
+	case device.Zoned == "host-managed":
 		return ErrZoned
+	case o.decideOnly:
+		return nil
 	}
 	if err := partition.Release(ctx, sys, device.Path); err != nil {
 		return err

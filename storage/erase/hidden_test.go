@@ -129,7 +129,7 @@ func TestHidden(t *testing.T) {
 			open := openers{ata: drive.open, query: drive.open}
 			recording := o
 			recording.Recorder = record
-			method, err := previewedFull(t.Context(), t, sysfs.Root{}, d, recording, open)
+			method, err := decidedFull(t.Context(), t, sysfs.Root{}, d, recording, open)
 			if err != nil || string(method) != c.method {
 				t.Errorf("got %q, %v, want %q", method, err, c.method)
 			}

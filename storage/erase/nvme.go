@@ -94,14 +94,17 @@ func eraseNVMe(
 	}
 	s := sanitizer{
 		device: d, path: device.Path, size: device.Size, shared: scope.shared,
-		record: o.Recorder, sampling: o.sampling(device),
+		record: o.Recorder, sampling: o.sampling(device), decideOnly: o.decideOnly,
 	}
 	if sanitizeCapabilities(controller) != 0 {
-		if _, err := s.settle(ctx); err != nil {
+		if err := s.makeReady(ctx); err != nil {
 			return "", scope, fmt.Errorf("%w: %w", errSanitize, err)
 		}
 	}
-	technique, err := formatNVMe(ctx, d, controller, namespace, scope, s.sampling, o.Recorder)
+	technique, setting, err := formatSetting(controller, scope)
+	if err == nil && !o.decideOnly {
+		err = formatNVMe(ctx, d, technique, formatCommand(namespace, scope.nsid, setting), s.sampling)
+	}
 	var rejected nvmeStatus
 	if o.NVMeSanitize && (errors.Is(err, ErrUnsupported) || errors.As(err, &rejected)) {
 		technique, err = s.sanitizeInstead(ctx, controller, scope, device, o.Siblings, open, err)
@@ -112,40 +115,42 @@ func eraseNVMe(
 	if err != nil {
 		return "", scope, err
 	}
+	if o.decideOnly {
+		return technique, scope, nil
+	}
 	return technique, scope, block.Flush(ctx, device.Path)
 }
 
-// formatNVMe erases a namespace by Format NVM, and reads samples of it.
+// formatNVMe erases a namespace by a Format NVM command, and reads samples of it.
 func formatNVMe(
-	ctx context.Context, d adminDevice, controller, namespace []byte, scope nvmeScope, how sampling,
-	record *Recorder,
-) (Technique, error) {
-	technique, setting, err := formatSetting(controller, scope)
-	if err != nil {
-		return "", err
-	}
+	ctx context.Context, d adminDevice, technique Technique, command adminCommand, how sampling,
+) error {
 	medium, size, err := d.medium()
 	if err != nil {
-		return "", err
+		return err
 	}
 	taken, err := takeSamples(ctx, medium, size, how)
 	if err != nil {
-		return "", err
+		return err
 	}
 	defer taken.free()
-	command := adminCommand{
-		opcode: opFormat, nsid: scope.nsid, cdw10: formatWord(namespace, setting),
-		timeout: uint32(formatTimeout.Milliseconds()),
-	}
 	timelimit.Extend(ctx, formatTimeout) // after that the kernel gives up
-	err = record.during(ctx, technique, 0, func() error { return d.admin(&command, nil) })
+	err = how.record.during(ctx, technique, 0, func() error { return d.admin(&command, nil) })
 	timelimit.Progress(ctx)
 	if err != nil {
-		return "", fmt.Errorf("NVMe format: %w", err)
+		return fmt.Errorf("NVMe format: %w", err)
 	}
-	text := fmt.Sprintf("command with secure erase setting %d completed with status 0", setting)
-	record.reported(evidence.SourceFormat, text, true)
-	return technique, taken.verify(ctx, medium)
+	text := fmt.Sprintf("command with secure erase setting %d completed with status 0", command.cdw10>>9&7)
+	how.record.reported(evidence.SourceFormat, text, true)
+	return taken.verify(ctx, medium)
+}
+
+// formatCommand returns the Format NVM command for a namespace.
+func formatCommand(namespace []byte, nsid, setting uint32) adminCommand {
+	return adminCommand{
+		opcode: opFormat, nsid: nsid, cdw10: formatWord(namespace, setting),
+		timeout: uint32(formatTimeout.Milliseconds()),
+	}
 }
 
 // formatSetting selects the secure erase setting of a Format. OACS bit 1 is set if the controller supports Format, FNA

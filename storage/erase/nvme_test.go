@@ -313,7 +313,7 @@ func TestNVMe(t *testing.T) {
 				}
 				return &drive, nil
 			}
-			method, err := previewedFull(t.Context(), t, nvmeTree(t, "nvme0n1"), disk, c.o, openers{nvme: open})
+			method, err := decidedFull(t.Context(), t, nvmeTree(t, "nvme0n1"), disk, c.o, openers{nvme: open})
 			if !errors.Is(err, c.err) || method != c.method || err != nil && !strings.Contains(err.Error(), c.text) {
 				t.Errorf("got %q, %v, want %q, %v with %q", method, err, c.method, c.err, c.text)
 			}

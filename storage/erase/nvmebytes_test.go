@@ -46,7 +46,12 @@ func TestNVMeCommandBytes(t *testing.T) {
 		if scope.unknown != nil {
 			t.Fatal(scope.unknown)
 		}
-		if _, err := formatNVMe(t.Context(), drive, controller, namespace, scope, sampling{}, nil); err != nil {
+		technique, setting, err := formatSetting(controller, scope)
+		if err != nil {
+			t.Fatalf("%s: %v", c.name, err)
+		}
+		command := formatCommand(namespace, scope.nsid, setting)
+		if err := formatNVMe(t.Context(), drive, technique, command, sampling{}); err != nil {
 			t.Fatalf("%s: %v", c.name, err)
 		}
 		minute, day := []byte{0x60, 0xea, 0, 0}, []byte{0x00, 0x5c, 0x26, 0x05} // 60,000 and 86,400,000 ms

@@ -161,6 +161,8 @@ type sanitizer struct {
 	shared   bool  // other hosts may use the subsystem
 	record   *Recorder
 	sampling sampling
+
+	decideOnly bool // see [Options]
 }
 
 // sanitizeInstead sanitizes the subsystem because of an error of Format. If that is not possible, it returns the error.
@@ -184,6 +186,9 @@ func (s *sanitizer) sanitizeInstead(
 	a, err := chooseSanitize(controller, scope)
 	if err != nil {
 		return "", sanitizeRefused(reason, err, holdErr)
+	}
+	if s.decideOnly {
+		return a.technique, nil
 	}
 	if err := s.sanitize(ctx, a); err != nil {
 		return "", fmt.Errorf("%w (%v)", err, reason) //nolint:errorlint // the sanitize failed: not ErrUnsupported
@@ -323,6 +328,19 @@ func (s *sanitizer) exitFailure() error {
 	// A drive leaves this state only by a sanitize without AUSE, which nvme-cli sends.
 	return fmt.Errorf("%w after a failed sanitize: sanitize it again, for example with nvme sanitize --sanact=2 %s: %w",
 		errRejects, s.path, err)
+}
+
+// makeReady settles a drive. With decideOnly, a drive that is not settled is an error.
+func (s *sanitizer) makeReady(ctx context.Context) error {
+	if !s.decideOnly {
+		_, err := s.settle(ctx)
+		return err
+	}
+	log, err := readSanitizeLog(ctx, s.device)
+	if err != nil {
+		return ctx.Err()
+	}
+	return unsettled(log.state() == stateInProgress, log.state() == stateFailed)
 }
 
 // settle waits for a sanitize in progress, and ends the failure mode of the last one, unless other hosts may use the

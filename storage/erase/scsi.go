@@ -61,12 +61,15 @@ func eraseSCSI(
 			err = errors.Join(err, closeErr)
 		}
 	}()
-	if _, err := d.settle(ctx); err != nil {
+	if err := d.makeReady(ctx, o.decideOnly); err != nil {
 		return "", err
 	}
 	technique, command, err := d.choose(ctx, sys, device)
 	if err != nil {
 		return "", err
+	}
+	if o.decideOnly {
+		return technique, nil
 	}
 	if err := d.sanitize(ctx, technique, command); err != nil {
 		return "", err
@@ -243,6 +246,19 @@ func (d *scsiDevice) settle(ctx context.Context) (found bool, err error) {
 		return true, d.exitFailure()
 	}
 	return found, nil
+}
+
+// makeReady settles a disk. With decideOnly, a disk that is not settled is an error.
+func (d *scsiDevice) makeReady(ctx context.Context, decideOnly bool) error {
+	if !decideOnly {
+		_, err := d.settle(ctx)
+		return err
+	}
+	state, err := d.state(ctx)
+	if err != nil {
+		return ctx.Err()
+	}
+	return unsettled(state.InProgress, state.Failed)
 }
 
 // exitFailure makes a disk usable whose last sanitize failed. The error wraps errRejects.

@@ -569,7 +569,7 @@ func TestSCSIFallback(t *testing.T) {
 			record := &Recorder{}
 			open := openers{ata: drive.open, scsi: drive.open, query: drive.open}
 			c.o.Recorder = record
-			method, err := previewedFull(t.Context(), t, sys, d, c.o, open)
+			method, err := decidedFull(t.Context(), t, sys, d, c.o, open)
 			if method != c.method || (err == nil) != (c.err == nil) ||
 				c.err != nil && c.err != errAny && !errors.Is(err, c.err) { //nolint:errorlint // a value of this test
 				t.Errorf("got %q, %v, want %q, %v", method, err, c.method, c.err)

@@ -69,9 +69,8 @@ type Manager struct {
 	limits      func(block.Device) timelimit.Limits // time limits of operations on one disk
 	recoverDisk func(ctx context.Context, d block.Device, record *erase.Recorder) error
 	eraseFull   func(ctx context.Context, s sysfs.Root, d block.Device, o erase.Options) error
-	// previewErase is erase.Preview.
-	previewErase func(ctx context.Context, s sysfs.Root, d block.Device, o erase.Options) (erase.Report, error)
-	testDisk     func(ctx context.Context, f burnin.Medium, size int64, o burnin.DiskOptions,
+	decideErase func(ctx context.Context, s sysfs.Root, d block.Device, o erase.Options) (erase.Report, error)
+	testDisk    func(ctx context.Context, f burnin.Medium, size int64, o burnin.DiskOptions,
 		progress func(done, total int64)) (burnin.DiskReport, error)
 	controller func(ctx context.Context, path string, shown []uint32) (erase.Controller, error)
 	unbound    func(ctx context.Context) ([]block.UnboundController, error)
@@ -101,7 +100,7 @@ func New(o Options) *Manager {
 	limits := func(block.Device) timelimit.Limits { return timelimit.Disk }
 	return &Manager{
 		o: o, limits: limits, recoverDisk: erase.Recover, eraseFull: erase.Full,
-		previewErase: erase.Preview, testDisk: burnin.Disk,
+		decideErase: erase.Decide, testDisk: burnin.Disk,
 		controller: erase.ReadController, checkZeros: erase.CheckZeros, sync: syncAll, flush: block.Flush,
 		unbound: func(ctx context.Context) ([]block.UnboundController, error) {
 			return block.UnboundControllers(ctx, o.System)

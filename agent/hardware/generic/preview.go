@@ -14,7 +14,7 @@ import (
 // ErasePreview describes what erase_devices would do to a disk.
 type ErasePreview struct {
 	Disk      block.Device
-	Report    erase.Report // see [erase.Preview]; without a technique if the disk would not be erased
+	Report    erase.Report // see [erase.Decide]; without a technique if the disk would not be erased
 	Untouched string       // why the step would leave the disk as it is; "" otherwise
 	Err       error        // why the step would fail because of the disk; nil otherwise
 }
@@ -106,7 +106,7 @@ func (r *diskRun) preview(ctx context.Context, d block.Device, unit []block.Devi
 		}
 		options := r.flags.options()
 		options.Siblings = r.siblings(ctx, d, unit)
-		p.Report, err = r.m.previewErase(ctx, r.m.o.System, d, options)
+		p.Report, err = r.m.decideErase(ctx, r.m.o.System, d, options)
 		return p, err
 	})
 	if err != nil {

@@ -27,8 +27,8 @@ func TestPreviewErase(t *testing.T) {
 	}
 	m := onThisMachine(t, disks...)
 	var given erase.Options
-	ask := m.previewErase
-	m.previewErase = func(ctx context.Context, s sysfs.Root, d block.Device, o erase.Options) (erase.Report, error) {
+	ask := m.decideErase
+	m.decideErase = func(ctx context.Context, s sysfs.Root, d block.Device, o erase.Options) (erase.Report, error) {
 		given = o
 		return ask(ctx, s, d, o)
 	}
@@ -47,7 +47,8 @@ func TestPreviewErase(t *testing.T) {
 	} {
 		got := list[i]
 		if got.Disk.Path != want.Disk.Path || got.Report.String() != want.Report.String() ||
-			!errors.Is(got.Err, want.Err) || (got.Untouched == "") != (want.Untouched == "") || !strings.HasPrefix(got.Untouched, want.Untouched) {
+			!errors.Is(got.Err, want.Err) || (got.Untouched == "") != (want.Untouched == "") ||
+			!strings.HasPrefix(got.Untouched, want.Untouched) {
 			t.Errorf("got %+v, want %+v", got, want)
 		}
 	}

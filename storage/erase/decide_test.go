@@ -77,9 +77,9 @@ func onReadBack(progress func(done, total int64)) *Recorder {
 	})}
 }
 
-// previewedFull calls preview and then full, and compares them: preview changes nothing, and returns the method of full
+// decidedFull decides and then calls full, and compares them: a decision changes nothing, and returns the method of full
 // unless a command failed, and the errors that full returns before it erases.
-func previewedFull(
+func decidedFull(
 	ctx context.Context, t *testing.T, sys sysfs.Root, d block.Device, o Options, open openers,
 ) (Technique, error) {
 	t.Helper()
@@ -87,23 +87,23 @@ func previewedFull(
 		open.identify = open.nvme
 	}
 	before := testenv.Content(t, d.Path)
-	previewed := o
-	previewed.Recorder = nil
-	expected, previewErr := try(previewed, func(o Options) error { return preview(t.Context(), sys, d, o, open) })
+	decided, readOnly := o, open
+	decided.Recorder, decided.decideOnly, readOnly.nvme = nil, true, open.identify
+	expected, decideErr := tryFullWith(t.Context(), sys, d, decided, readOnly)
 	if !bytes.Equal(testenv.Content(t, d.Path), before) {
-		t.Error("preview changed the medium")
+		t.Error("the decision changed the medium")
 	}
 	method, err := tryFullWith(ctx, sys, d, o, open)
 	fellBack := o.ContinueOnFailure && method == Overwrite || strings.Contains(string(method), "failed")
 	switch {
-	case previewErr == nil && err == nil && expected != method && !fellBack:
-		t.Errorf("preview: got %q, full used %q", expected, method)
-	case previewErr != nil && err == nil && !errors.Is(previewErr, ErrLocked) && !errors.Is(previewErr, errRejects):
-		t.Errorf("preview: got error %v, full succeeded with %q", previewErr, method)
+	case decideErr == nil && err == nil && expected != method && !fellBack:
+		t.Errorf("decision: got %q, full used %q", expected, method)
+	case decideErr != nil && err == nil && !errors.Is(decideErr, ErrLocked) && !errors.Is(decideErr, errRejects):
+		t.Errorf("decision: got error %v, full succeeded with %q", decideErr, method)
 	}
 	for _, early := range []error{ErrReadOnly, ErrZoned, ErrRemains, ErrTCGLocked} {
-		if errors.Is(err, early) && !errors.Is(previewErr, early) {
-			t.Errorf("preview: got error %v (method %q), full returned %v", previewErr, expected, err)
+		if errors.Is(err, early) && !errors.Is(decideErr, early) {
+			t.Errorf("decision: got error %v (method %q), full returned %v", decideErr, expected, err)
 		}
 	}
 	return method, err
