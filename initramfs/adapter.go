@@ -14,8 +14,8 @@ import (
 	"ironroot/initramfs/squashfs"
 )
 
-// adapterFiles are the adapter for plug-ins of ironic-python-agent, and the modules that stand in for those of
-// ironic-python-agent in a root without it.
+// adapterFiles are the adapter for plug-ins of ironic-python-agent, and the modules that replace ironic-python-agent's
+// in a root without it.
 //
 //go:embed all:ipa
 var adapterFiles embed.FS
@@ -104,7 +104,7 @@ func textEntry(name string, mode fs.FileMode, data []byte) squashfs.Entry {
 	}}
 }
 
-// maxLinks limits the links from a name to a content. It is that of Linux for symbolic links (MAXSYMLINKS).
+// maxLinks limits the links from a name to a content. It is the limit of Linux for symbolic links (MAXSYMLINKS).
 const maxLinks = 40
 
 // linkedContent returns the content of a file. The file, and the directories of its path, can be links, or links to

@@ -162,7 +162,7 @@ func writeBelow(t *testing.T, root string, r cpio.Record) {
 	}
 }
 
-// Authorities that cannot be read are errors. An extra file of their name replaces those of Debian.
+// Authorities that cannot be read are errors. An extra file of their name replaces Debian's.
 func TestAuthoritiesErrors(t *testing.T) {
 	chain, err := os.ReadFile("testdata/google.pem")
 	if err != nil {

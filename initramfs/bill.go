@@ -22,7 +22,7 @@ import (
 	"ironroot/release/spdx"
 )
 
-// origin is where a file of the initramfs comes from.
+// origin describes the source of a file of the initramfs.
 type origin struct {
 	file    string        // path of its origin on this machine, below the directory of unpacked packages; "" = another
 	source  string        // path in the source package, for its licence; "" = the licence is known otherwise
@@ -152,7 +152,7 @@ type source struct {
 	packages bill.Packages
 }
 
-// usage is what an initramfs has of a package.
+// usage lists the files that an initramfs has of a package.
 type usage struct {
 	source   source
 	files    []string // IDs

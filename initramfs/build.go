@@ -271,7 +271,7 @@ func (b *builder) others(files, chosen []*moduleFile, dir string) (cpio.Record, 
 	return cpio.StaticFile(filepath.Join(dir, kmod.OthersFile), string(small), 0o644), nil
 }
 
-// releaseOf returns the kernel's release: that of its package, or otherwise the one that a module was built for.
+// releaseOf returns the kernel's release: its package's, or otherwise the one that a module was built for.
 func releaseOf(files []*moduleFile, kernel Kernel) (string, error) {
 	if kernel.Release != "" {
 		return kernel.Release, nil

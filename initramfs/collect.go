@@ -73,7 +73,7 @@ func listModules(ctx context.Context, dir string) ([]*moduleFile, error) {
 var searchOrder = []string{"updates", "extra", "ubuntu", "kernel", "weak-updates"}
 
 // treeName returns the path of a module below its directory of searchOrder, without suffix and without "dkms/", and the
-// index of that directory. It reports whether name is that of a module. A module outside of these directories has its
+// index of that directory. It reports whether name belongs to a module. A module outside of these directories has its
 // whole path and the index of kernel.
 func treeName(name string) (tree string, rank int, ok bool) {
 	base, _, found := strings.Cut(filepath.Base(name), ".ko")

@@ -24,7 +24,7 @@ func evidenceKeyError(name string) error {
 }
 
 // hasEvidenceKey reports whether a file contains a private key for evidence: a PEM block with an Ed25519 key in PKCS
-// #8, wherever in the file it is. Keys of other types, such as those of TLS client certificates, are not for evidence.
+// #8, wherever in the file it is. Keys of other types, such as keys of TLS client certificates, are not for evidence.
 func hasEvidenceKey(data []byte) bool {
 	for block, rest := pem.Decode(data); block != nil; block, rest = pem.Decode(rest) {
 		if key, err := x509.ParsePKCS8PrivateKey(block.Bytes); err == nil {

@@ -88,7 +88,7 @@ func checkManager(f imageFile, files []imageFile, arch string) error {
 	return nil
 }
 
-// headBytes is what the kernel reads of a file to decide how to execute it (BINPRM_BUF_SIZE).
+// headBytes is the number of bytes that the kernel reads of a file to decide how to execute it (BINPRM_BUF_SIZE).
 const headBytes = 256
 
 // machines are the machines whose programs the kernels of an architecture run.

@@ -15,7 +15,7 @@ type Options struct {
 	Out          string   // directory of the results; "" = "build"
 	Name         string   // stem of the files' names; "" = "ipa-ironroot-" + Arch
 	Kernel       string   // path of a kernel; "" = the one of Package
-	Modules      string   // directory with the modules of Kernel, searched recursively; "" = those of the package
+	Modules      string   // directory with the modules of Kernel, searched recursively; "" = the package's
 	Package      string   // Debian package of the kernel; "" = "linux-image-" + Arch. Meta packages are resolved
 	KernelConfig string   // path of the configuration of Kernel; "" = unknown, firmware is not compressed
 	ModuleGroups []string // groups of initramfs/modules; nil = {"server"}, {"none"} = no modules
@@ -25,18 +25,18 @@ type Options struct {
 	ManagerRoots []string // userlands with managers: directories, OCI layouts, tarballs, or oci://REFERENCE
 	// AuthorizedKeys is a file with public keys of operators who may log in as root; "" = none.
 	AuthorizedKeys string
-	// CAFiles contain the certificate authorities that the ramdisk trusts, PEM; nil = those of AuthoritiesPackage.
+	// CAFiles contain the certificate authorities that the ramdisk trusts, PEM; nil = the authorities of
+	// AuthoritiesPackage.
 	CAFiles []string
-	// ManagerCalls are system calls that managers may make besides those of every manager, by the names of their
-	// executables.
+	// ManagerCalls are system calls that managers may make besides every manager's, by the names of their executables.
 	ManagerCalls map[string][]string
 	// RescueRoot is the userland of a rescue, like one of ManagerRoots; "" = none.
 	RescueRoot string
-	Firmware   string         // directory with firmware that is preferred to that of Debian's packages; "" = none
+	Firmware   string         // directory with firmware that is preferred to Debian's packages; "" = none
 	NoFirmware bool           // omit all firmware
 	Files      []string       // extra files, HOST:GUEST
 	CacheDir   string         // directory of cached files; "" = ironroot in the user's cache directory
-	Debian     debian.Options // archive of the packages; its CacheDir and Progress are those of the build
+	Debian     debian.Options // archive of the packages; its CacheDir and Progress are the build's
 	Bill       *bill.Build    // describe each file next to it: contents and provenance; nil = do not
 	Dir        string         // directory of the Go module to build from; "" = the current directory
 	Progress   io.Writer

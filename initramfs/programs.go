@@ -85,8 +85,8 @@ func (b *builder) goToolIn(ctx context.Context, work string, args ...string) ([]
 	return out, nil
 }
 
-// goEnvironment returns the settings of Go that programs depend on. They replace those of the user's environment, and
-// select the tool chain that go.mod names.
+// goEnvironment returns the settings of Go that programs depend on. They replace the settings of the user's
+// environment, and select the tool chain that go.mod names.
 func (b *builder) goEnvironment() ([]string, error) {
 	env := []string{
 		"CGO_ENABLED=0", "GOOS=linux", "GOARCH=" + b.Arch, "GOAMD64=v1", "GOARM64=v8.0", "GOFLAGS=-buildvcs=false",

@@ -18,8 +18,8 @@ import (
 	"ironroot/initramfs/squashfs"
 )
 
-// managersDir is the directory of executables that are managers, rootsDir that of the manager roots: the agent looks
-// for them there.
+// managersDir is the directory of executables that are managers, rootsDir the directory of the manager roots: the agent
+// looks for them there.
 const (
 	managersDir = "usr/lib/ironroot/managers"
 	rootsDir    = "usr/lib/ironroot/roots"

@@ -241,7 +241,7 @@ const (
 		"site = site_manager:Site\n"
 )
 
-// The adapter is added to roots with plug-ins, and runs each of them but those of ironic-python-agent itself.
+// The adapter is added to roots with plug-ins, and runs each of them but ironic-python-agent's own.
 func TestAdapter(t *testing.T) {
 	named := func(name string) string { return strings.ReplaceAll(points, "site", name) }
 	root := files(t, map[string]string{

@@ -156,7 +156,7 @@ func logReplaced(l *link, c ifconfig.Config) {
 	}
 }
 
-// contradictions describes in what the lease of a link contradicts those of others.
+// contradictions lists conflicts with leases of other links: overlapping subnets, different routers.
 func contradictions(own state, lease *dhcp4.Lease, others []state) []string {
 	var list []string
 	for _, other := range others {

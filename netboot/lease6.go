@@ -126,7 +126,7 @@ func (a *lease6) Use(lease *dhcp6.Lease) error {
 	return nil
 }
 
-// Drop removes the addresses of the lease; those of routers stay.
+// Drop removes the addresses of the lease; addresses of routers stay.
 func (a *lease6) Drop() {
 	l := a.link
 	if err := a.source.Clear(); err != nil {

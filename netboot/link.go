@@ -36,7 +36,7 @@ type timing struct {
 
 var defaultTiming = timing{noCarrier: 10 * time.Second, cardWait: 30 * time.Second, DHCP: dhcp.DefaultTiming}
 
-// shared is what the links of a network have in common.
+// shared holds the state that the links of a network have in common.
 type shared struct {
 	log      *slog.Logger
 	timing   timing

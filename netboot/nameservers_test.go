@@ -15,8 +15,8 @@ import (
 	"ironroot/netboot/resolver"
 )
 
-// Names of the static data come first, then those of links with static addresses in the order of the data, then those
-// of leases in the order of the metrics. On one link static names precede those of DHCPv4, routers and DHCPv6.
+// Names of the static data come first, then names of links with static addresses in the order of the data, then names
+// of leases in the order of the metrics. On one link static names precede names of DHCPv4, routers and DHCPv6.
 func TestNameServersOrder(t *testing.T) {
 	servers := func(list ...string) (names resolver.Names) {
 		for _, text := range list {

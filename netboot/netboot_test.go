@@ -288,7 +288,7 @@ func TestSmallMTU(t *testing.T) {
 	})
 }
 
-// A carrier that comes back may be that of another network: the server is asked at once, and its refusal obeyed.
+// A carrier that comes back may belong to another network: the server is asked at once, and its refusal obeyed.
 func TestCarrierLossAndRefusal(t *testing.T) {
 	l, inside := inNamespace(t)
 	if !inside {

@@ -115,7 +115,7 @@ func (w *watcher) reassign(ctx context.Context) {
 	}
 }
 
-// roleOf returns the role of a link; id is that of Plan.ID.
+// roleOf returns the role of a link; id is Plan.ID's.
 func (w *watcher) roleOf(l *link, id string) plan.Role {
 	switch {
 	case id != "":

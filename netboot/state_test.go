@@ -162,7 +162,7 @@ func TestPublishedIsIndependent(t *testing.T) {
 	}
 }
 
-// A lease contradicts those of other links whose subnets overlap and whose default routers differ.
+// A lease contradicts leases of other links whose subnets overlap and whose default routers differ.
 func TestContradictions(t *testing.T) {
 	lease := func(address, router string) *dhcp4.Lease {
 		return &dhcp4.Lease{Address: netip.MustParsePrefix(address), Routes: []dhcp4.Route{

@@ -195,7 +195,7 @@ func TestStaticLinkAppears(t *testing.T) {
 	}
 }
 
-// Without a carrier static addresses are not used: their routes would hide those of other links.
+// Without a carrier static addresses are not used: their routes would hide routes of other links.
 func TestStaticWithoutCarrier(t *testing.T) {
 	l, inside := inNamespace(t)
 	if !inside {

@@ -62,9 +62,9 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// Verify verifies artefacts with their signatures. A path is that of an artefact, or of a directory that has only
-// artefacts and what belongs to them. Each artefact that is verified, with all files that belong to it, is a line of
-// log. The error names every file that differs, is missing, or that no verified signature covers.
+// Verify verifies artefacts with their signatures. A path names an artefact, or a directory that has only artefacts and
+// what belongs to them. Each artefact that is verified, with all files that belong to it, is a line of log. The error
+// names every file that differs, is missing, or that no verified signature covers.
 func Verify(key signature.PublicKey, paths []string, log io.Writer) error {
 	v := verifier{key: key, log: log}
 	for _, path := range paths {
@@ -190,8 +190,8 @@ func (v *verifier) artefact(path string) {
 	}
 }
 
-// verifyContent verifies an artefact with its signature, and returns its SHA-256 in hex: of a layout, that of its
-// images. What is not signed is not read.
+// verifyContent verifies an artefact with its signature, and returns its SHA-256 in hex: of a layout, the SHA-256 of
+// its images. Files without a signature are not read.
 func (v *verifier) verifyContent(path string) (string, error) {
 	hash := sha256.New()
 	if err := v.key.VerifyFile(signedFile(path), hash); err != nil {

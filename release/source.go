@@ -26,9 +26,9 @@ type Source struct {
 	Err      error     // why the commit of a git checkout is unknown
 }
 
-// FindSource describes the source in a directory. Its date is that of the environment variable SOURCE_DATE_EPOCH
-// (https://reproducible-builds.org/specs/source-date-epoch/), otherwise that of the commit, otherwise 1970-01-01: a
-// second build has the same date. A directory that is not the top of a git checkout of this module has no commit.
+// FindSource describes the source in a directory. Its date is taken from the environment variable SOURCE_DATE_EPOCH
+// (https://reproducible-builds.org/specs/source-date-epoch/), otherwise from the commit, otherwise 1970-01-01: a second
+// build has the same date. A directory that is not the top of a git checkout of this module has no commit.
 func FindSource(ctx context.Context, dir string) (Source, error) {
 	s := Source{Date: time.Unix(0, 0).UTC()}
 	if err := s.readCommit(ctx, dir); err != nil {

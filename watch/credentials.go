@@ -27,9 +27,9 @@ import (
 // requestTimeout limits a request to Keystone or Ironic.
 const requestTimeout = 30 * time.Second
 
-// Access says how to reach Ironic. What it does not contain is taken from the environment, as by the openstack command:
-// OS_CLOUD with clouds.yaml, OS_AUTH_URL and others for Keystone, OS_AUTH_TYPE (none or http_basic) with OS_ENDPOINT,
-// OS_USERNAME and OS_PASSWORD, OS_CACERT.
+// Access says how to reach Ironic. Values that it does not contain are taken from the environment, as by the openstack
+// command: OS_CLOUD with clouds.yaml, OS_AUTH_URL and others for Keystone, OS_AUTH_TYPE (none or http_basic) with
+// OS_ENDPOINT, OS_USERNAME and OS_PASSWORD, OS_CACERT.
 type Access struct {
 	URL      string // of an Ironic without Keystone
 	CAFile   string // PEM; "" uses OS_CACERT or the system's
@@ -160,7 +160,7 @@ func (a Access) standalone(s standalone) (*gophercloud.ServiceClient, error) {
 	return client, nil
 }
 
-// cloudFile is what clouds.yaml says about clouds without Keystone, which gophercloud does not support.
+// cloudFile is the part of clouds.yaml about clouds without Keystone, which gophercloud does not support.
 type cloudFile struct {
 	Clouds map[string]struct {
 		Type     string     `yaml:"auth_type"`

@@ -17,7 +17,7 @@ var update = flag.Bool("update", false, "write the picture of the README")
 
 const picture = "../docs/watch.svg"
 
-// The picture in the README is what the command shows on a terminal with 110 columns.
+// The picture in the README equals the output of the command on a terminal with 110 columns.
 func TestPicture(t *testing.T) {
 	var out bytes.Buffer
 	bars := newBars(same, mpb.WithOutput(&out), mpb.WithAutoRefresh(), mpb.WithWidth(110))

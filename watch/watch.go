@@ -25,7 +25,8 @@ type Node struct {
 	LastError string
 
 	Heartbeat time.Time // the latest one of the ramdisk, zero if it is unknown
-	// UpdatedAt is when the state changed, or Ironic handled a heartbeat in it. It is zero if it is unknown.
+	// UpdatedAt is the time at which the state changed, or Ironic handled a heartbeat in it. It is zero if it is
+	// unknown.
 	UpdatedAt time.Time
 	// Stale is set if the line has been there since before Ironic began to change the node.
 	Stale bool
@@ -56,7 +57,7 @@ func (n *Node) Rests() bool { return n.Target == "" || n.Failed() }
 //   - While Ironic is executing a step, the line must be about that one.
 //   - A node that rests shows results only. Ironic may have aborted a step in between.
 //   - While Ironic is changing a node, or if it failed to, a heartbeat must have come in the current state.
-//   - Between two steps, a result is that of an earlier one.
+//   - Between two steps, a result belongs to an earlier one.
 func (n *Node) Line() string {
 	step, _, _ := strings.Cut(n.Progress, ":")
 	isResult := result.MatchString(n.Progress)

@@ -21,7 +21,7 @@ const (
 	unauthorizedResponseTimeout = 10 * time.Second
 )
 
-// limitBody limits the time that net/http spends on a body that no handler reads, such as that of a request without the
+// limitBody limits the time that net/http spends on a body that no handler reads, for example if the request has no
 // token. net/http reads at most 256 KiB of it.
 func limitBody(w http.ResponseWriter, r *http.Request, limit time.Duration) error {
 	if r.Body == http.NoBody {
@@ -60,7 +60,7 @@ func (b *deadlineReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// setDeadline calls set and ignores connections without deadlines, such as those of tests.
+// setDeadline calls set and ignores connections without deadlines, as in tests.
 func setDeadline(set func(time.Time) error, at time.Time) error {
 	if err := set(at); !errors.Is(err, http.ErrNotSupported) {
 		return err

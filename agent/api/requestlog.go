@@ -53,7 +53,8 @@ func hideToken(query string) string {
 	return strings.Join(parts, "&")
 }
 
-// client returns the client's address: that of the proxy headers if present, otherwise the connection's remote address.
+// client returns the client's address: the address in the proxy headers if present, otherwise the connection's remote
+// address.
 func client(r *http.Request) string {
 	if forwarded := r.Header.Get("X-Forwarded-For"); forwarded != "" {
 		first, _, _ := strings.Cut(forwarded, ",")

@@ -122,7 +122,7 @@ func (c Command) check(p Params) error {
 }
 
 // Call checks and validates the parameters and runs the command in the caller's goroutine. It returns a panic as a
-// *PanicError. If ctx is that of a command that a [Registry] runs, it returns an InvalidCommandError once a command
+// *PanicError. If ctx belongs to a command that a [Registry] runs, it returns an InvalidCommandError once a command
 // marked Last has succeeded.
 func (c Command) Call(ctx context.Context, p Params) (result any, err error) {
 	l := latchOf(ctx)

@@ -1,6 +1,6 @@
 // Package command runs the commands of the agent's REST API and remembers their results.
 //
-// The rules are those of ironic-python-agent: one command at a time. Synchronous commands run within their request,
+// The rules are ironic-python-agent's: one command at a time. Synchronous commands run within their request,
 // asynchronous ones continue after it. Every command stays in the list, in order, because the conductor reads the state
 // of a deployment from the list. The list starts again when Ironic starts a new session with the agent.
 //
@@ -23,7 +23,7 @@
 // confirmed rescue waits two seconds for running requests. A command that ran meanwhile could export the disk again,
 // write to it, or contradict the first: a rescue of a machine that is being locked down, or a lockdown of one whose
 // user is about to log in. So the first of the two that succeeds is the last command of the process. The registry
-// refuses all others, including those that waited for their turn and those of a flow.
+// refuses all others, including commands that waited for their turn and commands of a flow.
 //
 // If the command that succeeded is sent again with the same parameters, the answer is its record: Ironic repeats a
 // command whose answer does not arrive in time, and would otherwise report that the rescue has failed. The error for

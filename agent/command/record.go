@@ -50,7 +50,7 @@ const (
 	// maxRecords is the number of records that are kept. Ironic looks for the latest command, for the latest one of a
 	// name, and whether the list has only commands that list steps.
 	maxRecords = 1000
-	// maxResults limits the total size of all results, in bytes. Those of the latest records are kept.
+	// maxResults limits the total size of all results, in bytes. The latest results are kept.
 	maxResults = 4 << 20
 )
 

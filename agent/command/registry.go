@@ -103,9 +103,9 @@ func (r *Registry) Close() { r.cancel() }
 // errReset is the cause of a command's cancellation by Reset.
 var errReset = errors.New("cancelled for another session of Ironic")
 
-// Reset cancels the running command, waits until it has ended and removes all records: Ironic must not take the
-// commands of a former session for those of a new one. Commands that wait for their start are rejected; those that are
-// requested meanwhile wait. If ctx ends first, Reset returns its error, and the records stay.
+// Reset cancels the running command, waits until it has ended and removes all records: Ironic must not take commands of
+// a former session for commands of a new one. Commands that wait for their start are rejected; those that are requested
+// meanwhile wait. If ctx ends first, Reset returns its error, and the records stay.
 func (r *Registry) Reset(ctx context.Context) error {
 	r.endSession()
 	select { // a synchronous command keeps its turn until it ends

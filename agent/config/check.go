@@ -65,7 +65,7 @@ func checkURLs(text string) error {
 	return nil
 }
 
-// shown returns text for an error. What precedes an @ can be a password.
+// shown returns text for an error. Text before an @ can be a password.
 func shown(text string) string {
 	if strings.Contains(text, "@") {
 		return "a URL with a user"
@@ -96,8 +96,8 @@ func urls(text string, trim bool) []string {
 	return list
 }
 
-// syslogPorts are the transports of syslog with the ports of their servers: those of RFC 5426, of RFC 6587 as
-// registered for syslog-conn, and of RFC 5425.
+// syslogPorts are the transports of syslog with the ports of their servers: RFC 5426, RFC 6587 as registered for
+// syslog-conn, and RFC 5425.
 var syslogPorts = map[string]string{"udp": "514", "tcp": "601", "tls": "6514"}
 
 // splitSyslog splits a value of syslog_server.

@@ -75,7 +75,7 @@ func (s suite) in(name string) bool {
 	return s.name == name || name == "ALL" || name == "DEFAULT" || slices.Contains(strings.Fields(s.groups), name)
 }
 
-// known reports whether a name is that of a suite or a group.
+// known reports whether a name denotes a suite or a group.
 func known(name string) bool {
 	return slices.Contains(strings.Fields(emptyGroups), name) ||
 		slices.ContainsFunc(suites(), func(s suite) bool { return s.in(name) })

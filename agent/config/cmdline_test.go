@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// ironicAppend is what Ironic's iPXE template hands to the kernel.
+// ironicAppend holds the parameters that Ironic's iPXE template passes to the kernel.
 const ironicAppend = "selinux=0 troubleshoot=0 text ipa-api-url=http://10.0.0.1:6385 " +
 	"BOOTIF=52:54:00:1a:15:d6 initrd=ramdisk nofb vga=normal console=ttyS0 ipa-insecure=1 " +
 	"ipa-global-request-id=req-94d3b0a6-b5bb-4bb0-9ec9-8bdd1b6a3b1e systemd.journald.forward_to_console=yes"

@@ -1,10 +1,10 @@
 // Package config declares the options of the agent and reads them from all sources.
 //
-// Names, kernel parameters, defaults and precedence of the options are those of ironic-python-agent: its kernel
-// command lines, configuration files and unit files have the same effect here. The sources from the highest to the
-// lowest precedence: values that the conductor sends while the agent runs (the Ironic client applies them through
-// Live), the kernel parameter ipa-debug, command line flags, the environment (OS_<GROUP>__<OPTION>), configuration
-// files in order, kernel parameters, built-in defaults.
+// Names, kernel parameters, defaults and precedence of the options are ironic-python-agent's: its kernel command lines,
+// configuration files and unit files have the same effect here. The sources from the highest to the lowest precedence:
+// values that the conductor sends while the agent runs (the Ironic client applies them through Live), the kernel
+// parameter ipa-debug, command line flags, the environment (OS_<GROUP>__<OPTION>), configuration files in order, kernel
+// parameters, built-in defaults.
 //
 // The struct Config is the only declaration of the options. docs/configuration.md is generated from it.
 //

@@ -20,7 +20,7 @@ const (
 // maxFile limits the bytes of a configuration file.
 const maxFile = 1 << 20
 
-// files reads the configuration files: those of Sources that exist, then those of the flags.
+// files reads the configuration files: the existing files of Sources, then the files of the flags.
 func (l *loader) files(s Sources, flags flagSet) {
 	for _, name := range s.Files {
 		l.file(name, false)

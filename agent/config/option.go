@@ -97,8 +97,7 @@ func (o option) fullName() string {
 	return o.group + "." + o.name
 }
 
-// matches reports whether group and name, as an operator wrote them, are those of the option. A dash equals an
-// underscore.
+// matches reports whether group and name, as an operator wrote them, name the option. A dash equals an underscore.
 func (o option) matches(group, name string) bool {
 	name = underscores(name)
 	if group == o.group && name == underscores(o.name) {

@@ -16,7 +16,7 @@ import (
 // secrets, or to make an erase do less than it reports. At worst it stops the machine from working: who can attach a
 // medium can do that anyway. So an option is open to a source only if Ironic or a site passes it for each node, and no
 // value of it gives more. Each option has the tag, and one without it is closed to all of them. The kernel parameters
-// that the firmware appends to those of the image set no option at all.
+// that the firmware appends to the image's own set no option at all.
 type Source string
 
 // The sources.

@@ -171,7 +171,7 @@ func TestEachOptionFromUnsignedSource(t *testing.T) {
 		if err := c.Accept(FromMDNS, o.fullName(), value); (err == nil) != o.opensTo(FromMDNS) {
 			t.Errorf("%s by multicast DNS: got %v", o.fullName(), err)
 		}
-		// What the image sets stays.
+		// Values that the image sets stay.
 		initial := asWritten(t, o, o.value(load(t, Sources{})))
 		own := writeFile(t, t.TempDir(), "60.conf", "["+o.group+"]\n"+o.name+"="+initial+"\n")
 		for _, files := range [][]string{{own, medium}, {medium, own}} {

@@ -92,7 +92,7 @@ func TestUnused(t *testing.T) {
 	if diff := cmp.Diff(want, c.Unused()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	// What Ironic sends with every lookup are the defaults.
+	// The values that Ironic sends with every lookup are the defaults.
 	c = load(t, Sources{})
 	if err := c.Set("container.runner", "podman"); err != nil {
 		t.Fatal(err)

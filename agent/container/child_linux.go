@@ -52,7 +52,7 @@ type plan struct {
 	Mounts     []Mount
 }
 
-// message is what process 1 of a container reports.
+// message is a report of a container's process 1.
 type message struct {
 	Listener bool   // a descriptor comes with it, which receives the system calls that wait for a reply
 	Ready    bool   // it waits for a reply of one byte, and then starts the program
@@ -167,7 +167,7 @@ var removedCapabilities = []int{
 	unix.CAP_WAKE_ALARM, unix.CAP_BLOCK_SUSPEND, unix.CAP_SYS_PACCT, unix.CAP_AUDIT_CONTROL, unix.CAP_AUDIT_READ,
 }
 
-// ordinaryCapabilities are those of a container that is not privileged: podman's default.
+// ordinaryCapabilities are the capabilities of a container that is not privileged: podman's default.
 var ordinaryCapabilities = []int{
 	unix.CAP_CHOWN, unix.CAP_DAC_OVERRIDE, unix.CAP_FOWNER, unix.CAP_FSETID, unix.CAP_KILL,
 	unix.CAP_NET_BIND_SERVICE, unix.CAP_SETFCAP, unix.CAP_SETGID, unix.CAP_SETPCAP, unix.CAP_SETUID,

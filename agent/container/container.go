@@ -57,16 +57,16 @@ type Spec struct {
 	Args []string
 	// Env is added to the environment of the image, as NAME=VALUE.
 	Env []string
-	// Dir is the working directory; "" is that of the image.
+	// Dir is the working directory; "" is the image's.
 	Dir string
-	// User is USER[:GROUP], names in the image or numbers, instead of that of the image; "" does not replace it.
+	// User is USER[:GROUP], names in the image or numbers, instead of the image's; "" does not replace it.
 	User string
 	// Disks are block devices of the machine, such as /dev/vda, which the program sees with their partitions.
 	Disks []string
 	// Privileged gives the program the capabilities and mounts of a privileged container of podman, without those
 	// that lead to the agent. Otherwise it has the default capabilities of podman and cannot mount.
 	Privileged bool
-	// NoNetwork gives the program a network of its own, without interfaces. Otherwise it has that of the machine.
+	// NoNetwork gives the program a network of its own, without interfaces. Otherwise it has the machine's.
 	NoNetwork bool
 	// Files are files that the program sees, by their absolute path.
 	Files map[string]File
@@ -75,7 +75,8 @@ type Spec struct {
 	// Layout is the directory in which the program sees the image as an OCI layout. It requires Options.KeepImage. ""
 	// means none.
 	Layout string
-	// MaxDuration is how long the program can run; 0 means forever. After that it is ended like a cancelled one.
+	// MaxDuration is the longest time for which the program can run; 0 means forever. After that it is ended like a
+	// cancelled one.
 	MaxDuration time.Duration
 	// Output is called with each line of the output, without its newline. Lines are cut after 4 KiB. It is called by
 	// one goroutine at a time. It may be nil.

@@ -13,8 +13,8 @@ import (
 
 // Resolve reads the manifest and the configuration of an image for the machine's architecture. text is
 // HOST[:PORT]/REPOSITORY[:TAG][@DIGEST], with or without the prefix docker:// or oci://. secret is a pull secret, ""
-// for none: the base64 form of USER:PASSWORD, once or twice, as Ironic sends it. A secret replaces the Authorization
-// of o. Errors about text or secret wrap ErrReference. Those of the registry are errors of package fetch.
+// for none: the base64 form of USER:PASSWORD, once or twice, as Ironic sends it. A secret replaces the Authorization of
+// o. Errors about text or secret wrap ErrReference. Errors of the registry come from package fetch.
 func Resolve(ctx context.Context, o fetch.Options, text, secret string) (*Image, error) {
 	if secret != "" {
 		text, err := parseSecret(secret)

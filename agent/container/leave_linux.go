@@ -55,7 +55,7 @@ func (r *runner) await(ctx context.Context, wait, kill func() error) error {
 	return err
 }
 
-// disks lists the disks of the container, and that of its image.
+// disks lists the disks of the container, and the disk of its image.
 func (r *runner) disks() []string {
 	disks := slices.Clone(r.spec.Disks)
 	if disk := r.bundle.scratch.disk; disk != "" && !slices.Contains(disks, disk) {

@@ -56,8 +56,8 @@ func (b *Bundle) environment(s Spec) []string {
 // host returns the host name of a container.
 func (b *Bundle) host() string { return b.image.ID[:min(12, len(b.image.ID))] }
 
-// files returns the files of a container: those of s, and the description by which programs recognize a container of
-// podman.
+// files returns the files of a container: the files of s, and the description by which programs recognize a container
+// of podman.
 func (b *Bundle) files(s Spec) map[string]File {
 	environment := fmt.Sprintf("engine=\"podman-5.0.0\"\nname=%q\nid=%q\nimage=%q\nimageid=%q\nrootless=0\n",
 		"ironroot", b.image.ID, b.image.Name, b.image.ID)

@@ -21,7 +21,7 @@ import (
 	"ironroot/internal/uevent"
 )
 
-// namespaces are those of a container: of mounts, processes, IPC and host name.
+// namespaces are the namespaces of a container: mounts, processes, IPC and host name.
 const namespaces = unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS
 
 // program is this program, which must be static: it is executed in the root of a container. Tests replace it.

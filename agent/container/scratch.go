@@ -17,8 +17,8 @@ const (
 	tailGap = 1 << 20
 	// diskOverhead is added to the space on a disk, for the file system's own structures.
 	diskOverhead = 64 << 20
-	// installMinimum is what an installation needs beside its root file system: partitions for booting and for a
-	// config drive.
+	// installMinimum is the space that an installation needs beside its root file system: partitions for booting and
+	// for a config drive.
 	installMinimum = 1 << 30
 )
 

@@ -18,8 +18,8 @@ import (
 	"ironroot/internal/confine"
 )
 
-// mountable are the file systems that a container may mount: those of disks, and those that contain only what the
-// container stores.
+// mountable are the file systems that a container may mount: file systems of disks, and file systems that contain only
+// data that the container stores.
 var mountable = []string{
 	"ext2", "ext3", "ext4", "xfs", "btrfs", "vfat", "msdos", "exfat", "f2fs", "erofs", "squashfs", "iso9660", "udf",
 	"tmpfs", "overlay", "devpts", "mqueue",

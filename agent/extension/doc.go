@@ -1,5 +1,5 @@
 // Package extension implements the commands of the agent's REST API, with a file per extension. Names, parameters and
-// results are those of ironic-python-agent.
+// results are ironic-python-agent's.
 //
 // # A sync has a limit, and reports what was not written
 //

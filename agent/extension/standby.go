@@ -118,9 +118,9 @@ func syncDisks(ctx context.Context, d Deps, limit time.Duration) error {
 	return err
 }
 
-// stopWith returns a command that sets the clock, syncs the disks, leaves those of a network and then stops the machine
-// with end. A failed or slow sync must not keep the machine running: the conductor waits for its stop, and images are
-// flushed when they are written.
+// stopWith returns a command that sets the clock, syncs the disks, leaves the disks of a network and then stops the
+// machine with end. A failed or slow sync must not keep the machine running: the conductor waits for its stop, and
+// images are flushed when they are written.
 func stopWith(d Deps, what string, end func(context.Context) error) func(context.Context, command.Params) (any, error) {
 	return func(ctx context.Context, _ command.Params) (any, error) {
 		if err := d.Stop.SetClocks(ctx); err != nil {

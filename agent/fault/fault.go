@@ -1,6 +1,6 @@
-// Package fault defines the errors of the agent's REST API: the body of an HTTP error response and the command_error
-// of a command. Type names, codes and messages are those of ironic-python-agent, because Ironic's conductor and
-// operators' tools match them. Details are the agent's own.
+// Package fault defines the errors of the agent's REST API: the body of an HTTP error response and the command_error of
+// a command. Type names, codes and messages are ironic-python-agent's, because Ironic's conductor and operators' tools
+// match them. Details are the agent's own.
 //
 // From turns any other error into a CommandExecutionError.
 package fault

@@ -17,7 +17,7 @@ import (
 	"ironroot/storage/sysfs"
 )
 
-// Machine is what the agent gives to a custom manager. Its fields are read-only.
+// Machine contains the agent's data and functions for a custom manager. Its fields are read-only.
 type Machine struct {
 	// System reads files of sysfs and procfs. The path of a file is System.Sys("class/dmi/id/sys_vendor"). A test
 	// sets System.Path to a directory.
@@ -72,7 +72,8 @@ func try(ctx context.Context, f func(context.Context) error) error {
 	}
 }
 
-// start calls a function of a manager at the start of the agent: see try. Those of built-in managers are only called.
+// start calls a function of a manager at the start of the agent: see try. Functions of built-in managers are only
+// called.
 func (l *leveled) start(ctx context.Context, f func(context.Context) error) error {
 	if !l.custom {
 		return f(ctx)

@@ -90,7 +90,7 @@ func TestCustomManagerReplacesSteps(t *testing.T) {
 	}
 }
 
-// A built-in erase step is protected in steps of every kind, not only in those of its own.
+// A built-in erase step is protected in steps of every kind, not only of its own.
 func TestCustomManagerErasesInOtherKind(t *testing.T) {
 	builtIn := kinds{&fake{class: "Generic", level: 1}, map[Kind][]Step{Clean: stepsBy("Generic", "erase_devices")}}
 	site := &fake{class: "Site", level: 2, steps: stepsBy("Site", "erase_devices")}
@@ -227,8 +227,8 @@ func (u unrated) Evaluate(context.Context) (Level, error) { return Mainline, u.e
 // bareUnrated is one that neither lists nor filters disks.
 type bareUnrated struct{ unrated }
 
-func (bareUnrated) Disks()        {} // not that of DiskLister
-func (bareUnrated) FilterDevice() {} // not that of DeviceFilter
+func (bareUnrated) Disks()        {} // not DiskLister's
+func (bareUnrated) FilterDevice() {} // not DeviceFilter's
 
 // Without a manager that selects disks and cannot be evaluated, or that could not be loaded at all, no disks are
 // listed. The error names all such managers, with their reasons. The steps of the others are listed.

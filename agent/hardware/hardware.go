@@ -11,7 +11,7 @@ import (
 	"ironroot/storage/block"
 )
 
-// Level is how well a manager supports the hardware. Calls go to managers of higher levels first.
+// Level describes how well a manager supports the hardware. Calls go to managers of higher levels first.
 type Level int
 
 // The levels of the contract. Third-party managers may return levels above ServiceProvider.

@@ -15,14 +15,14 @@ type lister struct {
 	err    error
 }
 
-func (l *lister) Steps() {} // not that of Stepper
+func (l *lister) Steps() {} // not Stepper's
 
 func (l *lister) ListSteps(Kind, *node.Node, []map[string]any) ([]Step, error) {
 	return l.listed, l.err
 }
 
-// Without some steps of a built-in manager nothing is listed, but everything that is known can be executed. Without
-// those of a custom manager nothing can be executed: another manager's step could run in place of one.
+// Without some steps of a built-in manager nothing is listed, but everything that is known can be executed. Without the
+// steps of a custom manager nothing can be executed: another manager's step could run in place of one.
 func TestStepsThatCannotBeListed(t *testing.T) {
 	run := func(context.Context, Call) (any, error) { return "done", nil }
 	broken := errors.New("broken file")

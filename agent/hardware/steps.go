@@ -73,7 +73,7 @@ func (l *leveled) steps(kind Kind, n *node.Node, ports []map[string]any) (steps 
 	return steps, err
 }
 
-// StepNames returns the names of the steps of all kinds of all managers except those of one class.
+// StepNames returns the names of the steps of all kinds of all managers except the managers of one class.
 func (m *Managers) StepNames(except string, n *node.Node, ports []map[string]any) (map[string]bool, error) {
 	names := map[string]bool{}
 	for _, manager := range m.list {

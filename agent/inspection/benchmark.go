@@ -19,7 +19,7 @@ import (
 // benchmarkTimes are the durations of single measurements.
 type benchmarkTimes struct {
 	compute, memory, disk, warmup time.Duration
-	disks                         time.Duration // limits that of all disks together, without warming up
+	disks                         time.Duration // limits the time of all disks together, without warming up
 }
 
 var defaultTimes = benchmarkTimes{
@@ -227,7 +227,7 @@ func (b *benchmark) read(
 	return errors.Join(errs...)
 }
 
-// firstOfSockets returns the first processor of each socket. Processors of an unknown socket are those of one.
+// firstOfSockets returns the first processor of each socket. Processors of an unknown socket count as one socket.
 func (i *inspection) firstOfSockets(processors []int) (first []int) {
 	known := map[string]bool{}
 	for _, n := range processors {

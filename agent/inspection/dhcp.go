@@ -9,7 +9,7 @@ import (
 )
 
 // waitDHCP waits until the boot interface has an IPv4 address, or all interfaces if the configuration requires that. A
-// timeout is only logged. The error is that of ctx.
+// timeout is only logged. The error is ctx's.
 func (i *inspection) waitDHCP(ctx context.Context) error {
 	c := i.Config.Get()
 	if c.InspectionDHCPWaitTimeout <= 0 || i.Network == nil {

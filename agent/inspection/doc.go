@@ -1,6 +1,6 @@
 // Package inspection collects the data of Ironic's in-band inspection about a machine and posts it.
 //
-// The data, the names of the collectors and the form of the error text are those of ironic-python-agent. Data that
+// The data, the names of the collectors and the form of the error text are ironic-python-agent's. Data that
 // ironic-python-agent gets from dmidecode, lshw and hardware-detect is read from the kernel. Benchmarks are measured by
 // the code of package burnin. They read disks and never write to them.
 //

@@ -63,7 +63,7 @@ type Collector struct {
 	Keys []string // that it adds to the data
 	Help string   // text about the keys in docs/inspection.md
 
-	stage int // collectors of one stage run concurrently, after those of earlier stages
+	stage int // collectors of one stage run concurrently, after the collectors of earlier stages
 	run   func(context.Context, *inspection) error
 }
 

@@ -251,7 +251,7 @@ func TestStages(t *testing.T) {
 	}
 }
 
-// The log archive contains the configured log files, as that of log.collect_system_logs does.
+// The log archive contains the configured log files, like the archive of log.collect_system_logs.
 //
 // Parity: H6 (log_file and log_dir)
 func TestLogFiles(t *testing.T) {

@@ -1,6 +1,6 @@
 // Package inventory describes the machine in the form of the protocol: interfaces, cpu, memory, disks, vendor, boot and
-// BMC, read from sysfs, procfs, netlink and the SMBIOS tables. Keys, types and the meaning of a missing value are those
-// of ironic-python-agent's list_hardware_info.
+// BMC, read from sysfs, procfs, netlink and the SMBIOS tables. Keys, types and the meaning of a missing value are the
+// same as in ironic-python-agent's list_hardware_info.
 //
 // # The description is tested on the machine that it describes
 //

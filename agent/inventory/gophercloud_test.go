@@ -13,7 +13,7 @@ import (
 )
 
 // The inventory of each recorded machine decodes into gophercloud's types, which Metal3 uses, and every value that
-// these types have is that of the inventory. TestMachines compares the golden files with what the agent sends.
+// these types have equals the inventory's. TestMachines compares the golden files with what the agent sends.
 //
 // Parity: T7
 func TestGophercloud(t *testing.T) {

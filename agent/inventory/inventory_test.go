@@ -157,7 +157,7 @@ func TestNoInventory(t *testing.T) {
 	}
 }
 
-// Data of the machine that runs the test is not mixed into that of a fixture. Both have an interface lo.
+// Data of the machine that runs the test is not mixed into the data of a fixture. Both have an interface lo.
 func TestOtherRoot(t *testing.T) {
 	sys := sysfs.Root{Path: t.TempDir()}
 	write(t, sys.Path, "sys/class/net/lo/address", []byte("52:54:00:1a:15:d6\n"))
@@ -434,7 +434,7 @@ func TestCPUOfOldKernels(t *testing.T) {
 	}
 }
 
-// Without frequency scaling, the frequency is that of /proc/cpuinfo, as text.
+// Without frequency scaling, the frequency is taken from /proc/cpuinfo, as text.
 // Parity: G5
 func TestFrequencyFallback(t *testing.T) {
 	for _, test := range []struct{ name, cpuinfo, max, want string }{

@@ -163,7 +163,7 @@ func TestPreferredAddress(t *testing.T) {
 	}
 }
 
-// The address is that of the route to a URL that answers, not of the route to one that does not.
+// The address belongs to the route to a URL that answers, not of the route to one that does not.
 func TestAdvertiseIgnoresUnreachableURLs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		net := newNetwork(t)

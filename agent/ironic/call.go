@@ -35,7 +35,7 @@ type answer struct {
 }
 
 // call sends a request to the first of Ironic's URLs that responds, with any status, and makes it the first one of
-// later calls. The error is that of the connection to the last URL.
+// later calls. The error is about the connection to the last URL.
 func (c *Client) call(ctx context.Context, r request) (answer, error) {
 	c.mu.Lock()
 	known, met := c.urls, c.reached

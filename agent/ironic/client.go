@@ -199,8 +199,8 @@ func sameHost(to, from *url.URL) error {
 }
 
 // repeat makes a redirected POST a POST with the body of the first one. After the status codes 301 and 302, net/http
-// sends a GET, and no body from then on; the caller would take the reply for that of the POST. 303 is an error, because
-// it names another resource.
+// sends a GET, and no body from then on; the caller would take the reply for the POST's. 303 is an error, because it
+// names another resource.
 func repeat(req, first *http.Request) error {
 	if first.Method != http.MethodPost {
 		return nil

@@ -18,7 +18,7 @@ type StatusError struct {
 func (e *StatusError) Error() string { return fmt.Sprintf("Error %d: %s", e.Status, e.Text) }
 
 // TokenRefused reports whether err is Ironic's answer to a heartbeat whose token it does not know: it has forgotten the
-// token, or issued another one. The text is that of all releases that know tokens.
+// token, or issued another one. All releases that know tokens have this text.
 func TokenRefused(err error) bool {
 	var status *StatusError
 	return errors.As(err, &status) && status.Status == http.StatusBadRequest &&

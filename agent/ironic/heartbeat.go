@@ -69,7 +69,7 @@ type Heartbeater struct {
 	progress progress // of Run
 }
 
-// progress is what is known about reports of progress.
+// progress holds the state of reports of progress.
 type progress struct {
 	pace     pace
 	accepted string        // the latest text that Ironic accepted

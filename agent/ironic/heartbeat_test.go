@@ -385,7 +385,7 @@ func FuzzLookupAnswer(f *testing.F) {
 	})
 }
 
-// The result of each heartbeat is reported, except that of one that was cancelled.
+// The result of each heartbeat is reported, except if it was cancelled.
 func TestSentHeartbeatsAreReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		net := newNetwork(t)
@@ -413,7 +413,7 @@ func TestSentHeartbeatsAreReported(t *testing.T) {
 }
 
 // A heartbeat that is forced before the first one is retried until it succeeds, like every forced one. Later failures
-// are retried like those of ordinary heartbeats.
+// are retried like failures of ordinary heartbeats.
 func TestForcedHeartbeatEndsWithItsSuccess(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		net := newNetwork(t)

@@ -78,8 +78,8 @@ func (o *oldIronic) paths() (list []string) {
 	return list
 }
 
-// A node is looked up by vendor_passthru only in an Ironic that has no other lookup. Statuses and documents are those
-// of Ironic 5.1 (Mitaka), 4.2 (Liberty), and 2014.2 (Juno) with and without Keystone.
+// A node is looked up by vendor_passthru only in an Ironic that has no other lookup. Statuses and documents were
+// recorded from Ironic 5.1 (Mitaka), 4.2 (Liberty), and 2014.2 (Juno) with and without Keystone.
 //
 // Parity: B20 (lookup)
 func TestPassthruLookup(t *testing.T) {

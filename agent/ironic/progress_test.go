@@ -174,7 +174,7 @@ func rounded(calls []call) (list []int) {
 	return list
 }
 
-// While Ironic is busy, the interval of progress grows to that of regular heartbeats. It returns step by step.
+// While Ironic is busy, the interval of progress grows to the interval of regular heartbeats. It returns step by step.
 //
 // Parity: T12 (back-off)
 func TestProgressBackOff(t *testing.T) {

@@ -193,7 +193,7 @@ func TestRedialOnChange(t *testing.T) {
 	}
 }
 
-// The callback address is that of the route to the address at which Ironic responded.
+// The callback address belongs to the route to the address at which Ironic responded.
 func TestAdvertiseAsksForThePeer(t *testing.T) {
 	ironic := httptest.NewServer(newFake("1.115"))
 	defer ironic.Close()
@@ -226,7 +226,7 @@ func TestTimeOf(t *testing.T) {
 	own := server.Certificate()
 	good := own.NotBefore.Add(time.Hour)
 	if early := time.Date(2026, 6, 1, 0, 0, 0, 0, time.UTC); good.Before(early) {
-		good = early // that of httptest is valid from 1970 to 2084
+		good = early // httptest's is valid from 1970 to 2084
 	}
 	pool := x509.NewCertPool()
 	pool.AddCert(own)

@@ -18,7 +18,7 @@ import (
 	"ironroot/storage/sysfs"
 )
 
-// devices returns each disk, followed by its partitions. Its errors are those of [block.Disks].
+// devices returns each disk, followed by its partitions. It returns the errors of [block.Disks].
 func devices(ctx context.Context, sys sysfs.Root) ([]block.Device, error) {
 	disks, err := block.Disks(ctx, sys)
 	var all []block.Device

@@ -26,7 +26,7 @@ var errFull = fmt.Errorf("log archive is full: want at most %d files with %d byt
 
 // Files reads files and the trees of directories for an archive. As in ironic-python-agent's archive, a member has the
 // path of its file, without the leading slash. A symbolic link below a directory has the content of its file; links to
-// directories are not followed. What cannot be read is skipped and logged. Empty paths are ignored.
+// directories are not followed. Files that cannot be read are skipped and logged. Empty paths are ignored.
 func Files(ctx context.Context, log *slog.Logger, paths ...string) []Member {
 	f := files{ctx: ctx, log: log, left: maxFilesBytes, added: map[string]bool{}}
 	for _, path := range paths {

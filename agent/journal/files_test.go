@@ -129,7 +129,7 @@ func TestFiles(t *testing.T) {
 	}
 }
 
-// The members have the names that ironic-python-agent gives them: those of Python's tarfile.
+// The members have the names that ironic-python-agent gives them: the names of Python's tarfile.
 //
 // Parity: E11 (names of files)
 func TestFilesAsPython(t *testing.T) {

@@ -145,7 +145,7 @@ func TestCleanKernelLog(t *testing.T) {
 	}
 }
 
-// Go and JSON escape control characters, characters beyond ASCII, and those of HTML in different ways.
+// Go and JSON escape control characters, characters beyond ASCII, and characters of HTML in different ways.
 func TestRedactEscapedCharacters(t *testing.T) {
 	const password = "a\x01b<c>d\u00f6&\a"
 	j := New(io.Discard, nil, 1<<20)

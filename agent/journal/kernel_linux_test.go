@@ -18,7 +18,7 @@ import (
 	"ironroot/storage/sysfs"
 )
 
-// The table of free space equals that of df.
+// The table of free space equals df's.
 func TestFreeSpace(t *testing.T) {
 	testenv.Root(t)
 	testenv.Programs(t, "df")

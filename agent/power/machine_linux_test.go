@@ -66,7 +66,8 @@ func passed(t *testing.T) func(syscall.WaitStatus, string) {
 	}
 }
 
-// coverProc replaces /proc by files of the test, except for those of processes, so that tests cannot change the kernel.
+// coverProc replaces /proc by files of the test, except for the files of processes, so that tests cannot change the
+// kernel.
 func coverProc(t *testing.T) {
 	t.Helper()
 	must := func(err error) {

@@ -1,5 +1,5 @@
 // Package rescue stores what a rescue needs: the hash of the password of the user who logs in, and a marker. The files
-// outlive the agent. Their paths are those of ironic-python-agent's images.
+// outlive the agent. Their paths are the same as in ironic-python-agent's images.
 package rescue
 
 import (

@@ -28,7 +28,8 @@ type Report struct {
 	MissingFirmware []string    `json:"missing_firmware"` // files that drivers requested, with the drivers
 	Links           []Link      `json:"links"`
 	Disks           []Disk      `json:"disks"`
-	// Problems are what an operator has to know: what will not work, and what could not be tested.
+	// Problems lists the facts that an operator must know: functions that will not work, and functions that could not
+	// be tested.
 	Problems []string `json:"problems"`
 }
 

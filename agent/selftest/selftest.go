@@ -47,7 +47,7 @@ type Options struct {
 	Now           func() time.Time
 }
 
-// Collect reads everything concurrently. What could not be read is among the problems of the report.
+// Collect reads everything concurrently. Facts that could not be read are among the problems of the report.
 func Collect(ctx context.Context, o Options) *Report {
 	c := &collector{Options: o, report: &Report{
 		Format: formatVersion, Program: o.Program, Devices: []PCIDevice{}, MissingFirmware: []string{},

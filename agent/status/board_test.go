@@ -40,7 +40,7 @@ func TestForeignText(t *testing.T) {
 	}
 }
 
-// The URLs are those of the latest list. Those that stay in it keep their results.
+// The URLs come from the latest list. URLs that stay in it keep their results.
 func TestURLs(t *testing.T) {
 	b := NewBoard("1", nil)
 	results := func() map[string]string {

@@ -40,7 +40,7 @@ type Item struct {
 	Size   int64
 }
 
-// Outcome is what a command did to a device of its plan.
+// Outcome is the result of a command on a device of its plan.
 type Outcome string
 
 // The outcomes. The text completes "3 disks".
@@ -149,7 +149,7 @@ type Plan struct {
 }
 
 // Plan announces the devices that the running command works on, before it begins with the first. The progress of
-// trackers for these devices then counts for that of the command as a whole.
+// trackers for these devices then counts for the command as a whole.
 func (b *Board) Plan(items []Item) *Plan {
 	command := b.beginWork()
 	if command == 0 {

@@ -68,7 +68,7 @@ func testTracker(t *testing.T) {
 	}
 }
 
-// attributes stores those of the latest log line.
+// attributes stores the attributes of the latest log line.
 type attributes struct {
 	slog.Handler
 	lines  int

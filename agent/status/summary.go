@@ -21,14 +21,14 @@ const noStep = "waiting for the first step"
 // Summary describes the latest command that does long work in one line of at most 250 characters: what it is doing, or
 // its result. Before the first it says so, which replaces the line of an earlier boot in Ironic. The line has the
 // latest progress, also between two changes of the board. It begins with the name of the step. A percentage right after
-// it is that of the command as a whole:
+// it is the command's as a whole:
 //
 //	write_image: 43%, writing image to /dev/sda, 112.3 MiB/s, 2m10s left
 //	erase_devices: 43%, 3 of 12 disks done, 1.2 GiB/s, 2h3m left: /dev/sdd 80%, /dev/sde 12%; 7 waiting
 //	write_image: done, image of 2.0 GiB written to /dev/sda in 43s (47.6 MiB/s)
 //	erase_devices: failed: erased: none; not erased: /dev/sda: device busy
 //
-// Between the end of the last device and that of the command it is "". If the command ends while Ironic handles a
+// Between the end of the last device and the end of the command it is "". If the command ends while Ironic handles a
 // heartbeat, Ironic can keep that heartbeat's line instead of the result.
 //
 // Secrets that have become known since the parts of the line were stored are redacted, too.

@@ -1,7 +1,7 @@
 // Package vmedia reads configuration from virtual media of a BMC: the parameters of the conductor's floppy, the agent's
 // configuration files on the boot ISO, and the static network data of the config drive.
 //
-// Names and rules are those of ironic-python-agent's images. Media are read only on whole optical drives, and on
+// Names and rules are the same as in ironic-python-agent's images. Media are read only on whole optical drives, and on
 // whole USB disks below 4 GiB that are removable or write-protected (see storage/removable). Parameters and
 // configuration files are read only if the kernel's command line contains boot_method=vmedia. Nothing is mounted, and
 // the size of everything read is limited. A damaged or invalid medium causes a warning with its name, and the machine

@@ -100,8 +100,9 @@ func readConfig(v *removable.Volume) ([]copied, error) {
 	return files, nil
 }
 
-// openSuffixes are those of files that a boot ISO can add to a signed image: configuration, whose options are checked,
-// and keys, which only options can name. Other files could be read without that, such as steps that run containers.
+// openSuffixes are the suffixes of files that a boot ISO can add to a signed image: configuration, whose options are
+// checked, and keys, which only options can name. Other files could be read without that, such as steps that run
+// containers.
 var openSuffixes = []string{".conf", ".key", ".pem"}
 
 // refusal returns why a file must not be copied, "" if it can be. The image is signed then.

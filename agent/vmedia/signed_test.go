@@ -73,7 +73,7 @@ func TestSignedImage(t *testing.T) {
 			t.Errorf("log: got\n%s\nwant %q", &log, want)
 		}
 	}
-	// The files and parameters of media can be replaced by those of a later medium.
+	// The files and parameters of media can be replaced by a later medium's.
 	o.Params = params
 	again := New(o)
 	again.unsigned = unsigned

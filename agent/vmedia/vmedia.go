@@ -115,11 +115,11 @@ func Booted(params config.Params) bool { return params["boot_method"] == "vmedia
 // ErrMedia means that a medium with configuration is present but not usable.
 var ErrMedia = errors.New("virtual media not usable")
 
-// Load copies the agent's configuration files from the boot ISO into the root file system and returns the parameters
-// of the kernel's command line, overridden by those of the floppy. Without boot_method=vmedia it returns Params at
-// once. It waits for drivers for at most two minutes, and then for media for at most 30 s. Missing media are not an
-// error. If the error wraps ErrMedia, the parameters are those without the unusable medium, and the caller decides
-// whether they suffice.
+// Load copies the agent's configuration files from the boot ISO into the root file system and returns the parameters of
+// the kernel's command line, overridden by the floppy's. Without boot_method=vmedia it returns Params at once. It waits
+// for drivers for at most two minutes, and then for media for at most 30 s. Missing media are not an error. If the
+// error wraps ErrMedia, the parameters are those without the unusable medium, and the caller decides whether they
+// suffice.
 func (m *Media) Load(ctx context.Context) (config.Params, error) {
 	if !Booted(m.Params) {
 		return m.Params, nil
@@ -265,7 +265,7 @@ func isDisc(v *removable.Volume) bool {
 	return v.Device.Type == "rom" && errors.Is(err, fs.ErrNotExist)
 }
 
-// readParameters overrides the parameters by those of the floppy.
+// readParameters overrides the parameters by the floppy's.
 func (m *Media) readParameters(v *removable.Volume) error {
 	data, err := v.ReadFile(parameterFile, maxParameters)
 	if err != nil {

@@ -259,8 +259,8 @@ func TestFloppy(t *testing.T) {
 	}
 }
 
-// Media that could not be used are read again until all of them were read. What was read before counts although its
-// medium is gone.
+// Media that could not be used are read again until all of them were read. Configuration that was read before counts
+// although its medium is gone.
 //
 // Parity: D1, D3
 func TestAgain(t *testing.T) {

@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// post is what the server received.
+// post is a request that the server received.
 type post struct {
 	at   time.Time // before the response, and so before the pause of the program
 	data map[string]json.RawMessage

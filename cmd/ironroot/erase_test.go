@@ -124,7 +124,7 @@ func TestEraseVerify(t *testing.T) {
 	}
 }
 
-// What was read back is part of the output.
+// The result of the read-back is part of the output.
 func TestEvidenceText(t *testing.T) {
 	text := evidenceText(evidence.Record{
 		Outcome: evidence.Erased, Disk: evidence.Disk{Virtual: "a RAID volume"},

@@ -65,7 +65,7 @@ func TestImageOCI(t *testing.T) {
 	}
 }
 
-// sums returns the SHA-256 of all files below a directory, except those of signatures.
+// sums returns the SHA-256 of all files below a directory, except signatures.
 func sums(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	all := map[string]string{}

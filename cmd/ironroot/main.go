@@ -20,7 +20,7 @@ Examples:
   ironroot agent --help                   all flags of the agent
 `
 
-// cli lists the commands. The flags of agent and collect are those of ironic-python-agent, which these commands parse.
+// cli lists the commands. The flags of agent and collect are ironic-python-agent's, which these commands parse.
 type cli struct {
 	Image    imageCmd    `cmd:"" help:"Build the kernel and the initramfs."`
 	Iso      isoCmd      `cmd:"" help:"Pack a kernel and an initramfs, or a UKI, into an image for CD and USB stick."`

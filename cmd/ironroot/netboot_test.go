@@ -135,7 +135,7 @@ func TestNetbootErrors(t *testing.T) {
 	}
 }
 
-// Boot loaders of the operator are preferred to those of Debian, which are then not fetched.
+// Boot loaders of the operator are preferred to Debian's, which are then not fetched.
 func TestNetbootLoaders(t *testing.T) {
 	c, dir := parseNetboot(t, "--dir DIR --loaders DIR")
 	if err := os.WriteFile(filepath.Join(dir, "undionly.kpxe"), []byte("own BIOS"), 0o600); err != nil {

@@ -90,8 +90,8 @@ func Open(o Options) (*Archive, error) {
 	return &Archive{o: o, client: newClient(), index: map[string]map[string]Package{}}, nil
 }
 
-// securityMirror derives the URL of the security archive from that of the archive: Debian's mirrors and snapshots
-// contain both in one directory. Suites that are not releases have no security archive.
+// securityMirror derives the URL of the security archive from the archive's: Debian's mirrors and snapshots contain
+// both in one directory. Suites that are not releases have no security archive.
 func securityMirror(suite, mirror string) string {
 	if slices.Contains([]string{"sid", "unstable", "experimental"}, suite) {
 		return NoMirror

@@ -189,7 +189,7 @@ func (t *tree) insert(name string, n *inode) error {
 	return nil
 }
 
-// number numbers the inodes, those of one directory in succession, and sorts the directories.
+// number numbers the inodes, the inodes of one directory in succession, and sorts the directories.
 func (t *tree) number(root *inode) {
 	give := func(n *inode) {
 		if n.number == 0 {

@@ -95,7 +95,7 @@ func TestCheckInitrd(t *testing.T) {
 	}
 }
 
-// What GNU cpio writes is accepted, and so is a boot configuration at the end.
+// Archives of GNU cpio are accepted, and so is a boot configuration at the end.
 func TestCheckInitrdOfCPIO(t *testing.T) {
 	archive := testenv.CABundle(t, []byte("certificate"))
 	config := append(bytes.Clone(archive), "kernel.quiet\n\x00\x00\x00\x10\x00\x00\x00\x00\x10\x00\x00#BOOTCONFIG\n"...)

@@ -16,8 +16,8 @@ import (
 
 // CheckInitrd returns an error for a file that is not a sequence of complete cpio archives, plain or in a compression
 // that the kernel supports (Linux, Documentation/driver-api/early-userspace/buffer-format.rst), or that differs from
-// the checksum next to it. What is in compressed archives is not checked, nor whether an archive is complete that is
-// compressed with anything else than gzip and zstd.
+// the checksum next to it. The content of compressed archives is not checked, nor whether an archive is complete that
+// is compressed with anything else than gzip and zstd.
 func CheckInitrd(path string) error {
 	f, err := os.Open(path)
 	if err != nil {

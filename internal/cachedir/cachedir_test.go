@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// What a failed build has left is not used, and not in the way of the next one. A result is built once for each recipe.
+// Files that a failed build has left are not used, and do not disturb the next one. A result is built once for each
+// recipe.
 func TestGet(t *testing.T) {
 	cache, broken, builds := t.TempDir(), errors.New("broken"), 0
 	get := func(recipe string, fails error) (string, error) {

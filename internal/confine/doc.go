@@ -1,8 +1,8 @@
 // Package confine limits the process of a program that is not part of the ramdisk: the system calls and capabilities
 // that it can use, what it sees of the ramdisk, and how long the ramdisk waits for its end. storage/bootloader/chroot,
-// agent/hardware/external and agent/container combine its functions. What limits something affects the calling
-// thread or its mount namespace, and what the thread executes next. [Serve] and [NewDenialSocket] run in the agent and
-// decide the system calls that wait for a reply.
+// agent/hardware/external and agent/container combine its functions. Functions that limit something affect the calling
+// thread or its mount namespace, and the programs that the thread executes next. [Serve] and [NewDenialSocket] run in
+// the agent and decide the system calls that wait for a reply.
 //
 // # System calls are permitted by a list
 //

@@ -20,7 +20,7 @@ func load(offset uint32) unix.SockFilter {
 	return unix.SockFilter{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: offset}
 }
 
-// loadArgument loads the lower half of an argument, which is what the kernel uses of an int.
+// loadArgument loads the lower half of an argument, which the kernel uses of an int.
 func loadArgument(n uint32) unix.SockFilter { return load(argumentsOffset + 8*n) }
 
 // jump skips yes instructions if the comparison of the loaded word with k is true, no instructions otherwise.
@@ -76,7 +76,7 @@ var hardwareProtocols = []uint32{unix.NETLINK_RDMA, unix.NETLINK_KOBJECT_UEVENT}
 const newNamespaces = unix.CLONE_NEWNS | unix.CLONE_NEWCGROUP | unix.CLONE_NEWUTS | unix.CLONE_NEWIPC |
 	unix.CLONE_NEWUSER | unix.CLONE_NEWPID | unix.CLONE_NEWNET | unix.CLONE_NEWTIME
 
-// decision is what decides a system call by its arguments.
+// decision decides a system call by its arguments.
 type decision struct {
 	call         string
 	instructions []unix.SockFilter
@@ -85,7 +85,7 @@ type decision struct {
 // checkArguments returns instructions that decide calls by their arguments, and continue after them for other calls.
 // The number of the call must be loaded, and stays loaded for other calls.
 //
-// These ioctls fail: those of namespaces (NS_MNT_GET_NEXT returns other mount namespaces to a program with
+// These ioctls fail: ioctls of namespaces (NS_MNT_GET_NEXT returns other mount namespaces to a program with
 // CAP_SYS_ADMIN), those that enter text into a terminal (TIOCSTI, TIOCLINUX) or redirect the console (TIOCCONS), and
 // fileSystemCommands unless p.fileSystems is set. Sockets of other families fail as if the kernel lacked them. clone(2)
 // and unshare(2) wait for a reply if they make a namespace that p.namespaces lacks. No policy permits user namespaces,

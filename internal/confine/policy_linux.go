@@ -29,7 +29,7 @@ func ProgramPolicy(more ...string) Policy {
 }
 
 // InstallerPolicy returns the policy for a container that installs a system, as bootc does. Its mounts and setns(2)
-// wait for a reply. It may make namespaces, except for those of users.
+// wait for a reply. It may make namespaces, except for user namespaces.
 func InstallerPolicy() Policy {
 	return Policy{
 		allowed:     slices.Concat(programCalls, installerCalls),

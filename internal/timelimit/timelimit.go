@@ -91,7 +91,7 @@ func (d *deadline) set(after time.Duration) { d.until.Store(int64(time.Since(d.s
 
 func (d *deadline) left() time.Duration { return time.Duration(d.until.Load()) - time.Since(d.started) }
 
-// Progress reports progress of a function to [Do], if the context is that of its call.
+// Progress reports progress of a function to [Do], if the context belongs to its call.
 func Progress(ctx context.Context) {
 	if d, ok := ctx.Value(deadlineKey{}).(*deadline); ok {
 		d.set(d.limit)

@@ -27,15 +27,15 @@ const (
 	progressPerHour = 3600 / 60.0
 )
 
-// maxProgressCost limits the processor time per node and hour with progress, as a multiple of that of the heartbeats
-// that Ironic requires, which ironic-python-agent sends, too. The numbers of heartbeats alone make 2.25.
+// maxProgressCost limits the processor time per node and hour with progress, as a multiple of the time of the
+// heartbeats that Ironic requires, which ironic-python-agent sends, too. The numbers of heartbeats alone make 2.25.
 const maxProgressCost = 3
 
 // BenchmarkHeartbeats measures the processor time that a real Ironic uses for heartbeats of nodes that execute a step,
 // API and conductor together: those that Ironic requires, and those with progress. Both are printed per node and hour.
 // Each heartbeat counts once the conductor has requested the state of the commands from the agent, which is a server of
-// this process. What Ironic uses without heartbeats is subtracted. The benchmark fails if the ratio of both is more
-// than maxProgressCost.
+// this process. The time that Ironic uses without heartbeats is subtracted. The benchmark fails if the ratio of both is
+// more than maxProgressCost.
 func BenchmarkHeartbeats(b *testing.B) {
 	const nodes, rounds = 10, 20
 	testenv.Root(b)

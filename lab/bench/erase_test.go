@@ -10,7 +10,7 @@ import (
 	"ironroot/lab/qemu"
 )
 
-// maxErase limits the ratio of the time to erase eight disks in parallel to that of one.
+// maxErase limits the ratio of the time to erase eight disks in parallel to the time of one.
 const maxErase = 1.2
 
 // BenchmarkEraseConcurrency runs the step erase_devices of a machine with eight disks of limited rate, in turn for one

@@ -10,13 +10,13 @@ import (
 	"ironroot/lab/qemu"
 )
 
-// minOverwrite is the lowest accepted ratio of dd's time to that of a pass.
+// minOverwrite is the lowest accepted ratio of dd's time to the time of a pass.
 const minOverwrite = 0.95
 
 // BenchmarkOverwrite overwrites disks in a guest, in turn with `dd if=/dev/zero oflag=direct bs=4M` and with one pass
-// of an erase: zeros on a disk without a limit, and random data on one whose rate is limited, as that of a real disk
-// is. The ratios are dd's time divided by that of the pass, by the guest's clock, medians of the rounds: above 1 the
-// pass is faster. It fails below minOverwrite.
+// of an erase: zeros on a disk without a limit, and random data on one whose rate is limited, as a real disk's is. The
+// ratios are dd's time divided by the time of the pass, by the guest's clock, medians of the rounds: above 1 the pass
+// is faster. It fails below minOverwrite.
 func BenchmarkOverwrite(b *testing.B) {
 	const rounds = 5
 	const size, limitedSize, limit = 512 << 20, 96 << 20, 8 << 20

@@ -74,7 +74,7 @@ type System struct {
 	history []string
 }
 
-// What a guest can do with the power of its machine, in the history of a system.
+// Actions of a guest on the power of its machine, in the history of a system.
 const (
 	GuestOff     = "guest off"
 	GuestRestart = "guest restart"

@@ -13,7 +13,7 @@ import (
 	"strings"
 )
 
-// arraySample is how much of the start and the end of a member can contain a superblock.
+// arraySample is the number of bytes at the start and the end of a member that can contain a superblock.
 const arraySample = mib
 
 // readArrays returns what mdadm finds on a disk and its partitions, by number: "0" is the disk.

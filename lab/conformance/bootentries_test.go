@@ -14,8 +14,8 @@ import (
 )
 
 // bootentries contains the scenarios of image.install_bootloader, for which the disk is written anew each time, and of
-// clean_uefi_nvram. Boot entries of earlier scenarios remain. After the last one, the entries differ from those
-// of ironic-python-agent, so that no scenario can follow it.
+// clean_uefi_nvram. Boot entries of earlier scenarios remain. After the last one, the entries differ from
+// ironic-python-agent's, so that no scenario can follow it.
 func bootentries() group {
 	g := group{name: "bootentries", shared: true, shape: shape{
 		firmware: qemu.UEFI, variables: formerEntries(), disks: []disk{

@@ -40,7 +40,7 @@ type scriptedIronic struct {
 	requests []ironicRequest
 	until    until
 	reached  chan struct{}
-	open     map[string]bool // remote addresses of open connections; those of a former agent are false
+	open     map[string]bool // remote addresses of open connections; connections of a former agent are false
 }
 
 // connection is called when the state of a connection to Ironic changes.
@@ -58,7 +58,8 @@ func (c *scriptedIronic) connection(conn net.Conn, state http.ConnState) {
 	}
 }
 
-// forget makes the conductor ignore requests on the connections that are open, those of an agent that was stopped.
+// forget makes the conductor ignore requests on the connections that are open, the connections of an agent that was
+// stopped.
 func (c *scriptedIronic) forget() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -346,8 +346,8 @@ func (l *listed) mark(scenario string, found difference) bool {
 // isPlayed reports whether this run plays the scenario.
 func (s scenario) isPlayed() bool { return playLong || !s.long }
 
-// missing returns the listed differences that did not occur in the group, without those of scenarios that were not
-// played.
+// missing returns the listed differences that did not occur in the group, without differences of scenarios that were
+// not played.
 func (l *listed) missing(g group) (texts []string) {
 	for _, d := range l.entries {
 		for _, s := range d.Scenarios {

@@ -70,7 +70,7 @@ func otherLoaders(group string) []Deviation {
 		}, "/boot/order/2")))
 }
 
-// lastOther is the loader of the last scenario before those of CSV files. Its entry remains in them.
+// lastOther is the loader of the last scenario before the scenarios of CSV files. Its entry remains in them.
 const lastOther = `\EFI\debian\deep\shimx64.efi`
 
 // bootEntry returns the JSON of the entry ironic1 for a loader on the first partition of a disk of the group.

@@ -148,7 +148,7 @@ func writtenAs(like, row, group, reason string, scenarios []string, serials ...s
 }
 
 // cylinders returns a deviation of a disk's first sector. want and got are its digests. In the sector of this ramdisk,
-// addresses of cylinder, head and sector are those of the image; those of partitions that it adds are fe ff ff.
+// addresses of cylinder, head and sector are the image's; in partitions that it adds they are fe ff ff.
 func cylinders(row, group, serial, want, got string, scenarios ...string) []Deviation {
 	return []Deviation{{
 		Row: row, Group: group, Scenarios: scenarios, Path: "/disks/" + serial + "/ranges/0/what",

@@ -77,7 +77,7 @@ func protocolDeviations() []Deviation {
 	return all
 }
 
-// hardwareDeviations returns the deviations of the group hardware, but those of facts.
+// hardwareDeviations returns the deviations of the group hardware, but the deviations of facts.
 func hardwareDeviations() []Deviation {
 	const group = "hardware"
 	scenarios := []string{"inspection of devices"}

@@ -35,7 +35,7 @@ type span struct {
 // diskState describes the content of a disk.
 type diskState struct {
 	Table *table `json:"table,omitempty"`
-	// Whole and Parts are what blkid finds at the start of the disk and of its partitions.
+	// Whole and Parts hold blkid's findings at the start of the disk and of its partitions.
 	Whole map[string]string   `json:"whole,omitempty"`
 	Parts []map[string]string `json:"parts,omitempty"`
 	// Arrays are the superblocks of software RAID on the disk, "0", and on its partitions, by number.

@@ -61,7 +61,7 @@ func checksumTable() []imageRow {
 	return rows
 }
 
-// joined returns the keys of both objects. Those of the second one replace those of the first.
+// joined returns the keys of both objects. Keys of the second one replace keys of the first.
 func joined(first, second object) object {
 	result := object{}
 	maps.Copy(result, first)

@@ -127,7 +127,7 @@ type imageRow struct {
 	ranges []span // in addition to wholeImage
 	uuids  bool   // also ask for the UUIDs of partitions
 	again  int    // number of repetitions
-	// before and prepared are those of the scenario. Without them, the function used prepares the disk.
+	// before and prepared belong to the scenario. Without them, the function used prepares the disk.
 	before   func(path string) error
 	prepared string
 }

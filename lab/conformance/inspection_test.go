@@ -22,7 +22,7 @@ func inspected(name, collectors string, r ...reply) scenario {
 	return s
 }
 
-// inspections are what collectors send.
+// inspections are the documents that collectors send.
 func inspections() []scenario {
 	only := inspected("of an agent without an API URL", "pci-devices")
 	only.cmdline += " no-ipa-api-url=1" // no option of the agent; machine.start then adds no URL

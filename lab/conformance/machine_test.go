@@ -201,7 +201,7 @@ func (m *machine) client() *http.Client {
 }
 
 // forget makes Ironic ignore the connections of an agent that was stopped. A server accepts connections in order: the
-// reply on a new one shows that those of the agent have been accepted.
+// reply on a new one shows that the agent's have been accepted.
 func (m *machine) forget(ctx context.Context) error {
 	client := &http.Client{Transport: &http.Transport{
 		DisableKeepAlives: true,
@@ -221,7 +221,7 @@ func (m *machine) forget(ctx context.Context) error {
 	return response.Body.Close()
 }
 
-// observation is what is compared of a scenario.
+// observation holds the compared data of a scenario.
 type observation struct {
 	Ironic []ironicRequest       `json:"ironic,omitempty"`
 	Agent  []exchange            `json:"agent,omitempty"`
@@ -229,7 +229,7 @@ type observation struct {
 	Marked []string              `json:"marked,omitempty"`
 	Files  map[string]string     `json:"files,omitempty"`
 	Boot   *bootState            `json:"boot,omitempty"`
-	// Passes is how often the agent overwrote a disk, by serial number, rounded.
+	// Passes is the number of times that the agent overwrote a disk, by serial number, rounded.
 	Passes map[string]int64 `json:"passes,omitempty"`
 	// problems are the requirements that this ramdisk violates. They do not depend on the recording.
 	problems []string
@@ -329,8 +329,8 @@ func (m *machine) play(ctx context.Context, s scenario, shared bool) (observatio
 	return o, err
 }
 
-// observeDisks adds what a scenario left on the disks. before is what had been written to each disk before the
-// scenario, by serial number.
+// observeDisks adds what a scenario left on the disks. before is the number of bytes that had been written to each disk
+// before the scenario, by serial number.
 func (m *machine) observeDisks(ctx context.Context, s scenario, o *observation, before map[string]writes) error {
 	if err := m.control.Sync(ctx); err != nil {
 		return err

@@ -19,7 +19,7 @@ func raid() group {
 // kernel starts new arrays read-only until the first write, because their resync would keep an emulated machine busy.
 // Each scenario that creates or deletes arrays begins without arrays, on disks that are all zeros, so that it does not
 // matter how far a resync has got. With ironic-python-agent it takes up to two minutes, with this ramdisk several
-// seconds if arrays are created. short names those of these scenarios that also run without the tag long.
+// seconds if arrays are created. short names the scenarios that also run without the tag long.
 func raidGroup(name string, scenarios []scenario, short ...string) group {
 	// modprobe in the machine of ironic-python-agent reads the agent's parameters as the kernel's command line.
 	// Ironroot's kernel does not, so that they have no effect there. With create_on_open, a slow udev creates the
@@ -67,7 +67,7 @@ func with(o, replaced object) object {
 
 func arrays(entries ...any) object { return object{"logical_disks": entries} }
 
-// createArrays is the step create_configuration. Keys of node replace those of the usual one.
+// createArrays is the step create_configuration. Keys of node replace keys of the usual one.
 func createArrays(config any, node object) request {
 	node = with(object{"target_raid_config": config}, node)
 	return step("clean", "create_configuration", node, object{"interface": "raid"})

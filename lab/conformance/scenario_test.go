@@ -9,7 +9,7 @@ import (
 	"net/http"
 )
 
-// scenario is what a conductor does with an agent, and the machine before it.
+// scenario holds the actions of a conductor on an agent, and the state of the machine before it.
 type scenario struct {
 	name string
 	// cmdline are kernel parameters, and config is the content of the agent's configuration file. Groups whose
@@ -142,7 +142,7 @@ func encode(value any) string {
 	return string(text)
 }
 
-// step executes a step of an interface: clean, deploy or service. The step's keys replace those of the usual one.
+// step executes a step of an interface: clean, deploy or service. The step's keys replace keys of the usual one.
 func step(kind, name string, node, replaced object) request {
 	described := object{"step": name, "interface": "deploy", "priority": 0, "args": object{}}
 	maps.Copy(described, replaced)

@@ -28,7 +28,8 @@ const (
 	linuxType = "0FC63DAF-8483-4772-8E79-3D69D8477DE4"
 )
 
-// Identifiers in the suite's images: the start of those of GPTs and their partitions, a GPT, and a FAT file system.
+// Identifiers in the suite's images: the start of the identifiers of GPTs and their partitions, a GPT, and a FAT file
+// system.
 const (
 	uuidPrefix = "0B0E8F5C-7D0A-4F65-9F0E-6E2A3A7C1D"
 	diskUUID   = uuidPrefix + "01"
@@ -75,7 +76,7 @@ func firstSectorOfGPT(last int64) []byte {
 	return sector
 }
 
-// withGPT returns an image of the given size with a GPT for that size, whose other content begins with that of content.
+// withGPT returns an image of the given size with a GPT for that size, whose other content begins with content.
 func withGPT(content []byte, size, sector int64, partitions []gptPartition) []byte {
 	image := make([]byte, size)
 	copy(image, content)
@@ -260,7 +261,7 @@ func TestCheckGPT(t *testing.T) {
 	}
 }
 
-// What readGPT reads is what sfdisk reads.
+// readGPT reads the same table as sfdisk.
 func TestReadGPT(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "disk")
 	if err := os.WriteFile(path, withGPT(nil, 8*mib, 512, gptParts), 0o600); err != nil {

@@ -10,8 +10,8 @@ import (
 )
 
 // checkCPU compares the processors with lscpu. If frequency scaling is not available, recent versions of lscpu report
-// no frequency: on x86_64 the inventory then has that of /proc/cpuinfo, which the kernel measures at each boot, on
-// aarch64 none.
+// no frequency: on x86_64 the inventory then has the frequency of /proc/cpuinfo, which the kernel measures at each
+// boot, on aarch64 none.
 func checkCPU(t *testing.T, f found) {
 	values := f.lscpu(t)
 	count, _ := strconv.Atoi(values["CPU(s)"])

@@ -61,7 +61,7 @@ func checkExtra(t *testing.T, f found) {
 	for _, row := range rows.BlockDevices {
 		if row.HCTL != nil && row.Type == "disk" {
 			want["disk "+row.KName+" size"] = strconv.FormatInt(row.Size/1e9, 10) // GB
-			// SCSI has 16 bytes (SPC-4, INQUIRY); lsblk prints those of ATA's identify data.
+			// SCSI has 16 bytes (SPC-4, INQUIRY); lsblk prints the bytes of ATA's identify data.
 			model := text(row.Model)
 			want["disk "+row.KName+" model"] = strings.TrimSpace(model[:min(16, len(model))])
 		}

@@ -30,7 +30,7 @@ func checkIPA(t *testing.T, f found) {
 	// The recording was made with Linux 6.1, which did not report this flag. checkCPU compares all flags with lscpu.
 	got.Inventory.CPU.Flags = slices.DeleteFunc(got.Inventory.CPU.Flags,
 		func(flag string) bool { return flag == "xtopology" })
-	// The recorded machine had this flag, those of lab/qemu do not.
+	// The recorded machine had this flag, machines of lab/qemu do not.
 	theirs.Inventory.CPU.Flags = slices.DeleteFunc(theirs.Inventory.CPU.Flags,
 		func(flag string) bool { return flag == "erms" })
 	same(t, "inventory", theirs.Inventory, got.Inventory)

@@ -101,9 +101,9 @@ func listed(l link) bool {
 	}
 }
 
-// hardware sets the fields of a network card from ethtool, lspci and ip. For virtio cards the inventory has the
-// vendor and product of the virtio device, which differ from those of its PCI device, and the kernel's name of the
-// driver, which ethtool abbreviates.
+// hardware sets the fields of a network card from ethtool, lspci and ip. For virtio cards the inventory has the vendor
+// and product of the virtio device, which differ from its PCI device's, and the kernel's name of the driver, which
+// ethtool abbreviates.
 func hardware(i *inventory.Interface, l link, ethtool string, pci map[string]pciDevice) {
 	values := map[string]string{}
 	for line := range strings.Lines(ethtool) {

@@ -151,7 +151,7 @@ func checkRAIDConfig(t *testing.T, ctx context.Context, n *Node) {
 	}
 }
 
-// array is what the members of an array have in common.
+// array holds the fields that the members of an array have in common.
 type array struct {
 	UUID, Level, Name string
 	at                int64 // offset of the array's data on the disk, in bytes

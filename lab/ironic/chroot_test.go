@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// The recipe of the newest Ironic changes every month, that of the others does not.
+// The recipe of the newest Ironic changes every month, the recipe of the others does not.
 func TestRecipe(t *testing.T) {
 	begin := time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC)
 	end, next := begin.AddDate(0, 1, 0).Add(-time.Second), begin.AddDate(0, 1, 0)

@@ -19,8 +19,8 @@ func configuration(o Options) string {
 	return text + "\n" + o.Config
 }
 
-// inspectInterface returns the inspect interface of nodes: that of the ramdisk, or none where Ironic leaves the
-// inspection by a ramdisk to ironic-inspector.
+// inspectInterface returns the inspect interface of nodes: the ramdisk's, or none where Ironic leaves the inspection by
+// a ramdisk to ironic-inspector.
 func inspectInterface(suite string) string {
 	if suite == Bookworm {
 		return "no-inspect"

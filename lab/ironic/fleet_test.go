@@ -18,9 +18,8 @@ import (
 
 // TestRealIronicMixedFleet moves one machine from ironic-python-agent to ironroot and back, both with their own kernels
 // and with a hardware manager of the same name and steps. Each of them deploys after driver_info was changed to it, and
-// cleans what the other one has deployed. In the middle of two automated cleanings, the files are replaced by those of
-// the other one: Ironic reports no failure, and starts the cleaning again. It refuses changes of driver_info during a
-// cleaning.
+// cleans what the other one has deployed. In the middle of two automated cleanings, the files are replaced by the other
+// one's: Ironic reports no failure, and starts the cleaning again. It refuses changes of driver_info during a cleaning.
 //
 // Parity: S7 (from ironic-python-agent and back)
 func TestRealIronicMixedFleet(t *testing.T) {
@@ -88,7 +87,7 @@ func (f *fleet) use(t *testing.T, ctx context.Context, agent string) {
 // Names of files that are replaced while the node uses them.
 var replacedNames = [2]string{"fleet.kernel", "fleet.initramfs"}
 
-// useReplaced changes driver_info to files that can be replaced. They are those of an agent.
+// useReplaced changes driver_info to files that can be replaced. They are the files of an agent.
 func (f *fleet) useReplaced(t *testing.T, ctx context.Context, agent string) {
 	t.Helper()
 	number := -1
@@ -107,7 +106,7 @@ func (f *fleet) set(t *testing.T, ctx context.Context, publish func(file string)
 	}
 }
 
-// publish replaces the files by those of another agent while a cleaning runs. Ironic refuses another URL then.
+// publish replaces the files by another agent's while a cleaning runs. Ironic refuses another URL then.
 func (f *fleet) publish(t *testing.T, ctx context.Context, agent string) error {
 	const want = "can not be updated while a state transition is in progress"
 	if err := f.node.Set(ctx, "/driver_info/deploy_ramdisk", filesURL+"/other"); err == nil ||
@@ -122,8 +121,8 @@ func (f *fleet) publish(t *testing.T, ctx context.Context, agent string) error {
 	return nil
 }
 
-// debianKernel matches the version of a kernel of Debian trixie on the console. That of ironic-python-agent's ramdisk
-// is a kernel for virtual machines. The one of the instance is of another release.
+// debianKernel matches the version of a kernel of Debian trixie on the console. The kernel of ironic-python-agent's
+// ramdisk is one for virtual machines. The one of the instance is of another release.
 var debianKernel = regexp.MustCompile(`Linux version \S+\+deb13(-cloud)?-amd64`)
 
 // boots runs an operation and compares the agents whose kernels have booted meanwhile.

@@ -171,7 +171,7 @@ endpoint_override = %[2]s
 `, inside, proxyURL, fastTrack, !fastTrack, metal3Inspection, parameters)
 }
 
-// serveProxy serves Ironic's API by TLS. As in Metal3, all requests need a password, except those of ramdisks.
+// serveProxy serves Ironic's API by TLS. As in Metal3, all requests need a password, except requests of ramdisks.
 func (i *Ironic) serveProxy(t *testing.T, certificate tls.Certificate) {
 	t.Helper()
 	target, err := url.Parse(apiURL)
@@ -199,7 +199,7 @@ func (n *Node) checkLogs(t *testing.T) {
 	t.Helper()
 	files, err := filepath.Glob(n.ironic.path("deploylogs/*"))
 	step(t, "logs", err)
-	for _, operation := range []string{"inspect_", "cleaning_", ""} { // Ironic has no name for those of a deployment
+	for _, operation := range []string{"inspect_", "cleaning_", ""} { // Ironic has no name for steps of a deployment
 		form := regexp.MustCompile("^" + n.UUID + "_" + n.Name + "_" + operation + `\d[\d-]*\.tar\.gz$`)
 		if !slices.ContainsFunc(files, func(name string) bool { return form.MatchString(filepath.Base(name)) }) {
 			t.Errorf("logs of the ramdisk: got %v, want some that match %v", files, form)

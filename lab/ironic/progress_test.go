@@ -32,7 +32,7 @@ import (
 	"ironroot/watch"
 )
 
-// slowAddress is where the test serves an image slowly.
+// slowAddress is the address at which the test serves an image slowly.
 const slowAddress = address + ":8082"
 
 // TestRealIronicProgress erases two disks and deploys an image of 2 GiB from a slow server. Meanwhile the node in
@@ -189,7 +189,7 @@ func (n *Node) watchSource(t *testing.T, ctx context.Context) watch.Source {
 	return source
 }
 
-// stored is what Ironic has stored of the latest heartbeat.
+// stored is the data that Ironic has stored of the latest heartbeat.
 type stored struct {
 	Message   string `json:"agent_status_message"` // "" for none
 	Heartbeat string `json:"agent_last_heartbeat"` // ISO 8601, UTC, without a zone
@@ -210,7 +210,7 @@ type progressLine struct {
 	at   time.Time
 }
 
-// sample is what was done at a time, 0 to 1.
+// sample is the part of the work that was done at a time, 0 to 1.
 type sample struct {
 	at   time.Time
 	done float64
@@ -297,8 +297,7 @@ func (w *progressWatch) around(at time.Time) (before, after float64) {
 var leading = regexp.MustCompile(`^[a-z_]+: (\d+)%`)
 
 // check ends the collection and checks the lines: the percentages have grown and were right, and the last line is the
-// result, also that of `ironroot watch`. While the step runs, the node is in the state during, and finally in another
-// one.
+// result, also in `ironroot watch`. While the step runs, the node is in the state during, and finally in another one.
 func (w *progressWatch) check(t *testing.T, during, state, result string) {
 	t.Helper()
 	w.stop()

@@ -17,8 +17,8 @@ import (
 
 // TestRealIronicReleases runs the operations of a user of Ironic with the Ironic of each stable release of Debian:
 // inspection where the ramdisk is asked for it, automated cleaning, deployment of a whole-disk image, rescue with a
-// login by SSH, and tear-down with another cleaning. The version is that of the installed package. Ironic 21.4 inspects
-// with ironic-inspector only.
+// login by SSH, and tear-down with another cleaning. The version is the installed package's. Ironic 21.4 inspects with
+// ironic-inspector only.
 //
 // Parity: T13 (21.4, 29.0)
 func TestRealIronicReleases(t *testing.T) {

@@ -111,7 +111,7 @@ func TestRealIronicSteps(t *testing.T) {
 	rescue(t, ctx, n, ramdisk)
 }
 
-// managerAddress is where the test listens for reports of the manager.
+// managerAddress is the address at which the test listens for reports of the manager.
 const managerAddress = address + ":8081"
 
 // withManager returns a ramdisk with the manager in a version.
@@ -170,7 +170,7 @@ func recordSteps(t *testing.T, i *Ironic, n *Node, versions map[string]string) *
 	return record(t, i, func(version string) error { return i.replace("replaced.initramfs", versions[version]) })
 }
 
-// record records the steps of managers. publish replaces the ramdisk that Ironic fetches by that of a version.
+// record records the steps of managers. publish replaces the ramdisk that Ironic fetches by a version's.
 func record(t *testing.T, i *Ironic, publish func(version string) error) *recorder {
 	t.Helper()
 	r := &recorder{publish: publish}
@@ -206,7 +206,7 @@ func (i *Ironic) replace(name, file string) error {
 	return os.Rename(i.path("http/"+name+".new"), i.path("http/"+name))
 }
 
-// replaceBy makes the next step that runs replace the ramdisk by that of a version.
+// replaceBy makes the next step that runs replace the ramdisk by a version's.
 func (r *recorder) replaceBy(version string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -62,7 +62,7 @@ func buildARM(ctx context.Context, o Options, work string, step func(string)) er
 	return armLoaders(ctx, o, work)
 }
 
-// moduleDir returns the directory of the module of the working directory, which in tests is that of a package.
+// moduleDir returns the directory of the module of the working directory, which in tests is the directory of a package.
 func moduleDir(ctx context.Context) (string, error) {
 	out, err := exec.CommandContext(ctx, "go", "env", "GOMOD").Output()
 	if err != nil {

@@ -62,7 +62,7 @@ var (
 // Options configures a build.
 type Options struct {
 	Arch     string    // GOARCH: "amd64" (also "") or "arm64"
-	Suite    string    // Debian's release; "" means DefaultSuite, for arm64 that of package initramfs/debian
+	Suite    string    // Debian's release; "" means DefaultSuite, for arm64 the default of package initramfs/debian
 	CacheDir string    // "" means ironroot/osimage in the user's cache directory
 	Progress io.Writer // receives one line for each step; nil discards it
 }

@@ -114,7 +114,7 @@ type Config struct {
 	CPUs   int    // 0 means 2
 	Accel  string // "kvm", "tcg", or "" for KVM if it works and TCG otherwise
 	// InstructionClock emulates processors whose instructions take a nanosecond each by the machine's clock, so that
-	// durations of its work do not depend on the host's load. Other durations, such as those of disks, still do.
+	// durations of its work do not depend on the host's load. Other durations, such as durations of disks, still do.
 	InstructionClock bool
 	Firmware         Firmware
 	Disks            []Disk

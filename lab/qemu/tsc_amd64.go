@@ -9,8 +9,8 @@ import (
 // rdtsc returns the processor's time-stamp counter.
 func rdtsc() uint64
 
-// tscKHz returns the frequency of the host's time-stamp counter in kHz, which is that of emulated x86_64 guests too.
-// It takes a tenth of a second once.
+// tscKHz returns the frequency of the host's time-stamp counter in kHz, which emulated x86_64 guests have too. It takes
+// a tenth of a second once.
 var tscKHz = sync.OnceValue(func() int64 {
 	began, first := readTSC()
 	time.Sleep(100 * time.Millisecond)

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// The frequency is that of a second, longer measurement.
+// The frequency agrees with a second, longer measurement.
 func TestTSCFrequency(t *testing.T) {
 	began, first := readTSC()
 	time.Sleep(500 * time.Millisecond)

@@ -112,7 +112,7 @@ func Join(bond, member int) error {
 // Leave removes a link with a kernel index from its bond.
 func Leave(member int) error { return netlink.LinkSetNoMaster(ifconfig.ByIndex(member)) }
 
-// IsMember reports whether a link is a member of a bond, so that its MAC address may be that of the bond.
+// IsMember reports whether a link is a member of a bond, so that its MAC address may be the bond's.
 func IsMember(attrs *netlink.LinkAttrs) bool { return attrs.RawFlags&unix.IFF_SLAVE != 0 }
 
 // SetPrimary sets the primary member of a bond. Both are kernel indices.

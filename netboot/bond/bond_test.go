@@ -19,7 +19,7 @@ import (
 	"ironroot/netboot/networkdata"
 )
 
-// Options of static data become those of the kernel; all others stay unset.
+// Options of static data become options of the kernel; all others stay unset.
 func TestKernelBond(t *testing.T) {
 	for name, c := range map[string]struct {
 		link networkdata.Link

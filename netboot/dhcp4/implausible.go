@@ -46,8 +46,8 @@ func (l *Lease) Implausible() []string {
 	return list
 }
 
-// plausibleBits returns the length of the shortest plausible prefix of a subnet with the address: that of its block of
-// private addresses, or otherwise 16.
+// plausibleBits returns the length of the shortest plausible prefix of a subnet with the address: the prefix length of
+// its block of private addresses, or otherwise 16.
 func plausibleBits(address netip.Addr) int {
 	for _, block := range []string{"10.0.0.0/8", "100.64.0.0/10", "172.16.0.0/12"} {
 		if prefix := netip.MustParsePrefix(block); prefix.Contains(address) {

@@ -121,8 +121,8 @@ func hostAddress(ip net.IP) (netip.Addr, bool) {
 	return address, true
 }
 
-// leaseTimes returns the lease's duration, T1 and T2. Defaults are those of RFC 2131, section 4.4.5. A shorter lease
-// than minimum is treated as being that long, so that no server can keep the client busy.
+// leaseTimes returns the lease's duration, T1 and T2. Defaults follow RFC 2131, section 4.4.5. A shorter lease than
+// minimum is treated as being that long, so that no server can keep the client busy.
 func leaseTimes(m *dhcpv4.DHCPv4, minimum time.Duration) (whole, renew, rebind time.Duration) {
 	whole = m.IPAddressLeaseTime(defaultLease)
 	if whole >= dhcp.Infinite*time.Second {

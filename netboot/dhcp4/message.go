@@ -43,7 +43,7 @@ func newMessage(mac net.HardwareAddr, kind dhcpv4.MessageType, options ...dhcpv4
 // with the enterprise number of Mellanox. The GUID follows. Boot firmware and Ironic's ports use this format.
 const infiniBandDUID = "\xff\x00\x00\x00\x00\x00\x02\x00\x00\x02\xc9\x00"
 
-// clientID returns the value of option 61, which is the same as that of the card's boot firmware.
+// clientID returns the value of option 61, which is the same as in the card's boot firmware.
 func clientID(mac net.HardwareAddr) []byte {
 	if dhcp.IsInfiniBand(mac) {
 		return append([]byte(infiniBandDUID), dhcp.PortGUID(mac)...)

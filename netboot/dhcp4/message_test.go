@@ -14,8 +14,8 @@ import (
 	"github.com/insomniacslk/dhcp/dhcpv4"
 )
 
-// overloaded returns an acknowledgement whose options continue in other fields, as RFC 2132, section 9.3, describes
-// it: 1 = in that of the boot file, 2 = in that of the server's name, 3 = in both.
+// overloaded returns an acknowledgement whose options continue in other fields, as RFC 2132, section 9.3, describes it:
+// 1 = in the field of the boot file, 2 = in the field of the server's name, 3 = in both.
 func overloaded(t testing.TB, value byte) []byte {
 	t.Helper()
 	raw := ack(t, dhcpv4.WithGeneric(dhcpv4.OptionOptionOverload, []byte{value}),

@@ -43,8 +43,8 @@ func (kernelSockets) unicast(on *net.Interface, source netip.Addr) (net.PacketCo
 	return config.ListenPacket(context.Background(), "udp4", host)
 }
 
-// infiniBandConn is a packet socket that broadcasts on an InfiniBand interface. Addresses there are longer than those
-// of the library (the kernel accepts more than the 8 bytes of struct sockaddr_ll in packet(7)).
+// infiniBandConn is a packet socket that broadcasts on an InfiniBand interface. Addresses there are longer than the
+// library's (the kernel accepts more than the 8 bytes of struct sockaddr_ll in packet(7)).
 type infiniBandConn struct {
 	*packet.Conn
 	index     int

@@ -23,7 +23,7 @@ type Handler interface {
 	Drop()
 }
 
-// Mode is what is requested by DHCPv6, from less to more.
+// Mode selects the data requested by DHCPv6, from less to more.
 type Mode int
 
 // The modes.

@@ -123,7 +123,7 @@ func (l *Lease) addAddresses(association *dhcpv6.OptIANA, warnings *dhcp.Warning
 	return nil
 }
 
-// times returns T1 and T2. What the server leaves open follows from the preferred time (RFC 8415, section 21.4).
+// times returns T1 and T2. Times that the server leaves open follow from the preferred time (RFC 8415, section 21.4).
 func (l *Lease) times(t1, t2, minimum time.Duration) (renew, rebind time.Duration) {
 	if l.Duration == dhcp.Forever {
 		return dhcp.Forever, dhcp.Forever

@@ -1,7 +1,8 @@
 //go:build linux
 
 // Package ifconfig configures network interfaces over rtnetlink(7): it applies the difference between the present and
-// the wanted addresses, routes and MTU. What both have stays untouched, so that connections survive.
+// the wanted addresses, routes and MTU. Addresses and routes that both have stay untouched, so that connections
+// survive.
 //
 // # Former addresses stay until their lease expires
 //

@@ -96,7 +96,7 @@ func (c Config) add(index, metric int) error {
 		if prefix.Addr().Is6() && prefix.IsSingleIP() {
 			continue
 		}
-		// The kernel's own route to the subnet would have no metric, and the same rank as that of another interface.
+		// The kernel's own route to the subnet would have no metric, and the same rank as another interface's.
 		if err := netlink.RouteReplace(subnetRoute(index, metric, prefix)); err != nil {
 			return fmt.Errorf("add route to %s: %w", prefix.Masked(), err)
 		}
@@ -229,7 +229,8 @@ func (c Config) kernelRoute(index, metric int, route Route) *netlink.Route {
 	}
 	kernel.Gw = route.Gateway.AsSlice()
 	inSubnet := func(p netip.Prefix) bool { return p.Contains(route.Gateway) }
-	// The kernel knows that link-local addresses of IPv6 are on the link, but not those of IPv4 (169.254.0.0/16).
+	// The kernel knows that link-local addresses of IPv6 are on the link, but not link-local addresses of IPv4
+	// (169.254.0.0/16).
 	known := slices.ContainsFunc(c.Addresses, inSubnet) || route.Gateway.Is6() && route.Gateway.IsLinkLocalUnicast()
 	if !known {
 		// Some networks give hosts single addresses (/32): the gateway is on the link although no subnet contains it.

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// What a source applies replaces what it applied before; what it fails to apply is removed all the same.
+// The data that a source applies replace its former data, which are removed even if the new ones cannot be applied.
 func TestSource(t *testing.T) {
 	index, inside := newNIC(t)
 	if !inside {

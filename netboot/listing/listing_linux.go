@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// tries is how often a list is asked for that changes meanwhile.
+// tries is the number of requests for a list that changes meanwhile.
 const tries = 5
 
 // Whole calls list again when the kernel says that the list changed while it was written (NLM_F_DUMP_INTR). One that

@@ -230,7 +230,7 @@ func (l *Listener) Frames() map[string]Frame {
 //
 // Wait gives up without an error when no link has received its first frame for quiet, counted from the carrier of the
 // last link that it waits for. Time before the call counts. It then does not wait for these links again until they get
-// a carrier again. Errors are that of ctx or ErrClosed; the frames are returned with an error, too.
+// a carrier again. The error is ctx's or ErrClosed; the frames are returned with an error, too.
 func (l *Listener) Wait(ctx context.Context, quiet time.Duration) (map[string]Frame, error) {
 	started := time.Now()
 	timer := time.NewTimer(quiet)

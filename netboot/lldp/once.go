@@ -20,7 +20,7 @@ type OnDemand struct {
 }
 
 // WaitLLDP listens on the machine's current Ethernet links until [Listener.Wait] returns. It does not wait for links
-// without a carrier. The error is that of ctx, or the reason why no link could be opened.
+// without a carrier. The error is ctx's, or the reason why no link could be opened.
 func (o OnDemand) WaitLLDP(ctx context.Context, quiet time.Duration) (map[string]Frame, error) {
 	links, err := listing.Whole(netlink.LinkList)
 	if err != nil {

@@ -1,8 +1,8 @@
 // Package networkdata parses OpenStack's static network configuration, network_data.json: links (network cards, bonds,
 // VLANs), networks on them (static addresses, DHCP, SLAAC) and services (name servers).
 //
-// The format is that of Nova's metadata (https://docs.openstack.org/nova/latest/user/metadata.html) and of Ironic's
-// schema for node.network_data (https://docs.openstack.org/ironic/latest/admin/dhcp-less.html). It also accepts what
+// The format follows Nova's metadata (https://docs.openstack.org/nova/latest/user/metadata.html) and of Ironic's schema
+// for node.network_data (https://docs.openstack.org/ironic/latest/admin/dhcp-less.html). It also accepts what
 // generators add: numbers as strings, prefix lengths for masks, a network's gateway and dns_nameservers, and the
 // options of the kernel's bonding driver as bond_*. Schema and documentation call LACP 802.1ad, which is treated as
 // 802.3ad.
@@ -64,7 +64,7 @@ type Link struct {
 	Networks []Network
 }
 
-// Method is how a link gets a network's addresses.
+// Method is the way in which a link gets a network's addresses.
 type Method int
 
 // The methods. StatelessDHCP6 includes the IPv6 addresses that routers advertise (SLAAC).

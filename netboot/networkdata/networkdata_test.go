@@ -289,8 +289,8 @@ func TestContradictions(t *testing.T) {
 	}
 }
 
-// A bond without a MAC address has that of the first usable one of its members in the order of bond_links, as the
-// kernel gives it that of the first member that joins.
+// A bond without a MAC address has the address of the first usable one of its members in the order of bond_links, as
+// the kernel gives it the address of the first member that joins.
 func TestBondMAC(t *testing.T) {
 	const first, second = "52:54:00:00:00:01", "52:54:00:00:00:02"
 	for _, tt := range []struct{ bond, want string }{

@@ -92,8 +92,8 @@ func isInterfaceName(name string) bool {
 }
 
 // ID returns the id of a link of the kernel in the static data, or "". card is its permanent MAC address: members of a
-// bond have that of the bond. used are the ids of the links in use by their kernel indices, "" where the data does not
-// name them.
+// bond have the bond's. used are the ids of the links in use by their kernel indices, "" where the data does not name
+// them.
 func (p *Plan) ID(kernel netlink.Link, card net.HardwareAddr, used map[int]string) string {
 	if p == nil {
 		return ""

@@ -34,7 +34,7 @@ type Options struct {
 	// Addresses makes this package assign addresses; nil leaves that to the network's DHCP server.
 	Addresses *Addresses
 
-	// searchTime is how long other DHCP servers are searched for, searchInterval the time between two searches, and
+	// searchTime is the duration of a search for other DHCP servers, searchInterval the time between two searches, and
 	// stallTime how long a machine can be silent before its start has failed. Tests set them; 0 means the default.
 	searchTime, searchInterval, stallTime time.Duration
 }
@@ -48,7 +48,7 @@ type System struct {
 // Machine is a machine with parameters of its own.
 type Machine struct {
 	MAC        net.HardwareAddr
-	Parameters string // kernel parameters in addition to those of the system; may contain secrets
+	Parameters string // kernel parameters in addition to the system's; may contain secrets
 }
 
 // Addresses are those that machines get.

@@ -100,7 +100,7 @@ func TestBootFile(t *testing.T) {
 	}
 }
 
-// No path of a request leads to a file of another name than those of the machine.
+// No path of a request leads to a file of another name than the machine's.
 func FuzzPath(f *testing.F) {
 	for _, seed := range []string{
 		"02-00-00-00-00-01/kernel-amd64", "02:00:00:00:00:01/x86_64.cfg", "0200.0000.0001/a", "grub/grub.cfg", "/", "",

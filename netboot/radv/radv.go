@@ -1,8 +1,8 @@
 //go:build linux
 
 // Package radv receives the router advertisements of IPv6 (RFC 4861) from the kernel, which has checked that they come
-// from the link itself. The kernel uses the addresses and routes in them. What remains is whether there is DHCPv6, and
-// the name servers (RFC 8106).
+// from the link itself. The kernel uses the addresses and routes in them. This package needs the rest: whether there is
+// DHCPv6, and the name servers (RFC 8106).
 package radv
 
 import (
@@ -31,7 +31,7 @@ type Advertisement struct {
 	Option *Option // nil: Flags are set
 }
 
-// Flags are those of a link that router advertisements set (IF_RA_ of the kernel's net/if_inet6.h).
+// Flags are the flags of a link that router advertisements set (IF_RA_ of the kernel's net/if_inet6.h).
 type Flags uint32
 
 // The flags.

@@ -81,7 +81,7 @@ func Format(sources []Names) string {
 	return text.String()
 }
 
-// interleave returns the name servers of all sources without duplicates, those of the lowest rank first.
+// interleave returns the name servers of all sources without duplicates, servers of the lowest rank first.
 func interleave(sources []Names) []netip.Addr {
 	var servers []netip.Addr
 	for rank := 0; ; rank++ {

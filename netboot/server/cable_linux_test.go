@@ -80,7 +80,7 @@ func TestServerOnCable(t *testing.T) {
 	}
 }
 
-// A client with an address gets its replies there. A refusal is a broadcast. What has no reply is logged.
+// A client with an address gets its replies there. A refusal is a broadcast. A request without a reply is logged.
 func TestRepliesOnCable(t *testing.T) {
 	l, inside := nettest.New(t)
 	if !inside {

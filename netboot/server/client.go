@@ -65,8 +65,8 @@ func identify(m *dhcpv4.DHCPv4) (Client, bool) {
 // classArch matches the architecture in a vendor class: PXEClient:Arch:00007:UNDI:003016.
 var classArch = regexp.MustCompile(`^(?:PXEClient|HTTPClient):Arch:([0-9]{1,5})(?::|$)`)
 
-// archCodes returns the architectures of a client: those of option 93, otherwise the one in its vendor class, and of
-// PXE firmware that has neither, BIOS. RFC 4578 requires the option, but firmware that is older lacks it.
+// archCodes returns the architectures of a client: the values of option 93, otherwise the one in its vendor class, and
+// of PXE firmware that has neither, BIOS. RFC 4578 requires the option, but firmware that is older lacks it.
 func archCodes(m *dhcpv4.DHCPv4, class string) []iana.Arch {
 	if codes := m.ClientArch(); len(codes) > 0 {
 		return codes

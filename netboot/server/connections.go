@@ -17,7 +17,7 @@ const (
 var errTooManyConnections = errors.New("too many connections")
 
 // limitedListener limits the connections, in total and of each address. If there are too many in total, a new one
-// displaces the oldest of the address with the most. If all addresses have one, those of new addresses wait.
+// displaces the oldest of the address with the most. If all addresses have one, connections of new addresses wait.
 type limitedListener struct {
 	net.Listener
 	maxPerAddress int

@@ -23,7 +23,7 @@ type FilesConfig struct {
 	// not. Otherwise the server accepts requests to the address of Listen that arrive on any interface.
 	Interface string
 	Root      string // only regular files below this directory are served; links cannot lead outside
-	// Source serves other files than those of a directory. Root must be "". It is used concurrently.
+	// Source serves other files than a directory's. Root must be "". It is used concurrently.
 	Source  Source
 	Request func(Request) // called after every request, possibly concurrently; may be nil
 }

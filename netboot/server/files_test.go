@@ -116,7 +116,7 @@ func TestHTTP(t *testing.T) {
 		t.Errorf("same entity: got %d, want 304", status)
 	}
 	// A changed file has another tag, even with the same size and second, so that its ranges are not combined with
-	// those of the old file.
+	// ranges of the old file.
 	changed := bytes.Repeat([]byte("abcdefghij"), 1000)
 	replacement := filepath.Join(root, "new")
 	if err := errors.Join(os.WriteFile(replacement, changed, 0o644),

@@ -106,7 +106,7 @@ func (c *counter) WriteHeader(status int) {
 }
 
 func (c *counter) Write(p []byte) (int, error) {
-	// An unsupported deadline is that of a test without a connection.
+	// Only a test without a connection does not support deadlines.
 	_ = http.NewResponseController(c.ResponseWriter).SetWriteDeadline(time.Now().Add(httpStall))
 	n, err := c.ResponseWriter.Write(p)
 	c.bytes += int64(n)

@@ -17,8 +17,8 @@ import (
 // maxMessage is the size of the longest DHCP message that is received, in bytes. Longer ones are truncated.
 const maxMessage = 4096
 
-// readPause is the time for which a listener waits after an error of its socket, such as that of an interface that is
-// down.
+// readPause is the time for which a listener waits after an error of its socket, such as the error for an interface
+// that is down.
 const readPause = time.Second
 
 // listener receives the DHCP messages of one interface.

@@ -72,8 +72,8 @@ func (b *Boot) choose(m *dhcpv4.DHCPv4) (Client, string) {
 const maxFileField = 127
 
 // options returns the boot file both in the message's own field and in options 66 and 67: firmware reads one or the
-// other. Option 67 ends with a zero, as that of dnsmasq does: some firmware ignores its length. A name that is too long
-// for the field is only in the option. own is the address of this server. A proxy's reply contains no address.
+// other. Option 67 ends with a zero, as dnsmasq's does: some firmware ignores its length. A name that is too long for
+// the field is only in the option. own is the address of this server. A proxy's reply contains no address.
 func (b *Boot) options(m *dhcpv4.DHCPv4, c Client, file string, own netip.Addr, proxy bool) []dhcpv4.Modifier {
 	if file == "" {
 		return nil
@@ -101,7 +101,7 @@ func (b *Boot) options(m *dhcpv4.DHCPv4, c Client, file string, own netip.Addr, 
 		// Without this option iPXE waits for a proxy DHCP server.
 		options = append(options, dhcpv4.WithGeneric(dhcpv4.GenericOptionCode(ipxeOptions), []byte{ipxeNoProxy, 1, 1}))
 	default:
-		// PXE firmware requires its own class in the reply (PXE 2.1, section 2.2.3), and iPXE in that of a proxy.
+		// PXE firmware requires its own class in the reply (PXE 2.1, section 2.2.3), and iPXE in the reply of a proxy.
 		options = append(options, dhcpv4.WithOption(dhcpv4.OptClassIdentifier(pxeClass)),
 			dhcpv4.WithGeneric(dhcpv4.OptionVendorSpecificInformation, discoveryControl()))
 	}

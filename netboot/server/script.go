@@ -17,8 +17,8 @@ type Script struct {
 	Retries int // number of retries of a failed download; 0 means 5
 }
 
-// Render returns the text of the script. What iPXE would interpret is an error: a line break, after which a command
-// begins, and the characters of its own syntax. The error does not contain Cmdline, which can contain secrets.
+// Render returns the text of the script. Text that iPXE would interpret is an error: a line break, after which a
+// command begins, and the characters of its own syntax. The error does not contain Cmdline, which can contain secrets.
 func (s Script) Render() ([]byte, error) {
 	for _, value := range append([]string{s.Kernel, s.Cmdline}, s.Initrds...) {
 		if strings.ContainsAny(value, "\r\n\x00") {

@@ -24,7 +24,7 @@ type Link struct {
 	Lease     *dhcp4.Lease // of DHCPv4; nil while there is none
 	Lease6    *dhcp6.Lease // of DHCPv6; nil while there is none
 	Bond      string       // the bond that the link is a member of, "" = none
-	Static    bool         // the addresses are those of static data
+	Static    bool         // the addresses come from static data
 	Err       error        // why the link is not usable, nil if it is
 	History   History      // what was tried
 }

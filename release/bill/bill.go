@@ -39,9 +39,9 @@ func (b Build) source() string {
 	}
 }
 
-// Write writes a document and a statement of provenance next to an artefact. The dependencies of the build are those of
-// the definition, the packages of the document, and the source. The statement is also about further files next to the
-// artefact.
+// Write writes a document and a statement of provenance next to an artefact. The dependencies of the build are the
+// dependencies of the definition, the packages of the document, and the source. The statement is also about further
+// files next to the artefact.
 func (b Build) Write(artefact string, d *spdx.Document, definition provenance.Definition, further ...string) error {
 	d.SetSource(b.source())
 	document, err := d.Encode(b.Created, "ironroot-"+b.Version)
@@ -86,8 +86,8 @@ func (b Build) Write(artefact string, d *spdx.Document, definition provenance.De
 // maxDocument limits a document that is included, in bytes.
 const maxDocument = 64 << 20
 
-// Include adds the document next to a file to that of an artefact that contains the file. It returns the file as a
-// dependency. A file without a document is added as it is.
+// Include adds the document next to a file to the document of an artefact that contains the file. It returns the file
+// as a dependency. A file without a document is added as it is.
 func Include(d *spdx.Document, path string) (provenance.Resource, error) {
 	sum, err := SumFile(path)
 	if err != nil {

@@ -38,7 +38,7 @@ func describe(t *testing.T, path string, build Build) string {
 	return string(statement)
 }
 
-// The commit is a dependency only if it is what was built.
+// The commit is a dependency only if it was built.
 func TestSource(t *testing.T) {
 	path := write(t, filepath.Join(t.TempDir(), "file"), "text")
 	for _, c := range []struct {
@@ -67,7 +67,7 @@ func TestSource(t *testing.T) {
 	}
 }
 
-// The document next to a file is included only if it is that of the file.
+// The document next to a file is included only if it belongs to the file.
 func TestInclude(t *testing.T) {
 	path := write(t, filepath.Join(t.TempDir(), "file"), "text")
 	include := func() error {
@@ -97,7 +97,7 @@ func TestInclude(t *testing.T) {
 	}
 }
 
-// The documents of a layout contain those of its files.
+// The documents of a layout contain the documents of its files.
 func TestWriteLayout(t *testing.T) {
 	dir := t.TempDir()
 	kernel, layout := write(t, filepath.Join(dir, "a.kernel"), "kernel"), filepath.Join(dir, "a.oci")

@@ -66,7 +66,7 @@ var signed = map[string]string{
 }
 
 // Add adds a package to a document and returns its ID. used is the licence of the files that the artefact has of it; if
-// it is unknown, the licence is that of all files of the package.
+// it is unknown, the licence of all files of the package is used.
 func (p Packages) Add(ctx context.Context, d *spdx.Document, one *Package, used license.Found) (string, error) {
 	comment := "the licence of the files that are in the artefact"
 	if used.Expression == "" {

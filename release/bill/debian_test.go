@@ -43,8 +43,8 @@ func deb(t *testing.T, name string) string {
 	return file
 }
 
-// A document names the package, its source and its licence: that of the files in use if it is known, and otherwise
-// that of all files except those of the packaging. The copyright file of a signed program is not about the program.
+// A document names the package, its source and its licence: the licence of the files in use if it is known, and
+// otherwise of all files except the packaging. The copyright file of a signed program is not about the program.
 func TestPackages(t *testing.T) {
 	archive, err := debian.Open(debian.Options{Suite: "trixie", CacheDir: t.TempDir()})
 	if err != nil {

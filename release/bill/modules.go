@@ -64,7 +64,7 @@ func modulesOf(info *debug.BuildInfo, more []string, dirs Directories) []Module 
 	}
 	for _, line := range more {
 		if fields := strings.Fields(line); len(fields) >= 2 {
-			add(fields[len(fields)-2], fields[len(fields)-1], "") // the last two are those of a replacement
+			add(fields[len(fields)-2], fields[len(fields)-1], "") // the last two belong to a replacement
 		}
 	}
 	return all

@@ -75,7 +75,7 @@ func plainText(body string) string {
 	return strings.Join(lines, "\n")
 }
 
-// OfPackage returns the licence of all files of the package, except those of the packaging.
+// OfPackage returns the licence of all files of the package, except the packaging.
 func (c Copyright) OfPackage() Found {
 	var found []Found
 	for _, paragraph := range c.files {

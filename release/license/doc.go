@@ -1,6 +1,6 @@
-// Package license finds the licences of what images are built from, as expressions of SPDX: those of Go modules in
-// their files, and those of Debian packages in their copyright files. A licence that is not on the list of SPDX gets an
-// ID that begins with LicenseRef, and its text.
+// Package license finds the licences of the modules and packages that images are built from, as expressions of SPDX: Go
+// modules have them in their files, Debian packages in their copyright files. A licence that is not on the list of SPDX
+// gets an ID that begins with LicenseRef, and its text.
 //
 // # Texts are identified and cached
 //

@@ -56,9 +56,9 @@ const (
 // licenseFile matches the names of files with a licence at the top of a Go module.
 var licenseFile = regexp.MustCompile(`(?i)^(licen[cs]e|copying|unlicense)(-[a-z0-9.-]+)?(\.(md|txt|rst|code))?$`)
 
-// OfModule returns the licence of the Go module in a directory: that of the files at its top whose names are usual for
-// licences. If a file has several licences, all of them apply. The name of the module is part of the ID of a licence
-// that is not known.
+// OfModule returns the licence of the Go module in a directory: the licence in the files at its top whose names are
+// usual for licences. If a file has several licences, all of them apply. The name of the module is part of the ID of a
+// licence that is not known.
 func OfModule(name, dir string) (Found, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {

@@ -152,7 +152,7 @@ func (v *verifier) manifest(d v1.Descriptor) {
 	}
 }
 
-// blob verifies size and SHA-256 of a blob and reports whether they are those of the descriptor.
+// blob verifies size and SHA-256 of a blob and reports whether they equal the descriptor's.
 func (v *verifier) blob(d v1.Descriptor) bool {
 	v.seen[d.Digest] = true
 	if d.Digest.Algorithm != "sha256" || len(d.Digest.Hex) != hex.EncodedLen(sha256.Size) {

@@ -70,8 +70,8 @@ type builder struct {
 	Version map[string]string `json:"version"`
 }
 
-// Encode returns the statement about artefacts. version is that of this program. Times and names of a build are left
-// out: they would differ from those of a second build.
+// Encode returns the statement about artefacts. version is this program's. Times and names of a build are left out:
+// they would differ in a second build.
 func Encode(artefacts []Resource, d Definition, version string) ([]byte, error) {
 	dependencies := slices.Clone(d.Dependencies)
 	slices.SortFunc(dependencies, func(a, b Resource) int {

@@ -137,7 +137,7 @@ func (k PublicKey) VerifyFile(path string, w io.Writer) error {
 	return nil
 }
 
-// verify verifies that a signature is that of the content with the given name.
+// verify verifies that a signature belongs to the content with the given name.
 func (k PublicKey) verify(name string, content io.Reader, text []byte) error {
 	var s minisign.Signature
 	if err := s.UnmarshalText(text); err != nil {

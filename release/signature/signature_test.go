@@ -16,7 +16,7 @@ import (
 	"ironroot/internal/test/testenv"
 )
 
-// run runs Debian's minisign in a directory. input is what it reads instead of a terminal.
+// run runs Debian's minisign in a directory. input is the text that it reads instead of a terminal's.
 func run(t *testing.T, dir, input string, args ...string) {
 	t.Helper()
 	cmd := exec.Command("minisign", args...)
@@ -62,7 +62,7 @@ func publicKey(t *testing.T, keyOrPath string) PublicKey {
 	return key
 }
 
-// Debian's minisign verifies our signatures, and we verify those of it.
+// Debian's minisign verifies our signatures, and we verify minisign's.
 func TestMinisign(t *testing.T) {
 	dir := t.TempDir()
 	signer, public := keys(t, dir)

@@ -18,8 +18,8 @@ func decode(t *testing.T, text []byte) *Document {
 	return d
 }
 
-// A document contains the source, checksums and licences that were added. What is not known is NOASSERTION: nobody
-// may conclude from it that there is no licence.
+// A document contains the source, checksums and licences that were added. Values that are not known are NOASSERTION:
+// nobody may conclude from it that there is no licence.
 func TestContent(t *testing.T) {
 	d := decode(t, encode(t, example("a.initramfs", false)))
 	artefact, firmware, program := d.Packages[0], d.Packages[1], d.Packages[2]

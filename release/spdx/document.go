@@ -24,7 +24,7 @@ const Unknown = "NOASSERTION"
 // maxDocument limits a document that is read, in bytes.
 const maxDocument = 64 << 20
 
-// Document is a document in SPDX 2.3. Fields are those of the specification.
+// Document is a document in SPDX 2.3. Fields are defined by the specification.
 type Document struct {
 	ID            string         `json:"SPDXID"`
 	Version       string         `json:"spdxVersion"`
@@ -135,8 +135,8 @@ const (
 	version    = "SPDX-2.3"
 )
 
-// New returns the document of an artefact with the given name, version and SHA-256 in hex. purpose is one of those of
-// packages in SPDX, such as ARCHIVE.
+// New returns the document of an artefact with the given name, version and SHA-256 in hex. purpose is one of the
+// purposes of packages in SPDX, such as ARCHIVE.
 func New(name, release, sum, purpose string) *Document {
 	artefact := Package{
 		ID: "SPDXRef-Artefact-" + idString(name), Name: name, Version: release, FileName: name, Purpose: purpose,

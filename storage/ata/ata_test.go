@@ -54,8 +54,8 @@ func statusSense(count uint16, lba uint64) []byte {
 	}
 }
 
-// Commands are those of the tables in ACS-4 and SAT-4: ATA PASS-THROUGH (16) with the protocol (non-data 3, PIO data-in
-// 4, PIO data-out 5), EXTEND, the flags OFF_LINE to T_LENGTH, and the registers, upper half first.
+// Commands equal the tables in ACS-4 and SAT-4: ATA PASS-THROUGH (16) with the protocol (non-data 3, PIO data-in 4, PIO
+// data-out 5), EXTEND, the flags OFF_LINE to T_LENGTH, and the registers, upper half first.
 //
 // Parity: P1
 func TestCommands(t *testing.T) {

@@ -7,7 +7,7 @@ import (
 )
 
 // Commands that report the largest address of a drive. They change nothing. READ NATIVE MAX ADDRESS (EXT) and DEVICE
-// CONFIGURATION IDENTIFY are those of ACS-2, which later revisions have made obsolete; GET NATIVE MAX ADDRESS EXT
+// CONFIGURATION IDENTIFY are commands of ACS-2, which later revisions have made obsolete; GET NATIVE MAX ADDRESS EXT
 // replaces READ NATIVE MAX ADDRESS. They are ATA_CMD_READ_NATIVE_MAX, ATA_CMD_READ_NATIVE_MAX_EXT and
 // ATA_CMD_CONF_OVERLAY in Linux's include/linux/ata.h.
 const (

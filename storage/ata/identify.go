@@ -53,8 +53,8 @@ func (d Drive) Identify() (Identity, error) {
 }
 
 // parseIdentity decodes the data of IDENTIFY DEVICE (ACS-4, table "IDENTIFY DEVICE data"): 256 words of 16 bits. The
-// words are those of src/ataidentify.cpp in smartmontools: 23 to 26 firmware, 48 Trusted Computing, 59 sanitize, 89 and
-// 90 erase times, 128 security, 217 rotation rate, 255 integrity.
+// words are the same as in src/ataidentify.cpp of smartmontools: 23 to 26 firmware, 48 Trusted Computing, 59 sanitize,
+// 89 and 90 erase times, 128 security, 217 rotation rate, 255 integrity.
 func parseIdentity(data []byte) (Identity, error) {
 	if len(data) != blockSize {
 		return Identity{}, fmt.Errorf("got %d bytes, want %d", len(data), blockSize)

@@ -532,8 +532,8 @@ func TestProbeBesideGPT(t *testing.T) {
 	})
 }
 
-// The serial numbers of a QEMU disk are those of udev and lsblk: its name if it has no serial number, otherwise the
-// name after the serial number.
+// The serial numbers of a QEMU disk equal udev's and lsblk's: its name if it has no serial number, otherwise the name
+// after the serial number.
 func TestVendorSpecificName(t *testing.T) {
 	name := append([]byte{0x02, 0x00, 0, 11}, "drive-scsi1"...)
 	for _, c := range []struct {
@@ -576,7 +576,7 @@ func TestVendorSpecificName(t *testing.T) {
 	}
 }
 
-// The digit and the order are those of multipathd.
+// The digit and the order are multipathd's.
 func TestVPDUnitID(t *testing.T) {
 	d := func(codeSet, kind byte, identifier string) []byte {
 		return append([]byte{codeSet, kind, 0, byte(len(identifier))}, identifier...)

@@ -115,7 +115,7 @@ func mmcPath(real string) []string {
 
 // vmbusPath returns the name of a Hyper-V disk by the identifier of its controller, a GUID in braces. It applies to
 // machines of the first generation, whose bus is called VMBUS. On machines of the second generation the bus is called
-// MSFT1000, and udev names disks like those of any SCSI host.
+// MSFT1000, and udev names disks as on any SCSI host.
 func vmbusPath(s sysfs.Root, prefix, lun, controller string) []string {
 	id := readText(s, filepath.Join(controller, "device_id"))
 	guid, opened := strings.CutPrefix(id, "{")
@@ -262,8 +262,8 @@ func busPath(real string) string {
 	return strings.Join(buses, "-")
 }
 
-// hostOffset returns the number of a SCSI host among those of its adapter, from 0. The kernel's numbers depend on the
-// order of detection.
+// hostOffset returns the number of a SCSI host among the hosts of its adapter, from 0. The kernel's numbers depend on
+// the order of detection.
 func hostOffset(real string) int {
 	m := hostPattern.FindStringSubmatch(real)
 	if m == nil {

@@ -8,7 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// The names are those of udev (path_id of systemd 257), without the directory.
+// The names are udev's (path_id of systemd 257), without the directory.
 func TestByPath(t *testing.T) {
 	const pci = "pci0000:00/0000:00:02.0/0000:03:00.0/"
 	for name, tt := range map[string]struct {

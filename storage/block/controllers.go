@@ -31,7 +31,7 @@ type NVMeNamespace struct {
 // several paths to the block device nvme0n1.
 var namespacePath = regexp.MustCompile(`^(nvme\d+)(?:c\d+)?(n\d+)$`)
 
-// NVMeControllers lists the NVMe controllers on PCI Express, including those without any namespace, and not those of
+// NVMeControllers lists the NVMe controllers on PCI Express, including controllers without any namespace, and without
 // NVMe over fabrics. With an error that wraps [ErrUnreadable], the list contains the controllers that could be read.
 func NVMeControllers(ctx context.Context, s sysfs.Root) ([]NVMeController, error) {
 	return listControllers(ctx, s, "class/nvme", "NVMe controllers", "NVMe controller", nvmeController)

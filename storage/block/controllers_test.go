@@ -35,7 +35,7 @@ func putSys(t *testing.T, s sysfs.Root, files map[string]string) {
 	}
 }
 
-// Controllers are listed with and without namespaces, except those of NVMe over fabrics.
+// Controllers are listed with and without namespaces, except for NVMe over fabrics.
 func TestNVMeControllers(t *testing.T) {
 	s := sysfs.Root{Path: t.TempDir()}
 	if got, err := NVMeControllers(t.Context(), s); len(got) != 0 || err != nil {

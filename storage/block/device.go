@@ -31,9 +31,9 @@ type Device struct {
 	ByPath             string   // "/dev/disk/by-path/pci-0000:00:1f.2-ata-1"
 	ByPaths            []string // every such name, ByPath first
 	Transport          string   // "sata", "sas", "nvme", "usb", "virtio", "iscsi", "fc", "ata", "mmc"
-	// Network is how the disk is reached over a network: "iscsi", "fc", "fcoe", "srp", "nvme-tcp", "nvme-rdma",
-	// "nvme-fc", "nbd", "rbd", "drbd" or "aoe"; "" for a disk of this machine. Other machines can use the same disk. It
-	// is not set for partitions.
+	// Network names the way in which the disk is reached over a network: "iscsi", "fc", "fcoe", "srp", "nvme-tcp",
+	// "nvme-rdma", "nvme-fc", "nbd", "rbd", "drbd" or "aoe"; "" for a disk of this machine. Other machines can use the
+	// same disk. It is not set for partitions.
 	Network string
 	// NetworkUnread is why it is not known whether Network is complete: the disk may be reached over a network although
 	// Network is "".
@@ -60,7 +60,7 @@ type Device struct {
 // IsArray reports whether a device is an array of software RAID that runs.
 func (d Device) IsArray() bool { return isArray(d.Type) }
 
-// isArray reports whether a type is that of an array of software RAID, such as "raid1".
+// isArray reports whether a type names an array of software RAID, such as "raid1".
 func isArray(kind string) bool { return strings.Contains(kind, "raid") }
 
 // IsLocal reports whether a disk is of this machine, not reached over a network. It returns an error if that is not

@@ -76,9 +76,9 @@ func IDEDrive(s sysfs.Root, address string) (present bool, found string, err err
 	return present, strings.Join(states, ", "), nil
 }
 
-// isFloating reports whether a status is that of a channel without drives: no drive drives the lines of the bus, and
-// the host pulls down at most line 7 (ATA/ATAPI-7, volume 2). The status 0 can be that of an empty channel of some
-// controllers, but also that of a packet device after a reset, or of drive 0 if only drive 1 is there.
+// isFloating reports whether a status belongs to a channel without drives: no drive drives the lines of the bus, and
+// the host pulls down at most line 7 (ATA/ATAPI-7, volume 2). The status 0 can come from an empty channel of some
+// controllers, but also from a packet device after a reset, or from drive 0 if only drive 1 is there.
 func isFloating(status byte) bool { return status == 0xff || status == 0x7f }
 
 // Configuration space (PCI Local Bus Specification 3.0, 6.1 and 6.7; PCI Power Management Specification 1.2, 3.2).
@@ -150,7 +150,7 @@ func checkBridges(dir string) error {
 	return nil
 }
 
-// controlPort is where the alternate status register of a channel is.
+// controlPort is the port of the alternate status register of a channel.
 type controlPort struct {
 	resource int   // number of the file
 	offset   int64 // in it
@@ -160,9 +160,9 @@ type controlPort struct {
 // Resources in the file of that name (Linux, include/linux/ioport.h).
 const resourceIO = 0x100
 
-// controlPorts returns the control ports of the channels, from the resources of the controller. Channels are pairs of
-// a command block and a control block, whether the ports are those of the AT bus, which the kernel adds, or others (PCI
-// IDE Controller Specification, 1.0).
+// controlPorts returns the control ports of the channels, from the resources of the controller. Channels are pairs of a
+// command block and a control block, whether the ports belong to the AT bus, which the kernel adds, or others (PCI IDE
+// Controller Specification, 1.0).
 func controlPorts(resources string) ([]controlPort, error) {
 	const channels, blocks, alternateStatus = 2, 2, 2
 	var starts, sizes [channels * blocks]uint64

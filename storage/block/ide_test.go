@@ -70,8 +70,8 @@ func putIDE(t *testing.T, files map[string]string) sysfs.Root {
 	return s
 }
 
-// A drive can be there unless every channel floats, or the controller decodes no ports. What cannot be read is an
-// error: the bus of a controller that does not answer floats, too.
+// A drive can be there unless every channel floats, or the controller decodes no ports. A channel that cannot be read
+// is an error: the bus of a controller that does not answer floats, too.
 func TestIDEDrive(t *testing.T) {
 	at := resourceLines(0x1f0, 0x1f7, 0x3f6, 0x3f6, 0x170, 0x177, 0x376, 0x376)
 	space := func(command uint16, powerState byte) string { return string(configSpace(command, powerState)) }
@@ -183,8 +183,8 @@ func TestIDEDrive(t *testing.T) {
 	}
 }
 
-// The listed functions are looked up for IDE controllers and those of no specific subclass only: other subclasses have
-// media, whatever their ID.
+// The listed functions are looked up for IDE controllers and controllers of no specific subclass only: other subclasses
+// have media, whatever their ID.
 func TestFunctionWithoutMedia(t *testing.T) {
 	for _, c := range []struct {
 		id, class string

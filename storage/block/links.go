@@ -9,7 +9,7 @@ import (
 // LinkDir is the directory with udev's links to disks and partitions.
 const LinkDir = "/dev/disk/"
 
-// Links returns the paths by which udev links to a disk: those of /dev/disk/by-path, and those of /dev/disk/by-id that
+// Links returns the paths by which udev links to a disk: links in /dev/disk/by-path, and links in /dev/disk/by-id that
 // depend on the world wide name and on the serial number (60-persistent-storage.rules).
 func (d Device) Links() []string {
 	links := slices.Clone(d.ByPaths)

@@ -21,8 +21,8 @@ var networkDrivers = []struct{ prefix, network string }{
 }
 
 // networkOf returns how a device is reached over a network, "" for a device of this machine. An array, a map or a
-// partition is reached like the first device below it that is reached over a network. What could not be read is the
-// error of a.
+// partition is reached like the first device below it that is reached over a network. An attribute that could not be
+// read is the error of a.
 func networkOf(a *attributes, d *Device) string {
 	if d.Type == "part" {
 		disk, err := diskOf(a.s, d.Name)

@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestNetwork has one row for each way in which the kernel reaches a disk. The trees are those of Linux 6.1.
+// TestNetwork has one row for each way in which the kernel reaches a disk. The trees were read from Linux 6.1.
 func TestNetwork(t *testing.T) {
 	const pci = "pci0000:00/0000:00:02.0/0000:03:00.0/"
 	for name, c := range map[string]struct {

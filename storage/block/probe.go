@@ -72,7 +72,8 @@ func Probe(ctx context.Context, path string) (Filesystem, error) {
 }
 
 // SharedFileSystem returns the type of a file system that several machines can have mounted: "gfs2", or "" if there is
-// none. Unlike [Probe], it ignores other superblocks, because that of an array can be older than the file system.
+// none. Unlike [Probe], it ignores other superblocks, because the superblock of an array can be older than the file
+// system.
 func SharedFileSystem(r io.ReaderAt) (string, error) {
 	const gfsMagic, gfsOffset = 0x01161970, 65536
 	magic, err := magicAt(r, gfsOffset)

@@ -11,8 +11,8 @@ import (
 
 var namespaceName = regexp.MustCompile(`^nvme\d+n\d+$`)
 
-// IsNVMeNamespace reports whether a kernel name is that of an NVMe namespace. Partitions of a namespace (nvme0n1p1)
-// and its hidden paths (nvme0c1n1) are not.
+// IsNVMeNamespace reports whether a kernel name names an NVMe namespace. Partitions of a namespace (nvme0n1p1) and its
+// hidden paths (nvme0c1n1) are not.
 func IsNVMeNamespace(name string) bool { return namespaceName.MatchString(name) }
 
 // diskName matches the kernel names of SCSI (including SATA, SAS and USB) and virtio disks.

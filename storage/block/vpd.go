@@ -133,7 +133,7 @@ type designator struct {
 	identifier    []byte
 }
 
-// lunDesignators returns the designators of the logical unit, without those of ports and targets.
+// lunDesignators returns the designators of the logical unit, without designators of ports and targets.
 func lunDesignators(page []byte) []designator {
 	body, ok := vpdBody(page, 0x83)
 	if !ok {

@@ -21,7 +21,7 @@ import (
 var (
 	ErrNoESP    = errors.New("no EFI system partition")
 	ErrNoLoader = errors.New("no boot loader on the EFI system partition")
-	// ErrSectorSize is returned if an ESP was made for smaller sectors than those of the disk.
+	// ErrSectorSize is returned if an ESP was made for smaller sectors than the disk's.
 	ErrSectorSize = errors.New("the kernel cannot mount the EFI system partition")
 	ErrFirmware   = errors.New("the firmware refused the boot entry")
 	// ErrNoVariables is returned if the machine was booted by UEFI, but the kernel has no access to its variables.

@@ -16,7 +16,7 @@ import (
 var ErrNotUEFI = errors.New("no access to UEFI boot entries: not booted by UEFI")
 
 // RemoveEntries removes every boot entry whose device path as text matches one of the patterns, and removes its number
-// from BootOrder. The text is that of UEFI 2.10, section 10.6, as efibootmgr 17 prints it:
+// from BootOrder. The text follows UEFI 2.10, section 10.6, as efibootmgr 17 prints it:
 // `HD(1,GPT,<guid>,0x800,0x14000)/File(\EFI\debian\shimx64.efi)`. Entries that cannot be parsed are kept. Errors wrap
 // ErrNotUEFI, efivarfs.ErrNotMounted, or ErrFirmware if a variable could not be changed; matching entries may remain
 // then.

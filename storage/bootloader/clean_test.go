@@ -50,7 +50,7 @@ var pathTexts = map[string]string{ // bytes to text
 		"0000000000000000000000000101": "HD(1,MBR,0xdeadbeef,0x800,0x14000)",
 }
 
-// The text is that of efibootmgr.
+// The text is efibootmgr's.
 func TestPathText(t *testing.T) {
 	vars := variables{dir: t.TempDir(), log: quiet}
 	if _, err := vars.writeOrder([]uint16{0}); err != nil {

@@ -16,8 +16,8 @@ import (
 // [block.ErrUnreadable], the others are searched.
 type Lister func(ctx context.Context) ([]block.Device, error)
 
-// findRoot returns the device of the disk's partition with the UUID, otherwise the one with that label. If the disk
-// has neither, it returns the device with the UUID among those of list; a nil list has none.
+// findRoot returns the device of the disk's partition with the UUID, otherwise the one with that label. If the disk has
+// neither, it returns the device with the UUID among the devices of list; a nil list has none.
 func findRoot(
 	ctx context.Context, sys sysfs.Root, list Lister, disk string, table *partition.Table, uuid string,
 ) (string, error) {

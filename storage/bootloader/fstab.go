@@ -61,7 +61,7 @@ func rewriteFstab(root *mounted.FS, esp string) (changed bool, err error) {
 	return true, f.Sync()
 }
 
-// espMount is where images mount the ESP, and espLine the rest of its line, as in ironic-python-agent.
+// espMount is the directory where images mount the ESP, and espLine the rest of its line, as in ironic-python-agent.
 const (
 	espMount = "/boot/efi"
 	espLine  = "\t" + espMount + "\tvfat\tumask=0077\t0\t1"

@@ -41,7 +41,7 @@ type Array struct {
 // Without an ESP, GRUB is installed at the start of the disk or in the PReP partition, unless the disk already has a
 // boot sector. On an ESP it is also installed at the fallback path of UEFI, where InstallEFI finds it, and the ESP is
 // added to fstab. Of an array it is installed on each disk, or on the mirror with the ESP. If the array has no root of
-// the UUID, its first partition is the root. Errors wrap ErrNoRoot, ErrNoESP and those of package chroot.
+// the UUID, its first partition is the root. Errors wrap ErrNoRoot, ErrNoESP and errors of package chroot.
 func InstallGRUB(ctx context.Context, g GRUB) error {
 	if err := g.install(ctx); err != nil {
 		return fmt.Errorf("install the image's GRUB on %s: %w", g.Disk, err)
@@ -56,7 +56,7 @@ func (g GRUB) install(ctx context.Context) error {
 	}
 	root, err := findRoot(ctx, g.System, g.Disks, g.Disk, table, g.RootUUID)
 	if errors.Is(err, ErrNoRoot) && g.Array != nil && len(table.Partitions) > 0 && ctx.Err() == nil {
-		// The UUID of a whole-disk image is often that of the disk.
+		// The UUID of a whole-disk image is often the disk's.
 		root, err = block.PartitionPath(g.System, g.Disk, 1), nil
 		g.Log.Warn("no root with the UUID, using the array's first partition", "device", root, "uuid", g.RootUUID)
 	}
@@ -240,7 +240,7 @@ func configureGRUB(ctx context.Context, system chroot.System) error {
 }
 
 // hasBootSector reports whether the disk has a partition that is marked bootable, and code in its own first sector or
-// in that of such a partition.
+// in the first sector of such a partition.
 func hasBootSector(disk string, table *partition.Table) (bool, error) {
 	f, err := os.Open(disk)
 	if err != nil {

@@ -19,7 +19,7 @@ import (
 	"ironroot/storage/efivarfs"
 )
 
-// attributes are those of boot variables: non-volatile, boot service and runtime access.
+// attributes are the attributes of boot variables: non-volatile, boot service and runtime access.
 const attributes = 7
 
 var bootPattern = regexp.MustCompile(`^Boot([0-9A-Fa-f]{4})-` + efivarfs.GlobalGUID + `$`)

@@ -1,9 +1,9 @@
 // Package devmapper creates, changes and removes maps of the kernel's device mapper by the ioctls of
 // /dev/mapper/control (linux/dm-ioctl.h, version 4; Documentation/admin-guide/device-mapper).
 //
-// Device nodes are those of devtmpfs, /dev/dm-N: there are no names in /dev/mapper, and udev is not notified. A map is
-// identified by its UUID. Limits: a table, and the kernel's reply with it, must fit into 16 KiB; every map has a
-// single table; maps cannot be suspended, and snapshots are not supported.
+// Device nodes come from devtmpfs, /dev/dm-N: there are no names in /dev/mapper, and udev is not notified. A map is
+// identified by its UUID. Limits: a table, and the kernel's reply with it, must fit into 16 KiB; every map has a single
+// table; maps cannot be suspended, and snapshots are not supported.
 package devmapper
 
 // Sector is the unit of the device mapper in bytes, regardless of a device's sector size.

@@ -25,8 +25,8 @@ const (
 )
 
 // SecureBoot reports whether Secure Boot is enabled (UEFI 2.10, section 3.3) and enforced, as the kernel determines it
-// (efi_get_secureboot). dir is the directory of efivarfs, and read reads a file. The error wraps that of read. Firmware
-// without Secure Boot has no such variable: what an error means is left to the caller.
+// (efi_get_secureboot). dir is the directory of efivarfs, and read reads a file. The error wraps the error of read.
+// Firmware without Secure Boot has no such variable: what an error means is left to the caller.
 func SecureBoot(dir string, read func(path string) ([]byte, error)) (bool, error) {
 	path := filepath.Join(dir, SecureBootFile)
 	data, err := read(path)

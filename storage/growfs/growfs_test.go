@@ -162,7 +162,7 @@ func sizeOf(t *testing.T, kind, device string) int64 {
 	}
 }
 
-// What Grow cannot enlarge is an error that names the device, and is not changed.
+// A file system that Grow cannot enlarge is an error that names the device, and is not changed.
 func TestGrowFails(t *testing.T) {
 	testenv.Root(t)
 	testenv.Programs(t, "mkfs.vfat", "mkfs.ext4")

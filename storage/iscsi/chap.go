@@ -20,8 +20,8 @@ import (
 // With Name "", the initiator is not authenticated.
 type CHAP struct {
 	Name, Secret string // of the initiator
-	// TargetName and TargetSecret are those of the target, which authenticates itself to the initiator. With
-	// TargetSecret "", it does not. A TargetName of "" accepts any.
+	// TargetName and TargetSecret belong to the target, which authenticates itself to the initiator. With TargetSecret
+	// "", it does not. A TargetName of "" accepts any.
 	TargetName, TargetSecret string
 }
 

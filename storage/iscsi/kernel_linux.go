@@ -103,7 +103,7 @@ type answer struct {
 	message [messageSize]byte
 }
 
-// event is what the kernel reports of a session: a PDU, or an error of the connection.
+// event is a report of the kernel about a session: a PDU, or an error of the connection.
 type event struct {
 	header header
 	data   []byte
@@ -202,7 +202,7 @@ func (k *kernel) message(kind uint16, body []byte) {
 		k.answer(own)
 		return
 	default:
-		if uint32(kind) == event { // other events, such as that of a new session, have the kind 0
+		if uint32(kind) == event { // other events, such as the event of a new session, have the kind 0
 			k.answer(own)
 		}
 		return

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// The values that the initiator offers (RFC 7143, 13). Those of lengths are bytes.
+// The values that the initiator offers (RFC 7143, 13). Lengths are bytes.
 const (
 	maxReceive = 256 << 10
 	firstBurst = 256 << 10
@@ -30,7 +30,7 @@ type parameters struct {
 // LoginError is the answer of a target that rejects a login.
 type LoginError struct {
 	Class, Detail byte
-	// Address is that of another portal to which the target redirects, "" for none.
+	// Address is the address of another portal to which the target redirects, "" for none.
 	Address string
 }
 

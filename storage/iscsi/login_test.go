@@ -16,7 +16,7 @@ const (
 	nodeName = "iqn.2010-04.org.ipxe:node"
 )
 
-// reply is what a scripted target sends after a request.
+// reply is the answer of a scripted target to a request.
 type reply struct {
 	flags, class, detail byte
 	text                 string // with | for the zero byte

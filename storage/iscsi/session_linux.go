@@ -26,7 +26,7 @@ const (
 	connectTimeout = 15 * time.Second
 	// retryPause is the pause between two attempts to connect again.
 	retryPause = 2 * time.Second
-	// recoveryTimeout is how long commands wait for a broken connection. Then the kernel fails them.
+	// recoveryTimeout is the time for which commands wait for a broken connection. Then the kernel fails them.
 	recoveryTimeout = 2 * time.Minute
 	// longPause is the pause between two attempts after recoveryTimeout.
 	longPause = 30 * time.Second

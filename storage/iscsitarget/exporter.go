@@ -90,8 +90,8 @@ func (e *SessionError) Error() string {
 	return fmt.Sprintf("iSCSI target %s in use, logged in: %s", e.Target, strings.Join(e.Initiators, ", "))
 }
 
-// Exporter exports at most one device at a time. It is safe for concurrent use. The zero value is that of a machine
-// whose modules are loaded.
+// Exporter exports at most one device at a time. It is safe for concurrent use. The zero value is for a machine whose
+// modules are loaded.
 type Exporter struct {
 	System sysfs.Root
 	// LoadModule, when set, loads a module of the kernel.
@@ -100,10 +100,10 @@ type Exporter struct {
 	Idle time.Duration
 	Log  *slog.Logger
 
-	files    files                                                 // nil: those of the kernel
+	files    files                                                 // nil: the kernel's
 	restrict func(netip.AddrPort, netip.Addr) (restriction, error) // nil: restrict
 	mount    func(dir string) error                                // nil: mountConfigfs
-	// listen is that of a net.ListenConfig if it is nil.
+	// listen is a net.ListenConfig's if it is nil.
 	listen func(ctx context.Context, network, address string) (net.Listener, error)
 	check  func(ctx context.Context, device string) error // nil: checkFree
 
@@ -205,7 +205,7 @@ func (e *Exporter) loadModules(ctx context.Context) error {
 }
 
 // findConfig returns an error unless the directory root of configfs exists. It mounts configfs if need be: its own
-// module may not have been loaded before those of the target.
+// module may not have been loaded before the target's.
 func (e *Exporter) findConfig(root string) error {
 	if _, err := os.Stat(root); err == nil {
 		return nil
@@ -221,8 +221,8 @@ func (e *Exporter) findConfig(root string) error {
 	return err
 }
 
-// checkPortal returns an error if the address is not that of this machine, or the port is in use. The kernel's target
-// would name no reason.
+// checkPortal returns an error if the address does not belong to this machine, or the port is in use. The kernel's
+// target would name no reason.
 func (e *Exporter) checkPortal(ctx context.Context, portal netip.AddrPort) error {
 	listen := e.listen
 	if listen == nil {
@@ -260,8 +260,8 @@ func (e *Exporter) Device() string {
 
 // Stop removes the target, if there is one. It waits ten seconds for initiators to log out. Then it removes the target
 // in any case, and returns a *SessionError if it has ended a session. Afterwards the device is free, and all that
-// initiators wrote is on its medium; otherwise Stop returns an error. It returns the same error again, also that of a
-// removal as unused, until Forget is called or another target is started.
+// initiators wrote is on its medium; otherwise Stop returns an error. It returns the same error again, also the error
+// of a removal as unused, until Forget is called or another target is started.
 func (e *Exporter) Stop(ctx context.Context) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()

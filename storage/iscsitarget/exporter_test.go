@@ -370,7 +370,7 @@ func TestStartChecksPortal(t *testing.T) {
 	}
 }
 
-// What must precede the start prevents it if it fails.
+// Actions that must precede the start prevent it if they fail.
 func TestBeforeStart(t *testing.T) {
 	r := newRig(t)
 	failure := errors.New("disk not wiped")

@@ -197,7 +197,7 @@ func (f *configfs) Read(path string) (string, error) {
 	return f.kernelFiles.Read(path)
 }
 
-// info is what the kernel shows of a back end.
+// info is the text that the kernel shows for a back end.
 func info(device string) string {
 	return "Status: DEACTIVATED  Max Queue Depth: 0  SectorSize: 0  HwMaxSectors: 0\n" +
 		"        iBlock device: sda  UDEV PATH: " + device + "  readonly: 0\n" +

@@ -14,7 +14,7 @@ import (
 	"ironroot/internal/confine"
 )
 
-// rulePriority is that of the first rule: after the kernel's table of local addresses, before its other tables.
+// rulePriority is the priority of the first rule: after the kernel's table of local addresses, before its other tables.
 const rulePriority = 3260
 
 // rules are rules of the kernel's routing.

@@ -22,7 +22,7 @@ type files interface {
 	Read(path string) (string, error)
 }
 
-// kernelFiles are those of the kernel.
+// kernelFiles are the files of the kernel.
 type kernelFiles struct{}
 
 func (kernelFiles) Mkdir(path string) error           { return os.Mkdir(path, 0o755) }
@@ -80,7 +80,7 @@ func (t tree) checkAbsent() error {
 	return nil
 }
 
-// create creates the target. What it created before an error is removed by remove.
+// create creates the target. Directories that it created before an error are removed by remove.
 func (t tree) create() error {
 	serial := rand.Text()
 	for _, do := range []func() error{

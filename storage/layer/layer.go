@@ -22,11 +22,11 @@ type Limits struct {
 // DefaultLimits are the limits for an image. Names of 128 MiB suffice for about a million files in a layer.
 var DefaultLimits = Limits{Entries: 4 << 20, Bytes: 512 << 30, Attributes: 64 << 20, Names: 128 << 20}
 
-// nameCost is what the unpacker's memory for a name needs besides its bytes.
+// nameCost is the size of the unpacker's memory for a name besides its bytes.
 const nameCost = 64
 
-// attributeCost is what a file system in memory needs for an extended attribute besides the bytes of name and value:
-// 40 bytes (struct simple_xattr of Linux's xattr.h) and what its two allocations are rounded up by.
+// attributeCost is the memory that a file system in memory needs for an extended attribute besides the bytes of name
+// and value: 40 bytes (struct simple_xattr of Linux's xattr.h) and what its two allocations are rounded up by.
 const attributeCost = 64
 
 // Limits of the kernel for extended attributes (XATTR_NAME_MAX and XATTR_SIZE_MAX of include/uapi/linux/limits.h).
@@ -86,8 +86,8 @@ func owner(h *tar.Header) error {
 	return nil
 }
 
-// xattrs returns the extended attributes of an entry and the memory for them in bytes. Those of overlayfs are omitted:
-// they would change how the directory is shown as part of an overlay.
+// xattrs returns the extended attributes of an entry and the memory for them in bytes. Attributes of overlayfs are
+// omitted: they would change how the directory is shown as part of an overlay.
 func xattrs(h *tar.Header) (found map[string]string, size int64, err error) {
 	const prefix = "SCHILY.xattr."
 	found = make(map[string]string)

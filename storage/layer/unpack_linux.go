@@ -398,7 +398,7 @@ func (u *Unpacker) describe(dir int, base string, h *tar.Header) error {
 		}
 	}
 	if h.Typeflag != tar.TypeSymlink {
-		// The permissions of the archive, not those of fs.FileMode, which has other bits for set-user-ID.
+		// The permissions of the archive, not fs.FileMode's, which has other bits for set-user-ID.
 		if err := unix.Chmod(name, uint32(h.Mode)&0o7777); err != nil {
 			return fmt.Errorf("set mode: %w", err)
 		}

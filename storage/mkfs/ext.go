@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// The layout and the names are those of the Linux kernel's Documentation/filesystems/ext4. Sizes and features are
-// those that Debian 12's mke2fs chooses for a device of the same size.
+// The layout and the names follow the Linux kernel's Documentation/filesystems/ext4. Sizes and features are those that
+// Debian 12's mke2fs chooses for a device of the same size.
 
 const (
 	minExt    = 1 << 20

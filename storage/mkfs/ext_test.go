@@ -96,8 +96,7 @@ func TestExtMounted(t *testing.T) {
 	}
 }
 
-// The parameters of a file system are those of mke2fs, except for the blocks reserved for growth, times and random
-// numbers.
+// The parameters of a file system equal mke2fs's, except for the blocks reserved for growth, times and random numbers.
 func TestExtAsMke2fs(t *testing.T) {
 	testenv.Programs(t, "mke2fs", "dumpe2fs")
 	other := []string{

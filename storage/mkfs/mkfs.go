@@ -64,10 +64,10 @@ func kinds() []kind {
 // Make makes a file system of the given kind on a block device or in a file, which it opens exclusively. Kinds are
 // "ext4", "ext3", "ext2", "xfs", "vfat" (also as "msdos") and "swap".
 //
-// It first removes old signatures from the device, and writes that of the new file system last, after all other writes
-// have reached the medium. After an error or the end of ctx in between, the device has no signature. For an unknown
-// kind the error wraps [ErrUnsupported]. The device is not written in this case, or if a label, a UUID or the size is
-// not valid.
+// It first removes old signatures from the device, and writes the signature of the new file system last, after all
+// other writes have reached the medium. After an error or the end of ctx in between, the device has no signature. For
+// an unknown kind the error wraps [ErrUnsupported]. The device is not written in this case, or if a label, a UUID or
+// the size is not valid.
 func Make(ctx context.Context, path, name string, o Options) (err error) {
 	defer func() {
 		if err != nil {

@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// The layout and the names are those of "XFS Algorithms & Data Structures", third edition, version 5 of the format.
-// Sizes and features are those that Debian 12's mkfs.xfs chooses for a device of the same size, except for the smaller
-// log on large devices.
+// The layout and the names follow "XFS Algorithms & Data Structures", third edition, version 5 of the format. Sizes and
+// features are those that Debian 12's mkfs.xfs chooses for a device of the same size, except for the smaller log on
+// large devices.
 
 const (
 	minXFS = 300 << 20 // bytes; as in mkfs.xfs, because smaller ones are slow and fail early

@@ -46,7 +46,7 @@ func TestXFS(t *testing.T) {
 	}
 }
 
-// Every byte is that of mkfs.xfs, except for times.
+// Every byte equals mkfs.xfs's, except for times.
 func TestXFSAsMkfs(t *testing.T) {
 	testenv.Programs(t, "mkfs.xfs")
 	for _, c := range []struct {

@@ -184,8 +184,8 @@ func (j *Joiner) awaitNode(ctx context.Context, path string) error {
 	})
 }
 
-// settle drops the partitions of the paths, which must not be used any more, and creates those of a new map. Those of
-// an existing map are not changed, because it may be in use.
+// settle drops the partitions of the paths, which must not be used any more, and creates the partitions of a new map.
+// Partitions of an existing map are not changed, because it may be in use.
 func (j *Joiner) settle(ctx context.Context, path string, u unit) {
 	for _, d := range u.paths {
 		if err := partition.Forget(ctx, j.System, d.Path); err != nil {

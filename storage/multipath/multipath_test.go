@@ -74,7 +74,8 @@ func (m *machine) link(target, name string) {
 	}
 }
 
-// disk adds a SCSI disk on a host of its own. designators are those of page 0x83, nil for a disk without the page.
+// disk adds a SCSI disk on a host of its own. designators are the designators of page 0x83, nil for a disk without the
+// page.
 func (m *machine) disk(name string, sectors int, designators []byte, files map[string]string) {
 	m.t.Helper()
 	hardware := fmt.Sprintf("sys/devices/pci0000:00/0000:00:05.0/host%d/target%d:0:0/%d:0:0:%d",

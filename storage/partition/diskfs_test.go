@@ -322,7 +322,7 @@ func TestLibraryOrder(t *testing.T) {
 	}
 }
 
-// What is written to the medium reaches it, or the error is kept.
+// Bytes that are written to the medium reach it, or the error is kept.
 func TestMedium(t *testing.T) {
 	f, err := os.Create(t.TempDir() + "/disk")
 	if err != nil {

@@ -173,7 +173,7 @@ func TestCreateImpossible(t *testing.T) {
 	}
 }
 
-// The constant fields of a new GPT are those of UEFI 2.10, tables 5.4 and 5.5, and its GUID is random.
+// The constant fields of a new GPT follow UEFI 2.10, tables 5.4 and 5.5, and its GUID is random.
 func TestCreateConstants(t *testing.T) {
 	guids := map[string]bool{}
 	for range 2 {

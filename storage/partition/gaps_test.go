@@ -63,7 +63,7 @@ func TestWipeGaps(t *testing.T) {
 	}
 }
 
-// What follows the MBR in a sector of 4 KiB is zeroed.
+// The bytes that follow the MBR in a sector of 4 KiB are zeroed.
 func TestWipeGapsLargeSector(t *testing.T) {
 	for _, scheme := range []string{"gpt", "dos"} {
 		path := testenv.Loop(t, testenv.SparseFile(t, 64*mib), 4096)
@@ -201,7 +201,7 @@ func afterBootCode(t *testing.T, path string, command []string) context.Context 
 	}}
 }
 
-// Gaps are what neither the table nor a partition takes, without empty ones.
+// Gaps are the ranges that neither the table nor a partition takes, without empty ones.
 func TestGaps(t *testing.T) {
 	const mib = 1 << 20
 	for scheme, tt := range map[string]struct {

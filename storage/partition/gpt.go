@@ -145,7 +145,7 @@ func (d *disk) gptTable() (*Table, error) {
 	return table, nil
 }
 
-// isAt reports whether the entries begin at an LBA and have the size of those of a new GPT.
+// isAt reports whether the entries begin at an LBA and have the size of a new GPT's.
 func (g *gptCopy) isAt(lba int64) bool { return g.PartitionEntryLBA == lba && len(g.array) == gptArray }
 
 func (g *gptCopy) entry(n int) []byte {

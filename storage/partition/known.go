@@ -43,8 +43,8 @@ func known(
 
 // Hidden returns the partitions in the table of a disk, as [ReadAll] reads it, that the kernel does not know with the
 // same start and size. Partitions are hidden if the primary GPT is damaged: Linux reads the backup only with the
-// parameter "gpt". The kernel also ignores partitions after the 255th, and those of a GPT that end beyond the end of
-// the disk. A partition that starts beyond the end of the disk is not hidden, nor is an extended one.
+// parameter "gpt". The kernel also ignores partitions after the 255th, and partitions of a GPT that end beyond the end
+// of the disk. A partition that starts beyond the end of the disk is not hidden, nor is an extended one.
 func Hidden(ctx context.Context, sys sysfs.Root, device string) ([]Partition, error) {
 	table, err := ReadAll(ctx, device)
 	if errors.Is(err, ErrNoTable) {

@@ -143,7 +143,7 @@ func TestReadAllErrors(t *testing.T) {
 
 func second[T any](_ T, err error) error { return err }
 
-// The partitions of a multipath map are those of the device mapper. Maps that are not a plain range are omitted.
+// The partitions of a multipath map come from the device mapper. Maps that are not a plain range are omitted.
 func TestKnownOfMap(t *testing.T) {
 	f := &fakeMapper{t: t, root: t.TempDir(), maps: map[string]devmapper.Map{}, busy: map[string]int{}}
 	d := f.disk()

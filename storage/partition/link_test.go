@@ -68,7 +68,8 @@ func TestFindLink(t *testing.T) {
 			}
 		}
 	}
-	// udev links by label and UUID to file systems, not to the members of arrays, which have those of their array.
+	// udev links by label and UUID to file systems, not to the members of arrays, which have the label and UUID of
+	// their array.
 	member, err := os.OpenFile(device+"p3", os.O_WRONLY, 0)
 	if err != nil {
 		t.Fatal(err)

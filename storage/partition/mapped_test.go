@@ -160,7 +160,7 @@ func (c closingMapper) Close() error {
 	return nil
 }
 
-// The device mapper is closed after use. Its errors and those of the map and of the function are returned.
+// The device mapper is closed after use. Its errors and the errors of the map and of the function are returned.
 func TestWithMaps(t *testing.T) {
 	f := &fakeMapper{t: t, root: t.TempDir(), maps: map[string]devmapper.Map{}}
 	f.disk()

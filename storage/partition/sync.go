@@ -124,7 +124,7 @@ func attribute(dir, name string) (int64, error) {
 	return strconv.ParseInt(string(data[:max(0, len(data)-1)]), 10, 64)
 }
 
-// apply makes the kernel's partitions equal to those of a table. Equal partitions are not touched.
+// apply makes the kernel's partitions equal to a table's. Equal partitions are not touched.
 func apply(ctx context.Context, device string, table *Table, k kernelView) error {
 	known, err := k.partitions(ctx)
 	if err != nil {

@@ -161,7 +161,7 @@ func (d Disk) ReadableAfter() (blockErase, cryptographicErase Readable, err erro
 	return Readable(data[7] >> 6), Readable(data[7] >> 4 & 3), nil
 }
 
-// SanitizeState is what a disk reports of a sanitize.
+// SanitizeState is a disk's report about a sanitize.
 type SanitizeState struct {
 	InProgress bool   // the disk accepts only few commands
 	Failed     bool   // the last sanitize failed; the disk rejects reads and writes
@@ -174,9 +174,8 @@ const (
 	ascFormatFailed, ascqSanitizeFails = 0x31, 0x03 // SANITIZE COMMAND FAILED
 )
 
-// SanitizeState reads the state by TEST UNIT READY: a disk that is ready does not sanitize. The progress is part of
-// its sense data, or of those of REQUEST SENSE. The error is a [CommandError] if the disk is not ready for another
-// reason.
+// SanitizeState reads the state by TEST UNIT READY: a disk that is ready does not sanitize. The progress is part of its
+// sense data, or of REQUEST SENSE's. The error is a [CommandError] if the disk is not ready for another reason.
 func (d Disk) SanitizeState() (SanitizeState, error) {
 	const name = "TEST UNIT READY"
 	_, sense, err := d.send(command{name: name, cdb: []byte{opTestUnitReady, 0, 0, 0, 0, 0}})

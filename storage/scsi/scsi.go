@@ -1,6 +1,6 @@
-// Package scsi sends SCSI commands to disks by the ioctl SG_IO of Linux: those of SCSI Block Commands - 4 (SBC-4,
-// INCITS 506) that sanitize a disk, and those of SCSI Primary Commands - 5 (SPC-5, INCITS 502) that tell whether a disk
-// supports them and what state it is in. Package ata wraps its commands for the same transport.
+// Package scsi sends SCSI commands to disks by the ioctl SG_IO of Linux: commands of SCSI Block Commands - 4 (SBC-4,
+// INCITS 506) that sanitize a disk, and commands of SCSI Primary Commands - 5 (SPC-5, INCITS 502) that tell whether a
+// disk supports them and what state it is in. Package ata wraps its commands for the same transport.
 //
 // Comments name tables by their titles, because their numbers differ between revisions.
 package scsi
@@ -44,8 +44,8 @@ var hostResults = map[uint16]string{
 	8: "reset",
 }
 
-// Result returns the sense data of a reply, nil if the command succeeded without any. The error is that of the
-// transport; sense data that report the failure of the command are no error.
+// Result returns the sense data of a reply, nil if the command succeeded without any. The error is the transport's;
+// sense data that report the failure of the command are no error.
 func (r Reply) Result(command string) (*Sense, error) {
 	switch {
 	case r.Host != 0:

@@ -80,7 +80,7 @@ func fixed(key, asc, ascq byte, specific ...byte) []byte {
 	return data
 }
 
-// Commands are those of sg3_utils, byte for byte.
+// Commands equal sg3_utils's, byte for byte.
 func TestCommands(t *testing.T) {
 	golden, err := os.ReadFile("testdata/sg3_utils.txt")
 	if err != nil {
@@ -132,7 +132,7 @@ func TestCommands(t *testing.T) {
 	}
 }
 
-// SECURITY PROTOCOL IN is that of SPC-5, table "SECURITY PROTOCOL IN command": operation code, protocol, specific (2
+// SECURITY PROTOCOL IN follows SPC-5, table "SECURITY PROTOCOL IN command": operation code, protocol, specific (2
 // bytes), INC_512 in bit 7 of byte 4, allocation length in bytes 6 to 9. Only what was received is returned.
 func TestSecurityReceive(t *testing.T) {
 	sg := &fakeSG{answers: []answer{{data: []byte{1, 2, 3}, residual: 2045}}}
@@ -153,8 +153,8 @@ func TestSecurityReceive(t *testing.T) {
 	}
 }
 
-// The report of one command is that of SPC-5, table "One_command parameter data": SUPPORT in bits 2:0 and MLU in bits
-// 6:5 of byte 1, the length of the usage map in bytes 2 and 3.
+// The report of one command follows SPC-5, table "One_command parameter data": SUPPORT in bits 2:0 and MLU in bits 6:5
+// of byte 1, the length of the usage map in bytes 2 and 3.
 func TestSupports(t *testing.T) {
 	report := func(flags byte, usage ...byte) []byte { return append([]byte{0, flags, 0, byte(len(usage))}, usage...) }
 	usage := func(flags byte) []byte { return []byte{0x48, flags, 0, 0, 0, 0, 0, 0xff, 0xff, 0} }

@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// The offsets are those of 64-bit machines.
+// The offsets hold on 64-bit machines.
 func TestHeader(t *testing.T) {
 	var h sgHeader
 	got := []uintptr{

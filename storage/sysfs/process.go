@@ -6,7 +6,7 @@ import (
 	"strconv"
 )
 
-// Process is what /proc/PID/stat says about a process.
+// Process holds fields of /proc/PID/stat.
 type Process struct {
 	PID, Parent int
 	State       byte  // a letter, for example 'Z' for a zombie

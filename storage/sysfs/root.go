@@ -3,7 +3,7 @@ package sysfs
 import "path/filepath"
 
 // Root represents the directory that contains sysfs, procfs and /dev. Tests replace it by a fixture tree. The zero
-// value is that of the running machine.
+// value is the root of the running machine.
 type Root struct {
 	// Path is the directory that contains sys, dev and proc; "" means "/".
 	Path string

@@ -13,8 +13,8 @@ import (
 
 // opal2 is the reply of a drive of Opal 2 with locking enabled and no range locked, written down from the tables of
 // Opal 2.01: "Level 0 Discovery Header" (length 160, revision 0.1), "TPer Feature Descriptor", "Locking Feature
-// Descriptor", "Geometry Reporting Feature Descriptor", "Opal SSC V2.00 Feature Descriptor", and those of the feature
-// sets Single User Mode and Additional DataStore Tables.
+// Descriptor", "Geometry Reporting Feature Descriptor", "Opal SSC V2.00 Feature Descriptor", and the descriptors of the
+// feature sets Single User Mode and Additional DataStore Tables.
 var opal2 = slices.Concat(
 	[]byte{0, 0, 0, 160, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0}, make([]byte, 32),
 	[]byte{0x00, 0x01, 0x10, 12, 0x11, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0},             // TPer: streaming, sync
@@ -202,7 +202,7 @@ func FuzzParse(f *testing.F) {
 		if d.LockedReason() != "" && (d.Locking == nil || !d.Locking.Enabled || !bytes.Contains(data, []byte{0, 2})) {
 			t.Errorf("got obstacle %q of %v", d.LockedReason(), d)
 		}
-		// What follows the announced length changes nothing.
+		// Bytes that follow the announced length change nothing.
 		if err == nil {
 			if again, err := Parse(append(bytes.Clone(data), 0xff, 0xff)); err != nil || !cmp.Equal(again, d) {
 				t.Errorf("with more data: got %v, %v, want %v", again, err, d)

@@ -71,7 +71,7 @@ func TestParseKeys(t *testing.T) {
 	}
 }
 
-// What is no key that the server accepts is an error with the number of its line, and without its text.
+// A text that is no key that the server accepts is an error with the number of its line, and without its text.
 func TestParseKeysRefuses(t *testing.T) {
 	good, _ := publicKey(t, "-t", "ed25519")
 	short, _ := publicKey(t, "-t", "rsa", "-b", "1024")

@@ -25,9 +25,10 @@ import (
 const eventQueue = 8 << 20
 
 const (
-	// networkLead is how long other modules wait for the next sign of progress: a module of a network interface is
-	// loaded, or Postpone is called. A driver that needs longer is waiting for its device, for example while that loads
-	// firmware, and leaves the processors to others. So does an agent that waits for a carrier or a DHCP server.
+	// networkLead is the time for which other modules wait for the next sign of progress: a module of a network
+	// interface is loaded, or Postpone is called. A driver that needs longer is waiting for its device, for example
+	// while that loads firmware, and leaves the processors to others. So does an agent that waits for a carrier or a
+	// DHCP server.
 	networkLead = time.Second
 	// maxNetworkLead limits this wait from the first module of a network interface on.
 	maxNetworkLead = 3 * time.Second
@@ -323,8 +324,8 @@ func (c *Coldplug) lastEvent() uint64 {
 	return number
 }
 
-// requested returns the alias by which a device that was added requests a module, "" if it requests none. It is that of
-// sysfs, which only the kernel writes.
+// requested returns the alias by which a device that was added requests a module, "" if it requests none. It is read
+// from sysfs, which only the kernel writes.
 func (c *Coldplug) requested(e uevent.Event) string {
 	path := strings.TrimPrefix(e.Path, "/")
 	if e.Action != "add" || !filepath.IsLocal(path) {

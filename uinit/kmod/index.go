@@ -46,9 +46,9 @@ type Module struct {
 	Release  string   // of the kernel it was built for; not part of the written index
 }
 
-// Network reports whether a network interface can need the module, which is then loaded first. The directories are
-// those of drivers and of the buses of virtual machines. The buses cannot be derived from the index: the driver of a
-// bus, such as virtio_pci, is no dependency of the drivers of its devices.
+// Network reports whether a network interface can need the module, which is then loaded first. The directories contain
+// drivers and the buses of virtual machines. The buses cannot be derived from the index: the driver of a bus, such as
+// virtio_pci, is no dependency of the drivers of its devices.
 func (m *Module) Network() bool {
 	for _, dir := range []string{"drivers/net", "drivers/virtio", "drivers/hv"} {
 		if m.Dir == dir || strings.HasPrefix(m.Dir, dir+"/") {

@@ -116,7 +116,7 @@ func TestParseModinfo(t *testing.T) {
 }
 
 // Added devices request modules by their modalias in sysfs, whatever a message says: any program with CAP_SYS_ADMIN can
-// send it. What makes a network interface of an InfiniBand port is requested by no device.
+// send it. No device requests the module that makes a network interface of an InfiniBand port.
 func TestRequested(t *testing.T) {
 	sys := t.TempDir()
 	for name, text := range map[string]string{

@@ -67,7 +67,7 @@ var companions = map[string][]string{
 	"sd_mod":    {"sg"},
 }
 
-// defaults are module parameters that precede those of the kernel command line.
+// defaults are module parameters that precede the kernel command line's.
 var defaults = map[string]string{
 	"bonding": "max_bonds=0", // else a bond comes with it that nobody asked for
 	// Else an erase leaves what a tenant hid in a host protected area, and cannot ask each drive whether it is locked.
@@ -248,8 +248,8 @@ type Params struct {
 	blocked map[string]bool
 }
 
-// KernelWords splits a kernel command line into the words that the kernel reads: those before "--". What follows is for
-// init. A value in double quotes can contain spaces.
+// KernelWords splits a kernel command line into the words that the kernel reads: those before "--". Words that follow
+// are for init. A value in double quotes can contain spaces.
 func KernelWords(cmdline string) []string {
 	words := splitQuoted(cmdline)
 	if end := slices.Index(words, "--"); end >= 0 {

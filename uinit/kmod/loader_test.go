@@ -244,7 +244,7 @@ func TestColdplugListsBusesOfNetworkAdapters(t *testing.T) {
 	}
 }
 
-// A storage adapter's driver waits for that of a network adapter that was found before, for at most networkLead.
+// A storage adapter's driver waits for the driver of a network adapter that was found before, for at most networkLead.
 func TestColdplugLoadsEarlierNetworkFirst(t *testing.T) {
 	for _, took := range []time.Duration{networkLead / 5, 2 * networkLead} {
 		synctest.Test(t, func(t *testing.T) {

@@ -48,7 +48,7 @@ func run() error {
 }
 
 const (
-	// failureDelay is the pause after a failed login, as that of login(1).
+	// failureDelay is the pause after a failed login, as in login(1).
 	failureDelay = 3 * time.Second
 	// passwordTime limits the time to enter a password, in which the terminal does not show what is entered.
 	passwordTime = time.Minute

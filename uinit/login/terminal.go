@@ -102,7 +102,7 @@ func (t *terminal) question(text string, echo bool, limit time.Duration) ([]byte
 // maxLine limits a line in bytes. The kernel's limit is larger.
 const maxLine = 600
 
-// readLine reads a line without its end. What exceeds maxLine is dropped.
+// readLine reads a line without its end. Bytes beyond maxLine are dropped.
 func readLine(r io.Reader) ([]byte, error) {
 	var line []byte
 	buffer := make([]byte, 1)

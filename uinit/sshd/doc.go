@@ -4,7 +4,7 @@
 // 4254 with sessions (shell, commands, SFTP), and forwards neither ports, agents nor X11.
 //
 // The server is a process of its own, a [worker]: a panic or a lack of memory in it does not affect process 1. The
-// protocol is that of x/crypto/ssh. Each session is a process with the user's numbers, in its own session of the
+// protocol is implemented by x/crypto/ssh. Each session is a process with the user's numbers, in its own session of the
 // kernel. SFTP is one of them, so that the kernel checks its rights.
 //
 // Three limits protect the server from anyone on the network: connections without a login (package admission), the

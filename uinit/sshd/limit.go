@@ -10,7 +10,7 @@ import (
 	"ironroot/agent/api/admission"
 )
 
-// limits are those of a server. Tests have other ones.
+// limits holds the limits of a server. Tests have other ones.
 type limits struct {
 	Login           time.Duration // of a connection until a user has logged in
 	Idle            time.Duration // of a connection without a session
@@ -67,9 +67,9 @@ func (s *schedule) remove(r rate) { s.clear = s.clear.Add(-r.Interval) }
 const maxPeers = 1024
 
 // limiter spreads the attempts to log in with a password. An attempt waits until its address, its IPv6 network and all
-// addresses together are below their rates. The rate of a network is higher than that of an address, because users can
-// be in the network of an attacker. It is limited, because one machine can use all addresses of a network. An attempt
-// that succeeded or was abandoned does not count. It is safe for concurrent use.
+// addresses together are below their rates. The rate of a network is higher than an address's, because users can be in
+// the network of an attacker. It is limited, because one machine can use all addresses of a network. An attempt that
+// succeeded or was abandoned does not count. It is safe for concurrent use.
 type limiter struct {
 	limits limits
 

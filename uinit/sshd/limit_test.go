@@ -302,7 +302,7 @@ wait:
 	return int(open.Load())
 }
 
-// A user who is known and one who is not take the same work: the hash is that of the same account.
+// A user who is known and one who is not take the same work: the hash belongs to the same account.
 func TestUnknownUserIsChecked(t *testing.T) {
 	list := account.List{account.Rescue(hash(t, secret), "/bin/sh", "")}
 	for range 3 {

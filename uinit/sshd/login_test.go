@@ -40,7 +40,7 @@ func TestPasswordLogin(t *testing.T) {
 	r.log.find(t, `msg="session ended" user=rescue address=127.0.0.1 status="exit status 0"`)
 }
 
-// The fingerprints are those of the keys that a client receives.
+// The fingerprints belong to the keys that a client receives.
 func TestHostKeys(t *testing.T) {
 	r := newRig(t, nil)
 	var got []string

@@ -164,7 +164,7 @@ func (r *rig) scan() {
 	r.write("known", string(out), 0o600)
 }
 
-// options are those of all clients.
+// options are the options of all clients.
 func (r *rig) options() []string {
 	return []string{
 		"-F", "none", "-o", "UserKnownHostsFile=" + filepath.Join(r.dir, "known"), "-o", "StrictHostKeyChecking=yes",
@@ -181,7 +181,7 @@ func (r *rig) command(given, program string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// result is that of a command.
+// result is the result of a command.
 type result struct {
 	out, err string
 	status   int

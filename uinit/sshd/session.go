@@ -130,7 +130,7 @@ const (
 	maxValue     = 1024 // bytes of a value
 )
 
-// allowedVariable matches the variables that a client can set: those of the language. Others, such as LD_PRELOAD,
+// allowedVariable matches the variables that a client can set: variables of the language. Others, such as LD_PRELOAD,
 // would change what programs do.
 var allowedVariable = regexp.MustCompile(`^(LANG|LANGUAGE|LC_[A-Z]{1,32})$`)
 
@@ -157,7 +157,7 @@ var signals = map[string]syscall.Signal{
 func (s *session) signal(number syscall.Signal) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	// The process has not been waited for, so its number is not that of another group.
+	// The process has not been waited for, so its number does not belong to another group.
 	return number != 0 && s.process != nil && unix.Kill(-s.process.Pid, number) == nil
 }
 
@@ -166,7 +166,7 @@ func (s *session) hangUp() {
 	s.terminal.close() // the kernel sends SIGHUP
 	s.mu.Lock()
 	if s.streams != nil {
-		_ = s.streams.close() // those of a process that has ended are closed
+		_ = s.streams.close() // the pipes of a process that has ended are closed
 	}
 	s.mu.Unlock()
 	if !s.signal(unix.SIGHUP) {

@@ -24,7 +24,7 @@ import (
 	"ironroot/uinit/worker"
 )
 
-// defaultAddress is where the server listens, with IPv4 and IPv6.
+// defaultAddress is the address at which the server listens, with IPv4 and IPv6.
 const defaultAddress = ":22"
 
 // Options are the options of a server.

@@ -99,7 +99,7 @@ func (m *members) signal(signal unix.Signal) ([]int, error) {
 		if err != nil {
 			continue // it has ended
 		}
-		if m.has(entry.Name()) { // the number is not that of another process by now
+		if m.has(entry.Name()) { // the number does not belong to another process by now
 			found = append(found, pid)
 			_ = unix.PidfdSendSignal(handle, signal, nil, 0) // fails only if it has ended
 		}

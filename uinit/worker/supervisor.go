@@ -46,7 +46,7 @@ func Child() {
 }
 
 // CatchSignals makes this process ignore all signals that it can. They have their default effect in the programs that
-// it starts, unlike those of [signal.Ignore], and those that process 1 ignores.
+// it starts, unlike signals of [signal.Ignore], and signals that process 1 ignores.
 func CatchSignals() { signal.Notify(make(chan os.Signal, 1)) }
 
 // supervise runs the worker and returns its exit status when none of its processes is left.
@@ -126,7 +126,7 @@ func await(pid int) (int, error) {
 	}
 }
 
-// killAll kills all children, and their children, which then become those of this process, until none is left.
+// killAll kills all children, and their children, which then become children of this process, until none is left.
 func killAll() error {
 	for {
 		children, err := childrenOf(os.Getpid())

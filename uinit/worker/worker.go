@@ -34,7 +34,7 @@ const (
 	stopTime = 30 * time.Second
 	// shortestPause and longestPause are the pauses before a worker is started again.
 	shortestPause, longestPause = time.Second, time.Minute
-	// settled is how long a worker must have run for the pause to be the shortest again.
+	// settled is the time for which a worker must have run for the pause to be the shortest again.
 	settled = time.Minute
 )
 

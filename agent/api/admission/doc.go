@@ -7,8 +7,8 @@
 //
 // Both pools limit the connections in total and per peer. A full pool admits a new connection by closing an
 // unauthenticated one: the oldest of the peer that recently opened the most connections. A peer that opened more than
-// all others closes its own. A flood therefore closes its own connections, not that of a conductor's first request.
-// Connections that presented a token are closed only if they are idle and no other can be closed.
+// all others closes its own. A flood therefore closes its own connections, not a conductor's first request. Connections
+// that presented a token are closed only if they are idle and no other can be closed.
 //
 // Data of untrusted peers, mainly TLS handshakes, is processed one connection at a time. Trusted peers do not wait.
 //

@@ -159,7 +159,7 @@ func (t *memoryTest) writeBlock(ctx context.Context, words []uint64) (written in
 	}
 }
 
-// check records the words that are not those of a pattern.
+// check records the words that differ from a pattern.
 func (t *memoryTest) check(words []uint64, p pattern) {
 	for i, got := range words {
 		if want := p.word(0); got != want {

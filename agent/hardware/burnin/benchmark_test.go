@@ -91,7 +91,7 @@ func TestMemorySpeed(t *testing.T) {
 	}
 }
 
-// A wrong bit in a block is an error with its address: in the part of this round, and in that of the round before.
+// A wrong bit in a block is an error with its address: in the part of this round, and in the part of the round before.
 func TestMemorySpeedFlippedBit(t *testing.T) {
 	processor := firstProcessor(t)
 	for name, at := range map[string]int{"small block": 3, "this round": 7, "round before": 3<<20/wordBytes - 1} {

@@ -63,7 +63,7 @@ func readCounters(sys sysfs.Root) sample {
 func readFiles(sys sysfs.Root, patterns ...string) map[string]uint64 {
 	values := map[string]uint64{}
 	for _, pattern := range patterns {
-		paths, _ := filepath.Glob(sys.Sys(pattern)) // the only error is that of a malformed pattern
+		paths, _ := filepath.Glob(sys.Sys(pattern)) // the only error is a malformed pattern
 		for _, path := range paths {
 			text, err := sys.Files.Read(path)
 			if err != nil {
@@ -77,8 +77,8 @@ func readFiles(sys sysfs.Root, patterns ...string) map[string]uint64 {
 	return values
 }
 
-// counterName returns the file of a counter with the processor or memory controller. That of a memory module also has
-// the module's label, which names its slot.
+// counterName returns the file of a counter with the processor or memory controller. The name for a memory module also
+// has the module's label, which names its slot.
 func counterName(sys sysfs.Root, path string) string {
 	dir, file := filepath.Dir(path), filepath.Base(path)
 	owner := filepath.Base(dir)
@@ -153,8 +153,8 @@ func (s sample) since(before sample) Counters {
 	return c
 }
 
-// addErrors adds the counters of errors, whether or not they changed: first those of machine checks and of whole
-// memory controllers, then those of memory modules.
+// addErrors adds the counters of errors, whether or not they changed: first the counters of machine checks and of whole
+// memory controllers, then the counters of memory modules.
 func (c *Counters) addErrors(before, after sample) {
 	c.Errors = map[string]Change{}
 	isOfModule := func(name string) bool { return strings.Contains(name, "/") }

@@ -248,7 +248,7 @@ func checksum(block []byte) uint32 {
 	return crc32.Update(sum, castagnoli, block[offsetChecksum+4:])
 }
 
-// verify records the blocks of a buffer that are not those of the position and pass.
+// verify records the blocks of a buffer that differ from the position and pass.
 func (t *diskTest) verify(buffer []byte, at int64, pass uint64) {
 	for block := range slices.Chunk(buffer, blockBytes) {
 		if reason := t.difference(block, at, pass); reason != "" {
@@ -258,7 +258,7 @@ func (t *diskTest) verify(buffer []byte, at int64, pass uint64) {
 	}
 }
 
-// difference returns how a block differs from that of the position and pass, "" if it does not.
+// difference returns how a block differs from the block of the position and pass, "" if it does not.
 func (t *diskTest) difference(block []byte, at int64, pass uint64) string {
 	position := int64(binary.LittleEndian.Uint64(block[offsetPosition:]))
 	gotPass := binary.LittleEndian.Uint64(block[offsetPass:])

@@ -139,7 +139,7 @@ func TestDiskWrongData(t *testing.T) {
 	}
 }
 
-// A block of an earlier test, and one of another place, are not taken for those of the test.
+// A block of an earlier test, and one of another place, are not taken for blocks of the test.
 func TestDiskDifference(t *testing.T) {
 	old := &memoryDisk{data: make([]byte, 1<<20)}
 	if _, err := Disk(t.Context(), old, 1<<20, DiskOptions{Loops: 1}, noProgress); err != nil {

@@ -25,8 +25,8 @@ type MemoryReport struct {
 	// Bytes is the size of the memory that was tested with all patterns, or with at least one if Passes is 0.
 	Bytes    int64 `json:"bytes"`
 	Verified int64 `json:"verified"` // bytes that were read and verified, over all patterns and passes
-	// Passes is how often that memory was written and verified with all patterns. 0 means that the time was over
-	// before.
+	// Passes is the number of times that memory was written and verified with all patterns. 0 means that the time was
+	// over before.
 	Passes   int64    `json:"passes"`
 	Seconds  float64  `json:"seconds"`
 	Counters Counters `json:"counters"`

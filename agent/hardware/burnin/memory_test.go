@@ -75,7 +75,7 @@ func TestMemoryCounters(t *testing.T) {
 	}
 }
 
-// The number of counters in a report is limited. Those of modules are omitted first.
+// The number of counters in a report is limited. Counters of modules are omitted first.
 func TestMemoryCountersLimit(t *testing.T) {
 	values := map[string]uint64{"mc0 ce_count": 5, "mc9 ue_count": 0}
 	for i := range 2 * maxCounters {
@@ -96,7 +96,7 @@ func TestMemoryCountersLimit(t *testing.T) {
 	}
 }
 
-// What the agent needs stays free: the rest of a percentage is not tested, and too large a size is an error.
+// The memory that the agent needs stays free: the rest of a percentage is not tested, and too large a size is an error.
 func TestMemoryPlan(t *testing.T) {
 	for _, test := range []struct {
 		available int // MiB

@@ -30,8 +30,7 @@ type NetworkReport struct {
 }
 
 const (
-	// The port, the number of connections and the time between two attempts to connect are those of
-	// ironic-python-agent.
+	// The port, the number of connections and the time between two attempts to connect are ironic-python-agent's.
 	networkPort          = 9000
 	connections          = 16
 	networkRetryInterval = 30 * time.Second
@@ -39,7 +38,7 @@ const (
 	messageBytes = 128 << 10
 	// networkSilence is the time without progress after which a connection is lost.
 	networkSilence = time.Minute
-	// partnerWait is how long a node waits for its partner: the partner's earlier steps may take longer.
+	// partnerWait is the time for which a node waits for its partner: the partner's earlier steps may take longer.
 	partnerWait = day
 	// networkDrain is the time after the runtime in which the receiver gets what is still in buffers, and after which
 	// a partner that has swapped the roles is lost.

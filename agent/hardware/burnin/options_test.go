@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// The defaults are those of ironic-python-agent.
+// The defaults are ironic-python-agent's.
 //
 // Parity: P9 (defaults of settings)
 func TestDefaults(t *testing.T) {

@@ -25,8 +25,8 @@ type Setting struct {
 // NetworkBackend is the setting with the URL of the backend for pairing. It can contain a password.
 const NetworkBackend = "agent_burnin_fio_network_pairing_backend_url"
 
-// Settings returns all settings with their defaults. Names and defaults are those of ironic-python-agent. The steps
-// read no others, and docs/steps.md lists them.
+// Settings returns all settings with their defaults. Names and defaults are ironic-python-agent's. The steps read no
+// others, and docs/steps.md lists them.
 func Settings() []Setting {
 	return []Setting{
 		{

@@ -47,7 +47,7 @@ type Options struct {
 type Job struct {
 	Node  *node.Node // whose protected disks the program does not see
 	Image string     // reference without transport
-	// MaxDuration is how long the program can run; 0 means forever.
+	// MaxDuration is the longest time for which the program can run; 0 means forever.
 	MaxDuration time.Duration
 	Pull        PullOptions
 	Run         RunOptions
@@ -84,8 +84,8 @@ func (m *Manager) Support(context.Context) hardware.Level {
 	return hardware.Mainline
 }
 
-// ListSteps implements [hardware.StepLister]. The priorities of the steps file are those of automatic cleaning: as
-// steps of other kinds, its steps run only on request.
+// ListSteps implements [hardware.StepLister]. The priorities of the steps file apply to automatic cleaning: as steps of
+// other kinds, its steps run only on request.
 func (m *Manager) ListSteps(kind hardware.Kind, n *node.Node, ports []map[string]any) ([]hardware.Step, error) {
 	yes := true
 	arguments := map[string]hardware.ArgInfo{
@@ -205,7 +205,7 @@ func (m *Manager) runFile(s fileStep) hardware.StepFunc {
 	}
 }
 
-// run pulls an image and runs it. Options that are empty are those of the configuration.
+// run pulls an image and runs it. The configuration replaces options that are empty.
 func (m *Manager) run(ctx context.Context, n *node.Node, image string, pull, run []string) error {
 	c := m.o.Config.Get().Container
 	pull, run, err := withDefaults(c, pull, run)
@@ -224,7 +224,7 @@ func (m *Manager) run(ctx context.Context, n *node.Node, image string, pull, run
 	return nil
 }
 
-// withDefaults replaces options that are empty by those of the configuration.
+// withDefaults replaces options that are empty by the configuration's.
 func withDefaults(c config.Container, pull, run []string) ([]string, []string, error) {
 	for _, list := range []struct {
 		options    *[]string

@@ -129,7 +129,7 @@ func kind(t *testing.T, err error) string {
 	return f.Type
 }
 
-// The steps in the form of ironic-python-agent: the priorities of the file are those of cleaning.
+// The steps in the form of ironic-python-agent: the priorities of the file apply to cleaning.
 //
 // Parity: F9 (list of steps)
 func TestSteps(t *testing.T) {
@@ -173,7 +173,7 @@ func withoutDescriptions(t *testing.T, text string) string {
 	}
 }
 
-// Steps of the file run without permission, with their options or those of the configuration.
+// Steps of the file run without permission, with their options or the configuration's.
 //
 // Parity: F9 (steps of the file)
 func TestFileSteps(t *testing.T) {
@@ -205,7 +205,7 @@ func TestFileSteps(t *testing.T) {
 	}
 }
 
-// A file that is not valid fails the lists of steps. All steps but those of the file can be executed.
+// A file that is not valid fails the lists of steps. All steps that are not in the file can be executed.
 //
 // Parity: F9 (errors of the file)
 func TestInvalidFile(t *testing.T) {

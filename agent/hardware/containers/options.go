@@ -17,7 +17,7 @@ import (
 // PullOptions are the options of podman pull that have an effect.
 type PullOptions struct {
 	SkipTLSVerify bool // do not verify the certificate of the registry
-	// Retries and RetryDelay replace those of the configuration. A nil value keeps the configured one.
+	// Retries and RetryDelay replace the values of the configuration. A nil value keeps the configured one.
 	Retries    *int
 	RetryDelay *time.Duration
 }

@@ -25,7 +25,7 @@ const callsSocket = 3
 // exitNotRun is the exit code of a child that could not run the executable.
 const exitNotRun = 120
 
-// namespaces are those of an executable: of mounts, processes, IPC and host name.
+// namespaces are the namespaces of an executable: mounts, processes, IPC and host name.
 const namespaces = unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS
 
 // startConfined starts a program of the ramdisk or of a manager root in namespaces of its own.

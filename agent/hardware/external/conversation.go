@@ -25,7 +25,7 @@ type limits struct {
 	describeTimeout  time.Duration // of describe and evaluate
 	cancelTimeout    time.Duration // from the request to cancel until the executable is killed
 	exitTimeout      time.Duration // from the result, and from the signal that kills it, until the executable ends
-	outputTimeout    time.Duration // from its end until that of its output, which a process it left behind keeps open
+	outputTimeout    time.Duration // from its end until its output ends, which a process it left behind keeps open
 	maxMessageBytes  int           // of one message
 	maxOutputBytes   int64         // of all messages
 	progressInterval time.Duration // between two progress messages that are shown and logged

@@ -39,7 +39,7 @@ func printed(t *testing.T, output []byte, err chan<- error) func() (*process, er
 	}
 }
 
-// typesOf returns the types of the messages in an output: those of its lines that are not blank, "" for an invalid one.
+// typesOf returns the types of the messages in an output: one for each line that is not blank, "" for an invalid one.
 // ok reports whether the output is within the limits and its last line is terminated.
 func typesOf(output []byte, l limits) (types []string, ok bool) {
 	list := bytes.SplitAfter(output, []byte("\n"))

@@ -30,8 +30,8 @@ var controlNodes = []controlNodeSet{
 	{driver: "twl", name: "twl", count: 16},
 }
 
-// makeControlNodes makes the nodes of the drivers that are loaded. /dev is that of the machine, so that they are still
-// there for the next request. Most programs need no such node: a failure is reported on the standard error only.
+// makeControlNodes makes the nodes of the drivers that are loaded. /dev is the machine's, so that they are still there
+// for the next request. Most programs need no such node: a failure is reported on the standard error only.
 func makeControlNodes() {
 	devices, err := os.ReadFile("/proc/devices")
 	if err != nil {

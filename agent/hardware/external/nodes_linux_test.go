@@ -48,7 +48,7 @@ func logsInBoth(t *testing.T, commands, output string) {
 		"confined": {Argv: []string{confined}}, "root": {Root: image, Argv: []string{Dir + "/site"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if err := removeTestNodes(); err != nil { // those of the other subtest
+			if err := removeTestNodes(); err != nil { // made by the other subtest
 				t.Fatal(err)
 			}
 			var log bytes.Buffer
@@ -67,7 +67,7 @@ func logsInBoth(t *testing.T, commands, output string) {
 	}
 }
 
-// The numbers are those of character devices, and names are compared as a whole.
+// The numbers are numbers of character devices, and names are compared as a whole.
 func TestCharacterMajors(t *testing.T) {
 	const devices = `Character devices:
   1 mem
@@ -102,7 +102,7 @@ Block devices:
 	}
 }
 
-// A node that has the number is kept, one with another number is replaced. What cannot be replaced is an error.
+// A node that has the number is kept, one with another number is replaced. A node that cannot be replaced is an error.
 func TestMakeNode(t *testing.T) {
 	testenv.Root(t)
 	dir := t.TempDir()

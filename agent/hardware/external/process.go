@@ -31,7 +31,7 @@ type program struct {
 	Argv []string `json:"argv,omitempty"`
 	// Programs, unless empty, are the names of programs to find in the root instead, see printPrograms.
 	Programs []string `json:"programs,omitempty"`
-	// Calls are names of system calls that are permitted besides those of every program.
+	// Calls are names of system calls that are permitted besides every program's.
 	Calls []string `json:"calls,omitempty"`
 	// input is the standard input; nil is a pipe.
 	input *os.File

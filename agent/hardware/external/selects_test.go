@@ -142,7 +142,7 @@ func TestNotDescribed(t *testing.T) {
 	}
 }
 
-// custom marks managers as those of the operator.
+// custom marks managers as the operator's.
 func custom(list []hardware.Manager) []hardware.Manager {
 	var marked []hardware.Manager
 	for _, m := range list {

@@ -23,8 +23,8 @@ type Tools struct {
 	paths map[string]string // by name
 }
 
-// FindTools looks for programs in the manager roots of a directory, in the order of their names, and returns those of
-// the first root that has all of them. The directory must be on the root file system; "" has no roots.
+// FindTools looks for programs in the manager roots of a directory, in the order of their names, and returns the
+// programs of the first root that has all of them. The directory must be on the root file system; "" has no roots.
 func FindTools(ctx context.Context, dir string, names ...string) (*Tools, error) {
 	var entries []os.DirEntry
 	if dir != "" {

@@ -19,7 +19,8 @@ const (
 	udevData = "/run/udev/data" // of what udev knows of a device, which libudev reads
 )
 
-// udev is what programs of a distribution expect udev to have recorded of the machine's disks and partitions.
+// udev holds the data that programs of a distribution expect udev to have recorded of the machine's disks and
+// partitions.
 type udev []udevDevice
 
 // udevDevice is a disk or a partition.
@@ -87,7 +88,7 @@ func propertiesOf(d block.Device) []string {
 	return list
 }
 
-// write writes the links and udev's data. Their directories are those of this mount namespace.
+// write writes the links and udev's data. Their directories are in this mount namespace.
 func (u udev) write() error {
 	if err := os.MkdirAll(udevData, 0o755); err != nil {
 		return err

@@ -282,7 +282,7 @@ func TestImageErrors(t *testing.T) {
 	}
 }
 
-// sumOf returns an entry whose checksum is that of a content, whatever it is.
+// sumOf returns an entry with the checksum of a content, whatever it is.
 func sumOf(url, content string) string {
 	return entry(url, "MT_0000000359", "22.39.1002", map[string]string{
 		"checksum": fmt.Sprintf("%x", sha256.Sum256([]byte(content))),

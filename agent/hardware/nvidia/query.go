@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// firmware is what mstflint reports of a card or of an image.
+// firmware is mstflint's report about a card or an image.
 type firmware struct {
 	psid    string
 	version string
@@ -104,7 +104,8 @@ func parseParameter(text string) (parameter, bool) {
 	return p, p.first <= p.last
 }
 
-// isIn reports whether the firmware has the parameter: value is what mstconfig shows for its name, "" for nothing.
+// isIn reports whether the firmware has the parameter: value is the text that mstconfig shows for its name, "" for
+// nothing.
 func (p parameter) isIn(value string) bool {
 	if !p.isArray {
 		return value != ""

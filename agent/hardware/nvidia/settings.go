@@ -78,7 +78,7 @@ func parseSettings(call hardware.Call) (map[string]setting, error) {
 	return byDevice, err
 }
 
-// change is what to set on a function of a card.
+// change contains the values to set on a function of a card.
 type change struct {
 	function
 	wanted map[string]scalar
@@ -135,7 +135,7 @@ func (m *Manager) updateSettings(ctx context.Context, call hardware.Call) (any, 
 	return results, nil
 }
 
-// changes returns the functions with settings. Those of a whole card are set on its first function. A card whose
+// changes returns the functions with settings. Settings of a whole card are set on its first function. A card whose
 // latest firmware does not run yet is reset, because the firmware determines the parameters. Without the reset, the
 // parameters of the firmware that runs are available.
 func (r *run) changes(ctx context.Context, settings map[string]setting) ([]change, error) {

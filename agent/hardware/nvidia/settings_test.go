@@ -25,8 +25,8 @@ func newSettingsRig(t *testing.T) *rig {
 	return r
 }
 
-// Parameters that have another value are set: those of the card on its first function, with the function's own, which
-// replace them.
+// Parameters that have another value are set: the card's on its first function, with the function's own, which replace
+// them.
 //
 // Parity: F8 (settings)
 func TestUpdateSettings(t *testing.T) {
@@ -115,7 +115,7 @@ func TestSettingsErrors(t *testing.T) {
 	}
 }
 
-// The step fails if mstconfig does not show a new value, also that of an element of an array.
+// The step fails if mstconfig does not show a new value, also for an element of an array.
 func TestSettingsNotSet(t *testing.T) {
 	for parameter, want := range map[string]string{
 		"'SRIOV_EN': true":         `parameter SRIOV_EN: got "False(0)" after setting it, want True`,

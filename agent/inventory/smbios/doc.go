@@ -1,8 +1,8 @@
 // Package smbios parses the SMBIOS tables that the kernel exports below /sys/firmware/dmi/tables, and describes BIOS,
 // processors and memory (types 0, 4, 16 and 17) in the format of dmidecode.
 //
-// The structures are those of the System Management BIOS Reference Specification (DSP0134) 3.5. Later additions to them
-// are read as far as the specification of today knows their place; other types are split into fields and strings only.
+// The structures follow the System Management BIOS Reference Specification (DSP0134) 3.5. Later additions to them are
+// read as far as the specification of today knows their place; other types are split into fields and strings only.
 //
 // # The library of u-root was rejected
 //

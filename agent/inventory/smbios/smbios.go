@@ -36,7 +36,7 @@ type Table struct {
 type Structure struct {
 	Type    byte
 	Handle  uint16
-	Data    []byte // the formatted area with its header, so that offsets are those of the specification
+	Data    []byte // the formatted area with its header, so that offsets equal the specification's
 	Strings []string
 }
 

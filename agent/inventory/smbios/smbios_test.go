@@ -45,9 +45,9 @@ func print(t *Table) string {
 	return out.String()
 }
 
-// The text is what dmidecode 3.4 prints of the same file (dmidecode --from-dump random.bin), without its first lines.
-// The structures of random.bin have random contents and every length that an edition of the specification gave them,
-// those of rare.bin contents that these lack. The tables of old.bin have an entry point of SMBIOS 2.1.
+// The text equals dmidecode 3.4's of the same file (dmidecode --from-dump random.bin), without its first lines. The
+// structures of random.bin have random contents and every length that an edition of the specification gave them, the
+// structures of rare.bin contents that these lack. The tables of old.bin have an entry point of SMBIOS 2.1.
 func TestDescribeIsWhatDmidecodePrints(t *testing.T) {
 	for _, name := range []string{"random", "rare", "old"} {
 		table, err := Parse(dump(t, "testdata/"+name+".bin"))

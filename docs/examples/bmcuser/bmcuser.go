@@ -5,7 +5,7 @@
 //
 //	ironroot image --manager docs/examples/bmcuser
 //
-// The commands are those of the IPMI specification 2.0, revision 1.1, sections 22.26 to 22.30.
+// The commands are defined by the IPMI specification 2.0, revision 1.1, sections 22.26 to 22.30.
 package bmcuser
 
 import (

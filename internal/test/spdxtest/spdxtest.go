@@ -1,5 +1,4 @@
-// Package spdxtest reads SPDX documents with the library of the SPDX project, and checks their licences with that of
-// GitHub.
+// Package spdxtest reads SPDX documents with the library of the SPDX project, and checks their licences with GitHub's.
 package spdxtest
 
 import (

@@ -36,8 +36,8 @@ func Archive(t testing.TB, files ...cpio.Record) []byte {
 }
 
 // CABundle returns an archive that makes an agent trust a certificate authority, in PEM form. Its files, its options
-// and the program that creates it are those of Metal3's ironic-image. It is not compressed, and begins with an entry
-// for the root directory.
+// and the program that creates it are the same as in Metal3's ironic-image. It is not compressed, and begins with an
+// entry for the root directory.
 func CABundle(t testing.TB, authority []byte) []byte {
 	t.Helper()
 	Programs(t, "cpio", "find", "sort")

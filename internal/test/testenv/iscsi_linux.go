@@ -19,7 +19,7 @@ import (
 type ISCSITarget struct {
 	Name string // "iqn.…"
 	Disk string // file
-	// User and Secret are those of the initiator, TargetUser and TargetSecret those of the target; "" is no CHAP.
+	// User and Secret belong to the initiator, TargetUser and TargetSecret to the target; "" is no CHAP.
 	User, Secret, TargetUser, TargetSecret string
 
 	Address netip.AddrPort // if it is not set, StartISCSI chooses one of the loopback interface

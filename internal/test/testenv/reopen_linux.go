@@ -50,7 +50,7 @@ func Reopen(t testing.TB, open func() (closeServer func() error, err error)) {
 	}
 }
 
-// copySockets returns copies of all sockets of this process, like those of a process that was forked.
+// copySockets returns copies of all sockets of this process, as a process that was forked has them.
 func copySockets(t testing.TB, wanted bool) (copies []int) {
 	t.Helper()
 	if !wanted {

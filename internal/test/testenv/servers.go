@@ -18,7 +18,7 @@ type Controller struct {
 	ID        string // vendor and device, "8086:1d02"
 	Subsystem string // vendor and device
 	Driver    string // in the recording, not always of Linux; "" means none
-	// Modules are those of Debian's kernel that match its modalias.
+	// Modules are the modules of Debian's kernel that match its modalias.
 	Modules []string
 }
 

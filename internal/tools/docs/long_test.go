@@ -15,7 +15,7 @@ import (
 	"ironroot/internal/test/testenv"
 )
 
-// longTarget is what a target of `make test-long` runs.
+// longTarget holds the tests of a target of `make test-long`.
 type longTarget struct {
 	directory string
 	run       *regexp.Regexp

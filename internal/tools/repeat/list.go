@@ -20,11 +20,11 @@ type entry struct {
 	tags  string
 }
 
-// item is what one run executes: a test, or a package.
+// item is a test or a package, executed by one run.
 type item struct {
 	runs int
 	pkg  string
-	test string   // "" means all tests of the package but those of skip
+	test string   // "" means all tests of the package but skip's
 	skip []string // tests that are items themselves
 	tags string
 }
@@ -37,7 +37,7 @@ func (i item) name() string {
 	return i.pkg + " " + i.test
 }
 
-// arguments returns those of the test binary that select the tests.
+// arguments returns the arguments of the test binary that select the tests.
 func (i item) arguments() []string {
 	if i.test != "" {
 		return []string{"-test.run=^" + i.test + "$"}

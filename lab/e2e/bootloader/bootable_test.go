@@ -38,7 +38,7 @@ func deployRoot(t *testing.T, r *rig.Rig, image, bootMode, instance string) {
 	bootRoot(t, r, bootMode)
 }
 
-// rootInfo is what Ironic sends of a partition image in addition to its location.
+// rootInfo is the data that Ironic sends about a partition image in addition to its location.
 func rootInfo(bootMode string) map[string]any {
 	return map[string]any{
 		"image_type": "partition", "root_gb": 1, "root_mb": 1024, "swap_mb": 0, "ephemeral_mb": 0,

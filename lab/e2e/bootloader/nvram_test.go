@@ -58,8 +58,8 @@ func formerFlash(t *testing.T, dir string) rig.Flash {
 	return f
 }
 
-// cleanNVRAM checks that the entries that match the default patterns are removed, including those of earlier tenants,
-// but not the firmware's own entries and those that boot from the network.
+// cleanNVRAM checks that the entries that match the default patterns are removed, including entries of earlier tenants,
+// but not the firmware's own entries and entries that boot from the network.
 //
 // Parity: M9
 func cleanNVRAM(t *testing.T, r *rig.Rig, f rig.Flash) {

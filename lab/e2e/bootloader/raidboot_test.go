@@ -97,8 +97,8 @@ func deployMirror(t *testing.T, r *rig.Rig, image, instance string, properties m
 	}
 }
 
-// checkESPs checks the EFI system partition of each disk, which firmware reads alone: the file system is that of the
-// image's, whose place in the array is empty. mdadm and fsck.vfat must accept it.
+// checkESPs checks the EFI system partition of each disk, which firmware reads alone: the file system has the content
+// of the image's, whose place in the array is empty. mdadm and fsck.vfat must accept it.
 func checkESPs(t *testing.T, image string, disks []qemu.Disk) {
 	table, err := partition.Read(t.Context(), image)
 	if err != nil {

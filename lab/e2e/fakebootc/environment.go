@@ -93,7 +93,7 @@ func checkDirectories() error {
 	return os.WriteFile("/etc/containers/policy.json", []byte("{}"), 0o600)
 }
 
-// checkEngine is what containerenv.rs and install.rs require of podman's description of the container.
+// checkEngine repeats the requirements of containerenv.rs and install.rs on podman's description of the container.
 func checkEngine() error {
 	const name = "/run/.containerenv"
 	text, err := os.ReadFile(name)

@@ -50,7 +50,7 @@ func main() {
 	}
 }
 
-// target is where the image is installed.
+// target is the directory into which the image is installed.
 type target struct {
 	disk, keys, name string
 	layout           string // OCI layout of the image

@@ -60,7 +60,7 @@ type variable struct {
 // enroll returns a new directory for a machine with Secure Boot, whose firmware has only this key, and more variables.
 func (k ownKey) enroll(t *testing.T, more ...variable) (dir string) {
 	t.Helper()
-	const python = "/usr/bin/python3" // that of Debian's packages
+	const python = "/usr/bin/python3" // the authority of Debian's packages
 	modules := "/usr/lib/python3/dist-packages/"
 	testenv.Files(t, "install Debian's packages python3-cryptography, python3-importlib-resources and python3-pefile",
 		modules+"cryptography", modules+"importlib_resources", modules+"pefile.py")

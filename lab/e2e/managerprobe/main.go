@@ -1,7 +1,7 @@
 //go:build linux
 
 // Command managerprobe is a hardware manager that is an executable, for the tests of this directory. The result of its
-// step probe is what it sees of the ramdisk, and what it can change there. That of attack is the report of package
+// step probe lists the files of the ramdisk that it sees and can change. The result of attack is the report of package
 // attack. Its other steps violate the protocol.
 package main
 

@@ -41,10 +41,10 @@ const (
 	floodMemory      = 256 * rig.MiB
 	// keptStrangers is the number of connections that the agent keeps open for peers without a token.
 	keptStrangers = 256
-	// ownedLimit is the maximum number of the agent's connections, including connections that are closing and those
-	// of peers with a token.
+	// ownedLimit is the maximum number of the agent's connections, including connections that are closing and
+	// connections of peers with a token.
 	ownedLimit = 512
-	// openLimit is the maximum number of connections that strangers have open: those of the agent, and those that the
+	// openLimit is the maximum number of connections that strangers have open: the agent's, and connections that the
 	// kernel accepts or is about to accept, 512 each.
 	openLimit = ownedLimit + 2*512 + floodWorkers
 	// unfinishedHeader is the size of incomplete headers, just below the limit of 16 KiB plus the 4 KiB that net/http

@@ -147,7 +147,7 @@ func applyRAID(t *testing.T, r *rig.Rig, files map[string]string) {
 	}
 }
 
-// raidOf is a configuration of two arrays on all disks. That of size MAX is on the second partitions.
+// raidOf is a configuration of two arrays on all disks. The array of size MAX is on the second partitions.
 func raidOf(level string) map[string]any {
 	return map[string]any{"logical_disks": []any{
 		rig.RAIDDisk("1", "MAX", map[string]any{"volume_name": "root"}), rig.RAIDDisk(level, 1, nil),

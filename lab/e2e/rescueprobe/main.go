@@ -134,7 +134,7 @@ func (s searcher) files() {
 	}
 }
 
-// devices searches the first bytes of all block devices, except those of files and of the kernel's memory.
+// devices searches the first bytes of all block devices, except devices of files and of the kernel's memory.
 func (s searcher) devices() {
 	entries, _ := os.ReadDir("/sys/block")
 	for _, entry := range entries {

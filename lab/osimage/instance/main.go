@@ -18,7 +18,7 @@ import (
 	"ironroot/uinit/boot"
 )
 
-// Offsets on a partition: the identity of ext4 (magic number, label), and that of ISO 9660 (volume identifier).
+// Offsets on a partition: the identity of ext4 (magic number, label), and the identity of ISO 9660 (volume identifier).
 const (
 	extMagic  = 0x438
 	extLabel  = 0x478

@@ -77,8 +77,8 @@ func findAlgorithm(name string) *algorithm {
 	return nil
 }
 
-// Available reports whether the algorithm of that name can be used: in FIPS 140-3 mode, only those of the SHA-2 and
-// SHA-3 families.
+// Available reports whether the algorithm of that name can be used: in FIPS 140-3 mode, only the SHA-2 and SHA-3
+// families.
 func Available(name string) bool {
 	a := findAlgorithm(name)
 	return a != nil && a.available()

@@ -21,7 +21,7 @@ func Parse(value, algorithmName string) (Sum, error) {
 	return Sum{Algorithm: a.name, Value: value}, nil
 }
 
-// Find finds the strongest digest of a file in a checksum file. Of digests of equal length it prefers that of the
+// Find finds the strongest digest of a file in a checksum file. Of digests of equal length it prefers the digest of the
 // algorithm that the caller named, "" for none. A digest that is shorter than the named algorithm's is an error. Find
 // reads lines of the forms of [parseLine], also in sections as [parseSection] reads them, or a digest alone in the
 // file.
@@ -62,8 +62,8 @@ func Find(text []byte, name, algorithmName string) (Sum, error) {
 	return Sum{Algorithm: best.algorithm.name, Value: best.digits}, nil
 }
 
-// checkStrength returns an error if the digests of an algorithm are shorter than those of the named one, which may be
-// nil.
+// checkStrength returns an error if the digests of an algorithm are shorter than the digests of the named one, which
+// may be nil.
 func checkStrength(found, named *algorithm) error {
 	if named != nil && found.digits < named.digits {
 		return fmt.Errorf("the strongest algorithm of the checksum file is %s, want %s", found.name, named.name)
@@ -79,7 +79,7 @@ type match struct {
 	line      int // counted from 1
 }
 
-// findMatches returns the digests of the file called name: those of lines with exactly that name or, if there are
+// findMatches returns the digests of the file called name: the digests of lines with exactly that name or, if there are
 // none, of lines whose path ends with it.
 func findMatches(content, name string, named *algorithm) []match {
 	var exact, similar []match

@@ -13,7 +13,7 @@ import (
 	"ironroot/internal/test/testenv"
 )
 
-// The digests of "abc" are those of Python's hashlib and of coreutils.
+// The digests of "abc" equal the output of Python's hashlib and of coreutils.
 func TestAlgorithmsAgreeWithHashlib(t *testing.T) {
 	want := map[string]string{
 		"sha512": "ddaf35a193617abacc417349ae20413112e6fa4e89a97ea20a9eeee64b55d39a" +

@@ -32,7 +32,7 @@ const (
 	valueShift       = 16
 )
 
-// at returns the entry of a link, for the bits behind those of the link.
+// at returns the entry of a link, for the bits behind the link's.
 func (e entry) at(bits uint64) uint64 { return uint64(e>>valueShift) + bits&(1<<(e&63)-1) }
 
 // value returns the value of the code at the beginning of bits.

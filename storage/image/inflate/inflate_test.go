@@ -305,8 +305,7 @@ func FuzzFill(f *testing.F) {
 			if have := min(n, len(theirs)); !bytes.Equal(out[:have], theirs[:have]) {
 				t.Errorf("%s unpacks something else", name)
 			}
-			// It ignores the last bits of a truncated stream if they are fewer than those of the code of the block's
-			// end.
+			// It ignores the last bits of a truncated stream if they are fewer than the code of the block's end has.
 			if err == nil && len(theirs) < n && !errors.Is(theirErr, io.ErrUnexpectedEOF) {
 				t.Errorf("got %d bytes, %s unpacks %d: %v", n, name, len(theirs), theirErr)
 			}

@@ -4,8 +4,8 @@ package inflate
 const manyLiterals = 32
 
 // Pair decompresses two streams at once. That is faster than one after the other if they contain many literals: each
-// look-up in a table depends on the one before, but not on those of the other stream, so the processor runs them in
-// parallel. It is not safe for concurrent use. The zero value is ready.
+// look-up in a table depends on the one before, but not on the other stream's, so the processor runs them in parallel.
+// It is not safe for concurrent use. The zero value is ready.
 type Pair struct {
 	Inflater
 	other Inflater

@@ -79,7 +79,7 @@ func TestSkippableFrames(t *testing.T) {
 	}
 }
 
-// The formats of old versions are named. Those of zstd are the constants of its lib/legacy; no program still writes
+// The formats of old versions are named. The names of zstd are the constants of its lib/legacy; no program still writes
 // them.
 func TestLegacy(t *testing.T) {
 	data := []byte("0123456789")

@@ -98,7 +98,7 @@ func (b *Backend) setUser(text string) (err error) {
 func (b *Backend) setOptions(options url.Values) error {
 	for name, values := range options {
 		switch name {
-		case "hosts", "randomize_hosts", "handler": // the order is always random, and handlers are those of Python
+		case "hosts", "randomize_hosts", "handler": // the order is always random, and handlers are Python's
 		case "timeout":
 			seconds, err := strconv.ParseFloat(values[len(values)-1], 64)
 			session := time.Duration(seconds * float64(time.Second))

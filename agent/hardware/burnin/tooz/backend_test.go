@@ -95,7 +95,7 @@ func TestCheckGroup(t *testing.T) {
 	}
 }
 
-// The order of contenders is that of their numbers, and other nodes are ignored.
+// Contenders are ordered by their numbers, and other nodes are ignored.
 func TestPredecessor(t *testing.T) {
 	list := []string{
 		"b__lock__0000000003", "a__lock__0000000010", "z__lock__0000000002", "c__lock__000000000",

@@ -11,9 +11,9 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// A lock is that of the Python library kazoo. Each contender creates a node below the lock's path: a random number,
-// lockName and the sequence number that ZooKeeper adds. The one with the lowest sequence number has the lock. Each
-// other watches the one before it.
+// A lock is compatible with the Python library kazoo. Each contender creates a node below the lock's path: a random
+// number, lockName and the sequence number that ZooKeeper adds. The one with the lowest sequence number has the lock.
+// Each other watches the one before it.
 const (
 	lockName       = "__lock__"
 	sequenceDigits = 10

@@ -48,8 +48,8 @@ type pairing struct {
 // Pair joins the group and waits for one other node to join it, or finds the one that waits. Then both leave.
 //
 // A lock lets one node pair at a time: the first of a pair releases it when it has joined the group, the second when
-// both have left. What a node has created disappears with its session, so that a node that crashes blocks others for
-// the session's time only. A partner that disappears and one that leaves look the same: this node notices it when it
+// both have left. A node's entries disappear with its session, so that a node that crashes blocks others for the
+// session's time only. A partner that disappears and one that leaves look the same: this node notices it when it
 // connects to the partner.
 func Pair(ctx context.Context, log *slog.Logger, o Options) (Partner, error) {
 	s, err := connect(ctx, log, o.Backend)
@@ -92,7 +92,7 @@ func (p *pairing) begin(ctx context.Context) (lock string, err error) {
 func (p *pairing) find(ctx context.Context, lock string) (Partner, error) {
 	ctx, cancel := context.WithTimeout(ctx, p.o.Timeout)
 	defer cancel()
-	// What an earlier session of this node left behind expires, as does a node that has crashed.
+	// The entries of an earlier session of this node expire, as does a node that has crashed.
 	before, err := p.waitMembers(ctx, func(members []string) bool {
 		return len(members) < 2 && !slices.Contains(members, p.member)
 	}, "members left behind")

@@ -319,8 +319,8 @@ func TestPairTimeout(t *testing.T) {
 	mustHaveChildren(ctx, t, look, groupLock, 1)
 }
 
-// A node that crashes while it waits for a partner or has the lock blocks others until its session expires. What this
-// node has left behind itself expires, too.
+// A node that crashes while it waits for a partner or has the lock blocks others until its session expires. The entries
+// that this node has left behind itself expire, too.
 func TestPairAfterCrash(t *testing.T) {
 	ctx, where := server(t)
 	look := watcher(ctx, t, where)
@@ -537,7 +537,7 @@ func TestPairServerLostWhileWaiting(t *testing.T) {
 	}
 }
 
-// Errors of a connection, those of writing included, mean that it was lost. Others do not.
+// Errors of a connection, also of writing, mean that it was lost. Others do not.
 func TestIsLost(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -579,7 +579,7 @@ func TestPairSilentAuthentication(t *testing.T) {
 	}
 }
 
-// lines is a log of which each line is passed on.
+// lines is a log that passes each line on.
 type lines func(string)
 
 func (l lines) Write(line []byte) (int, error) {
@@ -587,7 +587,7 @@ func (l lines) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// fate is what a relay does with a request.
+// fate is the action of a relay on a request.
 type fate int
 
 const (
