@@ -5,7 +5,8 @@
 // It rejects go statements, errgroup, and the types and functions of the standard library that start goroutines.
 // Package ironroot/internal/goroutine has a replacement for each.
 //
-// It also reports words that the glossary rejects, in the Go files, documents and scripts below the current directory.
+// It also reports words that the glossary rejects, in the Go files, documents and scripts below the current directory,
+// and constructions in the comments of its Go files that are hard to read.
 package main
 
 import (
@@ -53,6 +54,12 @@ func main() {
 		os.Exit(1)
 	}
 	found = append(found, words...)
+	prose, err := checkProse(".")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "lint:", err)
+		os.Exit(1)
+	}
+	found = append(found, prose...)
 	for _, line := range found {
 		fmt.Fprintln(os.Stderr, line)
 	}

@@ -1,0 +1,103 @@
+package main
+
+import (
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// constructions lists sentences that a reader has to read twice, and the replacement.
+var constructions = []struct {
+	reject *regexp.Regexp
+	write  string
+}{
+	// A question may begin with the word.
+	{regexp.MustCompile(`(?:^|\n|[.:!?] )What [^?\n]*?(?:[.:;](?:\s|$)|\n|$)`), "a noun as the subject, not a clause with What"},
+	{regexp.MustCompile(`(?i)\b(?:that|those) of\b`), "the noun itself, not a pronoun in its place"},
+	{regexp.MustCompile(`(?i)\bof which each\b`), "two sentences"},
+	{regexp.MustCompile(`\b(?:is|are) what\b|^\w+ (?:is|are) (?:where|when|how|who)\b`), "a definition by a noun, not by a clause"},
+}
+
+// conjunction matches text before "of" that is no pronoun.
+var conjunction = regexp.MustCompile(`(?i)\b(?:so|says|means|note) $`)
+
+// unchecked lists the directories whose comments are not checked for constructions yet, without those below them.
+var unchecked = []string{
+	"agent", "agent/hardware/generic", "agent/imaging", "iso", "storage/erase", "storage/erase/evidence",
+	"storage/fat", "storage/image", "storage/image/fetch", "storage/image/qcow2", "storage/iso9660", "storage/md",
+	"storage/raid", "storage/raidboot", "uinit/boot", "uki",
+}
+
+// checkProse returns one line for each rejected construction in the comments of Go files below root. testdata is not
+// checked.
+func checkProse(root string) ([]string, error) {
+	var found []string
+	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		name := d.Name()
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && path != root && (name == "testdata" || name == "build" || name[0] == '.'):
+			return fs.SkipDir
+		case d.IsDir() || filepath.Ext(path) != ".go" || slices.Contains(unchecked, filepath.ToSlash(filepath.Dir(path))):
+			return nil
+		}
+		list, err := checkFileProse(path)
+		found = append(found, list...)
+		return err
+	})
+	return found, err
+}
+
+func checkFileProse(path string) ([]string, error) {
+	files := token.NewFileSet()
+	file, err := parser.ParseFile(files, path, nil, parser.ParseComments|parser.SkipObjectResolution)
+	if err != nil {
+		return nil, err
+	}
+	var found []string
+	for _, group := range file.Comments {
+		for _, message := range checkSentences(paragraphs(group)) {
+			found = append(found, fmt.Sprintf("%s:%d: %s", path, files.Position(group.Pos()).Line, message))
+		}
+	}
+	return found, nil
+}
+
+// paragraphs returns the text of a comment with one line for each paragraph, without directives.
+func paragraphs(group *ast.CommentGroup) string {
+	var text strings.Builder
+	for line := range strings.Lines(group.Text()) {
+		line = strings.TrimSpace(line)
+		switch {
+		case line == "":
+			text.WriteString("\n")
+		case strings.HasPrefix(line, "- "):
+			text.WriteString("\n" + line[2:] + " ")
+		default:
+			text.WriteString(line + " ")
+		}
+	}
+	return text.String()
+}
+
+// checkSentences returns a message for each rejected construction in a text whose paragraphs are lines.
+func checkSentences(text string) []string {
+	var messages []string
+	for _, c := range constructions {
+		for _, at := range c.reject.FindAllStringIndex(text, -1) {
+			if conjunction.MatchString(text[:at[0]]) {
+				continue
+			}
+			match := strings.TrimSpace(text[at[0]:at[1]])
+			messages = append(messages, fmt.Sprintf("write %s: %q", c.write, match))
+		}
+	}
+	return messages
+}
