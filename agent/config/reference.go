@@ -11,7 +11,7 @@ const introduction = `# Configuration of the agent
 
 ` + "`make docs`" + ` generates this file from the declarations in agent/config. Manual changes are lost.
 
-Names, kernel parameters, defaults and precedence are those of ironic-python-agent. From the highest to the lowest:
+Names, kernel parameters, defaults and precedence are ironic-python-agent's. From the highest to the lowest:
 
 1. values in the conductor's answer to the lookup, and the kernel parameter ` + "`ipa-debug`" + `,
 2. command line flags of ` + "`ironroot agent`" + `: every option of [DEFAULT], spelled with _ or with -,

@@ -30,7 +30,7 @@ func partitionDeviations() []Deviation {
 	return slices.Concat(
 		plantedErased("L1", group, "Both ends of the disk are erased, which can contain metadata of a former tenant.",
 			append(laidOut, texts...), "/disks/*/content/[0-9]", "/disks/*/content/5119"),
-		at("L3", group, "A new ext4 file system has its tables at other places than that of mke2fs.",
+		at("L3", group, "A new ext4 file system has its tables at other places than mke2fs has them.",
 			withPrefix("partition/", "ephemeral", "swap, ephemeral and config drive"), "/disks/ROOT/content/567"),
 		invalid("L1", group, "Sizes and flags of a layout are checked as parameters.", numbers),
 		unchanged("ROOT", "L1", group, decided, slices.Concat(few, half, large, format), "/disks/ROOT/content/[0-9]",

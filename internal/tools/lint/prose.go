@@ -6,6 +6,7 @@ import (
 	"go/parser"
 	"go/token"
 	"io/fs"
+	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -17,11 +18,16 @@ var constructions = []struct {
 	reject *regexp.Regexp
 	write  string
 }{
-	// A question may begin with the word.
-	{regexp.MustCompile(`(?:^|\n|[.:!?] )What [^?\n]*?(?:[.:;](?:\s|$)|\n|$)`), "a noun as the subject, not a clause with What"},
+	{
+		regexp.MustCompile(`(?:^|\n|[.:!?] )What [^?\n]*?(?:[.:;](?:\s|$)|\n|$)`), // a question may begin so
+		"a noun as the subject, not a clause with What",
+	},
 	{regexp.MustCompile(`(?i)\b(?:that|those) of\b`), "the noun itself, not a pronoun in its place"},
 	{regexp.MustCompile(`(?i)\bof which each\b`), "two sentences"},
-	{regexp.MustCompile(`\b(?:is|are) what\b|^\w+ (?:is|are) (?:where|when|how|who)\b`), "a definition by a noun, not by a clause"},
+	{
+		regexp.MustCompile(`\b(?:is|are) what\b|^\w+ (?:is|are) (?:where|when|how|who)\b`),
+		"a definition by a noun, not by a clause",
+	},
 }
 
 // conjunction matches text before "of" that is no pronoun.
@@ -34,8 +40,8 @@ var unchecked = []string{
 	"storage/raid", "storage/raidboot", "uinit/boot", "uki",
 }
 
-// checkProse returns one line for each rejected construction in the comments of Go files below root. testdata is not
-// checked.
+// checkProse returns one line for each rejected construction in the comments of Go files and in the documents below
+// root. testdata is not checked.
 func checkProse(root string) ([]string, error) {
 	var found []string
 	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
@@ -45,17 +51,68 @@ func checkProse(root string) ([]string, error) {
 			return err
 		case d.IsDir() && path != root && (name == "testdata" || name == "build" || name[0] == '.'):
 			return fs.SkipDir
-		case d.IsDir() || filepath.Ext(path) != ".go" || slices.Contains(unchecked, filepath.ToSlash(filepath.Dir(path))):
+		case d.IsDir() || slices.Contains(unchecked, filepath.ToSlash(filepath.Dir(path))):
 			return nil
 		}
-		list, err := checkFileProse(path)
+		var list []string
+		switch filepath.Ext(path) {
+		case ".go":
+			list, err = checkComments(path)
+		case ".md":
+			list, err = checkDocument(path)
+		}
 		found = append(found, list...)
 		return err
 	})
 	return found, err
 }
 
-func checkFileProse(path string) ([]string, error) {
+// checkDocument returns one line for each rejected construction in a document, outside of headings and code.
+// Paragraphs, items of lists and rows of tables are checked separately.
+func checkDocument(path string) ([]string, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	var found []string
+	var paragraph string
+	number, first, inCode := 0, 0, false
+	finish := func() {
+		for _, message := range checkSentences(paragraph) {
+			found = append(found, fmt.Sprintf("%s:%d: %s", path, first, message))
+		}
+		paragraph = ""
+	}
+	for line := range strings.Lines(string(text)) {
+		number++
+		line = strings.TrimSpace(line)
+		isFence := strings.HasPrefix(line, "```")
+		if isFence || line == "" || beginsBlock.MatchString(line) {
+			finish()
+		}
+		if isFence {
+			inCode = !inCode
+		}
+		if isFence || inCode || line == "" || line[0] == '#' {
+			continue
+		}
+		if paragraph == "" {
+			first = number
+		}
+		paragraph += codeSpan.ReplaceAllString(beginsBlock.ReplaceAllString(line, ""), "``") + " "
+	}
+	finish()
+	return found, nil
+}
+
+// beginsBlock matches the beginning of a line that does not continue a paragraph, and codeSpan code within a line.
+var (
+	beginsBlock = regexp.MustCompile(`^(?:#+ |[*-] |[0-9]+\. |\|)`)
+	codeSpan    = regexp.MustCompile("`[^`]*`")
+)
+
+// checkComments returns one line for each rejected construction in the comments of a Go file.
+func checkComments(path string) ([]string, error) {
 	files := token.NewFileSet()
 	file, err := parser.ParseFile(files, path, nil, parser.ParseComments|parser.SkipObjectResolution)
 	if err != nil {

@@ -47,7 +47,8 @@ func TestCheckSentences(t *testing.T) {
 
 // Paragraphs and items of lists begin sentences, lines do not.
 func TestParagraphs(t *testing.T) {
-	const source = "// Package a is\n// short:\n//\n//   - an item\n//     of a list\n//   - What\n//\n//go:generate x\npackage a\n"
+	const source = "// Package a is\n// short:\n//\n//   - an item\n//     of a list\n//   - What\n//\n" +
+		"//go:generate x\npackage a\n"
 	file, err := parser.ParseFile(token.NewFileSet(), "a.go", source, parser.ParseComments)
 	if err != nil {
 		t.Fatal(err)
@@ -58,16 +59,20 @@ func TestParagraphs(t *testing.T) {
 	}
 }
 
-// Comments are checked, and neither strings nor testdata.
+// Comments and documents are checked, and neither strings, blocks of code nor testdata.
 func TestCheckProse(t *testing.T) {
 	dir := t.TempDir()
-	const bad = "package a\n\n// a is\n// what b needs.\nvar a = `what is that of b`\n"
-	for _, name := range []string{"a.go", "testdata/a.go", "b/b_test.go", "a.md"} {
+	const code = "package a\n\n// a is\n// what b needs.\nvar a = `what is that of b`\n"
+	const document = "# What it does\n\nA is\nwhat b needs.\n\n```\nthat of b\n```\n\n" +
+		"| What | is `that of` it? |\n* Those of b.\n"
+	for name, text := range map[string]string{
+		"a.go": code, "testdata/a.go": code, "b/b_test.go": code, "c.md": document, "testdata/c.md": document,
+	} {
 		path := filepath.Join(dir, name)
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.WriteFile(path, []byte(bad), 0o600); err != nil {
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -75,8 +80,14 @@ func TestCheckProse(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const message = `write a definition by a noun, not by a clause: "is what"`
-	if diff := cmp.Diff([]string{dir + "/a.go:3: " + message, dir + "/b/b_test.go:3: " + message}, got); diff != "" {
+	const definition = `write a definition by a noun, not by a clause: "is what"`
+	want := []string{
+		dir + "/a.go:3: " + definition,
+		dir + "/b/b_test.go:3: " + definition,
+		dir + "/c.md:3: " + definition,
+		dir + `/c.md:11: write the noun itself, not a pronoun in its place: "Those of"`,
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("findings (-want +got):\n%s", diff)
 	}
 }
