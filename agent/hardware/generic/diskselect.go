@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"ironroot/agent/fault"
-	"ironroot/agent/status"
 	"ironroot/internal/goroutine"
 	"ironroot/storage/block"
 	"ironroot/storage/erase"
@@ -45,30 +44,9 @@ func (r *diskRun) recoverDisks(ctx context.Context, disks []block.Device) []bloc
 
 // recoverDisk makes a disk usable. It shows the progress of a sanitize that it waits for, which can take hours.
 func (r *diskRun) recoverDisk(ctx context.Context, d block.Device) error {
-	p := &recoverProgress{m: r.m, device: d}
+	p := &eraseProgress{m: r.m, device: d, recovers: true}
 	defer p.end()
 	return r.m.recoverDisk(ctx, d, &erase.Recorder{Observer: p})
-}
-
-// recoverProgress shows the progress of the sanitize of a disk, if there is one.
-type recoverProgress struct {
-	m       *Manager
-	device  block.Device
-	tracker status.Tracker
-}
-
-// Observe implements [erase.Observer].
-func (p *recoverProgress) Observe(now erase.Progress) {
-	if p.tracker == nil {
-		p.tracker = p.m.trackAside("waiting for disk to sanitize itself", p.device.Path)
-	}
-	p.tracker.Set(now.Done, now.Total)
-}
-
-func (p *recoverProgress) end() {
-	if p.tracker != nil {
-		p.tracker.End()
-	}
 }
 
 // failUnidentified adds an error for each disk that skip_block_devices may name by something that could not be read.

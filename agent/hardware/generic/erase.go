@@ -223,18 +223,20 @@ func (r *diskRun) eraseWith(
 // withProgress calls a function that erases size bytes of a device, and shows its progress.
 func (r *diskRun) withProgress(d block.Device, size int64, record *erase.Recorder, do func() error) error {
 	r.m.o.Log.Info("erasing disk", "device", d.Path, "bytes", size)
-	p := &eraseProgress{m: r.m, device: d, phase: erasingDisk, tracker: r.m.track(erasingDisk, d.Path)}
-	defer func() { p.tracker.End() }()
+	p := &eraseProgress{m: r.m, device: d}
+	p.enter(erasingDisk, r.m.track)
+	defer p.end()
 	record.Observer = p
 	return do()
 }
 
 // eraseProgress shows the phases of the erase of a device, each with a tracker of its own.
 type eraseProgress struct {
-	m       *Manager
-	device  block.Device
-	phase   string
-	tracker status.Tracker
+	m        *Manager
+	device   block.Device
+	recovers bool // the device is not erased: the end of a sanitize that is in progress is waited for
+	phase    string
+	tracker  status.Tracker // of the phase; nil before the first
 }
 
 const erasingDisk = "erasing disk"
@@ -253,14 +255,24 @@ func (p *eraseProgress) Observe(now erase.Progress) {
 	case erase.ReadingBack:
 		p.enter("reading disk back", p.m.trackAside).Set(now.Done, now.Total)
 	default:
+		if p.recovers {
+			p.enter("waiting for disk to sanitize itself", p.m.trackAside).Set(now.Done, now.Total)
+			return
+		}
 		p.enter(erasingDisk, p.m.track).Set(now.Done, now.Total)
+	}
+}
+
+func (p *eraseProgress) end() {
+	if p.tracker != nil {
+		p.tracker.End()
 	}
 }
 
 // enter returns the tracker of a phase. If it is a new one, the tracker of the last phase ends.
 func (p *eraseProgress) enter(phase string, start func(what, device string) status.Tracker) status.Tracker {
 	if phase != p.phase {
-		p.tracker.End()
+		p.end()
 		p.phase, p.tracker = phase, start(phase, p.device.Path)
 	}
 	return p.tracker
