@@ -928,7 +928,7 @@ func TestATATimeLimit(t *testing.T) {
 	}
 }
 
-// Full overwrites a drive without an erase of its own, and after a failed one if it may; the method then says why. A
+// Run overwrites a drive without an erase of its own, and after a failed one if it may; the method then says why. A
 // drive that keeps its password is never reported as erased.
 //
 // Parity: P1, P3 (fallback)
@@ -997,7 +997,7 @@ func TestATAFallback(t *testing.T) {
 				d.Transport = "sas"
 			}
 			open := openers{ata: drive.open, query: drive.open}
-			method, err := decidedFull(t.Context(), t, sysfs.Root{}, d, c.o, open)
+			method, err := decidedRun(t.Context(), t, sysfs.Root{}, d, c.o, open)
 			if method != c.method || (err == nil) != (c.method != "") || c.err != nil && !errors.Is(err, c.err) ||
 				err != nil && !strings.Contains(err.Error(), c.text) {
 				t.Errorf("got %q, %v, want %q, %v with %q", method, err, c.method, c.err, c.text)

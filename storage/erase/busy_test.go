@@ -61,7 +61,7 @@ var methods = map[string]func(t *testing.T, disk string, wait Wait) error{
 		return Metadata(t.Context(), sysfs.Root{}, disk, wait)
 	},
 	"full": func(t *testing.T, disk string, wait Wait) error {
-		_, err := tryFull(t.Context(), sysfs.Root{}, device(t, disk), Options{Zeroize: true, Wait: wait})
+		_, err := tryRun(t.Context(), sysfs.Root{}, device(t, disk), Options{Zeroize: true, Wait: wait})
 		return err
 	},
 }

@@ -25,14 +25,14 @@ func try(o Options, erase func(Options) error) (Technique, error) {
 	return Technique(report.String()), err
 }
 
-func tryFull(ctx context.Context, sys sysfs.Root, d block.Device, o Options) (Technique, error) {
-	return try(o, func(o Options) error { return Full(ctx, sys, d, o) })
+func tryRun(ctx context.Context, sys sysfs.Root, d block.Device, o Options) (Technique, error) {
+	return try(o, func(o Options) error { return Run(ctx, sys, d, o) })
 }
 
-func tryFullWith(
+func tryRunWith(
 	ctx context.Context, sys sysfs.Root, d block.Device, o Options, open openers,
 ) (Technique, error) {
-	return try(o, func(o Options) error { return full(ctx, sys, d, o, open) })
+	return try(o, func(o Options) error { return run(ctx, sys, d, o, open) })
 }
 
 func tryExpress(
@@ -77,9 +77,9 @@ func onReadBack(progress func(done, total int64)) *Recorder {
 	})}
 }
 
-// decidedFull decides and then calls full, and compares them: a decision changes nothing, and returns the method of full
-// unless a command failed, and the errors that full returns before it erases.
-func decidedFull(
+// decidedRun decides, then calls run, and compares them: a decision changes nothing, and is the report of run unless a
+// command failed, or one of the errors that run returns before it erases.
+func decidedRun(
 	ctx context.Context, t *testing.T, sys sysfs.Root, d block.Device, o Options, open openers,
 ) (Technique, error) {
 	t.Helper()
@@ -89,21 +89,21 @@ func decidedFull(
 	before := testenv.Content(t, d.Path)
 	decided, readOnly := o, open
 	decided.Recorder, decided.decideOnly, readOnly.nvme = nil, true, open.identify
-	expected, decideErr := tryFullWith(t.Context(), sys, d, decided, readOnly)
+	expected, decideErr := tryRunWith(t.Context(), sys, d, decided, readOnly)
 	if !bytes.Equal(testenv.Content(t, d.Path), before) {
 		t.Error("the decision changed the medium")
 	}
-	method, err := tryFullWith(ctx, sys, d, o, open)
+	method, err := tryRunWith(ctx, sys, d, o, open)
 	fellBack := o.ContinueOnFailure && method == Overwrite || strings.Contains(string(method), "failed")
 	switch {
 	case decideErr == nil && err == nil && expected != method && !fellBack:
-		t.Errorf("decision: got %q, full used %q", expected, method)
+		t.Errorf("decision: got %q, run used %q", expected, method)
 	case decideErr != nil && err == nil && !errors.Is(decideErr, ErrLocked) && !errors.Is(decideErr, errRejects):
-		t.Errorf("decision: got error %v, full succeeded with %q", decideErr, method)
+		t.Errorf("decision: got error %v, run succeeded with %q", decideErr, method)
 	}
 	for _, early := range []error{ErrReadOnly, ErrZoned, ErrRemains, ErrTCGLocked} {
 		if errors.Is(err, early) && !errors.Is(decideErr, early) {
-			t.Errorf("decision: got error %v (method %q), full returned %v", decideErr, expected, err)
+			t.Errorf("decision: got error %v (method %q), run returned %v", decideErr, expected, err)
 		}
 	}
 	return method, err

@@ -19,7 +19,7 @@ var (
 	ErrZoned       = errors.New("host-managed zoned disk must be written sequentially and cannot be overwritten")
 )
 
-// Options are the options of Full.
+// Options are the options of Run.
 type Options struct {
 	Iterations        int            // number of random passes of an overwrite
 	Zeroize           bool           // end an overwrite with a pass of zeros
@@ -44,7 +44,7 @@ func (o Options) sampling(device block.Device) sampling {
 	return sampling{device.Zoned == "host-managed", o.prove, o.Recorder}
 }
 
-// Full erases all data of a disk or partition, and reads it back (see [evidence.Plan]). The report contains what was
+// Run erases all data of a disk or partition, and reads it back (see [evidence.Plan]). The report contains what was
 // not erased and why: namespaces of a shared NVMe subsystem that this host cannot see, and sectors that an ATA drive
 // hides.
 // If the device does not support a secure erase, it is overwritten; if a secure erase failed, only with
@@ -55,8 +55,8 @@ func (o Options) sampling(device block.Device) sampling {
 // cannot be listed, whether or not the device itself was erased. They wrap ErrLocked for an ATA drive that is or may be
 // left with a password, ErrTCGLocked for a locked self-encrypting drive, which is not written, and ErrNotErased for a
 // device that reported success and still holds data, or other data than was written.
-func Full(ctx context.Context, sys sysfs.Root, device block.Device, o Options) error {
-	if err := full(ctx, sys, device, o, openers{openNVMe, openSG, openSG, openSGReadOnly, openIdentify}); err != nil {
+func Run(ctx context.Context, sys sysfs.Root, device block.Device, o Options) error {
+	if err := run(ctx, sys, device, o, openers{openNVMe, openSG, openSG, openSGReadOnly, openIdentify}); err != nil {
 		return fmt.Errorf("erase %s: %w", device.Path, err)
 	}
 	return nil
@@ -78,7 +78,7 @@ type openers struct {
 	identify func(path string) (adminDevice, error)
 }
 
-func full(ctx context.Context, sys sysfs.Root, device block.Device, o Options, open openers) error {
+func run(ctx context.Context, sys sysfs.Root, device block.Device, o Options, open openers) error {
 	err := checkWritable(ctx, sys, device)
 	if err == nil && !o.decideOnly {
 		err = o.Wait.free(ctx, sys, device.Path)
@@ -129,8 +129,8 @@ func (o Options) finish(scope nvmeScope, done Report) error {
 
 // Express formats an NVMe namespace, which takes seconds on most drives. Of the options, it uses Wait and Recorder. If
 // the device cannot be formatted, Express calls notFormatted with the reason and erases the metadata.
-// Express asks NVMe drives whether they are locked; of other drives, only [Recover] and Full do.
-// Errors wrap ErrReadOnly, ErrBusy, ErrRemains, ErrTCGLocked and ErrNotErased as those of Full do. With ErrRemains the
+// Express asks NVMe drives whether they are locked; of other drives, only [Recover] and Run do.
+// Errors wrap ErrReadOnly, ErrBusy, ErrRemains, ErrTCGLocked and ErrNotErased as those of Run do. With ErrRemains the
 // device was formatted or its metadata were erased, unless the error also contains a failure to erase them.
 func Express(
 	ctx context.Context, sys sysfs.Root, device block.Device, o Options, notFormatted func(error),

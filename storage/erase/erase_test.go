@@ -400,9 +400,9 @@ func TestInUse(t *testing.T) {
 		!strings.Contains(err.Error(), dir) {
 		t.Errorf("Metadata: got %v, want an ErrBusy that names %s", err, dir)
 	}
-	if _, err := tryFull(context.Background(), sysfs.Root{}, device(t, path),
+	if _, err := tryRun(context.Background(), sysfs.Root{}, device(t, path),
 		Options{Zeroize: true}); !errors.Is(err, ErrBusy) || !strings.Contains(err.Error(), dir) {
-		t.Errorf("Full: got %v, want an ErrBusy that names %s", err, dir)
+		t.Errorf("Run: got %v, want an ErrBusy that names %s", err, dir)
 	}
 }
 
@@ -435,7 +435,7 @@ func TestOverwrite(t *testing.T) {
 			last, total = done, all
 		})}
 		before := written(t, path)
-		method, err := tryFull(context.Background(), sysfs.Root{}, device(t, path), o)
+		method, err := tryRun(context.Background(), sysfs.Root{}, device(t, path), o)
 		if err != nil || method != Overwrite {
 			t.Fatalf("got %q, %v", method, err)
 		}
@@ -451,7 +451,7 @@ func TestOverwrite(t *testing.T) {
 		}
 		o = Options{Iterations: 2, Zeroize: true, NVMe: true, ATA: true}
 		before = written(t, path)
-		if method, err := tryFull(context.Background(), sysfs.Root{}, device(t, path), o); err != nil ||
+		if method, err := tryRun(context.Background(), sysfs.Root{}, device(t, path), o); err != nil ||
 			method != Overwrite {
 			t.Fatalf("got %q, %v", method, err)
 		}
@@ -466,7 +466,7 @@ func TestOverwrite(t *testing.T) {
 
 func TestNoPass(t *testing.T) {
 	path := testenv.Loop(t, testenv.SparseFile(t, mib), 512)
-	method, err := tryFull(context.Background(), sysfs.Root{}, device(t, path), Options{})
+	method, err := tryRun(context.Background(), sysfs.Root{}, device(t, path), Options{})
 	if !errors.Is(err, ErrUnsupported) {
 		t.Errorf("got %q, %v: nothing was written, nothing may be claimed", method, err)
 	}
@@ -476,7 +476,7 @@ func TestCancel(t *testing.T) {
 	path := testenv.Loop(t, testenv.SparseFile(t, 64*mib), 512)
 	ctx, cancel := context.WithCancel(context.Background())
 	o := Options{Zeroize: true, Recorder: onProgress(func(int64, int64) { cancel() })}
-	_, err := tryFull(ctx, sysfs.Root{}, device(t, path), o)
+	_, err := tryRun(ctx, sysfs.Root{}, device(t, path), o)
 	if !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "pass 1 of 1") {
 		t.Errorf("got %v, want context.Canceled in pass 1 of 1", err)
 	}
@@ -496,7 +496,7 @@ func TestWriteError(t *testing.T) {
 		t.Fatal(err)
 	}
 	path := testenv.Loop(t, image, 512)
-	if method, err := tryFull(context.Background(), sysfs.Root{}, device(t, path),
+	if method, err := tryRun(context.Background(), sysfs.Root{}, device(t, path),
 		Options{Iterations: 1, Zeroize: true}); err == nil {
 		t.Errorf("got %q without an error", method)
 	}
@@ -513,7 +513,7 @@ func TestReadOnly(t *testing.T) {
 	if readOnly, err := ReadOnly(sysfs.Root{}, path); err != nil || !readOnly {
 		t.Errorf("got %v, %v", readOnly, err)
 	}
-	if _, err := tryFull(context.Background(), sysfs.Root{}, device(t, path),
+	if _, err := tryRun(context.Background(), sysfs.Root{}, device(t, path),
 		Options{Zeroize: true}); !errors.Is(err, ErrReadOnly) {
 		t.Errorf("got %v, want ErrReadOnly", err)
 	}
@@ -527,7 +527,7 @@ func TestZoned(t *testing.T) {
 	}
 	d := device(t, path)
 	d.Zoned = "host-managed"
-	if _, err := tryFull(t.Context(), sysfs.Root{}, d, Options{Zeroize: true}); !errors.Is(err, ErrZoned) ||
+	if _, err := tryRun(t.Context(), sysfs.Root{}, d, Options{Zeroize: true}); !errors.Is(err, ErrZoned) ||
 		errors.Is(err, ErrUnsupported) {
 		t.Errorf("got %v, want ErrZoned", err)
 	}

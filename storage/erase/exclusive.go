@@ -13,7 +13,7 @@ import (
 	"ironroot/storage/sysfs"
 )
 
-// Exclusive waits for the holders of a device, as [Full] does, opens the device exclusively for direct I/O, and calls
+// Exclusive waits for the holders of a device, as [Run] does, opens the device exclusively for direct I/O, and calls
 // use, which may overwrite it. If use succeeds, the kernel reads the partition table again.
 //
 // Errors wrap ErrReadOnly for a read-only device, ErrBusy for a device in use, and ErrZoned for a disk that cannot be

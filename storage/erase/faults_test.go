@@ -104,14 +104,14 @@ func TestErrorsBeforeWriting(t *testing.T) {
 		unchanged(t, path)
 		d := device(t, path)
 		d.Type = "part" // its partitions are not looked at afterwards, which would fail too
-		if method, err := tryFull(c.ctx, c.sys, d, Options{Zeroize: true}); err == nil ||
+		if method, err := tryRun(c.ctx, c.sys, d, Options{Zeroize: true}); err == nil ||
 			!errors.Is(err, c.want) && c.want != nil {
-			t.Errorf("%s: Full: got %q and %v, want an error", c.name, method, err)
+			t.Errorf("%s: Run: got %q and %v, want an error", c.name, method, err)
 		}
 		unchanged(t, path)
 	}
 	d := block.Device{Name: "missing", Path: path, Type: "disk"}
-	method, err := tryFull(t.Context(), nvmeTree(t, name), d, Options{Zeroize: true})
+	method, err := tryRun(t.Context(), nvmeTree(t, name), d, Options{Zeroize: true})
 	if !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("not listed: got %q and %v, want %v", method, err, fs.ErrNotExist)
 	}
@@ -150,9 +150,9 @@ func TestClaimed(t *testing.T) {
 	if err := Metadata(t.Context(), sys, path, Wait{}); !errors.Is(err, ErrBusy) || !errors.Is(err, unix.EBUSY) {
 		t.Errorf("Metadata: got %v, want %v and %v", err, ErrBusy, unix.EBUSY)
 	}
-	if _, err := tryFull(t.Context(), sys, device(t, path), Options{Zeroize: true}); !errors.Is(err, ErrBusy) ||
+	if _, err := tryRun(t.Context(), sys, device(t, path), Options{Zeroize: true}); !errors.Is(err, ErrBusy) ||
 		!errors.Is(err, unix.EBUSY) {
-		t.Errorf("Full: got %v, want %v and %v", err, ErrBusy, unix.EBUSY)
+		t.Errorf("Run: got %v, want %v and %v", err, ErrBusy, unix.EBUSY)
 	}
 	unchanged(t, path)
 }
@@ -169,15 +169,15 @@ func TestCancelledBeforeFlush(t *testing.T) {
 	d := device(t, path)
 	d.Type = "part"
 	sys = partitionTree(t, "md127", d.Name)
-	if method, err := tryFull(whenZero(t, path, cancelled), sys, d,
+	if method, err := tryRun(whenZero(t, path, cancelled), sys, d,
 		Options{Zeroize: true}); !errors.Is(err, context.Canceled) {
-		t.Errorf("Full: got %q and %v, want %v", method, err, context.Canceled)
+		t.Errorf("Run: got %q and %v, want %v", method, err, context.Canceled)
 	}
 	d.Name, d.Path = "nvme0n1", "/dev/missing" // a drive that vanishes after the format
 	open := func(string) (adminDevice, error) {
 		return &fakeNVMe{oacs: 2, fakeSanitize: fakeSanitize{path: path}}, nil
 	}
-	method, err := tryFullWith(t.Context(), nvmeTree(t, "nvme0n1"), d, Options{NVMe: true}, openers{nvme: open})
+	method, err := tryRunWith(t.Context(), nvmeTree(t, "nvme0n1"), d, Options{NVMe: true}, openers{nvme: open})
 	if !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("NVMe format: got %q and %v, want %v", method, err, fs.ErrNotExist)
 	}
@@ -227,7 +227,7 @@ func TestPartitionOpened(t *testing.T) {
 			return Metadata(whenZero(t, path, func() error { open(); return nil }), sysfs.Root{}, path, Wait{})
 		},
 		"full": func(path string, open func()) error {
-			_, err := tryFull(t.Context(), sysfs.Root{}, device(t, path),
+			_, err := tryRun(t.Context(), sysfs.Root{}, device(t, path),
 				Options{Zeroize: true, Recorder: onProgress(func(int64, int64) { open() })})
 			return err
 		},
@@ -313,11 +313,11 @@ func TestDeviceClosed(t *testing.T) {
 	if names, err := holders(t.Context(), sysfs.Root{}, path); len(names) > 0 || err != nil {
 		t.Errorf("after Metadata: got holders %v and %v, want none", names, err)
 	}
-	if _, err := tryFull(t.Context(), sysfs.Root{}, device(t, path), Options{Zeroize: true}); err != nil {
+	if _, err := tryRun(t.Context(), sysfs.Root{}, device(t, path), Options{Zeroize: true}); err != nil {
 		t.Error(err)
 	}
 	if names, err := holders(t.Context(), sysfs.Root{}, path); len(names) > 0 || err != nil {
-		t.Errorf("after Full: got holders %v and %v, want none", names, err)
+		t.Errorf("after Run: got holders %v and %v, want none", names, err)
 	}
 }
 
@@ -326,8 +326,8 @@ func TestDeviceClosedAfterPanic(t *testing.T) {
 	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // the collector closes what nothing refers to
 	for name, erase := range map[string]func(ctx context.Context, path string) error{
 		"Metadata": func(ctx context.Context, path string) error { return Metadata(ctx, sysfs.Root{}, path, Wait{}) },
-		"Full": func(ctx context.Context, path string) error {
-			_, err := tryFull(ctx, sysfs.Root{}, device(t, path), Options{Zeroize: true})
+		"Run": func(ctx context.Context, path string) error {
+			_, err := tryRun(ctx, sysfs.Root{}, device(t, path), Options{Zeroize: true})
 			return err
 		},
 	} {
@@ -392,7 +392,7 @@ func TestNVMeErrors(t *testing.T) {
 			want:  ErrUnsupported, text: "NVMe Format would also erase namespaces 2, 9\n",
 		},
 	} {
-		method, err := tryFullWith(t.Context(), nvmeTree(t, "nvme0n1"), disk, Options{NVMe: true},
+		method, err := tryRunWith(t.Context(), nvmeTree(t, "nvme0n1"), disk, Options{NVMe: true},
 			openers{nvme: func(string) (adminDevice, error) {
 				return &c.drive, c.open
 			}})

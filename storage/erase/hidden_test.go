@@ -129,7 +129,7 @@ func TestHidden(t *testing.T) {
 			open := openers{ata: drive.open, query: drive.open}
 			recording := o
 			recording.Recorder = record
-			method, err := decidedFull(t.Context(), t, sysfs.Root{}, d, recording, open)
+			method, err := decidedRun(t.Context(), t, sysfs.Root{}, d, recording, open)
 			if err != nil || string(method) != c.method {
 				t.Errorf("got %q, %v, want %q", method, err, c.method)
 			}
@@ -146,7 +146,7 @@ func TestHidden(t *testing.T) {
 			if diff := cmp.Diff(c.states, states); diff != "" {
 				t.Errorf("statements: -want +got:\n%s", diff)
 			}
-			plain, err := tryFullWith(t.Context(), sysfs.Root{}, d, o, open)
+			plain, err := tryRunWith(t.Context(), sysfs.Root{}, d, o, open)
 			if err != nil || plain != method {
 				t.Errorf("repeated: got %q, %v, want %q", plain, err, method)
 			}

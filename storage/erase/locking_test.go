@@ -164,7 +164,7 @@ func TestTCGLocked(t *testing.T) {
 			}
 			record := &Recorder{}
 			c.o.Recorder = record
-			method, err := decidedFull(t.Context(), t, sys, d, c.o, open)
+			method, err := decidedRun(t.Context(), t, sys, d, c.o, open)
 			if method != c.method || (err == nil) != (c.method != "") {
 				t.Fatalf("got %q, %v, want %q", method, err, c.method)
 			}
@@ -276,7 +276,7 @@ func TestTCGUnknownProvesWrites(t *testing.T) {
 		}
 		record := &Recorder{}
 		o := Options{ATA: true, Iterations: 1, Zeroize: true, ContinueOnFailure: true, Recorder: record}
-		method, err := decidedFull(t.Context(), t, sys, d, o, open)
+		method, err := decidedRun(t.Context(), t, sys, d, o, open)
 		passes := record.Report().Passes
 		name, _, _ := strings.Cut(string(method), ";")
 		if err != nil || Technique(name) != Overwrite || len(passes) != 2 || passes[1].Pattern != c.pattern {
@@ -417,7 +417,7 @@ func TestTCGPartition(t *testing.T) {
 				return eraseRanges(t.Context(), sys, d, [][2]int64{{4096, mib}}, o, open)
 			},
 			"whole": func(record *Recorder, d block.Device, open openers) error {
-				_, err := tryFullWith(t.Context(), sys, d, Options{Zeroize: true, Recorder: record}, open)
+				_, err := tryRunWith(t.Context(), sys, d, Options{Zeroize: true, Recorder: record}, open)
 				return err
 			},
 		} {

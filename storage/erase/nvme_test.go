@@ -313,7 +313,7 @@ func TestNVMe(t *testing.T) {
 				}
 				return &drive, nil
 			}
-			method, err := decidedFull(t.Context(), t, nvmeTree(t, "nvme0n1"), disk, c.o, openers{nvme: open})
+			method, err := decidedRun(t.Context(), t, nvmeTree(t, "nvme0n1"), disk, c.o, openers{nvme: open})
 			if !errors.Is(err, c.err) || method != c.method || err != nil && !strings.Contains(err.Error(), c.text) {
 				t.Errorf("got %q, %v, want %q, %v with %q", method, err, c.method, c.err, c.text)
 			}
@@ -369,7 +369,7 @@ func TestNVMeCancelled(t *testing.T) {
 				method, err = tryExpressWith(ctx, nvmeTree(t, "nvme0n1"), disk, Options{NVMe: true}, func(error) {},
 					open)
 			} else {
-				method, err = tryFullWith(ctx, nvmeTree(t, "nvme0n1"), disk, o, openers{nvme: open})
+				method, err = tryRunWith(ctx, nvmeTree(t, "nvme0n1"), disk, o, openers{nvme: open})
 			}
 			if !errors.Is(err, context.Canceled) || method != "" {
 				t.Errorf("%s, %s: got %q and %v, want %v", name, kind, method, err, context.Canceled)
@@ -580,7 +580,7 @@ func TestNVMeMetadataReport(t *testing.T) {
 func TestNVMePartition(t *testing.T) {
 	loop := testenv.Loop(t, testenv.SparseFile(t, 10<<20), 512)
 	drive := fakeNVMe{oacs: 2}
-	method, err := tryFullWith(t.Context(), nvmeTree(t, "nvme0n1p1"),
+	method, err := tryRunWith(t.Context(), nvmeTree(t, "nvme0n1p1"),
 		block.Device{Name: "nvme0n1p1", Path: loop, Type: "part"},
 		Options{NVMe: true, Zeroize: true},
 		openers{nvme: func(string) (adminDevice, error) { return &drive, nil }})

@@ -11,11 +11,11 @@ import (
 	"ironroot/storage/sysfs"
 )
 
-// Ranges overwrites ranges of a device, in the passes of [Full], and reads them back as if they were one device. The
+// Ranges overwrites ranges of a device, in the passes of [Run], and reads them back as if they were one device. The
 // rest of the device stays as it is. Ranges are given by their start and end in bytes, in order and at multiples of the
 // sector size. The kernel keeps the partitions of the device, and none of them may be in use.
 //
-// Errors wrap ErrReadOnly, ErrBusy, ErrZoned, ErrTCGLocked and ErrNotErased as those of Full do.
+// Errors wrap ErrReadOnly, ErrBusy, ErrZoned, ErrTCGLocked and ErrNotErased as those of Run do.
 func Ranges(
 	ctx context.Context, sys sysfs.Root, device block.Device, ranges [][2]int64, o Options,
 ) error {
@@ -45,10 +45,10 @@ func eraseRanges(
 }
 
 // CheckZeros reads ranges of a device back, given as to [Ranges], at the places of a plan for the joined ranges. The
-// error wraps ErrNotErased if anything else than zeros is read. The read-back is no part of the report.
+// error wraps ErrNotErased if anything else than zeros is read. Of the options, it uses Wait.
 func CheckZeros(ctx context.Context, sys sysfs.Root, device block.Device, ranges [][2]int64, o Options) error {
 	err := withRanges(ctx, sys, device, ranges, o.Wait, func(s space) error {
-		return readBack(ctx, s, isDirect(s.file), s.size(), (&pattern{}).expected(), o.Recorder.aside())
+		return readBack(ctx, s, isDirect(s.file), s.size(), (&pattern{}).expected(), nil)
 	})
 	if err != nil {
 		return fmt.Errorf("read %d ranges of %s: %w", len(ranges), device.Path, err)

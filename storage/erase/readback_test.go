@@ -121,7 +121,7 @@ func TestReadBack(t *testing.T) {
 		var last, total int64
 		record := onReadBack(func(done, all int64) { last, total = done, all })
 		c.o.Recorder = record
-		if _, err := tryFull(t.Context(), sysfs.Root{}, device(t, path), c.o); err != nil {
+		if _, err := tryRun(t.Context(), sysfs.Root{}, device(t, path), c.o); err != nil {
 			t.Fatal(err)
 		}
 		o := record.Report()
@@ -167,7 +167,7 @@ func TestReadBackDiffers(t *testing.T) {
 			}
 		})
 		o := Options{Iterations: 1, Zeroize: zeroize, Recorder: record}
-		method, err := tryFull(t.Context(), sysfs.Root{}, device(t, path), o)
+		method, err := tryRun(t.Context(), sysfs.Root{}, device(t, path), o)
 		if !errors.Is(err, ErrNotErased) || method != "" ||
 			!strings.Contains(err.Error(), "the first at byte "+strconv.FormatInt(place&^4095, 10)) {
 			t.Errorf("zeroize %v: got %q and %v, want ErrNotErased at byte %d", zeroize, method, err, place)
@@ -185,7 +185,7 @@ func TestReadBackFails(t *testing.T) {
 	defer cancel()
 	record := onReadBack(func(int64, int64) { cancel() })
 	o := Options{Zeroize: true, Recorder: record}
-	if _, err := tryFull(ctx, sysfs.Root{}, device(t, path), o); !errors.Is(err, context.Canceled) {
+	if _, err := tryRun(ctx, sysfs.Root{}, device(t, path), o); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v, want context.Canceled", err)
 	}
 	if b := record.Report().ReadBack; b != nil {
@@ -270,7 +270,7 @@ func TestRecorderReport(t *testing.T) {
 	var none *Recorder
 	none.reported("Format NVM", "", true)
 	none.observe(Progress{})
-	if got := none.Report(); len(got.Reported) > 0 || none.aside() != nil {
+	if got := none.Report(); len(got.Reported) > 0 {
 		t.Errorf("no recorder: got %+v", got)
 	}
 }
@@ -300,7 +300,7 @@ func TestTraceATA(t *testing.T) {
 			d := device(t, path)
 			d.Transport = "sata"
 			record := &Recorder{}
-			_, err := tryFullWith(t.Context(), sysfs.Root{}, d, Options{ATA: true, Recorder: record},
+			_, err := tryRunWith(t.Context(), sysfs.Root{}, d, Options{ATA: true, Recorder: record},
 				openers{ata: drive.open, query: drive.open})
 			if c.err != nil && !errors.Is(err, c.err) || (err == nil) != (c.completed && c.err == nil) {
 				t.Fatalf("got %v, want %v", err, c.err)
@@ -335,7 +335,7 @@ func TestFormatKeepsData(t *testing.T) {
 		}
 		want := map[bool]error{true: ErrNotErased}[keeps]
 		record := &Recorder{}
-		method, err := tryFullWith(t.Context(), nvmeTree(t, "nvme0n1"), disk, Options{NVMe: true, Recorder: record},
+		method, err := tryRunWith(t.Context(), nvmeTree(t, "nvme0n1"), disk, Options{NVMe: true, Recorder: record},
 			openers{nvme: open})
 		if !errors.Is(err, want) || (method == NVMeUser) != (want == nil) {
 			t.Errorf("keeps %v: got %q and %v, want %v", keeps, method, err, want)
@@ -348,7 +348,7 @@ func TestFormatKeepsData(t *testing.T) {
 		if len(o.Reported) != 1 || o.Reported[0].Source != "Format NVM" || !o.Reported[0].Completed {
 			t.Errorf("keeps %v: got %+v, want the completed command", keeps, o.Reported)
 		}
-		method, err = tryFullWith(t.Context(), nvmeTree(t, "nvme0n1"), disk,
+		method, err = tryRunWith(t.Context(), nvmeTree(t, "nvme0n1"), disk,
 			Options{NVMe: true, Zeroize: true, ContinueOnFailure: true}, openers{nvme: open})
 		if err != nil || keeps != strings.HasPrefix(string(method), "overwrite; secure erase failed: drive reported") {
 			t.Errorf("keeps %v, may overwrite: got %q and %v", keeps, method, err)
@@ -374,7 +374,7 @@ func TestTraceNVMeSanitize(t *testing.T) {
 			return &fakeNVMe{fakeSanitize: fakeSanitize{path: path, sanicap: supportsBlock, fails: fails}}, nil
 		}
 		record := &Recorder{}
-		method, err := tryFullWith(t.Context(), nvmeTree(t, "nvme0n1"), disk,
+		method, err := tryRunWith(t.Context(), nvmeTree(t, "nvme0n1"), disk,
 			Options{NVMe: true, NVMeSanitize: true, Recorder: record}, openers{nvme: open})
 		if (err != nil) != fails || (method == NVMeSanitizeBlock) == fails {
 			t.Errorf("fails %v: got %q and %v", fails, method, err)
@@ -402,7 +402,7 @@ func TestTraceOtherNamespaces(t *testing.T) {
 			return &fakeNVMe{oacs: 2, active: c.active, fakeSanitize: fakeSanitize{path: path}}, nil
 		}
 		record := &Recorder{}
-		method, err := tryFullWith(t.Context(), nvmeTree(t, "nvme0n1"), disk, Options{NVMe: true, Recorder: record},
+		method, err := tryRunWith(t.Context(), nvmeTree(t, "nvme0n1"), disk, Options{NVMe: true, Recorder: record},
 			openers{nvme: open})
 		if got := record.Report().Target().LimitText(); err != nil || method != NVMeUser || got != c.want {
 			t.Errorf("namespaces %v: got %q, %v and %q, want %q", c.active, method, err, got, c.want)

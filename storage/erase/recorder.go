@@ -102,14 +102,6 @@ func (r *Recorder) observe(p Progress) {
 
 func (r *Recorder) observed() bool { return r != nil && r.Observer != nil }
 
-// aside returns a recorder with the same observer and a report of its own.
-func (r *Recorder) aside() *Recorder {
-	if !r.observed() {
-		return nil
-	}
-	return &Recorder{Observer: r.Observer}
-}
-
 // Limits of the interval between two observations of SelfErasing.
 const (
 	minErasingInterval = time.Second

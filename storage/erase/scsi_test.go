@@ -490,7 +490,7 @@ func TestSCSITimeLimit(t *testing.T) {
 	})
 }
 
-// Full overwrites a disk that cannot be sanitized, and one whose sanitize failed if it may. The evidence has what the
+// Run overwrites a disk that cannot be sanitized, and one whose sanitize failed if it may. The evidence has what the
 // disk reported. ATA drives behind a SAS adapter get no commands.
 func TestSCSIFallback(t *testing.T) {
 	all := []byte{1, 2, 3}
@@ -569,7 +569,7 @@ func TestSCSIFallback(t *testing.T) {
 			record := &Recorder{}
 			open := openers{ata: drive.open, scsi: drive.open, query: drive.open}
 			c.o.Recorder = record
-			method, err := decidedFull(t.Context(), t, sys, d, c.o, open)
+			method, err := decidedRun(t.Context(), t, sys, d, c.o, open)
 			if method != c.method || (err == nil) != (c.err == nil) ||
 				c.err != nil && c.err != errAny && !errors.Is(err, c.err) { //nolint:errorlint // a value of this test
 				t.Errorf("got %q, %v, want %q, %v", method, err, c.method, c.err)

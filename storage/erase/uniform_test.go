@@ -114,7 +114,7 @@ func TestKeptBetweenSamples(t *testing.T) {
 			o := Options{NVMe: true, NVMeSanitize: true, ATA: true, SCSI: true, Zeroize: true}
 			record := &Recorder{}
 			o.Recorder = record
-			got, err := tryFullWith(t.Context(), sys, d, o, open(path))
+			got, err := tryRunWith(t.Context(), sys, d, o, open(path))
 			b := record.Report().ReadBack
 			if s := record.Report().Samples; s == nil || s.Unchanged != 0 || b == nil || b.Other != length {
 				t.Fatalf("got samples %+v and read-back %+v, %v, want %d bytes beside the samples", s, b, err, length)
@@ -136,7 +136,7 @@ func TestKeptBetweenSamples(t *testing.T) {
 			}
 			put(t, path, string(bytes.Repeat(secret, size/len(secret))))
 			o.ContinueOnFailure, o.Recorder = true, nil
-			got, err = tryFullWith(t.Context(), sys, d, o, open(path))
+			got, err = tryRunWith(t.Context(), sys, d, o, open(path))
 			if err != nil || !strings.HasPrefix(string(got), "overwrite; secure erase failed: ") ||
 				!strings.Contains(string(got), "in blocks with data") || bytes.Contains(content(t, path), secret) {
 				t.Errorf("may overwrite: got %q and %v, want no secret", got, err)

@@ -99,7 +99,7 @@ func New(o Options) *Manager {
 	}
 	limits := func(block.Device) timelimit.Limits { return timelimit.Disk }
 	return &Manager{
-		o: o, limits: limits, recoverDisk: erase.Recover, eraseFull: erase.Full,
+		o: o, limits: limits, recoverDisk: erase.Recover, eraseFull: erase.Run,
 		decideErase: erase.Decide, testDisk: burnin.Disk,
 		controller: erase.ReadController, checkZeros: erase.CheckZeros, sync: syncAll, flush: block.Flush,
 		unbound: func(ctx context.Context) ([]block.UnboundController, error) {

@@ -68,7 +68,7 @@ func report(name string, work func() (time.Duration, error)) error {
 func onePass(ctx context.Context, device block.Device, o erase.Options) (time.Duration, error) {
 	start := &firstWrite{}
 	o.Recorder = &erase.Recorder{Observer: start}
-	if err := erase.Full(ctx, sysfs.Root{}, device, o); err != nil {
+	if err := erase.Run(ctx, sysfs.Root{}, device, o); err != nil {
 		return 0, err
 	}
 	r := o.Recorder.Report()

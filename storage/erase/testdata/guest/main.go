@@ -52,7 +52,7 @@ func main() {
 		}
 		for _, d := range list {
 			record := &erase.Recorder{}
-			err := erase.Full(ctx, sysfs.Root{}, d,
+			err := erase.Run(ctx, sysfs.Root{}, d,
 				erase.Options{Zeroize: true, NVMe: true, ATA: true, SCSI: true, Recorder: record})
 			fmt.Printf("\nERASED %s %s %v\n", d.Path, record.Report(), err)
 			record = &erase.Recorder{}

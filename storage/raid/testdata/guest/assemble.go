@@ -236,7 +236,7 @@ func (a array) erase(ctx context.Context, devices []string, uuid string) error {
 		return err
 	}
 	options.Recorder = &erase.Recorder{}
-	if err := erase.Full(ctx, sysfs.Root{}, d, options); err != nil {
+	if err := erase.Run(ctx, sysfs.Root{}, d, options); err != nil {
 		return err
 	}
 	if err := raid.CheckWritten(sysfs.Root{}, path, a.level, devices); err != nil {
