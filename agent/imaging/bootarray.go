@@ -10,24 +10,15 @@ import (
 	"ironroot/storage/bootloader"
 	"ironroot/storage/fat"
 	"ironroot/storage/partition"
-	"ironroot/storage/raidboot"
 )
 
 // bootArray returns the disk as an array whose disks need boot loaders of their own, nil if firmware can read it.
-func (i *Imager) bootArray(ctx context.Context, disk block.Device) (*raidboot.Array, error) {
+func (i *Imager) bootArray(ctx context.Context, disk block.Device) (*bootloader.ArrayDisks, error) {
 	err := bootloader.CheckArray(i.o.System, disk)
 	if !errors.Is(err, bootloader.ErrArray) {
 		return nil, err
 	}
-	return raidboot.Open(ctx, i.o.System, disk, i.o.Log)
-}
-
-// describeArray returns what boot loaders need to know of an array, nil for nil.
-func describeArray(array *raidboot.Array) *bootloader.Array {
-	if array == nil {
-		return nil
-	}
-	return &bootloader.Array{UUID: array.UUID, Disks: array.Disks}
+	return bootloader.OpenArray(ctx, i.o.System, disk, i.o.Log)
 }
 
 // checkBootable returns an error if the disk is an array that the machine will not be able to boot from, unless the
@@ -63,7 +54,7 @@ func (i *Imager) hasMovedESP(path string) bool {
 
 // installEFIOnArray moves the EFI system partition to the disks of an array, and writes boot entries for each of them.
 // If the partition has no loader, it changes nothing.
-func (i *Imager) installEFIOnArray(ctx context.Context, array *raidboot.Array, espUUID string) error {
+func (i *Imager) installEFIOnArray(ctx context.Context, array *bootloader.ArrayDisks, espUUID string) error {
 	if i.hasMovedESP(array.Path) {
 		members, err := array.ESP(ctx)
 		if err != nil {
@@ -87,8 +78,8 @@ func (i *Imager) installEFIOnArray(ctx context.Context, array *raidboot.Array, e
 
 // moveESP moves the EFI system partition to the disks of an array; a nil source stands for an empty one.
 func (i *Imager) moveESP(
-	ctx context.Context, array *raidboot.Array, source *partition.Partition,
-) ([]raidboot.Member, error) {
+	ctx context.Context, array *bootloader.ArrayDisks, source *partition.Partition,
+) ([]bootloader.ESP, error) {
 	members, err := array.MoveESP(ctx, source)
 	if err != nil {
 		return nil, err
@@ -101,7 +92,7 @@ func (i *Imager) moveESP(
 
 // writeEntries writes boot entries for the loaders on each member of the mirror with the EFI system partition. The
 // labels differ, because an entry replaces others with its label.
-func (i *Imager) writeEntries(ctx context.Context, members []raidboot.Member) error {
+func (i *Imager) writeEntries(ctx context.Context, members []bootloader.ESP) error {
 	for n, member := range members {
 		if err := bootloader.InstallEFI(ctx, i.o.System, member.Disk, bootloader.Options{
 			ESP: member.Number, Suffix: fmt.Sprintf(" (RAID, part%d)", n), Efivars: i.o.Efivars, Log: i.o.Log,
@@ -115,10 +106,10 @@ func (i *Imager) writeEntries(ctx context.Context, members []raidboot.Member) er
 // installGRUBOnArray runs the image's own GRUB with install: on each disk of an array for BIOS, on the mirror with the
 // EFI system partition for UEFI.
 func (i *Imager) installGRUBOnArray(
-	ctx context.Context, install func(context.Context, bootloader.GRUB) error, array *raidboot.Array,
+	ctx context.Context, install func(context.Context, bootloader.GRUB) error, array *bootloader.ArrayDisks,
 	grub bootloader.GRUB,
 ) error {
-	grub.Array = describeArray(array)
+	grub.Array = array
 	if !grub.UEFI {
 		if err := array.AddBIOSBoot(ctx); err != nil {
 			return err
@@ -134,9 +125,9 @@ func (i *Imager) installGRUBOnArray(
 			return err
 		}
 	}
-	var members []raidboot.Member
-	err := array.UseESP(ctx, func(path string, on []raidboot.Member) error {
-		grub.Array.ESP, members = path, on
+	var members []bootloader.ESP
+	err := array.UseESP(ctx, func(on []bootloader.ESP) error {
+		members = on
 		return install(ctx, grub)
 	})
 	if err != nil {
@@ -146,7 +137,7 @@ func (i *Imager) installGRUBOnArray(
 }
 
 // findSource returns the EFI system partition of an array, nil if there is none with a file system.
-func findSource(ctx context.Context, array *raidboot.Array, uuid string) (*partition.Partition, error) {
+func findSource(ctx context.Context, array *bootloader.ArrayDisks, uuid string) (*partition.Partition, error) {
 	source, err := bootloader.FindESP(ctx, array.Path, uuid)
 	if err == nil {
 		err = bootloader.CheckLoaders(array.Path, source)

@@ -156,7 +156,7 @@ func (i *Imager) installEFI(ctx context.Context, disk block.Device, b Bootloader
 		if _, err := bootloader.KeepEFI(ctx, bootloader.Keep{
 			Disk: disk.Path, System: i.o.System, Disks: i.unprotectedDisks, RootUUID: b.RootUUID,
 			ESPUUID: b.EFISystemPartUUID, Configure: i.o.Config.Get().EnableBIOSBootloaderInstall,
-			Array: describeArray(array), Log: i.o.Log,
+			Array: array, Log: i.o.Log,
 		}); err != nil {
 			return bootFault(disk, err)
 		}

@@ -11,10 +11,10 @@ import (
 	"ironroot/agent/fault"
 	"ironroot/agent/node"
 	"ironroot/storage/block"
+	"ironroot/storage/bootloader"
 	"ironroot/storage/hint"
 	"ironroot/storage/md"
 	"ironroot/storage/raid"
-	"ironroot/storage/raidboot"
 )
 
 // Volume is an array of a RAID configuration, with its members on the disks once they are planned or found.
@@ -68,7 +68,7 @@ const maxVolumes = 2
 const softwareController = "software"
 
 // espName is the array name of the mirrored EFI system partition.
-const espName = raidboot.ESPName
+const espName = bootloader.ESPName
 
 // configuration is a parsed RAID configuration: target_raid_config, or raid_config once Ironic has created it.
 type configuration struct {

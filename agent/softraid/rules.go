@@ -10,10 +10,10 @@ import (
 
 	"ironroot/agent/node"
 	"ironroot/storage/block"
+	"ironroot/storage/bootloader"
 	"ironroot/storage/md"
 	"ironroot/storage/partition"
 	"ironroot/storage/raid"
-	"ironroot/storage/raidboot"
 	"ironroot/storage/sysfs"
 )
 
@@ -189,7 +189,7 @@ func (r Rules) CheckShown(ctx context.Context, sys sysfs.Root, d block.Device) e
 // isESP reports whether an array looks like the mirror with the EFI system partition that install_bootloader creates: a
 // RAID 1 of its name with the superblock at the end. No array of raid_config has this name.
 func isESP(s md.Superblock) bool {
-	return s.ShortName() == raidboot.ESPName && s.Level == "raid1" && s.Version == "1.0"
+	return s.ShortName() == bootloader.ESPName && s.Level == "raid1" && s.Version == "1.0"
 }
 
 // IsESPMember reports whether a member looks like one of the mirror with the EFI system partition. The size of the

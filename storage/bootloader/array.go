@@ -15,7 +15,7 @@ import (
 var ErrArray = errors.New("firmware cannot read this RAID array")
 
 // CheckArray returns an error that wraps ErrArray for a Linux RAID array (md(4)) that firmware does not see as a disk.
-// Boot entries for its content and a boot sector on it would have no effect, see package raidboot. It returns nil for
+// Boot entries for its content and a boot sector on it would have no effect, see [ArrayDisks]. It returns nil for
 // all other disks, for arrays in the firmware's own format, and for mirrors of whole disks without a superblock or with
 // one at the end, whose members look like the array.
 func CheckArray(sys sysfs.Root, disk block.Device) error {

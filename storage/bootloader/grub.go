@@ -19,20 +19,13 @@ import (
 type GRUB struct {
 	Disk     string
 	System   sysfs.Root
-	Disks    Lister // searched for what is not on Disk; nil for none
-	RootUUID string // of the root's file system or partition
-	ESPUUID  string // of the ESP's file system or partition, "" for none
-	PRePUUID string // of the PReP boot partition on POWER, "" for none
-	UEFI     bool   // the machine was booted by UEFI
-	Array    *Array // if Disk is a Linux RAID array that firmware cannot read; nil otherwise
+	Disks    Lister      // searched for what is not on Disk; nil for none
+	RootUUID string      // of the root's file system or partition
+	ESPUUID  string      // of the ESP's file system or partition, "" for none
+	PRePUUID string      // of the PReP boot partition on POWER, "" for none
+	UEFI     bool        // the machine was booted by UEFI
+	Array    *ArrayDisks // if Disk is a Linux RAID array that firmware cannot read; nil otherwise
 	Log      *slog.Logger
-}
-
-// Array describes how firmware boots from a Linux RAID array.
-type Array struct {
-	UUID  string   // of the array
-	Disks []string // device paths of the disks of its members, each of which gets GRUB for BIOS
-	ESP   string   // device path of the ESP's mirror; "" for BIOS
 }
 
 // InstallGRUB runs the GRUB of a partition image, which installs itself and writes its configuration. This runs
@@ -80,7 +73,7 @@ func (g GRUB) install(ctx context.Context) error {
 	if err := g.Array.show(ctx, g.System, &system, g.Log); err != nil {
 		return err
 	}
-	if g.ESPUUID != "" && g.Array == nil || g.Array != nil && g.Array.ESP != "" {
+	if g.ESPUUID != "" && g.Array == nil || g.Array != nil && g.Array.Mirror != "" {
 		if err := g.installOnESP(ctx, table, &system); err != nil {
 			return err
 		}
@@ -116,7 +109,7 @@ func installed(
 
 // show makes the disks of an array and their partitions visible to the system's programs, and lets dracut assemble the
 // array. It does nothing if a is nil.
-func (a *Array) show(ctx context.Context, sys sysfs.Root, system *chroot.System, log *slog.Logger) error {
+func (a *ArrayDisks) show(ctx context.Context, sys sysfs.Root, system *chroot.System, log *slog.Logger) error {
 	if a == nil {
 		return nil
 	}
@@ -181,12 +174,12 @@ func (g GRUB) installOnESP(ctx context.Context, table *partition.Table, system *
 // findESP sets the device of the ESP, and returns its name in an fstab.
 func (g GRUB) findESP(table *partition.Table, system *chroot.System) (name string, err error) {
 	if g.Array != nil {
-		system.ESP = g.Array.ESP
-		size, err := sizeOf(g.Array.ESP)
+		system.ESP = g.Array.Mirror
+		size, err := sizeOf(g.Array.Mirror)
 		if err != nil {
 			return "", err
 		}
-		return nameInFstab(g.Array.ESP, partition.Partition{Size: size}, "")
+		return nameInFstab(g.Array.Mirror, partition.Partition{Size: size}, "")
 	}
 	esp, err := findESP(g.Disk, table, g.ESPUUID)
 	if err != nil {

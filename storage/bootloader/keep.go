@@ -43,7 +43,7 @@ type Keep struct {
 	Configure bool // first run the image's GRUB, if any, to write its menu
 	// Array is not nil if Disk is a Linux RAID array that firmware cannot read. The ESP will be moved to its disks, so
 	// that fstab must name the file system, not the partition.
-	Array *Array
+	Array *ArrayDisks
 	Log   *slog.Logger
 }
 

@@ -10,9 +10,9 @@ import (
 	"ironroot/agent/softraid"
 	"ironroot/internal/goroutine"
 	"ironroot/storage/block"
+	"ironroot/storage/bootloader"
 	"ironroot/storage/partition"
 	"ironroot/storage/raid"
-	"ironroot/storage/raidboot"
 )
 
 // readMembers reads the members of arrays on all disks, and compares those with protected names. It reads them
@@ -44,7 +44,7 @@ func (r *diskRun) readMembers(ctx context.Context, disks []block.Device) {
 	}
 	r.nameErrs = r.arrays.CheckNames(r.members)
 	if err := esps.CheckConsistent(); err != nil {
-		r.espErr = fmt.Errorf("%q is not the name of one array: %w", raidboot.ESPName, err)
+		r.espErr = fmt.Errorf("%q is not the name of one array: %w", bootloader.ESPName, err)
 	}
 }
 

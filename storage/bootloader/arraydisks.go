@@ -1,4 +1,4 @@
-package raidboot
+package bootloader
 
 import (
 	"context"
@@ -10,7 +10,6 @@ import (
 	"strings"
 
 	"ironroot/storage/block"
-	"ironroot/storage/bootloader"
 	"ironroot/storage/partition"
 	"ironroot/storage/raid"
 	"ironroot/storage/sysfs"
@@ -25,44 +24,54 @@ const (
 	espSize    = 550 << 20
 	biosSize   = 2 << 20
 	alignment  = 1 << 20
-	level      = "raid1"
-	version    = "1.0"
+	// The mirror has its superblocks at the end.
+	mirrorLevel   = "raid1"
+	mirrorVersion = "1.0"
 )
 
-// Array is a running array with the disks of its members.
-type Array struct {
+// ArrayDisks are the disks of the members of a running array, for firmware that cannot read the array. Each disk gets a
+// partition of its own to boot from, beside the array's member:
+//
+//   - for UEFI a member of a mirror with the EFI system partition. Its superblock is at the end (version 1.0), so that
+//     the firmware reads each member alone as a FAT file system.
+//   - for BIOS, on a disk with a GPT, a BIOS boot partition, in which GRUB keeps its core image.
+//
+// Names, sizes and types are those of ironic-python-agent, so that each can use the partitions of the other.
+type ArrayDisks struct {
 	Path  string   // device path of the array
 	UUID  string   // of the array
-	Disks []string // device paths of the disks, in the order of the members' roles
+	Disks []string // device paths of the disks, in the order of the members' roles, each of which gets GRUB for BIOS
+	// Mirror is the device path of the mirror with the ESP while [ArrayDisks.UseESP] runs; "" otherwise.
+	Mirror string
 
 	sys sysfs.Root
 	log *slog.Logger
 }
 
-// Open finds the disks of a running array. It must be complete, and its members partitions of at least two disks. The
-// error wraps [bootloader.ErrArray] otherwise.
-func Open(ctx context.Context, sys sysfs.Root, array block.Device, log *slog.Logger) (*Array, error) {
-	a := &Array{Path: array.Path, sys: sys, log: log}
+// OpenArray finds the disks of a running array. It must be complete, and its members partitions of at least two disks.
+// The error wraps [ErrArray] otherwise.
+func OpenArray(ctx context.Context, sys sysfs.Root, array block.Device, log *slog.Logger) (*ArrayDisks, error) {
+	a := &ArrayDisks{Path: array.Path, sys: sys, log: log}
 	if err := a.findDisks(ctx); err != nil {
 		return nil, fmt.Errorf("boot from array %s: %w", array.Path, err)
 	}
 	return a, nil
 }
 
-func (a *Array) findDisks(ctx context.Context) error {
+func (a *ArrayDisks) findDisks(ctx context.Context) error {
 	arrays, err := raid.List(ctx, a.sys)
 	if err != nil {
 		return err
 	}
 	at := slices.IndexFunc(arrays, func(other raid.Status) bool { return other.Path == a.Path })
 	if at < 0 {
-		return fmt.Errorf("%w: array not running", bootloader.ErrArray)
+		return fmt.Errorf("%w: array not running", ErrArray)
 	}
 	found := arrays[at]
 	members := slices.Clone(found.Slots)
 	slices.SortFunc(members, func(a, b raid.Slot) int { return a.Role - b.Role })
 	if found.Degraded > 0 || len(members) != found.Devices || len(members) > 0 && members[0].Role < 0 {
-		return fmt.Errorf("%w: got %d of %d members in use", bootloader.ErrArray,
+		return fmt.Errorf("%w: got %d of %d members in use", ErrArray,
 			len(members)-max(0, found.Degraded), found.Devices)
 	}
 	for _, m := range members {
@@ -71,7 +80,7 @@ func (a *Array) findDisks(ctx context.Context) error {
 			return err
 		}
 		if d.Type != "part" {
-			return fmt.Errorf("%w: its member %s is not a partition", bootloader.ErrArray, m.Path)
+			return fmt.Errorf("%w: its member %s is not a partition", ErrArray, m.Path)
 		}
 		disk, err := block.DiskOf(a.sys, m.Path)
 		if err != nil {
@@ -82,7 +91,7 @@ func (a *Array) findDisks(ctx context.Context) error {
 		}
 	}
 	if len(a.Disks) < 2 {
-		return fmt.Errorf("%w: its members are on one disk: %s", bootloader.ErrArray, strings.Join(a.Disks, ", "))
+		return fmt.Errorf("%w: its members are on one disk: %s", ErrArray, strings.Join(a.Disks, ", "))
 	}
 	superblocks, err := raid.Read(ctx, members[0].Path)
 	if err != nil {
@@ -95,13 +104,13 @@ func (a *Array) findDisks(ctx context.Context) error {
 	return nil
 }
 
-// CheckSpace returns an error that wraps [bootloader.ErrArray] unless each disk has the partition to boot from, or the
+// CheckSpace returns an error that wraps [ErrArray] unless each disk has the partition to boot from, or the
 // space for it. It only reads.
-func (a *Array) CheckSpace(ctx context.Context, uefi bool) error {
+func (a *ArrayDisks) CheckSpace(ctx context.Context, uefi bool) error {
 	for i := range a.Disks {
 		var err error
 		if uefi {
-			_, err = a.place(ctx, i, espOf(i))
+			_, err = a.place(ctx, i, espPartition(i))
 		} else {
 			_, err = a.placeBIOS(ctx, i)
 		}
@@ -112,24 +121,24 @@ func (a *Array) CheckSpace(ctx context.Context, uefi bool) error {
 	return nil
 }
 
-// espOf is the partition of the ESP's mirror on a disk.
-func espOf(disk int) partition.Partition {
+// espPartition is the partition of the ESP's mirror on a disk.
+func espPartition(disk int) partition.Partition {
 	return partition.Partition{Type: partition.TypeESP, Name: fmt.Sprint(espPrefix, disk), Size: espSize}
 }
 
 // place returns the partition of a disk that has the type of p and the first part of its name. If there is none, it
 // returns p with the start of the first free space, and the number 0.
-func (a *Array) place(ctx context.Context, disk int, p partition.Partition) (partition.Partition, error) {
+func (a *ArrayDisks) place(ctx context.Context, disk int, p partition.Partition) (partition.Partition, error) {
 	table, err := partition.Read(ctx, a.Disks[disk])
 	switch {
 	case err != nil:
 		return partition.Partition{}, err
 	case table.Scheme != partition.GPT:
 		return partition.Partition{}, fmt.Errorf("%w: %s: got partition table %s, want %s",
-			bootloader.ErrArray, a.Disks[disk], table.Scheme, partition.GPT)
+			ErrArray, a.Disks[disk], table.Scheme, partition.GPT)
 	case table.Damaged:
 		return partition.Partition{}, fmt.Errorf("%w: %s: the partition table is damaged",
-			bootloader.ErrArray, a.Disks[disk])
+			ErrArray, a.Disks[disk])
 	}
 	for _, other := range table.Partitions {
 		// GRUB finds its partition by the type alone.
@@ -152,12 +161,12 @@ func (a *Array) place(ctx context.Context, disk int, p partition.Partition) (par
 		}
 	}
 	return partition.Partition{}, fmt.Errorf("%w: %s has no free space of %d bytes for partition %s",
-		bootloader.ErrArray, a.Disks[disk], p.Size, p.Name)
+		ErrArray, a.Disks[disk], p.Size, p.Name)
 }
 
 // placeBIOS is place for a BIOS boot partition. A disk with an MBR needs none: GRUB uses the space before the first
 // partition.
-func (a *Array) placeBIOS(ctx context.Context, disk int) (partition.Partition, error) {
+func (a *ArrayDisks) placeBIOS(ctx context.Context, disk int) (partition.Partition, error) {
 	p := partition.Partition{Type: partition.TypeBIOSBoot, Name: fmt.Sprint(biosPrefix, disk), Size: biosSize}
 	table, err := partition.Read(ctx, a.Disks[disk])
 	if err == nil && table.Scheme == partition.MBR {
@@ -170,7 +179,7 @@ func (a *Array) placeBIOS(ctx context.Context, disk int) (partition.Partition, e
 }
 
 // AddBIOSBoot adds a BIOS boot partition to each disk with a GPT that has none.
-func (a *Array) AddBIOSBoot(ctx context.Context) error {
+func (a *ArrayDisks) AddBIOSBoot(ctx context.Context) error {
 	for i, disk := range a.Disks {
 		p, err := a.placeBIOS(ctx, i)
 		if err == nil && p.Start > 0 && p.Number == 0 {
@@ -184,7 +193,7 @@ func (a *Array) AddBIOSBoot(ctx context.Context) error {
 }
 
 // add adds a partition to a disk, waits for its device and removes what its space held.
-func (a *Array) add(ctx context.Context, disk string, p partition.Partition) (partition.Partition, error) {
+func (a *ArrayDisks) add(ctx context.Context, disk string, p partition.Partition) (partition.Partition, error) {
 	added, err := partition.Add(ctx, a.sys, disk, p)
 	if err != nil {
 		return partition.Partition{}, err
@@ -201,7 +210,7 @@ func (a *Array) add(ctx context.Context, disk string, p partition.Partition) (pa
 }
 
 // wait waits until the kernel shows a partition, and returns its path.
-func (a *Array) wait(ctx context.Context, disk string, number int) (string, error) {
+func (a *ArrayDisks) wait(ctx context.Context, disk string, number int) (string, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, nodeTimeout, errors.New("partition did not appear"))
 	defer cancel()
 	return block.WaitPartition(ctx, a.sys, disk, number)

@@ -1,4 +1,4 @@
-package raidboot
+package bootloader
 
 import (
 	"context"
@@ -12,7 +12,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"ironroot/storage/block"
-	"ironroot/storage/bootloader"
 	"ironroot/storage/mkfs"
 	"ironroot/storage/partition"
 	"ironroot/storage/raid"
@@ -30,10 +29,13 @@ const labelESP = "efi-part"
 // ErrTooLarge is returned if the files of an EFI system partition do not fit on the mirror.
 var ErrTooLarge = errors.New("EFI system partition of the image does not fit on the mirror")
 
-// Member is a partition of a disk that the firmware can read as the EFI system partition.
-type Member struct {
-	Disk   string // device path
-	Number int    // of the partition
+// ESP is a partition of a disk that the firmware can read as the EFI system partition.
+type ESP struct {
+	partition.Partition
+
+	Disk string // device path
+
+	path string // device path
 }
 
 // MoveESP moves the EFI system partition source of the array to a mirror on the array's disks: its files, and the
@@ -42,7 +44,7 @@ type Member struct {
 // one that is not complete is created again.
 //
 // The mirror does not run when MoveESP returns. Its file system was read back on each member, as the firmware reads it.
-func (a *Array) MoveESP(ctx context.Context, source *partition.Partition) ([]Member, error) {
+func (a *ArrayDisks) MoveESP(ctx context.Context, source *partition.Partition) ([]ESP, error) {
 	members, err := a.moveESP(ctx, source)
 	if err != nil {
 		return nil, fmt.Errorf("EFI system partition on the disks of array %s: %w", a.Path, err)
@@ -50,7 +52,7 @@ func (a *Array) MoveESP(ctx context.Context, source *partition.Partition) ([]Mem
 	return members, nil
 }
 
-func (a *Array) moveESP(ctx context.Context, source *partition.Partition) (members []Member, err error) {
+func (a *ArrayDisks) moveESP(ctx context.Context, source *partition.Partition) (members []ESP, err error) {
 	want := content{label: labelESP}
 	if source != nil {
 		f, tree, err := openFAT(ctx, a.Path, *source)
@@ -82,11 +84,11 @@ func (a *Array) moveESP(ctx context.Context, source *partition.Partition) (membe
 	}
 	a.log.Info("EFI system partition is on each disk of the array", "device", a.Path, "disks", a.Disks,
 		"files", want.files, "bytes", want.bytes, "uuid", want.serial, "label", want.label)
-	return m.list(), nil
+	return m.members, nil
 }
 
 // wipeSource zeroes both ends of the array's own EFI system partition.
-func (a *Array) wipeSource(ctx context.Context, source partition.Partition) error {
+func (a *ArrayDisks) wipeSource(ctx context.Context, source partition.Partition) error {
 	f, err := os.OpenFile(a.Path, os.O_RDWR, 0)
 	if err != nil {
 		return err
@@ -98,12 +100,12 @@ func (a *Array) wipeSource(ctx context.Context, source partition.Partition) erro
 	return nil
 }
 
-// UseESP assembles the mirror, calls use with its device path and members, and stops it again. Afterwards all members
-// have the same files.
-func (a *Array) UseESP(ctx context.Context, use func(path string, members []Member) error) error {
+// UseESP assembles the mirror, calls use with its members, and stops it again. Afterwards all members have the same
+// files.
+func (a *ArrayDisks) UseESP(ctx context.Context, use func(members []ESP) error) error {
 	m, err := a.existing(ctx)
 	if err == nil && m == nil {
-		err = bootloader.ErrNoESP
+		err = ErrNoESP
 	}
 	if err == nil {
 		err = m.use(ctx, use)
@@ -114,18 +116,20 @@ func (a *Array) UseESP(ctx context.Context, use func(path string, members []Memb
 	return nil
 }
 
-func (m *mirror) use(ctx context.Context, use func(path string, members []Member) error) error {
+func (m *mirror) use(ctx context.Context, use func(members []ESP) error) error {
 	err := raid.Resync(m.path) // otherwise it is not writable before the first write
 	if err == nil {
-		err = use(m.path, m.list())
+		m.array.Mirror = m.path
+		err = use(m.members)
+		m.array.Mirror = ""
 	}
 	if err == nil {
-		err = raid.CheckWritten(m.array.sys, m.path, level, m.paths())
+		err = raid.CheckWritten(m.array.sys, m.path, mirrorLevel, m.paths())
 	}
 	if err = errors.Join(err, m.stop(ctx)); err != nil {
 		return err
 	}
-	f, tree, err := openFAT(ctx, m.members[0].disk, m.members[0].Partition)
+	f, tree, err := openFAT(ctx, m.members[0].Disk, m.members[0].Partition)
 	if err != nil {
 		return err
 	}
@@ -142,37 +146,30 @@ func (m *mirror) use(ctx context.Context, use func(path string, members []Member
 	return nil
 }
 
-// ESP returns the members of the mirror. The error wraps [bootloader.ErrNoESP] if there is none or if it is not
+// ESP returns the members of the mirror. The error wraps [ErrNoESP] if there is none or if it is not
 // complete.
-func (a *Array) ESP(ctx context.Context) ([]Member, error) {
+func (a *ArrayDisks) ESP(ctx context.Context) ([]ESP, error) {
 	found, err := a.holders(ctx)
 	if err == nil && found == nil {
-		err = bootloader.ErrNoESP
+		err = ErrNoESP
 	}
 	if err == nil {
 		if _, err = raid.ReadMembers(ctx, a.sys, found.uuid, found.paths()); err != nil {
-			err = fmt.Errorf("%w: %w", bootloader.ErrNoESP, err)
+			err = fmt.Errorf("%w: %w", ErrNoESP, err)
 		}
 	}
 	if err != nil {
 		return nil, fmt.Errorf("EFI system partition on the disks of array %s: %w", a.Path, err)
 	}
-	return found.list(), nil
+	return found.members, nil
 }
 
 // mirror is the array with the EFI system partition.
 type mirror struct {
-	array   *Array
+	array   *ArrayDisks
 	path    string // device path while it runs
 	uuid    string // of the superblocks, "" if they differ or do not exist
-	members []member
-}
-
-// member is a partition of the mirror.
-type member struct {
-	disk string
-	path string // device path
-	partition.Partition
+	members []ESP
 }
 
 func (m *mirror) paths() []string {
@@ -183,19 +180,11 @@ func (m *mirror) paths() []string {
 	return paths
 }
 
-func (m *mirror) list() []Member {
-	var list []Member
-	for _, member := range m.members {
-		list = append(list, Member{member.disk, member.Number})
-	}
-	return list
-}
-
 // holders returns the mirror's partitions, nil unless each disk has one. It changes nothing.
-func (a *Array) holders(ctx context.Context) (*mirror, error) {
+func (a *ArrayDisks) holders(ctx context.Context) (*mirror, error) {
 	m := &mirror{array: a}
 	for i, disk := range a.Disks {
-		p, err := a.place(ctx, i, espOf(i))
+		p, err := a.place(ctx, i, espPartition(i))
 		if err != nil {
 			return nil, err
 		}
@@ -206,7 +195,7 @@ func (a *Array) holders(ctx context.Context) (*mirror, error) {
 		if err != nil {
 			return nil, err
 		}
-		m.members = append(m.members, member{disk, path, p})
+		m.members = append(m.members, ESP{p, disk, path})
 	}
 	for i, member := range m.members {
 		found, err := raid.Read(ctx, member.path)
@@ -214,8 +203,8 @@ func (a *Array) holders(ctx context.Context) (*mirror, error) {
 			return nil, err
 		}
 		uuid := ""
-		if len(found) == 1 && found[0].Problem == nil && found[0].ShortName() == ESPName && found[0].Level == level &&
-			found[0].Version == version && found[0].DataOffset == 0 {
+		if len(found) == 1 && found[0].Problem == nil && found[0].ShortName() == ESPName &&
+			found[0].Level == mirrorLevel && found[0].Version == mirrorVersion && found[0].DataOffset == 0 {
 			uuid = found[0].UUID
 		}
 		if i == 0 {
@@ -228,7 +217,7 @@ func (a *Array) holders(ctx context.Context) (*mirror, error) {
 }
 
 // existing assembles the mirror and returns it, nil if there is none or if it is not complete.
-func (a *Array) existing(ctx context.Context) (*mirror, error) {
+func (a *ArrayDisks) existing(ctx context.Context) (*mirror, error) {
 	m, err := a.holders(ctx)
 	if err != nil || m == nil || m.uuid == "" {
 		return nil, err
@@ -267,11 +256,11 @@ func (m *mirror) sort(found []raid.Member) {
 	role := func(path string) int {
 		return slices.IndexFunc(found, func(other raid.Member) bool { return other.Device.Path == path })
 	}
-	slices.SortFunc(m.members, func(a, b member) int { return role(a.path) - role(b.path) })
+	slices.SortFunc(m.members, func(a, b ESP) int { return role(a.path) - role(b.path) })
 }
 
 // mirror assembles the mirror, or creates it with the partitions that it needs.
-func (a *Array) mirror(ctx context.Context) (*mirror, error) {
+func (a *ArrayDisks) mirror(ctx context.Context) (*mirror, error) {
 	m, err := a.existing(ctx)
 	if err != nil || m != nil {
 		return m, err
@@ -280,7 +269,7 @@ func (a *Array) mirror(ctx context.Context) (*mirror, error) {
 		return nil, err
 	}
 	for i, disk := range a.Disks {
-		p, err := a.place(ctx, i, espOf(i))
+		p, err := a.place(ctx, i, espPartition(i))
 		if err != nil {
 			return nil, err
 		}
@@ -306,7 +295,7 @@ func (a *Array) mirror(ctx context.Context) (*mirror, error) {
 		return nil, err
 	}
 	m.path, err = raid.Create(ctx, a.sys, raid.Options{
-		Number: freeNumber(arrays), Version: version, Level: level, Name: arrayName, Members: m.paths(),
+		Number: freeNumber(arrays), Version: mirrorVersion, Level: mirrorLevel, Name: arrayName, Members: m.paths(),
 	})
 	if err != nil {
 		// No superblocks are left.
@@ -315,7 +304,7 @@ func (a *Array) mirror(ctx context.Context) (*mirror, error) {
 		}
 		return nil, err
 	}
-	a.log.Info("RAID array created", "device", m.path, "name", ESPName, "level", level, "members", m.paths())
+	a.log.Info("RAID array created", "device", m.path, "name", ESPName, "level", mirrorLevel, "members", m.paths())
 	return m, nil
 }
 
@@ -348,7 +337,7 @@ func (m *mirror) fill(ctx context.Context, want content) error {
 	if err := mkfs.Make(ctx, m.path, "vfat", o); err != nil {
 		return err
 	}
-	return raid.CheckWritten(m.array.sys, m.path, level, m.paths())
+	return raid.CheckWritten(m.array.sys, m.path, mirrorLevel, m.paths())
 }
 
 // stop stops the mirror, also if ctx has ended.
@@ -357,21 +346,21 @@ func (m *mirror) stop(ctx context.Context) error {
 }
 
 // check returns an error unless the file system on a member has the content.
-func (m member) check(ctx context.Context, want content) error {
-	f, tree, err := openFAT(ctx, m.disk, m.Partition)
+func (e ESP) check(ctx context.Context, want content) error {
+	f, tree, err := openFAT(ctx, e.Disk, e.Partition)
 	if err != nil {
 		return err
 	}
 	defer f.Close() //nolint:errcheck // only read
 	got, err := readContent(ctx, tree)
 	if err != nil {
-		return fmt.Errorf("read %s back: %w", m.path, err)
+		return fmt.Errorf("read %s back: %w", e.path, err)
 	}
 	if want.serial == "" {
 		want.serial = got.serial // a random one
 	}
 	if got.summary() != want.summary() {
-		return fmt.Errorf("read %s back: got %s, want %s", m.path, got.summary(), want.summary())
+		return fmt.Errorf("read %s back: got %s, want %s", e.path, got.summary(), want.summary())
 	}
 	return nil
 }

@@ -1,4 +1,4 @@
-package raidboot
+package bootloader
 
 import (
 	"context"
@@ -18,8 +18,8 @@ import (
 
 // Limits of the files of an EFI system partition.
 const (
-	maxDepth = 16
-	maxFiles = 20000
+	maxContentDepth = 16
+	maxContentFiles = 20000
 )
 
 // content is what a FAT file system contains.
@@ -75,8 +75,8 @@ type reader struct {
 }
 
 func (r *reader) directory(ctx context.Context, name string, depth int) ([]fat.Node, error) {
-	if depth > maxDepth {
-		return nil, fmt.Errorf("%s: more than %d directories deep", name, maxDepth)
+	if depth > maxContentDepth {
+		return nil, fmt.Errorf("%s: more than %d directories deep", name, maxContentDepth)
 	}
 	entries, err := r.tree.ReadDir(name)
 	if err != nil {
@@ -84,8 +84,8 @@ func (r *reader) directory(ctx context.Context, name string, depth int) ([]fat.N
 	}
 	var nodes []fat.Node
 	for _, entry := range entries {
-		if r.files++; r.files > maxFiles {
-			return nil, fmt.Errorf("more than %d files", maxFiles)
+		if r.files++; r.files > maxContentFiles {
+			return nil, fmt.Errorf("more than %d files", maxContentFiles)
 		}
 		file, err := entry.Info()
 		if err != nil {

@@ -1,6 +1,6 @@
 //go:build linux
 
-package raidboot
+package bootloader
 
 import (
 	"errors"
@@ -14,13 +14,10 @@ import (
 
 	"ironroot/internal/test/testenv"
 	"ironroot/storage/block"
-	"ironroot/storage/bootloader"
 	"ironroot/storage/md"
 	"ironroot/storage/partition"
 	"ironroot/storage/sysfs"
 )
-
-const mib = 1 << 20
 
 // onDisks returns the view of a machine on which the array md0 runs, with the second partitions of loop devices as
 // members. Each table is made by sgdisk or sfdisk with the arguments.
@@ -111,13 +108,13 @@ func mbrFrom(start int) []string {
 }
 
 // openArray opens the array md0.
-func openArray(t *testing.T, root sysfs.Root) (*Array, error) {
+func openArray(t *testing.T, root sysfs.Root) (*ArrayDisks, error) {
 	t.Helper()
 	d, err := block.Find(root, "md0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	return Open(t.Context(), root, d, slog.New(slog.DiscardHandler))
+	return OpenArray(t.Context(), root, d, slog.New(slog.DiscardHandler))
 }
 
 // TestAddBIOSBoot adds a partition to each disk with a GPT, once. sgdisk reads the tables.
@@ -199,7 +196,7 @@ func TestCheckSpace(t *testing.T) {
 			}
 			before := testenv.Run(t, "sfdisk", "-d", disks[1])
 			err = a.CheckSpace(t.Context(), true)
-			if tt.want == "" && err != nil || tt.want != "" && (!errors.Is(err, bootloader.ErrArray) ||
+			if tt.want == "" && err != nil || tt.want != "" && (!errors.Is(err, ErrArray) ||
 				!strings.Contains(err.Error(), disks[1]) || !strings.Contains(err.Error(), tt.want)) {
 				t.Errorf("got %v, want an error with %q", err, tt.want)
 			}
@@ -237,7 +234,7 @@ func TestOpenRefuses(t *testing.T) {
 				t.Fatal(err)
 			}
 			_, err := openArray(t, root)
-			if !errors.Is(err, bootloader.ErrArray) || !strings.Contains(err.Error(), tt.want) ||
+			if !errors.Is(err, ErrArray) || !strings.Contains(err.Error(), tt.want) ||
 				!strings.Contains(err.Error(), "/dev/md0") {
 				t.Errorf("got %v, want an error with %q", err, tt.want)
 			}
@@ -295,7 +292,7 @@ func TestTooLarge(t *testing.T) {
 	if err := os.WriteFile(root.Sys("class/block/md9/size"), []byte("2048\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	m := &mirror{array: &Array{sys: root}, path: "/dev/md9"}
+	m := &mirror{array: &ArrayDisks{sys: root}, path: "/dev/md9"}
 	err := m.fill(t.Context(), content{bytes: mib + 1})
 	if !errors.Is(err, ErrTooLarge) || !strings.Contains(err.Error(), "got 1048577 bytes, want at most 1048576") {
 		t.Errorf("got %v, want %v", err, ErrTooLarge)
