@@ -17,7 +17,7 @@
 //
 // Server replies are validated: impossible values are dropped, implausible ones are logged, and an address that
 // another machine has is declined (RFC 5227, package arp). If the routes of a server lead nowhere, Dial finds the
-// link that leads to an address (packages route and race).
+// link that leads to an address (packages route and alternatives).
 //
 // Package sntp queries a time server. Package server is the other side, for tests and demonstrations.
 //

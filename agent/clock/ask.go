@@ -10,7 +10,7 @@ import (
 
 	"ironroot/internal/goroutine"
 	"ironroot/internal/hostname"
-	"ironroot/netboot/race"
+	"ironroot/netboot/alternatives"
 	"ironroot/netboot/sntp"
 )
 
@@ -83,7 +83,7 @@ func askServer(ctx context.Context, server string) (sntp.Answer, error) {
 	if err != nil {
 		return sntp.Answer{}, fmt.Errorf("time server %s: %w", server, err)
 	}
-	answer, _, err := race.First(ctx, len(addresses), 0, func(ctx context.Context, i int) (sntp.Answer, error) {
+	answer, _, err := alternatives.First(ctx, len(addresses), 0, func(ctx context.Context, i int) (sntp.Answer, error) {
 		answer, err := sntp.Ask(ctx, net.JoinHostPort(addresses[i].String(), port))
 		if err == nil {
 			if err = Check(answer.Now()); err != nil {

@@ -17,7 +17,7 @@ import (
 	"ironroot/agent/clock"
 	"ironroot/internal/goroutine"
 	"ironroot/internal/hostname"
-	"ironroot/netboot/race"
+	"ironroot/netboot/alternatives"
 )
 
 const (
@@ -39,7 +39,7 @@ func (c *Client) ordered(ctx context.Context, urls []string, asked func(string) 
 	}
 	probing, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
-	answer, best, err := race.First(probing, len(urls), attemptDelay,
+	answer, best, err := alternatives.First(probing, len(urls), attemptDelay,
 		func(ctx context.Context, i int) (probeResult, error) {
 			answer, err := c.ask(ctx, asked(urls[i]))
 			if err != nil && !errors.Is(err, context.Canceled) {

@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"ironroot/netboot/race"
+	"ironroot/netboot/alternatives"
 )
 
 // Dial connects like a net.Dialer. If the kernel's routes do not lead to the address, it tries the links one after the
@@ -21,7 +21,7 @@ func Dial(
 	ctx context.Context, links []string, gap time.Duration, network, address string,
 ) (conn net.Conn, link string, err error) {
 	ways := append([]string{""}, links...) // "" is the choice of the kernel's routes
-	conn, by, err := race.First(ctx, len(ways), gap, func(ctx context.Context, i int) (net.Conn, error) {
+	conn, by, err := alternatives.First(ctx, len(ways), gap, func(ctx context.Context, i int) (net.Conn, error) {
 		return dialVia(ctx, ways[i], network, address)
 	}, func(other net.Conn) { _ = other.Close() })
 	if err != nil {

@@ -1,7 +1,7 @@
-// Package race starts alternatives one after another, each with a delay, and returns the result of the first that
-// succeeds. RFC 8305 does the same with addresses: the caller's order is preferred, but a slow alternative does not
-// delay the others.
-package race
+// Package alternatives starts alternatives one after another, each with a delay, and returns the result of the first
+// that succeeds. RFC 8305 does the same with addresses: the caller's order is preferred, but a slow alternative does
+// not delay the others.
+package alternatives
 
 import (
 	"context"
