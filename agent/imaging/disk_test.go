@@ -126,8 +126,8 @@ func sectorDisk(t *testing.T, sector int, rebuild bool) (string, *Imager) {
 func rawImage(t *testing.T, url, path string) ImageInfo {
 	t.Helper()
 	return ImageInfo{
-		ID: "inst.raw", URLs: []string{url + "/inst.raw"}, OSHashAlgo: "sha256",
-		OSHashValue: sumOf(t, path, 0, imageSize), DiskFormat: "raw", StreamRaw: true,
+		ID: "inst.raw", Source: source(url+"/inst.raw", "raw", sha256Digest(sumOf(t, path, 0, imageSize))),
+		StreamRaw: true,
 	}
 }
 
@@ -309,15 +309,19 @@ func TestPrepareChecksums(t *testing.T) {
 		want   string // the fault
 		file   bool   // the log names the file
 	}{
-		{"checksum", func(i *ImageInfo) { i.Checksum = digits }, "<nil>", false},
-		{"wrong checksum", func(i *ImageInfo) { i.Checksum = strings.Repeat("0", 64) }, "ImageChecksumError", false},
+		{"checksum", func(i *ImageInfo) { i.Source.Digest = selectDigest(digits, "", "") }, "<nil>", false},
+		{
+			"wrong checksum",
+			func(i *ImageInfo) { i.Source.Digest = selectDigest(strings.Repeat("0", 64), "", "") },
+			"ImageChecksumError", false,
+		},
 		{
 			"checksum beside an unknown algorithm",
-			func(i *ImageInfo) { i.Checksum, i.OSHashAlgo, i.OSHashValue = digits, "crc32", "1" }, "<nil>", false,
+			func(i *ImageInfo) { i.Source.Digest = selectDigest(digits, "crc32", "1") }, "<nil>", false,
 		},
-		{"file", func(i *ImageInfo) { i.OSHashAlgo, i.OSHashValue = "sha256", files.URL+"/sums" }, "<nil>", true},
+		{"file", func(i *ImageInfo) { i.Source.Digest = sha256Digest(files.URL + "/sums") }, "<nil>", true},
 		{
-			"no such file", func(i *ImageInfo) { i.OSHashAlgo, i.OSHashValue = "sha256", files.URL+"/sums.missing" },
+			"no such file", func(i *ImageInfo) { i.Source.Digest = sha256Digest(files.URL + "/sums.missing") },
 			"ImageDownloadFatalError", false,
 		},
 	} {
@@ -326,7 +330,6 @@ func TestPrepareChecksums(t *testing.T) {
 			var log strings.Builder
 			i.o.Log = slog.New(slog.NewTextHandler(&log, nil))
 			info := rawImage(t, images.URL, path)
-			info.OSHashAlgo, info.OSHashValue = "", ""
 			tt.change(&info)
 			if _, err := i.Prepare(t.Context(), info, ""); typeOf(err) != tt.want {
 				t.Errorf("got %s (%v), want %s", typeOf(err), err, tt.want)
@@ -357,7 +360,7 @@ func TestPrepareForgets(t *testing.T) {
 		if len(i.PartitionUUIDs()) == 0 {
 			t.Error("got no partition uuids of the first image")
 		}
-		info.ID, info.OSHashValue = "other", strings.Repeat("0", 64)
+		info.ID, info.Source.Digest = "other", sha256Digest(strings.Repeat("0", 64))
 		if _, err := i.Prepare(t.Context(), info, ""); typeOf(err) != "ImageChecksumError" {
 			t.Errorf("got %v, want an ImageChecksumError", err)
 		}
@@ -552,10 +555,16 @@ func TestPrepareFails(t *testing.T) {
 		change func(*ImageInfo)
 		want   string
 	}{
-		{"wrong checksum", func(i *ImageInfo) { i.OSHashValue = strings.Repeat("0", 64) }, "ImageChecksumError"},
-		{"nothing there", func(i *ImageInfo) { i.URLs[0] += ".missing" }, "ImageDownloadFatalError"},
-		{"nobody there", func(i *ImageInfo) { i.URLs[0] = "http://127.0.0.1:1/inst.raw" }, "ImageDownloadError"},
-		{"not the format it says", func(i *ImageInfo) { i.DiskFormat = "qcow2" }, "InvalidImage"},
+		{
+			"wrong checksum", func(i *ImageInfo) { i.Source.Digest = sha256Digest(strings.Repeat("0", 64)) },
+			"ImageChecksumError",
+		},
+		{
+			"nothing there", func(i *ImageInfo) { redirect(i, i.Source.URLs[0].Secret()+".missing") },
+			"ImageDownloadFatalError",
+		},
+		{"nobody there", func(i *ImageInfo) { redirect(i, "http://127.0.0.1:1/inst.raw") }, "ImageDownloadError"},
+		{"not the format it says", func(i *ImageInfo) { i.Source.Format = "qcow2" }, "InvalidImage"},
 		{"broken config drive", func(i *ImageInfo) { i.ConfigDrive = "no base64" }, "DeploymentError"},
 	} {
 		fails := func(t *testing.T, i *Imager, info ImageInfo) {
@@ -636,7 +645,7 @@ func TestCache(t *testing.T) {
 	if got, want := sumOf(t, disk, mib, 16*mib), sumOf(t, raw, mib, 16*mib); got != want {
 		t.Errorf("the disk's partition has SHA-256 %s, want %s", got, want)
 	}
-	info.OSHashValue = strings.Repeat("0", 64)
+	info.Source.Digest = sha256Digest(strings.Repeat("0", 64))
 	if text, err := i.Cache(t.Context(), info, "", false); typeOf(err) != "ImageChecksumError" {
 		t.Errorf("got %q, %v, want an ImageChecksumError", text, err)
 	}

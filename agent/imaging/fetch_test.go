@@ -25,7 +25,7 @@ func TestImagesComeByHTTP1(t *testing.T) {
 	defer server.Close()
 	i := newImager(t, nil)
 	i.o.Config.Update(func(c *config.Config) { c.Insecure = true })
-	client, err := i.client(ImageInfo{})
+	client, err := i.client(Proxies{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -74,7 +74,7 @@ func TestFirmwareRAIDRefused(t *testing.T) {
 	}))
 	t.Cleanup(images.Close)
 	whole := ImageInfo{
-		ID: "i", URLs: []string{images.URL}, OSHashAlgo: "sha256", OSHashValue: sha256Digits, DiskFormat: "raw",
+		ID: "i", Source: source(images.URL, "raw", sha256Digest(sha256Digits)),
 	}
 	part := whole
 	part.Partition = &PartitionInfo{Root: 10 * mib}

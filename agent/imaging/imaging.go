@@ -150,18 +150,11 @@ func (i *Imager) prepare(ctx context.Context, info ImageInfo, configDrive string
 	if err := i.checkBootable(ctx, disk); err != nil {
 		return outcome{}, err
 	}
-	options, err := i.fetchOptions(info)
-	if err != nil {
-		return outcome{}, err
-	}
-	defer options.Client.CloseIdleConnections()
-	if info, options, err = i.lookInRegistry(ctx, options, info); err != nil {
-		return outcome{}, imageFault(info.ID, disk.Path, err)
-	}
-	sum, err := i.checksum(ctx, options, info)
+	src, err := i.source(ctx, info)
 	if err != nil {
 		return outcome{}, imageFault(info.ID, disk.Path, err)
 	}
+	defer src.Fetch.Client.CloseIdleConnections()
 	if configDrive == "" {
 		configDrive = info.ConfigDrive
 	}
@@ -170,11 +163,10 @@ func (i *Imager) prepare(ctx context.Context, info ImageInfo, configDrive string
 	if err != nil {
 		return outcome{}, err
 	}
-	src := image.Source{URLs: info.URLs, Format: info.DiskFormat, Checksum: sum, Fetch: options}
 	if info.Partition != nil {
 		return i.preparePartitions(ctx, disk, info, src, drive)
 	}
-	now := written{id: info.ID, device: disk.Path, checksum: sum}
+	now := written{id: info.ID, device: disk.Path, checksum: src.Checksum}
 	present := i.isWritten(ctx, now)
 	if present {
 		i.o.Log.Info("image is already on the disk, not written again", "image", info.ID, "device", disk.Path)
@@ -224,7 +216,7 @@ func (i *Imager) stream(
 ) error {
 	progress := &image.Progress{}
 	o.Progress = progress
-	i.o.Log.Info("writing image", "image", info.ID, "device", device, "format", info.DiskFormat)
+	i.o.Log.Info("writing image", "image", info.ID, "device", device, "format", src.Format)
 	stop, result := i.showProgress(ctx, device, progress), ""
 	defer func() { stop(result) }()
 	report, err := image.Write(ctx, device, src, o)
@@ -276,7 +268,7 @@ func (i *Imager) loadConfigDrive(ctx context.Context, source string, disk block.
 	if source == "" {
 		return nil, nil
 	}
-	client, err := i.client(ImageInfo{}) // proxies of info do not apply to config drives
+	client, err := i.client(Proxies{}) // proxies of info do not apply to config drives
 	if err != nil {
 		return nil, fault.Deployment("config drive: %w", err)
 	}
@@ -320,7 +312,7 @@ func (i *Imager) finish(ctx context.Context, info ImageInfo, now written) (outco
 
 // streams reports whether the protocol requires that the image is written on every call. All images but raw streams
 // count as cached by their id.
-func streams(info ImageInfo) bool { return info.StreamRaw && info.DiskFormat == "raw" }
+func streams(info ImageInfo) bool { return info.StreamRaw && info.Source.Format == "raw" }
 
 // isWritten reports whether the last image is now and its partition table is still on the disk. After an erase it
 // returns false.
@@ -358,28 +350,6 @@ func (i *Imager) PartitionUUIDs() map[string]any {
 		uuids[key] = value
 	}
 	return uuids
-}
-
-// checksum selects the image's checksum as the protocol does: os_hash_value if os_hash_algo is known, otherwise
-// checksum.
-func (i *Imager) checksum(ctx context.Context, options fetch.Options, info ImageInfo) (checksum.Sum, error) {
-	md5 := i.o.Config.Get().MD5Enabled
-	var sum checksum.Sum
-	var err error
-	switch {
-	case checksum.Available(info.OSHashAlgo):
-		sum, err = fetch.ResolveChecksum(ctx, options, info.OSHashValue, info.OSHashAlgo, info.URLs[0], md5)
-	case info.Checksum != "":
-		sum, err = fetch.ResolveChecksum(ctx, options, info.Checksum, "", info.URLs[0], md5)
-	default:
-		_, err := checksum.Sum{Algorithm: info.OSHashAlgo, Value: info.OSHashValue}.Hash()
-		return sum, fault.REST("checksum of image %s cannot be verified: %w", info.ID, err)
-	}
-	if err == nil && sum.File != "" {
-		i.o.Log.Info("checksum found", "image", info.ID, "url", sum.File,
-			"algorithm", sum.Algorithm, "os_hash_algo", info.OSHashAlgo)
-	}
-	return sum, err
 }
 
 // imageFault converts errors of storage/image to faults of the protocol.

@@ -284,7 +284,7 @@ func TestRootDiskNotChosen(t *testing.T) {
 		check("RootDisk", err)
 		check("InstallBootloader", i.InstallBootloader(t.Context(), Bootloader{}))
 		_, err = i.Prepare(t.Context(), ImageInfo{
-			ID: "i", URLs: []string{"http://192.0.2.1/i"}, OSHashAlgo: "sha256", OSHashValue: sha256Digits,
+			ID: "i", Source: source("http://192.0.2.1/i", "", sha256Digest(sha256Digits)),
 		}, "")
 		check("Prepare", err)
 	}
@@ -474,7 +474,7 @@ func TestPrepareRefusesDisks(t *testing.T) {
 	for want, d := range map[string]block.Device{"read-only": readOnly, "zoned": zoned} {
 		i := newImager(t, nil, d, disk("sdb", 9*gib))
 		_, err := i.Prepare(t.Context(),
-			ImageInfo{ID: "i", URLs: []string{"http://192.0.2.1/i"}, OSHashAlgo: "crc32", OSHashValue: "1"}, "")
+			ImageInfo{ID: "i", Source: source("http://192.0.2.1/i", "", selectDigest("", "crc32", "1"))}, "")
 		if typeOf(err) != "ImageWriteError" || !strings.Contains(err.Error(), want) ||
 			!strings.Contains(err.Error(), "/dev/sda") {
 			t.Errorf("got %v, want an ImageWriteError that says that /dev/sda is %s", err, want)
@@ -485,7 +485,7 @@ func TestPrepareRefusesDisks(t *testing.T) {
 func TestPrepareRefusesUnknownAlgorithms(t *testing.T) {
 	i := newImager(t, nil, disk("sda", 8*gib))
 	_, err := i.Prepare(t.Context(), ImageInfo{
-		ID: "i", URLs: []string{"http://192.0.2.1/i"}, OSHashAlgo: "crc32", OSHashValue: "12345678",
+		ID: "i", Source: source("http://192.0.2.1/i", "", selectDigest("", "crc32", "12345678")),
 	}, "")
 	if typeOf(err) != "RESTError" || !strings.Contains(err.Error(), "crc32") {
 		t.Errorf("got %v, want a RESTError that names the algorithm", err)
@@ -504,7 +504,7 @@ func TestPrepareRefusesSettings(t *testing.T) {
 		i := newImager(t, nil, disk("sda", 8*gib))
 		i.o.Config.Update(change)
 		_, err := i.Prepare(t.Context(),
-			ImageInfo{ID: "i", URLs: []string{s.URL + "/i"}, OSHashAlgo: "sha256", OSHashValue: s.URL + "/sums"}, "")
+			ImageInfo{ID: "i", Source: source(s.URL+"/i", "", sha256Digest(s.URL+"/sums"))}, "")
 		if typeOf(err) != "ImageDownloadError" || s.downloads.Load() > 0 {
 			t.Errorf("%s: got %s (%v) after %d downloads, want an ImageDownloadError after none",
 				name, typeOf(err), err, s.downloads.Load())
@@ -522,40 +522,40 @@ func TestPrepareRefusesSettings(t *testing.T) {
 func TestAuthorization(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
-		info   ImageInfo
+		auth   Auth
 		option config.Config
 		want   string
 		fails  bool
 	}{
-		{"none", ImageInfo{}, config.Config{}, "", false},
+		{"none", Auth{}, config.Config{}, "", false},
 		{
 			"supplied header",
-			ImageInfo{Authorization: "Bearer x", AuthStrategy: "http_basic", AuthUser: "u", AuthPassword: "p"},
+			Auth{Header: "Bearer x", Strategy: "http_basic", User: "u", Password: "p"},
 			config.Config{},
 			"Bearer x", false,
 		},
 		{
 			"of the image",
-			ImageInfo{AuthStrategy: "http_basic", AuthUser: "u", AuthPassword: "p"},
+			Auth{Strategy: "http_basic", User: "u", Password: "p"},
 			config.Config{},
 			"Basic dTpw", false,
 		},
-		{"of the options", ImageInfo{}, config.Config{
+		{"of the options", Auth{}, config.Config{
 			ImageServerAuthStrategy: "http_basic", ImageServerUser: "u", ImageServerPassword: "p",
 		}, "Basic dTpw", false},
 		{
 			"of the image, without user and password",
-			ImageInfo{AuthStrategy: "http_basic"},
+			Auth{Strategy: "http_basic"},
 			config.Config{ImageServerAuthStrategy: "http_basic", ImageServerUser: "u", ImageServerPassword: "p"},
 			"", true,
 		},
-		{"of the options, without user", ImageInfo{}, config.Config{ImageServerAuthStrategy: "http_basic"}, "", true},
-		{"without user", ImageInfo{AuthStrategy: "http_basic", AuthPassword: "p"}, config.Config{}, "", true},
-		{"without password", ImageInfo{AuthStrategy: "http_basic", AuthUser: "u"}, config.Config{}, "", true},
+		{"of the options, without user", Auth{}, config.Config{ImageServerAuthStrategy: "http_basic"}, "", true},
+		{"without user", Auth{Strategy: "http_basic", Password: "p"}, config.Config{}, "", true},
+		{"without password", Auth{Strategy: "http_basic", User: "u"}, config.Config{}, "", true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			i := New(Options{Config: config.NewLive(&tt.option)})
-			header, err := i.authorization(tt.info)
+			header, err := i.authorization(ImageInfo{Source: Source{Auth: tt.auth}})
 			if (err != nil) != tt.fails {
 				t.Fatalf("got error %v, want one: %v", err, tt.fails)
 			}

@@ -7,27 +7,42 @@ import (
 	"strings"
 
 	"ironroot/agent/fault"
+	"ironroot/storage/image/checksum"
+	"ironroot/storage/image/fetch"
 )
 
 // ImageInfo is the protocol's image_info after validation.
 type ImageInfo struct {
-	ID           string
-	URLs         []string
-	Checksum     string // digits or URL, "" when absent
-	OSHashAlgo   string // "" when absent, then OSHashValue is "" too
-	OSHashValue  string // digits or URL
-	DiskFormat   string // "" when absent
-	StreamRaw    bool
-	ConfigDrive  string // "" when absent
-	Proxies      map[string]string
-	NoProxy      string
-	AuthStrategy string
-	AuthUser     string
-	AuthPassword string
-	// Authorization is the whole value of the Authorization header, "" when absent.
-	Authorization string
+	ID          string
+	Source      Source
+	StreamRaw   bool
+	ConfigDrive string // "" when absent
 	// Partition is the layout of the disk for a partition image; nil for a whole-disk image.
 	Partition *PartitionInfo
+}
+
+// Source says where an image comes from and what it must be.
+type Source struct {
+	URLs     []fetch.URL // tried in order; nil if Registry is set
+	Registry string      // reference to the image in an OCI registry, which the agent resolves; "" for none
+	Digest   Digest
+	Format   string // "" when absent
+	Proxies  Proxies
+	Auth     Auth
+}
+
+// Digest is the checksum that an image must have. It is empty if that of the registry is used.
+type Digest struct {
+	Value      string // hexadecimal digits, or the URL of a checksum file
+	Algorithm  string // "" to choose it by the number of digits
+	OSHashAlgo string // as Ironic sent it, for the log
+}
+
+// Auth authorizes requests to the servers of an image. If it is empty, the configuration does.
+type Auth struct {
+	Strategy, User, Password string
+
+	Header string // the whole value of the Authorization header, "" when absent
 }
 
 // wireInfo is image_info as JSON. Null counts as absent in every field.
@@ -63,39 +78,37 @@ func ParseImageInfo(raw json.RawMessage, md5Enabled bool) (ImageInfo, error) {
 		return ImageInfo{}, fault.InvalidCommandParams("image_info must be an object")
 	}
 	info := ImageInfo{}
+	source := &info.Source
+	var noProxy string
 	text := func(name string, raw json.RawMessage, into *string) error { return decodeText(name, raw, into) }
 	checks := []error{
 		required("id", wire.ID),
 		text("id", wire.ID, &info.ID),
-		parseURLs(wire.URLs, &info.URLs),
-		parseChecksums(wire, &info, md5Enabled),
-		text("disk_format", wire.DiskFormat, &info.DiskFormat),
+		parseURLs(wire.URLs, source),
+		parseChecksums(wire, source, md5Enabled),
+		text("disk_format", wire.DiskFormat, &source.Format),
 		decode("stream_raw_images", wire.StreamRaw, "a boolean", &info.StreamRaw),
 		parsePartition(wire.wirePartition, &info.Partition),
 		text("configdrive", wire.ConfigDrive, &info.ConfigDrive),
-		parseProxies(wire.Proxies, &info.Proxies),
-		text("no_proxy", wire.NoProxy, &info.NoProxy),
-		text("image_server_auth_strategy", wire.AuthStrategy, &info.AuthStrategy),
-		text("image_server_user", wire.AuthUser, &info.AuthUser),
-		text("image_server_password", wire.AuthPassword, &info.AuthPassword),
-		parseAuthorization(wire.Authorization, &info.Authorization),
+		parseProxies(wire.Proxies, &source.Proxies),
+		text("no_proxy", wire.NoProxy, &noProxy),
+		text("image_server_auth_strategy", wire.AuthStrategy, &source.Auth.Strategy),
+		text("image_server_user", wire.AuthUser, &source.Auth.User),
+		text("image_server_password", wire.AuthPassword, &source.Auth.Password),
+		parseAuthorization(wire.Authorization, &source.Auth.Header),
 	}
 	for _, err := range checks {
 		if err != nil {
 			return ImageInfo{}, err
 		}
 	}
+	source.Proxies.direct = parseNoProxy(noProxy)
 	return info, nil
 }
 
 // ociScheme is the scheme of references to images in an OCI registry, which the agent resolves. Ironic resolves them
 // itself and sends the URL of a blob.
 const ociScheme = "oci"
-
-// fromRegistry reports whether the image's only URL is a reference to a registry.
-func (info ImageInfo) fromRegistry() bool {
-	return len(info.URLs) == 1 && strings.HasPrefix(strings.ToLower(info.URLs[0]), ociScheme+"://")
-}
 
 func absent(raw json.RawMessage) bool { return len(raw) == 0 || string(raw) == "null" }
 
@@ -122,50 +135,64 @@ func decodeText(field string, raw json.RawMessage, into *string) error {
 	return decode(field, raw, "a string", into)
 }
 
-func parseURLs(raw json.RawMessage, into *[]string) error {
+func parseURLs(raw json.RawMessage, into *Source) error {
 	if err := required("urls", raw); err != nil {
 		return err
 	}
-	if err := json.Unmarshal(raw, into); err != nil || len(*into) == 0 {
+	var list []string
+	if err := json.Unmarshal(raw, &list); err != nil || len(list) == 0 {
 		return fault.InvalidCommandParams("image_info 'urls' must be a list of at least one string")
 	}
-	for i, text := range *into {
-		u, err := url.Parse(text)
-		if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" && u.Scheme != ociScheme {
+	for i, text := range list {
+		u, err := fetch.ParseURL(text)
+		if err == nil {
+			into.URLs = append(into.URLs, u)
+			continue
+		}
+		if reference, err := url.Parse(text); err != nil || reference.Host == "" || reference.Scheme != ociScheme {
 			// The error contains no part of the URL: a temporary URL is a secret.
 			return fault.InvalidCommandParams("image_info 'urls' entry %d is not an http, https or oci URL", i+1)
 		}
-		if u.Scheme == ociScheme && len(*into) > 1 { // the registry's credentials are not for other servers
+		if len(list) > 1 { // the registry's credentials are not for other servers
 			return fault.InvalidCommandParams(
 				"image_info 'urls' entry %d is an oci URL and must be the only entry", i+1)
 		}
+		into.Registry = text
 	}
 	return nil
 }
 
 // parseProxies rejects invalid proxies, which would otherwise be ignored.
-func parseProxies(raw json.RawMessage, into *map[string]string) error {
-	if err := decode("proxies", raw, "an object of strings", into); err != nil {
+func parseProxies(raw json.RawMessage, into *Proxies) error {
+	var texts map[string]string
+	if err := decode("proxies", raw, "an object of strings", &texts); err != nil {
 		return err
 	}
-	for scheme, text := range *into {
-		if _, err := parseProxy(text); err != nil && text != "" {
+	for scheme, text := range texts {
+		if text == "" {
+			continue
+		}
+		u, err := parseProxy(text)
+		if err != nil {
 			return fault.InvalidCommandParams("image_info 'proxies' entry %q is not a URL", scheme)
 		}
+		into.set(scheme, proxy{text, u})
 	}
 	return nil
 }
 
-// parseChecksums requires at least one usable checksum: checksum, or os_hash_algo with os_hash_value.
-func parseChecksums(wire wireInfo, info *ImageInfo, md5Enabled bool) error {
+// parseChecksums requires at least one usable checksum: checksum, or os_hash_algo with os_hash_value. It selects one as
+// the protocol does: os_hash_value if os_hash_algo is known, otherwise checksum.
+func parseChecksums(wire wireInfo, source *Source, md5Enabled bool) error {
+	var sent struct{ Checksum, OSHashAlgo, OSHashValue string }
 	for _, f := range []struct {
 		name string
 		raw  json.RawMessage
 		into *string
 	}{
-		{"checksum", wire.Checksum, &info.Checksum},
-		{"os_hash_algo", wire.OSHashAlgo, &info.OSHashAlgo},
-		{"os_hash_value", wire.OSHashValue, &info.OSHashValue},
+		{"checksum", wire.Checksum, &sent.Checksum},
+		{"os_hash_algo", wire.OSHashAlgo, &sent.OSHashAlgo},
+		{"os_hash_value", wire.OSHashValue, &sent.OSHashValue},
 	} {
 		if absent(f.raw) {
 			continue
@@ -175,21 +202,29 @@ func parseChecksums(wire wireInfo, info *ImageInfo, md5Enabled bool) error {
 		}
 	}
 	switch {
-	case info.OSHashAlgo != "" && info.OSHashValue == "":
+	case sent.OSHashAlgo != "" && sent.OSHashValue == "":
 		return fault.InvalidCommandParams("image_info has 'os_hash_algo' without 'os_hash_value'")
-	case info.OSHashAlgo == "" && info.OSHashValue != "":
+	case sent.OSHashAlgo == "" && sent.OSHashValue != "":
 		return fault.InvalidCommandParams("image_info has 'os_hash_value' without 'os_hash_algo'")
-	case info.OSHashAlgo != "":
-		return nil
-	case info.Checksum == "" && info.fromRegistry():
+	case sent.OSHashAlgo == "" && sent.Checksum == "" && source.Registry != "":
 		return nil // the digest of the blob is used
-	case info.Checksum == "":
+	case sent.OSHashAlgo != "":
+	case sent.Checksum == "":
 		return fault.InvalidCommandParams("image_info needs 'checksum', or 'os_hash_algo' with 'os_hash_value'")
-	case !md5Enabled && len(info.Checksum) <= md5Digits && !isURL(info.Checksum):
+	case !md5Enabled && len(sent.Checksum) <= md5Digits && !isURL(sent.Checksum):
 		return fault.InvalidCommandParams("image_info 'checksum' is an MD5 sum, and MD5 is disabled; " +
 			"'os_hash_algo' with 'os_hash_value' is needed")
 	}
+	source.Digest = selectDigest(sent.Checksum, sent.OSHashAlgo, sent.OSHashValue)
 	return nil
+}
+
+// selectDigest returns the digest that is used of the two that Ironic can send.
+func selectDigest(sum, osHashAlgo, osHashValue string) Digest {
+	if sum == "" || checksum.Available(osHashAlgo) {
+		return Digest{Value: osHashValue, Algorithm: osHashAlgo, OSHashAlgo: osHashAlgo}
+	}
+	return Digest{Value: sum, OSHashAlgo: osHashAlgo}
 }
 
 func isURL(text string) bool {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"maps"
 	"net/http"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -208,7 +209,8 @@ func TestParseImageInfoMD5(t *testing.T) {
 // An image in a registry needs no checksum, because it has a digest. A checksum that is given takes precedence.
 func TestParseImageInfoOfRegistry(t *testing.T) {
 	reference := map[string]any{"urls": []string{"oci://192.0.2.1:5000/os/image:1"}}
-	if got, err := ParseImageInfo(wireImage(t, reference), false); err != nil || got.OSHashValue != sha256Digits {
+	if got, err := ParseImageInfo(wireImage(t, reference), false); err != nil ||
+		got.Source.Digest.Value != sha256Digits {
 		t.Errorf("with a checksum: got %+v and %v", got, err)
 	}
 	reference["os_hash_algo"], reference["os_hash_value"] = nil, nil
@@ -231,13 +233,13 @@ func TestParseImageInfo(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := ImageInfo{
-		ID: "inst.raw", URLs: []string{"http://192.0.2.1:8080/inst.raw"}, DiskFormat: "raw", StreamRaw: true,
-		OSHashAlgo: "sha256", OSHashValue: sha256Digits, ConfigDrive: "H4sI",
-		Proxies: map[string]string{"http": "proxy:3128"}, NoProxy: "192.0.2.0/24",
-		AuthStrategy: "http_basic", AuthUser: "u", AuthPassword: "p", Authorization: "Bearer abc",
+		ID: "inst.raw", Source: source("http://192.0.2.1:8080/inst.raw", "raw", sha256Digest(sha256Digits)),
+		StreamRaw: true, ConfigDrive: "H4sI",
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("image differs (-want +got):\n%s", diff)
+	want.Source.Proxies = proxies(map[string]string{"http": "proxy:3128"}, "192.0.2.0/24")
+	want.Source.Auth = Auth{Strategy: "http_basic", User: "u", Password: "p", Header: "Bearer abc"}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("got image %+v, want %+v", got, want)
 	}
 }
 
@@ -250,8 +252,9 @@ func FuzzParseImageInfo(f *testing.F) {
 	f.Add([]byte(`{"id": "i", "urls": ["oci://h/i"]}`))
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		info, err := ParseImageInfo(raw, true)
-		sum := info.Checksum != "" || info.OSHashValue != "" || info.fromRegistry() // whose digest is one
-		if err == nil && (info.ID == "" || len(info.URLs) == 0 || !sum) {
+		s := info.Source
+		sum := s.Digest.Value != "" || s.Registry != "" // whose digest is one
+		if err == nil && (info.ID == "" || len(s.URLs) == 0 && s.Registry == "" || !sum) {
 			t.Errorf("%q was taken for a whole image: %+v", raw, info)
 		}
 		p := info.Partition

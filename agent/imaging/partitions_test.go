@@ -79,8 +79,8 @@ func partitionImage(t *testing.T, path, url, format string, p *PartitionInfo) Im
 		t.Fatal(err)
 	}
 	return ImageInfo{
-		ID: "root.img", URLs: []string{url + "/root.img"}, OSHashAlgo: "sha256",
-		OSHashValue: sumOf(t, path, 0, info.Size()), DiskFormat: format, StreamRaw: format == "raw", Partition: p,
+		ID: "root.img", Source: source(url+"/root.img", format, sha256Digest(sumOf(t, path, 0, info.Size()))),
+		StreamRaw: format == "raw", Partition: p,
 	}
 }
 

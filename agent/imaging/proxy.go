@@ -9,21 +9,36 @@ import (
 	"strings"
 )
 
-// proxyFunc returns a function that selects the proxy of a request from the proxies of the image. It follows the rules
-// of http.ProxyFromEnvironment for http_proxy, https_proxy and no_proxy, except that a name in no_proxy may end with a
-// dot. The function returns nil for no proxy.
+// Proxies are the proxies of an image. The zero value is none.
 //
-// golang.org/x/net/http/httpproxy does the same, but contains a second copy of the tables for international domain
-// names: 200 KiB of the program in the ramdisk, less than 20 KiB of them compressed.
-func proxyFunc(proxies map[string]string, noProxy string) func(*http.Request) (*url.URL, error) {
-	exempt := parseNoProxy(noProxy)
-	return func(r *http.Request) (*url.URL, error) {
-		address := proxies[r.URL.Scheme]
-		if address == "" || exempt.covers(r.URL) {
-			return nil, nil //nolint:nilnil // http.Transport's value for no proxy
-		}
-		return parseProxy(address)
+// They follow the rules of http.ProxyFromEnvironment for http_proxy, https_proxy and no_proxy, except that a name in
+// no_proxy may end with a dot. golang.org/x/net/http/httpproxy does the same, but contains a second copy of the tables
+// for international domain names: 200 KiB of the program in the ramdisk, less than 20 KiB of them compressed.
+type Proxies struct {
+	schemes map[string]proxy
+	direct  direct
+}
+
+// proxy is the proxy for the URLs of a scheme.
+type proxy struct {
+	text string // as Ironic sent it
+	url  *url.URL
+}
+
+func (p *Proxies) set(scheme string, one proxy) {
+	if p.schemes == nil {
+		p.schemes = map[string]proxy{}
 	}
+	p.schemes[scheme] = one
+}
+
+// choose returns the proxy of a request, nil for none. It is a function for http.Transport.Proxy.
+func (p Proxies) choose(r *http.Request) (*url.URL, error) {
+	one, ok := p.schemes[r.URL.Scheme]
+	if !ok || p.direct.covers(r.URL) {
+		return nil, nil //nolint:nilnil // http.Transport's value for no proxy
+	}
+	return one.url, nil
 }
 
 // parseProxy parses a proxy's URL, whose scheme is optional. The error does not contain it: it may include a password.

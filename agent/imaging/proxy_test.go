@@ -24,15 +24,15 @@ func TestProxiesOfAnImage(t *testing.T) {
 	t.Cleanup(proxy.Close)
 	const address = "http://image.invalid/i"
 	for _, tt := range []struct {
-		info ImageInfo
-		want string
+		proxies Proxies
+		want    string
 	}{
-		{ImageInfo{Proxies: map[string]string{"http": proxy.URL}}, address},
-		{ImageInfo{Proxies: map[string]string{"http": proxy.URL}, NoProxy: "image.invalid"}, ""},
-		{ImageInfo{Proxies: map[string]string{"https": proxy.URL}}, ""},
-		{ImageInfo{}, ""},
+		{proxies(map[string]string{"http": proxy.URL}, ""), address},
+		{proxies(map[string]string{"http": proxy.URL}, "image.invalid"), ""},
+		{proxies(map[string]string{"https": proxy.URL}, ""), ""},
+		{Proxies{}, ""},
 	} {
-		client, err := newImager(t, nil).client(tt.info)
+		client, err := newImager(t, nil).client(tt.proxies)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -44,7 +44,7 @@ func TestProxiesOfAnImage(t *testing.T) {
 			got = string(text)
 		}
 		if got != tt.want || (err != nil) != (tt.want == "") {
-			t.Errorf("%+v: got %q from the proxy and %v, want %q", tt.info, got, err, tt.want)
+			t.Errorf("%+v: got %q from the proxy and %v, want %q", tt.proxies, got, err, tt.want)
 		}
 		client.CloseIdleConnections()
 	}
@@ -66,9 +66,9 @@ func TestProxyRefuses(t *testing.T) {
 			w.WriteHeader(status)
 		}))
 		t.Cleanup(proxy.Close)
-		options, err := newImager(t, nil).fetchOptions(ImageInfo{
-			Proxies: map[string]string{"https": strings.Replace(proxy.URL, "//", "//user:secret@", 1)},
-		})
+		options, err := newImager(t, nil).fetchOptions(ImageInfo{Source: Source{
+			Proxies: proxies(map[string]string{"https": strings.Replace(proxy.URL, "//", "//user:secret@", 1)}, ""),
+		}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -86,7 +86,7 @@ func TestProxyRefuses(t *testing.T) {
 
 // The results are those of the Go project's own package.
 func TestProxyFunc(t *testing.T) {
-	proxies := map[string]string{"http": "proxy.example:3128", "https": "http://user:secret@[2001:db8::3]:8080"}
+	texts := map[string]string{"http": "proxy.example:3128", "https": "http://user:secret@[2001:db8::3]:8080"}
 	lists := []string{
 		"", "*", "a.example", ".a.example", "*.a.example", "A.Example , b.example:8000", "192.0.2.0/24", "192.0.2.7",
 		"192.0.2.7:8000", "2001:db8::/32", "2001:db8::1", "[2001:db8::1]:8000", "other.example,,192.0.2.1",
@@ -101,9 +101,9 @@ func TestProxyFunc(t *testing.T) {
 	}
 	for _, list := range lists {
 		reference := (&httpproxy.Config{
-			HTTPProxy: proxies["http"], HTTPSProxy: proxies["https"], NoProxy: list,
+			HTTPProxy: texts["http"], HTTPSProxy: texts["https"], NoProxy: list,
 		}).ProxyFunc()
-		choose := proxyFunc(proxies, list)
+		choose := proxies(texts, list).choose
 		for _, address := range urls {
 			r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, address, nil)
 			if err != nil {

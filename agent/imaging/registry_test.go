@@ -54,8 +54,9 @@ func TestPrepareFromRegistry(t *testing.T) {
 	i.o.Log = i.o.Journal.Logger()
 	i.o.Config.Update(func(c *config.Config) { c.Insecure = true })
 	info := ImageInfo{
-		ID: "inst.raw", DiskFormat: "raw",
-		URLs: []string{"oci" + strings.TrimPrefix(registry.URL, "https") + "/os/image:1"},
+		ID: "inst.raw", Source: Source{
+			Registry: "oci" + strings.TrimPrefix(registry.URL, "https") + "/os/image:1", Format: "raw",
+		},
 	}
 	for range 2 { // the second time it is there
 		if _, err := i.Prepare(t.Context(), info, ""); err != nil {
@@ -71,7 +72,7 @@ func TestPrepareFromRegistry(t *testing.T) {
 		t.Errorf("got log %s, want the blob's URL and no token", text)
 	}
 	missing := info
-	missing.URLs = []string{info.URLs[0] + "0"}
+	missing.Source.Registry += "0"
 	if _, err := i.Prepare(t.Context(), missing, ""); typeOf(err) != "ImageDownloadFatalError" ||
 		!strings.Contains(err.Error(), "404") {
 		t.Errorf("no such manifest: got %s (%v), want an ImageDownloadFatalError with status 404", typeOf(err), err)

@@ -16,16 +16,18 @@ func TestSecretsOfAnImage(t *testing.T) {
 	j := journal.New(&console, &slog.LevelVar{}, 1<<20)
 	i := New(Options{Config: config.NewLive(&config.Config{}), Journal: j})
 	if _, err := i.fetchOptions(ImageInfo{
-		URLs:          []string{"http://mirror/i", "https://user:in%2Furl@host/i"},
-		OSHashValue:   "http://user:in-checksum@host/SHA256SUMS",
-		ConfigDrive:   "http://user:in-drive@host/drive",
-		Proxies:       map[string]string{"http": "http://user:in-proxy@proxy:3128"},
-		AuthPassword:  "of-the-image",
-		Authorization: "Bearer of-the-registry",
+		Source: Source{
+			URLs: append(source("http://mirror/i", "", Digest{}).URLs,
+				source("https://user:in%2Furl@host/i", "", Digest{}).URLs...),
+			Digest:  sha256Digest("http://user:in-checksum@host/SHA256SUMS"),
+			Proxies: proxies(map[string]string{"http": "http://user:in-proxy@proxy:3128"}, ""),
+			Auth:    Auth{Password: "of-the-image", Header: "Bearer of-the-registry"},
+		},
+		ConfigDrive: "http://user:in-drive@host/drive",
 	}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := i.fetchOptions(ImageInfo{Authorization: "a-token-without-a-scheme"}); err != nil {
+	if _, err := i.fetchOptions(ImageInfo{Source: Source{Auth: Auth{Header: "a-token-without-a-scheme"}}}); err != nil {
 		t.Fatal(err)
 	}
 	secrets := []string{
@@ -46,5 +48,7 @@ func TestSecretsOfAnImage(t *testing.T) {
 // Without a journal, secrets need not be registered.
 func TestSecretsWithoutAJournal(t *testing.T) {
 	i := New(Options{Config: config.NewLive(&config.Config{})})
-	i.redactSecrets(ImageInfo{AuthPassword: "a secret", URLs: []string{"http://user:password@images.example/"}})
+	s := source("http://user:password@images.example/", "", Digest{})
+	s.Auth.Password = "a secret"
+	i.redactSecrets(ImageInfo{Source: s})
 }

@@ -154,7 +154,7 @@ func TestPrepareArray(t *testing.T) {
 		i := newImager(t, testNode(t, `{"uuid": "u"}`), array)
 		i.o.System = sys
 		i.o.Config.Update(func(c *config.Config) { c.IgnoreBootloaderFailure = ignore })
-		_, err := i.Prepare(t.Context(), ImageInfo{ID: "id", URLs: []string{"http://127.0.0.1:1/"}}, "")
+		_, err := i.Prepare(t.Context(), ImageInfo{ID: "id", Source: source("http://127.0.0.1:1/", "", Digest{})}, "")
 		const text = "firmware cannot read this RAID array"
 		if refused := typeOf(err) == "ImageWriteError" && strings.Contains(errorText(err), text); refused == ignore ||
 			err == nil {

@@ -24,6 +24,7 @@ import (
 	"ironroot/internal/test/testenv"
 	"ironroot/storage/image"
 	"ironroot/storage/image/checksum"
+	"ironroot/storage/image/fetch"
 )
 
 // BenchmarkImages writes images over loopback HTTP to a file on this machine's disk, in turn with common tools and
@@ -143,8 +144,12 @@ func serve(b *testing.B, dir string) string {
 func race(b *testing.B, file, format, algorithm string, theirs func(b *testing.B, url, target string)) {
 	const rounds = 3
 	url := serve(b, filepath.Dir(file)) + "/" + filepath.Base(file)
+	parsed, err := fetch.ParseURL(url)
+	if err != nil {
+		b.Fatal(err)
+	}
 	src := image.Source{
-		URLs: []string{url}, Format: format,
+		URLs: []fetch.URL{parsed}, Format: format,
 		Checksum: checksum.Sum{Algorithm: algorithm, Value: sumOf(b, file, algorithm)},
 	}
 

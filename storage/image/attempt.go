@@ -14,8 +14,8 @@ import (
 type attempt struct {
 	*writer
 	server  int // index of its URL, counted on from the last server to the first
-	rawURL  string
-	url     string // rawURL for logs and errors
+	address fetch.URL
+	url     string // address for logs and errors
 	mode    mode
 	fetcher *fetch.Fetcher
 	opened  bool // the server has begun to respond
@@ -57,9 +57,9 @@ func (w *writer) mode() mode {
 
 // attempt returns the next attempt. The servers are counted on from the last to the first.
 func (w *writer) attempt(server int, m mode) *attempt {
-	raw := w.src.URLs[server%len(w.src.URLs)]
+	address := w.src.URLs[server%len(w.src.URLs)]
 	a := &attempt{
-		writer: w, server: server, rawURL: raw, url: fetch.RedactURL(raw), mode: m, fetcher: w.fetcher,
+		writer: w, server: server, address: address, url: address.String(), mode: m, fetcher: w.fetcher,
 	}
 	if m == wholeFile {
 		a.header.format, a.content = w.src.Format, rawContent{}
@@ -91,7 +91,7 @@ func (a *attempt) open(ctx context.Context) error {
 
 // request requests the whole file, or a part at its beginning.
 func (a *attempt) request(ctx context.Context, part *fetch.Range) (err error) {
-	a.stream, err = a.fetcher.OpenStream(ctx, a.rawURL, part)
+	a.stream, err = a.fetcher.OpenStream(ctx, a.address, part)
 	if err == nil {
 		a.opened = true
 	}

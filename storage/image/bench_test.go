@@ -51,7 +51,7 @@ func BenchmarkWriteRaw(b *testing.B) {
 	server, sum := benchServer(b)
 	b.SetBytes(benchSize)
 	for b.Loop() {
-		src := Source{URLs: []string{server.URL}, Format: "raw", Checksum: sum}
+		src := Source{URLs: urls(server.URL), Format: "raw", Checksum: sum}
 		if _, err := Write(b.Context(), disk, src, Options{}); err != nil {
 			b.Fatal(err)
 		}

@@ -45,7 +45,7 @@ func TestCheck(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			server := imagetest.Serve(t, c.answer(c.data))
 			src := Source{
-				URLs: []string{server.URL}, Format: c.format, Checksum: sha256Of(c.data),
+				URLs: urls(server.URL), Format: c.format, Checksum: sha256Of(c.data),
 				Fetch: fetch.Options{Retries: 3, RetryInterval: time.Hour},
 			}
 			err := Check(t.Context(), "/dev/root", c.size, src, Options{})

@@ -30,7 +30,7 @@ var packers = []struct{ command, name string }{
 }
 
 func packedSource(file []byte, url string) Source {
-	return Source{URLs: []string{url}, Format: "unknown", Checksum: sha256Of(file)}
+	return Source{URLs: urls(url), Format: "unknown", Checksum: sha256Of(file)}
 }
 
 func TestPacked(t *testing.T) {

@@ -148,12 +148,17 @@ func TestSchemes(t *testing.T) {
 		"file:///etc/shadow", "ftp://host/image", "/etc/shadow", "", "http:///image", "data:,x", "HTTP//x",
 		"http://user:secret@[::1/x",
 	} {
-		disk := imagetest.UsedDisk(t, mib)
-		_, err := Write(t.Context(), disk, rawSource([]byte("x"), u), Options{})
+		_, err := fetch.ParseURL(u)
 		var down *fetch.DownloadError
 		if !errors.As(err, &down) || !down.Fatal || strings.Contains(err.Error(), "secret") {
 			t.Errorf("%q: got error %v, want a fatal DownloadError", u, err)
 		}
+	}
+	src := rawSource([]byte("x"))
+	src.URLs = make([]fetch.URL, 1)
+	var down *fetch.DownloadError
+	if _, err := Write(t.Context(), imagetest.UsedDisk(t, mib), src, Options{}); !errors.As(err, &down) || !down.Fatal {
+		t.Errorf("without a URL: got error %v, want a fatal DownloadError", err)
 	}
 }
 
@@ -170,7 +175,7 @@ func TestMemoryIsBounded(t *testing.T) {
 				}
 			}
 		})
-		src := Source{URLs: []string{server.URL}, Format: "raw", Checksum: sum}
+		src := Source{URLs: urls(server.URL), Format: "raw", Checksum: sum}
 		if grown := heapOfWrite(t, size, src); grown > rawLimit {
 			t.Errorf("the heap grew by %d bytes while %d bytes were written, want at most %d",
 				grown, int64(size), int64(rawLimit))
@@ -199,10 +204,10 @@ func TestMemoryIsBounded(t *testing.T) {
 			if err := os.WriteFile(file, packed, 0o600); err != nil {
 				t.Fatal(err)
 			}
-			src := packedSource(packed, "")
+			src := packedSource(packed, "http://host/")
 			// Not from this heap.
 			server := imagetest.Serve(t, func(w http.ResponseWriter, r *http.Request) { http.ServeFile(w, r, file) })
-			src.URLs = []string{server.URL + "/image"}
+			src.URLs = urls(server.URL + "/image")
 			if grown := heapOfWrite(t, size, src); grown > limit {
 				t.Errorf("the heap grew by %d bytes, want at most %d", grown, int64(limit))
 			}
@@ -236,7 +241,7 @@ func TestMemoryIsBounded(t *testing.T) {
 				}
 				http.ServeFile(w, r, file) // not from this heap
 			})
-			src := Source{URLs: []string{server.URL + "/image"}, Format: "qcow2", Checksum: sum}
+			src := Source{URLs: urls(server.URL + "/image"), Format: "qcow2", Checksum: sum}
 			if grown := heapOfWrite(t, size, src); grown > limit {
 				t.Errorf("the heap grew by %d bytes, want at most %d", grown, int64(limit))
 			}

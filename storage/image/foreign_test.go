@@ -132,7 +132,7 @@ func TestForeignFormats(t *testing.T) {
 					for _, declared := range []string{"", "unknown", f.format, "qcow2", "iso"} {
 						for _, permitted := range [][]string{nil, usual, append(usual, f.format)} {
 							what := fmt.Sprintf("%s, declared %q, permitted %v", server, declared, permitted)
-							src := Source{URLs: []string{url}, Format: declared, Checksum: sha256Of(file)}
+							src := Source{URLs: urls(url), Format: declared, Checksum: sha256Of(file)}
 							text := f.refusal(declared, permitted, f.end && server == "no ranges")
 							_, err := Write(t.Context(), disk, src, Options{PermittedFormats: permitted})
 							if !imagetest.IsA[*FormatError](err) || !strings.Contains(err.Error(), text) {
@@ -203,7 +203,7 @@ func TestFixedVHDAsRaw(t *testing.T) {
 	} {
 		server := imagetest.Serve(t, imagetest.Content(file))
 		disk := imagetest.UsedDisk(t, 4*mib)
-		src := Source{URLs: []string{server.URL}, Format: c.declared, Checksum: sha256Of(file)}
+		src := Source{URLs: urls(server.URL), Format: c.declared, Checksum: sha256Of(file)}
 		if _, err := Write(t.Context(), disk, src, c.options); err != nil {
 			t.Errorf("declared %q: %v", c.declared, err)
 		}

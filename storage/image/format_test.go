@@ -281,7 +281,7 @@ func TestUnwritableFormatDeclared(t *testing.T) {
 	for _, declared := range []string{"vmdk", "VHD", "vdi", "ami"} {
 		disk := imagetest.UsedDisk(t, 4*mib)
 		src := Source{
-			URLs: []string{imagetest.Serve(t, imagetest.Status(503)).URL}, Format: declared, Checksum: sha256Of(nil),
+			URLs: urls(imagetest.Serve(t, imagetest.Status(503)).URL), Format: declared, Checksum: sha256Of(nil),
 		}
 		_, err := Write(t.Context(), disk, src, Options{})
 		want := "images of format " + strings.ToLower(declared) + " cannot be written"

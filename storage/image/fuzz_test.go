@@ -49,7 +49,7 @@ func FuzzWrite(f *testing.F) {
 			t.Fatal(err)
 		}
 		src := Source{
-			URLs: []string{"http://host/image"}, Checksum: sha256Of(file),
+			URLs: urls("http://host/image"), Checksum: sha256Of(file),
 			Fetch: fetch.Options{Client: &http.Client{Transport: memory(file)}},
 		}
 		report, err := Write(t.Context(), disk, src, Options{})

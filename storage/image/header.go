@@ -97,7 +97,7 @@ func (a *attempt) readEnd(ctx context.Context, s *fetch.Stream) []byte {
 	once := *a.fetcher
 	once.Retries = 0
 	end := make([]byte, min(s.Total, endSize))
-	r, err := once.Open(ctx, a.rawURL, &fetch.Range{Off: s.Total - int64(len(end)), Len: int64(len(end))})
+	r, err := once.Open(ctx, a.address, &fetch.Range{Off: s.Total - int64(len(end)), Len: int64(len(end))})
 	if err == nil {
 		defer r.Close() //nolint:errcheck // what was needed has been read
 		if !r.Partial || r.Total != s.Total {

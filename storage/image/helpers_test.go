@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 
 	"ironroot/storage/image/checksum"
+	"ironroot/storage/image/fetch"
 )
 
 func sha256Of(data []byte) checksum.Sum {
@@ -22,4 +23,17 @@ func sha512Of(data []byte) checksum.Sum {
 func md5Of(data []byte) checksum.Sum {
 	sum := md5.Sum(data)
 	return checksum.Sum{Algorithm: "md5", Value: hex.EncodeToString(sum[:])}
+}
+
+// urls parses the URLs of a test.
+func urls(list ...string) []fetch.URL {
+	var parsed []fetch.URL
+	for _, text := range list {
+		u, err := fetch.ParseURL(text)
+		if err != nil {
+			panic(err)
+		}
+		parsed = append(parsed, u)
+	}
+	return parsed
 }

@@ -13,7 +13,7 @@ import (
 
 // Source describes where an image comes from and what it must be.
 type Source struct {
-	URLs     []string     // http or https, tried in order
+	URLs     []fetch.URL  // tried in order
 	Format   string       // "raw", "qcow2", ...; "" or "unknown" if not declared
 	Checksum checksum.Sum // of the file on the server; mandatory
 	Fetch    fetch.Options

@@ -63,7 +63,7 @@ func TestUnwritten(t *testing.T) {
 					}
 				}))
 				defer stop()
-				src := Source{URLs: []string{"http://server/image"}, Format: "raw", Checksum: sha256Of(c.file)}
+				src := Source{URLs: urls("http://server/image"), Format: "raw", Checksum: sha256Of(c.file)}
 				if name == "compressed" {
 					src.Format = ""
 				}

@@ -28,7 +28,7 @@ func openQcow2(ctx context.Context, a *attempt) (content, error) {
 	if a.stream != nil {
 		layout, err = qcow2.StreamLayout(h, a.stream, head, maxFile(a.size))
 	} else {
-		layout, err = qcow2.FetchLayout(ctx, a.fetcher, a.rawURL, h, head, maxFile(a.size))
+		layout, err = qcow2.FetchLayout(ctx, a.fetcher, a.address, h, head, maxFile(a.size))
 	}
 	if err != nil {
 		return nil, qcow2Refusal(err)

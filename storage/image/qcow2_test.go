@@ -119,7 +119,7 @@ func makeImage(t *testing.T, i int) (image, want []byte) {
 }
 
 func qcowSource(image []byte, url string) Source {
-	return Source{URLs: []string{url}, Format: "qcow2", Checksum: sha256Of(image)}
+	return Source{URLs: urls(url), Format: "qcow2", Checksum: sha256Of(image)}
 }
 
 func TestUnpackLikeQemuImg(t *testing.T) {

@@ -32,7 +32,7 @@ func TestSlowServer(t *testing.T) {
 			want: []string{"http://server/file?...", "0.0", "bytes per second", "at least 1024"},
 			run: func(ctx context.Context, f fetch.Options) error {
 				_, err := Write(ctx, disk,
-					Source{URLs: []string{address}, Format: "raw", Checksum: sha256Of(data), Fetch: f}, Options{})
+					Source{URLs: urls(address), Format: "raw", Checksum: sha256Of(data), Fetch: f}, Options{})
 				return err
 			},
 		},
@@ -41,7 +41,7 @@ func TestSlowServer(t *testing.T) {
 			want: []string{"http://server/file?...", "at least 1024"},
 			run: func(ctx context.Context, f fetch.Options) error {
 				_, err := Write(ctx, disk,
-					Source{URLs: []string{address}, Format: "qcow2", Checksum: sha256Of(data), Fetch: f}, Options{})
+					Source{URLs: urls(address), Format: "qcow2", Checksum: sha256Of(data), Fetch: f}, Options{})
 				return err
 			},
 		},
@@ -50,7 +50,7 @@ func TestSlowServer(t *testing.T) {
 			want: []string{"http://server/file?...", "at least 1024"},
 			run: func(ctx context.Context, f fetch.Options) error {
 				_, err := Write(ctx, disk,
-					Source{URLs: []string{address, address}, Format: "raw", Checksum: sha256Of(data), Fetch: f},
+					Source{URLs: urls(address, address), Format: "raw", Checksum: sha256Of(data), Fetch: f},
 					Options{})
 				return err
 			},
@@ -60,7 +60,7 @@ func TestSlowServer(t *testing.T) {
 			want: []string{"http://server/file?...", "longer than the maximum of 5m0s"},
 			run: func(ctx context.Context, f fetch.Options) error {
 				f.MinRate = 0
-				_, err := fetch.ResolveChecksum(ctx, f, address, "", "http://server/image", false)
+				_, err := fetch.ResolveChecksum(ctx, f, address, "", urls("http://server/image")[0], false)
 				return err
 			},
 		},
@@ -112,7 +112,7 @@ func TestSlowServerThenAnother(t *testing.T) {
 		client, stop := piped.Serve(mux)
 		defer stop()
 		src := Source{
-			URLs: []string{"http://server/slow", "http://server/good"}, Format: "raw", Checksum: sha256Of(data),
+			URLs: urls("http://server/slow", "http://server/good"), Format: "raw", Checksum: sha256Of(data),
 		}
 		src.Fetch = fetch.Options{Client: client, Retries: 1, MinRate: 1024}
 		if report, err := Write(t.Context(), disk, src, Options{}); err != nil || report.URL != "http://server/good" {

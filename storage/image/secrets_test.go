@@ -20,7 +20,7 @@ func TestErrorsDoNotRepeatResponses(t *testing.T) {
 		write := func(format string) func(context.Context, fetch.Options) error {
 			return func(ctx context.Context, f fetch.Options) error {
 				src := Source{
-					URLs: []string{server.URL + "/image"}, Format: format, Checksum: sha256Of(image), Fetch: f,
+					URLs: urls(server.URL + "/image"), Format: format, Checksum: sha256Of(image), Fetch: f,
 				}
 				_, err := Write(ctx, imagetest.UsedDisk(t, 4*mib), src, Options{})
 				return err
@@ -33,7 +33,7 @@ func TestErrorsDoNotRepeatResponses(t *testing.T) {
 			"vmdk image":  write("vmdk"),
 			"probed first": func(ctx context.Context, f fetch.Options) error {
 				src := Source{
-					URLs: []string{server.URL + "/image"}, Format: "qcow2", Checksum: sha256Of(image), Fetch: f,
+					URLs: urls(server.URL + "/image"), Format: "qcow2", Checksum: sha256Of(image), Fetch: f,
 				}
 				return Check(ctx, "disk", 4*mib, src, Options{})
 			},
@@ -52,7 +52,7 @@ func TestDigestOfAFileIsNotRepeated(t *testing.T) {
 	secret := strings.Repeat("5ec7e7", 11)[:64]
 	server := imagetest.Serve(t, imagetest.WithoutRanges([]byte(secret)))
 	sum, err := fetch.ResolveChecksum(t.Context(), fetch.Options{}, server.URL+"/SUMS?x", "",
-		"http://host/image", false)
+		urls("http://host/image")[0], false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -64,7 +64,7 @@ func TestDigestOfAFileIsNotRepeated(t *testing.T) {
 		t.Errorf("got %v, want a ChecksumError that names the file in place of its content", err)
 	}
 	md5 := imagetest.Serve(t, imagetest.WithoutRanges([]byte(secret[:32])))
-	_, err = fetch.ResolveChecksum(t.Context(), fetch.Options{}, md5.URL, "", "http://host/image", false)
+	_, err = fetch.ResolveChecksum(t.Context(), fetch.Options{}, md5.URL, "", urls("http://host/image")[0], false)
 	if err == nil || strings.Contains(err.Error(), secret[:32]) ||
 		!strings.Contains(err.Error(), "md5 is not enabled") {
 		t.Errorf("got %v, want a refusal of md5 that does not repeat it", err)

@@ -128,7 +128,7 @@ func TestNoDisk(t *testing.T) {
 			"ranges": imagetest.Content(c.file), "no ranges": imagetest.WithoutRanges(c.file),
 		} {
 			server := imagetest.Serve(t, handler)
-			src := Source{URLs: []string{server.URL}, Format: c.format, Checksum: sha256Of(c.file)}
+			src := Source{URLs: urls(server.URL), Format: c.format, Checksum: sha256Of(c.file)}
 			disk := imagetest.UsedDisk(t, 4*mib)
 			_, err := Write(t.Context(), disk, src, Options{DiskSectorSize: 512})
 			if !imagetest.IsA[*NoDiskError](err) || !strings.Contains(err.Error(), "tar archive") ||
@@ -159,7 +159,7 @@ func TestNoDiskFromOneOfTwoServers(t *testing.T) {
 	for _, format := range []string{"raw", ""} {
 		wrong, right := imagetest.Serve(t, imagetest.Content(page)), imagetest.Serve(t, imagetest.Content(data))
 		src := Source{
-			URLs: []string{wrong.URL, right.URL}, Format: format, Checksum: sha256Of(data),
+			URLs: urls(wrong.URL, right.URL), Format: format, Checksum: sha256Of(data),
 			Fetch: fetch.Options{Retries: 1},
 		}
 		disk := imagetest.UsedDisk(t, 4*mib)
@@ -167,7 +167,7 @@ func TestNoDiskFromOneOfTwoServers(t *testing.T) {
 		if err != nil || report.URL != right.URL {
 			t.Errorf("format %q: got %q, %v, want the image of %s", format, report.URL, err, right.URL)
 		}
-		src.URLs = []string{wrong.URL, wrong.URL + "/again"}
+		src.URLs = urls(wrong.URL, wrong.URL+"/again")
 		if _, err := Write(t.Context(), disk, src, Options{DiskSectorSize: 512}); !imagetest.IsA[*NoDiskError](err) ||
 			!strings.Contains(err.Error(), "HTML") {
 			t.Errorf("format %q, two pages: got %v, want an error that names HTML", format, err)

@@ -20,8 +20,8 @@ import (
 
 const mib = 1 << 20
 
-func rawSource(data []byte, urls ...string) Source {
-	return Source{URLs: urls, Format: "raw", Checksum: sha256Of(data)}
+func rawSource(data []byte, servers ...string) Source {
+	return Source{URLs: urls(servers...), Format: "raw", Checksum: sha256Of(data)}
 }
 
 func TestWriteRaw(t *testing.T) {

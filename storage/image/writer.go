@@ -38,14 +38,9 @@ func newWriter(path string, src Source, o Options) (*writer, error) {
 	if o.PermittedFormats != nil && len(o.PermittedFormats) == 0 {
 		return nil, security("", "no image format is permitted")
 	}
-	for _, raw := range src.URLs {
-		if err := fetch.CheckURL(raw); err != nil {
-			return nil, err
-		}
-	}
 	sum, err := src.Checksum.Hash()
 	if err != nil {
-		return nil, fmt.Errorf("image %s: %w", fetch.RedactURL(src.URLs[0]), err)
+		return nil, fmt.Errorf("image %s: %w", src.URLs[0], err)
 	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
@@ -78,7 +73,7 @@ func (w *writer) write(ctx context.Context) (report Report, err error) {
 	defer cancel()
 	report, err = w.attempts(limited)
 	if err != nil && errors.Is(context.Cause(limited), fetch.ErrMaxDuration) && ctx.Err() == nil {
-		late := &fetch.TimeoutError{URL: fetch.RedactURL(w.src.URLs[0]), Max: limit}
+		late := &fetch.TimeoutError{URL: w.src.URLs[0].String(), Max: limit}
 		if !errors.Is(err, fetch.ErrMaxDuration) {
 			late.Err = err
 		}
@@ -127,9 +122,9 @@ func (w *writer) attempts(ctx context.Context) (Report, error) {
 		if !w.worthRepeating(err) || retries >= w.fetcher.Retries || ctx.Err() != nil {
 			return Report{}, err
 		}
-		first := w.src.URLs[retries%len(w.src.URLs)]
+		first := w.src.URLs[retries%len(w.src.URLs)].String()
 		retries, unavailable = retries+1, nil
-		w.options.Log.Warn("image transfer failed, retrying", "url", fetch.RedactURL(first), "device", w.path,
+		w.options.Log.Warn("image transfer failed, retrying", "url", first, "device", w.path,
 			"attempt", retries, "of", w.fetcher.Retries+1, "err", err)
 		if err := w.fetcher.WaitRetry(ctx); err != nil {
 			return Report{}, err

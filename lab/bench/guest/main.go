@@ -107,8 +107,12 @@ func curlDD(ctx context.Context, url, flags string) error {
 }
 
 func write(ctx context.Context, m *boot.Machine) error {
-	_, err := image.Write(ctx, target, image.Source{
-		URLs: []string{m.Params["bench-url"]}, Format: "raw",
+	url, err := fetch.ParseURL(m.Params["bench-url"])
+	if err != nil {
+		return err
+	}
+	_, err = image.Write(ctx, target, image.Source{
+		URLs: []fetch.URL{url}, Format: "raw",
 		Checksum: checksum.Sum{Algorithm: m.Params["bench-algorithm"], Value: m.Params["bench-checksum"]},
 		Fetch:    fetch.Options{Client: &http.Client{}, ConnectTimeout: time.Minute},
 	}, image.Options{})

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/url"
 	"path"
 	"strings"
 	"time"
@@ -20,14 +19,14 @@ import (
 const maxChecksumFile = 1 << 20
 
 // ResolveChecksum finds the checksum of an image. value is the digest in hexadecimal digits, or the URL of a checksum
-// file. In a checksum file, the lines count that name the last path element of imageURL; of several digests, that of
+// file. In a checksum file, the lines count that name the last path element of the image; of several digests, that of
 // the strongest algorithm counts. If algorithmName is empty or unknown, the number of digits selects the algorithm.
 // md5 is rejected unless md5Allowed.
 //
 // Errors of fetching a checksum file, and of a file without a usable digest for the image, are *DownloadError,
 // *SlowError or *TimeoutError. All others mean a bad request.
 func ResolveChecksum(
-	ctx context.Context, f Options, value, algorithmName, imageURL string, md5Allowed bool,
+	ctx context.Context, f Options, value, algorithmName string, image URL, md5Allowed bool,
 ) (checksum.Sum, error) {
 	value = strings.TrimSpace(value)
 	if value == "" {
@@ -36,7 +35,7 @@ func ResolveChecksum(
 	var sum checksum.Sum
 	var err error
 	if isURL(value) {
-		sum, err = fetchChecksum(ctx, f, value, algorithmName, imageURL)
+		sum, err = fetchChecksum(ctx, f, value, algorithmName, image)
 	} else {
 		sum, err = checksum.Parse(value, algorithmName)
 	}
@@ -53,25 +52,28 @@ func ResolveChecksum(
 func isURL(value string) bool { return strings.Contains(value, "://") }
 
 // fetchChecksum downloads a checksum file and finds the checksum of the image in it.
-func fetchChecksum(ctx context.Context, f Options, fileURL, algorithmName, imageURL string) (checksum.Sum, error) {
-	name, err := fileName(imageURL)
+func fetchChecksum(ctx context.Context, f Options, file, algorithmName string, image URL) (checksum.Sum, error) {
+	name, err := fileName(image)
 	if err != nil {
 		return checksum.Sum{}, err
 	}
 	var text []byte
-	err = f.within(ctx, fileURL, f.smallFileLimit(), func(ctx context.Context) (err error) {
-		text, err = New(f, nil).readAll(ctx, fileURL, maxChecksumFile)
-		return err
-	})
+	u, err := ParseURL(file)
+	if err == nil {
+		err = f.within(ctx, u, f.smallFileLimit(), func(ctx context.Context) (err error) {
+			text, err = New(f, nil).readAll(ctx, u, maxChecksumFile)
+			return err
+		})
+	}
 	if err != nil {
 		return checksum.Sum{}, fmt.Errorf("checksum of image %s: %w", name, err)
 	}
 	sum, err := checksum.Find(text, name, algorithmName)
 	if err != nil {
 		err = fmt.Errorf("find checksum of image %s in a file of %d bytes: %w", name, len(text), err)
-		return checksum.Sum{}, &DownloadError{URL: RedactURL(fileURL), Status: http.StatusOK, Err: err, Fatal: true}
+		return checksum.Sum{}, &DownloadError{URL: u.redacted, Status: http.StatusOK, Err: err, Fatal: true}
 	}
-	sum.File = RedactURL(fileURL)
+	sum.File = u.redacted
 	return sum, nil
 }
 
@@ -91,24 +93,24 @@ func (f Options) smallFileLimit() time.Duration {
 	return limit
 }
 
-// within calls do with a context that ends after limit. It returns a TimeoutError that names rawURL if the limit was
+// within calls do with a context that ends after limit. It returns a TimeoutError that names u if the limit was
 // reached.
 func (f Options) within(
-	ctx context.Context, rawURL string, limit time.Duration, do func(context.Context) error,
+	ctx context.Context, u URL, limit time.Duration, do func(context.Context) error,
 ) error {
 	limited, cancel := context.WithTimeoutCause(ctx, limit, ErrMaxDuration)
 	defer cancel()
 	err := do(limited)
 	if err != nil && ctx.Err() == nil && errors.Is(context.Cause(limited), ErrMaxDuration) {
-		return &TimeoutError{URL: RedactURL(rawURL), Max: limit}
+		return &TimeoutError{URL: u.redacted, Max: limit}
 	}
 	return err
 }
 
 // readAll downloads a small file, with retries. It returns an error if the file has more than limit bytes.
-func (f *Fetcher) readAll(ctx context.Context, rawURL string, limit int64) ([]byte, error) {
+func (f *Fetcher) readAll(ctx context.Context, u URL, limit int64) ([]byte, error) {
 	for attempt := 0; ; attempt++ {
-		text, err := f.readOnce(ctx, rawURL, limit)
+		text, err := f.readOnce(ctx, u, limit)
 		var again *InterruptedError
 		if err == nil || !errors.As(err, &again) || attempt >= f.Retries {
 			return text, err
@@ -120,8 +122,8 @@ func (f *Fetcher) readAll(ctx context.Context, rawURL string, limit int64) ([]by
 }
 
 // readOnce is readAll without retries of the transfer.
-func (f *Fetcher) readOnce(ctx context.Context, rawURL string, limit int64) ([]byte, error) {
-	b, err := f.Open(ctx, rawURL, nil)
+func (f *Fetcher) readOnce(ctx context.Context, u URL, limit int64) ([]byte, error) {
+	b, err := f.Open(ctx, u, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -138,14 +140,10 @@ func (f *Fetcher) readOnce(ctx context.Context, rawURL string, limit int64) ([]b
 }
 
 // fileName returns the last element of a URL's path.
-func fileName(imageURL string) (string, error) {
-	u, err := url.Parse(imageURL)
-	if err != nil {
-		return "", errors.New("the image's URL cannot be read")
-	}
-	name := path.Base(u.Path)
+func fileName(image URL) (string, error) {
+	name := path.Base(image.parsed.Path)
 	if name == "." || name == "/" {
-		return "", fmt.Errorf("image URL %s names no file to look for in the checksum file", RedactURL(imageURL))
+		return "", fmt.Errorf("image URL %s names no file to look for in the checksum file", image)
 	}
 	return name, nil
 }

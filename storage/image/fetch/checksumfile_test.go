@@ -60,7 +60,7 @@ func TestResolveLiteral(t *testing.T) {
 		{name: "not hexadecimal", value: strings.Repeat("xy", 32), fails: "could not be identified"},
 		{name: "nothing", fails: "no checksum"},
 	} {
-		got, err := ResolveChecksum(t.Context(), Options{}, c.value, c.algorithm, "http://host/image", c.md5Allowed)
+		got, err := ResolveChecksum(t.Context(), Options{}, c.value, c.algorithm, anImage, c.md5Allowed)
 		if c.fails != "" {
 			if err == nil || !strings.Contains(err.Error(), c.fails) {
 				t.Errorf("%s: got error %v, want %q", c.name, err, c.fails)
@@ -97,7 +97,7 @@ func TestChecksumFiles(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			server := imagetest.Serve(t, imagetest.Content([]byte(c.text)))
 			got, err := ResolveChecksum(t.Context(), Options{}, server.URL+"/SUMS?token=secret", "",
-				"http://host/path/image.raw?x=y", false)
+				mustParse("http://host/path/image.raw?x=y"), false)
 			if c.fails != "" {
 				if err == nil || !strings.Contains(err.Error(), c.fails) || strings.Contains(err.Error(), "secret") {
 					t.Errorf("got error %v, want %q", err, c.fails)
@@ -147,7 +147,7 @@ func TestContentEncoding(t *testing.T) {
 			w.Header().Set("Content-Encoding", tt.encoding)
 			tt.body(w, q)
 		})
-		got, err := ResolveChecksum(t.Context(), Options{}, server.URL+"/SUMS", "", "http://host/image.raw", false)
+		got, err := ResolveChecksum(t.Context(), Options{}, server.URL+"/SUMS", "", anImage, false)
 		if tt.fails == "" && (err != nil || got.Value != sum) ||
 			tt.fails != "" && (!imagetest.IsA[*DownloadError](err) || !strings.Contains(err.Error(), tt.fails)) {
 			t.Errorf("%s: got %q and error %v, want error %q", tt.name, got.Value, err, tt.fails)
@@ -163,7 +163,7 @@ func TestContentEncoding(t *testing.T) {
 			t.Errorf("Open: got %q and error %v, want the decoded file", text, err)
 		}
 		file.Close() //nolint:errcheck // only read
-		if data, _, err := readStream(t, Options{}, server.URL); err != nil || !bytes.Equal(data, packed) {
+		if data, _, err := readStream(t, Options{}, mustParse(server.URL)); err != nil || !bytes.Equal(data, packed) {
 			t.Errorf("stream: got %q and error %v, want the encoded file", data, err)
 		}
 	}
@@ -224,7 +224,7 @@ func TestStrongestDigestOfAFile(t *testing.T) {
 		},
 	} {
 		server := imagetest.Serve(t, imagetest.Content([]byte(c.text)))
-		got, err := ResolveChecksum(t.Context(), Options{}, server.URL+"/SUMS", c.named, "http://host/image.raw", true)
+		got, err := ResolveChecksum(t.Context(), Options{}, server.URL+"/SUMS", c.named, anImage, true)
 		want := checksum.Sum{Algorithm: c.algorithm, Value: c.value, File: server.URL + "/SUMS"}
 		if diff := cmp.Diff(want, got); err != nil || diff != "" {
 			t.Errorf("%s: %v\n%s", c.name, err, diff)
@@ -244,7 +244,7 @@ func TestWeakerDigestsOfAFile(t *testing.T) {
 		digits(32) + "  image.raw\n# comment\n": "sha1",
 	} {
 		server := imagetest.Serve(t, imagetest.Content([]byte(text)))
-		sum, err := ResolveChecksum(t.Context(), Options{}, server.URL+"/SUMS", named, "http://host/image.raw", true)
+		sum, err := ResolveChecksum(t.Context(), Options{}, server.URL+"/SUMS", named, anImage, true)
 		if err == nil || !strings.Contains(err.Error(), "want "+named) {
 			t.Errorf("%q: got %v and %v, want an error that names %s", text, sum, err, named)
 		}
@@ -279,7 +279,7 @@ func TestChecksumFileFaults(t *testing.T) {
 			if c.name == "stall" {
 				o.ConnectTimeout = 2 * time.Second // a busy machine must connect within it
 			}
-			_, err := ResolveChecksum(t.Context(), o, c.url, "", "http://host/image.raw", false)
+			_, err := ResolveChecksum(t.Context(), o, c.url, "", anImage, false)
 			if got := fmt.Sprint(err); c.fails == "" && err != nil || c.fails != "" && !strings.Contains(got, c.fails) {
 				t.Errorf("got error %v, want %q", err, c.fails)
 			}

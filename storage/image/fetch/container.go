@@ -44,7 +44,7 @@ type Container struct {
 }
 
 // BlobURL returns the URL of a layer.
-func (c *Container) BlobURL(digest v1.Hash) string { return c.reference.url("blobs", digest.String()) }
+func (c *Container) BlobURL(digest v1.Hash) URL { return c.reference.url("blobs", digest.String()) }
 
 // Size returns the number of bytes of all layers, compressed.
 func (c *Container) Size() int64 {
@@ -164,7 +164,7 @@ func (c *Container) readManifest(ctx context.Context, f *Fetcher, version string
 	}
 	m, list, err := parseManifest(text, version)
 	if err != nil {
-		return nil, &DownloadError{URL: address, Status: http.StatusOK, Err: err, Fatal: true}
+		return nil, &DownloadError{URL: address.redacted, Status: http.StatusOK, Err: err, Fatal: true}
 	}
 	digest, _, err := v1.SHA256(bytes.NewReader(text))
 	if err != nil {
@@ -215,7 +215,7 @@ func (c *Container) readConfig(ctx context.Context) error {
 		return err
 	}
 	fail := func(err error) error {
-		return &DownloadError{URL: address, Status: http.StatusOK, Err: err, Fatal: true}
+		return &DownloadError{URL: address.redacted, Status: http.StatusOK, Err: err, Fatal: true}
 	}
 	if int64(len(text)) != want.Size {
 		return fail(fmt.Errorf("the configuration has %d bytes, want %d", len(text), want.Size))

@@ -103,9 +103,9 @@ type Range struct {
 
 // Open sends a GET request, with retries. If part is not nil it requests a range, which the server may ignore: see
 // Response.Partial.
-func (f *Fetcher) Open(ctx context.Context, rawURL string, part *Range) (*Response, error) {
+func (f *Fetcher) Open(ctx context.Context, u URL, part *Range) (*Response, error) {
 	for attempt := 0; ; attempt++ {
-		b, err := f.authorized(ctx, rawURL, part)
+		b, err := f.authorized(ctx, u, part)
 		if err == nil {
 			return b, nil
 		}
@@ -114,7 +114,7 @@ func (f *Fetcher) Open(ctx context.Context, rawURL string, part *Range) (*Respon
 			return nil, err
 		}
 		f.log.Warn("request failed, retrying",
-			"url", RedactURL(rawURL), "attempt", attempt+1, "of", f.Retries+1, "err", err)
+			"url", u.redacted, "attempt", attempt+1, "of", f.Retries+1, "err", err)
 		if err := f.WaitRetry(ctx); err != nil {
 			return nil, err
 		}
@@ -122,12 +122,12 @@ func (f *Fetcher) Open(ctx context.Context, rawURL string, part *Range) (*Respon
 }
 
 // authorized sends a request, and repeats it with a new token if a registry demands one.
-func (f *Fetcher) authorized(ctx context.Context, rawURL string, part *Range) (*Response, error) {
+func (f *Fetcher) authorized(ctx context.Context, u URL, part *Range) (*Response, error) {
 	if f.registry == nil {
-		return f.get(ctx, rawURL, part, "")
+		return f.get(ctx, u, part, "")
 	}
 	sent := f.registry.authorization()
-	b, err := f.get(ctx, rawURL, part, sent)
+	b, err := f.get(ctx, u, part, sent)
 	var down *DownloadError
 	if !errors.As(err, &down) || down.Status != http.StatusUnauthorized {
 		return b, err
@@ -137,7 +137,7 @@ func (f *Fetcher) authorized(ctx context.Context, rawURL string, part *Range) (*
 	var timeout interface{ Timeout() bool } // a TimeoutError or a SlowError
 	switch {
 	case failure == nil && again:
-		return f.get(ctx, rawURL, part, f.registry.authorization())
+		return f.get(ctx, u, part, f.registry.authorization())
 	case failure == nil:
 		return nil, err
 	case ctx.Err() != nil || errors.As(failure, &token) || errors.As(failure, &timeout):
@@ -160,17 +160,16 @@ func (f *Fetcher) WaitRetry(ctx context.Context) error {
 
 // get sends one request with the caller's headers and, unless it is empty, an Authorization. The caller closes the
 // response.
-func (f *Fetcher) get(ctx context.Context, rawURL string, part *Range, authorization string) (*Response, error) {
-	u, err := parseURL(rawURL)
-	if err != nil {
-		return nil, err
+func (f *Fetcher) get(ctx context.Context, u URL, part *Range, authorization string) (*Response, error) {
+	if u.parsed == nil {
+		return nil, &DownloadError{Err: errors.New("no URL"), Fatal: true}
 	}
 	redirected := new(atomic.Bool)
 	ctx, cancel := context.WithCancelCause(context.WithValue(ctx, redirectedKey{}, redirected))
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.parsed.String(), nil)
 	if err != nil {
 		cancel(nil)
-		return nil, &DownloadError{URL: RedactURL(rawURL), Err: err, Fatal: true}
+		return nil, &DownloadError{URL: u.redacted, Err: err, Fatal: true}
 	}
 	for name, values := range f.Header {
 		req.Header[http.CanonicalHeaderKey(name)] = values
@@ -186,7 +185,7 @@ func (f *Fetcher) get(ctx context.Context, rawURL string, part *Range, authoriza
 		}
 	}
 	b := &Response{
-		URL: RedactURL(rawURL), ctx: ctx, cancel: cancel, stall: f.ConnectTimeout, rate: f.rate, redirected: redirected,
+		URL: u.redacted, ctx: ctx, cancel: cancel, stall: f.ConnectTimeout, rate: f.rate, redirected: redirected,
 	}
 	b.timer = goroutine.AfterTime(b.stall, func() { cancel(errStalled) })
 	resp, err := f.client.Do(req) //nolint:bodyclose // body.Close does
@@ -198,7 +197,8 @@ func (f *Fetcher) get(ctx context.Context, rawURL string, part *Range, authoriza
 	b.body, b.validator, b.encoding = resp.Body, validatorOf(resp.Header), resp.Header.Get("Content-Encoding")
 	if err := b.accept(resp, part); err != nil {
 		var down *DownloadError
-		if errors.As(err, &down) && sameOrigin(u, resp.Request.URL) { // no other host decides who gets the credentials
+		// No other host decides who gets the credentials.
+		if errors.As(err, &down) && sameOrigin(u.parsed, resp.Request.URL) {
 			down.challenges = resp.Header.Values("WWW-Authenticate")
 		}
 		b.Close() //nolint:errcheck // the response is not used
@@ -211,7 +211,11 @@ func (f *Fetcher) get(ctx context.Context, rawURL string, part *Range, authoriza
 // limits the request, each read and the rate of all reads; MaxDuration is not used. A connection that ends before the
 // content is complete is an error. Errors are *DownloadError and *SlowError; they do not quote what the server sent.
 func Open(ctx context.Context, f Options, rawURL string) (io.ReadCloser, error) {
-	b, err := New(f, nil).Open(ctx, rawURL, nil)
+	u, err := ParseURL(rawURL)
+	if err != nil {
+		return nil, err
+	}
+	b, err := New(f, nil).Open(ctx, u, nil)
 	if err != nil {
 		return nil, err
 	}

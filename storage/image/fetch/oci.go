@@ -20,7 +20,7 @@ import (
 
 // Artifact is the disk image behind an oci:// reference.
 type Artifact struct {
-	URL      string       // of the blob
+	URL      URL          // of the blob
 	Checksum checksum.Sum // the blob's digest
 	// Fetch contains the options of ResolveOCI and the authorization that the registry demands. A token that expires
 	// during the download is replaced.
@@ -90,6 +90,9 @@ func parseReference(text string) (ociReference, error) {
 		return ociReference{}, bad
 	}
 	ref := ociReference{host: u.Host, repository: reference.Path(named)}
+	if ref.url("manifests", ref.version()).parsed == nil {
+		return ociReference{}, bad
+	}
 	if tagged, ok := named.(reference.Tagged); ok {
 		ref.tag = tagged.Tag()
 	}
@@ -107,8 +110,10 @@ func parseReference(text string) (ociReference, error) {
 // version returns the digest or the tag by which the manifest is requested.
 func (r ociReference) version() string { return cmp.Or(r.digest, r.tag, "latest") }
 
-func (r ociReference) url(kind, version string) string {
-	return "https://" + r.host + "/v2/" + r.repository + "/" + kind + "/" + version
+// url returns the URL of a manifest or a blob. It is valid: parseReference has checked it.
+func (r ociReference) url(kind, version string) URL {
+	u, _ := ParseURL("https://" + r.host + "/v2/" + r.repository + "/" + kind + "/" + version)
+	return u
 }
 
 // findBlob returns the digest of the disk image of a reference.
@@ -207,7 +212,7 @@ func (f *Fetcher) manifest(ctx context.Context, ref ociReference, version string
 	}
 	m, list, err := parseManifest(text, version)
 	if err != nil {
-		return nil, nil, &DownloadError{URL: address, Status: http.StatusOK, Err: err, Fatal: true}
+		return nil, nil, &DownloadError{URL: address.redacted, Status: http.StatusOK, Err: err, Fatal: true}
 	}
 	return m, list, nil
 }

@@ -20,7 +20,7 @@ func TestErrorsDoNotRepeatResponses(t *testing.T) {
 		t.Cleanup(secure.Close)
 		for kind, run := range map[string]func(context.Context, Options) error{
 			"checksum file": func(ctx context.Context, f Options) error {
-				_, err := ResolveChecksum(ctx, f, server.URL+"/SUMS", "", "http://host/image", false)
+				_, err := ResolveChecksum(ctx, f, server.URL+"/SUMS", "", mustParse("http://host/image"), false)
 				return err
 			},
 			"manifest": func(ctx context.Context, f Options) error {

@@ -108,7 +108,7 @@ func TestStallIsNoLowRate(t *testing.T) {
 		fetch := Options{
 			Client: client, Retries: 3, RetryInterval: 10 * time.Second, MinRate: 1024, rateWindow: 30 * time.Second,
 		}
-		got, stream, err := readStream(t, fetch, "http://server/image")
+		got, stream, err := readStream(t, fetch, mustParse("http://server/image"))
 		if err != nil || stream.Resumed != 2 || !bytes.Equal(got, data) {
 			t.Errorf("got %d bytes and %v, want the file in three connections", len(got), err)
 		}

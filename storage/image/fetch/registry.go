@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"net/url"
 	"regexp"
 	"strings"
 	"sync"
@@ -154,8 +153,9 @@ func parseChallenge(ctx context.Context, text string) (*transport.Challenge, err
 // token requests a token from the realm of the challenge, within a fixed time.
 func (s *registrySession) token(ctx context.Context, c *transport.Challenge) (string, error) {
 	refusal := errors.New("the registry names no https URL to get a token from")
-	realm, err := url.Parse(c.Parameters["realm"])
-	if err != nil || realm.Scheme != "https" || realm.Host == "" || realm.User != nil {
+	address, err := ParseURL(c.Parameters["realm"])
+	realm := address.parsed
+	if err != nil || realm.Scheme != "https" || realm.User != nil {
 		return "", refusal
 	}
 	// The library rejects private addresses unless it is the registry's own. In deployment networks they are common.
@@ -170,7 +170,7 @@ func (s *registrySession) token(ctx context.Context, c *transport.Challenge) (st
 	scope := cmp.Or(c.Parameters["scope"], "repository:"+s.repository+":pull")
 	var answer *transport.Token
 	limit := cmp.Or(s.login.smallFile, tokenTimeout)
-	err = s.login.within(ctx, realm.String(), limit, func(ctx context.Context) (err error) {
+	err = s.login.within(ctx, address, limit, func(ctx context.Context) (err error) {
 		answer, err = transport.Exchange(ctx, server, credentials, roundTripper(s.fetchToken), []string{scope}, c)
 		return err
 	})
@@ -201,7 +201,11 @@ func (s *registrySession) token(ctx context.Context, c *transport.Challenge) (st
 // fetchToken sends the library's request with the same limits, redirects and errors as other requests. It is retried
 // together with the request that needs the token.
 func (s *registrySession) fetchToken(req *http.Request) (*http.Response, error) {
-	b, err := s.login.get(req.Context(), req.URL.String(), nil, req.Header.Get("Authorization"))
+	u, err := ParseURL(req.URL.String())
+	if err != nil {
+		return nil, err
+	}
+	b, err := s.login.get(req.Context(), u, nil, req.Header.Get("Authorization"))
 	if err != nil {
 		return nil, err
 	}

@@ -28,7 +28,7 @@ type Stream struct {
 	fetcher       *Fetcher
 	ctx           context.Context
 	cancel        context.CancelCauseFunc
-	rawURL        string
+	address       URL
 	validator     string // "" if the server sends none
 	response      *Response
 	peeked        []byte // that the next Read returns
@@ -37,15 +37,15 @@ type Stream struct {
 }
 
 // OpenStream requests the whole file, or a part at its beginning.
-func (f *Fetcher) OpenStream(ctx context.Context, rawURL string, part *Range) (*Stream, error) {
+func (f *Fetcher) OpenStream(ctx context.Context, u URL, part *Range) (*Stream, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	b, err := f.Open(ctx, rawURL, part)
+	b, err := f.Open(ctx, u, part)
 	if err != nil {
 		cancel(nil)
 		return nil, err
 	}
 	return &Stream{
-		fetcher: f, ctx: ctx, cancel: cancel, rawURL: rawURL, URL: b.URL, Total: b.Total,
+		fetcher: f, ctx: ctx, cancel: cancel, address: u, URL: b.URL, Total: b.Total,
 		validator: b.validator, response: b,
 	}, nil
 }
@@ -97,7 +97,7 @@ func (s *Stream) resume(why error) error {
 	}
 	s.failedResumes, s.start = s.failedResumes+1, s.Pos
 	s.response.Close() //nolint:errcheck // it has failed before
-	b, err := s.fetcher.Open(s.ctx, s.rawURL, &Range{Off: s.Pos, Len: s.Total - s.Pos, validator: s.validator})
+	b, err := s.fetcher.Open(s.ctx, s.address, &Range{Off: s.Pos, Len: s.Total - s.Pos, validator: s.validator})
 	if err != nil {
 		if errors.As(err, &down) && down.Status == http.StatusRequestedRangeNotSatisfiable {
 			return s.changed(why)

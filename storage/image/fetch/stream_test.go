@@ -41,7 +41,7 @@ func TestBrokenConnectionIsNoEnd(t *testing.T) {
 func TestStreamResumes(t *testing.T) {
 	data := imagetest.RandomBytes(23, 3*mib+17)
 	f := &imagetest.Flaky{Data: data, Header: http.Header{"Etag": {`"one"`}}, Cuts: imagetest.Tenths(len(data))}
-	got, s, err := readStream(t, Options{Retries: 10}, imagetest.Serve(t, f.ServeHTTP).URL)
+	got, s, err := readStream(t, Options{Retries: 10}, mustParse(imagetest.Serve(t, f.ServeHTTP).URL))
 	if err != nil || !bytes.Equal(got, data) {
 		t.Fatalf("got %d bytes and error %v, want %d", len(got), err, len(data))
 	}
@@ -75,7 +75,7 @@ func TestStreamDoesNotResume(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			c.server.Data, c.server.Cuts = data, []int64{2 * mib}
-			got, _, err := readStream(t, Options{Retries: 3}, imagetest.Serve(t, c.server.ServeHTTP).URL)
+			got, _, err := readStream(t, Options{Retries: 3}, mustParse(imagetest.Serve(t, c.server.ServeHTTP).URL))
 			if !imagetest.IsA[*DownloadError](err) || !strings.Contains(err.Error(), c.text) || len(got) != 2*mib {
 				t.Errorf("got %d bytes and error %v, want %d and %q", len(got), err, 2*mib, c.text)
 			}

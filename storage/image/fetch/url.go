@@ -80,8 +80,21 @@ func checkScheme(u *url.URL) error {
 	return nil
 }
 
-// parseURL parses and checks the URL of an image or a checksum file.
-func parseURL(raw string) (*url.URL, error) {
+// URL is the address of a file: of http or https, with a host. The zero value is no URL.
+type URL struct {
+	text     string // as it was given
+	redacted string
+	parsed   *url.URL
+}
+
+// String returns the URL for logs and errors, as RedactURL does.
+func (u URL) String() string { return u.redacted }
+
+// Secret returns the URL as it was given, with its credentials and query.
+func (u URL) Secret() string { return u.text }
+
+// ParseURL parses the URL of a file. Its errors are *DownloadError.
+func ParseURL(raw string) (URL, error) {
 	u, err := url.Parse(raw)
 	if err == nil {
 		err = checkScheme(u)
@@ -91,14 +104,14 @@ func parseURL(raw string) (*url.URL, error) {
 		if errors.As(err, &parse) {
 			err = parse.Err
 		}
-		return nil, &DownloadError{URL: RedactURL(raw), Err: err, Fatal: true}
+		return URL{}, &DownloadError{URL: RedactURL(raw), Err: err, Fatal: true}
 	}
-	return u, nil
+	return URL{text: raw, redacted: RedactURL(raw), parsed: u}, nil
 }
 
 // CheckURL returns a *DownloadError unless rawURL is a URL of http or https that names a host.
 func CheckURL(rawURL string) error {
-	_, err := parseURL(rawURL)
+	_, err := ParseURL(rawURL)
 	return err
 }
 

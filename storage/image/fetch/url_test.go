@@ -49,7 +49,7 @@ func TestCredentialsAfterRedirect(t *testing.T) {
 			} else {
 				f.Header = http.Header{"Authorization": {credentials}}
 			}
-			r, err := New(f, nil).Open(t.Context(), first, nil)
+			r, err := New(f, nil).Open(t.Context(), mustParse(first), nil)
 			if err != nil {
 				t.Errorf("%s: %v", tt.path, err)
 				continue

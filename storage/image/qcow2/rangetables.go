@@ -19,7 +19,7 @@ const maxSkip = 1 << 20
 // FetchLayout reads the tables of the image at url. head is the beginning of the file. A file of more than limit
 // bytes is refused.
 func FetchLayout(
-	ctx context.Context, f *fetch.Fetcher, url string, h *Header, head []byte, limit int64,
+	ctx context.Context, f *fetch.Fetcher, url fetch.URL, h *Header, head []byte, limit int64,
 ) (*Layout, error) {
 	r := &rangeReader{fetcher: f, url: url, limit: limit}
 	defer r.close()
@@ -66,7 +66,7 @@ func readAhead(tables []l2Table, size int64) int64 {
 // whole file and skips what lies between the parts.
 type rangeReader struct {
 	fetcher  *fetch.Fetcher
-	url      string
+	url      fetch.URL
 	limit    int64 // of the file's length
 	response *fetch.Response
 	pos      int64 // in the file, of the next byte of the response
