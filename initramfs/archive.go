@@ -68,6 +68,18 @@ func sizeOf(records []cpio.Record) int64 {
 	return size
 }
 
+// pagesOf returns the memory, in bytes, that the files of records occupy when they are unpacked.
+func pagesOf(records []cpio.Record) int64 {
+	const page = 4096
+	var size int64
+	for _, r := range records {
+		if r.Mode&cpio.S_IFMT == cpio.S_IFREG {
+			size += (int64(r.FileSize) + page - 1) / page * page
+		}
+	}
+	return size
+}
+
 // extraFiles returns the records of a HOST:GUEST pair, with the directories above GUEST. HOST can be a directory. A
 // file with a private key for evidence is an error: everyone who can read the image could sign evidence with it.
 func extraFiles(pair string) ([]cpio.Record, error) {

@@ -293,7 +293,7 @@ func groupOf(tree string) string {
 
 // join returns the initramfs with the programs, the drivers and the marker.
 func (b *builder) join(programs, drivers []cpio.Record) ([]byte, error) {
-	unpacked := sizeOf(programs) + sizeOf(drivers)
+	unpacked := pagesOf(programs) + pagesOf(drivers)
 	about := layout.About{Name: b.Name, Unpacked: unpacked, Kernel: b.report.KernelRelease}
 	programs = append(programs, cpio.StaticFile(layout.AboutFile, about.String(), 0o644))
 	drivers = append(drivers, cpio.StaticFile(layout.MarkerFile, "", 0o644))

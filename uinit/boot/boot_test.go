@@ -262,15 +262,29 @@ func TestPanicTime(t *testing.T) {
 	}
 }
 
+// The text compares the same quantities: memory that was free at the start, or memory of the kernel.
 func TestTruncatedTellsBothSizes(t *testing.T) {
 	about := layout.ParseAbout(layout.About{Name: "x", Unpacked: 40 << 20, Kernel: "6.1"}.String())
-	got := incompleteText(about, 100<<20)
-	for _, want := range []string{"at least 144 MiB", "has 100 MiB"} {
-		if !strings.Contains(got, want) {
-			t.Errorf("got %q, want %q in it", got, want)
+	for _, tt := range []struct {
+		capacity, memory int64
+		want             []string
+	}{
+		{38 << 20, 200 << 20, []string{
+			"at least 80 MiB of memory that is free when the kernel starts; 76 MiB were free", "38 MiB, and the files have 40",
+			"Add at least 4 MiB", "rootfstype=ramfs",
+		}},
+		{50 << 20, 100 << 20, []string{"Out of memory", "at least 144 MiB", "has 100 MiB"}},
+		{0, 100 << 20, []string{"Out of memory", "at least 144 MiB", "has 100 MiB"}},
+		{250 << 20, 500 << 20, []string{"damaged", "at least 144 MiB", "has 500 MiB"}},
+	} {
+		got := incompleteText(about, tt.capacity, tt.memory)
+		for _, want := range tt.want {
+			if !strings.Contains(got, want) {
+				t.Errorf("capacity %d, memory %d: got %q, want %q in it", tt.capacity, tt.memory, got, want)
+			}
 		}
 	}
-	if got := incompleteText(layout.About{}, 100<<20); !strings.Contains(got, "more memory") {
+	if got := incompleteText(layout.About{}, 0, 100<<20); !strings.Contains(got, "more memory") {
 		t.Errorf("got %q", got)
 	}
 }

@@ -3,6 +3,7 @@
 package firmware
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -120,7 +121,8 @@ func (n *netboot) waitLine(t *testing.T, expression string) {
 // boots starts the machine and waits for the heartbeat of its agent and the line of the command.
 func (n *netboot) boots(t *testing.T, c qemu.Config, line string) {
 	t.Helper()
-	c.Name, c.Dir, c.Memory, c.NetNS = t.Name(), t.TempDir(), 1024*rig.MiB, n.NS.Path()
+	c.Name, c.Dir, c.NetNS = t.Name(), t.TempDir(), n.NS.Path()
+	c.Memory = cmp.Or(c.Memory, 1024*rig.MiB)
 	nic := qemu.NIC{MAC: netbootMAC, Netdev: "tap,ifname=tap0,script=no,downscript=no,vnet_hdr=off", Boot: 1}
 	nic.NoROM = c.Firmware != qemu.BIOS
 	c.NICs = []qemu.NIC{nic}
@@ -162,5 +164,25 @@ func TestNetboot(t *testing.T) {
 	}
 	if want := `"01-` + strings.ReplaceAll(netbootMAC, ":", "-") + `"`; !strings.Contains(string(record.Result), want) {
 		t.Errorf("inventory: got %s, want the interface %s that the machine was booted from", record.Result, want)
+	}
+}
+
+// TestLittleMemoryNetwork starts machines with 256 MiB of memory from the network, to the first heartbeat. With UEFI
+// and iPXE, the memory contains the archive twice when the kernel starts, so the root file system must have no limit.
+//
+// Parity: R11 (memory)
+func TestLittleMemoryNetwork(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		firmware     qemu.Firmware
+		append, line string
+	}{
+		{qemu.BIOS, "", `firmware="iPXE, amd64"`},
+		{qemu.UEFI, "rootfstype=ramfs", `firmware="UEFI PXE, amd64"`},
+	} {
+		t.Run(string(tt.firmware), func(t *testing.T) {
+			n := startNetboot(t, "--range=192.0.2.10-192.0.2.20", "--append=loglevel=4 "+qemu.KernelHints+" "+tt.append)
+			n.boots(t, qemu.Config{Firmware: tt.firmware, Memory: 256 * rig.MiB}, tt.line)
+		})
 	}
 }

@@ -22,7 +22,7 @@ const (
 // About is the description that an image contains of itself.
 type About struct {
 	Name     string
-	Unpacked int64  // bytes of all files, unpacked
+	Unpacked int64  // bytes of memory that all files occupy, unpacked
 	Kernel   string // release of the kernel to which the modules belong, "" = no modules
 }
 
