@@ -10,8 +10,8 @@ import (
 	"sync"
 )
 
-// linkTable holds the links in use. It wakes the waiters for its own changes and for those of the links' states, which
-// the links report by wake. Its methods may be called concurrently.
+// linkTable holds the links in use. It wakes the waiters for its own changes and for changes of the links' states,
+// which the links report by wake. Its methods may be called concurrently.
 type linkTable struct {
 	mu      sync.Mutex
 	byIndex map[int]*link // by kernel index

@@ -11,7 +11,7 @@ import (
 	"ironroot/netboot/snapshot"
 )
 
-// state is what is known of a link. The link publishes shallow copies, which never change: slices are replaced, and
+// state is the known state of a link. The link publishes shallow copies, which never change: slices are replaced, and
 // never changed in place.
 type state struct {
 	link      snapshot.Link // without Addresses and Err

@@ -137,7 +137,7 @@ func TestChangePanics(t *testing.T) {
 	}
 }
 
-// What a link publishes does not change with its state.
+// A published copy does not change with the state of its link.
 func TestPublishedIsIndependent(t *testing.T) {
 	l := panicLink(t)
 	l.Change(func(s *state) {

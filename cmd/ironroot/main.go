@@ -60,7 +60,7 @@ func newParser(commands *cli) *kong.Kong {
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true, FlagsLast: true}))
 }
 
-// failed is an error with exit status 1. The wrapped error can be that of a program with another exit status.
+// failed is an error with exit status 1. The wrapped error can come from a program with another exit status.
 type failed struct{ error }
 
 // ExitCode returns the exit status that the command line parser uses.

@@ -157,7 +157,7 @@ func TestNetbootLoaders(t *testing.T) {
 	for _, secure := range []bool{false, true} {
 		for _, name := range pxe.LoaderNames([]string{"amd64", "arm64"}, secure) {
 			_, err := netloaders.Read(t.Context(), []string{name}, "", c.options())
-			if err != nil && strings.Contains(err.Error(), "is in no package") { // others are those of the mirror
+			if err != nil && strings.Contains(err.Error(), "is in no package") { // others are the mirror's
 				t.Error(err)
 			}
 		}

@@ -1,5 +1,5 @@
-// Package netloaders reads the boot loaders that machines load from the network: those of a directory, otherwise those
-// of Debian's packages. They have the names that package netboot/pxe gives them.
+// Package netloaders reads the boot loaders that machines load from the network, from a directory or otherwise from
+// Debian's packages. They have the names that package netboot/pxe gives them.
 package netloaders
 
 import (

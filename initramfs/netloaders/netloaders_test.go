@@ -10,7 +10,7 @@ import (
 	"ironroot/initramfs/debian"
 )
 
-// Boot loaders in the directory are preferred to those of Debian, which are then not fetched.
+// Boot loaders in the directory are preferred to Debian's, which are then not fetched.
 func TestRead(t *testing.T) {
 	dir := t.TempDir()
 	want := map[string][]byte{"undionly.kpxe": []byte("own BIOS"), "snponly.efi": []byte("own")}

@@ -53,7 +53,7 @@ func newMedium() *medium {
 	}}
 }
 
-// The files are those of a correct [fs.FS].
+// The files form a correct [fs.FS].
 func TestFS(t *testing.T) {
 	m := newMedium()
 	m.directories[0], m.directories[1] = m.directories[0][:2], m.directories[1][:1]

@@ -101,7 +101,7 @@ func TestGrow(t *testing.T) {
 	}
 }
 
-// isCapable reports whether this process has a capability. Many containers do not have that of enlarging ext4;
+// isCapable reports whether this process has a capability. Many containers do not have the one to enlarge ext4;
 // lab/e2e/images.TestContainers does it in a machine.
 func isCapable(t *testing.T, capability uint) bool {
 	t.Helper()

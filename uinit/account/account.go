@@ -15,14 +15,14 @@ import (
 // RescueName is the name with which the user of a rescue logs in.
 const RescueName = "rescue"
 
-// Account is a user who may log in. The processes of every account are those of root.
+// Account is a user who may log in. The processes of every account are root's.
 type Account struct {
 	Name  string        `json:"name"`
 	Hash  password.Hash `json:"hash"` // of the password; the zero value matches none
 	Keys  []Key         `json:"keys,omitempty"`
 	Home  string        `json:"home"`
 	Shell string        `json:"shell"`
-	// Root is the root directory of the user's processes, "" for that of the ramdisk. Home and Shell are below it.
+	// Root is the root directory of the user's processes, "" for the ramdisk's. Home and Shell are below it.
 	Root string `json:"root,omitempty"`
 }
 

@@ -6,6 +6,6 @@
 // # The user of a rescue is root
 //
 // With ironic-python-agent, the user rescue has a number of its own, and sudo without a password. Such a user can do
-// everything that root can, with a setuid program in between. Here the processes of the user are those of root, no file
+// everything that root can, with a setuid program in between. Here the processes of the user are root's, no file
 // is setuid, and sudo runs its arguments, because people and scripts write it.
 package sudo

@@ -25,7 +25,7 @@ func module(t *testing.T) string {
 	if err := os.Remove(filepath.Join(dir, "module_test.go")); err != nil {
 		t.Fatal(err)
 	}
-	// The requirements are those of this module, so that no other modules are fetched.
+	// The requirements are this module's, so that no other modules are fetched.
 	text := readFile(t, filepath.Join(top, "go.mod"))
 	text = strings.Replace(text, "module ironroot\n", "module example.com/library\n", 1) +
 		"\nrequire ironroot v0.0.0\n\nreplace ironroot => " + top + "\n"

@@ -142,7 +142,7 @@ func Write(t *testing.T, path string, at int64, data []byte) {
 	}
 }
 
-// WriteAt is Write for goroutines other than that of the test.
+// WriteAt is Write for goroutines other than the test's.
 func WriteAt(path string, at int64, data []byte) error {
 	f, err := os.OpenFile(path, os.O_RDWR, 0)
 	if err != nil {

@@ -20,7 +20,7 @@ import (
 	"text/tabwriter"
 )
 
-// figures are those of one commit.
+// figures are the figures of one commit.
 type figures struct {
 	packages     int   // of this module in the ramdisk
 	productLines int   // of these packages, without tests

@@ -215,7 +215,7 @@ func unplug(t *testing.T, r *rig.Rig, device string) {
 		t.Error(err)
 		return
 	}
-	r.Unplugged++ // the machine's events include those of earlier devices
+	r.Unplugged++ // the machine's events include events of earlier devices
 	if _, err := r.Machine.WaitEvent(rig.Soon(t), "DEVICE_DELETED", r.Unplugged); err != nil {
 		t.Error(err)
 	}

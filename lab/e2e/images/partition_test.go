@@ -299,7 +299,7 @@ func rootTooSmall(t *testing.T, r *rig.Rig, image, disk string) {
 	}
 }
 
-// checkUUIDs compares the agent's UUIDs of partitions with those of blkid. esp is 0 if there is no ESP.
+// checkUUIDs compares the agent's UUIDs of partitions with blkid's. esp is 0 if there is no ESP.
 func checkUUIDs(t *testing.T, r *rig.Rig, parts func(int) string, rootUUID string, esp, root int) {
 	t.Helper()
 	var got map[string]any

@@ -51,7 +51,7 @@ const (
 )
 
 // startISCSI boots the ramdisk by iPXE from a machine without disks, which has attached a target with mutual CHAP. The
-// parameters and the two archives are those of Metal3: the second one contains the certificate authority of Ironic's
+// parameters and the two archives are Metal3's: the second one contains the certificate authority of Ironic's
 // API.
 func startISCSI(t *testing.T) (*rig.Rig, *testenv.ISCSITarget) {
 	t.Helper()

@@ -172,7 +172,7 @@ func exampleUserland(t *testing.T) string {
 	return userland
 }
 
-// runInRoot runs the step of the manager that uses lspci, and those of the plug-in.
+// runInRoot runs the step of the manager that uses lspci, and the steps of the plug-in.
 func runInRoot(t *testing.T, r *rig.Rig) {
 	t.Helper()
 	record := r.CleanStep(t, "list_pci_devices", map[string]any{"vendor": "1af4"})

@@ -104,7 +104,7 @@ func eraseFields() map[string]any {
 	}
 }
 
-// eraseArrays erases all disks. What is not zero afterwards is the partition tables, superblocks and bitmaps.
+// eraseArrays erases all disks. Afterwards only the partition tables, superblocks and bitmaps are not zero.
 func eraseArrays(t *testing.T, r *rig.Rig, names, files, uuids map[string]string, plain string) {
 	record := r.EraseStep(t, "erase_devices", eraseFields())
 	if record.Status != conductor.Succeeded {

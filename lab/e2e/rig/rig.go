@@ -224,8 +224,8 @@ func (r *Rig) Succeed(t *testing.T, name string, params map[string]any) string {
 	return string(record.Result)
 }
 
-// SetHints sends the node's properties to the agent, as the conductor does before a step: those of the rig and the root
-// device hints.
+// SetHints sends the node's properties to the agent, as the conductor does before a step: the rig's and the root device
+// hints.
 func (r *Rig) SetHints(t *testing.T, hints map[string]any) {
 	t.Helper()
 	properties := map[string]any{"root_device": hints}
