@@ -25,7 +25,7 @@
 //
 // The parts are packages of their own: fetch downloads, checksum verifies, pipeline moves data through memory, unpack
 // decompresses, qcow2 reads tables and places clusters, and device writes. This package has the table of formats, and
-// connects the parts. Its files: image.go is the interface; writer.go, attempt.go and header.go are its three types;
+// connects the parts. Its files: image.go is the interface; writer.go makes attempts, attempt.go is one of them;
 // raw.go, compressed.go and qcow2.go write the contents; format.go, formatchecks.go, vmdk.go and wholedisk.go decide
 // what may be written; progress.go counts.
 //

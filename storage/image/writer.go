@@ -49,7 +49,8 @@ func newWriter(path string, src Source, o Options) (*writer, error) {
 		o.Progress = new(Progress)
 	}
 	return &writer{
-		src: src, options: o, path: path, fetcher: fetch.New(src.Fetch, o.Log), sum: sum, spoolMemory: qcow2.SpoolMemory,
+		src: src, options: o, path: path, fetcher: fetch.New(src.Fetch, o.Log), sum: sum,
+		spoolMemory: qcow2.SpoolMemory,
 	}, nil
 }
 
@@ -172,6 +173,29 @@ func (w *writer) first(ctx context.Context) (*attempt, error) {
 		}
 	}
 	return w.attempt(0, w.mode()), nil
+}
+
+// isDeclaredRaw reports whether the image is copied without format detection.
+func (s Source) isDeclaredRaw() bool { return s.Format == formatRaw || s.Format == formatGPT }
+
+// mode returns the mode of the first attempt from a server.
+func (w *writer) mode() mode {
+	if w.src.isDeclaredRaw() {
+		return wholeFile
+	}
+	return headerFirst
+}
+
+// attempt returns the next attempt. The servers are counted on from the last to the first.
+func (w *writer) attempt(server int, m mode) *attempt {
+	address := w.src.URLs[server%len(w.src.URLs)]
+	a := &attempt{
+		writer: w, server: server, address: address, url: address.String(), mode: m, fetcher: w.fetcher,
+	}
+	if m == wholeFile {
+		a.header.format, a.content = w.src.Format, rawContent{}
+	}
+	return a
 }
 
 // restart prepares the disk for another attempt: no partition table or boot loader of the last one may remain behind
