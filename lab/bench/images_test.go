@@ -31,8 +31,9 @@ import (
 // with the image writer, which validates the checksum. ratio is the tools' time divided by the image writer's, median
 // of pairs: above 1 the image writer is faster. cpu-ratio is the same for processor time, which depends less on the
 // machine's load. The server is a separate process. Raw images are compared with `curl | dd oflag=direct bs=4M`,
-// which validates nothing; qcow2 images with the steps of ironic-python-agent: download into memory, sha256sum,
-// `qemu-img convert -t none`.
+// which validates nothing, and with `curl | tee >(sha256sum) | dd iflag=fullblock oflag=direct bs=4M`, which does the
+// same work; qcow2 images with the steps of ironic-python-agent: download into memory, sha256sum, `qemu-img convert -t
+// none`.
 //
 // BENCH_DIR names a directory for the target on another disk than /var/tmp. With -short the images have an eighth of
 // the size.
@@ -47,6 +48,8 @@ func BenchmarkImages(b *testing.B) {
 		theirs    func(b *testing.B, url, target string)
 	}{
 		{"raw-sha256", half, "raw", "sha256", curlDD},
+		{"raw-sha256-both", half, "raw", "sha256", verifiedDD(sumOf(b, half, "sha256"))},
+		{"raw-three-quarters-zeros-both", quarter, "raw", "sha256", verifiedDD(sumOf(b, quarter, "sha256"))},
 		{"raw-sha512", half, "raw", "sha512", curlDD},
 		{"raw-three-quarters-zeros", quarter, "raw", "sha256", curlDD},
 		{"qcow2", qcow2Of(b, half), "qcow2", "sha256", oneAfterAnother},
@@ -230,6 +233,14 @@ func target(b *testing.B) string {
 
 func curlDD(b *testing.B, url, target string) {
 	shell(b, "curl -sf "+url+" | dd of="+target+" oflag=direct bs=4M conv=notrunc,fsync status=none")
+}
+
+// verifiedDD returns curlDD with a comparison of the SHA-256 sum. The substitution ends when sha256sum does.
+func verifiedDD(sum string) func(b *testing.B, url, target string) {
+	return func(b *testing.B, url, target string) {
+		shell(b, "sum=$({ curl -sf "+url+" | tee >(sha256sum >&3) | dd of="+target+
+			" iflag=fullblock oflag=direct bs=4M conv=notrunc,fsync status=none; } 3>&1) && [ ${sum%% *} = "+sum+" ]")
+	}
 }
 
 func oneAfterAnother(b *testing.B, url, target string) {

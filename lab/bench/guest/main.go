@@ -60,9 +60,14 @@ func run(ctx context.Context, m *boot.Machine) error {
 	if err := network.WaitAddress(ctx); err != nil {
 		return err
 	}
+	url, sum := m.Params["bench-url"], m.Params["bench-checksum"]
 	for range rounds {
-		for name, flags := range map[string]string{"curl-dd": "", "curl-dd-fullblock": "iflag=fullblock"} {
-			if err := timed(name, func() error { return curlDD(ctx, m.Params["bench-url"], flags) }); err != nil {
+		for name, work := range map[string]func() error{
+			"curl-dd":           func() error { return curlDD(ctx, url, "") },
+			"curl-dd-fullblock": func() error { return curlDD(ctx, url, "iflag=fullblock") },
+			"curl-sha256sum-dd": func() error { return verifiedDD(ctx, url, sum) },
+		} {
+			if err := timed(name, work); err != nil {
 				return err
 			}
 		}
@@ -98,8 +103,27 @@ func mountDebian(ctx context.Context, m *boot.Machine) error {
 // curlDD runs the usual shell command. Without iflag=fullblock, dd writes whatever the pipe returns. All contestants
 // flush at the end.
 func curlDD(ctx context.Context, url, flags string) error {
-	cmd := exec.CommandContext(ctx, "/bin/sh", "-ec",
-		`curl -sSf "$0" | dd of=`+target+` bs=4M `+flags+` oflag=direct conv=fsync status=none`, url)
+	return shell(ctx, `curl -sSf "$0" | dd of=`+target+` bs=4M `+flags+` oflag=direct conv=fsync status=none`, url)
+}
+
+// verifiedDD does the work of the image writer: `curl | tee >(sha256sum) | dd iflag=fullblock oflag=direct`, and a
+// comparison. The pipe has a name because /dev/fd, which the shell needs for one without, leads to a missing /proc.
+func verifiedDD(ctx context.Context, url, sum string) error {
+	const pipe = "/dev/bench-pipe"
+	if err := unix.Mkfifo(pipe, 0o600); err != nil {
+		return fmt.Errorf("make %s: %w", pipe, err)
+	}
+	defer os.Remove(pipe) //nolint:errcheck // the next round fails then
+	return shell(ctx, `sha256sum <"$1" >"$1.sum" &
+		curl -sSf "$0" | tee "$1" | dd of=`+target+` bs=4M iflag=fullblock oflag=direct conv=fsync status=none
+		wait
+		read got rest <"$1.sum"
+		[ "$got" = "$2" ]`, url, pipe, sum)
+}
+
+// shell runs a script in the Debian.
+func shell(ctx context.Context, script string, args ...string) error {
+	cmd := exec.CommandContext(ctx, "/bin/sh", append([]string{"-ec", script}, args...)...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Chroot: debian}
 	cmd.Env, cmd.Dir = []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin"}, "/"
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
