@@ -85,8 +85,8 @@ func (a *agent) setClock(ctx context.Context) error {
 	return a.clockFault(ctx, err)
 }
 
-// SetClocks implements [extension.Stop]. It sets the clocks for the operating system that starts next. A time server that
-// the operator configured sets both. Without one, or if it fails, Ironic's time sets the hardware clock.
+// SetClocks implements [extension.Stop]. It sets the clocks for the operating system that starts next. A time server
+// that the operator configured sets both. Without one, or if it fails, Ironic's time sets the hardware clock.
 func (a *agent) SetClocks(ctx context.Context) error {
 	if !a.o.Destructive {
 		return nil

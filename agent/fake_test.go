@@ -226,6 +226,9 @@ func (d fakeDrivers) Resume() {
 	}
 }
 
+// loading is a machine whose drivers are loaded when a channel is closed.
+func loading(settled <-chan struct{}) Machine { return Machine{Drivers: fakeDrivers{settled: settled}} }
+
 // phaseDrivers calls a function when a phase begins.
 type phaseDrivers struct {
 	Drivers

@@ -29,7 +29,8 @@ func TestLookupBeforeDrivers(t *testing.T) {
 	ironic := newIronic(t)
 	machine := bareMachine(t)
 	addCard(t, machine, "eth0", "52:54:00:12:34:56")
-	r := startAgent(t, func(o *Options) { o.Machine.Drivers, o.System = fakeDrivers{settled: make(chan struct{})}, machine }, "--api-url="+ironic.URL)
+	d := fakeDrivers{settled: make(chan struct{})}
+	r := startAgent(t, func(o *Options) { o.Machine.Drivers, o.System = d, machine }, "--api-url="+ironic.URL)
 	r.beat(ironic)
 	if sent := ironic.addresses(); len(sent) != 1 {
 		t.Errorf("got lookups with %q, want one", sent)
@@ -55,7 +56,8 @@ func TestLookupAfterDrivers(t *testing.T) {
 			})
 		}
 	})
-	r := startAgent(t, func(o *Options) { o.Machine.Drivers, o.System = fakeDrivers{settled: settled}, machine }, "--api-url="+ironic.URL)
+	d := fakeDrivers{settled: settled}
+	r := startAgent(t, func(o *Options) { o.Machine.Drivers, o.System = d, machine }, "--api-url="+ironic.URL)
 	r.beat(ironic)
 	sent := ironic.addresses()
 	if len(sent) != 2 || strings.Contains(sent[0], secondMAC) || !strings.Contains(sent[1], secondMAC) {
@@ -355,7 +357,8 @@ func TestWaitsForAnAddress(t *testing.T) {
 		const delay = 100*time.Hour + 10*time.Millisecond
 		started := time.Now()
 		a := newAgent(Options{
-			Config: &config.Config{APIURL: "http://ironic"}, Machine: Machine{Network: &slowNetwork{after: started.Add(delay)}},
+			Config:  &config.Config{APIURL: "http://ironic"},
+			Machine: Machine{Network: &slowNetwork{after: started.Add(delay)}},
 		})
 		if err := a.configure(t.Context()); err != nil {
 			t.Fatal(err)

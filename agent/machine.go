@@ -41,8 +41,8 @@ type Modules interface {
 // Drivers are the drivers of the machine's devices. While the agent starts, those of other devices than network cards
 // can be postponed.
 type Drivers interface {
-	// Settled returns a channel that is closed when all drivers are loaded, and the disks attached that are reached over
-	// a network. A nil channel means that they are.
+	// Settled returns a channel that is closed when all drivers are loaded, and the disks attached that are reached
+	// over a network. A nil channel means that they are.
 	Settled() <-chan struct{}
 	// Enter announces a phase of the agent.
 	Enter(phase status.Phase)

@@ -181,7 +181,7 @@ func TestCustomManagersAfterDrivers(t *testing.T) {
 			settled := make(chan struct{})
 			time.AfterFunc(loaded, func() { close(settled) })
 			started := time.Now()
-			a := startedAgent(t, Options{Machine: Machine{Drivers: fakeDrivers{settled: settled}}, Managers: []hardware.New{
+			a := startedAgent(t, Options{Machine: loading(settled), Managers: []hardware.New{
 				func(m hardware.Machine) hardware.Manager { return lateManager{siteManager{m}, settled} },
 			}})
 			waited := time.Since(started)
@@ -193,7 +193,7 @@ func TestCustomManagersAfterDrivers(t *testing.T) {
 	}
 	synctest.Test(t, func(t *testing.T) {
 		started := time.Now()
-		startedAgent(t, Options{Machine: Machine{Drivers: fakeDrivers{settled: make(chan struct{})}}})
+		startedAgent(t, Options{Machine: loading(make(chan struct{}))})
 		if waited := time.Since(started); waited != 0 {
 			t.Errorf("without custom managers: the start waited %v for drivers", waited)
 		}

@@ -52,7 +52,7 @@ func TestSelfTestAtStart(t *testing.T) {
 	settled := make(chan struct{})
 	a := newAgent(Options{
 		Config: &config.Config{Standalone: true, SelfTest: true}, Journal: journal.New(console, nil, 1<<20),
-		System: machinetest.System(t, "dell-r640"), Machine: Machine{Drivers: fakeDrivers{settled: settled}},
+		System: machinetest.System(t, "dell-r640"), Machine: loading(settled),
 	})
 	t.Cleanup(a.close)
 	if err := a.loadHardware(t.Context()); err != nil {

@@ -43,7 +43,8 @@ func TestLockdownRetries(t *testing.T) {
 		detachedAt := -1
 		logins := 1
 		a := newAgent(Options{Config: &config.Config{}, Board: board, Machine: Machine{
-			Network: n, Logins: endLoginsFunc(func() { logins = n.attempts }), Disks: detachFunc(func(ctx context.Context) {
+			Network: n, Logins: endLoginsFunc(func() { logins = n.attempts }),
+			Disks: detachFunc(func(ctx context.Context) {
 				if detachedAt < 0 {
 					detachedAt = n.attempts
 				}

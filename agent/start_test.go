@@ -178,7 +178,8 @@ func TestLookupWaitsForDrivers(t *testing.T) {
 				dialled++
 				return nil, errors.New("connection refused")
 			}
-			a := startedAgent(t, Options{Machine: Machine{Drivers: fakeDrivers{settled: settled}}, System: machine, Dial: dial}, "--api-url=http://192.0.2.1")
+			a := startedAgent(t, Options{Machine: loading(settled), System: machine, Dial: dial},
+				"--api-url=http://192.0.2.1")
 			time.AfterFunc(loaded, func() { close(settled) })
 			started := time.Now()
 			if err := a.lookup(t.Context()); err == nil || time.Since(started) != want || dialled != 2 {
@@ -194,7 +195,7 @@ func TestLookupWaitsForDrivers(t *testing.T) {
 func TestInspectionAfterDrivers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		settled := make(chan struct{})
-		a := startedAgent(t, Options{Machine: Machine{Drivers: fakeDrivers{settled: settled}}, Dial: refused},
+		a := startedAgent(t, Options{Machine: loading(settled), Dial: refused},
 			"--inspection-callback-url=http://192.0.2.1", "--inspection-collectors=pci-devices")
 		time.AfterFunc(30*time.Second, func() { close(settled) })
 		started := time.Now()
@@ -231,7 +232,7 @@ func TestHardwareInfoAfterDrivers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		settled := make(chan struct{})
 		machine := bareMachine(t)
-		a := startedAgent(t, Options{Machine: Machine{Drivers: fakeDrivers{settled: settled}}, System: machine}, "--disk-wait-attempts=0")
+		a := startedAgent(t, Options{Machine: loading(settled), System: machine}, "--disk-wait-attempts=0")
 		time.AfterFunc(20*time.Second, func() {
 			addCard(t, machine, "eth0", "52:54:00:12:34:56")
 			close(settled)
@@ -256,7 +257,8 @@ func TestHardwareInfoAfterDrivers(t *testing.T) {
 // Every phase that waits for something ends with the context.
 func TestPhasesEndWithTheContext(t *testing.T) {
 	network := &slowNetwork{after: time.Now().Add(time.Hour)}
-	a := startedAgent(t, Options{Machine: Machine{Network: network}}, "--api-url=mdns", "--inspection-collectors=pci-devices")
+	a := startedAgent(t, Options{Machine: Machine{Network: network}}, "--api-url=mdns",
+		"--inspection-collectors=pci-devices")
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	for name, phase := range map[string]func(context.Context) error{

@@ -233,8 +233,9 @@ func (a *agent) loadHardware(ctx context.Context) error {
 		join = (&multipath.Joiner{System: a.o.System, Log: a.log}).Join
 	}
 	a.builtin = generic.New(generic.Options{
-		Config: a.config, System: a.o.System, Disks: a.disks, Imager: a.imager, Log: a.log, Settled: a.o.Machine.Drivers.Settled(),
-		Join: join, Journal: a.o.Journal, Version: a.o.Version, Dial: a.o.Dial,
+		Config: a.config, System: a.o.System, Disks: a.disks, Imager: a.imager, Log: a.log,
+		Settled: a.o.Machine.Drivers.Settled(),
+		Join:    join, Journal: a.o.Journal, Version: a.o.Version, Dial: a.o.Dial,
 		Board: a.o.Board,
 	})
 	list := []hardware.Manager{
@@ -346,8 +347,8 @@ func (a *agent) deps() extension.Deps {
 	return d
 }
 
-// PrepareRescue implements [extension.Control]. An exported disk would stay exported in the network of the user, because the kernel
-// keeps the target when process 1 executes itself again.
+// PrepareRescue implements [extension.Control]. An exported disk would stay exported in the user's network,
+// because the kernel keeps the target when process 1 executes itself again.
 func (a *agent) PrepareRescue(ctx context.Context) error {
 	if err := a.removeTarget(ctx); err != nil {
 		return fmt.Errorf("end export of the root disk: %w", err)

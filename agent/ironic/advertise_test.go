@@ -95,7 +95,8 @@ func TestAdvertiseAsksAllURLsAtOnce(t *testing.T) {
 		net.serve("10.0.0.1", slow)
 		net.serve("10.0.0.2", slow)
 		c, _ := newClient(t, net, "--api-url=http://10.0.0.1,http://10.0.0.2,http://10.0.0.3")
-		c.host = fakeHost{host: c.host, sourceFor: (&routes{sources: map[string]string{"10.0.0.1": "10.0.0.9"}}).sourceFor}
+		table := &routes{sources: map[string]string{"10.0.0.1": "10.0.0.9"}}
+		c.host = fakeHost{host: c.host, sourceFor: table.sourceFor}
 		start := time.Now()
 		if _, err := c.Advertise(t.Context()); err != nil {
 			t.Fatal(err)
@@ -134,7 +135,7 @@ func TestAdvertiseWithoutTargets(t *testing.T) {
 	}
 	synctest.Test(t, func(t *testing.T) {
 		c, _ := newClient(t, newNetwork(t), "--api-url=http://nowhere")
-		c.host = fakeHost{host: c.host, resolve: func(string) ([]netip.Addr, error) { return nil, errors.New("no such host") }}
+		c.host = fakeHost{host: c.host, resolve: resolveNothing}
 		if _, err := c.Advertise(t.Context()); err == nil || !strings.Contains(err.Error(), "nowhere") {
 			t.Errorf("got error %v, want one that names the host", err)
 		}
@@ -183,7 +184,7 @@ func TestAdvertiseNamesAllFailures(t *testing.T) {
 	peer := netip.MustParseAddr("10.0.0.7")
 	c.peer.Store(&peer)
 	c.host = fakeHost{host: c.host, sourceFor: (&routes{}).sourceFor}
-	c.host = fakeHost{host: c.host, resolve: func(string) ([]netip.Addr, error) { return nil, errors.New("no such host") }}
+	c.host = fakeHost{host: c.host, resolve: resolveNothing}
 	_, err := c.Advertise(t.Context())
 	if err == nil || !strings.Contains(err.Error(), "no route to 10.0.0.7") ||
 		!strings.Contains(err.Error(), "nowhere") {
@@ -235,3 +236,6 @@ func TestAdvertiseHostInBrackets(t *testing.T) {
 		}
 	}
 }
+
+// resolveNothing knows no host.
+func resolveNothing(string) ([]netip.Addr, error) { return nil, errors.New("no such host") }

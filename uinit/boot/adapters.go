@@ -34,7 +34,8 @@ func followAdapters(ctx context.Context, m *Machine, network changing, board *st
 			list = append(list, shown)
 			if !logged[a.Address] {
 				logged[a.Address] = true
-				m.Log.Warn("network adapter without a link", "address", a.Address, "pci_id", a.ID, "reason", shown.Text())
+				m.Log.Warn("network adapter without a link", "address", a.Address, "pci_id", a.ID,
+					"reason", shown.Text())
 			}
 		}
 		board.Adapters(list)
