@@ -33,7 +33,8 @@ type driverKind struct {
 var driverKinds = []driverKind{
 	{"Ethernet", []string{"server"}, []string{"drivers/net/ethernet/"}},
 	{"storage", []string{"server"}, []string{
-		"drivers/ata/", "drivers/block/", "drivers/message/fusion/", "drivers/mmc/host/", "drivers/nvme/", "drivers/scsi/",
+		"drivers/ata/", "drivers/block/", "drivers/message/fusion/", "drivers/mmc/host/", "drivers/nvme/",
+		"drivers/scsi/",
 	}},
 	{"InfiniBand", []string{"server", "infiniband"}, []string{"drivers/infiniband/hw/"}},
 }

@@ -86,7 +86,8 @@ func (b *builder) firmware(ctx context.Context, kernel Kernel, index []*kmod.Mod
 		return nil, err
 	}
 	f := firmwareFiles{
-		b: b, compression: compression, names: map[string]bool{}, dirs: map[string]bool{}, bases: map[*kmod.Module][]base{},
+		b: b, compression: compression, names: map[string]bool{}, dirs: map[string]bool{},
+		bases: map[*kmod.Module][]base{},
 	}
 	var found []firmware.File
 	for _, name := range sortedKeys(requests) {

@@ -61,15 +61,16 @@ func incompleteText(about layout.About, capacity, memory int64) string {
 	switch {
 	case unpacked <= 0:
 	case 0 < capacity && capacity < unpacked:
-		reason = fmt.Sprintf("It needs at least %d MiB of memory that is free when the kernel starts; %d MiB were free.\n"+
-			"The root file system can fill half of it: %d MiB, and the files have %d MiB.\n"+
-			"Add at least %d MiB of memory, or start the kernel with rootfstype=ramfs, which has no limit.",
+		reason = fmt.Sprintf(
+			"It needs at least %d MiB of memory that is free when the kernel starts; %d MiB were free.\n"+
+				"The root file system can fill half of it: %d MiB, and the files have %d MiB.\n"+
+				"Add at least %d MiB of memory, or start the kernel with rootfstype=ramfs, which has no limit.",
 			mib(2*unpacked), 2*capacity>>20, capacity>>20, mib(unpacked), mib(2*unpacked)-2*capacity>>20)
 	case memory < minMemory(unpacked):
 		reason = fmt.Sprintf("Out of memory for the initramfs: it needs at least %d MiB, the kernel has %d MiB here.",
 			mib(minMemory(unpacked)), memory>>20)
 	default:
-		reason = fmt.Sprintf("The file of the initramfs is damaged, or was not loaded to its end. There is enough memory:\n"+
+		reason = fmt.Sprintf("The file of the initramfs is damaged or was not loaded to its end. Memory suffices:\n"+
 			"it needs at least %d MiB, the kernel has %d MiB here.", mib(minMemory(unpacked)), memory>>20)
 	}
 	return fmt.Sprintf("\n%s\nTHE RAMDISK IS INCOMPLETE: the kernel could not unpack it to its end.\n%s\n%s\n",

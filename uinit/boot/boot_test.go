@@ -270,7 +270,8 @@ func TestTruncatedTellsBothSizes(t *testing.T) {
 		want             []string
 	}{
 		{38 << 20, 200 << 20, []string{
-			"at least 80 MiB of memory that is free when the kernel starts; 76 MiB were free", "38 MiB, and the files have 40",
+			"at least 80 MiB of memory that is free when the kernel starts; 76 MiB were free",
+			"38 MiB, and the files have 40",
 			"Add at least 4 MiB", "rootfstype=ramfs",
 		}},
 		{50 << 20, 100 << 20, []string{"Out of memory", "at least 144 MiB", "has 100 MiB"}},

@@ -47,8 +47,8 @@ func TestDelta(t *testing.T) {
 			t.Fatal(err)
 		}
 		if !without {
-			packed := encoder.EncodeAll(base, nil)
-			if err := os.WriteFile(filepath.Join(filepath.Dir(file), "first.bin"+SuffixZstd), packed, 0o600); err != nil {
+			name := filepath.Join(filepath.Dir(file), "first.bin"+SuffixZstd)
+			if err := os.WriteFile(name, encoder.EncodeAll(base, nil), 0o600); err != nil {
 				t.Fatal(err)
 			}
 		}
