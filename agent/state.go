@@ -118,10 +118,12 @@ func newAgent(o Options) *agent {
 	}
 	redactSecrets(o.Journal, o.Config) // before the first line is logged
 	return &agent{
-		o:          o,
-		started:    time.Now(),
-		log:        o.Journal.Logger(),
-		targets:    &iscsitarget.Exporter{System: o.System, LoadModule: o.Machine.Modules.Load, Log: o.Journal.Logger()},
+		o:       o,
+		started: time.Now(),
+		log:     o.Journal.Logger(),
+		targets: &iscsitarget.Exporter{
+			System: o.System, LoadModule: o.Machine.Modules.Load, Log: o.Journal.Logger(),
+		},
 		config:     config.NewLive(o.Config),
 		clocks:     clock.Machine{},
 		timeServer: o.Config.NTPServer,

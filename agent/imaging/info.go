@@ -36,6 +36,8 @@ type Digest struct {
 	Value      string // hexadecimal digits, or the URL of a checksum file
 	Algorithm  string // "" to choose it by the number of digits
 	OSHashAlgo string // as Ironic sent it, for the log
+
+	unused string // the other digest that was sent, "" when absent. It can be a URL with a password
 }
 
 // Auth authorizes requests to the servers of an image. If it is empty, the configuration does.
@@ -222,9 +224,9 @@ func parseChecksums(wire wireInfo, source *Source, md5Enabled bool) error {
 // selectDigest returns the digest that is used of the two that Ironic can send.
 func selectDigest(sum, osHashAlgo, osHashValue string) Digest {
 	if sum == "" || checksum.Available(osHashAlgo) {
-		return Digest{Value: osHashValue, Algorithm: osHashAlgo, OSHashAlgo: osHashAlgo}
+		return Digest{Value: osHashValue, Algorithm: osHashAlgo, OSHashAlgo: osHashAlgo, unused: sum}
 	}
-	return Digest{Value: sum, OSHashAlgo: osHashAlgo}
+	return Digest{Value: sum, OSHashAlgo: osHashAlgo, unused: osHashValue}
 }
 
 func isURL(text string) bool {

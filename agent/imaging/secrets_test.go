@@ -30,7 +30,16 @@ func TestSecretsOfAnImage(t *testing.T) {
 	if _, err := i.fetchOptions(ImageInfo{Source: Source{Auth: Auth{Header: "a-token-without-a-scheme"}}}); err != nil {
 		t.Fatal(err)
 	}
+	for _, d := range []Digest{
+		selectDigest("http://user:in-unused-sum@host/SUMS", "sha256", "1"),
+		selectDigest("1", "crc32", "http://user:in-unused-value@host/SUMS"),
+	} {
+		if _, err := i.fetchOptions(ImageInfo{Source: Source{Digest: d}}); err != nil {
+			t.Fatal(err)
+		}
+	}
 	secrets := []string{
+		"in-unused-sum", "in-unused-value",
 		"a-token-without-a-scheme", "in%2Furl", "in/url", "in-checksum", "in-drive", "in-proxy", "of-the-image",
 		"of-the-registry",
 	}

@@ -94,7 +94,7 @@ func (i *Imager) redactSecrets(info ImageInfo) {
 	for _, p := range source.Proxies.schemes {
 		j.RedactURLs(p.text)
 	}
-	for _, text := range []string{source.Registry, source.Digest.Value, info.ConfigDrive} {
+	for _, text := range []string{source.Registry, source.Digest.Value, source.Digest.unused, info.ConfigDrive} {
 		j.RedactURLs(text)
 	}
 }

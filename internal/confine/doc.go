@@ -9,10 +9,10 @@
 // With CAP_SYS_ADMIN, which bootc and the tools of vendors need, most system calls that a kernel has gained in 15 years
 // are a way to its other namespaces, its memory or its log. A list of denied calls has to name each of them in time;
 // the former one lacked statmount(2), listmount(2) and request_key(2). So this package lists the permitted calls by
-// name: the calls of every program, and a few more for a container that installs a system. The lists hold for 64-bit and
-// 32-bit programs. The numbers come from elastic/go-seccomp-bpf, which generates them from the kernel; its filters are
-// not used, because they are for one architecture and cannot ask the agent. The list of Docker was not taken over: it
-// depends on capabilities, and with CAP_SYS_ADMIN it permits calls that must fail here.
+// name: the calls of every program, and a few more for a container that installs a system. The lists hold for 64-bit
+// and 32-bit programs. The numbers come from elastic/go-seccomp-bpf, which generates them from the kernel; its filters
+// are not used, because they are for one architecture and cannot ask the agent. The list of Docker was not taken over:
+// it depends on capabilities, and with CAP_SYS_ADMIN it permits calls that must fail here.
 //
 // Other calls wait for the agent (seccomp_unotify(2)), which lets them fail and logs each once by its name, for each
 // program that it starts. The kernel's own log of seccomp has numbers only, and repeats them. No call ends the program.

@@ -22,7 +22,7 @@ const (
 	maxContentFiles = 20000
 )
 
-// content is what a FAT file system contains.
+// content describes the files of a FAT file system.
 type content struct {
 	serial string // "1234-ABCD"; "" for a random one
 	label  string

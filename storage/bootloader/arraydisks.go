@@ -36,7 +36,7 @@ const (
 //     the firmware reads each member alone as a FAT file system.
 //   - for BIOS, on a disk with a GPT, a BIOS boot partition, in which GRUB keeps its core image.
 //
-// Names, sizes and types are those of ironic-python-agent, so that each can use the partitions of the other.
+// Names, sizes and types are the same as in ironic-python-agent, so that each can use the partitions of the other.
 type ArrayDisks struct {
 	Path  string   // device path of the array
 	UUID  string   // of the array

@@ -54,7 +54,7 @@
 //     the firmware reads each member alone as a FAT file system.
 //   - for BIOS, on a disk with a GPT, a BIOS boot partition, in which GRUB keeps its core image.
 //
-// Names, sizes and types are those of ironic-python-agent, so that each can use the partitions of the other.
+// Names, sizes and types are the same as in ironic-python-agent, so that each can use the partitions of the other.
 //
 // Firmware cannot read the arrays of raid_config, so that a boot entry into one would have no effect. As in
 // ironic-python-agent, install_bootloader puts the boot partitions on each disk; for BIOS the image's own GRUB. Each
