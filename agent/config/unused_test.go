@@ -15,7 +15,7 @@ func readFields(t *testing.T) map[string]bool {
 	const mode = packages.NeedName | packages.NeedFiles | packages.NeedCompiledGoFiles | packages.NeedImports |
 		packages.NeedExportFile | packages.NeedTypes | packages.NeedSyntax | packages.NeedTypesInfo
 	loaded, err := packages.Load(&packages.Config{Context: t.Context(), Mode: mode, Dir: "../.."},
-		"ironroot", "ironroot/agent/...", "ironroot/uinit/...")
+		"ironroot/cmd/...", "ironroot/agent/...", "ironroot/uinit/...")
 	if err != nil {
 		t.Fatal(err)
 	}
