@@ -9,8 +9,8 @@ import (
 	"ironroot/agent/status"
 )
 
-// Machine is what process 1 of the ramdisk lends the agent. In an ordinary process, nil members do nothing, a nil Power
-// refuses, and without a Network the agent does not manage the network.
+// Machine has the services of process 1 of the ramdisk that the agent uses. In an ordinary process, nil members do
+// nothing, a nil Power refuses, and without a Network the agent does not manage the network.
 type Machine struct {
 	Network    Network
 	Neighbours inventory.Neighbours // receives LLDP frames; nil listens only during an inspection or an inventory
@@ -46,8 +46,8 @@ type Drivers interface {
 	Settled() <-chan struct{}
 	// Enter announces a phase of the agent.
 	Enter(phase status.Phase)
-	// Resume loads postponed drivers. The agent calls it before its start waits for Settled, and after each heartbeat.
-	// Commands, which also wait for Settled, follow the first heartbeat.
+	// Resume loads postponed drivers. The agent calls it before it waits for Settled while it starts, and after each
+	// heartbeat.
 	Resume()
 }
 
@@ -97,7 +97,7 @@ func (m Machine) withDefaults() Machine {
 	return m
 }
 
-// nothing is the machine of an ordinary process.
+// nothing implements Modules, Drivers, NetworkDisks, Logins and Media without an effect.
 type nothing struct{}
 
 func (nothing) Load(context.Context, string) error    { return nil }

@@ -21,8 +21,7 @@ import (
 type Volume struct {
 	Name  string // volume_name; in a validated configuration otherwise the name of its device
 	Level string // as in [md.New]; "" if it is not known
-	// Size is the end of its partition on each member, from the previous one's, in bytes. 0 means the rest, or that
-	// it is not known.
+	// Size is size_gb in bytes: the space that the array takes on each disk. 0 means the rest (MAX), or unknown.
 	Size int64
 	Root *bool // is_root_volume; nil if it is not given
 

@@ -32,4 +32,42 @@
 // the array is kept, as by ironic-python-agent. Both ends of the data on each member are zeroed for that. Copies and
 // parities of zeros are zeros, so the array need not be assembled. If a member shares space with one of a kept array,
 // because a superblock of an earlier array was not overwritten, this is an error too.
+//
+// # Arrays are assembled only by steps
+//
+// ironic-python-agent assembles all arrays when it starts. Here nothing is assembled before a step needs it: an
+// inspection leaves all disks as they are, byte for byte, and a superblock of a tenant starts nothing. Debian's kernel
+// has md as a module, so that it detects no arrays itself. Only arrays of raid_config are assembled, read-only, see
+// package raid. Arrays that a step has started are stopped when it ends, except the one with the root disk, which the
+// commands of a deployment need until the machine restarts.
+//
+// # Arrays that are protected by their name
+//
+// A tenant with root on the machine can write a superblock with any name on any disk. A protected name therefore counts
+// only if it is unambiguous. All members with the name, including members on disks that the list protects otherwise,
+// must have the same UUID, level, number of devices and size, and different numbers and roles. Roles must be below the
+// number of devices, and the event counts may differ by one at most. A spare holds no data of the array, so it is not
+// protected by the name. If raid_config has an array of that name, level and size must be equal to its entry. Otherwise
+// the disks with the name are neither erased nor reported as untouched: the step fails and lists the name, and once up
+// to 16 disks and their arrays. The operator removes the wrong superblock, which a member that failed and was replaced
+// can have left, or protects the disks by serial number or WWN. The same applies to the mirrored EFI system partition.
+// While a disk cannot be read, no array is protected by its name: that disk could hold the array that is meant. Disks
+// with the name then fail, too. This applies to broken disks that skip_block_devices excludes as well, because the
+// protected array can be on disks that the list names.
+//
+// A risk remains: whoever had root on the machine while the protected array was there can change its data, replace the
+// array by one with its name, level and size, or extend it. Nothing on the disks shows this. Protection by name
+// therefore keeps the data of one array with that name, whoever wrote it. Use the serial number or WWN for a disk that
+// no tenant may influence, and do not protect a disk whose content must not reach the next tenant. When the root disk
+// is chosen, every disk with a protected name is excluded, ambiguous or not: nothing is erased then.
+//
+// # Arrays that can be kept
+//
+// A tenant can write superblocks, to keep data that must not be kept. An array is therefore only kept if
+// skip_block_devices names no array, raid_config has its name and level, no other array has the name, each member is a
+// partition of its own disk of about the configured size, all members are present on disks that the step erases, have
+// different roles and were in use together, and nothing but superblock 1.2 and a bitmap right after it needs to be kept
+// on them. The tables of the disks must be intact and where partitioning tools put them, and no other partition may
+// overlap a member: an erase of the space beside the array would destroy it. Otherwise, and while the array runs with
+// other members or is in use, the disk fails the step with an error that names disk, array and reason.
 package softraid

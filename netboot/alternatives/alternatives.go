@@ -16,7 +16,7 @@ var errNone = errors.New("nothing to try")
 // First calls try with the numbers from 0 to n-1. It starts each call gap after the previous one or as soon as a call
 // fails. It returns the value and the number of the first call that succeeds. It then cancels the context of the other
 // calls, and passes values that they return nevertheless to drop, which may be nil. If all calls fail, it returns
-// their joined errors. n must be at least 1.
+// their joined errors. If n is 0, it returns an error.
 func First[T any](
 	ctx context.Context, n int, gap time.Duration, try func(context.Context, int) (T, error), drop func(T),
 ) (T, int, error) {

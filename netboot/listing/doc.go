@@ -1,2 +1,3 @@
-// Package listing takes lists from the kernel by rtnetlink in whole: at boot they change while the kernel writes them.
+// Package listing lists all links and addresses of the kernel by rtnetlink. It repeats a list that changed while the
+// kernel wrote it, as happens at boot.
 package listing

@@ -1,4 +1,4 @@
-// Package snapshot describes links at one moment: their state, what was tried on them, and that in words.
+// Package snapshot describes links at one moment: their state and the attempts on them, also as text.
 package snapshot
 
 import (

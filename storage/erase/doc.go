@@ -165,7 +165,7 @@
 // a Format and compared after it. A drive that keeps them fails the step; erase_devices_express erases the metadata
 // before it fails.
 //
-// A shared subsystem may belong to several hosts. Its visible namespaces are overwritten, and the method in the result
+// A shared subsystem may belong to several hosts. Its visible namespaces are overwritten, and the result
 // names the namespaces that were not erased. On a private subsystem an unattached namespace is an error of
 // erase_devices and erase_devices_express: its data would stay for the next tenant of the machine. The visible
 // namespace is erased before that; erase_devices_express erases at least its metadata. erase_devices_metadata leaves
@@ -233,8 +233,8 @@
 //   - REPORT SUPPORTED OPERATION CODES rejected, or without SANITIZE (QEMU, most RAID volumes): overwritten.
 //   - The command can affect other logical units (field MLU), and the target has others; or it is without IMMED and
 //     AUSE: overwritten, with the reason in the result.
-//   - Blocks cannot be read after the method (fields WABEREQ and WACEREQ): the next method. If the disk did not say so:
-//     overwritten, with the reason in the result.
+//   - Blocks cannot be read after the technique (fields WABEREQ and WACEREQ): the next technique. If the disk did not
+//     say so: overwritten, with the reason in the result.
 //   - Sanitize rejected, aborted or failed: error; with agent_continue_if_secure_erase_failed overwritten, unless the
 //     disk stays in failure mode. Samples are left: error, or overwritten in the same way.
 //   - Sanitize in progress, or failed, at the start of any erase step: waited for, or the failure mode is ended, then

@@ -44,11 +44,10 @@ func (o Options) sampling(device block.Device) sampling {
 	return sampling{device.Zoned == "host-managed", o.prove, o.Recorder}
 }
 
-// Run erases all data of a disk or partition, and reads it back (see [evidence.Plan]). The report contains what was
-// not erased and why: namespaces of a shared NVMe subsystem that this host cannot see, and sectors that an ATA drive
-// hides.
-// If the device does not support a secure erase, it is overwritten; if a secure erase failed, only with
-// ContinueOnFailure, and never while the drive rejects data because of a sanitize.
+// Run erases all data of a disk or partition, and reads it back (see [evidence.Plan]). The Recorder of the options
+// receives the parts that were not erased, with the reasons: namespaces of a shared NVMe subsystem that this host
+// cannot see, and sectors that an ATA drive hides. If the device does not support a secure erase, it is overwritten; if
+// a secure erase failed, only with ContinueOnFailure, and never while the drive rejects data because of a sanitize.
 //
 // Errors wrap ErrReadOnly for a read-only device, ErrBusy for a device in use, and ErrZoned for a disk that cannot be
 // overwritten. They wrap ErrRemains if the device's private NVMe subsystem has namespaces that are not attached or

@@ -117,8 +117,8 @@ func erasingInterval(estimate time.Duration) time.Duration {
 }
 
 // during calls command, which returns when the drive has erased itself, and observes it until then. A panic of the
-// observer during the command ends the observation; it is logged, and does not change the result. For the time limit
-// of the command, an observation is no progress: that time passes says nothing about the drive.
+// observer during the command ends the observation; it is logged, and does not change the result. An observation does
+// not extend the time limit of the command.
 func (r *Recorder) during(
 	ctx context.Context, technique Technique, estimate time.Duration, command func() error,
 ) error {

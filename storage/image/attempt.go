@@ -15,7 +15,7 @@ import (
 // attempt writes the image once, from one server.
 type attempt struct {
 	*writer
-	server  int // index of its URL, counted on from the last server to the first
+	server  int // number of the server; its URL is URLs[server % len(URLs)]
 	address fetch.URL
 	url     string // address for logs and errors
 	mode    mode
@@ -46,7 +46,7 @@ type content interface {
 	write(ctx context.Context, a *attempt) (Report, error)
 }
 
-// run transfers the image, unless open has failed.
+// run sends the first request, unless it was sent before, and writes the image.
 func (a *attempt) run(ctx context.Context) (Report, error) {
 	defer a.close()
 	if !a.opened {
@@ -187,7 +187,7 @@ func (a *attempt) checkBeginning() error {
 		return fetch.Interrupted(err)
 	}
 	if a.stream.Total > a.size {
-		return nil // which is another error
+		return nil // the transfer fails later: the image is too large
 	}
 	return checkDisk(a.url, head, a.options.DiskSectorSize)
 }

@@ -37,7 +37,7 @@
 // An accepted deployment removes the old tenant's system in any case. If the disk were wiped only after the download
 // has begun, the machine would still boot the old system when the image's server is down. Only an image that is
 // rejected for its content (its format, its tables, a virtual size that does not fit) leaves the disk unchanged: if the
-// format is not declared as raw or gpt, the image is probed first.
+// format is not declared as raw or gpt, the image is inspected first.
 //
 // # Disk images of hypervisors are refused
 //
@@ -51,7 +51,7 @@
 // Copied as it is, the disk has the footer behind its content. Therefore an image is refused, with the command that
 // converts it, if it ends with such a footer and is not declared as raw or gpt. One that is declared so is copied with
 // its footer, because raw means that nothing is interpreted. If the server reports the length of the file and supports
-// ranges, the probe requests the last 1536 bytes before the disk is wiped. A failed request for the end is no error,
+// ranges, the inspection requests the last 1536 bytes before the disk is wiped. A failed request for the end is no error,
 // because a server that does not send the end on its own can still send the whole file. Two alternatives were rejected.
 // To copy the image without its footer would write a format that is refused otherwise. To download the file twice, or
 // to refuse servers without ranges, would cost all other images more than this one is worth.

@@ -1,27 +1,23 @@
-// Package raid creates, assembles, stops, describes and wipes arrays of Linux software RAID (md) by the ioctls of
-// linux/raid/md_u.h and by sysfs (Documentation/admin-guide/md.rst), without mdadm. Package md encodes and reads the
+// Package raid reads, checks, creates, assembles, stops and wipes arrays of Linux software RAID (md) by the ioctls of
+// linux/raid/md_u.h and by sysfs (Documentation/admin-guide/md.rst), without mdadm. Package md encodes and decodes the
 // superblocks.
 //
 // Only complete arrays are assembled. External metadata, spares, journals, and changes of an array's shape are not
 // supported.
 //
-// # Arrays are assembled read-only, and only by steps
+// # Only complete arrays are assembled, and read-only
 //
-// ironic-python-agent assembles all arrays when it starts. Here nothing is assembled before a step needs it: an
-// inspection leaves all disks as they are, byte for byte, and a superblock of a tenant starts nothing. Debian's kernel
-// has md as a module, so that it detects no arrays itself. Only arrays of raid_config are assembled, under the
-// conditions of package generic. In addition, all superblocks must be the only ones of their members, with the same
-// UUID, name, level, layout, chunk size, size and features. Each role must occur once. The event counts may differ by
-// one, as in Linux and mdadm: the kernel updates the superblocks one after the other, and a loss of power can interrupt
-// that. If data were being written, the newest superblocks say that the array is not clean, and the kernel resyncs it.
-// The same difference remains if the array has dropped a member in its last update. Therefore the newest superblock
-// must have the role of each older member; older kernels do not check this themselves. Members with larger differences
-// lack data, and the kernel would drop them. An array that is not complete is named with the reason and not started:
-// the first write to it would outdate the missing member.
+// All superblocks must be the only ones of their members, with the same UUID, name, level, layout, chunk size, size and
+// features. Each role must occur once. The event counts may differ by one, as in Linux and mdadm: the kernel updates
+// the superblocks one after the other, and a loss of power can interrupt that. If data were being written, the newest
+// superblocks say that the array is not clean, and the kernel resyncs it. The same difference remains if the array has
+// dropped a member in its last update. Therefore the newest superblock must have the role of each older member; older
+// kernels do not check this themselves. Members with larger differences lack data, and the kernel would drop them. An
+// array that is not complete is named with the reason and not started: the first write to it would outdate the missing
+// member.
 //
 // The kernel starts the array in the state read-auto: it changes no superblock, bitmap or data until somebody writes to
 // the array's device. Level 0 has nothing to resync: the kernel shows another state, and changes nothing either.
 // TestGuest compares all bytes of the members. Then the array must have the size that follows from its superblocks, and
-// all members in their roles. Arrays that a step has started are stopped when it ends, except the one with the root
-// disk, which the commands of a deployment need until the machine restarts.
+// all members in their roles.
 package raid

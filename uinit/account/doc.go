@@ -1,7 +1,7 @@
 // Package account describes who may log in to the ramdisk: users with a hash of their password, or with public keys.
 //
-// The text of keys and hashes is foreign: all parsers are bounded, and no error contains what they
-// parsed, only line numbers and names of formats.
+// The text of keys and hashes is untrusted: all parsers are bounded, and no error contains a part of it, only line
+// numbers and names of formats.
 //
 // # Keys with options
 //

@@ -145,23 +145,7 @@
 // The result of each erase step has an entry for each disk with the method for the erased parts, the passes of the
 // overwritten parts, and the reason for the untouched ones. Ironic stores the result and does not interpret it.
 //
-// A tenant with root on the machine can write a superblock with any name on any disk. A protected name therefore counts
-// only if it is unambiguous. All members with the name, including members on disks that the list protects otherwise,
-// must have the same UUID, level, number of devices and size, and different numbers and roles. Roles must be below the
-// number of devices, and the event counts may differ by one at most. A spare holds no data of the array, so it is not
-// protected by the name. If raid_config has an array of that name, level and size must be equal to its entry. Otherwise
-// the disks with the name are neither erased nor reported as untouched: the step fails and lists the name, and once up
-// to 16 disks and their arrays. The operator removes the wrong superblock, which a member that failed and was replaced
-// can have left, or protects the disks by serial number or WWN. The same applies to the mirrored EFI system partition.
-// While a disk cannot be read, no array is protected by its name: that disk could hold the array that is meant. Disks
-// with the name then fail, too. This applies to broken disks that skip_block_devices excludes as well, because the
-// protected array can be on disks that the list names.
-//
-// A risk remains: whoever had root on the machine while the protected array was there can change its data, replace the
-// array by one with its name, level and size, or extend it. Nothing on the disks shows this. Protection by name
-// therefore keeps the data of one array with that name, whoever wrote it. Use the serial number or WWN for a disk that
-// no tenant may influence, and do not protect a disk whose content must not reach the next tenant. When the root disk
-// is chosen, every disk with a protected name is excluded, ambiguous or not: nothing is erased then.
+// Package softraid decides whether an array is protected by its name.
 //
 // # Arrays of raid_config are wiped without being assembled
 //
@@ -173,14 +157,8 @@
 // partitions, and all other partitions are wiped as on any disk. Afterwards the table must be the same, and the
 // superblocks the only ones.
 //
-// A tenant can write superblocks, to keep data that must not be kept. An array is therefore only kept if
-// skip_block_devices names no array, raid_config has its name and level, no other array has the name, each member is a
-// partition of its own disk of about the configured size, all members are present on disks that the step erases, have
-// different roles and were in use together, and nothing but superblock 1.2 and a bitmap right after it needs to be kept
-// on them. The tables of the disks must be intact and where partitioning tools put them, and no other partition may
-// overlap a member: an erase of the space beside the array would destroy it. Otherwise, and while the array runs with
-// other members or is in use, the disk fails the step with an error that names disk, array and reason. An array that
-// runs is stopped for the step and started again afterwards, so that the kernel continues to resync it.
+// Package softraid decides which arrays can be kept. Members of other arrays of raid_config fail the step. An array
+// that runs is stopped for the step and started again afterwards, so that the kernel continues to resync it.
 //
 // # Arrays of raid_config are erased through their devices
 //

@@ -6,7 +6,7 @@
 // Package ironroot/internal/goroutine has a replacement for each.
 //
 // It also reports words that the glossary rejects, in the Go files, documents and scripts below the current directory,
-// and constructions in the comments of its Go files that are hard to read.
+// and constructions that are hard to read, in documents and in the comments of Go files.
 package main
 
 import (

@@ -38,7 +38,7 @@ var unchecked = []string{
 	"agent", "agent/hardware/generic", "agent/imaging", "agent/softraid", "iso", "storage/erase",
 	"storage/erase/evidence",
 	"storage/fat", "storage/image", "storage/image/fetch", "storage/image/qcow2", "storage/iso9660", "storage/md",
-	"storage/raid", "storage/raidboot", "uinit/boot", "uki",
+	"storage/raid", "uinit/boot", "uki",
 }
 
 // checkProse returns one line for each rejected construction in the comments of Go files and in the documents below

@@ -8,7 +8,7 @@
 // # Which files are decompressed
 //
 // The format is detected by content. An image that is declared as raw is copied byte for byte, because raw means that
-// no format is interpreted. An image without a declared format is probed, and can be compressed.
+// no format is interpreted. An image without a declared format is inspected, and can be compressed.
 //
 // A file chooses its window or dictionary, and with it the memory that the machine needs. 32 MiB are always permitted:
 // "xz -8", "zstd -19". More is permitted up to a quarter of the available memory, because images are published that
