@@ -137,7 +137,7 @@ func (m *Managers) Execute(ctx context.Context, kind Kind, name string, call Cal
 	offers = slices.DeleteFunc(offers, func(o *offer) bool { return o.step.Name != name })
 	slices.SortStableFunc(offers, compare)
 	for _, o := range offers {
-		m.log.Info("step starts", "step", name, "kind", string(kind), "manager", o.manager.Name())
+		m.log.Info("step started", "step", name, "kind", string(kind), "manager", o.manager.Name())
 		var result any
 		err := o.manager.guard(func() (err error) {
 			result, err = o.step.Run(ctx, call)

@@ -144,11 +144,7 @@ func (m *Machine) Assemble(ctx context.Context, v *Volume) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	used := map[string]bool{}
-	for _, other := range running {
-		used[other.Name] = true
-	}
-	number := freeNumber(v.number, used)
+	number := raid.FreeNumber(v.number, raid.Names(running))
 	path, err := timelimit.Do(ctx, m.o.Limits(v.Members[0].Disk), func(ctx context.Context) (string, error) {
 		return m.o.Kernel.Assemble(ctx, number, v.Members[0].UUID, v.Members.Paths())
 	})

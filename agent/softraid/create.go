@@ -237,16 +237,7 @@ func (p *creation) freeNumber(del deletion) int {
 	for _, a := range p.volumes {
 		used[fmt.Sprintf("md%d", a.number)] = true
 	}
-	return freeNumber(0, used)
-}
-
-// freeNumber returns the first number from start on whose device name is not used.
-func freeNumber(start int, used map[string]bool) int {
-	number := start
-	for used[fmt.Sprintf("md%d", number)] {
-		number++
-	}
-	return number
+	return raid.FreeNumber(0, used)
 }
 
 // add adds a partition for an array to a disk. The first partition ends at the size of its array, and each other the

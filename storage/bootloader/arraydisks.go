@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -216,13 +215,3 @@ func (a *ArrayDisks) wait(ctx context.Context, disk string, number int) (string,
 	return block.WaitPartition(ctx, a.sys, disk, number)
 }
 
-// freeNumber returns the first number of a device that no array has.
-func freeNumber(arrays []raid.Status) int {
-	number := 0
-	for slices.ContainsFunc(arrays, func(a raid.Status) bool {
-		return filepath.Base(a.Path) == fmt.Sprintf("md%d", number)
-	}) {
-		number++
-	}
-	return number
-}

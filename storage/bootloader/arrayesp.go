@@ -244,7 +244,7 @@ func (a *ArrayDisks) existing(ctx context.Context) (*mirror, error) {
 		return nil, err
 	}
 	m.sort(found)
-	m.path, err = raid.Assemble(ctx, a.sys, freeNumber(arrays), m.uuid, m.paths())
+	m.path, err = raid.Assemble(ctx, a.sys, raid.FreeNumber(0, raid.Names(arrays)), m.uuid, m.paths())
 	if err != nil {
 		return nil, err
 	}
@@ -295,7 +295,7 @@ func (a *ArrayDisks) mirror(ctx context.Context) (*mirror, error) {
 		return nil, err
 	}
 	m.path, err = raid.Create(ctx, a.sys, raid.Options{
-		Number: freeNumber(arrays), Version: mirrorVersion, Level: mirrorLevel, Name: arrayName, Members: m.paths(),
+		Number: raid.FreeNumber(0, raid.Names(arrays)), Version: mirrorVersion, Level: mirrorLevel, Name: arrayName, Members: m.paths(),
 	})
 	if err != nil {
 		// No superblocks are left.

@@ -36,6 +36,24 @@ type Status struct {
 	Slots    []Slot
 }
 
+// Names returns the kernel names of arrays, each with the value true.
+func Names(arrays []Status) map[string]bool {
+	names := map[string]bool{}
+	for _, a := range arrays {
+		names[a.Name] = true
+	}
+	return names
+}
+
+// FreeNumber returns the first number from start on that no array has. used contains the kernel names of the arrays.
+func FreeNumber(start int, used map[string]bool) int {
+	number := start
+	for used[fmt.Sprintf("md%d", number)] {
+		number++
+	}
+	return number
+}
+
 // Slot is a device in an array that the kernel knows.
 type Slot struct {
 	Path  string

@@ -96,3 +96,12 @@ func TestCheckWritten(t *testing.T) {
 		}
 	}
 }
+
+func TestFreeNumber(t *testing.T) {
+	used := Names([]Status{{Name: "md0"}, {Name: "md1"}, {Name: "md3"}, {Name: "md_d4"}})
+	for start, want := range map[int]int{0: 2, 1: 2, 2: 2, 3: 4, 7: 7} {
+		if got := FreeNumber(start, used); got != want {
+			t.Errorf("from %d: got %d, want %d", start, got, want)
+		}
+	}
+}

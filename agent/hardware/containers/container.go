@@ -216,7 +216,7 @@ func (m *Manager) run(ctx context.Context, n *node.Node, image string, pull, run
 	if job.Pull, job.Run, err = parseOptions(pull, run); err != nil {
 		return fault.InvalidCommandParams("%w", err)
 	}
-	m.o.Log.Info("container starts", "image", job.Image)
+	m.o.Log.Info("container started", "image", job.Image)
 	if err := m.o.Run(ctx, job); err != nil {
 		return err
 	}
