@@ -104,7 +104,7 @@ func (w *writer) attempts(ctx context.Context) (Report, error) {
 		switch {
 		case err == nil:
 			return report, nil
-		case errors.Is(err, qcow2.ErrOnePass):
+		case errors.Is(err, qcow2.ErrOnePass) && a.mode != tablesFirst:
 			w.options.Log.Warn("qcow2 image fetched again, its tables first: the server ignores ranges",
 				"url", a.url, "err", err)
 			if err := w.restart(); err != nil {

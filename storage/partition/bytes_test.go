@@ -5,6 +5,8 @@ import (
 	"encoding/binary"
 	"errors"
 	"os"
+	"path/filepath"
+	"runtime/debug"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -175,5 +177,33 @@ func TestForgetInUse(t *testing.T) {
 	writeAt(t, device, 0, make([]byte, 512))
 	if err := Sync(t.Context(), sysfs.Root{}, device); !errors.Is(err, unix.EBUSY) {
 		t.Errorf("Sync: got %v, want %v", err, unix.EBUSY)
+	}
+}
+
+// All functions close the device.
+func TestClosed(t *testing.T) {
+	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // the collector closes what nothing refers to
+	image := gptImage(t, 16*mib)
+	if _, err := Read(t.Context(), image); err != nil {
+		t.Error(err)
+	}
+	if _, err := RepairBackup(t.Context(), image); err != nil {
+		t.Error(err)
+	}
+	device := testenv.Loop(t, mbrImage(t, 16*mib, "label: dos\nstart=2048, size=2048\n"), 512)
+	if err := Sync(t.Context(), sysfs.Root{}, device); err != nil {
+		t.Error(err)
+	}
+	if err := Forget(t.Context(), sysfs.Root{}, device); err != nil {
+		t.Error(err)
+	}
+	links, err := filepath.Glob("/proc/self/fd/*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, link := range links {
+		if file, err := os.Readlink(link); err == nil && (file == image || file == device) {
+			t.Errorf("%s is still open as %s", file, link)
+		}
 	}
 }

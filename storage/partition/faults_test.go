@@ -35,6 +35,27 @@ type hooked struct {
 
 func (h hooked) Err() error { return h.err() }
 
+// atLast returns a context that calls the function at the n-th call of Err, which is the last one.
+func atLast(t *testing.T, n int, do func()) context.Context {
+	t.Helper()
+	return hooked{t.Context(), func() error {
+		if n--; n == 0 {
+			do()
+		}
+		return nil
+	}}
+}
+
+// asked returns how often a function calls Err of its context.
+func asked(t *testing.T, do func(context.Context) error) int {
+	t.Helper()
+	n := 0
+	if err := do(hooked{t.Context(), func() error { n++; return nil }}); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
 // shrunk opens an image and then truncates it, so that its end cannot be read.
 func shrunk(t *testing.T, image string, size int64) *disk {
 	t.Helper()

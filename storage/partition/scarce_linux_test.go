@@ -1,6 +1,7 @@
 package partition
 
 import (
+	"context"
 	"errors"
 	"io"
 	"os"
@@ -132,6 +133,36 @@ func TestSyncErrors(t *testing.T) {
 		s.take(0, 20*mib, cached)
 		if err := c.do(device); !errors.Is(err, unix.EIO) {
 			t.Errorf("%s: got %v, want %v", name, err, unix.EIO)
+		}
+	}
+}
+
+// Each of the writes of Create can be the first that fails.
+func TestCreateWriteErrors(t *testing.T) {
+	for name, c := range map[string]struct {
+		scheme       string
+		loop         bool
+		offset, size int64 // that cannot be written after the disk was cleared
+		want         error
+	}{
+		"GPT, medium":        {GPT, true, 0, mib, unix.EIO},
+		"GPT, backup header": {GPT, false, 8 * mib, 4096, unix.ENOSPC},
+		"MBR":                {MBR, false, 0, mib, unix.ENOSPC},
+		"MBR, medium":        {MBR, true, 0, mib, unix.EIO},
+		"partition, medium":  {MBR, true, 2 * mib, mib, unix.EIO},
+	} {
+		layout := plan(t, Needs{Scheme: c.scheme, BIOSBoot: mib, Root: 2 * mib})
+		create := func(device string) func(context.Context) error {
+			return func(ctx context.Context) error { _, err := Create(ctx, device, layout); return err }
+		}
+		s := newScarce(t, testenv.SparseFile(t, 8*mib+512)) // the last sector has a page of its own
+		device, n := s.image, asked(t, create(testenv.SparseFile(t, 8*mib+512)))
+		if c.loop {
+			device, _ = s.loop()
+		}
+		err := create(device)(atLast(t, n, func() { s.take(c.offset, c.size, nil) }))
+		if !errors.Is(err, c.want) {
+			t.Errorf("%s: got %v, want %v", name, err, c.want)
 		}
 	}
 }

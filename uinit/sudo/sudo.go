@@ -43,7 +43,13 @@ func run(args []string) error {
 	if r.help {
 		fmt.Println(usage)
 	}
-	if r.help || r.check {
+	if r.help {
+		return nil
+	}
+	if os.Geteuid() != 0 {
+		return errors.New("only root can run programs as root")
+	}
+	if r.check {
 		return nil
 	}
 	root := account.Account{Name: "root", Home: "/root", Shell: cmp.Or(os.Getenv("SHELL"), "/bin/sh")}

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -55,6 +56,20 @@ func installed(t *testing.T) string {
 		t.Fatal(err)
 	}
 	return link
+}
+
+// A user of a userland who is not root gets no programs, and no success.
+func TestOtherUser(t *testing.T) {
+	testenv.Root(t)
+	for _, arg := range []string{"id", "-l", "-v"} {
+		cmd := exec.CommandContext(t.Context(), "/proc/self/exe")
+		cmd.Args, cmd.Dir = []string{name, arg}, "/"
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
+		out, err := cmd.CombinedOutput()
+		if got, want := string(out), "sudo: only root can run programs as root\n"; err == nil || got != want {
+			t.Errorf("%s: got %v and %q, want %q", arg, err, got, want)
+		}
+	}
 }
 
 func TestRun(t *testing.T) {

@@ -90,6 +90,9 @@ type URL struct {
 // String returns the URL for logs and errors, as RedactURL does.
 func (u URL) String() string { return u.redacted }
 
+// GoString returns the same as String, for the verb %#v.
+func (u URL) GoString() string { return u.redacted }
+
 // Secret returns the URL as it was given, with its credentials and query.
 func (u URL) Secret() string { return u.text }
 

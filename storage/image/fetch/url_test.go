@@ -1,6 +1,8 @@
 package fetch
 
 import (
+	"encoding/json"
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -76,5 +78,21 @@ func TestRedactURL(t *testing.T) {
 		if got := RedactURL(raw); got != want {
 			t.Errorf("%q: got %q, want %q", raw, got, want)
 		}
+	}
+}
+
+// No format of a URL shows its password or its query, also in a struct.
+func TestURLHidesSecrets(t *testing.T) {
+	u, err := ParseURL("https://user:password@host/image?signature=secret")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := fmt.Sprintf("%v %+v %#v %s %q %v %#v", u, u, u, u, u, struct{ URL URL }{u}, []URL{u})
+	if strings.Contains(text, "password") || strings.Contains(text, "secret") || !strings.Contains(text, "host/image") {
+		t.Errorf("got %s", text)
+	}
+	encoded, err := json.Marshal(map[string]any{"url": u})
+	if err != nil || strings.Contains(string(encoded), "password") {
+		t.Errorf("got %s, %v", encoded, err)
 	}
 }
