@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/klauspost/compress/zstd"
 )
@@ -15,7 +16,7 @@ const FirmwareDir = "/lib/firmware"
 
 // Suffixes of stored firmware files' names.
 const (
-	SuffixZstd  = ".zst"   // unpacked by the kernel
+	SuffixZstd  = ".zst"   // unpacked by the kernel, as is ".xz"
 	SuffixDelta = ".delta" // restored by this package
 )
 
@@ -49,11 +50,35 @@ func UnpackDelta(base, delta []byte) ([]byte, error) {
 	return decoder.DecodeAll(delta, nil)
 }
 
-// restore writes a firmware file that is stored as a delta to where the kernel looks for it.
+// searched returns the names under which the kernel looks for a firmware file (fw_path and _request_firmware in
+// drivers/base/firmware_loader/main.c). An uncompressed file in any directory precedes all compressed ones.
+func (l *Loader) searched(name string) []string {
+	dirs := []string{
+		filepath.Join(l.o.Firmware, "updates", filepath.Base(l.o.Dir)), filepath.Join(l.o.Firmware, "updates"),
+		filepath.Join(l.o.Firmware, filepath.Base(l.o.Dir)), l.o.Firmware,
+	}
+	for _, option := range l.o.Params.options["firmware_class"] {
+		if dir, found := strings.CutPrefix(option, "path="); found {
+			dirs = append(dirs, dir)
+		}
+	}
+	var files []string
+	for _, dir := range dirs {
+		for _, suffix := range []string{"", SuffixZstd, ".xz"} {
+			files = append(files, filepath.Join(dir, filepath.FromSlash(name))+suffix)
+		}
+	}
+	return files
+}
+
+// restore writes a firmware file that is stored as a delta to where the kernel looks for it. It does nothing if the
+// kernel finds a file of this name without it: one of an operator, or one that was restored before.
 func (l *Loader) restore(d Delta) error {
 	path := func(name string) string { return filepath.Join(l.o.Firmware, filepath.FromSlash(name)) }
-	if _, err := os.Stat(path(d.File)); !errors.Is(err, fs.ErrNotExist) {
-		return err
+	for _, file := range l.searched(d.File) {
+		if _, err := os.Stat(file); !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
 	}
 	packed, err := os.ReadFile(path(d.Base) + SuffixZstd)
 	if err != nil {

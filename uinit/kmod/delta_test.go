@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/klauspost/compress/zstd"
@@ -61,6 +62,65 @@ func TestDelta(t *testing.T) {
 		entries, err := os.ReadDir(filepath.Dir(file))
 		if want := map[bool]int{false: 3, true: 1}[without]; err != nil || len(entries) != want {
 			t.Errorf("got %v, %v, want %d files", entries, err, want)
+		}
+	}
+}
+
+// A file of an operator in any directory that the kernel searches, compressed or not, precedes the delta.
+func TestDeltaReplaced(t *testing.T) {
+	dir := t.TempDir()
+	for _, file := range []string{
+		"dir/second.bin", "dir/second.bin.zst", "dir/second.bin.xz", "updates/dir/second.bin.zst",
+		"RELEASE/dir/second.bin.xz", "updates/RELEASE/dir/second.bin.zst", "elsewhere/dir/second.bin.zst",
+	} {
+		k := &kernel{}
+		l := tree(t, k, "firmware_class.path="+filepath.Join(dir, "elsewhere"),
+			&Module{Name: "card", Deltas: []Delta{{"dir/second.bin", "dir/first.bin"}}})
+		l.o.Firmware = dir
+		file = filepath.Join(dir, strings.Replace(file, "RELEASE", filepath.Base(l.o.Dir), 1))
+		writeDelta(t, dir, []byte("first"), []byte("second"))
+		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(file, []byte("own"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := l.Load(t.Context(), "card"); err != nil {
+			t.Error(err)
+		}
+		if got, err := os.ReadFile(file); err != nil || string(got) != "own" {
+			t.Errorf("got %q, %v in %s, want the operator's file", got, err, file)
+		}
+		if err := os.Remove(file); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := os.Stat(filepath.Join(dir, "dir", "second.bin")); err == nil {
+			t.Errorf("firmware restored although %s exists", file)
+		}
+		_ = os.Remove(filepath.Join(dir, "dir", "second.bin"))
+	}
+}
+
+// writeDelta writes dir/first.bin.zst with the base, and dir/second.bin.delta, below the directory of the firmware.
+func writeDelta(t *testing.T, firmware string, base, data []byte) {
+	t.Helper()
+	delta, err := PackDelta(base, data, 8<<20)
+	if err != nil {
+		t.Fatal(err)
+	}
+	encoder, err := zstd.NewWriter(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := filepath.Join(firmware, "dir")
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for name, content := range map[string][]byte{
+		"first.bin" + SuffixZstd: encoder.EncodeAll(base, nil), "second.bin" + SuffixDelta: delta,
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), content, 0o600); err != nil {
+			t.Fatal(err)
 		}
 	}
 }
