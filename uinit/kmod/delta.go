@@ -1,11 +1,13 @@
 package kmod
 
 import (
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/klauspost/compress/zstd"
@@ -27,6 +29,12 @@ const deltaID = 1 << 15
 // much in common. The names are those that drivers request, below FirmwareDir.
 type Delta struct{ File, Base string }
 
+// deltaHeader precedes the compressed data of a delta. Its hashes detect that an appended archive has replaced the
+// base, with which the data would be garbage.
+type deltaHeader struct{ base, data [sha256.Size]byte }
+
+const deltaHeaderSize = 2 * sha256.Size
+
 // PackDelta compresses data with base as the dictionary, at the highest level.
 func PackDelta(base, data []byte, window int) ([]byte, error) {
 	encoder, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedBestCompression),
@@ -36,18 +44,33 @@ func PackDelta(base, data []byte, window int) ([]byte, error) {
 		return nil, err
 	}
 	defer encoder.Close() //nolint:errcheck // there is no output stream
-	return encoder.EncodeAll(data, nil), nil
+	h := deltaHeader{sha256.Sum256(base), sha256.Sum256(data)}
+	return encoder.EncodeAll(data, slices.Concat(h.base[:], h.data[:])), nil
 }
 
-// UnpackDelta returns the data of a delta.
+// UnpackDelta returns the data of a delta. A base or data with another hash than in the delta is an error.
 func UnpackDelta(base, delta []byte) ([]byte, error) {
+	if len(delta) < deltaHeaderSize {
+		return nil, fmt.Errorf("delta of %d bytes, want at least %d", len(delta), deltaHeaderSize)
+	}
+	want := deltaHeader{[sha256.Size]byte(delta), [sha256.Size]byte(delta[sha256.Size:])}
+	if got := sha256.Sum256(base); got != want.base {
+		return nil, fmt.Errorf("base has SHA-256 %x, want %x", got, want.base)
+	}
 	decoder, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true),
 		zstd.WithDecoderMaxMemory(maxModuleSize), zstd.WithDecoderDictRaw(deltaID, base))
 	if err != nil {
 		return nil, err
 	}
 	defer decoder.Close()
-	return decoder.DecodeAll(delta, nil)
+	data, err := decoder.DecodeAll(delta[deltaHeaderSize:], nil)
+	if err != nil {
+		return nil, err
+	}
+	if got := sha256.Sum256(data); got != want.data {
+		return nil, fmt.Errorf("data has SHA-256 %x, want %x", got, want.data)
+	}
+	return data, nil
 }
 
 // searched returns the names under which the kernel looks for a firmware file (fw_path and _request_firmware in
@@ -94,7 +117,7 @@ func (l *Loader) restore(d Delta) error {
 	}
 	data, err := UnpackDelta(base, delta)
 	if err != nil {
-		return fmt.Errorf("%s: %w", d.File, err)
+		return fmt.Errorf("%s with base %s: %w", d.File, d.Base, err)
 	}
 	// Another process can load the module at the same time, and must not see a part of the file.
 	f, err := os.CreateTemp(filepath.Dir(path(d.File)), "")

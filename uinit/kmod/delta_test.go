@@ -101,6 +101,59 @@ func TestDeltaReplaced(t *testing.T) {
 	}
 }
 
+// A base or delta that an appended archive has replaced is an error that names both files, and nothing is restored.
+func TestDeltaDiffers(t *testing.T) {
+	base := make([]byte, 100<<10)
+	for i := range base {
+		base[i] = byte(rand.N(256))
+	}
+	other := bytes.Clone(base)
+	other[1000]++
+	for _, c := range []struct {
+		want   string
+		change func(dir string)
+	}{
+		{"base has SHA-256", func(dir string) { // as if only the base were replaced
+			delta, err := os.ReadFile(filepath.Join(dir, "dir", "second.bin"+SuffixDelta))
+			if err != nil {
+				t.Fatal(err)
+			}
+			writeDelta(t, dir, other, base)
+			if err := os.WriteFile(filepath.Join(dir, "dir", "second.bin"+SuffixDelta), delta, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}},
+		{"data has SHA-256", func(dir string) {
+			name := filepath.Join(dir, "dir", "second.bin"+SuffixDelta)
+			delta, err := os.ReadFile(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			delta[deltaHeaderSize-1]++
+			if err := os.WriteFile(name, delta, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}},
+		{"delta of 63 bytes", func(dir string) {
+			if err := os.Truncate(filepath.Join(dir, "dir", "second.bin"+SuffixDelta), 63); err != nil {
+				t.Fatal(err)
+			}
+		}},
+	} {
+		l := tree(t, &kernel{}, "")
+		l.o.Firmware = t.TempDir()
+		writeDelta(t, l.o.Firmware, base, append(bytes.Clone(base), "another end"...))
+		c.change(l.o.Firmware)
+		err := l.restore(Delta{"dir/second.bin", "dir/first.bin"})
+		if err == nil || !strings.Contains(err.Error(), "dir/second.bin with base dir/first.bin: "+c.want) {
+			t.Errorf("got %v, want %q and both names", err, c.want)
+		}
+		if _, err := os.Stat(filepath.Join(l.o.Firmware, "dir", "second.bin")); err == nil {
+			t.Errorf("%s: firmware restored", c.want)
+		}
+	}
+}
+
 // writeDelta writes dir/first.bin.zst with the base, and dir/second.bin.delta, below the directory of the firmware.
 func writeDelta(t *testing.T, firmware string, base, data []byte) {
 	t.Helper()
