@@ -192,7 +192,9 @@ func (f *firmwareFiles) add(file firmware.File, only *kmod.Module) error {
 	if err != nil {
 		return fmt.Errorf("compress %s: %w", file.Path, err)
 	}
-	if only != nil && f.compression.suffix == kmod.SuffixZstd && len(packed) >= minDelta {
+	canBeDelta := only != nil && f.compression.suffix == kmod.SuffixZstd && len(packed) >= minDelta &&
+		!strings.Contains(file.Name, " ") // the index cannot contain it
+	if canBeDelta {
 		name, delta, err := f.delta(only, data, packed)
 		if err != nil {
 			return fmt.Errorf("compress %s: %w", file.Path, err)

@@ -112,7 +112,7 @@ func (x *Index) Match(alias string) []*Module {
 // Normalize returns a module's name as the kernel spells it, with "_" for "-".
 func Normalize(name string) string { return strings.ReplaceAll(name, "-", "_") }
 
-// Write writes the index. It returns the error of the first failed write.
+// Write writes the index. It returns the error of the first failed write. Names of firmware must not contain spaces.
 func Write(w io.Writer, modules []*Module) error {
 	b := bufio.NewWriter(w)
 	_, _ = fmt.Fprintln(b, indexMagic)
@@ -130,6 +130,9 @@ func Write(w io.Writer, modules []*Module) error {
 			_, _ = fmt.Fprintln(b, "a", alias)
 		}
 		for _, d := range m.Deltas {
+			if strings.ContainsAny(d.File+d.Base, " \n") {
+				return fmt.Errorf("firmware %q with base %q of module %s: space in a name", d.File, d.Base, m.Name)
+			}
 			_, _ = fmt.Fprintln(b, "f", d.File, d.Base)
 		}
 	}

@@ -198,3 +198,13 @@ func FuzzGlob(f *testing.F) {
 		}
 	})
 }
+
+// The index separates the names of a delta by a space.
+func TestWriteFirmwareNames(t *testing.T) {
+	for _, d := range []Delta{{"a b", "c"}, {"a", "b c"}, {"a\nf b", "c"}} {
+		var text strings.Builder
+		if err := Write(&text, []*Module{{Name: "card", Deltas: []Delta{d}}}); err == nil {
+			t.Errorf("%q: got index %q and no error", d, text.String())
+		}
+	}
+}
