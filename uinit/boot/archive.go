@@ -27,26 +27,29 @@ func (b *boot) checkArchive() {
 		b.log.Warn("size of the root file system unknown", "err", err)
 	}
 	capacity := int64(root.Blocks) * root.Bsize // 0 for ramfs, which has no limit
+	var info unix.Sysinfo_t
+	_ = unix.Sysinfo(&info)
+	memory := totalMemory(&info)
 	if _, err := os.Stat("/" + layout.MarkerFile); err == nil {
-		if capacity > 0 {
-			b.growRoot()
-		}
+		b.growRoot("/", capacity, memory)
 		return
 	}
 	text, err := os.ReadFile("/" + layout.AboutFile)
 	if err != nil {
 		b.log.Warn("image", "err", err)
 	}
-	var info unix.Sysinfo_t
-	_ = unix.Sysinfo(&info)
-	_, _ = fmt.Fprint(b.console, incompleteText(layout.ParseAbout(string(text)), capacity, totalMemory(&info)))
+	_, _ = fmt.Fprint(b.console, incompleteText(layout.ParseAbout(string(text)), capacity, memory))
 	b.die("ramdisk incomplete")
 }
 
-// growRoot lets the root file system fill half of the memory that the kernel has now. Its first limit is half of the
-// memory that was free when the kernel started. The archive and the firmware occupied the rest at that time.
-func (b *boot) growRoot() {
-	if err := unix.Mount("", "/", "", unix.MS_REMOUNT, "size=50%"); err != nil {
+// growRoot lets the root file system fill half of the memory that the kernel has now, unless it can already fill that
+// or has no limit. Its first limit is half of the memory that was free when the kernel started. The archive and the
+// firmware occupied the rest at that time.
+func (b *boot) growRoot(root string, capacity, memory int64) {
+	if capacity == 0 || capacity >= memory/2 {
+		return
+	}
+	if err := unix.Mount("", root, "", unix.MS_REMOUNT, "size=50%"); err != nil {
 		b.log.Warn("root file system not enlarged", "err", err)
 	}
 }

@@ -21,8 +21,11 @@ const (
 
 // About is the description that an image contains of itself.
 type About struct {
-	Name     string
-	Unpacked int64  // bytes of memory that all files occupy, unpacked
+	Name string
+	// Unpacked is the memory, in bytes, that all files of the archive occupy, unpacked. It does not include firmware
+	// that package kmod restores from deltas: PID 1 does that later, when the memory of the archive is free again and
+	// the root file system can fill half of the memory.
+	Unpacked int64
 	Kernel   string // release of the kernel to which the modules belong, "" = no modules
 }
 
