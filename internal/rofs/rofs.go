@@ -64,8 +64,8 @@ type listing struct {
 	bytes int64
 }
 
-// New returns the files of a medium. foldCase says that names are compared without case; of several that are equal, the
-// first is the file.
+// New returns the files of a medium. With foldCase, a name that a directory does not contain exactly is compared in
+// upper case; of several files that are equal then, the first is opened.
 func New(medium Medium, foldCase bool) *FS {
 	return &FS{medium: medium, foldCase: foldCase, cache: map[place]listing{}}
 }
@@ -141,9 +141,11 @@ func (f *FS) find(op, name string) (File, error) {
 		if err != nil {
 			return fail(err)
 		}
-		i := slices.IndexFunc(files, func(file File) bool {
-			return file.Name == element || f.foldCase && strings.EqualFold(file.Name, element)
-		})
+		i := slices.IndexFunc(files, func(file File) bool { return file.Name == element })
+		if i < 0 && f.foldCase {
+			upper := strings.ToUpper(element)
+			i = slices.IndexFunc(files, func(file File) bool { return strings.ToUpper(file.Name) == upper })
+		}
 		if i < 0 {
 			return fail(fs.ErrNotExist)
 		}

@@ -82,12 +82,21 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// The first of several names that are equal without case is the file.
+// The file with exactly the name precedes others that are equal without case; of those, the first is the file.
 func TestFoldCase(t *testing.T) {
 	m := newMedium()
-	m.directories[0] = []File{{Name: "FILE", Mode: Regular, Size: 1}, {Name: "file", Mode: Regular, Size: 7}}
-	if content, err := New(m, true).ReadFile("file"); err != nil || string(content) != "c" {
-		t.Errorf("got %q and error %v, want c", content, err)
+	m.directories[0] = []File{
+		{Name: "FILE", Mode: Regular, Size: 1},
+		{Name: "file", Mode: Regular, Size: 7},
+		{Name: "k", Mode: Regular, Size: 2},
+		{Name: "\u212a", Mode: Regular, Size: 3},
+	}
+	for name, want := range map[string]string{
+		"file": "content", "File": "c", "FILE": "c", "k": "co", "K": "co", "\u212a": "con",
+	} {
+		if content, err := New(m, true).ReadFile(name); err != nil || string(content) != want {
+			t.Errorf("%s: got %q and error %v, want %s", name, content, err, want)
+		}
 	}
 	if content, err := New(m, false).ReadFile("file"); err != nil || string(content) != "content" {
 		t.Errorf("with case: got %q and error %v, want content", content, err)

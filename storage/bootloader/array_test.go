@@ -1,6 +1,7 @@
 package bootloader
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"os"
@@ -8,7 +9,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"ironroot/storage/block"
+	"ironroot/storage/fat"
 	"ironroot/storage/sysfs"
 )
 
@@ -66,5 +70,57 @@ func TestCheckArray(t *testing.T) {
 				t.Errorf("got %v, want it to name the array", err)
 			}
 		})
+	}
+}
+
+// Two names that only Unicode's case folding makes equal are two files, each with its own content.
+func TestContentOfFoldedNames(t *testing.T) {
+	want := map[string]string{"k": "first", "\u212a": "other", "EFI/k": "third", "EFI/\u212a": "fifth"} // Kelvin sign
+	node := func(path string) fat.Node {
+		content := []byte(want[path])
+		return fat.Node{
+			Name: filepath.Base(path), Size: int64(len(content)),
+			Content: func() ([]byte, error) { return content, nil },
+		}
+	}
+	image, err := os.Create(filepath.Join(t.TempDir(), "image"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer image.Close()
+	v := fat.Volume{Size: 1 << 20, Sector: 512}
+	nodes := []fat.Node{
+		node("k"), node("\u212a"),
+		{Name: "EFI", IsDir: true, Nodes: []fat.Node{node("EFI/k"), node("EFI/\u212a")}},
+	}
+	if err := errors.Join(image.Truncate(v.Size), v.Write(t.Context(), image, nodes, nil)); err != nil {
+		t.Fatal(err)
+	}
+	tree, err := fat.Open(image)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := readContent(t.Context(), tree)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]string{}
+	var collect func(dir string, nodes []fat.Node)
+	collect = func(dir string, nodes []fat.Node) {
+		for _, n := range nodes {
+			if n.IsDir {
+				collect(n.Name, n.Nodes)
+				continue
+			}
+			var content bytes.Buffer
+			if err := n.Copy(t.Context(), &content); err != nil {
+				t.Error(err)
+			}
+			got[filepath.Join(dir, n.Name)] = content.String()
+		}
+	}
+	collect("", c.nodes)
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
 	}
 }

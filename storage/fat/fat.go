@@ -17,9 +17,10 @@ import (
 	"ironroot/internal/rofs"
 )
 
-// FS is an open file system. It implements [fs.StatFS], [fs.ReadDirFS] and [fs.ReadFileFS]. Names are compared without
-// case; of several in a directory that are equal, the first is the file. Times are zero. It is safe for concurrent use
-// if its reader is. After it has listed directories of 64 MiB, it fails: damaged directories can contain each other.
+// FS is an open file system. It implements [fs.StatFS], [fs.ReadDirFS] and [fs.ReadFileFS]. A name that a directory
+// does not contain exactly is compared in upper case, as [Volume.Write] does; of several files that are equal then, the
+// first is opened. Times are zero. It is safe for concurrent use if its reader is. After it has listed directories of
+// 64 MiB, it fails: damaged directories can contain each other.
 type FS struct {
 	reader *reader
 	files  *rofs.FS
