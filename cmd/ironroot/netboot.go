@@ -207,7 +207,11 @@ func (c *netbootCmd) loaders(ctx context.Context, o pxe.Options) (map[string][]b
 	names := pxe.LoaderNames(slices.Sorted(maps.Keys(o.Systems)), c.SecureBoot)
 	options := c.options()
 	options.Progress = func(format string, args ...any) { _, _ = fmt.Fprintf(os.Stderr, format+"\n", args...) }
-	return netloaders.Read(ctx, names, c.Loaders, options)
+	loaders, err := netloaders.Read(ctx, names, c.Loaders, options)
+	if err != nil {
+		return nil, fmt.Errorf("%w (--loaders takes boot loaders from a directory)", err)
+	}
+	return loaders, nil
 }
 
 // advise adds what to do about an error.

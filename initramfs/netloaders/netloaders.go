@@ -74,7 +74,7 @@ func Read(ctx context.Context, names []string, dir string, o debian.Options) (ma
 			files[sources[name].path] = &contents[i]
 		}
 		if _, err := archive.ReadFiles(ctx, pkg, files); err != nil {
-			return nil, fmt.Errorf("boot loader: %w (--loaders takes boot loaders from a directory)", err)
+			return nil, fmt.Errorf("boot loader: %w", err)
 		}
 		for i, name := range names {
 			loaders[name] = contents[i]

@@ -3,11 +3,13 @@ package netloaders
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
 	"ironroot/initramfs/debian"
+	"ironroot/netboot/pxe"
 )
 
 // Boot loaders in the directory are preferred to Debian's, which are then not fetched.
@@ -28,8 +30,20 @@ func TestRead(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	for _, names := range [][]string{{"shimx64.efi"}, {"none"}} {
-		if got, err := Read(t.Context(), names, dir, o); err == nil {
-			t.Errorf("%v: got %d boot loaders and no error", names, len(got))
+		got, err := Read(t.Context(), names, dir, o)
+		if err == nil || strings.Contains(err.Error(), "--loaders") { // a flag of the command
+			t.Errorf("%v: got %d boot loaders and error %v, want an error without the flag", names, len(got), err)
+		}
+	}
+}
+
+// Every boot loader that machines need is in a package.
+func TestSources(t *testing.T) {
+	for _, secure := range []bool{false, true} {
+		for _, name := range pxe.LoaderNames([]string{"amd64", "arm64"}, secure) {
+			if _, found := sources[name]; !found {
+				t.Errorf("boot loader %q is in no package, Secure Boot %t", name, secure)
+			}
 		}
 	}
 }
