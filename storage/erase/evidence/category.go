@@ -95,7 +95,7 @@ const (
 // techniques are the techniques that can claim a category, by the names that records have.
 func techniques() map[string]technique {
 	return map[string]technique{
-		"overwrite": {category: Clear, name: "overwrite", reason: "an overwrite reaches addressable blocks only"},
+		overwriteTechnique: {category: Clear, name: "overwrite", reason: "an overwrite reaches addressable blocks only"},
 
 		"nvme-format-crypto": {
 			category: Clear, name: "NVMe Format NVM, cryptographic erase", completedBy: SourceFormat, crypto: true,
@@ -140,6 +140,9 @@ func techniques() map[string]technique {
 // MetadataTechnique is the technique that erases partition tables and signatures only.
 const MetadataTechnique = "metadata"
 
+// overwriteTechnique is the technique that writes every byte, and the only one that replaces another that failed.
+const overwriteTechnique = "overwrite"
+
 // Classify returns the category that the facts of a record support. It is that of the technique, lowered by whatever
 // was not done, not reported or not verified. Without a technique that was verified it is None.
 func Classify(r Record) Sanitization {
@@ -148,7 +151,7 @@ func Classify(r Record) Sanitization {
 		return Sanitization{Reason: problem, Limits: []string{}}
 	}
 	s := Sanitization{Category: t.category, Technique: t.name, Limits: []string{}}
-	restrictions := target.limitTexts(LimitNamespaces, LimitPart)
+	restrictions := target.limitTexts(LimitHidden, LimitNamespaces, LimitPart)
 	switch {
 	case r.Disk.Virtual != "":
 		s.Category, s.Reason = Clear, "the physical media of a virtual disk are not known"

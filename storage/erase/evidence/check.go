@@ -80,7 +80,18 @@ func (t Target) check() error {
 		return errors.New("has limits and a detail")
 	}
 	for _, limit := range t.Limits {
-		if !slices.Contains([]LimitKind{LimitFallback, LimitHidden, LimitNamespaces, LimitPart}, limit.Kind) {
+		switch limit.Kind {
+		case LimitNamespaces, LimitPart:
+		case LimitFallback:
+			if t.Technique != overwriteTechnique {
+				return fmt.Errorf("limit of kind %q: got technique %q, want %q",
+					limit.Kind, t.Technique, overwriteTechnique)
+			}
+		case LimitHidden:
+			if t.Hidden == nil {
+				return fmt.Errorf("limit of kind %q: the record states no hidden bytes", limit.Kind)
+			}
+		default:
 			return fmt.Errorf("unknown kind of limit %q", limit.Kind)
 		}
 	}

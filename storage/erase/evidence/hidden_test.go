@@ -157,8 +157,8 @@ func TestClassifyLimits(t *testing.T) {
 		want   Category
 		reason string
 	}{
-		{LimitFallback, Purge, ""},
-		{LimitHidden, Purge, ""},
+		{LimitFallback, Purge, ""}, // a record of this is not valid, see TestLimitKinds
+		{LimitHidden, Clear, "the technique was restricted: text"},
 		{LimitNamespaces, Clear, "the technique was restricted: text"},
 		{LimitPart, Clear, "the technique was restricted: text"},
 	} {
@@ -174,6 +174,48 @@ func TestClassifyLimits(t *testing.T) {
 		r.Targets[0].Limits, r.Targets[0].Detail = nil, "text"
 		if got := Classify(r); got.Category != Clear || r.Targets[0].LimitText() != "text" {
 			t.Errorf("version 1: got %+v, want %q", got, Clear)
+		}
+	}
+}
+
+// The kind of a limit must agree with the facts: otherwise another kind could be stated, to claim a higher category.
+func TestLimitKinds(t *testing.T) {
+	for _, c := range []struct {
+		technique string
+		kind      LimitKind
+		hidden    *Hidden
+		want      Category
+		err       string
+	}{
+		{"nvme-sanitize-block", LimitHidden, nil, "", "states no hidden bytes"},
+		{"nvme-sanitize-block", LimitFallback, nil, "", `got technique "nvme-sanitize-block", want "overwrite"`},
+		{"metadata", LimitFallback, nil, "", `got technique "metadata"`},
+		{"", LimitFallback, nil, "", `got technique ""`},
+		{"overwrite", LimitHidden, nil, "", "states no hidden bytes"},
+		{"overwrite", LimitFallback, nil, Clear, ""},
+		{"overwrite", LimitHidden, &Hidden{NativeBytes: 512}, None, ""},
+		{"ata-sanitize-block", LimitHidden, &Hidden{NativeBytes: 512}, Clear, ""},
+		{"ata-sanitize-block", LimitHidden, &Hidden{OverlayUnknown: true}, Clear, ""},
+		{"nvme-sanitize-block", LimitNamespaces, nil, Clear, ""},
+		{"nvme-sanitize-block", LimitPart, nil, Clear, ""},
+	} {
+		r := full(c.technique)
+		r.Targets[0].Limits, r.Targets[0].Hidden = []Limit{{c.kind, "text"}}, c.hidden
+		r.Version, r.Sanitization = Version, Classify(r)
+		record, err := encode(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		e, err := Parse(signedText(t, record))
+		switch {
+		case c.err == "" && (err != nil || e.Record.Sanitization.Category != c.want):
+			t.Errorf("%q, %s: got %q and %v, want %q",
+				c.technique, c.kind, e.Record.Sanitization.Category, err, c.want)
+		case c.err != "" && (!errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), c.err)):
+			t.Errorf("%q, %s: got %v, want an error with %q", c.technique, c.kind, err, c.err)
+		}
+		if _, err := Seal(r, nil, "", nil); (err != nil) != (c.err != "") {
+			t.Errorf("%q, %s: seal: got %v", c.technique, c.kind, err)
 		}
 	}
 }

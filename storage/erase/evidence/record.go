@@ -99,13 +99,13 @@ type Limit struct {
 	Text string    `json:"text"`
 }
 
-// LimitKind is the kind of a limit. It decides whether the limit lowers the category.
+// LimitKind is the kind of a limit. Every kind but LimitFallback rules out a purge.
 type LimitKind string
 
 // The kinds of limits.
 const (
 	LimitFallback   LimitKind = "fallback"   // why the target was overwritten, and not erased by its own command
-	LimitHidden     LimitKind = "hidden"     // what the drive hides or may hide, see Target.Hidden
+	LimitHidden     LimitKind = "hidden"     // what the drive hides or may hide; only with Target.Hidden
 	LimitNamespaces LimitKind = "namespaces" // namespaces of the drive that were not erased
 	LimitPart       LimitKind = "part"       // which part of the target was erased, or how the rest was
 )
