@@ -109,6 +109,59 @@ func TestStoredVersion1(t *testing.T) {
 	}
 }
 
+// Evidence with a detail, as this program wrote it before version 4, stays valid: the detail is one limit, even if it
+// joins several texts. The files were signed by a release that wrote versions 1 to 3, and the claims are its output.
+func TestStoredDetail(t *testing.T) {
+	const (
+		hidden = "the drive hides 1048576 bytes by an HPA or Accessible Max Address and 512 bytes by a DCO: " +
+			"1049088 bytes erased if the drive follows ACS, which was not verified"
+		joined = "the drive hides 1048576 bytes by an HPA or Accessible Max Address and 0 bytes by a DCO: " +
+			"1048576 bytes erased if the drive follows ACS, which was not verified; it is not known whether the " +
+			"drive hides bytes by a DCO: if so, they were erased if the drive follows ACS, which was not verified"
+		shared = "the NVMe subsystem is shared, not erased: namespaces of other controllers, if any"
+
+		areas     = "areas that the drive does not address were not reached: HPA, DCO, spare and retired blocks"
+		encrypted = "assumes that the drive has encrypted all data since its first use, as its maker states"
+		firmware  = "assumes that the drive's firmware erases what its command says"
+	)
+	for name, c := range map[string]struct {
+		version int
+		want    Sanitization
+	}{
+		"version1-restricted": {1, Sanitization{
+			Clear, Clear, "NVMe Sanitize, crypto erase", "the technique was restricted: " + shared,
+			[]string{encrypted, areas, shared},
+		}},
+		"version2-hidden": {2, Sanitization{
+			Clear, Clear, "ATA CRYPTO SCRAMBLE EXT",
+			"the drive hides 1049088 bytes, and it cannot be verified that the erase reached them",
+			[]string{encrypted, areas, hidden},
+		}},
+		"version3-uniform": {3, Sanitization{
+			Clear, Clear, "ATA BLOCK ERASE EXT",
+			"the drive hides 1048576 bytes, and it cannot be verified that the erase reached them",
+			[]string{firmware, areas, joined},
+		}},
+	} {
+		data, err := os.ReadFile("testdata/" + name + ".json")
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := Parse(data)
+		if err != nil || got.Record.Version != c.version || !testKey().Public().(ed25519.PublicKey).Equal(got.Key) {
+			t.Errorf("%s: got version %d, key %x and %v, want %d", name, got.Record.Version, got.Key, err, c.version)
+			continue
+		}
+		if diff := cmp.Diff(c.want, got.Record.Sanitization); diff != "" {
+			t.Errorf("%s: claim differs (-want +got):\n%s", name, diff)
+		}
+		target := got.Record.Targets[0]
+		if limits := c.want.Limits; target.LimitText() != limits[len(limits)-1] || len(target.Limits) > 0 {
+			t.Errorf("%s: got limits %q, want %q", name, target.LimitText(), limits[len(limits)-1])
+		}
+	}
+}
+
 // Evidence of a drive that reports text in an unknown encoding can be verified, also if a secret occurs in its facts.
 // Evidence that could not be verified is not signed.
 func TestSealedIsValid(t *testing.T) {
