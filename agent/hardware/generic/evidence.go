@@ -42,8 +42,8 @@ type diskEvidence struct {
 // targetEvidence is what is known of a disk or partition whose erase was begun. It is changed under the log's mutex.
 type targetEvidence struct {
 	path           string
-	record         *erase.Recorder
-	started, ended time.Time // ended is zero while the erase runs
+	record         interface{ Report() erase.Report } // the recorder of the erase
+	started, ended time.Time                          // ended is zero while the erase runs
 	err            error
 }
 

@@ -330,6 +330,65 @@ func TestEvidenceHidden(t *testing.T) {
 	}
 }
 
+// recorded is a recorder whose report is complete.
+type recorded erase.Report
+
+func (r recorded) Report() erase.Report { return erase.Report(r) }
+
+// The firmware and the rotation rate in the evidence are those that the drive reported to the erase. The kernel takes a
+// drive without a rotation rate for a hard disk: its enhanced erase is no purge.
+func TestEvidenceOfDrive(t *testing.T) {
+	disk := block.Device{
+		Name: "none", Path: "/dev/none", Type: "disk", Transport: "sata", Model: "drive", Size: 8 << 20,
+		LogicalSector: 512, Rotational: true,
+	}
+	var seed evidence.Seed
+	offsets := evidence.SampleOffsets(disk.Size, seed)
+	detection, read := evidence.PlanDetection(disk.Size, seed)
+	for _, c := range []struct {
+		noRate bool
+		want   evidence.Category
+		reason string
+	}{
+		{false, evidence.Purge, ""},
+		{true, evidence.Clear, "the enhanced erase is a purge of hard disks only"},
+	} {
+		report := erase.Report{
+			Technique: erase.ATAEnhanced, Firmware: "AB12CD34", NoRotationRate: c.noRate,
+			Reported: []evidence.Statement{{Source: evidence.SourceATASecurity, Completed: true}},
+			Samples: &evidence.Samples{
+				Seed: seed.String(), Blocks: int64(len(offsets)), Bytes: evidence.SampleBytes, Written: true,
+				Comparable: int64(len(offsets)), Detection: evidence.SampleDetection(disk.Size, offsets),
+			},
+			ReadBack: &evidence.ReadBack{
+				Seed: seed.String(), Size: disk.Size, Read: read, Direct: true, Expected: evidence.ExpectUniform,
+				Zeros: read, Detection: detection,
+			},
+		}
+		log := newEvidenceLog(hardware.Call{Node: nodeWith(t, `"properties": {}`)}, fullErase, eraseFlags{})
+		_, end := log.begin(disk, disk)
+		end(nil)
+		log.disks[disk.Path].targets[0].record = recorded(report)
+		log.record(disk, diskReport{Erased: map[string]erase.Report{disk.Path: report}})
+		sealed, err := evidence.Seal(log.records(onThisMachine(t), nil)[0], nil, "no key", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		data, err := sealed.JSON()
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := parsed(t, string(data)).Record
+		if r.Disk.Firmware != "AB12CD34" || r.Disk.Rotational == c.noRate {
+			t.Errorf("no rate %t: got firmware %q and rotational %t, want those of the report",
+				c.noRate, r.Disk.Firmware, r.Disk.Rotational)
+		}
+		if s := r.Sanitization; s.Category != c.want || s.Reason != c.reason {
+			t.Errorf("no rate %t: got %q, %q, want %q, %q", c.noRate, s.Category, s.Reason, c.want, c.reason)
+		}
+	}
+}
+
 // The evidence of a disk lasts from the start of its first target to the end of its last.
 func TestEvidenceTimes(t *testing.T) {
 	disk, second := block.Device{Path: "/dev/sda"}, block.Device{Path: "/dev/sda2"}
