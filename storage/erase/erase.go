@@ -30,7 +30,7 @@ type Options struct {
 	SCSI              bool           // use SCSI sanitize if the device supports it
 	ContinueOnFailure bool           // overwrite the device if a secure erase failed
 	Wait              Wait           // time limit for the device's holders
-	Recorder          *Recorder      // receives the report; may be nil
+	Recorder          *Recorder      // receives the report, of one erase; may be nil
 
 	// prove means that the drive may ignore writes and return zeros, because it may be locked: the last pass of an
 	// overwrite is random data, and samples are compared before the drive erases itself.
@@ -78,7 +78,10 @@ type openers struct {
 }
 
 func run(ctx context.Context, sys sysfs.Root, device block.Device, o Options, open openers) error {
-	err := checkWritable(ctx, sys, device)
+	err := o.Recorder.start(device.Path)
+	if err == nil {
+		err = checkWritable(ctx, sys, device)
+	}
 	if err == nil && !o.decideOnly {
 		err = o.Wait.free(ctx, sys, device.Path)
 	}
@@ -145,6 +148,9 @@ func express(
 	ctx context.Context, sys sysfs.Root, device block.Device, o Options, notFormatted func(error),
 	open func(string) (adminDevice, error),
 ) error {
+	if err := o.Recorder.start(device.Path); err != nil {
+		return err
+	}
 	if err := awaitWritable(ctx, sys, device, o.Wait); err != nil {
 		return err
 	}

@@ -53,14 +53,20 @@ func Metadata(ctx context.Context, sys sysfs.Root, device string, wait Wait) err
 }
 
 // RecordMetadata records the erase of a device by Metadata, with the namespaces of an NVMe subsystem that this host
-// cannot see. It only reads.
-func RecordMetadata(ctx context.Context, device block.Device, record *Recorder) {
-	recordMetadata(ctx, device, record, openIdentify)
+// cannot see. It only reads. It returns an error if the record is already that of another erase, which it keeps.
+func RecordMetadata(ctx context.Context, device block.Device, record *Recorder) error {
+	if err := recordMetadata(ctx, device, record, openIdentify); err != nil {
+		return fmt.Errorf("record the erase of the metadata of %s: %w", device.Path, err)
+	}
+	return nil
 }
 
 func recordMetadata(
 	ctx context.Context, device block.Device, record *Recorder, open func(string) (adminDevice, error),
-) {
+) error {
+	if err := record.start(device.Path); err != nil {
+		return err
+	}
 	var scope nvmeScope
 	if block.IsNVMeNamespace(device.Name) {
 		scope = readScopeOf(ctx, device, open)
@@ -69,6 +75,7 @@ func recordMetadata(
 		r.Technique, r.Namespaces = MetadataOnly, scope.namespaces()
 		r.Namespaces.Attached = nil // they are disks of their own
 	})
+	return nil
 }
 
 // readScopeOf returns the scope of a namespace.

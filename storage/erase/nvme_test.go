@@ -556,9 +556,8 @@ func TestNVMeMetadataReport(t *testing.T) {
 		d := block.Device{Name: cmp.Or(c.device, "nvme0n1"), Path: "/dev/namespace"}
 		opened := ""
 		got, _ := try(Options{}, func(o Options) error {
-			recordMetadata(t.Context(), d, o.Recorder,
+			return recordMetadata(t.Context(), d, o.Recorder,
 				func(path string) (adminDevice, error) { opened = path; return &c.drive, nil })
-			return nil
 		})
 		if got != c.want || len(c.drive.formats) > 0 {
 			t.Errorf("%s: got %q and formats %x, want %q and no format", name, got, c.drive.formats, c.want)
@@ -569,7 +568,9 @@ func TestNVMeMetadataReport(t *testing.T) {
 	}
 	const missing = "/dev/missing/nvme0n1"
 	record := &Recorder{}
-	RecordMetadata(t.Context(), block.Device{Name: "nvme0n1", Path: missing}, record)
+	if err := RecordMetadata(t.Context(), block.Device{Name: "nvme0n1", Path: missing}, record); err != nil {
+		t.Fatal(err)
+	}
 	got := record.Report().String()
 	if !strings.HasPrefix(got, "metadata; other namespaces") || !strings.Contains(got, missing) {
 		t.Errorf("missing device: got %q, want that its namespaces are not known", got)

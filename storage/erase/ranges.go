@@ -30,6 +30,9 @@ func Ranges(
 func eraseRanges(
 	ctx context.Context, sys sysfs.Root, device block.Device, ranges [][2]int64, o Options, open openers,
 ) error {
+	if err := o.Recorder.start(device.Path); err != nil {
+		return err
+	}
 	if err := awaitWritable(ctx, sys, device, o.Wait); err != nil {
 		return err
 	}

@@ -2,6 +2,7 @@ package erase
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -13,11 +14,14 @@ import (
 
 // Recorder collects the [Report] of an erase while it runs. It is safe for concurrent use: if the kernel does not
 // return from an erase (timelimit.ErrStuck), its report contains what is known until then. The zero value is ready to
-// use, for one erase. A nil Recorder collects nothing.
+// use, for one call of [Run], [Express], [Ranges], [Recover] or [RecordMetadata]: a second one fails before it does
+// anything, whatever the result of the first was. Erased and Restrict add to that report. A nil Recorder collects
+// nothing.
 type Recorder struct {
 	Observer Observer // receives the progress; may be nil
 
 	mu     sync.Mutex
+	device string // path of the device whose erase the report describes, "" before it has started
 	report Report
 }
 
@@ -62,6 +66,24 @@ func (r *Recorder) Report() Report {
 	report.Passes, report.Reported = slices.Clone(report.Passes), slices.Clone(report.Reported)
 	report.Restrictions = slices.Clone(report.Restrictions)
 	return report
+}
+
+// start assigns the recorder to the erase of a device. It returns an error if the recorder has a report of an erase: the
+// facts of two erases would be mixed.
+func (r *Recorder) start(device string) error {
+	if r == nil {
+		return nil
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch {
+	case r.device != "":
+		return fmt.Errorf("recorder already used for %s", r.device)
+	case r.report.Technique != "":
+		return fmt.Errorf("recorder already used: technique %q", r.report.Technique)
+	}
+	r.device = device
+	return nil
 }
 
 // Erased records that the device was erased by a technique.

@@ -3,9 +3,13 @@ package erase
 import (
 	"context"
 	"errors"
+	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 
 	"ironroot/internal/test/testenv"
 	"ironroot/internal/timelimit"
@@ -134,4 +138,56 @@ func TestErasingEnds(t *testing.T) {
 	if err := none.during(t.Context(), ATAErase, 0, func() error { return failure }); !errors.Is(err, failure) {
 		t.Errorf("got %v, want the error of the command", err)
 	}
+}
+
+// A recorder is for one erase: a second one fails before anything is written, and does not change the report, whether
+// or not the first succeeded.
+func TestRecorderOnce(t *testing.T) {
+	const size = mib
+	used := map[string]func(*Recorder, block.Device) error{
+		"Run":     func(r *Recorder, d block.Device) error { return runZeros(t, d, r) },
+		"failure": func(r *Recorder, d block.Device) error { d.Path = "/dev/missing"; _ = runZeros(t, d, r); return nil },
+		"Erased":  func(r *Recorder, _ block.Device) error { r.Erased(Overwrite); return nil },
+	}
+	again := map[string]func(*Recorder, block.Device) error{
+		"Run": func(r *Recorder, d block.Device) error { return runZeros(t, d, r) },
+		"Express": func(r *Recorder, d block.Device) error {
+			return Express(t.Context(), sysfs.Root{}, d, Options{Recorder: r}, func(error) {})
+		},
+		"Ranges": func(r *Recorder, d block.Device) error {
+			return Ranges(t.Context(), sysfs.Root{}, d, [][2]int64{{0, size}}, Options{Zeroize: true, Recorder: r})
+		},
+		"Recover":        func(r *Recorder, d block.Device) error { return Recover(t.Context(), d, r) },
+		"RecordMetadata": func(r *Recorder, d block.Device) error { return RecordMetadata(t.Context(), d, r) },
+	}
+	for first, use := range used {
+		path := secretDisk(t, size)
+		for second, act := range again {
+			record := &Recorder{}
+			record.Restrict("a part") // what a caller adds is no use
+			other := device(t, testenv.Loop(t, testenv.SparseFile(t, size), 512))
+			if err := use(record, other); err != nil {
+				t.Fatal(err)
+			}
+			want := record.Report()
+			err := act(record, device(t, path))
+			if err == nil || !strings.Contains(err.Error(), "recorder already used") ||
+				!strings.Contains(err.Error(), path) {
+				t.Errorf("%s after %s: got %v, want that the recorder is used, with %s", second, first, err, path)
+			}
+			if first == "Run" && !strings.Contains(fmt.Sprint(err), "used for "+other.Path) {
+				t.Errorf("%s after %s: got %v, want %s", second, first, err, other.Path)
+			}
+			if diff := cmp.Diff(want, record.Report()); diff != "" {
+				t.Errorf("%s after %s: report changed: -want +got:\n%s", second, first, diff)
+			}
+			unchanged(t, path)
+		}
+	}
+}
+
+// runZeros overwrites a device with zeros.
+func runZeros(t *testing.T, d block.Device, record *Recorder) error {
+	t.Helper()
+	return Run(t.Context(), sysfs.Root{}, d, Options{Zeroize: true, Recorder: record})
 }

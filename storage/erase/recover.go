@@ -13,8 +13,9 @@ import (
 // password, and ErrTCGLocked if it is a locked self-encrypting drive. Recover does nothing on devices other than ATA
 // drives, SCSI disks and NVMe namespaces, and on drives that accept no commands.
 func Recover(ctx context.Context, device block.Device, record *Recorder) error {
-	var err error
+	err := record.start(device.Path)
 	switch {
+	case err != nil:
 	case isATA(device):
 		err = recoverATA(ctx, device, record, openSGReadOnly)
 	case isSCSI(device):

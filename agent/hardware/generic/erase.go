@@ -309,8 +309,7 @@ func (r *diskRun) wipe(ctx context.Context, d block.Device, record *erase.Record
 	if err := erase.Metadata(ctx, r.m.o.System, d.Path, r.flags.wait); err != nil {
 		return err
 	}
-	erase.RecordMetadata(ctx, d, record)
-	return nil
+	return erase.RecordMetadata(ctx, d, record)
 }
 
 // format erases an NVMe disk by its Format command. If that fails, it erases the metadata.

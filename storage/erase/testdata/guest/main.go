@@ -56,8 +56,8 @@ func main() {
 				erase.Options{Zeroize: true, NVMe: true, ATA: true, SCSI: true, Recorder: record})
 			fmt.Printf("\nERASED %s %s %v\n", d.Path, record.Report(), err)
 			record = &erase.Recorder{}
-			err = erase.Metadata(ctx, sysfs.Root{}, d.Path, erase.Wait{})
-			erase.RecordMetadata(ctx, d, record)
+			err = errors.Join(
+				erase.Metadata(ctx, sysfs.Root{}, d.Path, erase.Wait{}), erase.RecordMetadata(ctx, d, record))
 			fmt.Printf("\nMETADATA %s %s %v\n", d.Path, record.Report(), err)
 			if err := showTables(ctx, d); err != nil {
 				return err
