@@ -124,6 +124,68 @@ func TestEraseVerify(t *testing.T) {
 	}
 }
 
+// Each limit is a line of its own, and the line of the erase has all of them. The detail of a record before version 4 is
+// one limit, even if it joins several texts. See docs/erase-evidence.md.
+func TestEvidenceLimits(t *testing.T) {
+	now := time.Now().UTC()
+	var seed evidence.Seed
+	const size = 8 << 20
+	detection, read := evidence.PlanDetection(size, seed)
+	envelope, err := evidence.Seal(evidence.Record{
+		Started: now, Ended: now, Outcome: evidence.Erased, Disk: evidence.Disk{Path: "/dev/sda", Bytes: size},
+		Targets: []evidence.Target{{
+			Path: "/dev/sda", Technique: "overwrite", Reported: []evidence.Statement{},
+			Limits: []evidence.Limit{
+				{Kind: evidence.LimitFallback, Text: "secure erase failed"}, {Kind: evidence.LimitPart, Text: "a part"},
+			},
+			Passes: []evidence.Pass{{Pattern: evidence.PatternZeros, Bytes: size}},
+			ReadBack: &evidence.ReadBack{
+				Seed: seed.String(), Size: size, Read: read, Direct: true, Expected: evidence.ExpectZeros, Zeros: read,
+				Detection: detection,
+			},
+		}},
+		Untouched: []evidence.Place{},
+	}, nil, "", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	data, err := envelope.JSON()
+	if err != nil {
+		t.Fatal(err)
+	}
+	detail, err := os.ReadFile("../../storage/erase/evidence/testdata/version3-uniform.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		version int
+		data    []byte
+		want    []string
+		lines   int // of limits
+	}{
+		{4, data, []string{
+			"erase:      /dev/sda by overwrite secure erase failed; a part ,",
+			"\nlimit:      secure erase failed\nlimit:      a part\n",
+		}, 3}, // and that of an overwrite
+		{3, detail, []string{"which was not verified; it is not known whether the drive hides bytes by a DCO: if so,"}, 3},
+	} {
+		e, err := evidence.Parse(c.data)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text := evidenceText(e.Record)
+		for _, want := range c.want {
+			if !strings.Contains(text, want) {
+				t.Errorf("version %d: got\n%s\nwant %q in it", c.version, text, want)
+			}
+		}
+		if lines := strings.Count(text, "\nlimit: "); lines != c.lines || e.Record.Version != c.version {
+			t.Errorf("version %d: got version %d and %d limits in\n%s\nwant %d",
+				c.version, e.Record.Version, lines, text, c.lines)
+		}
+	}
+}
+
 // The result of the read-back is part of the output.
 func TestEvidenceText(t *testing.T) {
 	text := evidenceText(evidence.Record{
