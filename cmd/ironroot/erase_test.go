@@ -166,7 +166,7 @@ func TestEvidenceLimits(t *testing.T) {
 		{4, data, []string{
 			"erase:      /dev/sda by overwrite secure erase failed; a part ,",
 			"\nlimit:      secure erase failed\nlimit:      a part\n",
-		}, 3}, // and that of an overwrite
+		}, 3}, // and the limit of an overwrite
 		{3, detail, []string{"which was not verified; it is not known whether the drive hides bytes by a DCO: if so,"}, 3},
 	} {
 		e, err := evidence.Parse(c.data)

@@ -214,4 +214,3 @@ func (a *ArrayDisks) wait(ctx context.Context, disk string, number int) (string,
 	defer cancel()
 	return block.WaitPartition(ctx, a.sys, disk, number)
 }
-

@@ -295,7 +295,8 @@ func (a *ArrayDisks) mirror(ctx context.Context) (*mirror, error) {
 		return nil, err
 	}
 	m.path, err = raid.Create(ctx, a.sys, raid.Options{
-		Number: raid.FreeNumber(0, raid.Names(arrays)), Version: mirrorVersion, Level: mirrorLevel, Name: arrayName, Members: m.paths(),
+		Number: raid.FreeNumber(0, raid.Names(arrays)), Version: mirrorVersion, Level: mirrorLevel, Name: arrayName,
+		Members: m.paths(),
 	})
 	if err != nil {
 		// No superblocks are left.
