@@ -177,12 +177,12 @@ func (b *diskBurnin) testDisk(ctx context.Context, d block.Device) (_ diskReport
 	if reason, err := b.skipReason(ctx, d, b.flags.skipReadOnly); err != nil || reason != "" {
 		return untouched(d, reason), err
 	}
-	kept, err := b.keptMembers(ctx, d)
+	protected, err := b.protectedMembers(ctx, d)
 	if err != nil {
 		return diskReport{}, err
 	}
-	if len(kept) > 0 {
-		reasons := slices.Sorted(maps.Values(kept))
+	if len(protected) > 0 {
+		reasons := slices.Sorted(maps.Values(protected))
 		return untouched(d, strings.Join(reasons, ", ")), nil
 	}
 	log := b.m.o.Log

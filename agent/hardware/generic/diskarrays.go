@@ -17,22 +17,22 @@ import (
 // prepareArrays finds the arrays that Ironic created (raid_config) and that the step can keep, and stops those that
 // run. Each is the only one of its name, all of its members are on disks that the step erases, and it is as
 // create_configuration creates it. Any other array that can be one of raid_config stays an error of its disks, see
-// keptMembers. The log and that error contain the reason.
+// protectedMembers. The log and that error contain the reason.
 func (r *diskRun) prepareArrays(ctx context.Context, n *node.Node) {
 	found, err := r.findCreated(ctx, n)
 	if err != nil {
 		r.m.o.Log.Warn("RAID arrays of raid_config cannot be kept", "err", err)
-		r.notKept[""] = err
+		r.noneKept = err
 		return
 	}
 	for _, a := range found {
 		if err := r.stopRunning(ctx, a); err != nil {
-			r.cannotKeep(a, err)
+			r.addNotPreservable(a, err)
 			continue
 		}
-		r.createdArrays = append(r.createdArrays, a)
+		r.preservedArrays = append(r.preservedArrays, a)
 		for _, m := range a.Members {
-			r.createdMembers[m.Device.Path] = m
+			r.preservedMembers[m.Device.Path] = m
 		}
 	}
 }
@@ -55,16 +55,16 @@ func (r *diskRun) findCreated(ctx context.Context, n *node.Node) ([]*softraid.Vo
 	found, err := r.m.raidMachine(n).Find(ctx, r.arrays, r.disks, r.membersOn)
 	return slices.DeleteFunc(found, func(v *softraid.Volume) bool {
 		if v.Err != nil {
-			r.cannotKeep(v, v.Err)
+			r.addNotPreservable(v, v.Err)
 		}
 		return v.Err != nil
 	}), err
 }
 
-// cannotKeep notes why the step cannot keep an array of raid_config.
-func (r *diskRun) cannotKeep(v *softraid.Volume, err error) {
+// addNotPreservable notes why the step cannot keep an array of raid_config.
+func (r *diskRun) addNotPreservable(v *softraid.Volume, err error) {
 	r.m.o.Log.Warn("RAID array cannot be kept", "volume_name", v.Name, "err", err)
-	r.notKept[v.Name] = err
+	r.notPreservable[v.Name] = err
 }
 
 // stopRunning stops an array if it runs, and reads its superblocks again. Its device is then no disk of the step.
@@ -83,25 +83,25 @@ func (r *diskRun) stopRunning(ctx context.Context, v *softraid.Volume) error {
 	return nil
 }
 
-// drop marks an array as one that the step cannot keep, which is an error of its disks.
-func (r *diskRun) drop(a *softraid.Volume, err error) {
+// dropPreserved marks an array as one that the step cannot keep, which is an error of its disks.
+func (r *diskRun) dropPreserved(a *softraid.Volume, err error) {
 	r.m.o.Log.Error("RAID array not erased", "array", a.String(), "devices", a.Describe(), "err", err)
-	r.notKept[a.Name] = err
+	r.notPreservable[a.Name] = err
 	for _, m := range a.Members {
-		delete(r.createdMembers, m.Device.Path)
+		delete(r.preservedMembers, m.Device.Path)
 	}
-	r.createdArrays = slices.DeleteFunc(r.createdArrays, func(other *softraid.Volume) bool { return other == a })
+	r.preservedArrays = slices.DeleteFunc(r.preservedArrays, func(other *softraid.Volume) bool { return other == a })
 }
 
-// hasCreatedMember reports whether a partition of a disk is a member of an array that the step erases and keeps.
-func (r *diskRun) hasCreatedMember(ctx context.Context, d block.Device) (bool, error) {
-	if len(r.createdMembers) == 0 {
+// hasPreservedMember reports whether a partition of a disk is a member of an array that the step erases and keeps.
+func (r *diskRun) hasPreservedMember(ctx context.Context, d block.Device) (bool, error) {
+	if len(r.preservedMembers) == 0 {
 		return false, nil
 	}
 	parts, err := block.Partitions(ctx, r.m.o.System, d.Path)
 	return slices.ContainsFunc(parts, func(part block.Device) bool {
-		_, created := r.createdMembers[part.Path]
-		return created
+		_, preserved := r.preservedMembers[part.Path]
+		return preserved
 	}), err
 }
 
@@ -136,13 +136,13 @@ func (r *diskRun) checkSuperblocks(ctx context.Context, d block.Device) error {
 	found := map[string]int{}
 	for _, m := range members {
 		found[m.Device.Path]++
-		if own, created := r.createdMembers[m.Device.Path]; !created || own.UUID != m.UUID {
+		if own, preserved := r.preservedMembers[m.Device.Path]; !preserved || own.UUID != m.UUID {
 			problems = append(problems, fmt.Errorf("a superblock of %s is left on %s", m, m.Device.Path))
 		}
 	}
 	parts, err := block.Partitions(ctx, r.m.o.System, d.Path)
 	for _, part := range parts {
-		if own, created := r.createdMembers[part.Path]; created && found[part.Path] != 1 {
+		if own, preserved := r.preservedMembers[part.Path]; preserved && found[part.Path] != 1 {
 			problems = append(problems, fmt.Errorf("%s has %d superblocks, want that of %s",
 				part.Path, found[part.Path], own))
 		}

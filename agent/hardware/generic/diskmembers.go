@@ -76,12 +76,12 @@ func (r *diskRun) checkRead(d block.Device, member raid.Member) error {
 // maxUnread limits the disks that an error lists.
 const maxUnread = 16
 
-// keptMembers returns the reasons why members of arrays on a disk are left untouched, by device path. A member of an
-// array that Ironic created is an error unless prepareArrays has found the array: regular cleaning must keep the array.
-// A member with a protected name that several arrays share is an error too, see [softraid.Rules.CheckNames], or that
-// was not compared with those on all disks: a tenant could have written its superblock. So is a disk with partitions
-// that the kernel does not show, see [softraid.Rules.CheckShown].
-func (r *diskRun) keptMembers(ctx context.Context, d block.Device) (map[string]string, error) {
+// protectedMembers returns the reasons why members of arrays on a disk are left untouched, by device path. A member of
+// an array that Ironic created is an error unless prepareArrays has found the array: regular cleaning must keep the
+// array. A member with a protected name that several arrays share is an error too, see [softraid.Rules.CheckNames], or
+// that was not compared with those on all disks: a tenant could have written its superblock. So is a disk with
+// partitions that the kernel does not show, see [softraid.Rules.CheckShown].
+func (r *diskRun) protectedMembers(ctx context.Context, d block.Device) (map[string]string, error) {
 	if err := r.arrays.CheckShown(ctx, r.m.o.System, d); err != nil {
 		return nil, err
 	}
@@ -89,13 +89,13 @@ func (r *diskRun) keptMembers(ctx context.Context, d block.Device) (map[string]s
 	if err != nil {
 		return nil, err
 	}
-	kept := map[string]string{}
+	untouched := map[string]string{}
 	var problems []error
 	for _, member := range members {
 		if !r.arrays.Protected(member.Superblock) {
 			continue
 		}
-		kept[member.Device.Path] = fmt.Sprintf("member of %s, protected by skip_block_devices", member.Superblock)
+		untouched[member.Device.Path] = fmt.Sprintf("member of %s, protected by skip_block_devices", member.Superblock)
 		if err := r.checkRead(d, member); err != nil {
 			problems = append(problems, err)
 		} else if err := r.nameErrs.Of(member.Superblock); err != nil {
@@ -107,33 +107,33 @@ func (r *diskRun) keptMembers(ctx context.Context, d block.Device) (map[string]s
 		}
 	}
 	for _, member := range members {
-		if kept[member.Device.Path] != "" {
+		if untouched[member.Device.Path] != "" {
 			continue
 		}
-		if own, ok := r.createdMembers[member.Device.Path]; ok && own.UUID == member.UUID {
+		if own, ok := r.preservedMembers[member.Device.Path]; ok && own.UUID == member.UUID {
 			continue
 		}
 		if entry := r.arrays.Created(member.Superblock); entry != "" {
-			problems = append(problems, r.notKeptErr(member, entry))
-		} else if len(kept) > 0 && softraid.IsESPMember(member) {
-			kept[member.Device.Path] = fmt.Sprintf("member of %s, the EFI system partition of a protected array",
+			problems = append(problems, r.notPreservableErr(member, entry))
+		} else if len(untouched) > 0 && softraid.IsESPMember(member) {
+			untouched[member.Device.Path] = fmt.Sprintf("member of %s, the EFI system partition of a protected array",
 				member.Superblock)
 			if r.espErr != nil {
 				problems = append(problems, r.ambiguous(member, r.espErr))
 			}
 		}
 	}
-	return kept, errors.Join(problems...)
+	return untouched, errors.Join(problems...)
 }
 
-// notKeptErr returns the error of a member of an array that Ironic created and that the step does not keep. The entry
-// is that of raid_config.
-func (r *diskRun) notKeptErr(member raid.Member, entry string) error {
+// notPreservableErr returns the error of a member of an array that Ironic created and that the step does not keep. The
+// entry is that of raid_config.
+func (r *diskRun) notPreservableErr(member raid.Member, entry string) error {
 	problem := fmt.Errorf("%s is a member of %s, which Ironic created (%s)",
 		member.Device.Path, member.Superblock, entry)
-	reason := r.notKept[member.ShortName()]
+	reason := r.notPreservable[member.ShortName()]
 	if reason == nil {
-		reason = r.notKept[""]
+		reason = r.noneKept
 	}
 	if reason == nil {
 		return fmt.Errorf("%w: erase its content by erase_devices, or remove it by delete_configuration", problem)
@@ -157,9 +157,10 @@ func (r *diskRun) ambiguous(member raid.Member, err error) error {
 		member.Device.Path, member.Superblock, first)
 }
 
-// neighbours returns the partitions of a disk that are not kept. A disk that is kept as a whole has none.
-func (r *diskRun) neighbours(ctx context.Context, d block.Device, kept map[string]string) ([]block.Device, error) {
-	if kept[d.Path] != "" {
+// neighbours returns the partitions of a disk that are not left untouched. A disk that is left untouched as a whole has
+// none.
+func (r *diskRun) neighbours(ctx context.Context, d block.Device, untouched map[string]string) ([]block.Device, error) {
+	if untouched[d.Path] != "" {
 		return nil, nil
 	}
 	parts, err := block.Partitions(ctx, r.m.o.System, d.Path)
@@ -175,6 +176,6 @@ func (r *diskRun) neighbours(ctx context.Context, d block.Device, kept map[strin
 		extended := slices.ContainsFunc(table.Partitions, func(p partition.Partition) bool {
 			return p.Number == part.Number && p.Extended()
 		})
-		return extended || kept[part.Path] != ""
+		return extended || untouched[part.Path] != ""
 	}), nil
 }

@@ -72,9 +72,10 @@ type diskRun struct {
 	espErr   error               // if the members that look like the EFI system partition are not of one array
 	unread   []error             // errors of the disks whose members could not be read, with the devices
 
-	createdArrays  []*softraid.Volume     // those that Ironic created and that are erased and kept, see prepareArrays
-	createdMembers map[string]raid.Member // their members by device path
-	notKept        map[string]error       // why other arrays that Ironic created are not kept, by name; "" is for all
+	preservedArrays  []*softraid.Volume     // those that Ironic created and that are erased and kept, see prepareArrays
+	preservedMembers map[string]raid.Member // their members by device path
+	notPreservable   map[string]error       // why other arrays that Ironic created are not kept, by name
+	noneKept         error                  // why no array that Ironic created can be kept, or nil
 
 	mu       sync.Mutex
 	reports  map[string]diskReport
@@ -92,8 +93,8 @@ func (m *Manager) startDiskRun(ctx context.Context, call hardware.Call, phrase, 
 	r := &diskRun{
 		m: m, phrase: phrase, step: step, flags: eraseFlagsOf(call.Node, c.GuardSpecialFilesystems),
 		known: map[string]bool{}, reports: map[string]diskReport{},
-		stuck: map[string]error{}, explained: map[string]string{}, createdMembers: map[string]raid.Member{},
-		notKept: map[string]error{},
+		stuck: map[string]error{}, explained: map[string]string{}, preservedMembers: map[string]raid.Member{},
+		notPreservable: map[string]error{},
 	}
 	r.flags.wait = waitOf(c)
 	if step != "" {

@@ -349,35 +349,36 @@ func (r *diskRun) eraseUnprotected(
 	ctx context.Context, d block.Device,
 	eraseDevice func(context.Context, block.Device, *erase.Recorder) error,
 ) (diskReport, error) {
-	kept, err := r.keptMembers(ctx, d)
+	untouched, err := r.protectedMembers(ctx, d)
 	if err != nil {
 		return diskReport{}, err
 	}
 	targets := []block.Device{d}
-	hasCreated, err := r.hasCreatedMember(ctx, d)
+	hasPreserved, err := r.hasPreservedMember(ctx, d)
 	if err != nil {
 		return diskReport{}, err
 	}
-	if len(kept) > 0 || hasCreated {
-		if targets, err = r.neighbours(ctx, d, kept); err != nil {
+	if len(untouched) > 0 || hasPreserved {
+		if targets, err = r.neighbours(ctx, d, untouched); err != nil {
 			return diskReport{}, err
 		}
-		if hasCreated {
-			kept[d.Path] = "partition table of a disk with an array that Ironic created"
-		} else if kept[d.Path] == "" {
-			kept[d.Path] = "partition table of a disk with a protected array, and the space outside of its partitions"
+		if hasPreserved {
+			untouched[d.Path] = "partition table of a disk with an array that Ironic created"
+		} else if untouched[d.Path] == "" {
+			untouched[d.Path] = "partition table of a disk with a protected array, " +
+				"and the space outside of its partitions"
 		}
 	}
 	if len(targets) != 1 || targets[0].Path != d.Path {
 		r.splitPlan(d, targets)
 	}
-	report := diskReport{Untouched: kept}
+	report := diskReport{Untouched: untouched}
 	var problems []error
 	for _, target := range targets {
 		started := time.Now()
 		record, end := r.evidence.begin(d, target)
 		err := goroutine.Catch(func() error { // after a panic the report still lists what was erased
-			if err := r.eraseTarget(ctx, d, target, hasCreated, record, eraseDevice); err != nil {
+			if err := r.eraseTarget(ctx, d, target, hasPreserved, record, eraseDevice); err != nil {
 				return err
 			}
 			return ctx.Err() // the step may have stopped waiting for this disk
@@ -391,9 +392,9 @@ func (r *diskRun) eraseUnprotected(
 		r.logErased(target, record.Report(), started)
 	}
 	switch {
-	case hasCreated && r.erasesFully(d):
+	case hasPreserved && r.erasesFully(d):
 		problems = append(problems, r.eraseGaps(ctx, d, &report))
-	case hasCreated:
+	case hasPreserved:
 		problems = append(problems, r.wipeGaps(ctx, d))
 	}
 	return report, errors.Join(problems...)
@@ -411,19 +412,19 @@ func (r *diskRun) logErased(d block.Device, report erase.Report, started time.Ti
 }
 
 // eraseTarget erases a disk, or one of its partitions if the disk stays partitioned: a member of an array that Ironic
-// created in a way that keeps the array, all others with eraseDevice. hasCreated means that the disk has such a member;
-// erase_devices_express then overwrites the other partitions, because formatting would reach the whole disk.
+// created in a way that keeps the array, all others with eraseDevice. hasPreserved means that the disk has such a
+// member; erase_devices_express then overwrites the other partitions, because formatting would reach the whole disk.
 func (r *diskRun) eraseTarget(
-	ctx context.Context, d, target block.Device, hasCreated bool, record *erase.Recorder,
+	ctx context.Context, d, target block.Device, hasPreserved bool, record *erase.Recorder,
 	eraseDevice func(context.Context, block.Device, *erase.Recorder) error,
 ) error {
-	member, created := r.createdMembers[target.Path]
+	member, preserved := r.preservedMembers[target.Path]
 	switch {
-	case created && r.erasesFully(d):
+	case preserved && r.erasesFully(d):
 		return r.eraseMember(ctx, member, record)
-	case created:
+	case preserved:
 		return r.wipeMember(ctx, member, record)
-	case hasCreated && r.step == expressErase && r.erasesFully(d):
+	case hasPreserved && r.step == expressErase && r.erasesFully(d):
 		return r.eraseWith(ctx, target, r.overwriteOptions(), record)
 	}
 	return eraseDevice(ctx, target, record)

@@ -20,13 +20,13 @@ import (
 // assembles each of them, overwrites the array's device and stops it again. The unused ranges of the members are erased
 // later with their disks. An array that fails is an error of its disks, whose other content is then not erased.
 func (r *diskRun) eraseArrays(ctx context.Context) {
-	for _, a := range slices.Clone(r.createdArrays) {
+	for _, a := range slices.Clone(r.preservedArrays) {
 		if !slices.ContainsFunc(a.Members, r.erasesMember) {
 			continue
 		}
 		if err := r.eraseArray(ctx, a); err != nil {
 			r.plan.Finish(a.String(), status.Failed)
-			r.drop(a, err)
+			r.dropPreserved(a, err)
 		}
 	}
 }
@@ -133,11 +133,11 @@ func (r *diskRun) eraseContent(ctx context.Context, a *softraid.Volume, d block.
 // eraseMember overwrites the ranges of a member that its array does not use. After zeros, it reads the data back on the
 // member, too.
 func (r *diskRun) eraseMember(ctx context.Context, member raid.Member, record *erase.Recorder) error {
-	i := slices.IndexFunc(r.createdArrays, func(a *softraid.Volume) bool { return a.Members[0].UUID == member.UUID })
+	i := slices.IndexFunc(r.preservedArrays, func(a *softraid.Volume) bool { return a.Members[0].UUID == member.UUID })
 	if i < 0 {
 		return fmt.Errorf("%s is not kept", member)
 	}
-	_, used, err := r.createdArrays[i].Members.UsedSizes()
+	_, used, err := r.preservedArrays[i].Members.UsedSizes()
 	if err != nil {
 		return err
 	}
@@ -152,7 +152,7 @@ func (r *diskRun) eraseMember(ctx context.Context, member raid.Member, record *e
 	if r.overwriteOptions().Zeroize { // other data cannot be compared on a single member
 		data := [][2]int64{{member.DataOffset, member.DataOffset + used[member.Role]}}
 		if err := r.m.checkZeros(ctx, r.m.o.System, member.Device, data, r.overwriteOptions()); err != nil {
-			r.revoke(r.createdArrays[i], err)
+			r.revoke(r.preservedArrays[i], err)
 			return err
 		}
 		text += " and read back on this member"
@@ -198,7 +198,7 @@ func (r *diskRun) eraseRanges(
 
 // restartArrays starts the arrays again that prepareArrays has stopped, so that the kernel can resync them.
 func (r *diskRun) restartArrays(ctx context.Context) {
-	for _, a := range r.createdArrays {
+	for _, a := range r.preservedArrays {
 		if a.Running == "" || ctx.Err() != nil {
 			continue
 		}

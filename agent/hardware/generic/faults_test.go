@@ -98,8 +98,8 @@ func TestEraseErrors(t *testing.T) {
 	missing := block.Device{Name: "missing", Path: "/dev/missing"}
 	unlisted := block.Device{Name: "unlisted", Path: "/dev/unlisted"}
 	for _, gone := range []block.Device{missing, unlisted} {
-		if kept, err := run.keptMembers(t.Context(), gone); !errors.Is(err, fs.ErrNotExist) {
-			t.Errorf("members on %s: got %v and %v, want %v", gone.Name, kept, err, fs.ErrNotExist)
+		if untouched, err := run.protectedMembers(t.Context(), gone); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("members on %s: got %v and %v, want %v", gone.Name, untouched, err, fs.ErrNotExist)
 		}
 		if parts, err := run.neighbours(t.Context(), gone,
 			map[string]string{"/dev/missing1": "protected"}); !errors.Is(err, fs.ErrNotExist) {

@@ -14,7 +14,7 @@ import (
 func (r *diskRun) announce() {
 	var items []status.Item
 	inArrays := map[string]int64{} // bytes by path of the disk
-	for _, a := range r.createdArrays {
+	for _, a := range r.preservedArrays {
 		for _, m := range a.Members {
 			inArrays[m.Disk.Path] += m.Device.Size
 		}
@@ -42,7 +42,7 @@ func (r *diskRun) splitPlan(d block.Device, targets []block.Device) {
 	rest := d.Size
 	for _, target := range targets {
 		part := status.Item{Device: target.Path}
-		if _, created := r.createdMembers[target.Path]; !created && r.countsBytes() {
+		if _, preserved := r.preservedMembers[target.Path]; !preserved && r.countsBytes() {
 			part.Size = target.Size
 		}
 		parts = append(parts, part)

@@ -218,8 +218,9 @@ func TestPlanItems(t *testing.T) {
 		got := map[string]int64{}
 		m.o.Board = planned(got)
 		r := &diskRun{
-			m: m, step: step, disks: []block.Device{sda, sdb, nvme}, createdArrays: []*softraid.Volume{onDisks, onNVMe},
-			flags: eraseFlags{nvme: true},
+			m: m, step: step, disks: []block.Device{sda, sdb, nvme},
+			preservedArrays: []*softraid.Volume{onDisks, onNVMe},
+			flags:           eraseFlags{nvme: true},
 		}
 		r.announce()
 		if diff := cmp.Diff(want, got); diff != "" {
@@ -239,8 +240,8 @@ func TestPlanOfPartitions(t *testing.T) {
 			m := newManager(t)
 			board := onBoard(m, step)
 			r := &diskRun{
-				m: m, step: step, disks: []block.Device{disk}, createdArrays: []*softraid.Volume{a},
-				createdMembers: map[string]raid.Member{"/dev/sda1": a.Members[0]},
+				m: m, step: step, disks: []block.Device{disk}, preservedArrays: []*softraid.Volume{a},
+				preservedMembers: map[string]raid.Member{"/dev/sda1": a.Members[0]},
 			}
 			r.plan = board.Plan([]status.Item{{Device: "/dev/sda", Size: 500}})
 			r.splitPlan(disk, []block.Device{a.Members[0].Device, {Path: "/dev/sda2", Size: 150}})

@@ -351,7 +351,9 @@ func TestPrepareArraysLog(t *testing.T) {
 			t.Fatal(err)
 		}
 		data := raid.Member{Superblock: md.Superblock{Name: "data", Level: "raid1"}}
-		r := &diskRun{m: m, arrays: arrays, disks: tt.disks, members: []raid.Member{data}, notKept: map[string]error{}}
+		r := &diskRun{
+			m: m, arrays: arrays, disks: tt.disks, members: []raid.Member{data}, notPreservable: map[string]error{},
+		}
 		r.prepareArrays(t.Context(), n)
 		lines := strings.Count(log.String(), "\n")
 		if tt.want == "" && lines > 0 || tt.want != "" && (lines != 1 || !strings.Contains(log.String(), tt.want)) {

@@ -85,12 +85,13 @@ func TestEraseNewMember(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if kept, err := run.keptMembers(t.Context(), disk); err != nil || len(kept) != 1 {
-		t.Errorf("got %v and %v, want one kept member", kept, err)
+	if untouched, err := run.protectedMembers(t.Context(), disk); err != nil || len(untouched) != 1 {
+		t.Errorf("got %v and %v, want one kept member", untouched, err)
 	}
 	run.members = nil
-	if kept, err := run.keptMembers(t.Context(), disk); err == nil || !strings.Contains(err.Error(), "was not read") {
-		t.Errorf("got %v and %v, want an error", kept, err)
+	untouched, err := run.protectedMembers(t.Context(), disk)
+	if err == nil || !strings.Contains(err.Error(), "was not read") {
+		t.Errorf("got %v and %v, want an error", untouched, err)
 	}
 }
 
