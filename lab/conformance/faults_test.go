@@ -42,15 +42,15 @@ func injectedFaults() []injected {
 			"binary.BigEndian.Uint64(b[8:]) != 0 || binary.BigEndian.Uint32(b[16:]) != 0", "false",
 		},
 		{
-			"raidrefused", "invalid/two root volumes", "agent/hardware/generic/raidconfig.go", "if root && v.hasRoot",
-			"if root && v.named",
+			"raidrefused", "invalid/two root volumes", "agent/softraid/config.go", "if root && c.hasRoot",
+			"if root && c.named",
 		},
 		{
-			"raid", "bios msdos", "agent/hardware/generic/raidcreate.go", "raidStartMBR  = 1 << 20",
+			"raid", "bios msdos", "agent/softraid/create.go", "raidStartMBR  = 1 << 20",
 			"raidStartMBR = 2 << 20",
 		},
 		{
-			"raiddelete", "keep/delete", "agent/hardware/generic/raidarrays.go",
+			"raiddelete", "keep/delete", "agent/softraid/delete.go",
 			`g.mark(actionKeep, "protected by skip_block_devices", kept)`, `g.mark(actionDelete, "", kept)`,
 		},
 		{
