@@ -124,8 +124,8 @@ func TestEraseVerify(t *testing.T) {
 	}
 }
 
-// Each limit is a line of its own, and the line of the erase has all of them. The detail of a record before version 4 is
-// one limit, even if it joins several texts. See docs/erase-evidence.md.
+// Each limit is a line of its own, and the line of the erase has all of them. The detail of a record before version 4
+// is one limit, even if it joins several texts. See docs/erase-evidence.md.
 func TestEvidenceLimits(t *testing.T) {
 	now := time.Now().UTC()
 	var seed evidence.Seed
@@ -167,7 +167,11 @@ func TestEvidenceLimits(t *testing.T) {
 			"erase:      /dev/sda by overwrite secure erase failed; a part ,",
 			"\nlimit:      secure erase failed\nlimit:      a part\n",
 		}, 3}, // and the limit of an overwrite
-		{3, detail, []string{"which was not verified; it is not known whether the drive hides bytes by a DCO: if so,"}, 3},
+		{
+			3, detail,
+			[]string{"which was not verified; it is not known whether the drive hides bytes by a DCO: if so,"},
+			3,
+		},
 	} {
 		e, err := evidence.Parse(c.data)
 		if err != nil {

@@ -68,8 +68,8 @@ func (r *Recorder) Report() Report {
 	return report
 }
 
-// start assigns the recorder to the erase of a device. It returns an error if the recorder has a report of an erase: the
-// facts of two erases would be mixed.
+// start assigns the recorder to the erase of a device. It returns an error if the recorder has a report of an erase:
+// the facts of two erases would be mixed.
 func (r *Recorder) start(device string) error {
 	if r == nil {
 		return nil

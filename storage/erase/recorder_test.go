@@ -145,9 +145,13 @@ func TestErasingEnds(t *testing.T) {
 func TestRecorderOnce(t *testing.T) {
 	const size = mib
 	used := map[string]func(*Recorder, block.Device) error{
-		"Run":     func(r *Recorder, d block.Device) error { return runZeros(t, d, r) },
-		"failure": func(r *Recorder, d block.Device) error { d.Path = "/dev/missing"; _ = runZeros(t, d, r); return nil },
-		"Erased":  func(r *Recorder, _ block.Device) error { r.Erased(Overwrite); return nil },
+		"Run": func(r *Recorder, d block.Device) error { return runZeros(t, d, r) },
+		"failure": func(r *Recorder, d block.Device) error {
+			d.Path = "/dev/missing"
+			_ = runZeros(t, d, r)
+			return nil
+		},
+		"Erased": func(r *Recorder, _ block.Device) error { r.Erased(Overwrite); return nil },
 	}
 	again := map[string]func(*Recorder, block.Device) error{
 		"Run": func(r *Recorder, d block.Device) error { return runZeros(t, d, r) },

@@ -51,7 +51,7 @@
 // Copied as it is, the disk has the footer behind its content. Therefore an image is refused, with the command that
 // converts it, if it ends with such a footer and is not declared as raw or gpt. One that is declared so is copied with
 // its footer, because raw means that nothing is interpreted. If the server reports the length of the file and supports
-// ranges, the inspection requests the last 1536 bytes before the disk is wiped. A failed request for the end is no error,
+// ranges, its last 1536 bytes are requested before the disk is wiped. A failed request for the end is no error,
 // because a server that does not send the end on its own can still send the whole file. Two alternatives were rejected.
 // To copy the image without its footer would write a format that is refused otherwise. To download the file twice, or
 // to refuse servers without ranges, would cost all other images more than this one is worth.

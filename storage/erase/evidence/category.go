@@ -95,7 +95,9 @@ const (
 // techniques are the techniques that can claim a category, by the names that records have.
 func techniques() map[string]technique {
 	return map[string]technique{
-		overwriteTechnique: {category: Clear, name: "overwrite", reason: "an overwrite reaches addressable blocks only"},
+		overwriteTechnique: {
+			category: Clear, name: "overwrite", reason: "an overwrite reaches addressable blocks only",
+		},
 
 		"nvme-format-crypto": {
 			category: Clear, name: "NVMe Format NVM, cryptographic erase", completedBy: SourceFormat, crypto: true,
