@@ -1,5 +1,5 @@
 // Package agent is the deploy agent: it finds its node in Ironic, serves the REST API through which Ironic works on the
-// machine, and sends heartbeats. The protocol is that of ironic-python-agent. Run executes it from start to end.
+// machine, and sends heartbeats. It speaks the protocol of ironic-python-agent. Run executes it from start to end.
 //
 // # The first lookup does not wait for drivers
 //

@@ -88,7 +88,7 @@ type configuration struct {
 
 // parse parses a configuration. With named, all arrays need a name.
 //
-// The rules are those of ironic-python-agent. In addition, levels, sizes and names must be usable before anything is
+// The rules are the same as in ironic-python-agent. In addition, levels, sizes and names must be usable before anything is
 // written. The disks are not read: see [Machine.checkDisks].
 func parse(config map[string]any, named bool) *configuration {
 	disks, isList := config["logical_disks"].([]any)
@@ -247,7 +247,7 @@ func arrayName(volume string) string {
 	return homeHost + volume
 }
 
-// isVolumeName reports whether mdadm can use a name for a device in /dev/md. The name "esp" is that of the mirrored EFI
+// isVolumeName reports whether mdadm can use a name for a device in /dev/md. The name "esp" belongs to the mirrored EFI
 // system partition.
 func isVolumeName(name string) bool {
 	return name != "" && len(name) <= md.MaxName && name != espName && !strings.HasPrefix(name, ".") &&

@@ -19,7 +19,7 @@ type Options struct {
 	Node   *node.Node // may be nil
 	System sysfs.Root
 	Disks  Disks
-	Kernel Kernel // nil is that of this machine
+	Kernel Kernel // nil means this machine's
 	Log    *slog.Logger
 	Limits func(block.Device) timelimit.Limits // time limits of operations on one disk
 

@@ -81,7 +81,7 @@ func Write(ctx context.Context, path string, src Source, o Options) (Report, err
 // Check inspects the header of an image, and returns why Write will refuse it on a device of size bytes: a
 // *FormatError, or a *device.TooSmallError whose Device is name. It returns nil if the image is good, or if that is
 // unknown: the size of a compressed image is not known before it is decompressed, and a server that fails now can work
-// later. Other errors are those of an invalid src, and the error of ctx.
+// later. Other errors are about an invalid src, or the error of ctx.
 func Check(ctx context.Context, name string, size int64, src Source, o Options) error {
 	o.Progress = nil // it belongs to Write
 	w, err := newWriter(name, src, o)

@@ -32,7 +32,7 @@ func ReadExternal(ctx context.Context, path string) (md.External, error) {
 	return decode(ctx, path, "external RAID metadata", md.FindExternal)
 }
 
-// ReadMembership reads the external metadata on a disk or image file. The serial numbers are those of the disk.
+// ReadMembership reads the external metadata on a disk or image file. The serial numbers are the disk's.
 func ReadMembership(ctx context.Context, path string, serials []string) (md.Membership, error) {
 	return decode(ctx, path, "external RAID metadata", func(r io.ReaderAt, size, sector int64) (md.Membership, error) {
 		return md.FindMembership(r, size, sector, serials)

@@ -127,7 +127,7 @@ func (r *diskRun) protectedMembers(ctx context.Context, d block.Device) (map[str
 }
 
 // notPreservableErr returns the error of a member of an array that Ironic created and that the step does not keep. The
-// entry is that of raid_config.
+// entry is an entry of raid_config.
 func (r *diskRun) notPreservableErr(member raid.Member, entry string) error {
 	problem := fmt.Errorf("%s is a member of %s, which Ironic created (%s)",
 		member.Device.Path, member.Superblock, entry)

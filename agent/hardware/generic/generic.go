@@ -74,7 +74,7 @@ type Manager struct {
 		progress func(done, total int64)) (burnin.DiskReport, error)
 	controller func(ctx context.Context, path string, shown []uint32) (erase.Controller, error)
 	unbound    func(ctx context.Context) ([]block.UnboundController, error)
-	kernel     softraid.Kernel // nil is that of this machine
+	kernel     softraid.Kernel // nil means this machine's
 	checkZeros func(ctx context.Context, s sysfs.Root, d block.Device, ranges [][2]int64, o erase.Options) error
 
 	sync      func() // unix.Sync

@@ -277,8 +277,8 @@ func parseContentRange(text string) (first, total int64, err error) {
 	return first, total, nil
 }
 
-// AtEnd reports whether err is that of io.ReadFull at the end of a body, which is not wrapped. An error that wraps
-// io.EOF or io.ErrUnexpectedEOF is that of a lost connection.
+// AtEnd reports whether err is the error of io.ReadFull at the end of a body, which is not wrapped. One that wraps
+// io.EOF or io.ErrUnexpectedEOF means a lost connection.
 func AtEnd(err error) bool {
 	return err == io.EOF || err == io.ErrUnexpectedEOF //nolint:errorlint // see above
 }

@@ -11,8 +11,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"ironroot/storage/sysfs"
 	"ironroot/storage/raid"
+	"ironroot/storage/sysfs"
 )
 
 // create creates an array of each level with package raid, and prints what mdadm and the kernel say.

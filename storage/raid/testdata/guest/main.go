@@ -18,8 +18,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"ironroot/storage/sysfs"
 	"ironroot/storage/raid"
+	"ironroot/storage/sysfs"
 	"ironroot/uinit/boot"
 )
 
