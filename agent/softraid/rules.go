@@ -206,9 +206,9 @@ func hasName(s md.Superblock, name string) bool {
 	return name != "" && (s.Name == name || s.ShortName() == name || isCut)
 }
 
-// fits reports whether an array has the level and the size of an entry. The size of an entry is the size of the partition
-// of each member, which also has space for booting and for metadata, or that of the array. Ironic rounds sizes to GiB
-// on each member.
+// fits reports whether an array has the level and the size of an entry. The size of an entry is the size of the
+// partition of each member, which also has space for booting and for metadata, or the size of the array. Ironic rounds
+// sizes to GiB on each member.
 func (v Volume) fits(s md.Superblock) bool {
 	if v.Level != "" && v.Level != s.Level {
 		return false

@@ -42,8 +42,8 @@ type diskEvidence struct {
 // targetEvidence is what is known of a disk or partition whose erase was begun. It is changed under the log's mutex.
 type targetEvidence struct {
 	path           string
-	record         interface{ Report() erase.Report } // the recorder of the erase
-	started, ended time.Time                          // ended is zero while the erase runs
+	record         *erase.Recorder
+	started, ended time.Time // ended is zero while the erase runs
 	err            error
 }
 
@@ -151,12 +151,9 @@ func (e *diskEvidence) newRecord(m *Manager, l *evidenceLog, stepErr error) evid
 		Targets: []evidence.Target{}, Untouched: []evidence.Place{},
 	}
 	for i, t := range e.targets {
-		report := t.record.Report()
-		target := t.newTarget(report)
-		r.Targets = append(r.Targets, target)
-		r.Disk = report.Disk(r.Disk)
+		t.addTo(&r, t.record.Report())
 		if i == 0 {
-			r.Started = target.Started
+			r.Started = t.started.UTC()
 		}
 		r.Ended = after(e.targets[0].started, t.end())
 	}
@@ -213,6 +210,12 @@ func (l *evidenceLog) progress(d block.Device) status.Outcome {
 		return entry.report.extent()
 	}
 	return status.Untouched
+}
+
+// addTo adds the report of the target's erase to a record: the target, and the facts that the drive reported of itself.
+func (t *targetEvidence) addTo(r *evidence.Record, report erase.Report) {
+	r.Targets = append(r.Targets, t.newTarget(report))
+	r.Disk = report.Disk(r.Disk)
 }
 
 // newTarget returns the evidence of the target. It has no technique unless the erase has ended without an error.

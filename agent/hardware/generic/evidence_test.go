@@ -330,11 +330,6 @@ func TestEvidenceHidden(t *testing.T) {
 	}
 }
 
-// recorded is a recorder whose report is complete.
-type recorded erase.Report
-
-func (r recorded) Report() erase.Report { return erase.Report(r) }
-
 // The firmware and the rotation rate in the evidence are those that the drive reported to the erase. The kernel takes a
 // drive without a rotation rate for a hard disk: its enhanced erase is no purge.
 func TestEvidenceOfDrive(t *testing.T) {
@@ -368,9 +363,11 @@ func TestEvidenceOfDrive(t *testing.T) {
 		log := newEvidenceLog(hardware.Call{Node: nodeWith(t, `"properties": {}`)}, fullErase, eraseFlags{})
 		_, end := log.begin(disk, disk)
 		end(nil)
-		log.disks[disk.Path].targets[0].record = recorded(report)
 		log.record(disk, diskReport{Erased: map[string]erase.Report{disk.Path: report}})
-		sealed, err := evidence.Seal(log.records(onThisMachine(t), nil)[0], nil, "no key", nil)
+		record := log.records(onThisMachine(t), nil)[0]
+		record.Targets = nil
+		log.disks[disk.Path].targets[0].addTo(&record, report) // as newRecord does with the recorder's report
+		sealed, err := evidence.Seal(record, nil, "no key", nil)
 		if err != nil {
 			t.Fatal(err)
 		}
