@@ -15,7 +15,8 @@ MISSPELL = github.com/golangci/misspell/cmd/misspell@v0.8.0
 DEADCODE = golang.org/x/tools/cmd/deadcode@v0.52.0
 # MACHINES are the directories with tests that boot machines, with all of their tests, and the package that needs Java.
 # UNIT are all others. Packages that take longest are the first; one that is named twice is tested once. At most -p
-# packages run at a time, and -parallel tests in each, so the packages of lab/e2e run one after another beside lab/ironic.
+# packages run at a time, and -parallel tests in each, so the packages of lab/e2e run one after another beside
+# lab/ironic.
 MACHINES = ./lab/ironic ./lab/e2e/images ./lab/e2e/... ./lab/... ./uinit/... ./iso/... ./agent/hardware/burnin/tooz
 UNIT     = ./storage/image ./agent/hardware/generic \
 	$$(echo "$$all" | grep -v -E '^ironroot/((uinit|iso|lab)(/|$$)|agent/hardware/burnin/tooz$$)')
@@ -68,13 +69,13 @@ release: prepare-build ## both architectures, ISOs, OCI layout; SIGN_KEY=FILE si
 	$(GO) run ./cmd/ironroot image $(ARCHIVE_FLAGS) $(SIGN) --oci -o $(RELEASE)
 	for arch in amd64 arm64; do \
 		stem=$(RELEASE)/ipa-ironroot-$$arch; \
-		$(GO) run ./cmd/ironroot iso $(ARCHIVE_FLAGS) $(SIGN) --arch $$arch -k $$stem.kernel -i $$stem.initramfs -o $$stem.iso || \
-			exit 1; \
+		$(GO) run ./cmd/ironroot iso $(ARCHIVE_FLAGS) $(SIGN) --arch $$arch \
+			-k $$stem.kernel -i $$stem.initramfs -o $$stem.iso || exit 1; \
 	done
 	$(if $(UKI_FLAGS),for arch in amd64 arm64; do \
 		stem=$(RELEASE)/ipa-ironroot-$$arch; \
-		$(GO) run ./cmd/ironroot uki $(ARCHIVE_FLAGS) $(SIGN) $(UKI_FLAGS) -k $$stem.kernel -i $$stem.initramfs -o $$stem.efi || \
-			exit 1; \
+		$(GO) run ./cmd/ironroot uki $(ARCHIVE_FLAGS) $(SIGN) $(UKI_FLAGS) \
+			-k $$stem.kernel -i $$stem.initramfs -o $$stem.efi || exit 1; \
 	done)
 
 .PHONY: demo
@@ -121,7 +122,8 @@ record-ipa: prepare-ci ## record ironic-python-agent into testdata/ipa: 3 to 40 
 # Tests with the build tag long, each a target of its own: one that fails does not end the others. Those that take
 # longest are the first.
 LONG_IRONIC = MixedFleet Newest Releases Metal3 Progress FastTrack Metal3Media Array Bootc BIOS HTTPBoot SecureBoot
-LONG = $(LONG_IRONIC:%=long-ironic-%) long-conformance long-firmware long-bootloader long-iscsi long-arm64 long-chroots long-undionly
+LONG = $(LONG_IRONIC:%=long-ironic-%) long-conformance long-firmware long-bootloader long-iscsi long-arm64 \
+	long-chroots long-undionly
 
 .PHONY: test-long $(LONG)
 test-long: prepare-ci build ## other releases, RAID, BIOS, bootc, UKI, fast track, Metal3, IPA: hours

@@ -47,7 +47,7 @@ func (k driverKind) has(tree string) bool {
 // LegacyDriver is a driver of old adapters: its path in the kernel's tree as a pattern, and what it is for.
 type LegacyDriver struct{ Pattern, Reason string }
 
-// LegacyDrivers are the drivers of adapters that images lack on purpose. The list has been reviewed.
+// LegacyDrivers are the drivers of adapters that images lack on purpose. The years are approximate.
 var LegacyDrivers = []LegacyDriver{
 	{"drivers/ata/pata_efar", "IDE of chipsets with 32-bit processors, 1999"},
 	{"drivers/ata/pata_mpiix", "IDE of laptops with 32-bit processors, 1996"},
