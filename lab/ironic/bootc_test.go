@@ -135,7 +135,7 @@ func bootable(t *testing.T) v1.Image {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "bootc")
 	testenv.Run(t, "env", "CGO_ENABLED=0", "go", "build", "-C", testenv.Top(t), "-ldflags=-s -w", "-o", path,
-		"./lab/e2e/fakebootc")
+		"./lab/e2e/guest/fakebootc")
 	program, err := os.ReadFile(path)
 	step(t, "bootc", err)
 	var layer bytes.Buffer

@@ -26,7 +26,7 @@ func TestSync(t *testing.T) {
 	testenv.Programs(t, "qemu-system-x86_64", "apt-get", "mkfs.vfat", "mcopy")
 	report, err := initramfs.Build(t.Context(), initramfs.Options{
 		Dir: testenv.Top(t), Out: t.TempDir(), Package: "linux-image-cloud-amd64",
-		ModuleGroups: []string{"virtual", "filesystems"}, Init: "ironroot/lab/e2e/syncinit",
+		ModuleGroups: []string{"virtual", "filesystems"}, Init: "ironroot/lab/e2e/guest/syncinit",
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -77,7 +77,7 @@ func startLegacy(t *testing.T) *legacy {
 	var err error
 	l.report, err = initramfs.Build(t.Context(), initramfs.Options{
 		Dir: testenv.Top(t), Out: t.TempDir(), ModuleGroups: []string{"virtual", "storage"},
-		Init: "ironroot/lab/e2e/initiator",
+		Init: "ironroot/lab/e2e/guest/initiator",
 	})
 	if err != nil {
 		t.Fatal(err)

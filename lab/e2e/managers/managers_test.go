@@ -45,7 +45,7 @@ func TestManagers(t *testing.T) {
 		t.Fatal(err)
 	}
 	probe := filepath.Join(dir, "probe")
-	testenv.Run(t, "env", "CGO_ENABLED=0", "go", "build", "-o", probe, "ironroot/lab/e2e/managerprobe")
+	testenv.Run(t, "env", "CGO_ENABLED=0", "go", "build", "-o", probe, "ironroot/lab/e2e/guest/managerprobe")
 	report, err := initramfs.Build(t.Context(), initramfs.Options{
 		Out: t.TempDir(), Dir: testenv.Top(t), Managers: []string{filepath.Join(dir, "bmcuser")},
 		ModuleGroups: []string{"virtual", "network", "platform"}, NoFirmware: true,

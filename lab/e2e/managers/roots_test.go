@@ -93,7 +93,7 @@ func TestManagerRoot(t *testing.T) {
 	userland, damaged := filepath.Join(dir, "userland"), filepath.Join(dir, "damaged.squashfs")
 	testenv.Run(t, "cp", "-a", exampleUserland(t), userland)
 	testenv.Run(t, "env", "CGO_ENABLED=0", "go", "build", "-o", filepath.Join(userland, external.Dir, "probe"),
-		"ironroot/lab/e2e/managerprobe")
+		"ironroot/lab/e2e/guest/managerprobe")
 	if err := os.WriteFile(damaged, bytes.Repeat([]byte("damaged"), 10000), 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -58,7 +58,7 @@ func TestJoinedConfiguration(t *testing.T) {
 	wrong := rig.NewDecoy(t, ns)
 	premount := filepath.Join(t.TempDir(), "premount")
 	testenv.Run(t, "go", "build", "-C", testenv.Top(t), "-trimpath", "-ldflags", "-s -w", "-o", premount,
-		"./lab/e2e/premount")
+		"./lab/e2e/guest/premount")
 	program, err := os.ReadFile(premount)
 	if err != nil {
 		t.Fatal(err)

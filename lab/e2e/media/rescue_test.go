@@ -134,7 +134,7 @@ func probeRescue(t *testing.T, r *rig.Rig, client *ssh.Client, secrets []string,
 	t.Helper()
 	probe := filepath.Join(t.TempDir(), "probe")
 	testenv.Run(t, "env", "CGO_ENABLED=0", "go", "build", "-trimpath", "-ldflags=-s -w", "-o", probe,
-		"ironroot/lab/e2e/rescueprobe")
+		"ironroot/lab/e2e/guest/rescueprobe")
 	program, err := os.ReadFile(probe)
 	if err != nil {
 		t.Fatal(err)

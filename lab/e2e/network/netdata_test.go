@@ -119,7 +119,7 @@ func TestBond(t *testing.T) {
 	report, err := initramfs.Build(t.Context(), initramfs.Options{
 		Dir: testenv.Top(t), Out: t.TempDir(), Package: "linux-image-cloud-amd64",
 		ModuleGroups: []string{"virtual", "network"},
-		Init:         "ironroot/lab/e2e/bondinit",
+		Init:         "ironroot/lab/e2e/guest/bondinit",
 	})
 	if err != nil {
 		t.Fatal(err)
