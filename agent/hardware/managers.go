@@ -153,11 +153,7 @@ func Dispatch[I, R any](m *Managers, method string, call func(I) (R, error)) (R,
 		if !ok {
 			continue
 		}
-		var result R
-		err := manager.guard(func() (err error) {
-			result, err = call(i)
-			return err
-		})
+		result, err := guarded(&manager, func() (R, error) { return call(i) })
 		if errors.Is(err, ErrIncompatible) {
 			m.log.Debug("method not supported by hardware manager",
 				"manager", manager.Name(), "method", method, "err", err)
@@ -178,11 +174,7 @@ func DispatchAll[I, R any](m *Managers, method string, call func(I) (R, error)) 
 		if !ok {
 			continue
 		}
-		var result R
-		err := manager.guard(func() (err error) {
-			result, err = call(i)
-			return err
-		})
+		result, err := guarded(&manager, func() (R, error) { return call(i) })
 		if errors.Is(err, ErrIncompatible) {
 			continue
 		}
@@ -195,6 +187,15 @@ func DispatchAll[I, R any](m *Managers, method string, call func(I) (R, error)) 
 		return nil, fault.MethodNotFound(method)
 	}
 	return results, nil
+}
+
+// guarded is guard for a function with a result.
+func guarded[R any](l *leveled, f func() (R, error)) (result R, err error) {
+	err = l.guard(func() (err error) {
+		result, err = f()
+		return err
+	})
+	return result, err
 }
 
 // Disks lists the machine's disks that no manager filters out. As with [block.Disks], an error may come together with

@@ -52,7 +52,9 @@ func (m Machine) stop(ctx context.Context, what string, command int, key string)
 		return fmt.Errorf("%s: %w", what, err)
 	}
 	log.Info("syncing and unmounting file systems", "action", what)
-	syncAll(ctx, log)
+	if err := Sync(ctx, syncTimeout); err != nil {
+		log.Error("file systems not synced, continuing", "err", err)
+	}
 	unmountAll(log)
 	flush := m.Flush
 	if flush == nil {
@@ -76,8 +78,9 @@ func (m Machine) stop(ctx context.Context, what string, command int, key string)
 	return fmt.Errorf("%s: %w", what, errors.Join(fmt.Errorf("reboot(2): %w", rebootErr), sysrqErr))
 }
 
-// syncAll flushes all file systems, for at most syncTimeout.
-func syncAll(ctx context.Context, log *slog.Logger) {
+// Sync flushes all file systems. It returns an error when the time is over or ctx ends: a disk that hangs must not
+// prevent a restart.
+func Sync(ctx context.Context, limit time.Duration) error {
 	done := make(chan struct{})
 	goroutine.Go(func() error {
 		unix.Sync()
@@ -85,9 +88,11 @@ func syncAll(ctx context.Context, log *slog.Logger) {
 	}, func(error) { close(done) })
 	select {
 	case <-done:
+		return nil
 	case <-ctx.Done():
-	case <-time.After(syncTimeout):
-		log.Error("sync timed out, continuing", "timeout", syncTimeout)
+		return ctx.Err()
+	case <-time.After(limit):
+		return fmt.Errorf("sync not finished after %v", limit)
 	}
 }
 

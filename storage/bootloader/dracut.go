@@ -7,10 +7,6 @@ import (
 	"io"
 	"os"
 	"strings"
-
-	"golang.org/x/sys/unix"
-
-	"ironroot/storage/mounted"
 )
 
 const (
@@ -22,11 +18,8 @@ const (
 // otherwise does not assemble the array (dracut.cmdline(7), rd.md.uuid). It reports whether the file was changed. A
 // root without dracut or without the settings is not changed.
 func addArrayParameter(ctx context.Context, rootPath, uuid string) (changed bool, err error) {
-	root, err := mounted.Open(ctx, rootPath, true)
-	if errors.Is(err, unix.EROFS) || errors.Is(err, unix.EACCES) {
-		return false, nil
-	}
-	if err != nil {
+	root, err := openWritable(ctx, rootPath)
+	if root == nil || err != nil {
 		return false, err
 	}
 	defer func() { err = errors.Join(err, root.Close()) }()

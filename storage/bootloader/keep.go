@@ -158,6 +158,16 @@ func copyAssets(ctx context.Context, rootPath, espPath string) (kept Kept, err e
 	return c.kept, err
 }
 
+// openWritable opens the root of a file system to change its files. The result is nil if the file system is read-only,
+// such as squashfs.
+func openWritable(ctx context.Context, path string) (*mounted.FS, error) {
+	root, err := mounted.Open(ctx, path, true)
+	if errors.Is(err, unix.EROFS) || errors.Is(err, unix.EACCES) {
+		return nil, nil
+	}
+	return root, err
+}
+
 // absent returns nil if the error is that a file does not exist.
 func absent(err error) error {
 	if errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.ENOTDIR) {
@@ -168,11 +178,8 @@ func absent(err error) error {
 
 // changeFstab makes the fstab of a root mount the ESP, unless its file system is read-only, such as squashfs.
 func changeFstab(ctx context.Context, rootPath, esp string) (changed bool, err error) {
-	root, err := mounted.Open(ctx, rootPath, true)
-	if errors.Is(err, unix.EROFS) || errors.Is(err, unix.EACCES) {
-		return false, nil
-	}
-	if err != nil {
+	root, err := openWritable(ctx, rootPath)
+	if root == nil || err != nil {
 		return false, err
 	}
 	defer func() { err = errors.Join(err, root.Close()) }()

@@ -12,8 +12,6 @@ import (
 	"strings"
 	"syscall"
 
-	"golang.org/x/sys/unix"
-
 	"ironroot/storage/block"
 	"ironroot/storage/fat"
 	"ironroot/storage/iso9660"
@@ -132,15 +130,11 @@ func (l *lister) nodes(directory string, depth int) ([]fat.Node, error) {
 
 // rewrite makes a FAT file system with the files on a partition, and compares the content of the medium with them.
 func rewrite(ctx context.Context, path string, sector int64, files []fat.Node) (err error) {
-	f, err := os.OpenFile(path, os.O_RDWR|unix.O_EXCL, 0) // fails if it is mounted or otherwise in use
+	f, size, err := openExclusive(path, os.O_RDWR)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
-	size, _, err := block.Geometry(f)
-	if err != nil {
-		return err
-	}
 	// The serial number depends only on the path, so that the same drive gives the same bytes.
 	volume := fat.Volume{
 		Size: size, Sector: sector, Label: strings.ToUpper(Label), Serial: crc32.ChecksumIEEE([]byte(path)),

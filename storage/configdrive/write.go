@@ -182,16 +182,24 @@ func create(ctx context.Context, sys sysfs.Root, disk string) (string, error) {
 	return block.WaitPartition(ctx, sys, disk, added.Number)
 }
 
+// openExclusive opens a partition and returns its size in bytes. It fails if the partition is mounted or otherwise in
+// use.
+func openExclusive(path string, access int) (f *os.File, size int64, err error) {
+	if f, err = os.OpenFile(path, access|unix.O_EXCL, 0); err != nil {
+		return nil, 0, err
+	}
+	if size, _, err = block.Geometry(f); err != nil {
+		return nil, 0, errors.Join(err, f.Close())
+	}
+	return f, size, nil
+}
+
 func write(ctx context.Context, path string, drive []byte) (err error) {
-	f, err := os.OpenFile(path, os.O_WRONLY|unix.O_EXCL, 0) // fails if it is mounted or otherwise in use
+	f, size, err := openExclusive(path, os.O_WRONLY)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
-	size, _, err := block.Geometry(f)
-	if err != nil {
-		return err
-	}
 	if int64(len(drive)) > size {
 		return fmt.Errorf("partition %s of %d bytes is too small for the drive of %d bytes", path, size, len(drive))
 	}

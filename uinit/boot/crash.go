@@ -3,6 +3,7 @@
 package boot
 
 import (
+	"context"
 	"crypto/fips140"
 	"fmt"
 	"io"
@@ -18,6 +19,7 @@ import (
 
 	"ironroot/agent"
 	"ironroot/agent/clock"
+	"ironroot/agent/power"
 	"ironroot/internal/goroutine"
 )
 
@@ -86,7 +88,7 @@ func (b *boot) flush() { b.console.Flush(flushTimeout) }
 func (b *boot) die(reason string) {
 	b.console.Plain()
 	b.flush()
-	writeOut()
+	_ = power.Sync(context.Background(), syncTimeout) // the machine restarts in any case
 	delay, restart := panicTime(b.params["panic"])
 	if !restart {
 		_, _ = fmt.Fprintf(b.console, "%s: the machine stays as it is (panic=0)\n", reason)
@@ -98,19 +100,6 @@ func (b *boot) die(reason string) {
 	err := unix.Reboot(unix.LINUX_REBOOT_CMD_RESTART)
 	_, _ = fmt.Fprintf(b.console, "restart: %v\n", err)
 	select {}
-}
-
-// writeOut syncs the file systems, at most for syncTimeout: a disk that hangs must not prevent the restart.
-func writeOut() {
-	done := make(chan struct{})
-	goroutine.Go(func() error {
-		unix.Sync()
-		return nil
-	}, func(error) { close(done) })
-	select {
-	case <-done:
-	case <-time.After(syncTimeout):
-	}
 }
 
 // crashOutput prepares for panics that no guard catches. The runtime writes their stack to standard error and exits,

@@ -72,16 +72,7 @@ func (b *boot) watchFirmware(ctx context.Context, settled <-chan struct{}) {
 	}
 	b.reportFirmware(&missing)
 	goroutine.AfterContext(ctx, func() { _ = f.Close() })
-	record := make([]byte, maxRecord)
-	for {
-		n, err := f.Read(record)
-		switch {
-		case errors.Is(err, unix.EPIPE): // messages were overwritten before they were read
-			continue
-		case err != nil:
-			return
-		}
-		text, _ := kernelMessage(record[:n])
+	for text := range kernelMessages(f) {
 		missing.add(text)
 		b.reportFirmware(&missing)
 	}

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"iter"
 	"os"
 	"slices"
 	"strconv"
@@ -192,17 +193,29 @@ func watchKernel(ctx context.Context, c *Console) {
 	if _, err := f.Seek(0, io.SeekEnd); err != nil {
 		return
 	}
-	record := make([]byte, 8<<10) // the kernel's limit
-	for {
-		n, err := f.Read(record)
-		switch {
-		case errors.Is(err, unix.EPIPE): // messages were overwritten before they were read
-			continue
-		case err != nil:
-			return
-		}
-		if text, level := kernelMessage(record[:n]); level < consoleLevel() {
+	for text, level := range kernelMessages(f) {
+		if level < consoleLevel() {
 			c.KernelWrote("kernel: " + text)
+		}
+	}
+}
+
+// kernelMessages yields the text and the level of each message that an open /dev/kmsg receives, until it fails or is
+// closed. Messages that the kernel overwrites before they are read are omitted.
+func kernelMessages(kmsg *os.File) iter.Seq2[string, int] {
+	return func(yield func(string, int) bool) {
+		record := make([]byte, maxRecord)
+		for {
+			n, err := kmsg.Read(record)
+			switch {
+			case errors.Is(err, unix.EPIPE): // overwritten
+				continue
+			case err != nil:
+				return
+			}
+			if !yield(kernelMessage(record[:n])) {
+				return
+			}
 		}
 	}
 }
