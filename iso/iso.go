@@ -18,8 +18,8 @@ import (
 // DefaultLabel is the volume label of an image if Options has none.
 const DefaultLabel = "INSTALL_IMAGE"
 
-// DefaultCmdline returns the kernel command line of an image if Options has none. The serial console is that of most
-// machines of the architecture.
+// DefaultCmdline returns the kernel command line of an image if Options has none. It names the serial console that
+// most machines of the architecture have.
 func DefaultCmdline(arch string) string {
 	serial := "ttyS0"
 	if arch == "arm64" {
@@ -35,7 +35,7 @@ type Options struct {
 	Initrd   string         // path of an initramfs, plain or compressed
 	UKI      string         // path of a unified kernel image, which replaces Kernel, Initrd and Cmdline
 	Out      string         // path of the image to write
-	Cmdline  string         // "" = that of DefaultCmdline
+	Cmdline  string         // "" = the result of DefaultCmdline
 	Label    string         // "" = DefaultLabel
 	CacheDir string         // directory of fetched packages; "" = ironroot below the user's cache directory
 	Debian   debian.Options // archive of the loaders' packages; its CacheDir is CacheDir
@@ -47,8 +47,8 @@ type Report struct {
 	Path    string
 	Size    int64 // bytes
 	Parts   []Part
-	Cmdline string       // that of the options or the default, "" with Options.UKI
-	Label   string       // that of the options or the default
+	Cmdline string       // from the options or the default, "" with Options.UKI
+	Label   string       // from the options or the default
 	Debian  *debian.Used // the boot loaders, nil with Options.UKI
 }
 

@@ -126,8 +126,8 @@ func correctDir(f *os.File, location, size uint32, depth int) error {
 	return nil
 }
 
-// correctRockRidge corrects the entries TF, PX and NM of a system use area (SUSP 1.12, RRIP 1.12), and those of the
-// area that continues it.
+// correctRockRidge corrects the entries TF, PX and NM of a system use area (SUSP 1.12, RRIP 1.12) and of its
+// continuation area.
 func correctRockRidge(f *os.File, area []byte, isDir bool) error {
 	for len(area) >= 4 {
 		length := int(area[2])
