@@ -19,7 +19,7 @@ func command(t testing.TB, name string, args ...string) *exec.Cmd {
 	return exec.CommandContext(t.Context(), name, args...)
 }
 
-// digestInfo is what PKCS #1 v1.5 puts before a SHA-256 digest, in the form of printf(1).
+// digestInfo is the prefix of a SHA-256 digest in PKCS #1 v1.5, in the form of printf(1).
 const digestInfo = `\060\061\060\015\006\011\140\206\110\001\145\003\004\002\001\005\000\004\040`
 
 // The command gets the digest on its standard input and in its environment, and nothing of the image.

@@ -25,8 +25,8 @@ const (
 	signTimeout  = 5 * time.Minute
 )
 
-// readCertificate reads an X.509 certificate with an RSA key, as PEM or DER. Certificates that follow the first one in
-// the file are those of its issuers.
+// readCertificate reads an X.509 certificate with an RSA key, as PEM or DER. The issuers' certificates follow in the
+// file.
 func readCertificate(path string) (cert *x509.Certificate, issuers []*x509.Certificate, err error) {
 	data, err := bounded.ReadFile(path, maxKeyFile)
 	if err != nil {

@@ -15,7 +15,7 @@ const Package = "systemd-boot-efi"
 // stubNames are the files with the stubs, by GOARCH.
 var stubNames = map[string]string{"amd64": "linuxx64.efi.stub", "arm64": "linuxaa64.efi.stub"}
 
-// readStub reads the stub for an architecture: that of the options, or Debian's.
+// readStub reads the stub for an architecture, from the options' file or from Debian's package.
 func readStub(ctx context.Context, o Options, arch string) ([]byte, *debian.Used, error) {
 	if o.Stub != "" {
 		data, err := bounded.ReadFile(o.Stub, maxImage)

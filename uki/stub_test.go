@@ -16,7 +16,7 @@ import (
 	"ironroot/initramfs/debian"
 )
 
-// A stub that cannot be fetched is an error. What is fetched is logged, and no image is written.
+// A stub that cannot be fetched is an error. Each download is logged, and no image is written.
 func TestStubIsNotFetched(t *testing.T) {
 	mirror := httptest.NewServer(http.NotFoundHandler())
 	t.Cleanup(mirror.Close)

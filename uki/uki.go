@@ -44,7 +44,7 @@ type Options struct {
 	Cmdline   string   // kernel command line
 	OSRelease string   // path of a description of the image (os-release(5)); "" = Version
 	Version   string   // version in the description, if OSRelease is ""
-	Stub      string   // path of a stub; "" = that of Debian's package systemd-boot-efi
+	Stub      string   // path of a stub; "" = the stub in Debian's package systemd-boot-efi
 
 	// Exactly one of these is set.
 	Key         string // path of an RSA key
@@ -63,7 +63,7 @@ type Report struct {
 	Arch   string // GOARCH
 	Size   int64  // bytes
 	Parts  []Part
-	Debian *debian.Used // the stub, nil if it is that of the options
+	Debian *debian.Used // the stub, nil if Options.Stub names one
 	Prediction
 }
 

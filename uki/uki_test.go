@@ -224,7 +224,7 @@ func TestInitrd(t *testing.T) {
 
 // An unsigned image equals, byte for byte, the one that ukify of systemd builds from the same parts.
 func TestImageEqualsUkify(t *testing.T) {
-	const python = "/usr/bin/python3" // that of Debian's package python3-pefile
+	const python = "/usr/bin/python3" // the interpreter for Debian's package python3-pefile
 	testenv.Files(t, "install Debian's package python3-pefile", python, "/usr/lib/python3/dist-packages/pefile.py")
 	dir := t.TempDir()
 	ukify := filepath.Join(dir, "usr/bin/ukify")
@@ -270,7 +270,7 @@ func TestImageEqualsUkify(t *testing.T) {
 	}
 }
 
-// The values of register 11 are those of systemd-measure 257 for the same sections.
+// Register 11 has the values that systemd-measure 257 computes for the same sections.
 func TestImageRegister(t *testing.T) {
 	data, err := os.ReadFile("testdata/systemd-measure.json")
 	if err != nil {
