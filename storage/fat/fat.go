@@ -164,7 +164,7 @@ func (f *FS) SectorSize() int64 { return f.reader.sector }
 // Serial returns the volume serial number as printed by blkid, "1234-ABCD".
 func (f *FS) Serial() string { return f.reader.serial }
 
-// Label returns the volume label: that of the root directory, otherwise that of the boot sector, "" if there is none.
+// Label returns the volume label in the root directory, otherwise the one in the boot sector, "" if there is none.
 func (f *FS) Label() (string, error) {
 	raw, err := f.reader.directory(f.reader.root)
 	if err != nil {

@@ -36,7 +36,7 @@ func (e *NodeError) Error() string { return fmt.Sprintf("file %q: %v", e.Name, e
 func (e *NodeError) Unwrap() error { return e.Err }
 
 // Volume describes a new file system: FAT12 or FAT16, or FAT32 from 512 MiB. Sectors after the 2^32nd and bytes beyond
-// 8 TiB are not used, nor is what exceeds 65508 clusters of a given size.
+// 8 TiB are not used. With a given cluster size, bytes after the 65508th cluster are not used either.
 type Volume struct {
 	Size    int64     // bytes
 	Sector  int64     // bytes, at least the device's logical sector
