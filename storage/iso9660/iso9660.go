@@ -1,6 +1,6 @@
 // Package iso9660 reads files of an ISO 9660 file system (ECMA-119) without mounting it: the volume descriptors,
-// directories, and the names that the kernel prefers: those of Rock Ridge (IEEE P1282) with continuation areas (SUSP,
-// IEEE P1281), otherwise those of Joliet, otherwise those of ECMA-119 in lower case.
+// directories, and names. Like the kernel, it takes names from Rock Ridge (IEEE P1282) with continuation areas (SUSP,
+// IEEE P1281), otherwise from Joliet, otherwise from ECMA-119 in lower case.
 //
 // It is read-only. Files can be read if they are regular and in one piece: it does not follow symbolic links, and does
 // not read device nodes, relocated directories, files of several extents and interleaved files. UDF is not supported.
@@ -96,7 +96,7 @@ func rootDirectory(descriptor []byte) (rofs.File, error) {
 	return record.file, nil
 }
 
-// readDescriptors reads the primary volume descriptor, and that of Joliet, nil if there is none.
+// readDescriptors reads the primary volume descriptor and Joliet's, which is nil if there is none.
 func readDescriptors(r io.ReaderAt) (primary, joliet []byte, err error) {
 	for n := range int64(maxDescriptors) {
 		descriptor := make([]byte, sectorSize)
@@ -157,7 +157,7 @@ func (f *reader) Content(file rofs.File) io.Reader {
 	return &extent{file: file, content: io.NewSectionReader(f.r, file.Start*f.block, file.Size)}
 }
 
-// extent reads the content of a file. An end of the medium before that of the file is an error.
+// extent reads the content of a file. A medium that ends before the file is an error.
 type extent struct {
 	file    rofs.File
 	content io.Reader
