@@ -7,7 +7,7 @@ import (
 	"ironroot/storage/image/device"
 )
 
-// batchSize is how many bytes are written at once where clusters follow each other on the disk.
+// batchSize is the number of bytes that are written at once where clusters follow each other on the disk.
 const batchSize = 1 << 20
 
 // cluster is a compressed cluster in memory.
@@ -26,7 +26,7 @@ type clusters struct {
 	damaged error // the first cluster that could not be decompressed
 }
 
-// tool is what one job needs.
+// tool holds the decompressor and the buffer of one job.
 type tool struct {
 	*decompressor
 	buffer []byte

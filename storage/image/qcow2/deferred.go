@@ -8,8 +8,8 @@ import (
 	"slices"
 )
 
-// deferred is what an image needs whose tables arrive with the file: what arrives before the table that names it is
-// spooled, and placed at the end.
+// deferred holds the state of an image whose tables arrive in the stream. Clusters that arrive before the table that
+// names them are spooled, and placed at the end.
 type deferred struct {
 	tables  *tableStream
 	spool   *spool

@@ -7,8 +7,8 @@
 //
 // A Layout says where the content lies. FetchLayout reads the tables first, by range requests. If the server ignores
 // ranges, StreamLayout begins with the tables at the beginning of the file, and the others are read as they arrive. A
-// Placer then writes each cluster as it arrives. What arrives before the table that names it is spooled, in memory and
-// beyond the end of the image on the disk, and placed at the end.
+// Placer then writes each cluster as it arrives. Clusters that arrive before the table that names them are spooled, in
+// memory and beyond the end of the image on the disk, and placed at the end.
 //
 // # One download, almost always
 //

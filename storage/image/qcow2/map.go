@@ -41,8 +41,8 @@ type Run struct {
 	Compressed  bool   // the range decompresses to one cluster
 }
 
-// hostLen returns the length of the run in the file. The length of a compressed run is that of whole sectors: the
-// last one can end behind the compressed data, and even behind the file.
+// hostLen returns the length of the run in the file. A compressed run has whole sectors: the last one can end behind
+// the compressed data, and even behind the file.
 func (r Run) hostLen(h *Header) int64 {
 	if r.Compressed {
 		return int64(r.size)

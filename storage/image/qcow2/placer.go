@@ -10,7 +10,7 @@ import (
 	"ironroot/storage/image/fetch"
 )
 
-// Output is where a Placer writes.
+// Output is the destination of a Placer.
 type Output struct {
 	Disk *device.Disk // for zeros and the spool
 	// Write writes content of the guest's disk to its place. It is called concurrently.
@@ -34,7 +34,7 @@ type Placer struct {
 	next     int            // index in m.Runs of the first run that has not begun
 	open     []Run          // runs that have begun and not ended
 	digests  []*tableDigest // of all tables that were fetched
-	ahead    []*tableDigest // those of tables that have not arrived as a whole
+	ahead    []*tableDigest // of tables that have not arrived as a whole
 	window   window
 	deferred *deferred // nil where all tables are known
 	clusters *clusters
