@@ -14,14 +14,14 @@ import (
 	"ironroot/storage/image/checksum"
 )
 
-// maxChecksumFile is the largest size of a checksum file in bytes. Those of whole distributions have a few thousand
+// maxChecksumFile is the largest size of a checksum file in bytes. The file of a whole distribution has a few thousand
 // lines.
 const maxChecksumFile = 1 << 20
 
 // ResolveChecksum finds the checksum of an image. value is the digest in hexadecimal digits, or the URL of a checksum
-// file. In a checksum file, the lines count that name the last path element of the image; of several digests, that of
-// the strongest algorithm counts. If algorithmName is empty or unknown, the number of digits selects the algorithm.
-// md5 is rejected unless md5Allowed.
+// file. In a checksum file, the lines count that name the last path element of the image. Among several digests, the
+// one of the strongest algorithm counts. If algorithmName is empty or unknown, the number of digits selects the
+// algorithm. md5 is rejected unless md5Allowed.
 //
 // Errors of fetching a checksum file, and of a file without a usable digest for the image, are *DownloadError,
 // *SlowError or *TimeoutError. All others mean a bad request.

@@ -232,7 +232,7 @@ func TestStrongestDigestOfAFile(t *testing.T) {
 	}
 }
 
-// A digest that is shorter than those of the named algorithm does not replace one of it.
+// A digest that is shorter than the named algorithm's is rejected, although its length fits another algorithm.
 //
 // Parity: K3
 func TestWeakerDigestsOfAFile(t *testing.T) {

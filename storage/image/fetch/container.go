@@ -27,7 +27,7 @@ var ErrReference = errors.New("invalid image reference")
 type Container struct {
 	// Name is the reference without its scheme.
 	Name string
-	// MediaType, Digest and Manifest are those of the manifest for the architecture.
+	// MediaType, Digest and Manifest belong to the manifest for the architecture.
 	MediaType string
 	Digest    v1.Hash
 	Manifest  []byte

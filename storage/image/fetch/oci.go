@@ -170,8 +170,8 @@ func describe(list []v1.Descriptor) string {
 	return strings.Join(found, ", ")
 }
 
-// goArchitecture returns Go's name of an architecture. Registries contain the kernel's names beside those of the
-// specification.
+// goArchitecture returns Go's name of an architecture. Registries contain the kernel's names as well as the
+// specification's.
 func goArchitecture(name string) string {
 	switch name {
 	case "x86_64":
