@@ -21,8 +21,8 @@ const gib = 1 << 30
 //	mdadm --create /dev/md7 --force --run --homehost=any --metadata=VERSION --level LEVEL --name data …
 //
 // on members of these sizes, and with --bitmap=internal for version 1.2 with redundancy. Linux 6.12 had run the arrays
-// since, so that counts of events and what is in sync differ.
-// storage/raid.TestGuest compares the same arrays, and their bitmaps, with those of the mdadm of this machine.
+// since, so that counts of events and what is in sync differ. storage/raid.TestGuest compares the same arrays, and
+// their bitmaps, with arrays that the mdadm of this machine creates.
 var created = []New{
 	{Version: "1.2", Level: "raid1", Sizes: []int64{24 * mib, 24 * mib}},
 	{Version: "1.2", Level: "raid1", Sizes: []int64{5*gib + 7*512, 5 * gib}},
@@ -43,7 +43,7 @@ var created = []New{
 
 var creation = time.Unix(1700000000, 0)
 
-// Superblocks of new arrays are those of mdadm, except for UUIDs, times and what the kernel has changed.
+// Superblocks of new arrays equal mdadm's, except for UUIDs, times and fields that the kernel has changed.
 func TestEncodeGoldens(t *testing.T) {
 	goldens, err := os.ReadFile("testdata/created")
 	if err != nil {
@@ -96,7 +96,7 @@ var bitmaps = []struct {
 	{"raid10", 128, 40 << 40, 0, 0, 0},
 }
 
-// The bitmap of a large array is as large as that of a smaller one, and each of its bits describes more.
+// The bitmap of a large array is as large as a smaller array's, and each of its bits describes more.
 func TestEncodeLarge(t *testing.T) {
 	for _, tt := range bitmaps {
 		const before = 129 * mib // superblock, bitmap, and space for a later change of the layout
@@ -185,7 +185,7 @@ func TestExamineBitmap(t *testing.T) {
 	}
 }
 
-// What Encode returns is valid, the members belong to one array, and all with redundancy is to be resynced.
+// Encode returns valid superblocks of members of one array. With redundancy, the whole array is to be resynced.
 func TestEncodeParsed(t *testing.T) {
 	for _, n := range created {
 		n.Name = "any:data"

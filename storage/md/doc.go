@@ -1,8 +1,8 @@
 // Package md encodes and decodes the superblocks of Linux software RAID (md).
 //
 // It supports version 0.90 (struct mdp_superblock_s of Linux's md_p.h, in either byte order) and versions 1.0, 1.1 and
-// 1.2 (struct mdp_superblock_1), and encodes those of new arrays as mdadm does. Of external metadata (DDF, Intel's) it
-// decodes whether they list the disk that they are on. It opens no files: package raid reads devices.
+// 1.2 (struct mdp_superblock_1), and encodes superblocks of new arrays as mdadm does. Of external metadata (DDF,
+// Intel's) it decodes whether they list the disk that they are on. It opens no files: package raid reads devices.
 //
 // # Metadata of firmware RAID
 //

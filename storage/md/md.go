@@ -29,23 +29,24 @@ type Superblock struct {
 	Chunk      int64 // bytes; 0 for levels without chunks
 	// BitmapOffset is the offset of the write-intent bitmap from the superblock, 0 without one and for version 0.90.
 	BitmapOffset int64
-	// Layout is that of level 10: the number of near copies, 256 times that of far copies, and 0x10000 for an offset.
+	// Layout describes level 10: the number of near copies, plus 256 times the number of far copies, plus 0x10000 for
+	// an offset.
 	Layout uint32
-	// Features are those that the kernel must support, MD_FEATURE_*; 0 for version 0.90.
+	// Features has the bits MD_FEATURE_* that the kernel must support, 0 for version 0.90.
 	Features uint32
 
-	// Number and Role are those of this member, from 0. A spare, a faulty member and a journal have the role -1.
-	// Events counts changes of the array: the counts of members that were in use together differ by at most
-	// [MaxEventsApart]. All three are 0 for version 0.90.
+	// Number and Role identify this member, from 0. A spare, a faulty member and a journal have the role -1. Events
+	// counts changes of the array: the counts of members that were in use together differ by at most [MaxEventsApart].
+	// All three are 0 for version 0.90.
 	Number int
 	Role   int
 	Events uint64
-	// roles are those of all numbers as this member knows them, two bytes each in little-endian order.
+	// roles holds the roles of all numbers as this member knows them, two bytes each in little-endian order.
 	roles string
 }
 
 // MaxEventsApart is the largest difference between the event counts of two members that were in use together: Linux
-// updates superblocks one after the other, and not those of spares when an array only becomes clean.
+// updates superblocks one after the other, and does not update a spare's when an array only becomes clean.
 const MaxEventsApart = 1
 
 // ShortName returns the name of the array without the host that created it.

@@ -191,7 +191,7 @@ func TestIMSMDamaged(t *testing.T) {
 		"got metadata of 1537 bytes on a disk of 2048 bytes")
 }
 
-// A copy of the metadata of DDF: the block of its header, and those of its sections from there on.
+// A copy of the metadata of DDF: the block of its header, and the blocks of its sections from there on.
 const (
 	ddfDisksAt, ddfDisksLength     = 2, 128
 	ddfVirtualAt, ddfVirtualLength = 130, 32
