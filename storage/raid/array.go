@@ -27,9 +27,9 @@ func (a Array) Paths() []string {
 	return paths
 }
 
-// CheckComplete returns an error that wraps [ErrIncomplete] unless the members are all those of one array, were in use
-// together until it was stopped or the machine lost power, and the kernel needs nothing else to run it. Superblocks of
-// version 0.90 are an error: they do not contain all fields that are compared.
+// CheckComplete returns an error that wraps [ErrIncomplete] unless the members are all members of one array, were in
+// use together until it was stopped or the machine lost power, and the kernel needs nothing else to run it.
+// Superblocks of version 0.90 are an error: they do not contain all fields that are compared.
 func (a Array) CheckComplete() error {
 	if len(a) == 0 {
 		return fmt.Errorf("%w: no members", ErrIncomplete)

@@ -54,7 +54,7 @@ func setRoles(superblock []byte, roles []uint16) {
 	le.PutUint32(superblock[216:], uint32(sum)+uint32(sum>>32))
 }
 
-// Members that are not all those of one array, or that the kernel might not use together, are an error.
+// Members that are not all members of one array, or that the kernel might not use together, are an error.
 func TestCheckComplete(t *testing.T) {
 	const want = "array is not complete: "
 	three := md.New{Version: "1.2", Level: "raid5", Sizes: []int64{24 << 20, 24 << 20, 24 << 20}}
@@ -139,8 +139,8 @@ func TestCheckComplete(t *testing.T) {
 	}
 }
 
-// The size of an array, and what it uses of each member, is what Linux makes of the same members: checkAssembled
-// compares them.
+// The size of an array, and of the part that it uses of each member, equal Linux's for the same members:
+// checkAssembled compares them.
 func TestUsedSizes(t *testing.T) {
 	const chunk = 512 << 10
 	three := func(size int64) []int64 { return []int64{size, size, size} }

@@ -200,7 +200,7 @@ func checkAssembled(t *testing.T, console string) {
 		"raid6 4 synced=false random=false":                                      {4, superblock},
 		"raid1 2 --bitmap=internal --bitmap-chunk=64M synced=false random=false": {2, superblock + bitmap},
 		"raid5 3 --bitmap=internal --bitmap-chunk=64M synced=true random=true":   {3, superblock + bitmap},
-		// What a loss of power leaves, see below.
+		// The state after a loss of power, see below.
 		"raid1 2 synced=true random=false torn":                                      {2, superblock},
 		"raid5 3 --bitmap=internal --bitmap-chunk=64M synced=true random=false torn": {3, superblock + bitmap},
 	} {

@@ -18,15 +18,15 @@ const (
 	superblockEnd = 8 << 10 // a bitmap follows
 	// maxBitmap limits the bitmaps of arrays that can be wiped. mdadm reserves no more space for a bitmap.
 	maxBitmap = 128 << 10
-	// minData is where mdadm lets the data begin at the earliest. Before it are only superblock, bitmap, and the log of
-	// bad blocks.
+	// minData is the smallest offset of the data in mdadm. Only superblock, bitmap, and the log of bad blocks precede
+	// it.
 	minData = 1 << 20
 )
 
 // Wipe removes the content of a member of an array that does not run, and keeps the array. It zeroes both ends of the
-// data on the member, because those of the array are at the ends of its members' data. With a superblock of version 1.2
-// it also zeroes both ends of each range outside of superblock, bitmap and data. Wipe writes the same ranges of each
-// member, so that copies and parities are right once all are wiped. It reads again what it has zeroed.
+// data on the member, because the ends of the array's data are there. With a superblock of version 1.2 it also zeroes
+// both ends of each range outside of superblock, bitmap and data. Wipe writes the same ranges of each member, so that
+// copies and parities are right once all are wiped. It reads again what it has zeroed.
 func Wipe(ctx context.Context, member Member) error {
 	if err := wipe(ctx, member); err != nil {
 		return fmt.Errorf("wipe %s on %s: %w", member.Superblock, member.Device.Path, err)
@@ -42,10 +42,9 @@ func CheckWipe(member Member) error {
 	return err
 }
 
-// UnusedRanges returns the ranges of a member, by their start and end in bytes, that its array does not use: those
-// outside of superblock, bitmap and the first bytes of the data that the array uses, see [Array.UsedSizes]. sectorSize
-// is that of the device: the rest of the superblock's last sector is not in the ranges. The errors are those of
-// [CheckWipe].
+// UnusedRanges returns the ranges of a member, by their start and end in bytes, that its array does not use. They
+// exclude the superblock, the bitmap and the first used bytes of the data, see [Array.UsedSizes]. sectorSize is the
+// device's: the rest of the superblock's last sector is not in the ranges. It returns the errors of [CheckWipe].
 func UnusedRanges(member Member, used, sectorSize int64) ([][2]int64, error) {
 	bitmapEnd, err := readBitmapEnd(member)
 	if err != nil {
@@ -60,7 +59,7 @@ func UnusedRanges(member Member, used, sectorSize int64) ([][2]int64, error) {
 	return slices.DeleteFunc(ranges, func(r [2]int64) bool { return r[0] >= r[1] }), nil
 }
 
-// readBitmapEnd returns the end of superblock and bitmap on a member. The errors are those of [CheckWipe].
+// readBitmapEnd returns the end of superblock and bitmap on a member. It returns the errors of [CheckWipe].
 func readBitmapEnd(member Member) (int64, error) {
 	f, err := os.Open(member.Device.Path)
 	if err != nil {
