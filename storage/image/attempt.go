@@ -42,7 +42,7 @@ const (
 
 // content is an image of a known format that can be written.
 type content interface {
-	// write writes the image. What needs no connection to the server is done before the file is requested.
+	// write writes the image. Work that needs no connection to the server is done before the file is requested.
 	write(ctx context.Context, a *attempt) (Report, error)
 }
 

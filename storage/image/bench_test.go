@@ -45,7 +45,7 @@ func benchServer(b *testing.B) (*imagetest.Server, checksum.Sum) {
 		sha256Of(data)
 }
 
-// BenchmarkWriteRaw writes a raw image with SHA-256; BenchmarkCurlDd is what it is measured against.
+// BenchmarkWriteRaw writes a raw image with SHA-256; BenchmarkCurlDd is its baseline.
 func BenchmarkWriteRaw(b *testing.B) {
 	disk := benchDisk(b)
 	server, sum := benchServer(b)

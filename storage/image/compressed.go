@@ -52,9 +52,9 @@ func (c compressedContent) inspectHead(a *attempt) error {
 	return err
 }
 
-// inspect returns the format of an image whose content begins with head and ends with end, unless that is nil. It must
-// be one that is copied, and that of a disk if it is written to one, and raw must be permitted, whether or not formats
-// are inspected otherwise.
+// inspect returns the format of an image whose content begins with head and ends with end, unless that is nil. The
+// format must be one that is copied, and raw must be permitted, whether or not formats are inspected otherwise. For a
+// whole disk, the content must be a disk image.
 func (c compressedContent) inspect(a *attempt, head, end []byte) (string, error) {
 	if err := a.options.permit(findFormat(formatRaw)); err != nil {
 		return "", err
@@ -128,9 +128,9 @@ func (c compressedContent) copy(ctx context.Context, a *attempt, from *pipeline.
 	return head, end, format, err
 }
 
-// settle reads a file to its end after its content was copied with err, and decides which error counts: first that of
-// the source, then a wrong checksum, and last that of the content, because only a file with the right checksum can be
-// damaged itself.
+// settle reads a file to its end after its content was copied with err, and decides which error counts: first an error
+// of the source, then a wrong checksum, and last an error of the content, because only a file with the right checksum
+// can be damaged itself.
 func (c compressedContent) settle(from *pipeline.ReadAhead, a *attempt, err error) error {
 	var damaged *unpack.Error
 	if err != nil && !errors.As(err, &damaged) {

@@ -185,7 +185,7 @@ func TestMemoryIsBounded(t *testing.T) {
 		command string
 		data    []byte
 	}{
-		// Long repetitions are what a large window is for.
+		// A large window finds long repetitions.
 		{"zstd -q -1 --long=24 -c", bytes.Repeat(imagetest.RandomBytes(46, 3*mib), size/(3*mib))},
 		{
 			"xz -0 --lzma2=dict=32MiB,mode=fast,mf=hc3 --block-size=34MiB -c",

@@ -14,8 +14,8 @@ import (
 	"ironroot/internal/test/testenv"
 )
 
-// TestDifferential makes images with qemu-img and qemu-io, with options, sizes, content and changes drawn from a
-// seed. It compares the disks with those of `qemu-img convert`, for a server with ranges and for one without, which
+// TestDifferential makes images with qemu-img and qemu-io, with options, sizes, content and changes drawn from a seed.
+// It compares the disks with the output of `qemu-img convert`, for a server with ranges and for one without, which
 // serves the file once.
 func TestDifferential(t *testing.T) { differential(t, 0, 80) }
 

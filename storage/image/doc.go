@@ -12,8 +12,8 @@
 // and 64 MiB for any other, plus 24 bytes for each piece and about 100 for each table of a qcow2 image. The number of
 // both is limited. A compressed image can need more if Options.UnpackMemory allows it.
 //
-// A checksum is always that of the file on the server. A transfer resumes after a lost connection if the server
-// supports ranges and identifies the version of its file.
+// A checksum always covers the file on the server. A transfer resumes after a lost connection if the server supports
+// ranges and identifies the version of its file.
 //
 // A failure never leaves a disk that boots. The first MiB of the device and its end, the place of the backup GPT, are
 // zeroed before the transfer. Their content is kept in memory and written last, after the length and the checksum of

@@ -37,7 +37,7 @@ type format struct {
 	driver  string // QEMU's name of a format that cannot be written
 }
 
-// formats returns all known formats. The last one is that of every file that no other format detects.
+// formats returns all known formats. The last one matches every file that no other format detects.
 func formats() []format {
 	list := []format{
 		{name: formatQcow2, detect: at(0, qcow2.Magic), check: checkQcow2, open: openQcow2},

@@ -28,7 +28,7 @@ type Options struct {
 	// the list.
 	PermittedFormats []string
 	// SkipFormatInspection disables the comparison of the declared with the detected format, the checks of gpt images
-	// and those of the end of a file. References of an image to other files are refused nevertheless.
+	// and of the end of a file. References of an image to other files are refused nevertheless.
 	SkipFormatInspection bool
 	// UnpackMemory is the number of bytes that the window or dictionary of a compressed image may need. A smaller
 	// value, such as 0, stands for 32 MiB.

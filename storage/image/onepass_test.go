@@ -155,7 +155,7 @@ func TestTablesMoved(t *testing.T) {
 	}
 }
 
-// Later L2 tables of an image name clusters between those of earlier ones.
+// Later L2 tables of an image name clusters between the clusters of earlier tables.
 func TestLaterTablesNameEarlierClusters(t *testing.T) {
 	testenv.Programs(t, "qemu-img", "qemu-io")
 	for _, options := range []string{
@@ -244,7 +244,7 @@ func TestOneResponse(t *testing.T) {
 	}
 }
 
-// While an image arrives, the disk has neither the beginning of the old system nor that of the new one.
+// While an image arrives, the disk has neither the beginning of the old system nor the beginning of the new one.
 func TestFirstMiBLastInOnePass(t *testing.T) {
 	testenv.Programs(t, "qemu-img")
 	dir := imagetest.MemoryDir(t)

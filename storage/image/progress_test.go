@@ -24,8 +24,8 @@ func TestSnapshotText(t *testing.T) {
 	}
 }
 
-// What has arrived is on the disk, but for the little that is counted as unwritten. That is not 0 before the write has
-// succeeded.
+// All bytes that have arrived are on the disk, except for the few that are counted as unwritten. Their number is not 0
+// before the write has succeeded.
 func TestUnwritten(t *testing.T) {
 	content := imagetest.RandomBytes(9, 40*mib)
 	for name, c := range map[string]struct{ file []byte }{

@@ -24,7 +24,7 @@ func withVMDKFooter(t testing.TB, disk []byte) []byte {
 	return append(file, end...)
 }
 
-// The footer of a VMware image must be that of its header.
+// The footer of a VMware image must match its header.
 //
 // Parity: K8 (vmdk)
 func TestVMDKFooter(t *testing.T) {
@@ -70,7 +70,7 @@ func TestVMDKFooter(t *testing.T) {
 	}
 }
 
-// What a longer descriptor left after the end of the descriptor is ignored, as by qemu-img.
+// Remains of a longer descriptor after the end of the descriptor are ignored, as by qemu-img.
 func TestVMDKDescriptorEnds(t *testing.T) {
 	file := convert(t, "raw", foreignDisks(t)["partitioned"], "vmdk", "subformat=monolithicSparse")
 	end := 512 + bytes.IndexByte(file[512:], 0)

@@ -19,8 +19,8 @@ func (e *NoDiskError) Error() string {
 	return fmt.Sprintf("image %s cannot be written to a whole disk: %s", e.URL, e.Reason)
 }
 
-// contents are what an image can be by mistake, with the signature of each. Boot sectors are not among them: FAT and
-// NTFS can boot without a partition table.
+// contents lists the kinds of file that an image can be by mistake, with their signatures. Boot sectors are not among
+// them: FAT and NTFS can boot without a partition table.
 var contents = []struct {
 	off   int
 	magic string

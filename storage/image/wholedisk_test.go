@@ -110,7 +110,7 @@ func TestCheckDisk(t *testing.T) {
 	}
 }
 
-// An image that is not that of a disk does not change the disk, whether or not its format is declared.
+// An image that is not a disk image does not change the disk, whether or not its format is declared.
 //
 // Parity: K14
 func TestNoDisk(t *testing.T) {
