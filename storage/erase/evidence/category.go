@@ -18,14 +18,14 @@ type technique struct {
 	reach    reach
 }
 
-// reach is what a technique reaches of the sectors that an ATA drive hides. Zero is that of a technique that writes
-// addresses: nothing.
+// reach describes which of the sectors that an ATA drive hides a technique reaches. Zero means none: the technique
+// writes to addresses.
 type reach byte
 
 const (
-	// reachesNative is that of the normal erase, up to the native max address (ACS-2 and ACS-4, SECURITY ERASE UNIT).
+	// reachesNative describes the normal erase, up to the native max address (ACS-2 and ACS-4, SECURITY ERASE UNIT).
 	reachesNative reach = iota + 1
-	// reachesAll is that of the enhanced erase (all previously written user data) and of sanitize (user data areas that
+	// reachesAll describes the enhanced erase (all previously written user data) and sanitize (user data areas that
 	// are not currently allocated or have become inaccessible).
 	reachesAll
 )
@@ -145,8 +145,8 @@ const MetadataTechnique = "metadata"
 // overwriteTechnique is the technique that writes every byte, and the only one that replaces another that failed.
 const overwriteTechnique = "overwrite"
 
-// Classify returns the category that the facts of a record support. It is that of the technique, lowered by whatever
-// was not done, not reported or not verified. Without a technique that was verified it is None.
+// Classify returns the category that the facts of a record support: the technique's, lowered by whatever was not done,
+// not reported or not verified. Without a verified technique it is None.
 func Classify(r Record) Sanitization {
 	t, target, problem := claimable(r)
 	if problem != "" {

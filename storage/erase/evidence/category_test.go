@@ -51,8 +51,8 @@ func full(technique string) Record {
 	}
 }
 
-// A record never claims more than its facts support. The claims in testdata are those of version 1, with their texts,
-// which never change.
+// A record never claims more than its facts support. The claims in testdata belong to version 1. They and their texts
+// never change.
 func TestClassify(t *testing.T) {
 	data, err := os.ReadFile("testdata/version1-claims.json")
 	if err != nil {

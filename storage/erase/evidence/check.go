@@ -15,8 +15,8 @@ const MaxDiskBytes = 1 << 50
 // maxTargets limits the targets of a record. Linux has at most 255 partitions on a disk.
 const maxTargets = 256
 
-// check checks whether a record is consistent: it claims what [Classify] allows, and its read-back and samples are
-// those of their seeds.
+// check checks whether a record is consistent: it claims what [Classify] allows, and its read-back and samples match
+// their seeds.
 func (r Record) check() error {
 	if !slices.Contains([]Outcome{Erased, Partial, Failed, NotErased}, r.Outcome) {
 		return fmt.Errorf("unknown outcome %q", r.Outcome)
@@ -47,7 +47,7 @@ func (r Record) check() error {
 	return r.Sanitization.compare(Classify(r))
 }
 
-// compare returns an error that names the first field whose value is not that of want.
+// compare returns an error that names the first field whose value differs from want's.
 func (s Sanitization) compare(want Sanitization) error {
 	got, wanted := reflect.ValueOf(s), reflect.ValueOf(want)
 	for i := range got.NumField() {

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// A technique that does not reach what a drive hides has no category, and no other one is a purge. The texts are those
-// of version 2, and never change.
+// A technique that does not reach the hidden sectors of a drive has no category, and no other one is a purge. The
+// texts belong to version 2, and never change.
 func TestClassifyHidden(t *testing.T) {
 	const unverified = "the drive hides 1000 bytes, and it cannot be verified that the erase reached them"
 	const unknown = "it is not known whether the drive hides bytes, and it cannot be verified that the erase " +
@@ -43,7 +43,7 @@ func TestClassifyHidden(t *testing.T) {
 		{"ata-sanitize-crypto", hpa, Clear, unverified},
 		{"ata-sanitize-overwrite", overlay, Clear, unverified},
 
-		// What is not known claims no more than what is known.
+		// An unknown number of hidden sectors does not raise the category.
 		{"overwrite", noHPA, None, unreached},
 		{"overwrite", noOverlay, None, unreached},
 		{"ata-secure-erase", noHPA, Clear, "the normal erase need not reach blocks that the drive does not address"},

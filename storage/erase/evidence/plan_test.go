@@ -64,7 +64,7 @@ func TestPlan(t *testing.T) {
 	}
 }
 
-// A plan is the same in every release: evidence of former releases is checked by its seed. The numbers are those of
+// A plan is the same in every release: evidence of former releases is checked by its seed. The numbers belong to
 // version 1.
 func TestPlanIsStable(t *testing.T) {
 	const size = 6 << 30
@@ -201,7 +201,7 @@ func TestProbabilityOfSampling(t *testing.T) {
 	}
 }
 
-// The figures in docs/erase-evidence.md are those of plans for 16 TB and 4 TB, and of the samples of 1 TiB.
+// The figures in docs/erase-evidence.md agree with plans for 16 TB and 4 TB, and with the samples of 1 TiB.
 func TestDocumentedFigures(t *testing.T) {
 	plan := planOf(16e12, seedOf(5))
 	if n := len(plan); n < 315_000 || n > 325_000 {

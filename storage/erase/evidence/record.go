@@ -39,7 +39,7 @@ type Record struct {
 	Ended     time.Time `json:"ended"`
 	Outcome   Outcome   `json:"outcome"`
 	Reason    string    `json:"reason,omitempty"` // of an outcome other than Erased
-	Targets   []Target  `json:"targets"`          // the disk, or those of its partitions that were erased
+	Targets   []Target  `json:"targets"`          // the disk, or its partitions that were erased
 	Untouched []Place   `json:"untouched"`        // what was left as it is
 
 	Sanitization Sanitization `json:"sanitization"`
@@ -62,7 +62,7 @@ type Disk struct {
 	Virtual string `json:"virtual,omitempty"`
 }
 
-// Request is what was requested. Its options are those of the program.
+// Request describes the requested erase. The program defines its options.
 type Request struct {
 	Operation string         `json:"operation"`
 	Options   map[string]any `json:"options,omitempty"`
@@ -88,12 +88,12 @@ type Target struct {
 	Reported []Statement `json:"reported"` // by the drive
 	Samples  *Samples    `json:"samples"`  // null if no samples were compared
 	ReadBack *ReadBack   `json:"read_back"`
-	// Hidden is what the drive hides from every user of its addresses, or may hide; nil if it says that it hides
-	// nothing, has no feature to hide something, or was not asked.
+	// Hidden describes the sectors that the drive hides from every user of its addresses, or may hide. It is nil if
+	// the drive reports that it hides none, has no feature to hide some, or was not asked.
 	Hidden *Hidden `json:"hidden,omitempty"`
 }
 
-// Limit is what the erase of a target did not reach, or why it was not erased by another technique.
+// Limit describes a part that the erase of a target did not reach, or why it was not erased by another technique.
 type Limit struct {
 	Kind LimitKind `json:"kind"`
 	Text string    `json:"text"`
@@ -161,7 +161,7 @@ const (
 	PatternRandom = "random"
 )
 
-// Statement is what the drive reported of its own state, or of a command.
+// Statement is a drive's report of its own state, or of a command.
 type Statement struct {
 	Time   time.Time `json:"time"`
 	Source string    `json:"source"` // command or log page
@@ -239,7 +239,7 @@ func (c Category) Includes(other Category) bool {
 	return c == other || other == None || c == Purge && other == Clear
 }
 
-// Sanitization is what a record claims.
+// Sanitization is the claim of a record.
 type Sanitization struct {
 	Category Category `json:"nist_sp_800_88r2"`
 	Method   Category `json:"ieee_2883_method"`
@@ -247,6 +247,6 @@ type Sanitization struct {
 	Technique string `json:"ieee_2883_technique"`
 	// Reason is why the record claims no category, or no higher one.
 	Reason string `json:"reason"`
-	// Limits are what the claim does not include, or assumes.
+	// Limits lists the exceptions and assumptions of the claim.
 	Limits []string `json:"limits"`
 }

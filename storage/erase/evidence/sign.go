@@ -37,8 +37,7 @@ var ErrInvalid = errors.New("evidence is not valid")
 
 // Envelope is the content of an evidence file. It has either a signature, or the reason why there is none.
 type Envelope struct {
-	// Record is a [Record] in the JSON of [Seal]. The signature is that of its bytes without white space between
-	// tokens.
+	// Record is a [Record] in the JSON of [Seal]. The signature covers its bytes without white space between tokens.
 	Record    json.RawMessage `json:"record"`
 	Signature *Signature      `json:"signature"`
 	Unsigned  string          `json:"unsigned,omitempty"` // reason
@@ -161,9 +160,9 @@ type Evidence struct {
 	Unsigned string            // reason
 }
 
-// Parse reads the content of an evidence file and checks it: its form, which must be exactly that of this version
-// except for white space, its signature with the key in the file, and the consistency of the record. Whose key it is
-// the caller must check. Errors wrap [ErrInvalid].
+// Parse reads the content of an evidence file and checks it: its form, which must match this version exactly except
+// for white space, its signature with the key in the file, and the consistency of the record. The caller must check
+// whose key it is. Errors wrap [ErrInvalid].
 func Parse(data []byte) (Evidence, error) {
 	e, err := parse(data)
 	if err != nil {

@@ -76,7 +76,8 @@ func TestSeal(t *testing.T) {
 	}
 }
 
-// Seal sets the format, and times are in UTC. The samples of a zoned disk are what it held, without probabilities.
+// Seal sets the format, and times are in UTC. The samples of a zoned disk are its previous content, without
+// probabilities.
 func TestSealCompletes(t *testing.T) {
 	r := full("ata-sanitize-block")
 	want := r.Started
@@ -307,7 +308,7 @@ func signedText(t *testing.T, record []byte) []byte {
 	return data
 }
 
-// Keys are those of OpenSSL, and OpenSSL verifies the signature.
+// Keys have OpenSSL's format, and OpenSSL verifies the signature.
 func TestOpenSSL(t *testing.T) {
 	testenv.Programs(t, "openssl")
 	dir := t.TempDir()
@@ -410,7 +411,7 @@ func FuzzParse(f *testing.F) {
 		if err != nil {
 			return
 		}
-		// What is valid says what Classify allows, and is written again as it was.
+		// A valid record claims what Classify allows, and Seal writes it again unchanged.
 		r := e.Record
 		if r.Sanitization.Category == Purge && (r.Disk.Virtual != "" || r.Outcome != Erased) {
 			t.Errorf("got purge of %+v", r)
