@@ -168,8 +168,8 @@ func sources(params config.Params, media *vmedia.Media) config.Sources {
 	return config.Sources{Params: params, Files: configFiles(media.Root), Unsigned: media.Unsigned()}
 }
 
-// configFiles returns the agent's configuration files below root, the main file first: those of the ramdisk, of an
-// archive appended to it, and of virtual media.
+// configFiles returns the agent's configuration files below root, the main file first: from the ramdisk, an archive
+// appended to it, and virtual media.
 func configFiles(root string) []string {
 	files, err := filepath.Glob(filepath.Join(root, "etc/ironic-python-agent/*.conf"))
 	if err != nil {

@@ -87,7 +87,7 @@ func (m *Machine) Flush() { m.boot.flush() }
 // idles.
 type Func func(ctx context.Context, m *Machine) error
 
-// uptimePrecision is what the uptime in log lines is rounded to.
+// uptimePrecision is the unit to which the uptime in log lines is rounded.
 const uptimePrecision = 10 * time.Millisecond
 
 // Options are the options of Run. The zero value is for the ramdisk.

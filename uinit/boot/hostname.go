@@ -18,7 +18,7 @@ type network interface {
 }
 
 // followHostname sets the host name that a DHCP server assigns, and each later one, until ctx ends. If several links
-// have a name, that of the first link is used.
+// have a name, the first link's is used.
 func followHostname(ctx context.Context, n network, set func(name string) error, log *slog.Logger) {
 	current := ""
 	for {

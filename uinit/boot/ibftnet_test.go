@@ -21,7 +21,7 @@ var sameAddress = cmp.Options{
 	cmp.Comparer(func(a, b netip.Prefix) bool { return a == b }),
 }
 
-// The addresses of the iBFT become static network data: those of cards in use, with router, name servers and VLAN.
+// The iBFT becomes static network data: the addresses of cards in use, with router, name servers and VLAN.
 func TestIBFTData(t *testing.T) {
 	plain := ibft.NIC{
 		Name: "ethernet0", MAC: net.HardwareAddr{2, 0, 0, 0, 0, 1}, Address: netip.MustParsePrefix("192.0.2.7/24"),

@@ -18,8 +18,8 @@ import (
 )
 
 const (
-	// attachLimit is how long the machine's list of disks waits for the disks of the iBFT. Connecting continues after
-	// it.
+	// attachLimit is the time for which the machine's list of disks waits for the disks of the iBFT. Connecting
+	// continues after it.
 	attachLimit = time.Minute
 	// attachPause is the pause between two attempts to connect to a target, unless a link changes before.
 	attachPause = 5 * time.Second

@@ -21,8 +21,8 @@ import (
 )
 
 // operators returns the hash of the password and the public keys with which an operator may log in as root: of the
-// parameters rootpwd and sshkey of the kernel command line, and of the image below root. What is invalid allows nothing
-// and is an error without its text.
+// parameters rootpwd and sshkey of the kernel command line, and of the image below root. An invalid value allows
+// nothing and is an error without its text.
 func operators(params config.Params, root string) (hash password.Hash, keys []account.Key, err error) {
 	var failed []error
 	if text := params["rootpwd"]; text != "" {

@@ -22,7 +22,7 @@ const (
 	keyParameter, passwordParameter = `sshkey="` + testKey + `"`, `rootpwd="` + testHash + `"`
 )
 
-// Operators can log in with what the kernel command line and the image allow, and with nothing else. What is invalid
+// Operators can log in with what the kernel command line and the image allow, and with nothing else. An invalid value
 // allows nothing, and its text is in no error.
 func TestOperators(t *testing.T) {
 	for name, c := range map[string]struct {

@@ -246,7 +246,7 @@ func TestTruncatedArchive(t *testing.T) {
 	report := ramdisk(t, initramfs.Options{
 		Package: "linux-image-cloud-amd64", ModuleGroups: []string{"virtual"}, Init: programs + "success",
 	})
-	// What the kernel leaves when memory runs out: the front of the archive. The uncompressed part at its end is cut.
+	// When memory runs out, the kernel unpacks only the front of the archive. The uncompressed part at its end is cut.
 	data, err := os.ReadFile(report.Initramfs)
 	if err != nil {
 		t.Fatal(err)

@@ -21,7 +21,7 @@ import (
 // variablesDir is the directory of the firmware's variables below the root directory.
 const variablesDir = "sys/firmware/efi/efivars"
 
-// protection describes how the machine is protected against other parameters than those of its image.
+// protection describes how the machine is protected against parameters from outside its image.
 type protection struct {
 	unified bool   // the ramdisk is part of a unified kernel image
 	signed  bool   // the firmware has verified the image, or its state is unknown

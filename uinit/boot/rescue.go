@@ -16,8 +16,9 @@ import (
 )
 
 const (
-	// askTime is how long DHCP servers are asked again and again: Ironic connects the ports to the user's networks
-	// after the rescue was confirmed, and a switch that only changes the VLAN of a port interrupts no carrier.
+	// askTime is the time for which DHCP servers are asked again and again: Ironic connects the ports to the user's
+	// networks after the rescue was confirmed, and a switch that only changes the VLAN of a port interrupts no
+	// carrier.
 	askTime = 10 * time.Minute
 	// askPause is the pause in between.
 	askPause = 5 * time.Second

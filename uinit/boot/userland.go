@@ -18,7 +18,7 @@ import (
 )
 
 const (
-	// userlandDir is where the userland of a rescue is assembled, and userland its root directory.
+	// userlandDir is the directory in which the userland of a rescue is assembled, and userland its root directory.
 	userlandDir = "/rescue"
 	userland    = userlandDir + "/root"
 	// sudoFile is the path of sudo in a userland.

@@ -35,7 +35,7 @@ func userlandWith(t *testing.T, name string) string {
 	return string(image)
 }
 
-// A rescue needs a shell: that of the ramdisk, or that of a userland that can be mounted.
+// A rescue needs a shell, in the ramdisk or in a userland that can be mounted.
 func TestCheckLogin(t *testing.T) {
 	testenv.Root(t)
 	testenv.Files(t, "load the module loop", "/dev/loop-control")
