@@ -30,8 +30,8 @@ func (m *Machine) Create(ctx context.Context) (map[string]any, error) {
 }
 
 // Apply creates the arrays of a configuration and returns it. With remove, it first deletes the existing arrays.
-// Everything is checked before the first write. If an array cannot be created, those of the configuration are removed
-// again. A configuration without software RAID is an error: it would delete the arrays and create none.
+// Everything is checked before the first write. If an array cannot be created, all arrays of the configuration are
+// removed again. A configuration without software RAID is an error: it would delete the arrays and create none.
 func (m *Machine) Apply(ctx context.Context, config map[string]any, remove bool) (map[string]any, error) {
 	rules, err := RulesOf(m.o.Node)
 	if err != nil {

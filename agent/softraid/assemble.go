@@ -77,8 +77,8 @@ func (m *Machine) volumeDisks(ctx context.Context) (Rules, []block.Device, error
 	return rules, slices.DeleteFunc(disks, block.Device.IsArray), nil
 }
 
-// Missing returns why an array of raid_config cannot be assembled from the disks, nil if all can. What disks that
-// appear cannot change is no reason.
+// Missing returns why an array of raid_config cannot be assembled from the disks, nil if all can. Problems that do not
+// depend on the disks are left to the step.
 func (m *Machine) Missing(ctx context.Context, rules Rules, disks []block.Device) error {
 	found, err := m.Find(ctx, rules, disks, m.membersOn)
 	if err != nil {
@@ -179,8 +179,8 @@ func (m *Machine) Stop(ctx context.Context, v *Volume, path string) error {
 	return nil
 }
 
-// Reread reads the superblocks of an array that was stopped: while it ran, the kernel changed them one after the other.
-// They must be those of a complete array, see [raid.ReadMembers].
+// Reread reads the superblocks of an array that was stopped: while it ran, the kernel changed them one after the
+// other. They must belong to a complete array, see [raid.ReadMembers].
 func (m *Machine) Reread(ctx context.Context, v *Volume) error {
 	members, err := raid.ReadMembers(ctx, m.o.System, v.Members[0].UUID, v.Members.Paths())
 	if err != nil {

@@ -47,7 +47,7 @@ func (v *Volume) Path() string { return cmp.Or(v.Running, v.Device.Path) }
 // String describes the array by its level and name. It must have members.
 func (v *Volume) String() string { return v.Members.String() }
 
-// levels maps the levels of Ironic's configuration to those of [md.New].
+// levels maps the levels of Ironic's configuration to the levels of [md.New].
 var levels = map[string]string{"0": "raid0", "1": "raid1", "1+0": "raid10", "5": "raid5", "6": "raid6"}
 
 // levelName returns the name of a level of [md.New] in a configuration.
@@ -116,8 +116,8 @@ func parse(config map[string]any, named bool) *configuration {
 	return c
 }
 
-// toCreate returns the arrays in the order in which they are created, each with a name: that of size MAX is the last. A
-// configuration without entries is an error.
+// toCreate returns the arrays in the order in which they are created, each with a name. The array of size MAX is the
+// last. A configuration without entries is an error.
 func (c *configuration) toCreate() ([]Volume, error) {
 	if c.count == 0 {
 		return nil, fault.SoftwareRAID("RAID config contains no logical disks")
@@ -197,7 +197,7 @@ func (c *configuration) volume(index int, entry map[string]any) Volume {
 	return v
 }
 
-// setLevel sets the level. That of an array that exists can also be a number or "10".
+// setLevel sets the level. An existing array's can also be a number or "10".
 func (c *configuration) setLevel(v *Volume, value any) {
 	text, _ := value.(string)
 	v.isLevelText = levels[text] != ""
@@ -254,7 +254,7 @@ func isVolumeName(name string) bool {
 		strings.Trim(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.") == ""
 }
 
-// setSize sets the size. That of an array that exists can also be a fraction.
+// setSize sets the size. An existing array's can also be a fraction.
 func (c *configuration) setSize(v *Volume, value any) {
 	text := fmt.Sprint(value)
 	if number, ok := value.(float64); ok {

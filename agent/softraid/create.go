@@ -40,7 +40,7 @@ const (
 const superblockVersion = "1.2"
 
 // planCreate chooses disks, partitions and device numbers for a configuration, and checks whether they can be used. It
-// only reads. del is what is deleted before.
+// only reads. del precedes the creation.
 func (m *Machine) planCreate(
 	ctx context.Context, volumes []Volume, del deletion,
 ) (creation, error) {

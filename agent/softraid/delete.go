@@ -58,7 +58,7 @@ func (gs groups) named(name string) (raid.Array, error) {
 	return named[0], nil
 }
 
-// action is what deleting the configuration does to an array.
+// action is the effect on an array of deleting the configuration.
 type action int
 
 const (
@@ -80,9 +80,9 @@ func (g *group) mark(action action, reason string, disks map[string]bool) {
 	}
 }
 
-// read reads the arrays on all disks and decides what deleting the configuration does to each. It only reads. What
-// cannot be read or decided is an error, except for disks that skip_block_devices names while it names no array.
-// Disks that are reached over a network are handled as if skip_block_devices named them, see [Disks].
+// read reads the arrays on all disks and decides what deleting the configuration does to each. It only reads. A disk
+// that cannot be read or compared is an error, unless skip_block_devices names the disk and names no array. Disks that
+// are reached over a network are handled as if skip_block_devices named them, see [Disks].
 func (m *Machine) read(ctx context.Context) (*state, error) {
 	s := &state{}
 	var err error
@@ -176,7 +176,8 @@ func (s *state) decide() error {
 	if err := esps.CheckConsistent(); err != nil {
 		return fmt.Errorf("%q is not the name of one array: %w", espName, err)
 	}
-	// The content of an array that shares a disk with a kept one is removed, and that of the arrays on its other disks.
+	// The content of an array that shares a disk with a kept one is removed, as is the content of the arrays on its
+	// other disks.
 	for changed := true; changed; {
 		changed = false
 		for _, g := range s.groups {
@@ -214,7 +215,7 @@ func checkExternal(ctx context.Context, disks []block.Device) error {
 		"or name the disk in skip_block_devices", strings.Join(found, ", "))
 }
 
-// deletion is what deleting the configuration changes.
+// deletion lists the changes made by deleting the configuration.
 type deletion struct {
 	*state
 

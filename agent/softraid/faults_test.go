@@ -29,7 +29,7 @@ import (
 	"ironroot/storage/sysfs"
 )
 
-// What the RAID steps cannot read or compare is an error.
+// Disks and hints that the RAID steps cannot read or compare are an error.
 func TestRAIDUnread(t *testing.T) {
 	broken := errors.New("broken")
 	disk := block.Device{Name: "missing", Path: "/dev/missing", Type: "disk", Serial: "S3X9", Serials: []string{"S3X9"}}
@@ -253,7 +253,7 @@ func TestDeleteLeavesRunning(t *testing.T) {
 	}
 }
 
-// What runs on a member or a disk that is written to is stopped, what runs beside it is not.
+// Arrays on a member or a disk that is written to are stopped, arrays beside it are not.
 func TestPlanDeleteStops(t *testing.T) {
 	groupOf := func(action action, disk, part string) *group {
 		return &group{action: action, Array: raid.Array{{
@@ -511,7 +511,7 @@ func TestPlanCreateWithoutMedia(t *testing.T) {
 	}
 }
 
-// Arrays that remain are not created again, if they are those of the configuration.
+// Arrays that remain are not created again if they match the configuration.
 func TestMissingVolumes(t *testing.T) {
 	protected, err := RulesOf(nodeWith(t, `"properties": {"skip_block_devices": [{"volume_name": "root"}]}`))
 	if err != nil {

@@ -107,7 +107,7 @@ func runningAs(a raid.Array, running []raid.Status) (string, error) {
 	return "", nil
 }
 
-// equalEvents sets the event counts of all members to that of the first. While an array runs, the kernel counts its
+// equalEvents sets the event counts of all members to the first member's. While an array runs, the kernel counts its
 // members as in use together, and changes their superblocks one after the other. The kernel's buffers of a member can
 // be older still.
 func equalEvents(a raid.Array) {
@@ -116,8 +116,8 @@ func equalEvents(a raid.Array) {
 	}
 }
 
-// maxDataOffset limits the offset of the data on the members of an array that can be kept. It exceeds that of mdadm for
-// large members.
+// maxDataOffset limits the offset of the data on the members of an array that can be kept. It exceeds the offset that
+// mdadm chooses for large members.
 const maxDataOffset = 256 << 20
 
 // checkCreated returns an error unless an array is the volume, complete, and as create_configuration creates it.

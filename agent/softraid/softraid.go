@@ -109,7 +109,7 @@ func (m *Machine) limitDisk(ctx context.Context, d block.Device, call func(conte
 	return err
 }
 
-// toFault converts an error of a RAID step to that of the protocol, unless the step was cancelled.
+// toFault converts an error of a RAID step to an error of the protocol, unless the step was cancelled.
 func toFault(ctx context.Context, err error) error {
 	var known *fault.Error
 	if err == nil || errors.As(err, &known) || ctx.Err() != nil {
