@@ -252,8 +252,8 @@ func (i *Imager) runBootc(
 	return b.Reserved(), nil
 }
 
-// clearTable removes the partition table and the partitions of a disk whose last bytes are reserved. Otherwise a former
-// table would be taken for that of a bootc that wrote none. The reserved range is overwritten when it is released.
+// clearTable removes the partition table and the partitions of a disk whose last bytes are reserved. Otherwise a
+// former table would be taken for bootc's if bootc wrote none. The reserved range is overwritten when it is released.
 // A disk in use is rejected (EBUSY).
 func (i *Imager) clearTable(ctx context.Context, disk block.Device, reserved int64) error {
 	f, err := os.OpenFile(disk.Path, os.O_RDWR|unix.O_EXCL, 0)
@@ -304,8 +304,9 @@ func (i *Imager) checkInstalled(ctx context.Context, disk string) (*partition.Ta
 // growRoot enlarges the root partition and its file system by the reserved bytes at the end of the disk, which are free
 // by now, so that they have the size that bootc would have given them without the reserve.
 //
-// The problem is what prevented that: the system that bootc installed is complete, and can grow its file system itself.
-// The error is a fault: the disk or its partition table cannot be read or written, or the command was cancelled.
+// The problem is the reason why that was impossible: the system that bootc installed is complete, and can grow its
+// file system itself. The error is a fault: the disk or its partition table cannot be read or written, or the command
+// was cancelled.
 func (i *Imager) growRoot(
 	ctx context.Context, disk block.Device, table *partition.Table, reserved int64,
 ) (problem, err error) {

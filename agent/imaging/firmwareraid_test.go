@@ -20,7 +20,7 @@ import (
 	"ironroot/storage/sysfs"
 )
 
-// imsmSerialNumber is that of the disk "imsm" of [testenv.FirmwareRAID].
+// imsmSerialNumber is the serial number of the disk "imsm" of [testenv.FirmwareRAID].
 const imsmSerialNumber = "SCSI0123456789012345678"
 
 // firmwareDisk makes a disk with the metadata of a firmware RAID.
@@ -191,7 +191,7 @@ func TestFirmwareRAIDHints(t *testing.T) {
 			t.Errorf("%s: got %s, %v and the log %q, want %s and a warning", c.hints, got.Path, err, log, d.Path)
 		}
 	}
-	// The hints of the instance replace those of the node.
+	// The hints of the instance replace the node's.
 	i, _ := firmwareImager(t, `{"serial": "`+imsmSerialNumber+`"}`, d, other)
 	i.o.Node.Set(testNode(t, `{"uuid": "u", "instance_info": {"root_device": {"model": "member"}}, `+
 		`"properties": {"root_device": {"serial": "`+imsmSerialNumber+`"}}}`))

@@ -321,7 +321,7 @@ func TestRootDiskOfTheMachine(t *testing.T) {
 	}
 }
 
-// A warning is logged if the machine was booted in another mode than that of the instance, which may then not boot.
+// A warning is logged if the machine was booted in another mode than the instance's, which may then not boot.
 func TestOtherBootMode(t *testing.T) {
 	for _, tt := range []struct {
 		uefi   bool

@@ -31,7 +31,7 @@ type Source struct {
 	Auth     Auth
 }
 
-// Digest is the checksum that an image must have. It is empty if that of the registry is used.
+// Digest is the checksum that an image must have. It is empty if the registry's is used.
 type Digest struct {
 	Value      string // hexadecimal digits, or the URL of a checksum file
 	Algorithm  string // "" to choose it by the number of digits

@@ -34,7 +34,7 @@ func wireImage(t *testing.T, changes map[string]any) json.RawMessage {
 	return data
 }
 
-// layout is what a conductor adds for a partition image, with some fields changed.
+// layout returns the fields that a conductor adds for a partition image, with some of them changed.
 func layout(changes map[string]any) map[string]any {
 	fields := map[string]any{
 		"image_type": "partition", "root_mb": 100, "swap_mb": 0, "ephemeral_mb": 0, "ephemeral_format": "ext4",

@@ -19,8 +19,8 @@ type ISCSITarget struct {
 	IQN          string // name of the target; "" generates one
 	Port         uint16 // TCP port of the portal; 0 is 3260
 	WipeMetadata bool   // erase partition tables and signatures before the disk is exported
-	// Local is the address on which the command was requested, where the portal is; Peer is that of the client, which
-	// alone can connect to it.
+	// Local is the address on which the command was requested, where the portal is; Peer is the address of the client,
+	// which alone can connect to it.
 	Local, Peer netip.Addr
 }
 

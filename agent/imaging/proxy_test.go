@@ -84,7 +84,7 @@ func TestProxyRefuses(t *testing.T) {
 	}
 }
 
-// The results are those of the Go project's own package.
+// The results equal the results of the Go project's own package.
 func TestProxyFunc(t *testing.T) {
 	texts := map[string]string{"http": "proxy.example:3128", "https": "http://user:secret@[2001:db8::3]:8080"}
 	lists := []string{

@@ -38,7 +38,7 @@ func memberDisk(t *testing.T, size int64, array string) block.Device {
 	return block.Device{Name: filepath.Base(path), Path: path, Type: "disk", Size: size}
 }
 
-// Disks of an array that the skip list protects by its name are not chosen; those of other arrays can be.
+// Disks of an array that the skip list protects by its name are not chosen; disks of other arrays can be.
 func TestRootDiskSparesProtectedArrays(t *testing.T) {
 	t.Parallel() // sgdisk sleeps
 	testenv.Programs(t, "sgdisk", "blkid")

@@ -100,7 +100,7 @@ func (i *Imager) redactSecrets(info ImageInfo) {
 }
 
 // authorization returns the header for the image's servers: the header of info, the basic authentication of info, or
-// that of the configuration, in this order.
+// the one of the configuration, in this order.
 func (i *Imager) authorization(info ImageInfo) (http.Header, error) {
 	auth := info.Source.Auth
 	if auth.Header != "" {

@@ -34,7 +34,7 @@ func arrayDisk(t *testing.T, sys sysfs.Root, size int64) block.Device {
 }
 
 // A root volume is the root disk. Another array is not if is_root_volume is false, nor are its disks. Without the flag
-// the size decides. What was started is stopped unless it is the root disk.
+// the size decides. Arrays that were started are stopped, except the root disk.
 //
 // Parity: J5
 func TestDeployDisk(t *testing.T) {
