@@ -112,7 +112,7 @@ func (a *agent) keepClock(ctx context.Context) error {
 		if err := pause.For(ctx, clockInterval); err != nil {
 			return err
 		}
-		_, _ = a.setNamedClock(ctx) // it logs failures; those of the start and the stop are errors
+		_, _ = a.setNamedClock(ctx) // it logs failures, which are errors only at start and stop
 	}
 }
 

@@ -38,8 +38,8 @@ type Modules interface {
 	Load(ctx context.Context, name string) error
 }
 
-// Drivers are the drivers of the machine's devices. While the agent starts, those of other devices than network cards
-// can be postponed.
+// Drivers are the drivers of the machine's devices. While the agent starts, drivers of other devices than network
+// cards can be postponed.
 type Drivers interface {
 	// Settled returns a channel that is closed when all drivers are loaded, and the disks attached that are reached
 	// over a network. A nil channel means that they are.

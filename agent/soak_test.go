@@ -110,7 +110,7 @@ func TestSoak(t *testing.T) {
 		if err := <-ended; err != nil {
 			t.Errorf("agent ended with %v", err)
 		}
-		// The values are wrong: the kernel's time of the reply is not that of the bubble.
+		// The values are wrong: the kernel's time of the reply is not the bubble's.
 		if got, hours := len(machine.system), int(period/time.Hour); got < hours-1 || got > hours+1 {
 			t.Errorf("system clock: got set %d times, want once each hour, %d", got, hours)
 		}

@@ -335,7 +335,7 @@ func TestConfigure(t *testing.T) {
 	}
 }
 
-// Passwords in URLs are redacted, also those of a reloaded configuration.
+// Passwords in URLs are redacted, also in a reloaded configuration.
 func TestSecretsOfURLs(t *testing.T) {
 	console := &testenv.Log{}
 	j := journal.New(console, nil, 1<<20)

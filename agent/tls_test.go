@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// The API accepts only the cipher suites of the option, or those of the lookup response.
+// The API accepts only the cipher suites of the option or the lookup response.
 //
 // Parity: A15 (cipher enforcement)
 func TestCipherSuites(t *testing.T) {
