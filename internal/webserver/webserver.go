@@ -4,6 +4,7 @@
 package webserver
 
 import (
+	"context"
 	"errors"
 	"net"
 	"net/http"
@@ -22,17 +23,19 @@ type Server struct {
 	conns sync.WaitGroup // of net/http's goroutines, which call the handlers
 }
 
-// Serve starts an HTTP server on l. It sets the ConnState of server and disables HTTP/2. failed, if not nil, is called
-// with the error if the server ends for another reason than Close.
-func Serve(l net.Listener, server *http.Server, failed func(error)) *Server {
+// Serve starts an HTTP server on l, which runs until ctx ends or Close is called. It sets the ConnState of server and
+// disables HTTP/2. failed, if not nil, is called with the error if the server ends for another reason.
+func Serve(ctx context.Context, l net.Listener, server *http.Server, failed func(error)) *Server {
 	s := &Server{http: server, ended: make(chan struct{})}
 	server.Protocols = new(http.Protocols)
 	server.Protocols.SetHTTP1(true)
 	server.ConnState = s.count
+	stop := goroutine.AfterContext(ctx, func() { _ = s.Close() })
 	goroutine.Go(func() error { return server.Serve(l) }, func(err error) {
 		if failed != nil && !errors.Is(err, http.ErrServerClosed) {
 			failed(err)
 		}
+		stop()
 		close(s.ended)
 	})
 	return s
@@ -61,8 +64,9 @@ func (s *Server) Close() error {
 // listener is a listener whose Close frees the port.
 type listener struct {
 	*net.TCPListener
-	closing atomic.Bool
-	close   func() error // closes the listener once
+	closing   atomic.Bool
+	closeOnce sync.Once
+	closeErr  error
 }
 
 // Listener returns a listener whose Close frees the port, even while this process starts a program: until the program
@@ -73,17 +77,7 @@ func Listener(l net.Listener) net.Listener {
 	if !ok {
 		return l
 	}
-	own := &listener{TCPListener: tcp}
-	own.close = sync.OnceValue(func() error {
-		own.closing.Store(true)
-		if raw, err := tcp.SyscallConn(); err == nil {
-			// Copies cannot listen any more. Where the system does not support that, they are closed as soon as the
-			// program runs.
-			_ = raw.Control(func(fd uintptr) { _ = unix.Shutdown(int(fd), unix.SHUT_RD) })
-		}
-		return tcp.Close()
-	})
-	return own
+	return &listener{TCPListener: tcp}
 }
 
 // Accept implements [net.Listener].
@@ -96,4 +90,15 @@ func (l *listener) Accept() (net.Conn, error) {
 }
 
 // Close implements [net.Listener]. It may be called more than once.
-func (l *listener) Close() error { return l.close() }
+func (l *listener) Close() error {
+	l.closeOnce.Do(func() {
+		l.closing.Store(true)
+		if raw, err := l.SyscallConn(); err == nil {
+			// Copies cannot listen any more. Where the system does not support that, they are closed as soon as the
+			// program runs.
+			_ = raw.Control(func(fd uintptr) { _ = unix.Shutdown(int(fd), unix.SHUT_RD) })
+		}
+		l.closeErr = l.TCPListener.Close()
+	})
+	return l.closeErr
+}

@@ -20,6 +20,6 @@ func TestReopen(t *testing.T) {
 		if err != nil {
 			return nil, err
 		}
-		return Serve(Listener(l), &http.Server{Handler: http.NotFoundHandler()}, nil).Close, nil
+		return Serve(t.Context(), Listener(l), &http.Server{Handler: http.NotFoundHandler()}, nil).Close, nil
 	})
 }

@@ -18,7 +18,7 @@ func serve(t *testing.T, handler http.HandlerFunc, failed func(error)) (*Server,
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := Serve(Listener(l), &http.Server{Handler: handler}, failed)
+	s := Serve(t.Context(), Listener(l), &http.Server{Handler: handler}, failed)
 	conn, err := net.Dial("tcp", l.Addr().String())
 	if err == nil {
 		_, err = io.WriteString(conn, "GET / HTTP/1.1\r\nHost: test\r\n\r\n")

@@ -108,7 +108,7 @@ func New(o Options) (*Conductor, error) {
 		c.scheme, c.pem = "https", pem
 	}
 	server := &http.Server{Handler: c.dated(c.routes()), ReadHeaderTimeout: time.Minute}
-	c.server = webserver.Serve(listener, server, nil)
+	c.server = webserver.Serve(context.Background(), listener, server, nil)
 	return c, nil
 }
 

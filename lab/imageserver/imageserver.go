@@ -92,7 +92,7 @@ func New(o Options) (*Server, error) {
 			&tls.Config{Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12})
 		s.scheme, s.pem = "https", pem
 	}
-	s.server = webserver.Serve(listener, &http.Server{Handler: s, ReadHeaderTimeout: time.Minute}, nil)
+	s.server = webserver.Serve(context.Background(), listener, &http.Server{Handler: s, ReadHeaderTimeout: time.Minute}, nil)
 	return s, nil
 }
 

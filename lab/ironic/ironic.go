@@ -145,7 +145,7 @@ func (i *Ironic) serve() error {
 	i.dhcp, err = server.ListenDHCP(background, server.DHCPConfig{
 		Log: i.log, Interface: bridge, Address: netip.PrefixFrom(own, 24),
 		First: netip.MustParseAddr("172.30.0.100"), Last: netip.MustParseAddr("172.30.0.200"),
-		Router: own, Boot: &server.Boot{File: loaders.File},
+		Router: own, Boot: &server.Boot{Files: loaders},
 	})
 	if err != nil {
 		return err
@@ -163,7 +163,7 @@ func (i *Ironic) serve() error {
 		return err
 	}
 	redfish := &http.Server{Handler: i.bmc, ReadHeaderTimeout: time.Minute}
-	i.onStop(webserver.Serve(webserver.Listener(listener), redfish, nil).Close)
+	i.onStop(webserver.Serve(background, webserver.Listener(listener), redfish, nil).Close)
 	return nil
 }
 

@@ -88,8 +88,8 @@ func (a *attempts) closed(mac, name string) {
 	})
 }
 
-// done records a request. A machine that has got the whole initramfs starts it.
-func (a *attempts) done(r server.Request) {
+// Done records a request. A machine that has got the whole initramfs starts it.
+func (a *attempts) Done(r server.Request) {
 	mac, name, ok := parsePath(strings.TrimPrefix(r.Path, "/"))
 	if !ok {
 		return

@@ -42,7 +42,7 @@ func fetch(a *attempts, bytes int64) {
 	a.opened(mac, name, 1000)
 	time.Sleep(10 * time.Minute) // longer than the time after which a silent machine is reported
 	a.closed(mac, name)
-	a.done(server.Request{
+	a.Done(server.Request{
 		Client: "192.0.2.9:1234", Path: "/02-00-00-00-00-01/" + name, Status: 200, Bytes: bytes,
 	})
 }

@@ -90,10 +90,10 @@ func TestBootFile(t *testing.T) {
 		o := Options{Systems: map[string]System{"amd64": {}, "arm64": {}}, SecureBoot: c.secure}
 		o.setDefaults()
 		a := newAttempts(o.Log, time.Hour)
-		s := &Server{options: o, attempts: a, source: newSource(o, a)}
-		s.source.setAddress("192.0.2.1:8069")
+		s := newSource(o, a)
+		s.setAddress("192.0.2.1:8069")
 		c.client.MAC = mac
-		if got := s.bootFile(c.client); got != c.want {
+		if got := s.File(c.client); got != c.want {
 			t.Errorf("%s: got %q, want %q", name, got, c.want)
 		}
 		a.close()

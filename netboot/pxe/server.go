@@ -28,7 +28,9 @@ type Server struct {
 	group   *goroutine.Group
 	failure error       // what has stopped the servers; set by a goroutine of group
 	closers []io.Closer // in the order of start
-	closed  func() error
+
+	closeOnce sync.Once
+	closeErr  error
 }
 
 // The defaults of the times in Options. Servers reply late if they first check that nobody has the address: dnsmasq
@@ -56,7 +58,6 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 	a := newAttempts(o.Log, o.stallTime)
 	s := &Server{options: o, own: own, attempts: a, source: newSource(o, a), group: goroutine.NewGroup()}
 	s.ctx, s.cancel = context.WithCancel(ctx)
-	s.closed = sync.OnceValue(s.close)
 	if err := s.start(); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
@@ -83,7 +84,7 @@ func (s *Server) start() error {
 	}
 	files := server.FilesConfig{
 		Log: s.options.Details, Listen: netip.AddrPortFrom(s.own.Addr(), s.options.HTTPPort),
-		Interface: s.options.Interface, Source: s.source, Request: s.attempts.done,
+		Interface: s.options.Interface, Source: s.source, Requests: s.attempts,
 	}
 	web, err := server.ListenHTTP(s.ctx, files)
 	if err != nil {
@@ -107,7 +108,7 @@ func (s *Server) start() error {
 func (s *Server) startProxy() error {
 	proxy, err := server.ListenProxy(s.ctx, server.ProxyConfig{
 		Log: s.options.Details, Interface: s.options.Interface, Address: s.own.Addr(),
-		Boot: server.Boot{File: s.bootFile},
+		Boot: server.Boot{Files: s.source},
 	})
 	if err != nil {
 		return err
@@ -130,7 +131,7 @@ func (s *Server) startDHCP() error {
 	dhcp, err := server.ListenDHCP(s.ctx, server.DHCPConfig{
 		Log: s.options.Details, Interface: s.options.Interface, Address: s.own, First: a.First, Last: a.Last,
 		Fixed: hosts, Listed: true, Exclusive: true, Router: a.Router, DNS: a.DNS,
-		Boot: &server.Boot{File: s.bootFile},
+		Boot: &server.Boot{Files: s.source},
 	})
 	if err != nil {
 		return err
@@ -155,7 +156,10 @@ func (s *Server) Wait() error {
 }
 
 // Close stops the servers.
-func (s *Server) Close() error { return s.closed() }
+func (s *Server) Close() error {
+	s.closeOnce.Do(func() { s.closeErr = s.close() })
+	return s.closeErr
+}
 
 func (s *Server) close() error {
 	s.cancel()
@@ -167,36 +171,6 @@ func (s *Server) close() error {
 		}
 	}
 	return errors.Join(append(errs, s.group.Wait())...)
-}
-
-// bootFile returns the boot file of a client: a path for TFTP or a URL; "" if it is not served.
-func (s *Server) bootFile(c server.Client) string {
-	if _, served := s.options.machine(c.MAC); !served {
-		s.attempts.refuse(c, "not in the list of machines")
-		return ""
-	}
-	if _, ok := s.options.Systems[c.Arch]; !ok {
-		s.attempts.refuse(c, "no kernel for its architecture")
-		return ""
-	}
-	if len(c.MAC) != 6 {
-		s.attempts.refuse(c, "not an Ethernet address")
-		return ""
-	}
-	name := biosLoader
-	switch {
-	case c.IPXE:
-		name = scriptName(c.Arch)
-	case c.UEFI && s.options.SecureBoot:
-		name = shimLoaders[c.Arch]
-	case c.UEFI:
-		name = ipxeLoaders[c.Arch]
-	}
-	s.attempts.offered(c, name)
-	if c.IPXE || c.HTTP {
-		return s.source.url(c.MAC, name)
-	}
-	return dashed(c.MAC) + "/" + name
 }
 
 // search searches for other DHCP servers. The error is an *OtherServerError if one assigns addresses.

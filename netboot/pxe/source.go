@@ -46,6 +46,36 @@ func (s *source) url(mac net.HardwareAddr, name string) string {
 	return "http://" + s.address + "/" + dashed(mac) + "/" + name
 }
 
+// File returns the boot file of a client: a path for TFTP or a URL; "" if it is not served.
+func (s *source) File(c server.Client) string {
+	if _, served := s.options.machine(c.MAC); !served {
+		s.attempts.refuse(c, "not in the list of machines")
+		return ""
+	}
+	if _, ok := s.options.Systems[c.Arch]; !ok {
+		s.attempts.refuse(c, "no kernel for its architecture")
+		return ""
+	}
+	if len(c.MAC) != 6 {
+		s.attempts.refuse(c, "not an Ethernet address")
+		return ""
+	}
+	name := biosLoader
+	switch {
+	case c.IPXE:
+		name = scriptName(c.Arch)
+	case c.UEFI && s.options.SecureBoot:
+		name = shimLoaders[c.Arch]
+	case c.UEFI:
+		name = ipxeLoaders[c.Arch]
+	}
+	s.attempts.offered(c, name)
+	if c.IPXE || c.HTTP {
+		return s.url(c.MAC, name)
+	}
+	return dashed(c.MAC) + "/" + name
+}
+
 // Open opens a file by the path of a request.
 func (s *source) Open(path string) (*server.File, error) {
 	<-s.ready
@@ -65,7 +95,7 @@ func (s *source) Open(path string) (*server.File, error) {
 		return nil, err
 	}
 	s.attempts.opened(mac.String(), name, file.Size)
-	file.ReadSeekCloser = &closer{file.ReadSeekCloser, func() { s.attempts.closed(mac.String(), name) }}
+	file.ReadSeekCloser = &sentFile{file.ReadSeekCloser, s.attempts, mac.String(), name}
 	return file, nil
 }
 
@@ -130,14 +160,15 @@ type nopCloser struct{ io.ReadSeeker }
 
 func (nopCloser) Close() error { return nil }
 
-// closer calls a function when a file is closed.
-type closer struct {
+// sentFile records the end of the transfer of a file when it is closed.
+type sentFile struct {
 	io.ReadSeekCloser
-	closed func()
+	attempts  *attempts
+	mac, name string
 }
 
 // Close closes the file.
-func (c *closer) Close() error {
-	c.closed()
-	return c.ReadSeekCloser.Close()
+func (f *sentFile) Close() error {
+	f.attempts.closed(f.mac, f.name)
+	return f.ReadSeekCloser.Close()
 }

@@ -33,7 +33,7 @@ func TestServerOnCable(t *testing.T) {
 	config := DHCPConfig{
 		Log: slog.New(slog.NewTextHandler(&l.Log, nil)), Interface: "eth0", Exclusive: true,
 		Address: netip.MustParsePrefix("192.0.2.1/24"), First: address, Last: address,
-		Boot: &Boot{File: func(Client) string { return "file" }},
+		Boot: &Boot{Files: &oneFile{name: "file"}},
 	}
 	probe := func() []Other {
 		t.Helper()

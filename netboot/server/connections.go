@@ -80,7 +80,7 @@ func (l *limitedListener) admit(conn net.Conn) (admitted, displaced net.Conn) {
 			s := &slot{address: address}
 			l.pool.add(s)
 			l.open[s] = conn
-			return &connection{Conn: conn, close: func() { l.leave(s) }}, displaced
+			return &connection{conn, l, s}, displaced
 		}
 		if own > 0 {
 			return nil, nil
@@ -112,12 +112,13 @@ func (l *limitedListener) Close() error {
 // connection is an admitted connection.
 type connection struct {
 	net.Conn
-	close func()
+	listener *limitedListener
+	slot     *slot
 }
 
 // Close implements [net.Conn].
 func (c *connection) Close() error {
-	c.close()
+	c.listener.leave(c.slot)
 	return c.Conn.Close()
 }
 

@@ -22,6 +22,22 @@ var (
 	pinned  = net.HardwareAddr{2, 0, 0, 0, 0, 3}
 )
 
+// oneFile offers the same file to each client but one, and records the clients.
+type oneFile struct {
+	name    string
+	refused net.HardwareAddr
+	clients []Client // without Code
+}
+
+func (f *oneFile) File(client Client) string {
+	client.Code = ""
+	f.clients = append(f.clients, client)
+	if client.MAC.String() == f.refused.String() {
+		return ""
+	}
+	return f.name
+}
+
 // quiet returns a server without a socket.
 func quiet() *DHCP {
 	return &DHCP{
@@ -33,7 +49,7 @@ func quiet() *DHCP {
 			Routes: []Route{
 				{Destination: netip.MustParsePrefix("198.51.100.0/24"), Gateway: netip.MustParseAddr("192.0.2.9")},
 			},
-			Boot: &Boot{File: Loaders{Script: "http://192.0.2.1/boot.ipxe"}.File},
+			Boot: &Boot{Files: Loaders{Script: "http://192.0.2.1/boot.ipxe"}},
 		},
 		hosts: map[string]Host{pinned.String(): {
 			Address: netip.MustParseAddr("192.0.2.77"), Hostname: "node-3",
@@ -303,12 +319,8 @@ func TestBootFiles(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			discover := message(t, machine, dhcpv4.MessageTypeDiscover,
 				append(c.options, dhcpv4.WithGeneric(dhcpv4.OptionClientMachineIdentifier, id))...)
-			var asked []Client
-			boot := Boot{File: func(client Client) string {
-				client.Code = ""
-				asked = append(asked, client)
-				return "directory/file"
-			}}
+			files := &oneFile{name: "directory/file"}
+			boot := Boot{Files: files}
 			d := quiet()
 			d.config.Boot = &boot
 			checkBoot(t, "assigning", ask(t, d, discover), c.options != nil, c.class)
@@ -318,8 +330,8 @@ func TestBootFiles(t *testing.T) {
 				t.Fatal(err)
 			}
 			if c.options == nil {
-				if offer != nil || len(asked) > 0 {
-					t.Errorf("got %v and clients %v, want none", offer, asked)
+				if offer != nil || len(files.clients) > 0 {
+					t.Errorf("got %v and clients %v, want none", offer, files.clients)
 				}
 				return
 			}
@@ -331,7 +343,7 @@ func TestBootFiles(t *testing.T) {
 				t.Errorf("machine identifier: got %q, want %q", got, id)
 			}
 			c.client.MAC = machine
-			if diff := cmp.Diff([]Client{c.client, c.client}, asked); diff != "" {
+			if diff := cmp.Diff([]Client{c.client, c.client}, files.clients); diff != "" {
 				t.Errorf("clients (-want +got):\n%s", diff)
 			}
 		})
@@ -357,12 +369,7 @@ func checkBoot(t *testing.T, name string, got *dhcpv4.DHCPv4, boots bool, class 
 // A proxy replies to what PXE firmware sends to each of its ports, and to nothing else.
 func TestProxyMessages(t *testing.T) {
 	p := &Proxy{config: ProxyConfig{
-		Address: netip.MustParseAddr("192.0.2.1"), Boot: Boot{File: func(c Client) string {
-			if c.MAC.String() == another.String() {
-				return ""
-			}
-			return "file"
-		}},
+		Address: netip.MustParseAddr("192.0.2.1"), Boot: Boot{Files: &oneFile{name: "file", refused: another}},
 	}}
 	options := firmware(iana.EFI_X86_64, "PXEClient")
 	own := dhcpv4.WithClientIP(net.IPv4(192, 0, 2, 9))
@@ -395,11 +402,8 @@ func TestProxyMessages(t *testing.T) {
 func TestListed(t *testing.T) {
 	d := quiet()
 	d.config.Listed = true
-	var asked []string
-	d.config.Boot.File = func(c Client) string {
-		asked = append(asked, c.MAC.String())
-		return ""
-	}
+	files := &oneFile{}
+	d.config.Boot.Files = files
 	options := firmware(iana.EFI_X86_64, "PXEClient")
 	for _, kind := range []dhcpv4.MessageType{dhcpv4.MessageTypeDiscover, dhcpv4.MessageTypeRequest} {
 		if got := ask(t, d, message(t, machine, kind, options...)); got != nil {
@@ -408,6 +412,10 @@ func TestListed(t *testing.T) {
 	}
 	if got := ask(t, d, message(t, pinned, dhcpv4.MessageTypeDiscover, options...)); got == nil {
 		t.Error("listed machine: got no answer")
+	}
+	var asked []string
+	for _, c := range files.clients {
+		asked = append(asked, c.MAC.String())
 	}
 	if diff := cmp.Diff([]string{machine.String(), machine.String(), pinned.String()}, asked); diff != "" {
 		t.Errorf("clients (-want +got):\n%s", diff)
@@ -442,7 +450,7 @@ func TestLongBootFile(t *testing.T) {
 	for length, isInField := range map[int]bool{1: true, 127: true, 128: false, 300: false} {
 		name := strings.Repeat("x", length)
 		d := quiet()
-		d.config.Boot = &Boot{File: func(Client) string { return name }}
+		d.config.Boot = &Boot{Files: &oneFile{name: name}}
 		discover := message(t, machine, dhcpv4.MessageTypeDiscover, firmware(iana.INTEL_X86PC, "PXEClient")...)
 		raw := ask(t, d, discover).ToBytes()
 		field, _, ended := bytes.Cut(raw[108:236], []byte{0}) // RFC 2131, section 2
@@ -525,7 +533,7 @@ func TestRecordedClients(t *testing.T) {
 		if diff := cmp.Diff(c.client, got); diff != "" || !ok {
 			t.Errorf("%s: got %t and (-want +got):\n%s", name, ok, diff)
 		}
-		boot := Boot{File: func(Client) string { return "file" }}
+		boot := Boot{Files: &oneFile{name: "file"}}
 		p := &Proxy{config: ProxyConfig{Address: netip.MustParseAddr("192.0.2.1"), Boot: boot}}
 		answer, err := p.answer(m, dhcpv4.MessageTypeDiscover, dhcpv4.MessageTypeOffer)
 		if err != nil || answer == nil {

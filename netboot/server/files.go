@@ -24,8 +24,14 @@ type FilesConfig struct {
 	Interface string
 	Root      string // only regular files below this directory are served; links cannot lead outside
 	// Source serves other files than a directory's. Root must be "". It is used concurrently.
-	Source  Source
-	Request func(Request) // called after every request, possibly concurrently; may be nil
+	Source   Source
+	Requests Requests // may be nil
+}
+
+// Requests receives the requests of a server after their end.
+type Requests interface {
+	// Done is called after every request, possibly concurrently.
+	Done(request Request)
 }
 
 // Source contains the files of a server.
@@ -58,14 +64,14 @@ type Request struct {
 
 // files serves requests from a source.
 type files struct {
-	source  Source
-	close   func() error
-	log     *slog.Logger
-	request func(Request)
+	source   Source
+	root     *os.Root // of the source, if it is a directory
+	log      *slog.Logger
+	requests Requests // may be nil
 }
 
 func openFiles(config FilesConfig) (*files, error) {
-	f := &files{source: config.Source, close: func() error { return nil }, log: config.Log, request: config.Request}
+	f := &files{source: config.Source, log: config.Log, requests: config.Requests}
 	if f.log == nil {
 		f.log = slog.New(slog.DiscardHandler)
 	}
@@ -76,8 +82,15 @@ func openFiles(config FilesConfig) (*files, error) {
 	if err != nil {
 		return nil, fmt.Errorf("directory to serve: %w", err)
 	}
-	f.source, f.close = directorySource{root}, root.Close
+	f.source, f.root = directorySource{root}, root
 	return f, nil
+}
+
+func (f *files) close() error {
+	if f.root == nil {
+		return nil
+	}
+	return f.root.Close()
 }
 
 // open opens a file by the path of a request.
@@ -126,7 +139,7 @@ func Opened(file *os.File) (*File, error) {
 	}, nil
 }
 
-// done logs a request and calls the callback.
+// done logs a request and passes it on.
 func (f *files) done(r Request) {
 	level := slog.LevelInfo
 	if r.Status >= 400 || r.Err != nil {
@@ -140,7 +153,7 @@ func (f *files) done(r Request) {
 		args = append(args, "err", r.Err)
 	}
 	f.log.Log(context.Background(), level, r.Protocol, args...)
-	if f.request != nil {
-		f.request(r)
+	if f.requests != nil {
+		f.requests.Done(r)
 	}
 }

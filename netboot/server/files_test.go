@@ -48,11 +48,16 @@ type requests struct {
 	list []Request
 }
 
-func (r *requests) add(request Request) {
+func (r *requests) Done(request Request) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.list = append(r.list, request)
 }
+
+// requestChannel receives the requests that servers report.
+type requestChannel chan Request
+
+func (c requestChannel) Done(request Request) { c <- request }
 
 func (r *requests) last() Request {
 	r.mu.Lock()
@@ -72,7 +77,7 @@ func TestHTTP(t *testing.T) {
 	content := bytes.Repeat([]byte("0123456789"), 1000)
 	root := directory(t, content)
 	var seen requests
-	h, err := ListenHTTP(t.Context(), FilesConfig{Listen: loopback, Root: root, Request: seen.add})
+	h, err := ListenHTTP(t.Context(), FilesConfig{Listen: loopback, Root: root, Requests: &seen})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -150,7 +155,7 @@ func TestTFTP(t *testing.T) {
 	content := bytes.Repeat([]byte("0123456789"), 10_000)
 	var seen requests
 	server, err := ListenTFTP(t.Context(),
-		FilesConfig{Listen: loopback, Root: directory(t, content), Request: seen.add})
+		FilesConfig{Listen: loopback, Root: directory(t, content), Requests: &seen})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -200,7 +205,7 @@ func TestTFTP(t *testing.T) {
 func TestTFTPAborted(t *testing.T) {
 	seen := make(chan Request, 1)
 	server, err := ListenTFTP(t.Context(), FilesConfig{
-		Listen: loopback, Root: directory(t, make([]byte, 2000)), Request: func(r Request) { seen <- r },
+		Listen: loopback, Root: directory(t, make([]byte, 2000)), Requests: requestChannel(seen),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -300,7 +305,7 @@ func TestTFTPWaitsForTransfers(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan Request, 1)
 		server, err := ListenTFTP(ctx, FilesConfig{
-			Listen: loopback, Root: directory(t, make([]byte, 2000)), Request: func(r Request) { ended <- r },
+			Listen: loopback, Root: directory(t, make([]byte, 2000)), Requests: requestChannel(ended),
 		})
 		if err != nil {
 			t.Fatal(err)

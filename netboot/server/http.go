@@ -11,7 +11,6 @@ import (
 	"net/url"
 	"time"
 
-	"ironroot/internal/goroutine"
 	"ironroot/internal/webserver"
 )
 
@@ -20,7 +19,6 @@ type HTTP struct {
 	files  *files
 	server *webserver.Server
 	addr   netip.AddrPort
-	stop   func() bool
 }
 
 // httpStall is the time after which the transfer to a client that accepts no data ends.
@@ -41,8 +39,9 @@ func ListenHTTP(ctx context.Context, config FilesConfig) (*HTTP, error) {
 	listener = limitConnections(webserver.Listener(listener), maxConnections, maxConnectionsPerAddress, files.log)
 	h := &HTTP{files: files, addr: listener.Addr().(*net.TCPAddr).AddrPort()}
 	server := &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: time.Minute}
-	h.server = webserver.Serve(listener, server, func(err error) { files.log.Error("http server ended", "err", err) })
-	h.stop = goroutine.AfterContext(ctx, func() { _ = h.server.Close() })
+	h.server = webserver.Serve(ctx, listener, server, func(err error) {
+		files.log.Error("http server ended", "err", err)
+	})
 	return h, nil
 }
 
@@ -56,7 +55,6 @@ func (h *HTTP) URL(path string) string {
 
 // Close stops the server, aborts active transfers and waits until the port is free and all files are closed.
 func (h *HTTP) Close() error {
-	h.stop()
 	return errors.Join(h.server.Close(), h.files.close())
 }
 

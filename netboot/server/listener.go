@@ -23,13 +23,13 @@ const readPause = time.Second
 
 // listener receives the DHCP messages of one interface.
 type listener struct {
-	conn *net.UDPConn
-	log  *slog.Logger
-	name string // of the interface
-	// closeConn closes the socket once. Each call returns when the socket is closed.
-	closeConn func() error
-	stop      func() bool
-	ended     chan struct{}
+	conn  *net.UDPConn
+	log   *slog.Logger
+	name  string        // of the interface
+	ended chan struct{} // nil until serve is called
+
+	closeOnce sync.Once
+	closeErr  error
 }
 
 // listen opens the socket, in the network namespace of the calling thread. serve starts the listener.
@@ -38,24 +38,30 @@ func listen(name string, port int, exclusive bool) (*listener, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: UDP port %d: %w", name, port, err)
 	}
-	return &listener{
-		conn: conn, name: name, ended: make(chan struct{}),
-		closeConn: sync.OnceValue(func() error {
-			releasePort(conn, name)
-			return conn.Close()
-		}),
-	}, nil
+	return &listener{conn: conn, name: name}, nil
+}
+
+// closeConn closes the socket once. Each call returns when the socket is closed.
+func (l *listener) closeConn() error {
+	l.closeOnce.Do(func() {
+		releasePort(l.conn, l.name)
+		l.closeErr = l.conn.Close()
+	})
+	return l.closeErr
 }
 
 // serve calls handle with each message, one at a time, until ctx ends or close is called. A panic of handle ends the
 // message only.
 func (l *listener) serve(ctx context.Context, log *slog.Logger, handle func(*net.UDPAddr, *dhcpv4.DHCPv4)) {
-	l.log = log
-	l.stop = goroutine.AfterContext(ctx, func() { _ = l.closeConn() })
+	l.log, l.ended = log, make(chan struct{})
+	stop := goroutine.AfterContext(ctx, func() { _ = l.closeConn() })
 	goroutine.Go(func() error {
 		l.receive(ctx, handle)
 		return nil
-	}, func(error) { close(l.ended) })
+	}, func(error) {
+		stop()
+		close(l.ended)
+	})
 }
 
 func (l *listener) receive(ctx context.Context, handle func(*net.UDPAddr, *dhcpv4.DHCPv4)) {
@@ -99,11 +105,9 @@ func (l *listener) send(peer *net.UDPAddr, m, answer *dhcpv4.DHCPv4) {
 
 // close stops the listener and waits until its socket is closed.
 func (l *listener) close() error {
-	if l.stop == nil { // serve was not called
-		return l.closeConn()
-	}
-	l.stop()
 	err := l.closeConn()
-	<-l.ended
+	if l.ended != nil {
+		<-l.ended
+	}
 	return err
 }

@@ -11,9 +11,14 @@ import (
 // Boot specifies the boot files of clients.
 type Boot struct {
 	Server netip.Addr // TFTP server; invalid means the DHCP server itself
+	Files  BootFiles
+}
+
+// BootFiles contains the boot files of clients.
+type BootFiles interface {
 	// File returns the boot file of a client: a path for TFTP, or a URL for iPXE and UEFI HTTP boot; "" for none. It is
 	// called for each message of the client.
-	File func(Client) string
+	File(client Client) string
 }
 
 // grant returns an offer or acknowledgement of address with all options, without an address if it is invalid
@@ -65,7 +70,7 @@ func (b *Boot) choose(m *dhcpv4.DHCPv4) (Client, string) {
 	if !boots {
 		return Client{}, ""
 	}
-	return client, b.File(client)
+	return client, b.Files.File(client)
 }
 
 // maxFileField is the length of the longest name in the message's field for the boot file, without the final zero.

@@ -19,9 +19,10 @@ type Advertiser struct {
 	log   *slog.Logger
 	link  *net.Interface
 	conn  *ipv6.PacketConn
-	close func() error // closes conn once
-	stop  func() bool
 	ended chan struct{}
+
+	closeOnce sync.Once
+	closeErr  error
 }
 
 // ListenAdvertiser replies on an interface until ctx ends or Close is called. The interface needs an IPv6 link-local
@@ -43,12 +44,14 @@ func ListenAdvertiser(ctx context.Context, log *slog.Logger, name string) (*Adve
 	if err := a.prepare(); err != nil {
 		return nil, fmt.Errorf("router advertisements: %s: %w", name, errors.Join(err, raw.Close()))
 	}
-	a.close = sync.OnceValue(raw.Close)
-	a.stop = goroutine.AfterContext(ctx, func() { _ = a.close() })
+	stop := goroutine.AfterContext(ctx, func() { _ = a.close() })
 	goroutine.Go(func() error {
 		a.serve()
 		return nil
-	}, func(error) { close(a.ended) })
+	}, func(error) {
+		stop()
+		close(a.ended)
+	})
 	return a, nil
 }
 
@@ -100,8 +103,13 @@ func noRouter() []byte {
 
 // Close stops the advertiser and waits until its socket is closed.
 func (a *Advertiser) Close() error {
-	a.stop()
 	err := a.close()
 	<-a.ended
 	return err
+}
+
+// close closes the socket once. Each call returns when the socket is closed.
+func (a *Advertiser) close() error {
+	a.closeOnce.Do(func() { a.closeErr = a.conn.Close() })
+	return a.closeErr
 }

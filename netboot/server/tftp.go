@@ -21,9 +21,8 @@ import (
 type TFTP struct {
 	files     *files
 	server    *tftp.Server
-	shutdown  func()
-	addr      netip.AddrPort
-	stop      func() bool
+	conn      *net.UDPConn
+	link      string // the interface of conn; "" for all
 	ended     chan struct{}
 	transfers *transfers
 }
@@ -51,18 +50,13 @@ func ListenTFTP(ctx context.Context, config FilesConfig) (*TFTP, error) {
 	}
 	conn := packets.(*net.UDPConn)
 	t := &TFTP{
-		files: files, addr: conn.LocalAddr().(*net.UDPAddr).AddrPort(), ended: make(chan struct{}),
-		transfers: newTransfers(),
+		files: files, conn: conn, link: config.Interface, ended: make(chan struct{}), transfers: newTransfers(),
 	}
 	t.server = tftp.NewServer(t.read, nil)
 	t.server.SetTimeout(tftpTimeout)
 	t.server.SetRetries(tftpRetries)
 	t.server.SetBlockSize(tftpBlock)
-	t.shutdown = func() {
-		releasePort(conn, config.Interface)
-		t.server.Shutdown()
-	}
-	t.stop = goroutine.AfterContext(ctx, t.shutdown)
+	stop := goroutine.AfterContext(ctx, t.shutdown)
 	goroutine.Go(func() error {
 		defer conn.Close() //nolint:errcheck // still open only if Shutdown came before Serve
 		return t.server.Serve(conn)
@@ -70,17 +64,22 @@ func ListenTFTP(ctx context.Context, config FilesConfig) (*TFTP, error) {
 		if err != nil {
 			files.log.Error("tftp server ended", "err", err)
 		}
+		stop()
 		close(t.ended)
 	})
 	return t, nil
 }
 
+func (t *TFTP) shutdown() {
+	releasePort(t.conn, t.link)
+	t.server.Shutdown()
+}
+
 // Addr returns the address on which the server listens.
-func (t *TFTP) Addr() netip.AddrPort { return t.addr }
+func (t *TFTP) Addr() netip.AddrPort { return t.conn.LocalAddr().(*net.UDPAddr).AddrPort() }
 
 // Close stops the server and waits until the port is free and active transfers have ended.
 func (t *TFTP) Close() error {
-	t.stop()
 	// The library panics if a request that it has just read starts a transfer while Shutdown waits for the others.
 	_ = goroutine.Catch(func() error {
 		t.shutdown()
