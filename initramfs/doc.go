@@ -7,6 +7,9 @@
 // marker. If PID 1 does not find the marker, the kernel ran out of memory while unpacking. The same inputs give the
 // same bytes.
 //
+// The package has more than twenty files, one for each part of an image: a part is found, packed and described there.
+// The parts fill the same archive and share the options of the build.
+//
 // # Kernel and compression
 //
 // The kernel is Debian's: it receives security fixes, has drivers for nearly every server, and is signed for Secure

@@ -5,6 +5,9 @@
 // SCSI vital product data pages 0x80 and 0x83 (SPC-4, 7.8), NVMe serial and wwid, the virtio serial attribute. Device
 // nodes must exist in devtmpfs. Multipath maps and md arrays are listed, but not assembled: see package multipath.
 //
+// The package has more than twenty files, one for each source of facts. All of them fill the fields of [Device], so
+// that packages of their own would only pass these fields to each other.
+//
 // # Controllers without a driver
 //
 // The disks of a storage controller without a driver are in no list, so that an erase of all listed disks would succeed

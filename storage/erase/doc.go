@@ -6,6 +6,9 @@
 // (package scsi), and overwriting with direct I/O. A discard does not count as an erase: no kernel guarantees what a
 // discarded block reads as, and SBC-4 lets a disk ignore UNMAP.
 //
+// The package has about thirty files, one for each technique and one for each question that decides between techniques.
+// A technique cannot be a package of its own without exporting how it reports, waits and falls back to another.
+//
 // # Erasing the metadata
 //
 // ironic-python-agent runs wipefs and "sgdisk -Z" on disks and partitions and zeroes 33 sectors at both ends. wipefs

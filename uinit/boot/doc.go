@@ -17,6 +17,9 @@
 // kernel then restarts the machine after the same delay, without sync. A console that does not accept data is not
 // waited for. Because of that missing sync, a write to a disk is flushed before its success is reported.
 //
+// The package has about thirty files, one for each duty of PID 1. The duties share the consoles, the log and the order
+// of the start. Duties that do not need these are packages of their own: kmod, login, sshd, worker.
+//
 // These kernel parameters have an effect: console=, panic=, quiet and loglevel= as in the kernel; modprobe.blacklist=
 // and MODULE.PARAMETER= as in modprobe; ironroot.shell=1 for a shell on the first console, and ironroot.shell=ttyS1
 // for one on that console; ironroot.network_disks=1 for disks of a network in a signed image (see
