@@ -36,11 +36,12 @@ func readController(
 		return Controller{}, err
 	}
 	defer d.close() //nolint:errcheck // nothing was written
-	controller, err := identify(ctx, d, identifyController, 0)
+	query := queryNVMe(ctx, d)
+	id, err := query.Identify()
 	if err != nil {
 		return Controller{}, err
 	}
-	scope, err := readScope(ctx, d, 0, controller, sharedSubsystem(controller))
+	scope, err := readScope(query, 0, id, id.SharedSubsystem)
 	if err != nil {
 		return Controller{}, err
 	}

@@ -3,12 +3,10 @@ package erase
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -141,44 +139,6 @@ func TestOverwriteBuffer(t *testing.T) {
 	}
 	if grown := memoryOf(t, "VmData") - before; grown > passes*blockSize/2 {
 		t.Errorf("%d disks took %d bytes of memory, want their buffers of %d bytes released", passes, grown, blockSize)
-	}
-}
-
-// The buffer of a command is unpinned afterwards: the runtime ends a program that does not.
-func TestNVMeUnpins(t *testing.T) {
-	d, err := openNVMe(testenv.Loop(t, testenv.SparseFile(t, mib), 512))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := identify(t.Context(), d, identifyController, 0); err == nil {
-		t.Error("got no error of a device that is no namespace")
-	}
-	if err := d.close(); err != nil {
-		t.Error(err)
-	}
-	for range 2 { // the second one begins after the finalizers of the first have been queued
-		done := make(chan struct{})
-		runtime.SetFinalizer(new([64]byte), func(*[64]byte) { close(done) })
-		runtime.GC()
-		<-done
-	}
-}
-
-// A status of the controller is an error, as is an errno of the kernel.
-func TestNVMeStatus(t *testing.T) {
-	for _, c := range []struct {
-		status uintptr
-		errno  unix.Errno
-		want   string
-	}{
-		{0, 0, "<nil>"},
-		{0x4002, 0, "NVMe status 0x4002 (invalid field in command)"},
-		{0x40ff, 0, "NVMe status 0x40ff"},
-		{^uintptr(0), unix.EIO, unix.EIO.Error()},
-	} {
-		if got := fmt.Sprint(commandError(c.status, c.errno)); got != c.want {
-			t.Errorf("status 0x%x, errno %d: got %q, want %q", c.status, c.errno, got, c.want)
-		}
 	}
 }
 

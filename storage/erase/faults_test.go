@@ -3,7 +3,6 @@ package erase
 import (
 	"bytes"
 	"context"
-	"encoding/binary"
 	"errors"
 	"io/fs"
 	"os"
@@ -18,6 +17,7 @@ import (
 	"ironroot/internal/goroutine"
 	"ironroot/internal/test/testenv"
 	"ironroot/storage/block"
+	"ironroot/storage/nvme"
 	"ironroot/storage/partition"
 	"ironroot/storage/sysfs"
 )
@@ -451,26 +451,15 @@ func TestNVMeFile(t *testing.T) {
 	if err := broken.close(); err != nil {
 		t.Error(err)
 	}
-	command, data := adminCommand{opcode: opIdentify}, make([]byte, 4096)
 	var errno unix.Errno
-	if err := d.admin(&command, data); !errors.As(err, &errno) {
+	if _, err := nvme.New(d).Identify(); !errors.As(err, &errno) {
 		t.Errorf("command: got %v, want an error of the kernel", err)
-	}
-	if command.address == 0 || command.dataLength != 4096 {
-		t.Errorf("command: got address 0x%x and %d bytes, want the buffer", command.address, command.dataLength)
-	}
-	command = adminCommand{opcode: opFormat}
-	if err := d.admin(&command, nil); err == nil || command.address != 0 {
-		t.Errorf("command without data: got address 0x%x and %v, want none and an error", command.address, err)
 	}
 	if err := d.close(); err != nil {
 		t.Error(err)
 	}
 	if err := d.close(); err == nil {
 		t.Error("closed again: got no error")
-	}
-	if size := binary.Size(command); size != 72 {
-		t.Errorf("got a command of %d bytes, want 72", size)
 	}
 }
 

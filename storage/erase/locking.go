@@ -2,13 +2,13 @@ package erase
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 
 	"ironroot/internal/timelimit"
 	"ironroot/storage/ata"
 	"ironroot/storage/block"
+	"ironroot/storage/nvme"
 	"ironroot/storage/scsi"
 	"ironroot/storage/sysfs"
 	"ironroot/storage/tcg"
@@ -17,13 +17,6 @@ import (
 // ErrTCGLocked is the cause of an error about a self-encrypting drive that is locked by its owner. Locked ranges can
 // return zeros or errors, and reject or ignore writes.
 var ErrTCGLocked = errors.New("drive is locked (TCG)")
-
-// Values of Security Receive (NVM Express base specification 2.0, sections "Security Receive command" and "Identify
-// Controller data structure": OACS bit 0).
-const (
-	opSecurityReceive = 0x82
-	oacsSecurity      = 1 << 0
-)
 
 // isLockable reports whether a device is asked for its locking state by SCSI commands: a drive of a driver of libata,
 // or a SCSI disk as of [isSCSI], including ATA and NVMe drives behind SAS adapters. USB bridges are not asked, because
@@ -90,7 +83,7 @@ func checkLockedDevice(
 		return lockNotRead(ctx, err, record)
 	}
 	defer d.close() //nolint:errcheck // nothing was written
-	controller, err := identify(ctx, d, identifyController, 0)
+	controller, err := queryNVMe(ctx, d).Identify()
 	if err != nil {
 		return lockNotRead(ctx, err, record)
 	}
@@ -99,28 +92,17 @@ func checkLockedDevice(
 
 // checkLockedNVMe is checkLocked for the controller of a namespace.
 func checkLockedNVMe(
-	ctx context.Context, controller []byte, d adminDevice, record *Recorder,
+	ctx context.Context, controller nvme.Identity, d adminDevice, record *Recorder,
 ) (unknown bool, err error) {
-	if binary.LittleEndian.Uint16(controller[256:])&oacsSecurity == 0 {
+	if !controller.SecurityCommands {
 		return false, nil
 	}
 	if err := ctx.Err(); err != nil {
 		return false, err
 	}
-	found, err := tcg.Discover(func(protocol byte, specific uint16, buffer []byte) ([]byte, error) {
-		return buffer, securityReceive(d, protocol, specific, buffer)
-	})
+	found, err := tcg.Discover(nvme.New(d).SecurityReceive)
 	timelimit.Progress(ctx)
 	return lockState(ctx, found, err, record)
-}
-
-// securityReceive receives data of a security protocol: SECP in bits 31:24 and SPSP in bits 23:8 of dword 10, the
-// length in dword 11. The command has no namespace.
-func securityReceive(d adminDevice, protocol byte, specific uint16, buffer []byte) error {
-	return d.admin(&adminCommand{
-		opcode: opSecurityReceive, cdw10: uint32(protocol)<<24 | uint32(specific)<<8, cdw11: uint32(len(buffer)),
-		timeout: uint32(identifyTimeout.Milliseconds()),
-	}, buffer)
 }
 
 const discoverySource = "TCG Level 0 Discovery"

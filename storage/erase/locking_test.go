@@ -14,6 +14,7 @@ import (
 
 	"ironroot/internal/test/testenv"
 	"ironroot/storage/block"
+	"ironroot/storage/nvme"
 	"ironroot/storage/scsi"
 	"ironroot/storage/sysfs"
 )
@@ -471,8 +472,7 @@ func TestTCGUnknown(t *testing.T) {
 	if _, err := checkLocked(cancelled, d, missing, nil); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v, want %v", err, context.Canceled)
 	}
-	controller := make([]byte, 4096)
-	controller[256] = 1
+	controller := nvme.Identity{SecurityCommands: true}
 	if _, err := checkLockedNVMe(cancelled, controller, nil, nil); !errors.Is(err, context.Canceled) {
 		t.Errorf("NVMe: got %v, want %v", err, context.Canceled)
 	}

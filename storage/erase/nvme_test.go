@@ -13,14 +13,25 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
 
 	"ironroot/internal/test/testenv"
 	"ironroot/internal/timelimit"
 	"ironroot/storage/block"
+	"ironroot/storage/nvme"
 	"ironroot/storage/sysfs"
+)
+
+// Operation codes and a capability (figures "Opcodes for Admin Commands" and "Identify Controller Data Structure" of the
+// NVM Express base specification 2.0).
+const (
+	opGetLogPage = 0x02
+	opIdentify   = 0x06
+	opFormat     = 0x80
+	opSanitize   = 0x84
+
+	oacsNamespaceManagement = 1 << 3
 )
 
 // fakeNVMe replies to admin commands like a controller with the given identify data; namespace 7 is the device.
@@ -55,19 +66,20 @@ func (f *fakeNVMe) close() error {
 	return nil
 }
 
-func (f *fakeNVMe) admin(c *adminCommand, data []byte) error {
-	if c.opcode == opIdentify && f.afterIdentify != nil {
+func (f *fakeNVMe) Send(c nvme.Command) error {
+	data := c.Data
+	if c.Opcode == opIdentify && f.afterIdentify != nil {
 		defer f.afterIdentify()
 	}
 	if f.afterward != nil {
-		defer f.afterward(c.opcode)
+		defer f.afterward(c.Opcode)
 	}
 	active := f.active
 	if active == nil {
 		active = []uint32{7}
 	}
 	switch {
-	case c.opcode == opIdentify && c.cdw10 == identifyController:
+	case c.Opcode == opIdentify && c.CDW10 == 0x01:
 		data[256], data[524], data[76] = f.oacs, f.fna, f.cmic
 		binary.LittleEndian.PutUint32(data[328:], f.sanicap)
 		binary.LittleEndian.PutUint32(data[516:], cmp.Or(f.highest, 32))
@@ -75,21 +87,21 @@ func (f *fakeNVMe) admin(c *adminCommand, data []byte) error {
 			binary.LittleEndian.PutUint32(data[80:], 0x00010400)
 		}
 		return f.controllerError
-	case c.opcode == opIdentify && c.cdw10 == identifyNamespace && slices.Contains(active, c.nsid):
+	case c.Opcode == opIdentify && c.CDW10 == 0x00 && slices.Contains(active, c.Namespace):
 		data[0], data[26], data[29], data[30] = 1, f.flbas, f.dps, f.nmic
-	case c.opcode == opIdentify && c.cdw10 == identifyNamespace && c.nsid >= 1 && c.nsid <= 32: // inactive: all zeros
-	case c.opcode == opIdentify && c.cdw10 == identifyActive && !f.old:
-		fillList(data, active, c.nsid)
+	case c.Opcode == opIdentify && c.CDW10 == 0x00 && c.Namespace >= 1 && c.Namespace <= 32: // inactive: all zeros
+	case c.Opcode == opIdentify && c.CDW10 == 0x02 && !f.old:
+		fillList(data, active, c.Namespace)
 		return f.identifyError
-	case c.opcode == opIdentify && c.cdw10 == identifyAllocated && f.oacs&oacsNamespaceManagement != 0:
+	case c.Opcode == opIdentify && c.CDW10 == 0x10 && f.oacs&oacsNamespaceManagement != 0:
 		allocated := slices.Clone(f.allocated)
 		if !f.none {
 			allocated = append(allocated, 7)
 		}
-		fillList(data, slices.Sorted(slices.Values(allocated)), c.nsid)
+		fillList(data, slices.Sorted(slices.Values(allocated)), c.Namespace)
 		return cmp.Or(f.identifyError, f.allocatedError)
-	case c.opcode == opFormat && c.nsid == 7 && data == nil:
-		f.formats = append(f.formats, c.cdw10)
+	case c.Opcode == opFormat && c.Namespace == 7 && data == nil:
+		f.formats = append(f.formats, c.CDW10)
 		time.Sleep(f.formatTime)
 		if !f.formatKeeps { // tests recognise an overwrite by the rest of the content
 			if err := os.WriteFile(f.path, f.content, 0); err != nil {
@@ -97,14 +109,14 @@ func (f *fakeNVMe) admin(c *adminCommand, data []byte) error {
 			}
 		}
 		return f.formatError
-	case c.opcode == 0x82 && c.nsid == 0 && c.cdw10 == 0x01_0001_00 && c.cdw11 == 2048 && len(data) == 2048:
+	case c.Opcode == 0x82 && c.Namespace == 0 && c.CDW10 == 0x01_0001_00 && c.CDW11 == 2048 && len(data) == 2048:
 		if f.discovery == nil || f.oacs&1 == 0 {
-			return nvmeStatus(0x4001)
+			return nvme.Status(0x4001)
 		}
 		copy(data, f.discovery)
-	case c.opcode == opSanitize && data == nil:
+	case c.Opcode == opSanitize && data == nil:
 		return f.sanitize(c)
-	case c.opcode == opGetLogPage && c.nsid == 0xffffffff && c.cdw10 == 0x007f0081 && len(data) == 512:
+	case c.Opcode == opGetLogPage && c.Namespace == 0xffffffff && c.CDW10 == 0x007f0081 && len(data) == 512:
 		return f.status(data)
 	default:
 		return unix.EINVAL
@@ -140,16 +152,6 @@ func nvmeTree(t *testing.T, names ...string) sysfs.Root {
 		}
 	}
 	return sysfs.Root{Path: root}
-}
-
-func TestCommandSize(t *testing.T) {
-	if size := unsafe.Sizeof(adminCommand{}); size != 72 {
-		t.Errorf("struct nvme_passthru_cmd has 72 bytes, ours %d", size)
-	}
-	var c adminCommand
-	if offset := unsafe.Offsetof(c.cdw10); offset != 40 {
-		t.Errorf("cdw10 is at byte 40, ours at %d", offset)
-	}
 }
 
 const sharedUnknown = "overwrite; the NVMe subsystem is shared, not erased: namespaces of other controllers, if any"
@@ -590,34 +592,30 @@ func TestNVMePartition(t *testing.T) {
 	}
 }
 
-// Lists that are not in ascending order and endless lists are errors.
-func TestNVMeLists(t *testing.T) {
-	for name, list := range map[string]func(page []byte, after uint32){
-		"the same again": func(page []byte, _ uint32) { fillList(page, []uint32{1, 1}, 0) },
-		"no end": func(page []byte, after uint32) {
-			for i := range uint32(len(page) / 4) {
-				binary.LittleEndian.PutUint32(page[4*i:], after+i+1)
-			}
-		},
+// The technique follows from the capabilities of the controller.
+func TestNVMeTechniques(t *testing.T) {
+	var controller nvme.Identity
+	var scope nvmeScope
+	if _, _, err := formatSetting(controller, scope); err == nil {
+		t.Error("no Format command: got a Format")
+	}
+	if _, err := chooseSanitize(controller, scope); err == nil {
+		t.Error("no sanitize: got a sanitize")
+	}
+	controller.FormatCommand = true
+	if method, setting, err := formatSetting(controller, scope); method != NVMeUser || setting != 1 || err != nil {
+		t.Errorf("Format: got %q, %d, %v", method, setting, err)
+	}
+	controller.CryptoErase = true
+	if method, setting, err := formatSetting(controller, scope); method != NVMeCrypto || setting != 2 || err != nil {
+		t.Errorf("cryptographic Format: got %q, %d, %v", method, setting, err)
+	}
+	for capability, want := range map[nvme.SanitizeCapabilities]Technique{
+		0b001: NVMeSanitizeCrypto, 0b010: NVMeSanitizeBlock, 0b100: NVMeSanitizeOverwrite,
 	} {
-		if got, err := listNamespaces(t.Context(), listNVMe{list: list}, identifyActive); err == nil {
-			t.Errorf("%s: got %d namespaces, want an error", name, len(got))
+		controller.SanitizeCapabilities = capability
+		if a, err := chooseSanitize(controller, scope); a.technique != want || err != nil {
+			t.Errorf("SANICAP %03b: got %q, %v, want %q", capability, a.technique, err, want)
 		}
 	}
-}
-
-// listNVMe replies only to requests for lists.
-type listNVMe struct {
-	list func(page []byte, after uint32)
-}
-
-func (l listNVMe) namespace() (uint32, error) { return 7, nil }
-func (l listNVMe) close() error               { return nil }
-
-func (l listNVMe) medium() (*os.File, int64, error) { return nil, 0, unix.EINVAL }
-func (l listNVMe) readable() bool                   { return false }
-
-func (l listNVMe) admin(c *adminCommand, data []byte) error {
-	l.list(data, c.nsid)
-	return nil
 }

@@ -2,7 +2,6 @@ package erase
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"slices"
@@ -11,48 +10,11 @@ import (
 	"ironroot/internal/timelimit"
 	"ironroot/storage/block"
 	"ironroot/storage/erase/evidence"
+	"ironroot/storage/nvme"
 )
 
-// Values of Sanitize and of Get Log Page (NVM Express base specification 2.0, sections "Sanitize command", "Get Log
-// Page command" and "Sanitize Status"; libnvme's types.h has the same).
-const (
-	opGetLogPage = 0x02
-	opSanitize   = 0x84
-
-	allNamespaces = 0xffffffff // a log of the whole subsystem
-
-	logSanitize      = 0x81
-	logSanitizeBytes = 512
-
-	actionExitFailure = 1 // SANACT in bits 2:0 of dword 10
-	actionBlockErase  = 2
-	actionOverwrite   = 3
-	actionCryptoErase = 4
-
-	// unrestrictedExit is AUSE: after a failed sanitize, actionExitFailure makes the drive usable again. Without it,
-	// only a sanitize that succeeds would.
-	unrestrictedExit = 1 << 3
-
-	// onePass is OWPASS: the pattern is written once. 0 stands for 16 passes.
-	onePass = 1 << 4
-
-	supportsCrypto    = 1 << 0 // SANICAP
-	supportsBlock     = 1 << 1
-	supportsOverwrite = 1 << 2
-)
-
-// States of a sanitize (SSTAT bits 2:0).
-const (
-	stateCompleted   = 1
-	stateInProgress  = 2
-	stateFailed      = 3
-	stateDeallocated = 4 // completed, and the blocks are deallocated
-)
-
-const (
-	sanitizeTimeout = 10 * time.Minute // of the command, which starts the sanitize and does not wait for its end
-	sanitizeStart   = time.Minute      // from the command to the first sign of the sanitize in the log
-)
+// sanitizeStart is the longest time from the command to the first sign of the sanitize in the log.
+const sanitizeStart = time.Minute
 
 var (
 	// errSanitize is part of all errors of a sanitize of an NVM subsystem.
@@ -63,81 +25,23 @@ var (
 
 // sanitizeAction is a way in which an NVM subsystem sanitizes itself.
 type sanitizeAction struct {
-	technique      Technique
-	capability     uint32 // bit of SANICAP
-	cdw10          uint32 // dword 10 of the command
-	estimateOffset int    // place of the estimated time in the log
+	technique Technique
+	method    nvme.SanitizeMethod
 }
 
-// sanitizeActions are the actions, the preferred one first. NDAS is not set, so that the drive deallocates the blocks:
-// those that it keeps allocated can return errors when they are read.
+// sanitizeActions are the actions, the preferred one first.
 var sanitizeActions = []sanitizeAction{
-	{NVMeSanitizeBlock, supportsBlock, actionBlockErase | unrestrictedExit, 12},
-	{NVMeSanitizeCrypto, supportsCrypto, actionCryptoErase | unrestrictedExit, 16},
-	{NVMeSanitizeOverwrite, supportsOverwrite, actionOverwrite | unrestrictedExit | onePass, 8},
-}
-
-// sanitizeLog is the Sanitize Status log page. It survives resets and power cycles.
-type sanitizeLog struct {
-	progress uint16 // in 1/65536, of a sanitize in progress (SPROG)
-	status   uint16 // SSTAT
-	command  uint32 // dword 10 of the command that started the sanitize
-	page     []byte
-}
-
-func (l sanitizeLog) state() uint16 { return l.status & 7 }
-
-// erased reports whether nothing was written since the last sanitize that succeeded (GDE).
-func (l sanitizeLog) erased() bool { return l.status&(1<<8) != 0 }
-
-// estimate returns the time that the drive says an action takes, 0 if it does not say.
-func (l sanitizeLog) estimate(a sanitizeAction) time.Duration {
-	seconds := binary.LittleEndian.Uint32(l.page[a.estimateOffset:])
-	if seconds == 0xffffffff {
-		return 0
-	}
-	return time.Duration(seconds) * time.Second
-}
-
-// isNewer reports whether the log describes a sanitize that started after before was read. If a drive repeats the same
-// sanitize, and completes it before the first query, only GDE shows that: the write of the samples clears it.
-func (l sanitizeLog) isNewer(before sanitizeLog, a sanitizeAction) bool {
-	return l.state() != before.state() || l.erased() && !before.erased() ||
-		l.command == a.cdw10 && before.command != a.cdw10
-}
-
-// readSanitizeLog reads the log of the subsystem.
-func readSanitizeLog(ctx context.Context, d adminDevice) (sanitizeLog, error) {
-	if err := ctx.Err(); err != nil {
-		return sanitizeLog{}, err
-	}
-	page := make([]byte, logSanitizeBytes)
-	command := adminCommand{
-		opcode: opGetLogPage, nsid: allNamespaces, cdw10: logSanitize | (logSanitizeBytes/4-1)<<16,
-		timeout: uint32(identifyTimeout.Milliseconds()),
-	}
-	err := d.admin(&command, page)
-	timelimit.Progress(ctx)
-	if err != nil {
-		return sanitizeLog{}, fmt.Errorf("NVMe sanitize status log: %w", err)
-	}
-	return sanitizeLog{
-		progress: binary.LittleEndian.Uint16(page), status: binary.LittleEndian.Uint16(page[2:]),
-		command: binary.LittleEndian.Uint32(page[4:]), page: page,
-	}, nil
-}
-
-// sanitizeCapabilities returns SANICAP of the controller's data. It is 0 on controllers before NVMe 1.3.
-func sanitizeCapabilities(controller []byte) uint32 {
-	return binary.LittleEndian.Uint32(controller[328:])
+	{NVMeSanitizeBlock, nvme.BlockErase},
+	{NVMeSanitizeCrypto, nvme.CryptoErase},
+	{NVMeSanitizeOverwrite, nvme.Overwrite},
 }
 
 // chooseSanitize selects the action for a namespace. A sanitize erases all namespaces of the subsystem. So the error
 // wraps ErrUnsupported if there are others, or if other hosts may use the subsystem. It is the bare ErrUnsupported if
 // the controller has no sanitize.
-func chooseSanitize(controller []byte, scope nvmeScope) (sanitizeAction, error) {
+func chooseSanitize(controller nvme.Identity, scope nvmeScope) (sanitizeAction, error) {
 	for _, a := range sanitizeActions {
-		if sanitizeCapabilities(controller)&a.capability == 0 {
+		if !controller.SanitizeCapabilities.Supports(a.method) {
 			continue
 		}
 		if scope.shared {
@@ -167,7 +71,7 @@ type sanitizer struct {
 
 // sanitizeInstead sanitizes the subsystem because of an error of Format. If that is not possible, it returns the error.
 func (s *sanitizer) sanitizeInstead(
-	ctx context.Context, controller []byte, scope nvmeScope, device block.Device, siblings []block.Device,
+	ctx context.Context, controller nvme.Identity, scope nvmeScope, device block.Device, siblings []block.Device,
 	open func(string) (adminDevice, error), reason error,
 ) (_ Technique, err error) {
 	var holdErr error
@@ -234,11 +138,11 @@ func holdSiblings(
 		if err != nil {
 			return nil, closeAll, err
 		}
-		namespace, err := identify(ctx, d, identifyNamespace, id)
+		namespace, err := queryNVMe(ctx, d).Namespace(id)
 		if err != nil {
 			return nil, closeAll, err
 		}
-		if sharedNamespace(namespace) {
+		if namespace.Shared {
 			return nil, closeAll, fmt.Errorf("%s is shared", sibling.Path)
 		}
 		ids = append(ids, id)
@@ -270,57 +174,51 @@ func (s *sanitizer) sanitize(ctx context.Context, a sanitizeAction) (err error) 
 
 // run starts a sanitize and waits for its end.
 func (s *sanitizer) run(ctx context.Context, a sanitizeAction) error {
-	before, err := readSanitizeLog(ctx, s.device) // after the samples were written: see isNewer
+	before, err := queryNVMe(ctx, s.device).SanitizeStatus() // after the samples were written: see IsNewer
 	if err != nil {
 		return err
 	}
-	if before.state() == stateInProgress {
+	if before.InProgress() {
 		return fmt.Errorf("%w: another sanitize is in progress", errRejects)
 	}
 	if err := ctx.Err(); err != nil { // the previous commands can take minutes
 		return err
 	}
-	timelimit.Extend(ctx, sanitizeTimeout)
-	startErr := s.send(a.cdw10, sanitizeTimeout)
+	timelimit.Extend(ctx, nvme.SanitizeTimeout)
+	startErr := nvme.New(s.device).Sanitize(a.method)
 	timelimit.Progress(ctx)
-	var rejected nvmeStatus
+	var rejected nvme.Status
 	if errors.As(startErr, &rejected) {
 		return startErr
 	}
 	// If the kernel returned an error, for example because the controller was reset, the sanitize may have started.
+	estimate := before.Estimate(a.method)
 	if startErr == nil {
-		s.record.observe(Progress{Phase: SanitizeStarted, Technique: a.technique, Estimate: before.estimate(a)})
+		s.record.observe(Progress{Phase: SanitizeStarted, Technique: a.technique, Estimate: estimate})
 	}
-	after, err := s.await(ctx, before.estimate(a), func(l sanitizeLog) bool { return l.isNewer(before, a) })
+	after, err := s.await(ctx, estimate, func(l nvme.SanitizeStatus) bool { return l.IsNewer(before, a.method) })
 	switch {
 	case errors.Is(err, errNotStarted) && startErr != nil:
 		return startErr
 	case err != nil:
 		return err
 	}
-	completed := after.state() == stateCompleted || after.state() == stateDeallocated
 	s.record.reported(evidence.SourceNVMeSanitize,
-		fmt.Sprintf("SSTAT 0x%04x, SCDW10 0x%08x", after.status, after.command), completed)
-	switch after.state() {
-	case stateCompleted, stateDeallocated:
+		fmt.Sprintf("SSTAT 0x%04x, SCDW10 0x%08x", after.Status, after.Command), after.Completed())
+	switch {
+	case after.Completed():
 		return nil
-	case stateFailed:
-		return errors.Join(fmt.Errorf("the drive reports that the sanitize failed (SSTAT 0x%04x)", after.status),
+	case after.Failed():
+		return errors.Join(fmt.Errorf("the drive reports that the sanitize failed (SSTAT 0x%04x)", after.Status),
 			s.exitFailure())
 	}
-	return fmt.Errorf("the drive does not report that the sanitize was completed (SSTAT 0x%04x)", after.status)
-}
-
-// send sends a Sanitize command, which has no namespace.
-func (s *sanitizer) send(cdw10 uint32, timeout time.Duration) error {
-	command := adminCommand{opcode: opSanitize, cdw10: cdw10, timeout: uint32(timeout.Milliseconds())}
-	return s.device.admin(&command, nil)
+	return fmt.Errorf("the drive does not report that the sanitize was completed (SSTAT 0x%04x)", after.Status)
 }
 
 // exitFailure makes a drive usable whose last sanitize failed. The error wraps errRejects if the drive still cannot be
 // read.
 func (s *sanitizer) exitFailure() error {
-	err := s.send(actionExitFailure, identifyTimeout)
+	err := nvme.New(s.device).ExitFailureMode()
 	// After an exit, drives may still report the failure, and reject the next exit.
 	if err == nil || s.device.readable() {
 		return nil
@@ -336,27 +234,27 @@ func (s *sanitizer) makeReady(ctx context.Context) error {
 		_, err := s.settle(ctx)
 		return err
 	}
-	log, err := readSanitizeLog(ctx, s.device)
+	log, err := queryNVMe(ctx, s.device).SanitizeStatus()
 	if err != nil {
 		return ctx.Err()
 	}
-	return unsettled(log.state() == stateInProgress, log.state() == stateFailed)
+	return unsettled(log.InProgress(), log.Failed())
 }
 
 // settle waits for a sanitize in progress, and ends the failure mode of the last one, unless other hosts may use the
 // subsystem. It reports whether there was one. A drive that does not return its state is not waited for.
 func (s *sanitizer) settle(ctx context.Context) (found bool, err error) {
-	log, err := readSanitizeLog(ctx, s.device)
+	log, err := queryNVMe(ctx, s.device).SanitizeStatus()
 	if err != nil {
 		return false, ctx.Err()
 	}
-	if log.state() == stateInProgress {
+	if log.InProgress() {
 		found = true
-		if log, err = s.await(ctx, 0, func(sanitizeLog) bool { return true }); err != nil {
+		if log, err = s.await(ctx, 0, func(nvme.SanitizeStatus) bool { return true }); err != nil {
 			return found, fmt.Errorf("sanitize that was in progress: %w", err)
 		}
 	}
-	if log.state() == stateFailed && !s.shared {
+	if log.Failed() && !s.shared {
 		return true, s.exitFailure()
 	}
 	return found, nil
@@ -365,23 +263,23 @@ func (s *sanitizer) settle(ctx context.Context) (found bool, err error) {
 // await waits until no sanitize is in progress, and returns the log. If it was not seen in progress, the log must be
 // one that isNew accepts, or the error wraps errNotStarted. The estimate of the drive is 0 if there is none.
 func (s *sanitizer) await(
-	ctx context.Context, estimate time.Duration, isNew func(sanitizeLog) bool,
-) (log sanitizeLog, err error) {
+	ctx context.Context, estimate time.Duration, isNew func(nvme.SanitizeStatus) bool,
+) (log nvme.SanitizeStatus, err error) {
 	began, started := time.Now(), false
 	w := sanitizeWait{size: s.size, stall: max(sanitizeStall, 2*estimate), record: s.record}
 	err = w.await(ctx, func() (progress uint16, ended bool, err error) {
-		if log, err = readSanitizeLog(ctx, s.device); err != nil {
+		if log, err = queryNVMe(ctx, s.device).SanitizeStatus(); err != nil {
 			return 0, false, err
 		}
-		if log.state() == stateInProgress {
+		if log.InProgress() {
 			started = true
-			return log.progress, false, nil
+			return log.Progress, false, nil
 		}
 		started = started || isNew(log)
 		return 0, started || time.Since(began) >= sanitizeStart, nil
 	})
 	if err == nil && !started {
-		err = fmt.Errorf("%w (SSTAT 0x%04x)", errNotStarted, log.status)
+		err = fmt.Errorf("%w (SSTAT 0x%04x)", errNotStarted, log.Status)
 	}
 	return log, err
 }
@@ -396,14 +294,14 @@ func recoverNVMe(
 		return err
 	}
 	defer d.close() //nolint:errcheck // nothing was written
-	controller, err := identify(ctx, d, identifyController, 0)
+	controller, err := queryNVMe(ctx, d).Identify()
 	if err != nil {
 		return ctx.Err()
 	}
 	found := false
-	if sanitizeCapabilities(controller) != 0 {
+	if controller.SanitizeCapabilities != 0 {
 		s := sanitizer{
-			device: d, path: device.Path, size: device.Size, shared: sharedSubsystem(controller), record: record,
+			device: d, path: device.Path, size: device.Size, shared: controller.SharedSubsystem, record: record,
 		}
 		if found, err = s.settle(ctx); err != nil {
 			return err

@@ -14,14 +14,13 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
-	"unsafe"
 
-	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
 	"ironroot/internal/test/testenv"
 	"ironroot/internal/timelimit"
 	"ironroot/storage/block"
+	"ironroot/storage/nvme"
 )
 
 // fakeSanitize is the part of a fakeNVMe with the states of a sanitize. Its medium is a file or a loop device.
@@ -75,19 +74,19 @@ func (f *fakeSanitize) medium() (*os.File, int64, error) {
 func (f *fakeSanitize) readable() bool { return !f.unreadable }
 
 // sanitize answers the command Sanitize.
-func (f *fakeSanitize) sanitize(c *adminCommand) error {
-	f.sanitizes = append(f.sanitizes, c.cdw10)
+func (f *fakeSanitize) sanitize(c nvme.Command) error {
+	f.sanitizes = append(f.sanitizes, c.CDW10)
 	switch {
-	case c.nsid != 0 || c.dataLength != 0:
+	case c.Namespace != 0 || c.Data != nil:
 		return unix.EINVAL
-	case c.cdw10 == 1: // exit failure mode
+	case c.CDW10 == 1: // exit failure mode
 		return f.exitError
 	case f.startError != nil:
 		return f.startError
 	case f.startIgnored:
 		return nil
 	}
-	f.state, f.command, f.end = 2, c.cdw10, time.Now().Add(f.takes)
+	f.state, f.command, f.end = 2, c.CDW10, time.Now().Add(f.takes)
 	if f.startLost {
 		return unix.EINTR
 	}
@@ -172,66 +171,6 @@ func sanitizeMedium(t *testing.T) block.Device {
 	return block.Device{Name: "nvme0n1", Path: path, Type: "disk", Transport: "nvme", Size: sanitizeSize}
 }
 
-// The commands are those of the sections "Sanitize command", "Get Log Page command" and "Security Receive command" of
-// the NVM Express base specification, in struct nvme_passthru_cmd of Linux.
-func TestSanitizeCommands(t *testing.T) {
-	var got [][]byte
-	d := recordingNVMe{record: func(c adminCommand) {
-		data := make([]byte, unsafe.Sizeof(c))
-		copy(data, (*[unsafe.Sizeof(c)]byte)(unsafe.Pointer(&c))[:])
-		got = append(got, data)
-	}}
-	s := sanitizer{device: d, path: "/dev/missing"}
-	for _, a := range sanitizeActions {
-		if err := s.send(a.cdw10, 10*time.Minute); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := s.exitFailure(); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := readSanitizeLog(t.Context(), d); err != nil {
-		t.Fatal(err)
-	}
-	if err := securityReceive(d, 0x01, 0x0001, make([]byte, 2048)); err != nil {
-		t.Fatal(err)
-	}
-	var want [][]byte
-	for _, c := range []struct {
-		opcode                      byte
-		nsid, cdw10, cdw11, timeout uint32
-	}{
-		{0x84, 0, 0b0_0000_1_010, 0, 600_000}, // block erase, AUSE
-		{0x84, 0, 0b0_0000_1_100, 0, 600_000}, // crypto erase, AUSE
-		{0x84, 0, 0b0_0001_1_011, 0, 600_000}, // overwrite, AUSE, OWPASS 1; OVRPAT in dword 11 is 0
-		{0x84, 0, 0b0_0000_0_001, 0, 60_000},  // exit failure mode
-		{0x02, 0xffffffff, 127<<16 | 0x81, 0, 60_000},
-		{0x82, 0, 0x01_0001_00, 2048, 60_000}, // Security Receive: SECP 01h, SPSP 0001h, AL
-	} {
-		data := make([]byte, 72)
-		data[0] = c.opcode
-		binary.LittleEndian.PutUint32(data[4:], c.nsid)
-		binary.LittleEndian.PutUint32(data[40:], c.cdw10)
-		binary.LittleEndian.PutUint32(data[44:], c.cdw11)
-		binary.LittleEndian.PutUint32(data[64:], c.timeout)
-		want = append(want, data)
-	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("-want +got:\n%s", diff)
-	}
-}
-
-// recordingNVMe records commands, and accepts all of them.
-type recordingNVMe struct {
-	listNVMe
-	record func(adminCommand)
-}
-
-func (r recordingNVMe) admin(c *adminCommand, _ []byte) error {
-	r.record(*c)
-	return nil
-}
-
 // Namespaces that cannot be formatted are sanitized, and samples are read back. The status of an earlier sanitize does
 // not count.
 //
@@ -239,7 +178,7 @@ func (r recordingNVMe) admin(c *adminCommand, _ []byte) error {
 func TestNVMeSanitize(t *testing.T) {
 	const all = sanicapBlock | sanicapCrypto | sanicapOverwrite
 	const management = 2 | oacsNamespaceManagement
-	rejected := nvmeStatus(0x4123)
+	rejected := nvme.Status(0x4123)
 	for _, c := range []struct {
 		name   string
 		drive  fakeNVMe
@@ -273,7 +212,7 @@ func TestNVMeSanitize(t *testing.T) {
 		{
 			name: "Format is rejected",
 			drive: fakeNVMe{
-				oacs: 2, formatError: nvmeStatus(0x4001), fakeSanitize: fakeSanitize{sanicap: all},
+				oacs: 2, formatError: nvme.Status(0x4001), fakeSanitize: fakeSanitize{sanicap: all},
 			},
 			method: NVMeSanitizeBlock, words: []uint32{wordBlock},
 		},
@@ -345,7 +284,7 @@ func TestNVMeSanitize(t *testing.T) {
 		},
 		{
 			name: "aborted, as Format was", drive: fakeNVMe{
-				oacs: 2, formatError: nvmeStatus(0x4001),
+				oacs: 2, formatError: nvme.Status(0x4001),
 				fakeSanitize: fakeSanitize{sanicap: all, startError: rejected},
 			},
 			err: rejected, text: "(NVMe format: NVMe status 0x4001 (invalid command opcode))",
@@ -511,7 +450,7 @@ func TestNVMeSanitize(t *testing.T) {
 // A drive that does not leave the failure mode is an error that says how to make it usable, and is not overwritten. One
 // that can be read is usable, whatever it reports.
 func TestSanitizeFailureMode(t *testing.T) {
-	stays := nvmeStatus(0x401c)
+	stays := nvme.Status(0x401c)
 	const path = "/dev/nvme9n1"
 	for name, c := range map[string]struct {
 		drive fakeSanitize
@@ -535,7 +474,7 @@ func TestSanitizeFailureMode(t *testing.T) {
 //
 // Parity: P3 (fallback)
 func TestNVMeSanitizeFallback(t *testing.T) {
-	aborted := nvmeStatus(0x4002)
+	aborted := nvme.Status(0x4002)
 	overwrite := Options{NVMe: true, NVMeSanitize: true, Zeroize: true}
 	mayOverwrite := overwrite
 	mayOverwrite.ContinueOnFailure = true
@@ -582,14 +521,14 @@ func TestNVMeSanitizeFallback(t *testing.T) {
 		{
 			name: "failure mode", o: mayOverwrite, err: errRejects, text: "nvme sanitize --sanact=2", kept: true,
 			drive: fakeNVMe{fakeSanitize: fakeSanitize{
-				sanicap: sanicapBlock, fails: true, exitError: nvmeStatus(0x401c), unreadable: true,
+				sanicap: sanicapBlock, fails: true, exitError: nvme.Status(0x401c), unreadable: true,
 			}},
 		},
 		{
 			name: "earlier failure mode", o: mayOverwrite, err: errRejects, text: "nvme sanitize --sanact=2",
 			kept: true,
 			drive: fakeNVMe{fakeSanitize: fakeSanitize{
-				sanicap: sanicapBlock, state: 3, exitError: nvmeStatus(0x401c), unreadable: true,
+				sanicap: sanicapBlock, state: 3, exitError: nvme.Status(0x401c), unreadable: true,
 			}},
 		},
 	} {
@@ -720,7 +659,7 @@ func TestSanitizerCancelled(t *testing.T) {
 		do    func(context.Context, *sanitizer) error
 	}{
 		"log": {0, func(ctx context.Context, s *sanitizer) error {
-			_, err := readSanitizeLog(ctx, s.device)
+			_, err := queryNVMe(ctx, s.device).SanitizeStatus()
 			return err
 		}},
 		"settle": {0, func(ctx context.Context, s *sanitizer) error { _, err := s.settle(ctx); return err }},

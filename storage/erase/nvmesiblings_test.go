@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"ironroot/storage/block"
+	"ironroot/storage/nvme"
 )
 
 // siblingNVMe is another namespace of the subsystem of a fakeNVMe.
@@ -25,10 +26,10 @@ type siblingNVMe struct {
 
 func (s *siblingNVMe) namespace() (uint32, error) { return s.id, s.idError }
 
-func (s *siblingNVMe) admin(c *adminCommand, data []byte) error {
-	err := s.fakeNVMe.admin(c, data)
-	if s.shared && c.opcode == opIdentify && c.cdw10 == identifyNamespace {
-		data[30] |= 1
+func (s *siblingNVMe) Send(c nvme.Command) error {
+	err := s.fakeNVMe.Send(c)
+	if s.shared && c.Opcode == opIdentify && c.CDW10 == 0x00 {
+		c.Data[30] |= 1
 	}
 	return err
 }
@@ -63,7 +64,7 @@ func TestNVMeSiblings(t *testing.T) {
 		},
 		{
 			name:   "Format is rejected",
-			drive:  fakeNVMe{oacs: 2, formatError: nvmeStatus(1), active: both, fakeSanitize: sanitize},
+			drive:  fakeNVMe{oacs: 2, formatError: nvme.Status(1), active: both, fakeSanitize: sanitize},
 			method: NVMeSanitizeBlock,
 		},
 		{

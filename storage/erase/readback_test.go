@@ -371,7 +371,7 @@ func TestTraceNVMeSanitize(t *testing.T) {
 		path := testenv.Loop(t, testenv.SparseFile(t, mib), 512)
 		disk := block.Device{Name: "nvme0n1", Path: path, Type: "part"} // a loop device plays its node
 		open := func(string) (adminDevice, error) {
-			return &fakeNVMe{fakeSanitize: fakeSanitize{path: path, sanicap: supportsBlock, fails: fails}}, nil
+			return &fakeNVMe{fakeSanitize: fakeSanitize{path: path, sanicap: sanicapBlock, fails: fails}}, nil
 		}
 		record := &Recorder{}
 		method, err := tryRunWith(t.Context(), nvmeTree(t, "nvme0n1"), disk,
