@@ -29,7 +29,7 @@ func (s *script) Send(c Command) error {
 	return s.err
 }
 
-// The commands are those of the figures "Identify - Command Dword 10" (CNS in bits 7:0), "Format NVM - Command Dword
+// The commands are defined by the figures "Identify - Command Dword 10" (CNS in bits 7:0), "Format NVM - Command Dword
 // 10" (LBAFL 3:0, MSET 4, PI 7:5, PIL 8, SES 11:9, LBAFU 13:12), "Sanitize - Command Dword 10", "Get Log Page - Command
 // Dword 10" and "Security Receive - Command Dword 10", in struct nvme_passthru_cmd of Linux: opcode in byte 0,
 // namespace in byte 4, dword 10 in byte 40, milliseconds in byte 64.
@@ -266,8 +266,8 @@ func TestSequentialNamespaces(t *testing.T) {
 	}
 }
 
-// The log is that of the figure "Sanitize Status Log Page": SPROG in bytes 1:0, SSTAT in 3:2 (state in bits 2:0, GDE in
-// bit 8), SCDW10 in 7:4, ETO in 11:8, ETBE in 15:12, ETCE in 19:16.
+// The log is defined by the figure "Sanitize Status Log Page": SPROG in bytes 1:0, SSTAT in 3:2 (state in bits 2:0, GDE
+// in bit 8), SCDW10 in 7:4, ETO in 11:8, ETBE in 15:12, ETCE in 19:16.
 func TestSanitizeStatus(t *testing.T) {
 	estimates := []byte{
 		0x10, 0x0e, 0, 0, // overwrite: 3600 s
@@ -327,7 +327,7 @@ func TestSanitizeStatus(t *testing.T) {
 	}
 }
 
-// Statuses are those of the figure "Completion Queue Entry: Status Field", as Linux returns them: status code in bits
+// Statuses are defined by the figure "Completion Queue Entry: Status Field", as Linux returns them: status code in bits
 // 7:0, status code type in bits 10:8, Do Not Retry in bit 14.
 func TestStatus(t *testing.T) {
 	for status, want := range map[uintptr]string{

@@ -6,8 +6,8 @@ import "fmt"
 // status code in bits 7:0, and flags: More in bit 13, Do Not Retry in bit 14.
 type Status uint16
 
-// statusTexts are the meanings of the statuses of admin commands (section "Status Code (SC)"). Those of transfers
-// between host and controller are left out, because the kernel makes these.
+// statusTexts are the meanings of the statuses of admin commands (section "Status Code (SC)"). Statuses of invalid
+// queues and pointers to data are left out, because the kernel is responsible for these.
 var statusTexts = map[Status]string{
 	// Generic command status.
 	0x001: "invalid command opcode",
