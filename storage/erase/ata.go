@@ -9,7 +9,6 @@ import (
 	"ironroot/internal/timelimit"
 	"ironroot/storage/ata"
 	"ironroot/storage/block"
-	"ironroot/storage/scsi"
 	"ironroot/storage/sysfs"
 )
 
@@ -28,18 +27,6 @@ type ataDisk struct {
 
 	decideOnly bool // see [Options]
 }
-
-// openSG opens a disk exclusively: the kernel does not check whether it is mounted before it sends a command.
-func openSG(path string) (scsi.Transport, *os.File, int64, error) {
-	f, size, err := openExclusive(path)
-	if err != nil {
-		return nil, nil, 0, err
-	}
-	return scsi.SG{File: f}, f, size, nil
-}
-
-// sgOpener opens a disk for SCSI commands. It returns the size in bytes.
-type sgOpener func(path string) (scsi.Transport, *os.File, int64, error)
 
 // isATA reports whether a device is a disk of a driver of libata. Commands to SATA drives behind SAS and RAID adapters
 // and USB bridges pass through firmware, which can lose one that takes hours and leave the drive locked, or return

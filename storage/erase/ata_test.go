@@ -996,7 +996,7 @@ func TestATAFallback(t *testing.T) {
 			if c.sas {
 				d.Transport = "sas"
 			}
-			open := openers{ata: drive.open, query: drive.open}
+			open := sgOpeners(drive.open)
 			method, err := decidedRun(t.Context(), t, sysfs.Root{}, d, c.o, open)
 			if method != c.method || (err == nil) != (c.method != "") || c.err != nil && !errors.Is(err, c.err) ||
 				err != nil && !strings.Contains(err.Error(), c.text) {
@@ -1167,7 +1167,8 @@ func TestOpenATA(t *testing.T) {
 	path := testenv.Loop(t, testenv.SparseFile(t, ataSize), 512)
 	d := device(t, path)
 	d.Type, d.Transport = "disk", "sata"
-	if method, err := eraseATA(t.Context(), sysfs.Root{}, d, Options{}, openSG); !errors.Is(err, ErrUnsupported) ||
+	open := exclusive{}.sg
+	if method, err := eraseATA(t.Context(), sysfs.Root{}, d, Options{}, open); !errors.Is(err, ErrUnsupported) ||
 		!strings.Contains(err.Error(), "IDENTIFY DEVICE: ") {
 		t.Errorf("got %q, %v, want ErrUnsupported with a reason", method, err)
 	}
@@ -1176,7 +1177,7 @@ func TestOpenATA(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer holder.Close() //nolint:errcheck // only read
-	if method, err := eraseATA(t.Context(), sysfs.Root{}, d, Options{}, openSG); !errors.Is(err, ErrBusy) {
+	if method, err := eraseATA(t.Context(), sysfs.Root{}, d, Options{}, open); !errors.Is(err, ErrBusy) {
 		t.Errorf("in use: got %q, %v, want ErrBusy", method, err)
 	}
 }

@@ -4,22 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 
 	"ironroot/internal/timelimit"
 	"ironroot/storage/ata"
 	"ironroot/storage/block"
-	"ironroot/storage/scsi"
 )
-
-// openSGReadOnly opens a disk that others can use.
-func openSGReadOnly(path string) (scsi.Transport, *os.File, int64, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, nil, 0, err
-	}
-	return scsi.SG{File: f}, f, 0, nil
-}
 
 func recoverATA(
 	ctx context.Context, device block.Device, record *Recorder, open sgOpener,

@@ -21,7 +21,7 @@ type Controller struct {
 // namespaces with a block device. A controller can have others: unattached ones, and those that the kernel does not
 // use. ReadController changes nothing.
 func ReadController(ctx context.Context, path string, shown []uint32) (Controller, error) {
-	c, err := readController(ctx, path, shown, openIdentify)
+	c, err := readController(ctx, path, shown, readOnly{}.nvme)
 	if err != nil {
 		return Controller{}, fmt.Errorf("read the NVMe namespaces of %s: %w", path, err)
 	}

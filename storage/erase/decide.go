@@ -16,9 +16,8 @@ import (
 // The errors are those with which Run would fail before it erases: they wrap ErrReadOnly, ErrZoned, ErrRemains,
 // ErrTCGLocked, and ErrLocked for an ATA drive with a password, which Run removes if an interrupted erase has set it.
 func Decide(ctx context.Context, sys sysfs.Root, device block.Device, o Options) (Report, error) {
-	open := openers{openIdentify, openSGReadOnly, openSGReadOnly, openSGReadOnly, openIdentify}
 	o.decideOnly, o.Recorder = true, &Recorder{}
-	if err := run(ctx, sys, device, o, open); err != nil {
+	if err := run(ctx, sys, device, o, openers{readOnly{}, readOnly{}}); err != nil {
 		return Report{}, fmt.Errorf("erase %s: %w", device.Path, err)
 	}
 	return o.Recorder.Report(), nil

@@ -4,11 +4,13 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"os"
 	"strings"
 	"testing"
 
 	"ironroot/internal/test/testenv"
 	"ironroot/storage/block"
+	"ironroot/storage/scsi"
 	"ironroot/storage/sysfs"
 )
 
@@ -23,6 +25,26 @@ func try(o Options, erase func(Options) error) (Technique, error) {
 		return "", err
 	}
 	return Technique(report.String()), err
+}
+
+// fakeOpener opens fakes of devices.
+type fakeOpener struct {
+	openNVMe func(path string) (adminDevice, error)
+	openSG   sgOpener
+}
+
+func (f fakeOpener) nvme(path string) (adminDevice, error) { return f.openNVMe(path) }
+
+func (f fakeOpener) sg(path string) (scsi.Transport, *os.File, int64, error) { return f.openSG(path) }
+
+// nvmeOpeners open fakes of NVMe namespaces.
+func nvmeOpeners(open func(path string) (adminDevice, error)) openers {
+	return openers{fakeOpener{openNVMe: open}, fakeOpener{openNVMe: open}}
+}
+
+// sgOpeners open fakes of ATA drives and SCSI disks.
+func sgOpeners(open sgOpener) openers {
+	return openers{fakeOpener{openSG: open}, fakeOpener{openSG: open}}
 }
 
 func tryRun(ctx context.Context, sys sysfs.Root, d block.Device, o Options) (Technique, error) {
@@ -45,7 +67,7 @@ func tryExpressWith(
 	ctx context.Context, sys sysfs.Root, d block.Device, o Options, notFormatted func(error),
 	open func(string) (adminDevice, error),
 ) (Technique, error) {
-	return try(o, func(o Options) error { return express(ctx, sys, d, o, notFormatted, open) })
+	return try(o, func(o Options) error { return express(ctx, sys, d, o, notFormatted, fakeOpener{openNVMe: open}) })
 }
 
 func tryRanges(
@@ -83,13 +105,10 @@ func decidedRun(
 	ctx context.Context, t *testing.T, sys sysfs.Root, d block.Device, o Options, open openers,
 ) (Technique, error) {
 	t.Helper()
-	if open.identify == nil {
-		open.identify = open.nvme
-	}
 	before := testenv.Content(t, d.Path)
-	decided, readOnly := o, open
-	decided.Recorder, decided.decideOnly, readOnly.nvme = nil, true, open.identify
-	expected, decideErr := tryRunWith(t.Context(), sys, d, decided, readOnly)
+	decided := o
+	decided.Recorder, decided.decideOnly = nil, true
+	expected, decideErr := tryRunWith(t.Context(), sys, d, decided, openers{open.query, open.query})
 	if !bytes.Equal(testenv.Content(t, d.Path), before) {
 		t.Error("the decision changed the medium")
 	}

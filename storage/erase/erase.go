@@ -55,7 +55,7 @@ func (o Options) sampling(device block.Device) sampling {
 // left with a password, ErrTCGLocked for a locked self-encrypting drive, which is not written, and ErrNotErased for a
 // device that reported success and still holds data, or other data than was written.
 func Run(ctx context.Context, sys sysfs.Root, device block.Device, o Options) error {
-	if err := run(ctx, sys, device, o, openers{openNVMe, openSG, openSG, openSGReadOnly, openIdentify}); err != nil {
+	if err := run(ctx, sys, device, o, openers{exclusive{}, readOnly{}}); err != nil {
 		return fmt.Errorf("erase %s: %w", device.Path, err)
 	}
 	return nil
@@ -69,12 +69,8 @@ func (o Options) overwritesAfter(err error) bool {
 
 // openers open devices for commands of their own.
 type openers struct {
-	nvme func(path string) (adminDevice, error)
-	ata  sgOpener
-	scsi sgOpener
-	// For commands that change nothing.
-	query    sgOpener
-	identify func(path string) (adminDevice, error)
+	erase opener
+	query opener // for commands that change nothing
 }
 
 func run(ctx context.Context, sys sysfs.Root, device block.Device, o Options, open openers) error {
@@ -89,11 +85,11 @@ func run(ctx context.Context, sys sysfs.Root, device block.Device, o Options, op
 		return err
 	}
 	if !block.IsNVMeNamespace(device.Name) { // eraseNVMe asks it
-		if o.prove, err = checkLockedDevice(ctx, sys, device, open, o.Recorder); err != nil {
+		if o.prove, err = checkLockedDevice(ctx, sys, device, open.query, o.Recorder); err != nil {
 			return err
 		}
 	}
-	technique, scope, secureErr := secure(ctx, sys, device, o, open)
+	technique, scope, secureErr := secure(ctx, sys, device, o, open.erase)
 	o.prove = o.prove || scope.lockUnknown
 	if secureErr == nil && !o.decideOnly {
 		secureErr = readBackDrive(ctx, sys, device, o, technique)
@@ -138,15 +134,14 @@ func Express(
 	ctx context.Context, sys sysfs.Root, device block.Device, o Options, notFormatted func(error),
 ) error {
 	o = Options{NVMe: true, Wait: o.Wait, Recorder: o.Recorder}
-	if err := express(ctx, sys, device, o, notFormatted, openNVMe); err != nil {
+	if err := express(ctx, sys, device, o, notFormatted, exclusive{}); err != nil {
 		return fmt.Errorf("erase %s: %w", device.Path, err)
 	}
 	return nil
 }
 
 func express(
-	ctx context.Context, sys sysfs.Root, device block.Device, o Options, notFormatted func(error),
-	open func(string) (adminDevice, error),
+	ctx context.Context, sys sysfs.Root, device block.Device, o Options, notFormatted func(error), open opener,
 ) error {
 	if err := o.Recorder.start(device.Path); err != nil {
 		return err
@@ -154,7 +149,7 @@ func express(
 	if err := awaitWritable(ctx, sys, device, o.Wait); err != nil {
 		return err
 	}
-	technique, scope, err := secure(ctx, sys, device, o, openers{nvme: open})
+	technique, scope, err := secure(ctx, sys, device, o, open)
 	if err == nil {
 		if err := forget(ctx, sys, device, o.Wait); err != nil {
 			return err
@@ -219,16 +214,16 @@ func forget(ctx context.Context, sys sysfs.Root, device block.Device, wait Wait)
 // secure erases a device by a command of its own. The error wraps ErrUnsupported if the device has none. The returned
 // scope is that of an NVMe namespace and is valid even with an error.
 func secure(
-	ctx context.Context, sys sysfs.Root, device block.Device, o Options, open openers,
+	ctx context.Context, sys sysfs.Root, device block.Device, o Options, open opener,
 ) (Technique, nvmeScope, error) {
 	switch {
 	case block.IsNVMeNamespace(device.Name): // a Format sent through a partition erases the whole namespace
 		return eraseNVMe(ctx, device, o, open.nvme)
 	case o.ATA && isATA(device):
-		technique, err := eraseATA(ctx, sys, device, o, open.ata)
+		technique, err := eraseATA(ctx, sys, device, o, open.sg)
 		return technique, nvmeScope{}, err
 	case o.SCSI && isSCSI(device):
-		technique, err := eraseSCSI(ctx, sys, device, o, open.scsi)
+		technique, err := eraseSCSI(ctx, sys, device, o, open.sg)
 		return technique, nvmeScope{}, err
 	}
 	return "", nvmeScope{}, ErrUnsupported

@@ -177,7 +177,7 @@ func TestCancelledBeforeFlush(t *testing.T) {
 	open := func(string) (adminDevice, error) {
 		return &fakeNVMe{oacs: 2, fakeSanitize: fakeSanitize{path: path}}, nil
 	}
-	method, err := tryRunWith(t.Context(), nvmeTree(t, "nvme0n1"), d, Options{NVMe: true}, openers{nvme: open})
+	method, err := tryRunWith(t.Context(), nvmeTree(t, "nvme0n1"), d, Options{NVMe: true}, nvmeOpeners(open))
 	if !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("NVMe format: got %q and %v, want %v", method, err, fs.ErrNotExist)
 	}
@@ -393,9 +393,7 @@ func TestNVMeErrors(t *testing.T) {
 		},
 	} {
 		method, err := tryRunWith(t.Context(), nvmeTree(t, "nvme0n1"), disk, Options{NVMe: true},
-			openers{nvme: func(string) (adminDevice, error) {
-				return &c.drive, c.open
-			}})
+			nvmeOpeners(func(string) (adminDevice, error) { return &c.drive, c.open }))
 		if err == nil || c.want != nil && !errors.Is(err, c.want) || !strings.Contains(err.Error(), c.text) ||
 			len(c.drive.formats) > 0 {
 			t.Errorf("%s: got %q, %v and formats %x, want %v with %q",
@@ -406,15 +404,15 @@ func TestNVMeErrors(t *testing.T) {
 
 // A block device that is not an NVMe namespace fails every command.
 func TestNVMeFile(t *testing.T) {
-	if _, err := openNVMe("/dev/missing"); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := (exclusive{}).nvme("/dev/missing"); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("missing: got %v, want %v", err, fs.ErrNotExist)
 	}
 	path := testenv.Loop(t, testenv.SparseFile(t, mib), 512)
-	d, err := openNVMe(path)
+	d, err := exclusive{}.nvme(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := openNVMe(path); !errors.Is(err, unix.EBUSY) {
+	if _, err := (exclusive{}).nvme(path); !errors.Is(err, unix.EBUSY) {
 		t.Errorf("opened again: got %v, want %v", err, unix.EBUSY)
 	}
 	if _, err := d.namespace(); err == nil {
@@ -430,7 +428,7 @@ func TestNVMeFile(t *testing.T) {
 	if !d.readable() {
 		t.Error("got unreadable, want readable")
 	}
-	gone, err := openIdentify(os.DevNull)
+	gone, err := readOnly{}.nvme(os.DevNull)
 	if err != nil || gone.readable() {
 		t.Errorf("a device without a first block: got readable (%v), want unreadable", err)
 	}
@@ -441,7 +439,7 @@ func TestNVMeFile(t *testing.T) {
 		t.Error(err)
 	}
 	backing := testenv.SparseFile(t, mib)
-	broken, err := openIdentify(testenv.Loop(t, backing, 512))
+	broken, err := readOnly{}.nvme(testenv.Loop(t, backing, 512))
 	if err != nil || !broken.readable() {
 		t.Errorf("got unreadable (%v), want readable", err)
 	}

@@ -126,7 +126,7 @@ func TestHidden(t *testing.T) {
 			d := device(t, path)
 			d.Type, d.Transport = "disk", "sata"
 			record := &Recorder{}
-			open := openers{ata: drive.open, query: drive.open}
+			open := sgOpeners(drive.open)
 			recording := o
 			recording.Recorder = record
 			method, err := decidedRun(t.Context(), t, sysfs.Root{}, d, recording, open)

@@ -64,7 +64,7 @@ func checkLocked(ctx context.Context, device block.Device, open sgOpener, record
 
 // checkLockedDevice is checkLocked for any device. For a partition, it asks the disk.
 func checkLockedDevice(
-	ctx context.Context, sys sysfs.Root, device block.Device, open openers, record *Recorder,
+	ctx context.Context, sys sysfs.Root, device block.Device, query opener, record *Recorder,
 ) (unknown bool, err error) {
 	if device.Type == "part" && !block.IsNVMeNamespace(device.Name) {
 		path, err := block.DiskOf(sys, device.Name)
@@ -76,9 +76,9 @@ func checkLockedDevice(
 		}
 	}
 	if !block.IsNVMeNamespace(device.Name) {
-		return checkLocked(ctx, device, open.query, record)
+		return checkLocked(ctx, device, query.sg, record)
 	}
-	d, err := open.identify(device.Path)
+	d, err := query.nvme(device.Path)
 	if err != nil {
 		return lockNotRead(ctx, err, record)
 	}

@@ -154,14 +154,14 @@ func TestTCGLocked(t *testing.T) {
 			sys := sysfs.Root{}
 			switch {
 			case c.ata != nil:
-				c.ata.path, open.ata, open.query = path, c.ata.open, c.ata.open
+				c.ata.path, open = path, sgOpeners(c.ata.open)
 			case c.scsi != nil:
-				c.scsi.path, open.scsi, open.query = path, c.scsi.open, c.scsi.open
+				c.scsi.path, open = path, sgOpeners(c.scsi.open)
 				sys = machineWithUnits(t, "0:0:1:0")
 			default:
 				sys = nvmeTree(t, "nvme0n1")
 				d = block.Device{Name: "nvme0n1", Path: path, Type: "part"} // a loop device plays its node
-				c.nvme.path, open.nvme = path, func(string) (adminDevice, error) { return c.nvme, nil }
+				c.nvme.path, open = path, nvmeOpeners(func(string) (adminDevice, error) { return c.nvme, nil })
 			}
 			record := &Recorder{}
 			c.o.Recorder = record
@@ -261,19 +261,20 @@ func TestTCGUnknownProvesWrites(t *testing.T) {
 		{"NVMe, no answer to Identify", nil, nil, &fakeNVMe{controllerError: unix.EIO}, "random"},
 	} {
 		path := testenv.Loop(t, testenv.SparseFile(t, ataSize), 512)
-		d, sys, open := device(t, path), sysfs.Root{}, openers{}
+		d, sys := device(t, path), sysfs.Root{}
+		var open openers
 		d.Type, d.Transport = "disk", "sata"
 		switch {
 		case c.ata != nil:
-			c.ata.path, open.ata, open.query = path, c.ata.open, c.ata.open
+			c.ata.path, open = path, sgOpeners(c.ata.open)
 		case c.scsi != nil:
-			c.scsi.path, open.scsi, open.query = path, c.scsi.open, c.scsi.open
+			c.scsi.path, open = path, sgOpeners(c.scsi.open)
 			d.Transport, d.HCTL = "sas", "0:0:1:0"
 			sys = machineWithUnits(t, d.HCTL)
 		default:
 			sys = nvmeTree(t, "nvme0n1")
 			d = block.Device{Name: "nvme0n1", Path: path, Type: "part"} // a loop device plays its node
-			c.nvme.path, open.nvme = path, func(string) (adminDevice, error) { return c.nvme, nil }
+			c.nvme.path, open = path, nvmeOpeners(func(string) (adminDevice, error) { return c.nvme, nil })
 		}
 		record := &Recorder{}
 		o := Options{ATA: true, Iterations: 1, Zeroize: true, ContinueOnFailure: true, Recorder: record}
@@ -340,17 +341,19 @@ func TestTCGRanges(t *testing.T) {
 		{"NVMe, no answer to Identify", nil, &fakeNVMe{controllerError: unix.EIO}, "random"},
 	} {
 		path := secretDisk(t, mib)
-		d, sys, open := device(t, path), sysfs.Root{}, openers{}
+		d, sys := device(t, path), sysfs.Root{}
+		var open openers
 		if c.sata != nil {
-			d.Type, d.Transport, open.query = "disk", "sata", c.sata.open
-			c.sata.path = path
+			d.Type, d.Transport = "disk", "sata"
+			c.sata.path, open = path, sgOpeners(c.sata.open)
 		} else {
 			sys = nvmeTree(t, "nvme0n1")
 			d = block.Device{Name: "nvme0n1", Path: path, Type: "part"} // a loop device plays its node
-			open.identify = func(string) (adminDevice, error) { return c.nvme, nil }
+			open = nvmeOpeners(func(string) (adminDevice, error) { return c.nvme, nil })
 		}
 		record := &Recorder{}
-		err := eraseRanges(t.Context(), sys, d, [][2]int64{{4096, mib}}, Options{Zeroize: true, Recorder: record}, open)
+		o := Options{Zeroize: true, Recorder: record}
+		err := eraseRanges(t.Context(), sys, d, [][2]int64{{4096, mib}}, o, open.query)
 		if c.pattern == "" {
 			if !errors.Is(err, ErrTCGLocked) {
 				t.Errorf("%s: got %v, want %v", c.name, err, ErrTCGLocked)
@@ -412,13 +415,13 @@ func TestTCGPartition(t *testing.T) {
 		{"nvme0n1", "nvme0n1p2", unknown, "random"},
 	} {
 		sys := partitionTree(t, c.disk, c.partition)
-		for name, act := range map[string]func(*Recorder, block.Device, openers) error{
-			"ranges": func(record *Recorder, d block.Device, open openers) error {
+		for name, act := range map[string]func(*Recorder, block.Device, opener) error{
+			"ranges": func(record *Recorder, d block.Device, open opener) error {
 				o := Options{Zeroize: true, Recorder: record}
 				return eraseRanges(t.Context(), sys, d, [][2]int64{{4096, mib}}, o, open)
 			},
-			"whole": func(record *Recorder, d block.Device, open openers) error {
-				_, err := tryRunWith(t.Context(), sys, d, Options{Zeroize: true, Recorder: record}, open)
+			"whole": func(record *Recorder, d block.Device, open opener) error {
+				_, err := tryRunWith(t.Context(), sys, d, Options{Zeroize: true, Recorder: record}, openers{open, open})
 				return err
 			},
 		} {
@@ -429,12 +432,12 @@ func TestTCGPartition(t *testing.T) {
 			if c.discovery != nil {
 				scsiDisk.discovers, nvmeDisk.discovery = 0, c.discovery
 			}
-			open := openers{
-				query: func(disk string) (scsi.Transport, *os.File, int64, error) {
+			open := fakeOpener{
+				openSG: func(disk string) (scsi.Transport, *os.File, int64, error) {
 					asked = disk
 					return scsiDisk.open(path)
 				},
-				identify: func(disk string) (adminDevice, error) {
+				openNVMe: func(disk string) (adminDevice, error) {
 					asked = disk
 					return nvmeDisk, nil
 				},

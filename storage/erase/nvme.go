@@ -148,24 +148,6 @@ type nvmeFile struct {
 	nvme.Device
 }
 
-// openNVMe opens a namespace exclusively: before a Format, the kernel does not check whether it is mounted.
-func openNVMe(path string) (adminDevice, error) {
-	f, _, err := openExclusive(path)
-	if err != nil {
-		return nil, err
-	}
-	return nvmeFile{nvme.Device{File: f}}, nil
-}
-
-// openIdentify opens a namespace or controller for commands that change nothing.
-func openIdentify(path string) (adminDevice, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	return nvmeFile{nvme.Device{File: f}}, nil
-}
-
 func (n nvmeFile) namespace() (uint32, error) { return n.NamespaceID() }
 
 func (n nvmeFile) close() error { return n.File.Close() }

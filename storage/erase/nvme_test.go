@@ -23,8 +23,8 @@ import (
 	"ironroot/storage/sysfs"
 )
 
-// Operation codes and a capability (figures "Opcodes for Admin Commands" and "Identify Controller Data Structure" of the
-// NVM Express base specification 2.0).
+// Operation codes and a capability (NVM Express base specification 2.0, figures "Opcodes for Admin Commands" and
+// "Identify Controller Data Structure").
 const (
 	opGetLogPage = 0x02
 	opIdentify   = 0x06
@@ -315,7 +315,7 @@ func TestNVMe(t *testing.T) {
 				}
 				return &drive, nil
 			}
-			method, err := decidedRun(t.Context(), t, nvmeTree(t, "nvme0n1"), disk, c.o, openers{nvme: open})
+			method, err := decidedRun(t.Context(), t, nvmeTree(t, "nvme0n1"), disk, c.o, nvmeOpeners(open))
 			if !errors.Is(err, c.err) || method != c.method || err != nil && !strings.Contains(err.Error(), c.text) {
 				t.Errorf("got %q, %v, want %q, %v with %q", method, err, c.method, c.err, c.text)
 			}
@@ -371,7 +371,7 @@ func TestNVMeCancelled(t *testing.T) {
 				method, err = tryExpressWith(ctx, nvmeTree(t, "nvme0n1"), disk, Options{NVMe: true}, func(error) {},
 					open)
 			} else {
-				method, err = tryRunWith(ctx, nvmeTree(t, "nvme0n1"), disk, o, openers{nvme: open})
+				method, err = tryRunWith(ctx, nvmeTree(t, "nvme0n1"), disk, o, nvmeOpeners(open))
 			}
 			if !errors.Is(err, context.Canceled) || method != "" {
 				t.Errorf("%s, %s: got %q and %v, want %v", name, kind, method, err, context.Canceled)
@@ -586,7 +586,7 @@ func TestNVMePartition(t *testing.T) {
 	method, err := tryRunWith(t.Context(), nvmeTree(t, "nvme0n1p1"),
 		block.Device{Name: "nvme0n1p1", Path: loop, Type: "part"},
 		Options{NVMe: true, Zeroize: true},
-		openers{nvme: func(string) (adminDevice, error) { return &drive, nil }})
+		nvmeOpeners(func(string) (adminDevice, error) { return &drive, nil }))
 	if err != nil || method != Overwrite || len(drive.formats) > 0 {
 		t.Errorf("got %q, %v and formats %x, want %q and no format", method, err, drive.formats, Overwrite)
 	}

@@ -539,7 +539,7 @@ func TestNVMeSanitizeFallback(t *testing.T) {
 			drive.path = loop
 			disk := block.Device{Name: "nvme0n1", Path: loop, Type: "part"} // a loop device plays its node
 			method, err := decidedRun(t.Context(), t, nvmeTree(t, "nvme0n1"), disk, c.o,
-				openers{nvme: func(string) (adminDevice, error) { return &drive, nil }})
+				nvmeOpeners(func(string) (adminDevice, error) { return &drive, nil }))
 			if method != c.method || (err == nil) != (c.method != "") || c.err != nil && !errors.Is(err, c.err) ||
 				err != nil && !strings.Contains(err.Error(), c.text) {
 				t.Errorf("got %q, %v, want %q, %v with %q", method, err, c.method, c.err, c.text)

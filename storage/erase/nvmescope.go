@@ -44,8 +44,8 @@ func identifyAll(
 	return &id, namespace, scope
 }
 
-// readScope reads the scope from the controller. nsid is 0 for a controller without a namespace to erase. With an error,
-// shared and managed are valid.
+// readScope reads the scope from the controller. nsid is 0 for a controller without a namespace to erase. With an
+// error, shared and managed are valid.
 func readScope(query nvme.Controller, nsid uint32, controller nvme.Identity, shared bool) (nvmeScope, error) {
 	scope := nvmeScope{shared: shared, managed: controller.NamespaceManagement}
 	active, err := query.ActiveNamespaces(controller)

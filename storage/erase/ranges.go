@@ -19,8 +19,7 @@ import (
 func Ranges(
 	ctx context.Context, sys sysfs.Root, device block.Device, ranges [][2]int64, o Options,
 ) error {
-	open := openers{identify: openIdentify, query: openSGReadOnly}
-	if err := eraseRanges(ctx, sys, device, ranges, o, open); err != nil {
+	if err := eraseRanges(ctx, sys, device, ranges, o, readOnly{}); err != nil {
 		return fmt.Errorf("erase %d ranges of %s: %w", len(ranges), device.Path, err)
 	}
 	o.Recorder.Erased(Overwrite)
@@ -28,7 +27,7 @@ func Ranges(
 }
 
 func eraseRanges(
-	ctx context.Context, sys sysfs.Root, device block.Device, ranges [][2]int64, o Options, open openers,
+	ctx context.Context, sys sysfs.Root, device block.Device, ranges [][2]int64, o Options, query opener,
 ) error {
 	if err := o.Recorder.start(device.Path); err != nil {
 		return err
@@ -36,7 +35,7 @@ func eraseRanges(
 	if err := awaitWritable(ctx, sys, device, o.Wait); err != nil {
 		return err
 	}
-	unknown, err := checkLockedDevice(ctx, sys, device, open, o.Recorder)
+	unknown, err := checkLockedDevice(ctx, sys, device, query, o.Recorder)
 	if err != nil {
 		return err
 	}

@@ -301,7 +301,7 @@ func TestTraceATA(t *testing.T) {
 			d.Transport = "sata"
 			record := &Recorder{}
 			_, err := tryRunWith(t.Context(), sysfs.Root{}, d, Options{ATA: true, Recorder: record},
-				openers{ata: drive.open, query: drive.open})
+				sgOpeners(drive.open))
 			if c.err != nil && !errors.Is(err, c.err) || (err == nil) != (c.completed && c.err == nil) {
 				t.Fatalf("got %v, want %v", err, c.err)
 			}
@@ -336,7 +336,7 @@ func TestFormatKeepsData(t *testing.T) {
 		want := map[bool]error{true: ErrNotErased}[keeps]
 		record := &Recorder{}
 		method, err := tryRunWith(t.Context(), nvmeTree(t, "nvme0n1"), disk, Options{NVMe: true, Recorder: record},
-			openers{nvme: open})
+			nvmeOpeners(open))
 		if !errors.Is(err, want) || (method == NVMeUser) != (want == nil) {
 			t.Errorf("keeps %v: got %q and %v, want %v", keeps, method, err, want)
 		}
@@ -349,7 +349,7 @@ func TestFormatKeepsData(t *testing.T) {
 			t.Errorf("keeps %v: got %+v, want the completed command", keeps, o.Reported)
 		}
 		method, err = tryRunWith(t.Context(), nvmeTree(t, "nvme0n1"), disk,
-			Options{NVMe: true, Zeroize: true, ContinueOnFailure: true}, openers{nvme: open})
+			Options{NVMe: true, Zeroize: true, ContinueOnFailure: true}, nvmeOpeners(open))
 		if err != nil || keeps != strings.HasPrefix(string(method), "overwrite; secure erase failed: drive reported") {
 			t.Errorf("keeps %v, may overwrite: got %q and %v", keeps, method, err)
 		}
@@ -375,7 +375,7 @@ func TestTraceNVMeSanitize(t *testing.T) {
 		}
 		record := &Recorder{}
 		method, err := tryRunWith(t.Context(), nvmeTree(t, "nvme0n1"), disk,
-			Options{NVMe: true, NVMeSanitize: true, Recorder: record}, openers{nvme: open})
+			Options{NVMe: true, NVMeSanitize: true, Recorder: record}, nvmeOpeners(open))
 		if (err != nil) != fails || (method == NVMeSanitizeBlock) == fails {
 			t.Errorf("fails %v: got %q and %v", fails, method, err)
 		}
@@ -403,7 +403,7 @@ func TestTraceOtherNamespaces(t *testing.T) {
 		}
 		record := &Recorder{}
 		method, err := tryRunWith(t.Context(), nvmeTree(t, "nvme0n1"), disk, Options{NVMe: true, Recorder: record},
-			openers{nvme: open})
+			nvmeOpeners(open))
 		if got := record.Report().Target().LimitText(); err != nil || method != NVMeUser || got != c.want {
 			t.Errorf("namespaces %v: got %q, %v and %q, want %q", c.active, method, err, got, c.want)
 		}

@@ -17,14 +17,14 @@ func Recover(ctx context.Context, device block.Device, record *Recorder) error {
 	switch {
 	case err != nil:
 	case isATA(device):
-		err = recoverATA(ctx, device, record, openSGReadOnly)
+		err = recoverATA(ctx, device, record, readOnly{}.sg)
 	case isSCSI(device):
-		err = recoverSCSI(ctx, device, record, openSGReadOnly)
+		err = recoverSCSI(ctx, device, record, readOnly{}.sg)
 	case block.IsNVMeNamespace(device.Name):
-		err = recoverNVMe(ctx, device, record, openIdentify)
+		err = recoverNVMe(ctx, device, record, readOnly{}.nvme)
 	}
 	if err == nil {
-		_, err = checkLocked(ctx, device, openSGReadOnly, record)
+		_, err = checkLocked(ctx, device, readOnly{}.sg, record)
 	}
 	if err != nil {
 		return fmt.Errorf("recover %s: %w", device.Path, err)

@@ -567,7 +567,7 @@ func TestSCSIFallback(t *testing.T) {
 			}
 			sys := machineWithUnits(t, "0:0:1:0", "0:0:1:1")
 			record := &Recorder{}
-			open := openers{ata: drive.open, scsi: drive.open, query: drive.open}
+			open := sgOpeners(drive.open)
 			c.o.Recorder = record
 			method, err := decidedRun(t.Context(), t, sys, d, c.o, open)
 			if method != c.method || (err == nil) != (c.err == nil) ||

@@ -54,7 +54,7 @@ func TestKeptBetweenSamples(t *testing.T) {
 					drive.keeps = kept
 				}
 			}
-			return openers{nvme: func(string) (adminDevice, error) { return &drive, nil }}
+			return nvmeOpeners(func(string) (adminDevice, error) { return &drive, nil })
 		}
 	}
 	ata := func(fresh fakeATA) func(string) openers {
@@ -67,7 +67,7 @@ func TestKeptBetweenSamples(t *testing.T) {
 					drive.keeps = kept
 				}
 			}
-			return openers{ata: drive.open, query: drive.open}
+			return sgOpeners(drive.open)
 		}
 	}
 	scsi := func(action byte) func(string) openers {
@@ -79,7 +79,7 @@ func TestKeptBetweenSamples(t *testing.T) {
 					drive.keeps = kept
 				}
 			}
-			return openers{scsi: drive.open, query: drive.open}
+			return sgOpeners(drive.open)
 		}
 	}
 	for method, open := range map[Technique]func(string) openers{
