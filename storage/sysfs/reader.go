@@ -1,6 +1,10 @@
-// Package sysfs reads files of sysfs and procfs below a root that tests can replace. The driver behind a file can
-// hang, or fail if its hardware is suspended or broken. Reads are limited in time, and each failing file is logged
-// once.
+// Package sysfs reads files of sysfs and procfs below a [Root], which functions of other packages have as an argument.
+// The zero value of Root is the running machine, so that programs pass sysfs.Root{}. Tests, and programs that read a
+// copy of a machine's files, set its Path to a directory with sys, dev and proc. Devices keep their paths below /dev:
+// functions that open disks open the disks of the running machine.
+//
+// The driver behind a file can hang, or fail if its hardware is suspended or broken. Reads are limited in time, also by
+// the zero value. With a [Reader], a file that hangs is not read again, and each failing file is logged once.
 package sysfs
 
 import (

@@ -2,8 +2,8 @@ package sysfs
 
 import "path/filepath"
 
-// Root represents the directory that contains sysfs, procfs and /dev. Tests replace it by a fixture tree. The zero
-// value is the root of the running machine.
+// Root represents a machine by the directory that contains its sysfs, procfs and /dev. The zero value is the running
+// machine.
 type Root struct {
 	// Path is the directory that contains sys, dev and proc; "" means "/".
 	Path string

@@ -2,6 +2,7 @@
 package library
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -46,7 +47,7 @@ func readFile(t *testing.T, name string) string {
 	return string(text)
 }
 
-// A module outside of this one can use the packages. Those that read images also run.
+// A module outside of this one can use the packages. Programs that read images or a copy of sysfs also run.
 func TestModule(t *testing.T) {
 	testenv.Programs(t, "sgdisk")
 	dir := module(t)
@@ -59,6 +60,21 @@ func TestModule(t *testing.T) {
 	if out := testenv.Run(t, filepath.Join(bin, "disk"), disk); !strings.HasPrefix(out, "gpt ") ||
 		!strings.Contains(out, "1 first ") {
 		t.Errorf("disk: got %q, want a GPT with one partition", out)
+	}
+
+	machine := t.TempDir()
+	for name, text := range map[string]string{
+		"sys/block/vda/size": "20480\n", "sys/class/block/vda/size": "20480\n", "sys/class/block/vda/ro": "0\n",
+	} {
+		name = filepath.Join(machine, name)
+		err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o755), os.WriteFile(name, []byte(text), 0o600))
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if out, want := testenv.Run(t, filepath.Join(bin, "disks"), machine),
+		"/dev/vda disk virtio 10485760  \n"; out != want {
+		t.Errorf("disks: got %q, want %q", out, want)
 	}
 
 	image, err := os.OpenFile(testenv.SparseFile(t, 1<<20), os.O_RDWR, 0)
