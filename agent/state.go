@@ -122,7 +122,7 @@ func newAgent(o Options) *agent {
 		started: time.Now(),
 		log:     o.Journal.Logger(),
 		targets: &iscsitarget.Exporter{
-			System: o.System, LoadModule: o.Machine.Modules.Load, Log: o.Journal.Logger(),
+			System: o.System, Modules: o.Machine.Modules, Log: o.Journal.Logger(),
 		},
 		config:     config.NewLive(o.Config),
 		clocks:     clock.Machine{},

@@ -12,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"hash"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -38,20 +39,19 @@ func (c CHAP) String() string {
 
 func (c CHAP) mutual() bool { return c.TargetSecret != "" }
 
-// chapAlgorithm is a hash function with its number in PPP's registry.
-type chapAlgorithm struct {
-	number string
-	hash   func() hash.Hash
-}
+// The numbers of hash functions in PPP's registry.
+const (
+	chapMD5    = "5"
+	chapSHA256 = "7"
+)
 
 // chapAlgorithms returns the hash functions, the preferred one first. MD5 precedes SHA-256 because Debian's target
 // means SHA-1 by 7. Without MD5, which FIPS 140-3 does not approve, a target uses SHA-256.
-func chapAlgorithms() []chapAlgorithm {
-	approved := chapAlgorithm{"7", sha256.New}
+func chapAlgorithms() []string {
 	if fips140.Enabled() {
-		return []chapAlgorithm{approved}
+		return []string{chapSHA256}
 	}
-	return []chapAlgorithm{{"5", md5.New}, approved}
+	return []string{chapMD5, chapSHA256}
 }
 
 // maxChallenge limits a challenge or response, in bytes (RFC 7143, 12.1.3).
@@ -67,33 +67,26 @@ var (
 type chap struct {
 	CHAP
 
-	newHash   func() hash.Hash
+	algorithm string // the target's choice
 	id        byte
 	challenge []byte // the initiator's, to the target
 }
 
 // offer returns the algorithms.
 func (c *chap) offer() pair {
-	var numbers []string
-	for _, a := range chapAlgorithms() {
-		numbers = append(numbers, a.number)
-	}
-	return pair{"CHAP_A", strings.Join(numbers, ",")}
+	return pair{"CHAP_A", strings.Join(chapAlgorithms(), ",")}
 }
 
 // answer returns the response to the challenge of a target, and a challenge to it if it must authenticate itself.
 func (c *chap) answer(got map[string]string) ([]pair, error) {
-	for _, a := range chapAlgorithms() {
-		if a.number == got["CHAP_A"] {
-			c.newHash = a.hash
-		}
-	}
+	c.algorithm = got["CHAP_A"]
+	isOffered := slices.Contains(chapAlgorithms(), c.algorithm)
 	switch {
-	case c.newHash == nil && fips140.Enabled():
+	case !isOffered && fips140.Enabled():
 		return nil, fmt.Errorf("got CHAP_A=%.40q, want %s (MD5 is not available in FIPS 140-3 mode)",
-			got["CHAP_A"], c.offer().value)
-	case c.newHash == nil:
-		return nil, fmt.Errorf("got CHAP_A=%.40q, want one of %s", got["CHAP_A"], c.offer().value)
+			c.algorithm, c.offer().value)
+	case !isOffered:
+		return nil, fmt.Errorf("got CHAP_A=%.40q, want one of %s", c.algorithm, c.offer().value)
 	}
 	id, err := strconv.ParseUint(got["CHAP_I"], 0, 8)
 	if err != nil {
@@ -136,6 +129,13 @@ func (c *chap) verify(got map[string]string) error {
 		return fmt.Errorf("got CHAP name %.80q of the target, want %q", name, c.TargetName)
 	}
 	return nil
+}
+
+func (c *chap) newHash() hash.Hash {
+	if c.algorithm == chapMD5 {
+		return md5.New()
+	}
+	return sha256.New()
 }
 
 // response returns the hash of id, secret and challenge (RFC 1994, 4.1).

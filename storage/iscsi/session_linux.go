@@ -45,11 +45,15 @@ const (
 type Options struct {
 	System sysfs.Root
 	Log    *slog.Logger
-	// Dial connects to portals; nil is a net.Dialer.
-	Dial func(ctx context.Context, network, address string) (net.Conn, error)
+	Dialer Dialer // nil is a net.Dialer
 
 	// Limits that tests shorten; 0 are recoveryTimeout and closeTimeout.
 	recovery, closing time.Duration
+}
+
+// Dialer connects to portals.
+type Dialer interface {
+	Dial(ctx context.Context, network, address string) (net.Conn, error)
 }
 
 // Initiator is the kernel's initiator for TCP.
@@ -58,13 +62,17 @@ type Initiator struct {
 	kernel *kernel
 }
 
+func (i *Initiator) dial(ctx context.Context, address string) (net.Conn, error) {
+	if i.o.Dialer == nil {
+		return new(net.Dialer).DialContext(ctx, "tcp", address)
+	}
+	return i.o.Dialer.Dial(ctx, "tcp", address)
+}
+
 // Open opens the kernel's initiator. The module iscsi_tcp must be loaded.
 func Open(o Options) (*Initiator, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
-	}
-	if o.Dial == nil {
-		o.Dial = new(net.Dialer).DialContext
 	}
 	if o.recovery == 0 {
 		o.recovery = recoveryTimeout
@@ -151,7 +159,7 @@ func (s *Session) connect(ctx context.Context) error {
 }
 
 func (s *Session) connectTo(ctx context.Context, address netip.AddrPort) error {
-	conn, err := s.i.o.Dial(ctx, "tcp", address.String())
+	conn, err := s.i.dial(ctx, address.String())
 	if err != nil {
 		return fmt.Errorf("connect to iSCSI target %s: %w", s.target.Name, err)
 	}

@@ -60,7 +60,7 @@ func newInitiator(t *testing.T) (*Initiator, *fakeKernel, *lockedBuffer) {
 	k := newKernel(pair[0], 0x1234)
 	i := &Initiator{kernel: k, o: Options{
 		System: s, Log: slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug})),
-		Dial: new(net.Dialer).DialContext, recovery: recoveryTimeout, closing: closeTimeout,
+		recovery: recoveryTimeout, closing: closeTimeout,
 	}}
 	done := make(chan struct{})
 	go func() {

@@ -93,24 +93,40 @@ func (e *SessionError) Error() string {
 // Exporter exports at most one device at a time. It is safe for concurrent use. The zero value is for a machine whose
 // modules are loaded.
 type Exporter struct {
-	System sysfs.Root
-	// LoadModule, when set, loads a module of the kernel.
-	LoadModule func(ctx context.Context, name string) error
+	System  sysfs.Root
+	Modules Modules // may be nil
 	// Idle is the time after which a target without a session is removed; 0 is five minutes.
 	Idle time.Duration
 	Log  *slog.Logger
 
-	files    files                                                 // nil: the kernel's
-	restrict func(netip.AddrPort, netip.Addr) (restriction, error) // nil: restrict
-	mount    func(dir string) error                                // nil: mountConfigfs
-	// listen is a net.ListenConfig's if it is nil.
-	listen func(ctx context.Context, network, address string) (net.Listener, error)
-	check  func(ctx context.Context, device string) error // nil: checkFree
+	files  files  // nil: the kernel's
+	kernel kernel // nil: systemKernel
 
 	mu         sync.Mutex
 	current    *target
 	incomplete error // why what initiators wrote to the last device may be incomplete
 }
+
+// Modules are the modules of the kernel.
+type Modules interface {
+	Load(ctx context.Context, name string) error
+}
+
+// kernel is the rest of the kernel, which a target needs.
+type kernel interface {
+	// mount mounts configfs.
+	mount(dir string) error
+	// checkPortal returns an error if the address does not belong to this machine, or the port is in use.
+	checkPortal(ctx context.Context, portal netip.AddrPort) error
+	// restrict limits a portal to connections of one peer.
+	restrict(portal netip.AddrPort, peer netip.Addr) (restriction, error)
+	// checkFree flushes the device, drops what the kernel has cached of it, and checks that it can be opened
+	// exclusively.
+	checkFree(ctx context.Context, device string) error
+}
+
+// systemKernel is the kernel of this machine.
+type systemKernel struct{}
 
 // restriction is a restriction of who can connect.
 type restriction interface {
@@ -155,7 +171,7 @@ func (e *Exporter) start(ctx context.Context, x Export, prepare func(context.Con
 	if err := t.tree.checkAbsent(); err != nil {
 		return err
 	}
-	if err := e.checkPortal(ctx, x.Portal); err != nil {
+	if err := e.system().checkPortal(ctx, x.Portal); err != nil {
 		return err
 	}
 	if prepare != nil {
@@ -193,11 +209,11 @@ func (e *Exporter) replace(ctx context.Context, x Export) error {
 }
 
 func (e *Exporter) loadModules(ctx context.Context) error {
-	if e.LoadModule == nil {
+	if e.Modules == nil {
 		return nil
 	}
 	for _, name := range []string{"target_core_mod", "target_core_iblock", "iscsi_target_mod"} {
-		if err := e.LoadModule(ctx, name); err != nil {
+		if err := e.Modules.Load(ctx, name); err != nil {
 			return fmt.Errorf("load module %s: %w", name, err)
 		}
 	}
@@ -210,25 +226,16 @@ func (e *Exporter) findConfig(root string) error {
 	if _, err := os.Stat(root); err == nil {
 		return nil
 	}
-	mount := e.mount
-	if mount == nil {
-		mount = mountConfigfs
-	}
-	if err := mount(e.System.Sys("kernel/config")); err != nil {
+	if err := e.system().mount(e.System.Sys("kernel/config")); err != nil {
 		return err
 	}
 	_, err := os.Stat(root)
 	return err
 }
 
-// checkPortal returns an error if the address does not belong to this machine, or the port is in use. The kernel's
-// target would name no reason.
-func (e *Exporter) checkPortal(ctx context.Context, portal netip.AddrPort) error {
-	listen := e.listen
-	if listen == nil {
-		listen = (&net.ListenConfig{}).Listen
-	}
-	listener, err := listen(ctx, "tcp", portal.String())
+// checkPortal listens at the portal, because the kernel's target would name no reason.
+func (systemKernel) checkPortal(ctx context.Context, portal netip.AddrPort) error {
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", portal.String())
 	if err != nil {
 		return fmt.Errorf("portal: %w", err)
 	}
@@ -237,12 +244,8 @@ func (e *Exporter) checkPortal(ctx context.Context, portal netip.AddrPort) error
 
 // create configures the kernel. Nobody can connect before the restriction is in force.
 func (e *Exporter) create(t *target) error {
-	restrictPeer := e.restrict
-	if restrictPeer == nil {
-		restrictPeer = restrict
-	}
 	var err error
-	if t.access, err = restrictPeer(t.Portal, t.Peer); err != nil {
+	if t.access, err = e.system().restrict(t.Portal, t.Peer); err != nil {
 		return err
 	}
 	return t.tree.create()
@@ -331,11 +334,7 @@ func (e *Exporter) remove(ctx context.Context) error {
 	if t.stop != nil { // it was started
 		t.stop()
 	}
-	check := e.check
-	if check == nil {
-		check = checkFree
-	}
-	if err := check(ctx, t.Device); err != nil {
+	if err := e.system().checkFree(ctx, t.Device); err != nil {
 		err = fmt.Errorf("check device %s of the removed iSCSI target %s: %w", t.Device, t.Name, err)
 		e.incomplete = errors.Join(e.incomplete, err)
 		return err
@@ -346,8 +345,7 @@ func (e *Exporter) remove(ctx context.Context) error {
 	return nil
 }
 
-// checkFree flushes the device, drops what the kernel has cached of it, and checks that it can be opened exclusively.
-func checkFree(ctx context.Context, device string) error {
+func (systemKernel) checkFree(ctx context.Context, device string) error {
 	if err := block.Flush(ctx, device); err != nil {
 		return err
 	}
@@ -402,6 +400,13 @@ func (e *Exporter) logger() *slog.Logger {
 		return slog.New(slog.DiscardHandler)
 	}
 	return e.Log
+}
+
+func (e *Exporter) system() kernel {
+	if e.kernel == nil {
+		return systemKernel{}
+	}
+	return e.kernel
 }
 
 func (e *Exporter) filesystem() files {

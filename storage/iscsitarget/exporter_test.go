@@ -32,6 +32,45 @@ type rig struct {
 	restriction *fakeRestriction
 	busy        error // of the device after a removal
 	freed       []string
+	mounts      []string
+	mountErr    error
+	config      string // directory that a mount creates; "" for none
+	realPortal  bool
+}
+
+func (r *rig) mount(dir string) error {
+	r.mounts = append(r.mounts, dir)
+	if r.mountErr != nil || r.config == "" {
+		return r.mountErr
+	}
+	return os.MkdirAll(r.config, 0o755)
+}
+
+func (r *rig) checkPortal(ctx context.Context, portal netip.AddrPort) error {
+	if r.realPortal {
+		return systemKernel{}.checkPortal(ctx, portal)
+	}
+	return nil
+}
+
+func (r *rig) restrict(portal netip.AddrPort, peer netip.Addr) (restriction, error) {
+	return r.restriction.begin(portal, peer)
+}
+
+func (r *rig) checkFree(_ context.Context, device string) error {
+	r.freed = append(r.freed, device)
+	return r.busy
+}
+
+// modules records the loaded modules.
+type modules struct {
+	loaded []string
+	err    error
+}
+
+func (m *modules) Load(_ context.Context, name string) error {
+	m.loaded = append(m.loaded, name)
+	return m.err
 }
 
 func newRig(t *testing.T) *rig {
@@ -39,16 +78,7 @@ func newRig(t *testing.T) *rig {
 	kernel := newConfigfs(t)
 	path, _ := strings.CutSuffix(kernel.root, "/sys/kernel/config/target")
 	r := &rig{kernel: kernel, restriction: &fakeRestriction{}}
-	r.Exporter = &Exporter{
-		System: sysfs.Root{Path: path}, files: kernel, restrict: r.restriction.restrict,
-		listen: func(ctx context.Context, network, _ string) (net.Listener, error) {
-			return (&net.ListenConfig{}).Listen(ctx, network, "127.0.0.1:0")
-		},
-		check: func(_ context.Context, device string) error {
-			r.freed = append(r.freed, device)
-			return r.busy
-		},
-	}
+	r.Exporter = &Exporter{System: sysfs.Root{Path: path}, files: kernel, kernel: r}
 	t.Cleanup(func() { _ = r.Close(context.Background()) })
 	return r
 }
@@ -71,19 +101,16 @@ func (r *rig) gone(t *testing.T) {
 
 func TestStart(t *testing.T) {
 	r := newRig(t)
-	var loaded []string
-	r.LoadModule = func(_ context.Context, name string) error {
-		loaded = append(loaded, name)
-		return nil
-	}
+	m := &modules{}
+	r.Modules = m
 	r.kernel.onCall = func(call string) {
 		if strings.HasPrefix(call, "mkdir iscsi/"+export.Name+"/tpgt_1/np/") && !r.restriction.active {
 			t.Error("the portal was opened before it was restricted")
 		}
 	}
 	r.start(t, export)
-	if want := []string{"target_core_mod", "target_core_iblock", "iscsi_target_mod"}; !slices.Equal(loaded, want) {
-		t.Errorf("got modules %q, want %q", loaded, want)
+	if want := []string{"target_core_mod", "target_core_iblock", "iscsi_target_mod"}; !slices.Equal(m.loaded, want) {
+		t.Errorf("got modules %q, want %q", m.loaded, want)
 	}
 	if got := r.restriction; got.portal != export.Portal || got.peer != export.Peer {
 		t.Errorf("got %v restricted to %v, want %v and %v", got.portal, got.peer, export.Portal, export.Peer)
@@ -254,12 +281,12 @@ func TestStartRejectsInvalidExports(t *testing.T) {
 func TestStartInOtherKernels(t *testing.T) {
 	r := newRig(t)
 	failure := errors.New("unknown module")
-	r.LoadModule = func(context.Context, string) error { return failure }
+	r.Modules = &modules{err: failure}
 	err := r.Start(t.Context(), export, nil)
 	if !errors.Is(err, failure) || !strings.Contains(err.Error(), "target_core") {
 		t.Errorf("module: got %v, want %v with its name", err, failure)
 	}
-	r.LoadModule = nil
+	r.Modules = nil
 	foreign := filepath.Join(r.kernel.root, "iscsi", export.Name)
 	if err := os.MkdirAll(foreign, 0o755); err != nil {
 		t.Fatal(err)
@@ -273,7 +300,7 @@ func TestStartInOtherKernels(t *testing.T) {
 	if err := os.RemoveAll(r.kernel.root); err != nil {
 		t.Fatal(err)
 	}
-	r.mount = func(string) error { return failure }
+	r.mountErr = failure
 	prepared := false
 	err = r.Start(t.Context(), export, func(context.Context) error {
 		prepared = true
@@ -282,18 +309,16 @@ func TestStartInOtherKernels(t *testing.T) {
 	if !errors.Is(err, failure) || !strings.Contains(err.Error(), "kernel has no iSCSI target") || prepared {
 		t.Errorf("no configfs: got %v, prepared %v, want %v before anything is done", err, prepared, failure)
 	}
-	r.mount = func(string) error { return nil }
+	r.mountErr = nil
 	if err := r.Start(t.Context(), export, nil); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("no target in configfs: got %v, want %v", err, os.ErrNotExist)
 	}
 	r.gone(t)
-	r.mount = func(dir string) error {
-		if want := r.System.Sys("kernel/config"); dir != want {
-			t.Errorf("got a mount on %s, want %s", dir, want)
-		}
-		return os.MkdirAll(filepath.Join(r.kernel.root, "core"), 0o755)
-	}
+	r.mounts, r.config = nil, filepath.Join(r.kernel.root, "core")
 	r.start(t, export)
+	if want := []string{r.System.Sys("kernel/config")}; !slices.Equal(r.mounts, want) {
+		t.Errorf("got mounts %q, want %q", r.mounts, want)
+	}
 	if err := r.Stop(t.Context()); err != nil {
 		t.Error(err)
 	}
@@ -352,7 +377,7 @@ func TestStartInUse(t *testing.T) {
 // A portal at a port in use, or at another machine's address, is an error before anything is done.
 func TestStartChecksPortal(t *testing.T) {
 	r := newRig(t)
-	r.listen = nil
+	r.realPortal = true
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

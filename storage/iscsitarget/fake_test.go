@@ -225,7 +225,7 @@ type fakeRestriction struct {
 	liftErr error // result of lift
 }
 
-func (f *fakeRestriction) restrict(portal netip.AddrPort, peer netip.Addr) (restriction, error) {
+func (f *fakeRestriction) begin(portal netip.AddrPort, peer netip.Addr) (restriction, error) {
 	if f.active {
 		return nil, errors.New("restricted twice")
 	}

@@ -20,10 +20,10 @@ const rulePriority = 3260
 // rules are rules of the kernel's routing.
 type rules []*netlink.Rule
 
-// restrict limits a portal to connections of one peer. The kernel drops the connection requests of others, because it
+// restrict adds two rules. The kernel drops the connection requests of others, because it
 // has no route for its replies from the portal's port: the first rule is for the peer, the second one for everybody
 // else. The machine itself can connect.
-func restrict(portal netip.AddrPort, peer netip.Addr) (restriction, error) {
+func (systemKernel) restrict(portal netip.AddrPort, peer netip.Addr) (restriction, error) {
 	peer = peer.WithZone("")
 	pass, drop := netlink.NewRule(), netlink.NewRule()
 	for i, r := range []*netlink.Rule{pass, drop} {
@@ -57,8 +57,7 @@ func (r rules) lift() error {
 	return errors.Join(failed...)
 }
 
-// mountConfigfs mounts configfs.
-func mountConfigfs(dir string) error {
+func (systemKernel) mount(dir string) error {
 	if err := unix.Mount("configfs", dir, "configfs", confine.DataOnly, ""); err != nil && !errors.Is(err, unix.EBUSY) {
 		return fmt.Errorf("mount configfs on %s: %w", dir, err)
 	}

@@ -60,7 +60,7 @@ func TestRestrict(t *testing.T) {
 			})
 			return err
 		}
-		access, err := restrict(portal, netip.MustParseAddr(c.peer))
+		access, err := systemKernel{}.restrict(portal, netip.MustParseAddr(c.peer))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -77,7 +77,7 @@ func TestRestrict(t *testing.T) {
 		if err := dial("", portal, nettest.Timeout); err != nil {
 			t.Errorf("the machine itself: %v", err)
 		}
-		if _, err := restrict(portal, netip.MustParseAddr(c.peer)); !errors.Is(err, unix.EEXIST) {
+		if _, err := (systemKernel{}).restrict(portal, netip.MustParseAddr(c.peer)); !errors.Is(err, unix.EEXIST) {
 			t.Errorf("twice: got %v, want %v", err, unix.EEXIST)
 		}
 		if err := access.lift(); err != nil {
@@ -96,7 +96,7 @@ func TestCheckFree(t *testing.T) {
 		t.Fatal(err)
 	}
 	device := testenv.Loop(t, path, 512)
-	if err := checkFree(t.Context(), device); err != nil {
+	if err := (systemKernel{}).checkFree(t.Context(), device); err != nil {
 		t.Errorf("free: got %v", err)
 	}
 	holder, err := os.OpenFile(device, os.O_RDWR|unix.O_EXCL, 0)
@@ -104,7 +104,7 @@ func TestCheckFree(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer holder.Close()
-	if err := checkFree(t.Context(), device); !errors.Is(err, unix.EBUSY) {
+	if err := (systemKernel{}).checkFree(t.Context(), device); !errors.Is(err, unix.EBUSY) {
 		t.Errorf("in use: got %v, want %v", err, unix.EBUSY)
 	}
 }

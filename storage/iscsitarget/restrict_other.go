@@ -7,8 +7,10 @@ import (
 	"net/netip"
 )
 
-func restrict(netip.AddrPort, netip.Addr) (restriction, error) { return nil, errors.ErrUnsupported }
+func (systemKernel) restrict(netip.AddrPort, netip.Addr) (restriction, error) {
+	return nil, errors.ErrUnsupported
+}
 
-func mountConfigfs(string) error { return errors.ErrUnsupported }
+func (systemKernel) mount(string) error { return errors.ErrUnsupported }
 
 func openExclusively(string) error { return errors.ErrUnsupported }

@@ -101,7 +101,7 @@ func (d *sanDisks) attach(ctx context.Context, static func() bool) error {
 	if err := d.m.Probe(ctx, "iscsi_tcp"); err != nil {
 		return err
 	}
-	initiator, err := iscsi.Open(iscsi.Options{Log: d.m.Log, Dial: d.network.Dial})
+	initiator, err := iscsi.Open(iscsi.Options{Log: d.m.Log, Dialer: d.network})
 	if err != nil {
 		return err
 	}
