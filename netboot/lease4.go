@@ -28,7 +28,7 @@ func (a *lease4) run(ctx context.Context, r plan.Role) {
 	a.fixedMTU = r.MTU != 0
 	l := a.link
 	client := dhcp4.New(dhcp4.Config{
-		Interface: l.netInterface, Carrier: l.carrier, Moved: l.moved, Timing: l.timing.DHCP, Log: l.log, Handler: a,
+		Link: l, Carrier: l.carrier, Moved: l.moved, Timing: l.timing.DHCP, Log: l.log, Handler: a,
 	})
 	l.persist(ctx, func() { client.Run(ctx) })
 }

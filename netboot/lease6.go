@@ -79,7 +79,7 @@ func (a *lease6) wanted() dhcp6.Mode {
 func (a *lease6) client() *dhcp6.Client {
 	l := a.link
 	return dhcp6.New(dhcp6.Config{
-		Interface: l.netInterface, Carrier: l.carrier6, Duplicate: l.duplicate, Timing: l.timing.DHCP,
+		Link: l, Carrier: l.carrier6, Duplicate: l.duplicate, Timing: l.timing.DHCP,
 		Log: l.log, Handler: a,
 	})
 }

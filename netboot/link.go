@@ -92,7 +92,7 @@ func newLink(s *shared, index int) *link {
 		duplicate: newSignal(), announced: newSignal(),
 	}
 	l.published.Store(&found)
-	l.hosts = route.NewHosts(s.log, l.netInterface)
+	l.hosts = route.NewHosts(s.log, l)
 	l.lease4 = lease4{link: l, source: ifconfig.NewSource(index)}
 	l.lease6 = lease6{link: l, source: ifconfig.NewSource(index)}
 	return l
@@ -292,8 +292,8 @@ func (l *link) metric() int {
 	return l.State().metric
 }
 
-// netInterface returns the present state of the link's interface.
-func (l *link) netInterface() *net.Interface {
+// Interface returns the present state of the link's interface.
+func (l *link) Interface() *net.Interface {
 	now := l.State().link
 	return &net.Interface{Index: now.Index, Name: now.Name, HardwareAddr: now.MAC}
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"net"
 	"net/netip"
 	"slices"
 	"strings"
@@ -34,6 +35,12 @@ const MaxServers = resolver.MaxServers
 
 // ErrExpired reports that a lease was not renewed in time.
 var ErrExpired = errors.New("lease expired")
+
+// Link is the network interface of a client.
+type Link interface {
+	// Interface returns the present index, name and MAC address.
+	Interface() *net.Interface
+}
 
 // Timing holds the delays and limits of a client.
 type Timing struct {

@@ -3,7 +3,6 @@ package dhcp4
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"net"
 	"net/netip"
@@ -29,8 +28,7 @@ type Handler interface {
 
 // Config describes a client.
 type Config struct {
-	// Interface returns the present index, name and MAC address of the client's interface.
-	Interface func() *net.Interface
+	Link dhcp.Link
 	// Carrier receives a value each time when the interface gets its carrier back: the client then asks at once.
 	Carrier <-chan struct{}
 	// Moved receives a value when the interface can have been connected to another network while it kept its carrier.
@@ -45,12 +43,11 @@ type Config struct {
 type Client struct {
 	Config
 	sockets  sockets
-	detect   func(ctx context.Context, on *net.Interface, address netip.Addr, interval time.Duration) error
 	declines int // in a row
 }
 
 // New returns a client. It does nothing until Run.
-func New(c Config) *Client { return &Client{Config: c, sockets: kernelSockets{}, detect: arp.Detect} }
+func New(c Config) *Client { return &Client{Config: c, sockets: kernelSockets{}} }
 
 var (
 	errNoAnswer = errors.New("no answer from a DHCP server")
@@ -66,7 +63,7 @@ func (c *Client) Run(ctx context.Context) {
 		}
 		err := c.Handler.Use(lease, false)
 		if err == nil {
-			c.Log.Info("lease obtained", "interface", c.Interface().Name, "address", lease.Address.String(),
+			c.Log.Info("lease obtained", "interface", c.Link.Interface().Name, "address", lease.Address.String(),
 				"server", lease.Server.String(), "lifetime", lease.Duration,
 				"duration", time.Since(started).Round(time.Millisecond))
 			err = c.hold(ctx, lease)
@@ -113,25 +110,12 @@ func (c *Client) acquire(ctx context.Context) (lease *Lease, started time.Time) 
 // discover does one exchange of four messages. Offers that cannot be used are rejected, so that the client uses a
 // working server although a broken one answers first. It sends the first message at most tries times; 0 has no limit.
 func (c *Client) discover(ctx context.Context, started time.Time, tries int) (*Lease, error) {
-	message, err := newMessage(c.Interface().HardwareAddr, dhcpv4.MessageTypeDiscover)
+	message, err := newMessage(c.Link.Interface().HardwareAddr, dhcpv4.MessageTypeDiscover)
 	if err != nil {
 		return nil, err
 	}
-	const maxLogged = 8
-	logged := map[string]bool{} // servers
 	offer, err := c.exchange(ctx, exchange{
-		message: message, started: started, tries: tries, open: c.sockets.broadcast,
-		accept: func(m *dhcpv4.DHCPv4) error {
-			if kind := m.MessageType(); kind != dhcpv4.MessageTypeOffer {
-				return fmt.Errorf("message type %s of server %s, want OFFER", kind, serverText(m))
-			}
-			_, _, err := parseLease(m, time.Now(), c.Timing.MinLease)
-			if server := m.ServerIdentifier().String(); err != nil && len(logged) < maxLogged && !logged[server] {
-				logged[server] = true
-				c.Log.Warn("offer rejected", "interface", c.Interface().Name, "server", server, "err", err)
-			}
-			return err
-		},
+		message: message, started: started, tries: tries, logged: map[string]bool{},
 	})
 	if err != nil {
 		return nil, err
@@ -145,7 +129,6 @@ func (c *Client) discover(ctx context.Context, started time.Time, tries int) (*L
 			dhcpv4.WithOption(dhcpv4.OptRequestedIPAddress(offer.YourIPAddr)),
 			dhcpv4.WithOption(dhcpv4.OptServerIdentifier(offer.ServerIdentifier())),
 		},
-		open: c.sockets.broadcast,
 	})
 }
 
@@ -189,7 +172,7 @@ func (c *Client) hold(ctx context.Context, lease *Lease) error {
 			if reason == moved && next.Address == lease.Address { // is asked often
 				level = slog.LevelDebug
 			}
-			c.Log.Log(ctx, level, "lease renewed", "interface", c.Interface().Name, "address", next.Address.String(),
+			c.Log.Log(ctx, level, "lease renewed", "interface", c.Link.Interface().Name, "address", next.Address.String(),
 				"server", next.Server.String(), "lifetime", next.Duration)
 			if next.Address != lease.Address {
 				conflict = c.watchConflict(ctx, next.Address.Addr())
@@ -273,14 +256,13 @@ func (c *Client) extend(ctx context.Context, lease *Lease, confirm bool) (*Lease
 	switch age := time.Since(lease.Obtained); {
 	case confirm: // INIT-REBOOT
 		r.tries = c.Timing.Requests
-		r.open = c.sockets.broadcast
 		r.options = []dhcpv4.Modifier{dhcpv4.WithOption(dhcpv4.OptRequestedIPAddress(address.AsSlice()))}
 		return c.request(ctx, r)
 	case age < lease.Rebind: // RENEWING; otherwise REBINDING
 		r.server = lease.Server.AsSlice()
 		r.destination = lease.Server
 	}
-	r.open = func(on *net.Interface) (net.PacketConn, error) { return c.sockets.unicast(on, address) }
+	r.source = address
 	r.options = []dhcpv4.Modifier{dhcpv4.WithClientIP(address.AsSlice())}
 	return c.request(ctx, r)
 }
@@ -295,7 +277,7 @@ const ethernetLen = 6 // of a MAC address
 // address.
 func (c *Client) watchConflict(ctx context.Context, address netip.Addr) <-chan error {
 	found := make(chan error, 1)
-	on := c.Interface()
+	on := c.Link.Interface()
 	if c.declines >= maxDeclines {
 		c.Log.Warn("address used despite a conflict", "interface", on.Name, "address", address)
 		return found
@@ -303,7 +285,7 @@ func (c *Client) watchConflict(ctx context.Context, address netip.Addr) <-chan e
 	if len(on.HardwareAddr) != ethernetLen {
 		return found
 	}
-	goroutine.Go(func() error { return c.detect(ctx, on, address, c.Timing.First) }, func(err error) {
+	goroutine.Go(func() error { return c.sockets.detect(ctx, on, address, c.Timing.First) }, func(err error) {
 		var conflict *arp.ConflictError
 		switch {
 		case ctx.Err() != nil:
@@ -319,7 +301,7 @@ func (c *Client) watchConflict(ctx context.Context, address netip.Addr) <-chan e
 // decline tells the server that its address is in use (RFC 2131, section 4.4.4). The server does not answer.
 func (c *Client) decline(lease *Lease) {
 	c.declines++
-	on := c.Interface()
+	on := c.Link.Interface()
 	message, err := newMessage(on.HardwareAddr, dhcpv4.MessageTypeDecline,
 		dhcpv4.WithOption(dhcpv4.OptRequestedIPAddress(lease.Address.Addr().AsSlice())),
 		dhcpv4.WithOption(dhcpv4.OptServerIdentifier(lease.Server.AsSlice())))

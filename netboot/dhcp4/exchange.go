@@ -32,29 +32,19 @@ type request struct {
 	destination netip.Addr // invalid = broadcast
 	before      *Lease     // the lease to extend, nil for a new one
 	options     []dhcpv4.Modifier
-	open        func(on *net.Interface) (net.PacketConn, error)
+	source      netip.Addr // invalid = a socket that works without an address
 }
 
 // request sends a DHCPREQUEST and reads the answer.
 func (c *Client) request(ctx context.Context, r request) (*Lease, error) {
-	message, err := newMessage(c.Interface().HardwareAddr, dhcpv4.MessageTypeRequest, r.options...)
+	message, err := newMessage(c.Link.Interface().HardwareAddr, dhcpv4.MessageTypeRequest, r.options...)
 	if err != nil {
 		return nil, err
 	}
 	asked := time.Now()
 	answer, err := c.exchange(ctx, exchange{
-		message: message, started: r.started, tries: r.tries, destination: r.destination, open: r.open,
-		accept: func(m *dhcpv4.DHCPv4) error {
-			switch kind := m.MessageType(); {
-			case kind == dhcpv4.MessageTypeOffer:
-				return errForeign // of another server, which was slower
-			case kind != dhcpv4.MessageTypeAck && kind != dhcpv4.MessageTypeNak:
-				return fmt.Errorf("message type %s, want ACK or NAK", kind)
-			case r.server != nil && !m.ServerIdentifier().Equal(r.server):
-				return fmt.Errorf("%s of server %s, want %s", kind, serverText(m), r.server)
-			}
-			return nil
-		},
+		message: message, started: r.started, tries: r.tries, source: r.source, destination: r.destination,
+		server: r.server,
 	})
 	if err != nil {
 		return nil, err
@@ -73,7 +63,7 @@ func (c *Client) request(ctx context.Context, r request) (*Lease, error) {
 		return nil, fmt.Errorf("lease rejected: %w", err)
 	}
 	for _, warning := range warnings {
-		c.Log.Warn("value of the lease ignored", "interface", c.Interface().Name, "server", lease.Server.String(),
+		c.Log.Warn("value of the lease ignored", "interface", c.Link.Interface().Name, "server", lease.Server.String(),
 			"err", warning)
 	}
 	return lease, nil
@@ -84,9 +74,50 @@ type exchange struct {
 	message     *dhcpv4.DHCPv4
 	started     time.Time  // of the search that the message belongs to
 	tries       int        // 0 = forever
+	source      netip.Addr // invalid = a socket that works without an address
 	destination netip.Addr // invalid = broadcast
-	open        func(on *net.Interface) (net.PacketConn, error)
-	accept      func(*dhcpv4.DHCPv4) error // returns why an answer is rejected
+	server      net.IP     // the only server whose answer to a request is accepted; nil = any
+	// logged contains the servers whose rejected offers were logged.
+	logged map[string]bool
+}
+
+const maxLogged = 8 // servers whose rejected offers are logged
+
+// accept returns why an answer is rejected.
+func (c *Client) accept(e exchange, m *dhcpv4.DHCPv4) error {
+	if e.message.MessageType() == dhcpv4.MessageTypeDiscover {
+		return c.acceptOffer(e, m)
+	}
+	switch kind := m.MessageType(); {
+	case kind == dhcpv4.MessageTypeOffer:
+		return errForeign // of another server, which was slower
+	case kind != dhcpv4.MessageTypeAck && kind != dhcpv4.MessageTypeNak:
+		return fmt.Errorf("message type %s, want ACK or NAK", kind)
+	case e.server != nil && !m.ServerIdentifier().Equal(e.server):
+		return fmt.Errorf("%s of server %s, want %s", kind, serverText(m), e.server)
+	}
+	return nil
+}
+
+func (c *Client) acceptOffer(e exchange, m *dhcpv4.DHCPv4) error {
+	if kind := m.MessageType(); kind != dhcpv4.MessageTypeOffer {
+		return fmt.Errorf("message type %s of server %s, want OFFER", kind, serverText(m))
+	}
+	_, _, err := parseLease(m, time.Now(), c.Timing.MinLease)
+	if server := m.ServerIdentifier().String(); err != nil && len(e.logged) < maxLogged && !e.logged[server] {
+		e.logged[server] = true
+		c.Log.Warn("offer rejected", "interface", c.Link.Interface().Name, "server", server, "err", err)
+	}
+	return err
+}
+
+// open opens the socket of an exchange.
+func (c *Client) open(e exchange) (net.PacketConn, error) {
+	on := c.Link.Interface()
+	if e.source.IsValid() {
+		return c.sockets.unicast(on, e.source)
+	}
+	return c.sockets.broadcast(on)
 }
 
 // errForeign is the error of messages that are not answers to the message that was sent.
@@ -125,7 +156,7 @@ func (c *Client) exchange(ctx context.Context, e exchange) (*dhcpv4.DHCPv4, erro
 func (c *Client) attempt(ctx context.Context, e exchange, timeout time.Duration) (*dhcpv4.DHCPv4, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, timeout, errNoAnswer)
 	defer cancel()
-	conn, err := e.open(c.Interface())
+	conn, err := c.open(e)
 	if err != nil {
 		<-ctx.Done() // the interface may come back
 		return nil, fmt.Errorf("open DHCP socket: %w", err)
@@ -194,12 +225,12 @@ func (c *Client) receive(conn net.PacketConn, e exchange) (accepted *dhcpv4.DHCP
 
 // read parses an answer to a message.
 func (c *Client) read(raw []byte, e exchange) (*dhcpv4.DHCPv4, error) {
-	if !isAnswer(raw, e.message.TransactionID, answerAddress(c.Interface().HardwareAddr)) {
+	if !isAnswer(raw, e.message.TransactionID, answerAddress(c.Link.Interface().HardwareAddr)) {
 		return nil, errForeign
 	}
 	m, err := parseMessage(raw)
 	if err != nil {
 		return nil, err
 	}
-	return m, e.accept(m)
+	return m, c.accept(e, m)
 }

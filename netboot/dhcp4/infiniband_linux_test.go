@@ -90,7 +90,7 @@ func TestInfiniBandLease(t *testing.T) {
 	port := l.Raise("ib0")
 	port.HardwareAddr = infiniBandPort(t)
 	c := New(Config{
-		Interface: func() *net.Interface { return port }, Timing: dhcptest.Quick,
+		Link: fixed{port}, Timing: dhcptest.Quick,
 		Log: slog.New(slog.DiscardHandler), Handler: &recorder{},
 	})
 	ctx, cancel := context.WithTimeout(l.Ctx, nettest.Timeout)

@@ -35,8 +35,7 @@ const (
 
 // Config describes a client.
 type Config struct {
-	// Interface returns the present index, name and MAC address of the client's interface.
-	Interface func() *net.Interface
+	Link dhcp.Link
 	// Carrier receives a value each time when the interface gets its carrier back: the client then confirms its lease.
 	Carrier <-chan struct{}
 	// Duplicate receives a value when the kernel finds that another machine has an address of the lease (RFC 4862,
@@ -50,17 +49,28 @@ type Config struct {
 // Client is the client of one interface.
 type Client struct {
 	Config
-	duid  dhcpv6.DUID
-	iaid  [4]byte
-	open  func(ctx context.Context, name string) (net.PacketConn, error)
-	parse func(raw []byte) (*dhcpv6.Message, error) // parseMessage, except in tests
+	duid      dhcpv6.DUID
+	iaid      [4]byte
+	transport transport
 }
+
+// transport opens the sockets of a client and parses its messages.
+type transport interface {
+	// listen opens a socket that is bound to an interface.
+	listen(ctx context.Context, name string) (net.PacketConn, error)
+	parse(raw []byte) (*dhcpv6.Message, error)
+}
+
+// kernelTransport opens sockets of the kernel.
+type kernelTransport struct{}
+
+func (kernelTransport) parse(raw []byte) (*dhcpv6.Message, error) { return parseMessage(raw) }
 
 // New returns a client. It does nothing until Run or Inform. Its identifiers derive from the interface's present MAC
 // address: they are the same at each boot, and servers that identify machines by their MAC address find it in them.
 func New(c Config) *Client {
-	mac := c.Interface().HardwareAddr
-	client := &Client{Config: c, duid: newDUID(mac), open: listen, parse: parseMessage}
+	mac := c.Link.Interface().HardwareAddr
+	client := &Client{Config: c, duid: newDUID(mac), transport: kernelTransport{}}
 	if len(mac) >= len(client.iaid) {
 		copy(client.iaid[:], mac[len(mac)-len(client.iaid):])
 	}
@@ -105,7 +115,7 @@ func (c *Client) Run(ctx context.Context) {
 }
 
 func (c *Client) log(message string, lease *Lease) {
-	c.Log.Info(message, "interface", c.Interface().Name, "address", fmt.Sprint(lease.Addresses),
+	c.Log.Info(message, "interface", c.Link.Interface().Name, "address", fmt.Sprint(lease.Addresses),
 		"lifetime", lease.Duration)
 }
 
@@ -181,7 +191,7 @@ func (c *Client) confirm(ctx context.Context, lease *Lease) error {
 		return err
 	}
 	if err != nil {
-		c.Log.Debug("DHCPv6 lease not confirmed", "interface", c.Interface().Name, "err", err)
+		c.Log.Debug("DHCPv6 lease not confirmed", "interface", c.Link.Interface().Name, "err", err)
 	}
 	return nil
 }
@@ -193,7 +203,7 @@ func (c *Client) decline(ctx context.Context, lease *Lease) error {
 		kind: dhcpv6.MessageTypeDecline, addresses: lease, tries: 1,
 		options: []dhcpv6.Option{dhcpv6.OptServerID(lease.server)},
 	})
-	c.Log.Debug("address declined", "interface", c.Interface().Name, "err", err)
+	c.Log.Debug("address declined", "interface", c.Link.Interface().Name, "err", err)
 	return fmt.Errorf("one of the addresses %v is in use by another machine", lease.Addresses)
 }
 

@@ -29,8 +29,32 @@ func (r *recorder) Use(lease *Lease) error {
 	return nil
 }
 
+// protocol is the protocol of the server.
+type protocol struct{}
+
+func (protocol) Parse(raw []byte) (*dhcpv6.Message, error) { return dhcpv6.MessageFromBytes(raw) }
+
+func (protocol) Describe(m *dhcpv6.Message, _ string, _ net.Addr) string {
+	return m.MessageType.String()
+}
+
+// fixed is a link.
+type fixed struct{ link *net.Interface }
+
+func (f fixed) Interface() *net.Interface { return f.link }
+
+// sockets leads to the server.
+type sockets struct {
+	kernelTransport
+	server *dhcptest.Server[*dhcpv6.Message]
+}
+
+func (s sockets) listen(context.Context, string) (net.PacketConn, error) {
+	return s.server.Open(""), nil
+}
+
 func newServer(answer func(m *dhcpv6.Message) *dhcpv6.Message) *dhcptest.Server[*dhcpv6.Message] {
-	return dhcptest.NewServer(dhcpv6.MessageFromBytes, answer)
+	return dhcptest.NewServer(protocol{}, answer)
 }
 
 // reply answers a solicitation by an advertisement and other messages by a reply.
@@ -71,12 +95,10 @@ func newTest(
 	handler, carrier, duplicate = &recorder{}, make(chan struct{}, 1), make(chan struct{}, 1)
 	nic := &net.Interface{Index: 2, Name: "eth0", HardwareAddr: net.HardwareAddr{0x52, 0x54, 0, 0x12, 0x34, 0x56}}
 	c = New(Config{
-		Interface: func() *net.Interface { return nic }, Carrier: carrier, Duplicate: duplicate,
+		Link: fixed{nic}, Carrier: carrier, Duplicate: duplicate,
 		Timing: dhcp.DefaultTiming, Log: slog.New(slog.DiscardHandler), Handler: handler,
 	})
-	c.open = func(context.Context, string) (net.PacketConn, error) {
-		return s.Open(func(m *dhcpv6.Message, _ net.Addr) string { return m.MessageType.String() }), nil
-	}
+	c.transport = sockets{server: s}
 	return c, handler, carrier, duplicate
 }
 
@@ -232,24 +254,32 @@ func TestNestedOptions(t *testing.T) {
 	}
 }
 
+// faultyParser panics at the first message.
+type faultyParser struct {
+	kernelTransport
+	parsed int
+}
+
+func (f *faultyParser) parse(raw []byte) (*dhcpv6.Message, error) {
+	if f.parsed++; f.parsed == 1 {
+		panic("in the parser")
+	}
+	return parseMessage(raw)
+}
+
 // A message that causes a panic is dropped; the next one is the answer.
 func TestReceiveContainsPanics(t *testing.T) {
 	testenv.ExpectPanics(t)
 	c, _, _, _ := newTest(newServer(silence))
-	parsed := 0
-	c.parse = func(raw []byte) (*dhcpv6.Message, error) {
-		if parsed++; parsed == 1 {
-			panic("in the parser")
-		}
-		return parseMessage(raw)
-	}
+	parser := &faultyParser{}
+	c.transport = parser
 	e := exchange{kind: dhcpv6.MessageTypeInformationRequest}
 	request := c.message(e, 7, 0)
 	read := nettest.Packet(reply(request).ToBytes())
 	conn := &nettest.Conn{Reads: []func([]byte) (int, error){read, read}}
 	ctx, cancel := context.WithTimeout(t.Context(), nettest.Timeout)
 	defer cancel()
-	if lease, err := c.receive(ctx, conn, "eth0", e, request, time.Now()); err != nil || lease == nil || parsed != 2 {
-		t.Errorf("got %+v and %v after %d messages, want the answer of the second one", lease, err, parsed)
+	if lease, err := c.receive(ctx, conn, "eth0", e, request, time.Now()); err != nil || lease == nil || parser.parsed != 2 {
+		t.Errorf("got %+v and %v after %d messages, want the answer of the second one", lease, err, parser.parsed)
 	}
 }

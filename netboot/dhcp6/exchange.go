@@ -94,8 +94,8 @@ func (c *Client) attempt(
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, errNoAnswer)
 	defer cancel()
 	asked := time.Now()
-	name := c.Interface().Name
-	conn, err := c.open(ctx, name)
+	name := c.Link.Interface().Name
+	conn, err := c.transport.listen(ctx, name)
 	if err == nil {
 		defer conn.Close() //nolint:errcheck // the socket is no longer used
 		servers := &net.UDPAddr{IP: dhcpv6.AllDHCPRelayAgentsAndServers, Port: dhcpv6.DefaultServerPort, Zone: name}
@@ -156,7 +156,7 @@ var errForeign = errors.New("not an answer for this client")
 func (c *Client) read(
 	e exchange, sent *dhcpv6.Message, raw []byte, asked time.Time,
 ) (*Lease, dhcp.Warnings, error) {
-	m, err := c.parse(slices.Clone(raw))
+	m, err := c.transport.parse(slices.Clone(raw))
 	if err != nil {
 		return nil, nil, err
 	}

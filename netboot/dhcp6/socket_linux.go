@@ -11,8 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// listen opens a socket that is bound to an interface.
-func listen(ctx context.Context, name string) (net.PacketConn, error) {
+func (kernelTransport) listen(ctx context.Context, name string) (net.PacketConn, error) {
 	config := net.ListenConfig{Control: func(_, _ string, raw syscall.RawConn) error {
 		var failed error
 		err := raw.Control(func(fd uintptr) {

@@ -9,6 +9,6 @@ import (
 	"net"
 )
 
-func listen(context.Context, string) (net.PacketConn, error) {
+func (kernelTransport) listen(context.Context, string) (net.PacketConn, error) {
 	return nil, fmt.Errorf("socket of an interface: %w", errors.ErrUnsupported)
 }

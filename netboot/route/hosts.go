@@ -18,17 +18,23 @@ import (
 
 const maxHostRoutes = 16 // on one link
 
+// Link is a network interface.
+type Link interface {
+	// Interface returns its present state.
+	Interface() *net.Interface
+}
+
 // Hosts are the added routes to single addresses by a link. Its methods may be called concurrently.
 type Hosts struct {
 	log  *slog.Logger
-	link func() *net.Interface
+	link Link
 
 	mu     sync.Mutex
 	routes []netlink.Route
 }
 
-// NewHosts returns the routes of a link, which has none yet. link returns its present state.
-func NewHosts(log *slog.Logger, link func() *net.Interface) *Hosts {
+// NewHosts returns the routes of a link, which has none yet.
+func NewHosts(log *slog.Logger, link Link) *Hosts {
 	return &Hosts{log: log, link: link}
 }
 
@@ -39,7 +45,7 @@ func (h *Hosts) Keep(conn net.Conn) {
 	if err != nil {
 		return // not a connection over IP
 	}
-	address, link := to.Addr().Unmap().WithZone(""), h.link()
+	address, link := to.Addr().Unmap().WithZone(""), h.link.Interface()
 	if usual, err := netlink.RouteGet(address.AsSlice()); err == nil && len(usual) > 0 &&
 		usual[0].LinkIndex == link.Index {
 		return // the kernel's choice, which was only slow
@@ -108,7 +114,7 @@ func (h *Hosts) Drop() {
 	h.mu.Unlock()
 	for _, route := range routes {
 		if err := netlink.RouteDel(&route); err != nil && !ifconfig.IsAbsent(err) {
-			h.log.Warn("route not removed", "interface", h.link().Name, "err", err)
+			h.log.Warn("route not removed", "interface", h.link.Interface().Name, "err", err)
 		}
 	}
 }

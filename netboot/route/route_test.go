@@ -51,7 +51,7 @@ func checkSource(l *nettest.Lab, when, want string) {
 // newHosts returns the routes of a link, whose messages the lab's log stores.
 func newHosts(l *nettest.Lab, link *net.Interface) *Hosts {
 	log := slog.New(slog.NewTextHandler(io.MultiWriter(l.T.Output(), &l.Log), nil))
-	return NewHosts(log, func() *net.Interface { return link })
+	return NewHosts(log, fixed{link})
 }
 
 // The preferred default router does not exist. Dial connects by the other link, and a route to the address leads there
@@ -269,3 +269,8 @@ func TestErrors(t *testing.T) {
 	})
 	check("route by a link that does not exist", err, "add route to 198.18.0.7/32: ")
 }
+
+// fixed is a link.
+type fixed struct{ link *net.Interface }
+
+func (f fixed) Interface() *net.Interface { return f.link }

@@ -75,16 +75,23 @@ type Message interface {
 
 // Server is the other end of a client's sockets.
 type Server[M Message] struct {
-	Received Record // the messages, as the sockets describe them
+	Received Record // the messages, as the protocol describes them
 
-	parse  func(raw []byte) (M, error)
-	mu     sync.Mutex
-	answer func(m M) M
+	protocol Protocol[M]
+	mu       sync.Mutex
+	answer   func(m M) M
 }
 
-// NewServer returns a server that parses messages and answers them; an answer of nil is none.
-func NewServer[M Message](parse func(raw []byte) (M, error), answer func(m M) M) *Server[M] {
-	return &Server[M]{parse: parse, answer: answer}
+// Protocol parses and describes messages.
+type Protocol[M Message] interface {
+	Parse(raw []byte) (M, error)
+	// Describe returns the line that a message adds to Received. via describes the client's socket.
+	Describe(m M, via string, to net.Addr) string
+}
+
+// NewServer returns a server that answers messages; an answer of nil is none.
+func NewServer[M Message](protocol Protocol[M], answer func(m M) M) *Server[M] {
+	return &Server[M]{protocol: protocol, answer: answer}
 }
 
 // SetAnswer replaces the function that answers.
@@ -94,28 +101,28 @@ func (s *Server[M]) SetAnswer(answer func(m M) M) {
 	s.answer = answer
 }
 
-// Open returns a socket of the client. describe returns the line that a message adds to Received.
-func (s *Server[M]) Open(describe func(m M, to net.Addr) string) net.PacketConn {
-	return &conn[M]{server: s, describe: describe, answers: make(chan []byte, 1), closed: make(chan struct{})}
+// Open returns a socket of the client. via describes it.
+func (s *Server[M]) Open(via string) net.PacketConn {
+	return &conn[M]{server: s, via: via, answers: make(chan []byte, 1), closed: make(chan struct{})}
 }
 
 type conn[M Message] struct {
 	net.PacketConn
-	server   *Server[M]
-	describe func(m M, to net.Addr) string
-	answers  chan []byte
-	closed   chan struct{}
-	once     sync.Once
+	server  *Server[M]
+	via     string
+	answers chan []byte
+	closed  chan struct{}
+	once    sync.Once
 }
 
 func (c *conn[M]) WriteTo(p []byte, to net.Addr) (int, error) {
-	m, err := c.server.parse(p)
+	m, err := c.server.protocol.Parse(p)
 	if err != nil {
 		return 0, err
 	}
 	c.server.mu.Lock()
 	defer c.server.mu.Unlock()
-	c.server.Received.Addf("%s", c.describe(m, to))
+	c.server.Received.Addf("%s", c.server.protocol.Describe(m, c.via, to))
 	var none M
 	if answer := c.server.answer(m); answer != none {
 		c.answers <- answer.ToBytes()

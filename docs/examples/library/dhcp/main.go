@@ -17,7 +17,13 @@ import (
 )
 
 // printer is the handler of the client. It ends the program after the first lease.
-type printer struct{ done context.CancelFunc }
+type printer struct {
+	link *net.Interface
+	done context.CancelFunc
+}
+
+// Interface returns the present state of the interface.
+func (p printer) Interface() *net.Interface { return p.link }
 
 // Use is called with each lease. A program that keeps its address applies it here, and returns an error if it cannot.
 func (p printer) Use(lease *dhcp4.Lease, renewed bool) error {
@@ -44,10 +50,6 @@ func main() {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	dhcp4.New(dhcp4.Config{
-		Interface: func() *net.Interface { return link },
-		Timing:    dhcp.DefaultTiming,
-		Log:       slog.Default(),
-		Handler:   printer{cancel},
-	}).Run(ctx)
+	p := printer{link, cancel}
+	dhcp4.New(dhcp4.Config{Link: p, Timing: dhcp.DefaultTiming, Log: slog.Default(), Handler: p}).Run(ctx)
 }
