@@ -924,9 +924,9 @@ func TestResolve(t *testing.T) {
 	for _, secret := range []string{credentials, base64.StdEncoding.EncodeToString([]byte(credentials))} {
 		for _, version := range []string{":both", "@" + digests[runtime.GOARCH], ":both@" + digests[runtime.GOARCH]} {
 			for _, prefix := range []string{"", "docker://", "oci://"} {
-				var hidden []string
+				var hidden redacted
 				o := s.options()
-				o.Secret = func(text string) { hidden = append(hidden, text) }
+				o.Secrets = &hidden
 				name := s.host() + "/os/image" + version
 				image, err := Resolve(t.Context(), o, prefix+name, secret)
 				if err != nil {
@@ -1515,3 +1515,8 @@ func machineWithMemory(t *testing.T, available int64) sysfs.Root {
 	}
 	return sysfs.Root{Path: dir}
 }
+
+// redacted collects secrets.
+type redacted []string
+
+func (r *redacted) Redact(secret string) { *r = append(*r, secret) }

@@ -24,8 +24,8 @@ func Resolve(ctx context.Context, o fetch.Options, text, secret string) (*Image,
 		credentials := base64.StdEncoding.EncodeToString([]byte(text))
 		_, password, _ := strings.Cut(text, ":")
 		for _, part := range []string{secret, credentials, password} {
-			if o.Secret != nil {
-				o.Secret(part)
+			if o.Secrets != nil {
+				o.Secrets.Redact(part)
 			}
 		}
 		o.Header = http.Header{"Authorization": {"Basic " + credentials}}

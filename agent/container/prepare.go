@@ -228,12 +228,7 @@ func (b *Bundle) download(ctx context.Context, o Options) (err error) {
 	defer func() { err = errors.Join(err, u.Close()) }()
 	total := c.Size()
 	for i, l := range c.Layers {
-		arrived := func(n int) {
-			if b.arrived += int64(n); o.Progress != nil {
-				o.Progress("download", b.arrived, total)
-			}
-		}
-		if err := b.layer(ctx, u, l, c.Config.RootFS.DiffIDs[i], arrived); err != nil {
+		if err := b.layer(ctx, u, l, c.Config.RootFS.DiffIDs[i], &download{b, o, total}); err != nil {
 			return fmt.Errorf("layer %d of %d, %s: %w", i+1, len(c.Layers), l.Digest, err)
 		}
 	}
@@ -280,9 +275,24 @@ func (b *Bundle) writeLayout() error {
 	return nil
 }
 
+// download counts the bytes of the layers of a bundle.
+type download struct {
+	bundle  *Bundle
+	options Options
+	total   int64
+}
+
+// Add implements [fetch.Counter].
+func (d *download) Add(n int64) int64 {
+	if d.bundle.arrived += n; d.options.Progress != nil {
+		d.options.Progress("download", d.bundle.arrived, d.total)
+	}
+	return d.bundle.arrived
+}
+
 // layer downloads, verifies and unpacks a layer.
 func (b *Bundle) layer(
-	ctx context.Context, u *layer.Unpacker, d v1.Descriptor, diffID v1.Hash, arrived func(int),
+	ctx context.Context, u *layer.Unpacker, d v1.Descriptor, diffID v1.Hash, arrived fetch.Counter,
 ) (err error) {
 	c := b.image.remote
 	stream, err := fetch.New(c.Fetch, b.log).OpenStream(ctx, c.BlobURL(d.Digest), nil)
@@ -290,7 +300,7 @@ func (b *Bundle) layer(
 		return err
 	}
 	defer stream.Close() //nolint:errcheck // what was needed has been read
-	stream.OnRead = arrived
+	stream.Arrived = arrived
 	if stream.Total >= 0 && stream.Total != d.Size {
 		return fmt.Errorf("the registry sends %d bytes, the manifest announces %d", stream.Total, d.Size)
 	}

@@ -38,7 +38,7 @@ func (i *Imager) ContainerFetch(skipVerify bool) (fetch.Options, error) {
 	}
 	options := i.clientOptions(&http.Client{Transport: transport})
 	if i.o.Journal != nil {
-		options.Secret = i.o.Journal.Redact
+		options.Secrets = i.o.Journal
 	}
 	return options, nil
 }

@@ -45,7 +45,7 @@ func (i *Imager) fetchOptions(info ImageInfo) (fetch.Options, error) {
 	options := i.clientOptions(client)
 	options.Header = header
 	if i.o.Journal != nil {
-		options.Secret = i.o.Journal.Redact
+		options.Secrets = i.o.Journal
 	}
 	return options, nil
 }

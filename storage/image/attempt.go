@@ -107,7 +107,7 @@ func (a *attempt) begin() {
 	progress := a.options.Progress
 	progress.total.Store(max(0, a.stream.Total))
 	progress.enter(PhaseTransfer)
-	a.stream.OnRead = func(n int) { progress.read.Add(int64(n)) }
+	a.stream.Arrived = &progress.read
 	a.options.Log.Info("image transfer started", "url", a.url, "device", a.path, "bytes", a.stream.Total)
 }
 

@@ -85,19 +85,6 @@ func (p *Progress) Snapshot() Snapshot {
 	return s
 }
 
-// filled returns a function that counts the bytes that have arrived so far as written.
-func (p *Progress) filled() func() {
-	arrived := p.read.Load()
-	return func() {
-		for {
-			before := p.readWritten.Load()
-			if before >= arrived || p.readWritten.CompareAndSwap(before, arrived) {
-				return
-			}
-		}
-	}
-}
-
 func (p *Progress) begin() {
 	p.started.Store(time.Now().UnixNano())
 	p.attempt.Store(0)

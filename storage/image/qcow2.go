@@ -55,7 +55,7 @@ func (c qcow2Content) write(ctx context.Context, a *attempt) (report Report, err
 	clear(a.head)
 	size := c.layout.Map.Header.Size
 	placer, err := qcow2.NewPlacer(c.layout, qcow2.Output{
-		Disk: a.disk, Write: a.writeContent, Limit: maxFile(a.size), Jobs: pipeline.Writers, SpoolMemory: a.spoolMemory,
+		Disk: a.disk, Content: a, Limit: maxFile(a.size), Jobs: pipeline.Writers, SpoolMemory: a.spoolMemory,
 	})
 	if err != nil {
 		return Report{}, err
@@ -67,11 +67,9 @@ func (c qcow2Content) write(ctx context.Context, a *attempt) (report Report, err
 		}
 	}()
 	a.begin()
-	place := func(c *pipeline.Chunk, submit func(func() error) error) error {
-		return qcow2Refusal(placer.Place(c.Off, c.Data, submit))
-	}
 	end, err := (&pipeline.Pipeline{
-		Source: a.stream, Sum: a.sum, Place: place, Filled: a.options.Progress.filled, Memory: a.memory,
+		Source: a.stream, Sum: a.sum, Placer: qcow2Placer{placer}, Memory: a.memory,
+		Arrived: &a.options.Progress.read, Written: &a.options.Progress.readWritten,
 	}).Run(ctx)
 	if err != nil {
 		return Report{}, fetch.Interrupted(err)
@@ -86,6 +84,14 @@ func (c qcow2Content) write(ctx context.Context, a *attempt) (report Report, err
 		return Report{}, err
 	}
 	return a.report(formatQcow2, size, end), nil
+}
+
+// qcow2Placer writes the content of chunks.
+type qcow2Placer struct{ *qcow2.Placer }
+
+// Place implements [pipeline.Placer].
+func (p qcow2Placer) Place(c *pipeline.Chunk, submit func(func() error) error) error {
+	return qcow2Refusal(p.Placer.Place(c.Off, c.Data, submit))
 }
 
 // qcow2Refusal turns an error of an image's content into a FormatError, and returns any other as it is.

@@ -80,8 +80,8 @@ func (rawContent) write(ctx context.Context, a *attempt) (Report, error) {
 func (a *attempt) copyRest(ctx context.Context, from pipeline.Source, sum hash.Hash) (int64, error) {
 	r := &rawPlacer{ctx: ctx, disk: a.disk, end: &a.end}
 	p := &pipeline.Pipeline{
-		Source: from, Start: device.HeadSize, Sum: sum, Place: r.place, Filled: a.options.Progress.filled,
-		Memory: a.memory,
+		Source: from, Start: device.HeadSize, Sum: sum, Placer: r, Memory: a.memory,
+		Arrived: &a.options.Progress.read, Written: &a.options.Progress.readWritten,
 	}
 	end, err := p.Run(ctx)
 	if err == nil {
@@ -103,8 +103,8 @@ type rawPlacer struct {
 	pending []extent // ranges of zeros, sorted, with gaps between them
 }
 
-// place is the place function of a pipeline.
-func (r *rawPlacer) place(c *pipeline.Chunk, submit func(func() error) error) error {
+// Place implements [pipeline.Placer].
+func (r *rawPlacer) Place(c *pipeline.Chunk, submit func(func() error) error) error {
 	if c.End() > r.disk.Size {
 		// This also ends a download that never ends.
 		return &device.TooSmallError{Device: r.disk.Path, Size: r.disk.Size, Need: c.End()}

@@ -235,8 +235,8 @@ func (w *writer) worthRepeating(err error) bool {
 	return errors.As(err, &broken)
 }
 
-// writeContent writes content of the image to its place on the device. The first MiB is kept in memory.
-func (w *writer) writeContent(p []byte, off int64) error {
+// WriteContent writes content of the image to its place on the device. The first MiB is kept in memory.
+func (w *writer) WriteContent(p []byte, off int64) error {
 	if off < device.HeadSize {
 		n := copy(w.head[off:], p)
 		p, off = p[n:], off+int64(n)

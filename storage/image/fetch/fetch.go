@@ -36,12 +36,17 @@ type Options struct {
 	// MinRate is the lowest accepted rate of a server in bytes per second; 0 accepts any rate. It is measured over two
 	// minutes, or over twice ConnectTimeout if that is longer.
 	MinRate int64
-	// Secret, if set, is called with each token of a registry before it is used.
-	Secret func(token string)
+	Secrets Secrets // may be nil
 
 	registry   *registrySession // of an Artifact
 	rateWindow time.Duration    // 0 = as MinRate describes
 	smallFile  time.Duration    // 0 = smallFileTimeout, and tokenTimeout for tokens
+}
+
+// Secrets redacts texts in logs.
+type Secrets interface {
+	// Redact is called with each token of a registry before it is used.
+	Redact(secret string)
 }
 
 const defaultConnectTimeout = 60 * time.Second

@@ -395,9 +395,9 @@ func TestOCITokenExpires(t *testing.T) {
 				w.Header().Set("ETag", `"`+sha256Of(image).Value+`"`)
 				imagetest.Truncated(image, 2*mib)(w, q)
 			}
-			var secrets []string
+			var secrets redacted
 			f := r.fetch(tt.authorization)
-			f.Retries, f.Secret = 2, func(token string) { secrets = append(secrets, token) }
+			f.Retries, f.Secrets = 2, &secrets
 			data, stream, _, err := r.read(f, "/os/image")
 			if err != nil || !bytes.Equal(data, image) || stream.Resumed != 1 {
 				t.Fatalf("got %d bytes and error %v, want the image in two connections", len(data), err)
@@ -593,3 +593,8 @@ func FuzzReference(f *testing.F) {
 		}
 	})
 }
+
+// redacted collects secrets.
+type redacted []string
+
+func (r *redacted) Redact(secret string) { *r = append(*r, secret) }

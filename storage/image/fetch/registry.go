@@ -105,8 +105,8 @@ func (s *registrySession) renew(ctx context.Context, c *transport.Challenge) err
 	if err != nil {
 		return err
 	}
-	if s.login.Secret != nil {
-		s.login.Secret(token)
+	if s.login.Secrets != nil {
+		s.login.Secrets.Redact(token)
 	}
 	s.header, s.bearer = "Bearer "+token, c
 	return nil

@@ -21,11 +21,11 @@ var errChanged = errors.New("the file on the server changed while it was fetched
 // condition that the file is still the same (RFC 9110, section 13.1.5). If the server sends no validator, ignores
 // ranges or has another file by then, Read returns the error.
 type Stream struct {
-	URL     string      // without credentials and query
-	Total   int64       // length of the file in bytes, -1 if unknown
-	Pos     int64       // offset of the next byte
-	Resumed int         // connections after the first
-	OnRead  func(n int) // called after a Read of n bytes; may be nil
+	URL     string  // without credentials and query
+	Total   int64   // length of the file in bytes, -1 if unknown
+	Pos     int64   // offset of the next byte
+	Resumed int     // connections after the first
+	Arrived Counter // of the bytes that Read returns; may be nil
 
 	fetcher       *Fetcher
 	ctx           context.Context
@@ -36,6 +36,11 @@ type Stream struct {
 	peeked        []byte // that the next Read returns
 	start         int64  // offset at which the current connection began
 	failedResumes int    // consecutive connections that delivered less than minProgress
+}
+
+// Counter counts bytes. An [atomic.Int64] is one.
+type Counter interface {
+	Add(n int64) (sum int64)
 }
 
 // OpenStream requests the whole file, or a part at its beginning.
@@ -59,8 +64,8 @@ func (s *Stream) Read(p []byte) (int, error) {
 		n, err = s.response.Read(p)
 	}
 	s.Pos += int64(n)
-	if n > 0 && s.OnRead != nil {
-		s.OnRead(n)
+	if n > 0 && s.Arrived != nil {
+		s.Arrived.Add(int64(n))
 	}
 	if err == nil || err == io.EOF { //nolint:errorlint // io.EOF is compared unwrapped, as by io.ReadFull
 		return n, err

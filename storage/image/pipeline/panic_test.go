@@ -35,14 +35,17 @@ func (brokenHash) Write([]byte) (int, error) { panic("oops") }
 // A panic in any goroutine of the pipeline ends the pipeline with an error.
 func TestPipelineContainsPanics(t *testing.T) {
 	oops := func() error { panic("oops") }
-	write := func(c *Chunk, submit func(func() error) error) error { return submit(func() error { return nil }) }
+	write := place(func(c *Chunk, submit func(func() error) error) error {
+		return submit(func() error { return nil })
+	})
 	for name, p := range map[string]*Pipeline{
-		"reader": {Source: zeros{func() { _ = oops() }}, Place: write},
-		"place":  {Source: zeros{}, Place: func(*Chunk, func(func() error) error) error { return oops() }},
+		"reader": {Source: zeros{func() { _ = oops() }}, Placer: write},
+		"place":  {Source: zeros{}, Placer: place(func(*Chunk, func(func() error) error) error { return oops() })},
 		"writer": {
-			Source: zeros{}, Place: func(_ *Chunk, submit func(func() error) error) error { return submit(oops) },
+			Source: zeros{},
+			Placer: place(func(_ *Chunk, submit func(func() error) error) error { return submit(oops) }),
 		},
-		"hash": {Source: zeros{}, Place: write, Sum: brokenHash{sha256.New()}},
+		"hash": {Source: zeros{}, Placer: write, Sum: brokenHash{sha256.New()}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p.Memory = NewMemory()
@@ -79,7 +82,8 @@ func TestBrokenSourceIsNoEnd(t *testing.T) {
 			io.MultiReader(strings.NewReader("begin"), iotest.ErrReader(&fetch.DownloadError{Err: end})),
 		}
 		p := &Pipeline{
-			Source: source, Place: func(*Chunk, func(func() error) error) error { return nil }, Memory: NewMemory(),
+			Source: source, Memory: NewMemory(),
+			Placer: place(func(*Chunk, func(func() error) error) error { return nil }),
 		}
 		if n, err := p.Run(t.Context()); !imagetest.IsA[*fetch.DownloadError](err) {
 			t.Errorf("got %d bytes, %v, want a DownloadError", n, err)

@@ -33,7 +33,7 @@ type Chunk struct {
 	pool   chan *Chunk
 
 	jobs    atomic.Int32 // that have not run yet, and one for Place
-	written func()       // called after the last of them; nil for none
+	arrived int64        // bytes of the source when the chunk was filled, see Pipeline.Arrived
 }
 
 func (c *Chunk) hold() { c.refs.Add(1) }
@@ -44,21 +44,8 @@ func (c *Chunk) release() {
 	}
 }
 
-// ran counts a job that has run.
-func (c *Chunk) ran() {
-	if c.jobs.Add(-1) == 0 && c.written != nil {
-		c.written()
-	}
-}
-
 // End returns the offset of the end of the chunk in the source.
 func (c *Chunk) End() int64 { return c.Off + int64(len(c.Data)) }
-
-// job is work on a chunk, which stays in memory until run has returned.
-type job struct {
-	chunk *Chunk
-	run   func() error
-}
 
 // Source is the input of a pipeline. Abort interrupts a Read; its argument is the reason.
 type Source interface {
@@ -66,17 +53,22 @@ type Source interface {
 	Abort(why error)
 }
 
+// Placer submits the jobs that write the content of chunks.
+type Placer interface {
+	// Place is called for one chunk after another.
+	Place(c *Chunk, submit func(run func() error) error) error
+}
+
 // Pipeline copies a source through memory: one goroutine reads it into chunks, one hashes them in order, and several
-// run the jobs that Place submits for them. Its memory does not depend on the length of the source.
+// run the jobs that Placer submits for them. Its memory does not depend on the length of the source.
 type Pipeline struct {
 	Source Source
 	Start  int64     // offset of the source's next byte
 	Sum    hash.Hash // nil: not hashed
-	// Place is called for one chunk after another, and submits the jobs that write it.
-	Place func(c *Chunk, submit func(run func() error) error) error
-	// Filled, if not nil, is called when a chunk is filled. The function that it returns is called when all jobs of the
-	// chunk have run.
-	Filled func() (written func())
+	Placer Placer
+	// Arrived is the number of bytes of the source that were received; the source counts them. Written is set to the
+	// part of it whose jobs have run. Both may be nil.
+	Arrived, Written *atomic.Int64
 	// Memory is from NewMemory. It can be used again when Run has returned.
 	Memory []*Chunk
 }
@@ -99,7 +91,7 @@ func (p *Pipeline) Run(ctx context.Context) (int64, error) {
 		c.pool = pool
 		pool <- c
 	}
-	hashed, jobs := make(chan *Chunk, chunks), make(chan job, chunks)
+	hashed, jobs := make(chan *Chunk, chunks), make(chan func() error, chunks)
 	stop := goroutine.AfterContext(ctx, func() { p.Source.Abort(context.Cause(ctx)) }) // a failed job interrupts reads
 	defer stop()
 
@@ -129,11 +121,9 @@ func (p *Pipeline) Run(ctx context.Context) (int64, error) {
 				if err := context.Cause(ctx); err != nil {
 					return err
 				}
-				if err := j.run(); err != nil {
+				if err := j(); err != nil {
 					return err
 				}
-				j.chunk.ran()
-				j.chunk.release()
 			}
 			return nil
 		})
@@ -162,7 +152,7 @@ func preferThread() func() {
 }
 
 // fill reads the source into chunks, to its end.
-func (p *Pipeline) fill(ctx context.Context, pool, hashed chan *Chunk, jobs chan job) (int64, error) {
+func (p *Pipeline) fill(ctx context.Context, pool, hashed chan *Chunk, jobs chan func() error) (int64, error) {
 	off := p.Start
 	for {
 		var c *Chunk
@@ -189,27 +179,48 @@ func (p *Pipeline) fill(ctx context.Context, pool, hashed chan *Chunk, jobs chan
 	}
 }
 
-// handOut passes a chunk to the hash and to place.
-func (p *Pipeline) handOut(ctx context.Context, c *Chunk, hashed chan *Chunk, jobs chan job) error {
+// handOut passes a chunk to the hash and to the placer.
+func (p *Pipeline) handOut(ctx context.Context, c *Chunk, hashed chan *Chunk, jobs chan func() error) error {
 	c.refs.Store(2) // of this function and of the hash
 	defer c.release()
 	hashed <- c // has space for all chunks
-	if c.written = nil; p.Filled != nil {
-		c.written = p.Filled()
+	if p.Arrived != nil {
+		c.arrived = p.Arrived.Load()
 	}
 	c.jobs.Store(1)
-	err := p.Place(c, func(run func() error) error {
+	err := p.Placer.Place(c, func(run func() error) error {
 		c.hold()
 		c.jobs.Add(1)
+		job := func() error {
+			if err := run(); err != nil {
+				return err
+			}
+			p.ran(c)
+			c.release()
+			return nil
+		}
 		select {
-		case jobs <- job{c, run}:
+		case jobs <- job:
 			return nil
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
 	})
 	if err == nil {
-		c.ran()
+		p.ran(c)
 	}
 	return err
+}
+
+// ran counts a job of a chunk that has run. With the last one, the chunk is written.
+func (p *Pipeline) ran(c *Chunk) {
+	if c.jobs.Add(-1) > 0 || p.Written == nil {
+		return
+	}
+	for {
+		before := p.Written.Load()
+		if before >= c.arrived || p.Written.CompareAndSwap(before, c.arrived) {
+			return
+		}
+	}
 }

@@ -16,11 +16,11 @@ type cluster struct {
 	data  []byte
 }
 
-// clusters decompresses clusters and writes them. It is safe for concurrent use.
+// clusters decompresses the clusters of a placer and writes them. It is safe for concurrent use.
 type clusters struct {
-	size  int64
-	tools chan *tool // one for each concurrent job
-	write func(guest int64, data []byte) error
+	size   int64
+	tools  chan *tool // one for each concurrent job
+	placer *Placer
 
 	mu      sync.Mutex
 	damaged error // the first cluster that could not be decompressed
@@ -32,8 +32,8 @@ type tool struct {
 	buffer []byte
 }
 
-func newClusters(h *Header, jobs int, write func(guest int64, data []byte) error) (*clusters, error) {
-	c := &clusters{size: h.ClusterSize, tools: make(chan *tool, jobs), write: write}
+func newClusters(h *Header, jobs int, p *Placer) (*clusters, error) {
+	c := &clusters{size: h.ClusterSize, tools: make(chan *tool, jobs), placer: p}
 	for range jobs {
 		d, err := newDecompressor(h)
 		if err != nil {
@@ -80,7 +80,7 @@ func (c *clusters) put(batch []cluster) error {
 		c.note(batch[i], errs[0])
 		c.note(batch[i+1], errs[1])
 	}
-	return c.write(batch[0].guest, t.buffer[:int64(len(batch))*c.size])
+	return c.placer.write(batch[0].guest, t.buffer[:int64(len(batch))*c.size])
 }
 
 // note records the first error. Only the checksum shows whether the image is damaged or the transfer was, so the

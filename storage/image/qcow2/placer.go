@@ -12,15 +12,20 @@ import (
 
 // Output is the destination of a Placer.
 type Output struct {
-	Disk *device.Disk // for zeros and the spool
-	// Write writes content of the guest's disk to its place. It is called concurrently.
-	Write func(p []byte, off int64) error
+	Disk    *device.Disk // for zeros and the spool
+	Content Content
 	// Limit is the largest length of the file in bytes.
 	Limit int64
 	// Jobs is the number of jobs that run concurrently.
 	Jobs int
 	// SpoolMemory is the number of bytes that the spool keeps in memory.
 	SpoolMemory int
+}
+
+// Content receives the content of the guest's disk.
+type Content interface {
+	// WriteContent writes a part to its place. It is called concurrently.
+	WriteContent(p []byte, off int64) error
 }
 
 // Placer writes an image while its file arrives.
@@ -48,7 +53,7 @@ func NewPlacer(l *Layout, o Output) (*Placer, error) {
 		p.deferred = &deferred{tables: l.stream, spool: newSpool(o.Disk, l.Map.Header.Size, o.SpoolMemory)}
 	}
 	var err error
-	if p.clusters, err = newClusters(l.Map.Header, o.Jobs, p.write); err != nil {
+	if p.clusters, err = newClusters(l.Map.Header, o.Jobs, p); err != nil {
 		return nil, err
 	}
 	return p, nil
@@ -141,7 +146,7 @@ func (p *Placer) runs() []Run {
 
 // write writes plain content. The last cluster may reach over the end of the disk.
 func (p *Placer) write(guest int64, data []byte) error {
-	return p.output.Write(data[:min(int64(len(data)), max(0, p.m.Header.Size-guest))], guest)
+	return p.output.Content.WriteContent(data[:min(int64(len(data)), max(0, p.m.Header.Size-guest))], guest)
 }
 
 // Finish places the rest after the file from url has ended at end and its checksum was right.

@@ -62,15 +62,15 @@ func zstdVersion(p []byte) int {
 }
 
 // openZstd opens a file of zstd. A decoder keeps twice its window.
-func openZstd(r io.Reader, memory int64) (io.Reader, func(), error) {
+func openZstd(r io.Reader, memory int64) (io.ReadCloser, error) {
 	window := min(memory/2, zstd.MaxWindowSize)
 	b := bufio.NewReader(r)
 	head, err := peekFrame(b, zstd.HeaderMaxSize)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	if version := zstdVersion(head); version > 0 {
-		return nil, nil, fmt.Errorf("it has the legacy format of zstd 0.%d: compress it by zstd 0.8 or newer", version)
+		return nil, fmt.Errorf("it has the legacy format of zstd 0.%d: compress it by zstd 0.8 or newer", version)
 	}
 	var frame zstd.Header
 	if frame.Decode(head) == nil {
@@ -79,16 +79,16 @@ func openZstd(r io.Reader, memory int64) (io.Reader, func(), error) {
 			want = frame.FrameContentSize
 		}
 		if want > uint64(window) {
-			return nil, nil, fmt.Errorf("its window has %d bytes, at most %d are supported here: "+
+			return nil, fmt.Errorf("its window has %d bytes, at most %d are supported here: "+
 				"compress it by zstd -19 or less, without --long", want, window)
 		}
 	}
 	z, err := zstd.NewReader(b,
 		zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxWindow(uint64(window)))
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	return z, z.Close, nil
+	return z.IOReadCloser(), nil
 }
 
 // peekFrame skips skippable frames and returns the beginning of the next frame, at most n bytes. The end of r is no
@@ -116,14 +116,14 @@ func detectLZ4(head []byte) bool {
 }
 
 // openLZ4 opens a file of lz4.
-func openLZ4(r io.Reader, _ int64) (io.Reader, func(), error) {
+func openLZ4(r io.Reader, _ int64) (io.ReadCloser, error) {
 	b := bufio.NewReader(r)
 	head, err := peekFrame(b, skippableHeader)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	if bytes.HasPrefix(head, []byte(lz4Legacy)) {
-		return nil, nil, errors.New("it has the legacy format of `lz4 -l`: compress it without -l")
+		return nil, errors.New("it has the legacy format of `lz4 -l`: compress it without -l")
 	}
-	return lz4.NewReader(b), func() {}, nil
+	return io.NopCloser(lz4.NewReader(b)), nil
 }

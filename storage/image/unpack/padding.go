@@ -31,14 +31,14 @@ type gzipReader struct {
 	member *gzip.Reader
 }
 
-func openGzip(r io.Reader, _ int64) (io.Reader, func(), error) {
+func openGzip(r io.Reader, _ int64) (io.ReadCloser, error) {
 	source := bufio.NewReader(r)
 	member, err := gzip.NewReader(source)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	member.Multistream(false)
-	return &gzipReader{source, member}, func() {}, nil
+	return io.NopCloser(&gzipReader{source, member}), nil
 }
 
 func (g *gzipReader) Read(p []byte) (int, error) {
@@ -70,10 +70,10 @@ type bzip2Reader struct {
 	source  paddedReader
 }
 
-func openBzip2(r io.Reader, _ int64) (io.Reader, func(), error) {
+func openBzip2(r io.Reader, _ int64) (io.ReadCloser, error) {
 	b := &bzip2Reader{source: paddedReader{r: bufio.NewReader(r), last: 0xffff}}
 	b.content = bzip2.NewReader(&b.source)
-	return b, func() {}, nil
+	return io.NopCloser(b), nil
 }
 
 func (b *bzip2Reader) Read(p []byte) (int, error) {

@@ -15,17 +15,17 @@ type Format struct {
 	Name string
 	// Detect reports whether a file that begins with head is of this format.
 	Detect func(head []byte) bool
-	// open returns a reader of the content that needs at most memory bytes for its window or dictionary, and a function
-	// that frees them.
-	open func(r io.Reader, memory int64) (io.Reader, func(), error)
+	// open returns a reader of the content that needs at most memory bytes for its window or dictionary. Its Close frees
+	// them and never fails.
+	open func(r io.Reader, memory int64) (io.ReadCloser, error)
 }
 
 // Formats are all known formats.
 var Formats = []Format{
 	{"gzip", begins("\x1f\x8b\x08"), openGzip},
 	{"zstd", detectZstd, openZstd},
-	{"xz", begins(xzMagic), func(r io.Reader, memory int64) (io.Reader, func(), error) {
-		return newXZReader(r, memory), func() {}, nil
+	{"xz", begins(xzMagic), func(r io.Reader, memory int64) (io.ReadCloser, error) {
+		return io.NopCloser(newXZReader(r, memory)), nil
 	}},
 	{"bzip2", detectBzip2, openBzip2},
 	{"lz4", detectLZ4, openLZ4},
@@ -53,24 +53,23 @@ func (e *Error) Error() string { return fmt.Sprintf("%s image: %v", e.Format, e.
 
 // Reader reads the content of a compressed file. Close it after use.
 type Reader struct {
-	format string
-	r      io.Reader
-	free   func()
+	format  string
+	content io.ReadCloser
 }
 
 // NewReader begins to read a compressed file. Files whose window or dictionary needs more than memory bytes are
 // rejected; a value below MinMemory stands for MinMemory. Errors are *Error.
 func (f *Format) NewReader(r io.Reader, memory int64) (*Reader, error) {
-	content, free, err := f.open(r, max(memory, MinMemory))
+	content, err := f.open(r, max(memory, MinMemory))
 	if err != nil {
 		return nil, &Error{f.Name, err}
 	}
-	return &Reader{f.Name, content, free}, nil
+	return &Reader{f.Name, content}, nil
 }
 
 // Read reads content. It returns io.EOF at the end, and an *Error if the file is damaged.
 func (r *Reader) Read(p []byte) (int, error) {
-	n, err := r.r.Read(p)
+	n, err := r.content.Read(p)
 	if err != nil && err != io.EOF { //nolint:errorlint // only io.EOF itself is the end
 		err = &Error{r.format, err}
 	}
@@ -78,4 +77,4 @@ func (r *Reader) Read(p []byte) (int, error) {
 }
 
 // Close frees the memory of the reader.
-func (r *Reader) Close() { r.free() }
+func (r *Reader) Close() { _ = r.content.Close() }

@@ -40,7 +40,7 @@ func TestReader(t *testing.T) {
 			}
 			r.Close()
 			if _, err := io.ReadAll(&Reader{
-				format: f.Name, r: io.MultiReader(iotest.ErrReader(io.ErrUnexpectedEOF)),
+				format: f.Name, content: io.NopCloser(iotest.ErrReader(io.ErrUnexpectedEOF)),
 			}); !imagetest.IsA[*Error](err) || errors.Is(err, io.ErrUnexpectedEOF) {
 				t.Errorf("%s: got error %v, want one that hides its cause", name, err)
 			}
