@@ -26,19 +26,17 @@ func ukiESP(ctx context.Context, arch string, image []byte) ([]byte, error) {
 
 // esp returns an EFI system partition with files for removable media. A cluster of 0 bytes chooses one by the size.
 func esp(ctx context.Context, cluster int64, files ...fat.Node) ([]byte, error) {
-	content, serial := int64(0), uint32(0)
+	content, serial := int64(0), crc32.NewIEEE()
 	for _, f := range files {
-		data, err := f.Content()
-		if err != nil {
+		if err := f.Content.Copy(ctx, serial); err != nil {
 			return nil, err
 		}
 		content += f.Size
-		serial = crc32.Update(serial, crc32.IEEETable, data)
 	}
 	image := make(memory, espSize(content))
 	volume := fat.Volume{
 		Size: int64(len(image)), Sector: sector, Cluster: cluster, Label: "IRONROOT", Date: epoch, Short: true,
-		Serial: serial,
+		Serial: serial.Sum32(),
 	}
 	err := volume.Write(ctx, image, []fat.Node{directory("EFI", directory("BOOT", files...))}, nil)
 	if err != nil {
@@ -62,7 +60,7 @@ func directory(name string, nodes ...fat.Node) fat.Node {
 }
 
 func loader(name string, content []byte) fat.Node {
-	return fat.Node{Name: name, Size: int64(len(content)), Content: func() ([]byte, error) { return content, nil }}
+	return fat.Node{Name: name, Size: int64(len(content)), Content: fat.Bytes(content)}
 }
 
 // memory is a device in memory.

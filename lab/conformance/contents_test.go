@@ -195,7 +195,7 @@ func fatVolume(t *testing.T, label string, size int64) []byte {
 	leaf := fat.Node{
 		Name:    "meta_data.json",
 		Size:    int64(len(content)),
-		Content: func() ([]byte, error) { return content, nil },
+		Content: fat.Bytes(content),
 	}
 	tree := fat.Node{
 		Name:  "openstack",

@@ -80,7 +80,7 @@ func TestContentOfFoldedNames(t *testing.T) {
 		content := []byte(want[path])
 		return fat.Node{
 			Name: filepath.Base(path), Size: int64(len(content)),
-			Content: func() ([]byte, error) { return content, nil },
+			Content: fat.Bytes(content),
 		}
 	}
 	image, err := os.Create(filepath.Join(t.TempDir(), "image"))
@@ -113,7 +113,7 @@ func TestContentOfFoldedNames(t *testing.T) {
 				continue
 			}
 			var content bytes.Buffer
-			if err := n.Copy(t.Context(), &content); err != nil {
+			if err := n.Content.Copy(t.Context(), &content); err != nil {
 				t.Error(err)
 			}
 			got[filepath.Join(dir, n.Name)] = content.String()

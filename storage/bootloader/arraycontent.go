@@ -99,8 +99,8 @@ func (r *reader) directory(ctx context.Context, name string, depth int) ([]fat.N
 				return nil, err
 			}
 		} else {
-			node.Copy = func(ctx context.Context, w io.Writer) error { return r.tree.Copy(ctx, w, at) }
-			if err := node.Copy(ctx, r.sum); err != nil {
+			node.Content = treeFile{r.tree, at}
+			if err := node.Content.Copy(ctx, r.sum); err != nil {
 				return nil, err
 			}
 			r.bytes += file.Size()
@@ -109,6 +109,15 @@ func (r *reader) directory(ctx context.Context, name string, depth int) ([]fat.N
 	}
 	return nodes, nil
 }
+
+// treeFile is the content of a file.
+type treeFile struct {
+	tree *fat.FS
+	name string
+}
+
+// Copy implements [fat.Content].
+func (f treeFile) Copy(ctx context.Context, w io.Writer) error { return f.tree.Copy(ctx, w, f.name) }
 
 // header adds name, kind and size of a file to the digest.
 func (r *reader) header(name string, file fs.FileInfo) {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"io"
 	"io/fs"
 	"os"
 	"path"
@@ -81,6 +82,21 @@ func readFiles(drive []byte) ([]fat.Node, error) {
 	return l.nodes(".", 0)
 }
 
+// driveFile is the content of a file.
+type driveFile struct {
+	files      fs.FS
+	kind, name string
+}
+
+// Copy implements [fat.Content].
+func (f driveFile) Copy(ctx context.Context, w io.Writer) error {
+	content, err := fs.ReadFile(f.files, f.name)
+	if err != nil {
+		return damaged(f.kind)
+	}
+	return fat.Bytes(content).Copy(ctx, w)
+}
+
 // lister lists the files of a drive.
 type lister struct {
 	files fs.FS
@@ -115,13 +131,7 @@ func (l *lister) nodes(directory string, depth int) ([]fat.Node, error) {
 			return nil, fmt.Errorf("%w: one of its %d files is neither a directory nor a regular file in one piece",
 				ErrUnreadable, len(list))
 		default:
-			node.Content = func() ([]byte, error) {
-				content, err := fs.ReadFile(l.files, name)
-				if err != nil {
-					return nil, damaged(l.kind)
-				}
-				return content, nil
-			}
+			node.Content = driveFile{l.files, l.kind, name}
 		}
 		nodes = append(nodes, node)
 	}
@@ -188,15 +198,15 @@ func compare(ctx context.Context, copied *fat.FS, directory string, files []fat.
 			}
 			continue
 		}
-		content, err := want.Content()
-		if err != nil {
+		var content bytes.Buffer
+		if err := want.Content.Copy(ctx, &content); err != nil {
 			return err
 		}
 		got, err := copied.ReadFile(name)
 		if err != nil {
 			return readBackError(err)
 		}
-		if !bytes.Equal(got, content) {
+		if !bytes.Equal(got, content.Bytes()) {
 			return errReadBack
 		}
 	}

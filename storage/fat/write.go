@@ -1,6 +1,7 @@
 package fat
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/binary"
@@ -19,11 +20,24 @@ var ErrFull = errors.New("FAT file system is too small")
 type Node struct {
 	Name    string
 	IsDir   bool
-	Nodes   []Node                 // of a directory
-	Size    int64                  // of a file, in bytes
-	Content func() ([]byte, error) // of a file: Size bytes
-	// Copy, if not nil, writes the content of a file instead of Content. A large file then needs little memory.
-	Copy func(ctx context.Context, w io.Writer) error
+	Nodes   []Node  // of a directory
+	Size    int64   // of a file, in bytes
+	Content Content // of a file
+}
+
+// Content is the content of a file.
+type Content interface {
+	// Copy writes it: as many bytes as the node's Size. It may be called more than once.
+	Copy(ctx context.Context, w io.Writer) error
+}
+
+// Bytes is content in memory.
+type Bytes []byte
+
+// Copy implements [Content].
+func (b Bytes) Copy(_ context.Context, w io.Writer) error {
+	_, err := io.Copy(w, bytes.NewReader(b))
+	return err
 }
 
 // NodeError is the error of a file or directory that could not be written. In a directory it wraps another NodeError.
@@ -240,7 +254,7 @@ func (f *writer) put(first uint32, content []byte) error {
 func (f *writer) copy(ctx context.Context, first uint32, node Node) error {
 	at := f.data + int64(first-2)*f.cluster
 	to := &limited{w: io.NewOffsetWriter(f.w, at), left: node.Size}
-	if err := node.Copy(ctx, to); err != nil {
+	if err := node.Content.Copy(ctx, to); err != nil {
 		return err
 	}
 	if to.left != 0 {
@@ -313,17 +327,7 @@ func (f *writer) node(ctx context.Context, node Node, number int, directory uint
 			return nil, err
 		}
 		entries = append(entries, f.entry(short, attrArchive, first, uint32(node.Size))...)
-		if node.Copy != nil {
-			return entries, f.copy(ctx, first, node)
-		}
-		content, err := node.Content()
-		if err != nil {
-			return nil, err
-		}
-		if int64(len(content)) != node.Size {
-			return nil, fmt.Errorf("got %d bytes, want %d", len(content), node.Size)
-		}
-		return entries, f.put(first, content)
+		return entries, f.copy(ctx, first, node)
 	}
 	size := f.dirSize(node.Nodes)
 	if size > maxDir {

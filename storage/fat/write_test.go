@@ -21,7 +21,7 @@ import (
 )
 
 func file(name, content string) Node {
-	return Node{Name: name, Size: int64(len(content)), Content: func() ([]byte, error) { return []byte(content), nil }}
+	return Node{Name: name, Size: int64(len(content)), Content: Bytes(content)}
 }
 
 func directory(name string, nodes ...Node) Node { return Node{Name: name, IsDir: true, Nodes: nodes} }
@@ -173,7 +173,7 @@ func TestWriteSmallClusters(t *testing.T) {
 						compare(prefix+n.Name+"/", n.Nodes)
 						continue
 					}
-					want, _ := n.Content()
+					want := n.Content.(Bytes)
 					if got := testenv.Run(t, "mcopy", "-i", f.Name(), "::"+prefix+n.Name, "-"); got != string(want) {
 						t.Errorf("%s%s: got %d bytes, want %d", prefix, n.Name, len(got), len(want))
 					}
@@ -254,12 +254,12 @@ func TestWriteRefuses(t *testing.T) {
 		{"no UTF-8", small, []Node{file("a\xff", "")}, "of this name"},
 		{
 			"other length", small,
-			[]Node{{Name: "f", Size: 2, Content: func() ([]byte, error) { return nil, nil }}},
+			[]Node{{Name: "f", Size: 2, Content: Bytes(nil)}},
 			"want 2",
 		},
 		{
 			"unreadable", small,
-			[]Node{directory("d", Node{Name: "f", Content: func() ([]byte, error) { return nil, failure }})},
+			[]Node{directory("d", Node{Name: "f", Content: unreadable{failure}})},
 			`"d": file "f": medium`,
 		},
 	} {
@@ -395,7 +395,7 @@ func TestCopy(t *testing.T) {
 			if f.IsDir() {
 				node.Nodes = copied(name)
 			} else {
-				node.Copy = func(ctx context.Context, w io.Writer) error { return from.Copy(ctx, w, name) }
+				node.Content = fileOf{from, name}
 			}
 			nodes = append(nodes, node)
 		}
@@ -416,10 +416,7 @@ func TestCopy(t *testing.T) {
 		t.Errorf("files differ (-want +got):\n%s", diff)
 	}
 	for _, size := range []int{3, 5} {
-		node := Node{Name: "wrong", Size: 4, Copy: func(_ context.Context, w io.Writer) error {
-			_, err := w.Write(make([]byte, size))
-			return err
-		}}
+		node := Node{Name: "wrong", Size: 4, Content: Bytes(make([]byte, size))}
 		_, err := write(t, volume, []Node{node})
 		if err == nil || !strings.Contains(err.Error(), `file "wrong": got `) {
 			t.Errorf("%d bytes instead of 4: got %v, want an error", size, err)
@@ -439,3 +436,16 @@ func TestCopy(t *testing.T) {
 		}
 	}
 }
+
+// fileOf is the content of a file of a file system.
+type fileOf struct {
+	files *FS
+	name  string
+}
+
+func (f fileOf) Copy(ctx context.Context, w io.Writer) error { return f.files.Copy(ctx, w, f.name) }
+
+// unreadable is content that cannot be read.
+type unreadable struct{ err error }
+
+func (u unreadable) Copy(context.Context, io.Writer) error { return u.err }

@@ -112,7 +112,7 @@ func TestVfatFiles(t *testing.T) {
 	path := testenv.SparseFile(t, 600*mib)
 	o := Options{Label: "esp", UUID: "1234-ABCD", Files: []fat.Node{{
 		Name: "EFI", IsDir: true, Nodes: []fat.Node{{
-			Name: "a.efi", Size: 6, Content: func() ([]byte, error) { return []byte("loader"), nil },
+			Name: "a.efi", Size: 6, Content: fat.Bytes("loader"),
 		}},
 	}}}
 	if err := Make(t.Context(), path, "vfat", o); err != nil {
