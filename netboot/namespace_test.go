@@ -52,7 +52,7 @@ func (l *lab) startWith(data *networkdata.Data, wait <-chan struct{}) *Network {
 		Log: slog.New(slog.NewTextHandler(io.MultiWriter(l.T.Output(), &l.Log), &slog.HandlerOptions{
 			Level: slog.LevelDebug,
 		})),
-		Interface:  func(string) bool { return true },
+		virtual:    true,
 		ResolvConf: l.resolv, Data: data, Wait: wait, timing: quick,
 	})
 	if err != nil {

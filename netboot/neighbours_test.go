@@ -156,7 +156,7 @@ func TestNetworkStopsFirmwareLLDP(t *testing.T) {
 		firmware := &fakeFirmware{}
 		ctx, cancel := context.WithCancel(l.Ctx)
 		n, err := Start(ctx, Config{
-			Log: slog.New(slog.NewTextHandler(&log, nil)), Interface: func(string) bool { return true },
+			Log: slog.New(slog.NewTextHandler(&log, nil)), virtual: true,
 			ResolvConf: l.resolv,
 			timing:     quick, StopFirmwareLLDP: wanted, firmware: firmware,
 		})

@@ -25,13 +25,10 @@ import (
 	"ironroot/netboot/vlan"
 )
 
-// Config describes which links to use and how.
+// Config describes a network of all physical Ethernet and InfiniBand links.
 type Config struct {
 	// Log receives the events of links and leases; nil discards them.
 	Log *slog.Logger
-	// Interface reports whether to use a link. Nil means all physical Ethernet and InfiniBand links. It is not called
-	// for the loopback interface.
-	Interface func(name string) bool
 	// ResolvConf is the resolver's file; "" means /etc/resolv.conf.
 	ResolvConf string
 
@@ -46,6 +43,7 @@ type Config struct {
 	// VLANs are created, and are then used like physical links.
 	VLANs []vlan.Request
 
+	virtual  bool         // of tests; uses virtual links, too
 	timing   timing       // of tests; the zero value is defaultTiming
 	firmware firmwareLLDP // of tests; nil is lldp.Firmware
 }
@@ -79,7 +77,7 @@ func Start(ctx context.Context, config Config) (*Network, error) {
 	common := newShared(config, watching)
 	plans := make(chan *networkdata.Data)
 	w := &watcher{
-		shared: common, accepts: acceptor(config.Interface), running: goroutine.NewGroup(), plans: plans,
+		shared: common, virtual: config.virtual, running: goroutine.NewGroup(), plans: plans,
 		waiting: config.Wait,
 		used:    map[int]*assignment{}, addresses: map[int][]netip.Prefix{},
 	}
@@ -115,22 +113,17 @@ func newShared(config Config, ended <-chan struct{}) *shared {
 	return s
 }
 
-// acceptor returns a function that reports whether to use a link of the kernel.
-func acceptor(byName func(string) bool) func(netlink.Link) bool {
-	return func(l netlink.Link) bool {
-		attrs := l.Attrs()
-		if attrs.Flags&net.FlagLoopback != 0 {
-			return false
-		}
-		if byName != nil {
-			return byName(attrs.Name)
-		}
-		// Virtual links have a kind (bridge, vlan, veth ...); physical ones have none.
-		if l.Type() == "ipoib" { // of the card's driver; further ones on it are of other partitions
-			return attrs.ParentIndex == 0 || attrs.ParentIndex == attrs.Index
-		}
-		return l.Type() == "device" && attrs.EncapType == "ether"
+// isUsed reports whether to use a link of the kernel: all physical Ethernet and InfiniBand links are.
+func isUsed(l netlink.Link, virtual bool) bool {
+	attrs := l.Attrs()
+	if attrs.Flags&net.FlagLoopback != 0 {
+		return false
 	}
+	// Virtual links have a kind (bridge, vlan, veth ...); physical ones have none.
+	if l.Type() == "ipoib" && !virtual { // of the card's driver; further ones on it are of other partitions
+		return attrs.ParentIndex == 0 || attrs.ParentIndex == attrs.Index
+	}
+	return virtual || l.Type() == "device" && attrs.EncapType == "ether"
 }
 
 // Configure applies static data in place of the data before; nil is no data. Bonds and VLANs are created, and the

@@ -53,7 +53,7 @@ func TestWatchContainsPanics(t *testing.T) {
 	l.Cable("eth0", "")
 	handler := &panicOnce{Handler: slog.NewTextHandler(l.T.Output(), nil), message: "link found"}
 	n, err := Start(l.Ctx, Config{
-		Log: slog.New(handler), Interface: func(string) bool { return true }, ResolvConf: l.resolv,
+		Log: slog.New(handler), virtual: true, ResolvConf: l.resolv,
 		Data: &networkdata.Data{DNS: []netip.Addr{addr("192.0.2.53")}}, timing: quick,
 	})
 	if err != nil {
@@ -84,7 +84,7 @@ func TestCarrierContainsPanics(t *testing.T) {
 		Handler: slog.NewTextHandler(l.T.Output(), nil), message: "no carrier, continuing without it",
 	}
 	n, err := Start(l.Ctx, Config{
-		Log: slog.New(handler), Interface: func(string) bool { return true }, ResolvConf: l.resolv, timing: quick,
+		Log: slog.New(handler), virtual: true, ResolvConf: l.resolv, timing: quick,
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -29,7 +29,7 @@ import (
 // watcher follows the kernel's events and gives each link its role. One goroutine owns it.
 type watcher struct {
 	*shared
-	accepts   func(netlink.Link) bool
+	virtual   bool                     // use virtual links, too
 	running   *goroutine.Group         // the goroutines of links
 	plans     <-chan *networkdata.Data // new static data
 	waiting   <-chan struct{}          // closed when there is no static data to wait for; nil = do not wait
@@ -185,7 +185,7 @@ func (w *watcher) linkChanged(ctx context.Context, kernel netlink.Link) {
 	a, known := w.used[attrs.Index]
 	if !known {
 		id := w.plan.ID(kernel, attrs.HardwareAddr, idsOf(w.used))
-		if !w.accepts(kernel) && !w.vlans.Created(attrs.Name) && id == "" {
+		if !isUsed(kernel, w.virtual) && !w.vlans.Created(attrs.Name) && id == "" {
 			return
 		}
 		a = &assignment{link: newLink(w.shared, attrs.Index)}

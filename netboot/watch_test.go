@@ -81,7 +81,7 @@ func TestOldEvent(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(l.Ctx)
 	w := &watcher{
-		shared: panicLink(t).shared, accepts: func(netlink.Link) bool { return true }, running: goroutine.NewGroup(),
+		shared: panicLink(t).shared, virtual: true, running: goroutine.NewGroup(),
 		used: map[int]*assignment{}, addresses: map[int][]netip.Prefix{},
 		plan: plan.New(l.data(`{"links": [{"id": "old", "type": "phy", "ethernet_mac_address": "02:00:00:00:00:07"},
 			{"id": "present", "type": "phy", "ethernet_mac_address": "MAC(nic0)"}]}`)),

@@ -29,8 +29,7 @@ type Firmware struct {
 	Sys string       // where sysfs is mounted; "" is /sys
 	Log *slog.Logger // may be nil
 
-	mount func(dir string) error // mounts debugfs; nil means the kernel's
-	flags privateFlags           // nil means the kernel's
+	kernel kernel // nil means the machine's
 
 	mu    sync.Mutex
 	off   []agentOff // agents that Stop disabled
@@ -38,17 +37,28 @@ type Firmware struct {
 	ended bool       // Restore was called: Stop does nothing
 }
 
-// privateFlags gets and sets private flags of a link's driver.
-type privateFlags interface {
+// kernel gets and sets private flags of a link's driver, and mounts debugfs.
+type kernel interface {
 	get(link string) (map[string]bool, error)
 	set(link, flag string, value bool) error
+	mountDebug(dir string) error
 }
 
 // agentOff is an agent that was disabled.
 type agentOff struct {
 	link, driver string
-	persistent   bool         // the card keeps the setting over a power cycle
-	start        func() error // enables it again
+	persistent   bool   // the card keeps the setting over a power cycle
+	flag         string // private flag that was changed; "" if the command file was used
+	was          bool   // its value
+	command      string // path of the command file in debugfs
+}
+
+// start enables the agent again.
+func (f *Firmware) start(a agentOff) error {
+	if a.flag == "" {
+		return write(a.command, "lldp start")
+	}
+	return f.set(a.link, a.flag, a.was)
 }
 
 // path returns the path of a file in sysfs.
@@ -68,27 +78,29 @@ func (f *Firmware) Stop(link string) error {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	var start func() error
-	driver := filepath.Base(target)
+	off, changed := agentOff{link: link, driver: filepath.Base(target)}, false
+	driver := off.driver
 	switch {
 	case f.ended:
 	case driver == "i40e":
-		if start, err = f.change(link, i40eFlag, true); err != nil {
+		off.flag, off.was = i40eFlag, false
+		if changed, err = f.change(link, i40eFlag, true); err != nil {
 			var second error
-			if start, second = f.stopByDebugfs(link); second == nil {
-				err = nil
+			if off.command, second = f.stopByDebugfs(link); second == nil {
+				off.flag, changed, err = "", true, nil
 			} else {
 				err = errors.Join(err, second)
 			}
 		}
 	case driver == "ice" && !f.early:
-		start, err = f.change(link, iceFlag, false)
+		off.flag, off.was, off.persistent = iceFlag, true, true
+		changed, err = f.change(link, iceFlag, false)
 	}
 	if err != nil {
 		return fmt.Errorf("stop the LLDP agent in the firmware of %s (driver %s): %w", link, driver, err)
 	}
-	if start != nil {
-		f.off = append(f.off, agentOff{link: link, driver: driver, persistent: driver == "ice", start: start})
+	if changed {
+		f.off = append(f.off, off)
 		f.logger().Info("LLDP agent of the card disabled", "interface", link, "driver", driver)
 	}
 	return nil
@@ -121,7 +133,7 @@ func (f *Firmware) restore(selected func(agentOff) bool) error {
 			left = append(left, a)
 			continue
 		}
-		if err := a.start(); err != nil {
+		if err := f.start(a); err != nil {
 			left = append(left, a)
 			failed = append(failed, fmt.Errorf("start the LLDP agent in the firmware of %s (driver %s): %w",
 				a.link, a.driver, err))
@@ -140,45 +152,49 @@ func (f *Firmware) logger() *slog.Logger {
 	return f.Log
 }
 
-// change sets a private flag and returns a function that restores it, nil if the flag already has the value.
-func (f *Firmware) change(link, flag string, value bool) (undo func() error, err error) {
-	flags := f.flags
-	if flags == nil {
-		flags = kernelFlags{}
-	}
-	all, err := flags.get(link)
+// change sets a private flag. It reports whether the flag had the other value.
+func (f *Firmware) change(link, flag string, value bool) (changed bool, err error) {
+	all, err := f.system().get(link)
 	if err != nil {
-		return nil, fmt.Errorf("read private flag %s: %w", flag, err)
+		return false, fmt.Errorf("read private flag %s: %w", flag, err)
 	}
 	was, known := all[flag]
 	if !known {
-		return nil, fmt.Errorf("driver has no private flag %s", flag)
+		return false, fmt.Errorf("driver has no private flag %s", flag)
 	}
 	if was == value {
-		return nil, nil //nolint:nilnil // nothing was changed
+		return false, nil
 	}
-	set := func(value bool) error {
-		if err := flags.set(link, flag, value); err != nil {
-			return fmt.Errorf("set private flag %s to %v: %w", flag, value, err)
-		}
-		return nil
-	}
-	return func() error { return set(was) }, set(value)
+	return true, f.set(link, flag, value)
 }
 
-// stopByDebugfs disables the agent of an X710 by the debugfs command file of its driver.
-func (f *Firmware) stopByDebugfs(link string) (start func() error, err error) {
+func (f *Firmware) set(link, flag string, value bool) error {
+	if err := f.system().set(link, flag, value); err != nil {
+		return fmt.Errorf("set private flag %s to %v: %w", flag, value, err)
+	}
+	return nil
+}
+
+func (f *Firmware) system() kernel {
+	if f.kernel == nil {
+		return machine{}
+	}
+	return f.kernel
+}
+
+// stopByDebugfs disables the agent of an X710 by the debugfs command file of its driver, and returns its path.
+func (f *Firmware) stopByDebugfs(link string) (command string, err error) {
 	device, err := os.Readlink(f.path("class/net", link, "device"))
 	if err != nil {
-		return nil, err
+		return "", err
 	}
-	command := f.path("kernel/debug/i40e", filepath.Base(device), "command")
+	command = f.path("kernel/debug/i40e", filepath.Base(device), "command")
 	if _, err := os.Stat(command); errors.Is(err, os.ErrNotExist) {
-		if err := f.mountDebug(f.path("kernel/debug")); err != nil {
-			return nil, err
+		if err := f.system().mountDebug(f.path("kernel/debug")); err != nil {
+			return "", err
 		}
 	}
-	return func() error { return write(command, "lldp start") }, write(command, "lldp stop")
+	return command, write(command, "lldp stop")
 }
 
 func write(path, text string) error {
@@ -190,22 +206,19 @@ func write(path, text string) error {
 	return errors.Join(err, file.Close())
 }
 
+// machine accesses the kernel of this machine, and the private flags by ethtool over netlink.
+type machine struct{}
+
 // mountDebug mounts debugfs unless it is mounted. It stays mounted. If two links mount it at the same time, that does
 // no harm.
-func (f *Firmware) mountDebug(dir string) error {
-	if f.mount != nil {
-		return f.mount(dir)
-	}
+func (machine) mountDebug(dir string) error {
 	if err := mountDebugFS(dir); err != nil {
 		return fmt.Errorf("mount debugfs on %s: %w", dir, err)
 	}
 	return nil
 }
 
-// kernelFlags accesses the private flags of the machine's links by ethtool over netlink.
-type kernelFlags struct{}
-
-func (kernelFlags) get(link string) (map[string]bool, error) {
+func (machine) get(link string) (map[string]bool, error) {
 	client, err := ethtool.New()
 	if err != nil {
 		return nil, fmt.Errorf("ethtool: %w", err)
@@ -218,7 +231,7 @@ func (kernelFlags) get(link string) (map[string]bool, error) {
 	return flags.Flags, nil
 }
 
-func (kernelFlags) set(link, flag string, value bool) error {
+func (machine) set(link, flag string, value bool) error {
 	client, err := ethtool.New()
 	if err != nil {
 		return fmt.Errorf("ethtool: %w", err)

@@ -61,6 +61,20 @@ type fakeFlags struct {
 	flags map[string]bool
 	fails error // of set
 	calls []string
+
+	mounted  []string
+	mountErr error
+	ports    []string // whose command files exist once debugfs is mounted
+	t        *testing.T
+	sys      string
+}
+
+func (f *fakeFlags) mountDebug(dir string) error {
+	f.mounted = append(f.mounted, dir)
+	for _, port := range f.ports {
+		debugFile(f.t, f.sys, port)
+	}
+	return f.mountErr
 }
 
 func (f *fakeFlags) get(link string) (map[string]bool, error) {
@@ -108,7 +122,7 @@ func TestFirmwareByPrivateFlags(t *testing.T) {
 		"ens2 fw-lldp-agent": false, "late fw-lldp-agent": true,
 	}}
 	before := maps.Clone(flags.flags)
-	f := &Firmware{Sys: sys, flags: flags}
+	f := &Firmware{Sys: sys, kernel: flags}
 	stop := func(links ...string) {
 		t.Helper()
 		for _, link := range links {
@@ -150,16 +164,11 @@ func TestFirmwareByDebugfs(t *testing.T) {
 	card(t, sys, "eno1", "i40e", "0000:18:00.0")
 	card(t, sys, "eno2", "i40e", "0000:18:00.1")
 	card(t, sys, "ens1", "ice", "0000:3b:00.0")
-	var mounted []string
-	f := &Firmware{
-		Sys: sys, flags: &fakeFlags{flags: map[string]bool{"eno2 disable-fw-lldp": false}, fails: unix.EOPNOTSUPP},
-		mount: func(dir string) error {
-			mounted = append(mounted, dir)
-			debugFile(t, sys, "0000:18:00.0")
-			debugFile(t, sys, "0000:18:00.1")
-			return nil
-		},
+	flags := &fakeFlags{
+		flags: map[string]bool{"eno2 disable-fw-lldp": false}, fails: unix.EOPNOTSUPP,
+		ports: []string{"0000:18:00.0", "0000:18:00.1"}, t: t, sys: sys,
 	}
+	f := &Firmware{Sys: sys, kernel: flags}
 	for _, link := range []string{"eno1", "eno2"} {
 		if err := f.Stop(link); err != nil {
 			t.Errorf("%s: %v", link, err)
@@ -181,7 +190,7 @@ func TestFirmwareByDebugfs(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if diff := cmp.Diff([]string{filepath.Join(sys, "kernel/debug")}, mounted); diff != "" {
+	if diff := cmp.Diff([]string{filepath.Join(sys, "kernel/debug")}, flags.mounted); diff != "" {
 		t.Errorf("mounts differ (-want +got):\n%s", diff)
 	}
 	if err := f.RestorePersistent(); err != nil || content(t, commands[0]) != "" {
@@ -205,8 +214,9 @@ func TestFirmwareErrors(t *testing.T) {
 	locked, refused := errors.New("locked down"), errors.New("refused")
 	flags := &fakeFlags{
 		flags: map[string]bool{"eno1 disable-fw-lldp": false, "ens1 fw-lldp-agent": true}, fails: refused,
+		mountErr: locked,
 	}
-	f := &Firmware{Sys: sys, flags: flags, mount: func(string) error { return locked }}
+	f := &Firmware{Sys: sys, kernel: flags}
 	if err := f.Stop("eno1"); !errors.Is(err, locked) || !errors.Is(err, refused) ||
 		!strings.Contains(err.Error(), "eno1 (driver i40e)") {
 		t.Errorf("got %v, want both reasons and the link", err)

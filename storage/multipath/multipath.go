@@ -27,9 +27,22 @@ type Joiner struct {
 
 	mu     sync.Mutex
 	warned map[string]bool
-	// Tests replace these. Nil means the kernel's device mapper, and partition.Sync.
-	open func() (mapper, error)
-	sync func(ctx context.Context, sys sysfs.Root, device string) error
+	kernel kernel // nil: systemKernel
+}
+
+// kernel has a device mapper and the partitions of its maps.
+type kernel interface {
+	open() (mapper, error)
+	sync(ctx context.Context, sys sysfs.Root, device string) error
+}
+
+// systemKernel is the kernel of this machine.
+type systemKernel struct{}
+
+func (systemKernel) open() (mapper, error) { return devmapper.Open() }
+
+func (systemKernel) sync(ctx context.Context, sys sysfs.Root, device string) error {
+	return partition.Sync(ctx, sys, device)
 }
 
 // mapper creates and changes maps. [devmapper.Control] implements it.
@@ -67,11 +80,7 @@ func (j *Joiner) Join(ctx context.Context, disks []block.Device) (changed bool) 
 	if len(found) == 0 {
 		return true
 	}
-	open := j.open
-	if open == nil {
-		open = func() (mapper, error) { return devmapper.Open() }
-	}
-	m, err := open()
+	m, err := j.system().open()
 	if err != nil {
 		j.warn("paths to one disk are not joined", found[0].names(), err)
 		return false
@@ -195,13 +204,16 @@ func (j *Joiner) settle(ctx context.Context, path string, u unit) {
 	if u.existing != nil {
 		return
 	}
-	sync := j.sync
-	if sync == nil {
-		sync = partition.Sync
-	}
-	if err := sync(ctx, j.System, path); err != nil {
+	if err := j.system().sync(ctx, j.System, path); err != nil {
 		j.Log.Warn("partitions of a map not created", "device", path, "err", err)
 	}
+}
+
+func (j *Joiner) system() kernel {
+	if j.kernel == nil {
+		return systemKernel{}
+	}
+	return j.kernel
 }
 
 // warn logs a problem once.

@@ -34,6 +34,7 @@ type machine struct {
 	lun    int // of the disks made next
 	done   []string
 	synced []string
+	absent bool // the kernel has no device mapper
 	refuse func(parameters string) error
 }
 
@@ -44,13 +45,22 @@ func newMachine(t *testing.T) *machine {
 			t.Fatal(err)
 		}
 	}
-	m.joiner = &Joiner{System: sysfs.Root{Path: m.root}, Log: slog.New(slog.NewTextHandler(&m.log, nil))}
-	m.joiner.open = func() (mapper, error) { return m, nil }
-	m.joiner.sync = func(_ context.Context, _ sysfs.Root, device string) error {
-		m.synced = append(m.synced, device)
-		return nil
+	m.joiner = &Joiner{
+		System: sysfs.Root{Path: m.root}, Log: slog.New(slog.NewTextHandler(&m.log, nil)), kernel: m,
 	}
 	return m
+}
+
+func (m *machine) open() (mapper, error) {
+	if m.absent {
+		return nil, fmt.Errorf("device mapper: %w", unix.ENODEV)
+	}
+	return m, nil
+}
+
+func (m *machine) sync(_ context.Context, _ sysfs.Root, device string) error {
+	m.synced = append(m.synced, device)
+	return nil
 }
 
 func (m *machine) write(file, content string) {
@@ -505,7 +515,7 @@ func TestWithoutDeviceMapper(t *testing.T) {
 	m := newMachine(t)
 	m.disk("sda", 4096, designator(3, lun), nil)
 	m.disk("sdb", 4096, designator(3, lun), nil)
-	m.joiner.open = func() (mapper, error) { return nil, fmt.Errorf("device mapper: %w", unix.ENODEV) }
+	m.absent = true
 	for range 2 {
 		if m.joiner.Join(context.Background(), m.disks()) {
 			t.Error("got changed")

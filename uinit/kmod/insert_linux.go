@@ -7,7 +7,7 @@ import (
 )
 
 // insertFile loads a module that the kernel reads and unpacks.
-func insertFile(path, params string) error {
+func (hostKernel) insertFile(path, params string) error {
 	f, err := os.Open(path)
 	if err != nil {
 		return err
@@ -17,4 +17,4 @@ func insertFile(path, params string) error {
 }
 
 // insert loads a module.
-func insert(image []byte, params string) error { return unix.InitModule(image, params) }
+func (hostKernel) insert(image []byte, params string) error { return unix.InitModule(image, params) }

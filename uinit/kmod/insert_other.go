@@ -7,6 +7,10 @@ import (
 	"fmt"
 )
 
-func insert([]byte, string) error { return fmt.Errorf("kernel modules: %w", errors.ErrUnsupported) }
+func (hostKernel) insert([]byte, string) error {
+	return fmt.Errorf("kernel modules: %w", errors.ErrUnsupported)
+}
 
-func insertFile(string, string) error { return fmt.Errorf("kernel modules: %w", errors.ErrUnsupported) }
+func (hostKernel) insertFile(string, string) error {
+	return fmt.Errorf("kernel modules: %w", errors.ErrUnsupported)
+}

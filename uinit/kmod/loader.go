@@ -38,12 +38,20 @@ type Options struct {
 	Log    *slog.Logger
 	// Firmware is the directory of the firmware; "" = FirmwareDir.
 	Firmware string
-	// Insert loads an unpacked module into the kernel; nil = init_module(2).
-	Insert func(image []byte, params string) error
-	// InsertFile loads a module compressed with xz into the kernel; nil = finit_module(2) with
-	// MODULE_INIT_COMPRESSED_FILE.
-	InsertFile func(path, params string) error
+
+	kernel inserter // nil: the machine's
 }
+
+// inserter loads modules into the kernel.
+type inserter interface {
+	// insert loads an unpacked module.
+	insert(image []byte, params string) error
+	// insertFile loads a module compressed with xz.
+	insertFile(path, params string) error
+}
+
+// hostKernel loads modules by init_module(2), and by finit_module(2) with MODULE_INIT_COMPRESSED_FILE.
+type hostKernel struct{}
 
 // Loader loads modules, each once, with their dependencies. It is safe for concurrent use.
 type Loader struct {
@@ -79,11 +87,8 @@ func Open(o Options) (*Loader, error) {
 	if o.Firmware == "" {
 		o.Firmware = FirmwareDir
 	}
-	if o.Insert == nil {
-		o.Insert = insert
-	}
-	if o.InsertFile == nil {
-		o.InsertFile = insertFile
+	if o.kernel == nil {
+		o.kernel = hostKernel{}
 	}
 	decoder, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(runtime.GOMAXPROCS(0)),
 		zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxMemory(maxModuleSize))
@@ -228,7 +233,7 @@ func (l *Loader) insertOne(m *Module) error {
 func (l *Loader) prepare(m *Module) (func(params string) error, error) {
 	file := filepath.Join(l.o.Dir, m.Name+SuffixXZ)
 	if _, err := os.Stat(file); err == nil {
-		return func(params string) error { return l.o.InsertFile(file, params) }, nil
+		return func(params string) error { return l.o.kernel.insertFile(file, params) }, nil
 	}
 	packed, err := os.ReadFile(filepath.Join(l.o.Dir, m.Name+Suffix))
 	if err != nil {
@@ -238,7 +243,7 @@ func (l *Loader) prepare(m *Module) (func(params string) error, error) {
 	if err != nil {
 		return nil, err
 	}
-	return func(params string) error { return l.o.Insert(image, params) }, nil
+	return func(params string) error { return l.o.kernel.insert(image, params) }, nil
 }
 
 // Params are the kernel parameters of modules, as modprobe reads them: MODULE.NAME=VALUE and

@@ -30,6 +30,12 @@ type kernel struct {
 	params map[string]string
 	fail   map[string]error
 	hook   func(name string)
+	files  []string // the modules that were loaded before a file, its path and its parameters
+}
+
+func (k *kernel) insertFile(path, params string) error {
+	k.files = append(append(k.files, k.loaded...), path, params)
+	return nil
 }
 
 func (k *kernel) insert(image []byte, params string) error {
@@ -73,7 +79,7 @@ func tree(t *testing.T, k *kernel, cmdline string, modules ...*Module) *Loader {
 	write(IndexFile, text.Bytes())
 	k.params = map[string]string{}
 	l, err := Open(Options{
-		Dir: dir, Params: ParseParams(cmdline), Log: slog.New(slog.DiscardHandler), Insert: k.insert,
+		Dir: dir, Params: ParseParams(cmdline), Log: slog.New(slog.DiscardHandler), kernel: k,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -468,15 +474,10 @@ func TestLoadFile(t *testing.T) {
 	if err := os.Rename(filepath.Join(l.o.Dir, "upper"+Suffix), file); err != nil {
 		t.Fatal(err)
 	}
-	var calls []string
-	l.o.InsertFile = func(path, params string) error {
-		calls = append(append(calls, k.loaded...), path, params)
-		return nil
-	}
 	if err := l.Load(context.Background(), "upper"); err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff([]string{"lower", file, "debug=1"}, calls); diff != "" {
+	if diff := cmp.Diff([]string{"lower", file, "debug=1"}, k.files); diff != "" {
 		t.Error(diff)
 	}
 }
