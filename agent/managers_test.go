@@ -34,7 +34,7 @@ func (m siteManager) Steps(kind hardware.Kind, _ *node.Node, _ []map[string]any)
 	}
 	return []hardware.Step{
 		{Name: "count_disks", Interface: "deploy", Run: func(ctx context.Context, _ hardware.Call) (any, error) {
-			disks, err := m.Disks(ctx)
+			disks, err := m.Disks.Disks(ctx)
 			return map[string]bool{"listed": err == nil, "few": len(disks) < 1000}, err
 		}},
 		{Name: "erase_pstore", Interface: "deploy"},
@@ -51,7 +51,7 @@ func explode(context.Context, hardware.Call) (any, error) { panic("boom") }
 func TestCustomManagers(t *testing.T) {
 	testenv.ExpectPanics(t)
 	site := func(m hardware.Machine) hardware.Manager {
-		if disks, err := m.Disks(t.Context()); err == nil {
+		if disks, err := m.Disks.Disks(t.Context()); err == nil {
 			t.Errorf("got disks %v before all managers are loaded, want an error", disks)
 		}
 		return siteManager{m}

@@ -218,12 +218,12 @@ func (a *agent) loadHardware(ctx context.Context) error {
 		return nil
 	}
 	a.inventory = inventory.New(inventory.Options{
-		System: a.o.System, Disks: a.disks, Params: func() config.Params { return a.config.Get().Params },
+		System: a.o.System, Disks: a, Params: func() config.Params { return a.config.Get().Params },
 		SkipBMC: a.node.SkipBMCDetect, BMC: a.o.BMC, Log: a.log, Neighbours: a.neighbours(),
 		LLDPTimeout: a.lldpTimeout,
 	})
 	a.imager = imaging.New(imaging.Options{
-		Config: a.config, Node: &a.node, Disks: a.disks, WaitDisks: a.waitDisks, Refresh: a.refresh,
+		Config: a.config, Node: &a.node, Disks: a, WaitDisks: a.waitDisks, Refresh: a.refresh,
 		AssembleVolumes: func(ctx context.Context, n *node.Node) (softraid.Assembled, error) {
 			return a.builtin.AssembleVolumes(ctx, n)
 		},
@@ -235,7 +235,7 @@ func (a *agent) loadHardware(ctx context.Context) error {
 		join = (&multipath.Joiner{System: a.o.System, Log: a.log}).Join
 	}
 	a.builtin = generic.New(generic.Options{
-		Config: a.config, System: a.o.System, Disks: a.disks, Imager: a.imager, Log: a.log,
+		Config: a.config, System: a.o.System, Disks: a, Imager: a.imager, Log: a.log,
 		Settled: a.o.Machine.Drivers.Settled(),
 		Join:    join, Journal: a.o.Journal, Version: a.o.Version, Dial: a.o.Dial,
 		Board: a.o.Board,
@@ -284,7 +284,7 @@ func (o commandObserver) Finished() { o.a.forceHeartbeat() }
 // containerManager returns the manager whose steps run containers.
 func (a *agent) containerManager() hardware.Manager {
 	runner := &containers.Runner{
-		System: a.o.System, Fetch: a.imager.ContainerFetch, Disks: a.disks, Log: a.log,
+		System: a.o.System, Fetch: a.imager.ContainerFetch, Disks: a, Log: a.log,
 		Board: a.o.Board,
 	}
 	return containers.New(containers.Options{
@@ -313,7 +313,7 @@ func (a *agent) customManagers(ctx context.Context) []hardware.Manager {
 		list = append(list, hardware.Custom{Manager: manager, EraseManagers: a.config.Get().EraseManagers})
 	}
 	for _, create := range a.o.Managers {
-		add(create.Create(ctx, hardware.Machine{System: a.o.System, Disks: a.customDisks, Log: a.log}))
+		add(create.Create(ctx, hardware.Machine{System: a.o.System, Disks: customDisks{a}, Log: a.log}))
 	}
 	if a.o.ManagersDir != "" {
 		for _, manager := range external.Load(ctx, a.o.ManagersDir, a.log, a.o.Board) {
@@ -328,9 +328,12 @@ func (a *agent) customManagers(ctx context.Context) []hardware.Manager {
 	return list
 }
 
-// customDisks returns the disks that the managers list, as soon as all managers are loaded.
-func (a *agent) customDisks(ctx context.Context) ([]block.Device, error) {
-	managers := a.managers.Load()
+// customDisks is the lister of disks for custom managers.
+type customDisks struct{ a *agent }
+
+// Disks implements [block.Lister]. It fails until all managers are loaded.
+func (c customDisks) Disks(ctx context.Context) ([]block.Device, error) {
+	managers := c.a.managers.Load()
 	if managers == nil {
 		return nil, errors.New("list disks: hardware managers not loaded")
 	}
@@ -358,8 +361,8 @@ func (a *agent) PrepareRescue(ctx context.Context) error {
 	return a.o.Machine.Logins.PrepareRescue(ctx)
 }
 
-// disks returns the disks that the managers list.
-func (a *agent) disks(ctx context.Context) ([]block.Device, error) {
+// Disks implements [block.Lister]. Before the managers are loaded, it lists all disks.
+func (a *agent) Disks(ctx context.Context) ([]block.Device, error) {
 	if managers := a.managers.Load(); managers != nil {
 		return managers.Disks(ctx)
 	}

@@ -25,6 +25,7 @@ import (
 	"ironroot/agent/node"
 	"ironroot/agent/power"
 	"ironroot/agent/token"
+	"ironroot/internal/test/disktest"
 	"ironroot/storage/block"
 	"ironroot/storage/sysfs"
 )
@@ -47,7 +48,7 @@ func newRig(t *testing.T, extra ...hardware.Manager) *rig {
 	log := slog.New(slog.DiscardHandler)
 	sys := sysfs.Root{Path: t.TempDir()}
 	cache := &node.Cache{}
-	disks := func(context.Context) ([]block.Device, error) { return r.disks, nil }
+	disks := disktest.Lister(func(context.Context) ([]block.Device, error) { return r.disks, nil })
 	imager := imaging.New(imaging.Options{
 		Config: live, Node: cache, Disks: disks, System: sys, Log: log, Targets: &r.targets,
 	})

@@ -23,7 +23,7 @@ type Machine struct {
 	// sets System.Path to a directory.
 	System sysfs.Root
 	// Disks lists the machine's disks without those that a manager filters out. It fails until all managers are loaded.
-	Disks func(context.Context) ([]block.Device, error)
+	Disks block.Lister
 	Log   *slog.Logger
 }
 

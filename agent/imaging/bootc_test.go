@@ -16,6 +16,7 @@ import (
 
 	"ironroot/agent/config"
 	"ironroot/agent/container"
+	"ironroot/internal/test/disktest"
 	"ironroot/internal/test/testenv"
 	"ironroot/storage/block"
 	"ironroot/storage/growfs"
@@ -314,14 +315,14 @@ func TestInstallContainerFails(t *testing.T) {
 		},
 		"no disk": {
 			func(i *Imager, _ *fakeRuntime, _ *BootableContainer) {
-				i.o.Disks = func(context.Context) ([]block.Device, error) { return nil, nil }
+				i.o.Disks = disktest.List{}
 			}, "DeviceNotFound", "", 0, 0,
 		},
 		"read-only disk": {
 			func(i *Imager, f *fakeRuntime, _ *BootableContainer) {
-				i.o.Disks = func(context.Context) ([]block.Device, error) {
+				i.o.Disks = disktest.Lister(func(context.Context) ([]block.Device, error) {
 					return []block.Device{{Name: "x", Path: f.disk, Type: "disk", Size: diskSize, ReadOnly: true}}, nil
-				}
+				})
 			}, "ImageWriteError", "read-only", 0, 0,
 		},
 		"small disk": {
@@ -384,7 +385,7 @@ func TestInstallContainerFails(t *testing.T) {
 			func(i *Imager, f *fakeRuntime, _ *BootableContainer) {
 				i.o.System = sysfs.Root{Path: f.t.TempDir()}
 				array := arrayDisk(f.t, i.o.System, diskSize)
-				i.o.Disks = func(context.Context) ([]block.Device, error) { return []block.Device{array}, nil }
+				i.o.Disks = disktest.List{array}
 			}, "ImageWriteError", "firmware cannot read this RAID array", 0, 0,
 		},
 		"image stays": {

@@ -25,6 +25,7 @@ import (
 	"ironroot/agent/config"
 	"ironroot/agent/node"
 	"ironroot/agent/status"
+	"ironroot/internal/test/disktest"
 	"ironroot/internal/test/imagetest"
 	"ironroot/internal/test/testenv"
 	"ironroot/storage/block"
@@ -114,11 +115,11 @@ func sectorDisk(t *testing.T, sector int, rebuild bool) (string, *Imager) {
 			ConfigDriveRebuild: rebuild,
 		}),
 		Node: &node.Cache{},
-		Disks: func(context.Context) ([]block.Device, error) {
+		Disks: disktest.Lister(func(context.Context) ([]block.Device, error) {
 			return []block.Device{{
 				Name: filepath.Base(path), Path: path, Type: "disk", Size: diskSize, LogicalSector: int64(sector),
 			}}, nil
-		},
+		}),
 	})
 	return path, i
 }

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"ironroot/agent/config"
+	"ironroot/internal/test/disktest"
 	"ironroot/internal/test/testenv"
 	"ironroot/storage/block"
 	"ironroot/storage/bootloader"
@@ -66,11 +67,11 @@ func TestPartitionImageOnASmallerDisk(t *testing.T) {
 	raw := rootImage(t, rootUUID)
 	disk, i := layoutDisk(t, 512, "boot_mode:bios")
 	list := i.o.Disks
-	i.o.Disks = func(ctx context.Context) ([]block.Device, error) {
-		disks, err := list(ctx)
+	i.o.Disks = disktest.Lister(func(ctx context.Context) ([]block.Device, error) {
+		disks, err := list.Disks(ctx)
 		disks[0].Size = gib
 		return disks, err
-	}
+	})
 	_, err := i.Prepare(t.Context(),
 		partitionImage(t, raw, serve(t, raw).URL, "raw", &PartitionInfo{Root: 300 * mib}), "")
 	if typeOf(err) != "DeploymentError" || !strings.Contains(err.Error(), disk) {
@@ -318,13 +319,13 @@ func TestInstallBootloaderSearchesUnprotected(t *testing.T) {
 			`{"uuid": "b77a8c26", "properties": {"root_device": {"name": %q}, "skip_block_devices": [%s]}}`,
 			deployed, tt.skip)))
 		list := i.o.Disks
-		i.o.Disks = func(ctx context.Context) ([]block.Device, error) {
-			disks, err := list(ctx)
+		i.o.Disks = disktest.Lister(func(ctx context.Context) ([]block.Device, error) {
+			disks, err := list.Disks(ctx)
 			if !tt.hidden {
 				disks = append(disks, other)
 			}
 			return disks, err
-		}
+		})
 		err := i.InstallBootloader(t.Context(), Bootloader{RootUUID: uuid, TargetBootMode: "bios"})
 		if tt.want == "" && err != nil || tt.want != "" && (typeOf(err) != tt.want ||
 			!strings.Contains(err.Error(), "no other device, has the UUID "+uuid)) {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"ironroot/agent/container"
+	"ironroot/internal/test/disktest"
 	"ironroot/internal/test/testenv"
 	"ironroot/storage/block"
 	"ironroot/storage/erase"
@@ -269,7 +270,7 @@ func TestFirmwareRAIDIgnored(t *testing.T) {
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
 	i, _ := firmwareImager(t, `{"model": "member"}`, damaged)
-	i.o.Disks = func(context.Context) ([]block.Device, error) { return []block.Device{damaged}, nil }
+	i.o.Disks = disktest.List{damaged}
 	if _, err := i.DeployDisk(ended, false); err != context.Canceled { //nolint:errorlint // not a fault
 		t.Errorf("cancelled: got %v, want %v", err, context.Canceled)
 	}

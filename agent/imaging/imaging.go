@@ -31,7 +31,7 @@ type Options struct {
 	Config *config.Live
 	Node   *node.Cache
 	// Disks lists the disks that the hardware managers report.
-	Disks func(ctx context.Context) ([]block.Device, error)
+	Disks block.Lister
 	// WaitDisks, when set, waits until the disks that the node needs have appeared or a time limit has passed.
 	WaitDisks func(ctx context.Context, n *node.Node) error
 	// AssembleVolumes, when set, assembles the arrays of a node's raid_config that can be assembled.
@@ -96,7 +96,7 @@ func New(o Options) *Imager {
 		o.Board = (*status.Board)(nil)
 	}
 	if o.Disks == nil {
-		o.Disks = func(ctx context.Context) ([]block.Device, error) { return block.Disks(ctx, o.System) }
+		o.Disks = block.Machine{System: o.System}
 	}
 	return &Imager{o: o, runtime: containerRuntime(), uuids: map[string]any{}}
 }

@@ -15,6 +15,7 @@ import (
 	"ironroot/agent/fault"
 	"ironroot/agent/inventory/machinetest"
 	"ironroot/agent/node"
+	"ironroot/internal/test/disktest"
 	"ironroot/storage/block"
 	"ironroot/storage/image"
 	"ironroot/storage/image/checksum"
@@ -43,7 +44,7 @@ func newImager(t *testing.T, n *node.Node, disks ...block.Device) *Imager {
 		Config: config.NewLive(&config.Config{
 			MD5Enabled: true, APIURL: "http://192.0.2.1:6385", PermittedImageFormats: []string{"raw", "gpt", "qcow2"},
 		}), Node: cache,
-		Disks:  func(context.Context) ([]block.Device, error) { return disks, nil },
+		Disks:  disktest.List(disks),
 		System: sysfs.Root{Path: t.TempDir()},
 	})
 }
@@ -266,7 +267,7 @@ func TestRootDiskNotChosen(t *testing.T) {
 		kind   string
 	}{
 		{"disks not listed", func(i *Imager) {
-			i.o.Disks = func(context.Context) ([]block.Device, error) { return nil, broken }
+			i.o.Disks = disktest.Lister(func(context.Context) ([]block.Device, error) { return nil, broken })
 		}, broken, "DeviceNotFound"},
 		{"wait cancelled", func(i *Imager) {
 			i.o.WaitDisks = func(context.Context, *node.Node) error { return context.Canceled }
@@ -303,7 +304,7 @@ func TestRootDiskWaits(t *testing.T) {
 		if got != n {
 			t.Errorf("waited for the disks of %v, want those of the node", got)
 		}
-		i.o.Disks = func(context.Context) ([]block.Device, error) { return []block.Device{late}, nil }
+		i.o.Disks = disktest.List{late}
 		return nil
 	}
 	if got, err := i.RootDisk(t.Context(), false); err != nil || got.Path != late.Path {
@@ -407,11 +408,11 @@ func TestInstallBootloaderUEFIWithoutESP(t *testing.T) {
 	if err := os.MkdirAll(filepath.Join(i.o.System.Path, "sys/firmware/efi"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	i.o.Disks = func(context.Context) ([]block.Device, error) {
+	i.o.Disks = disktest.Lister(func(context.Context) ([]block.Device, error) {
 		d := disk("sda", 8*gib)
 		d.Path = filepath.Join(t.TempDir(), "there is no such device")
 		return []block.Device{d}, nil
-	}
+	})
 	yes := true
 	if err := i.InstallBootloader(t.Context(), Bootloader{}); err == nil {
 		t.Error("got success, want an error")

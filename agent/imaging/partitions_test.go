@@ -15,6 +15,7 @@ import (
 	"ironroot/agent/config"
 	"ironroot/agent/fault"
 	"ironroot/agent/node"
+	"ironroot/internal/test/disktest"
 	"ironroot/internal/test/testenv"
 	"ironroot/storage/block"
 	"ironroot/storage/partition"
@@ -64,11 +65,11 @@ func layoutDisk(t *testing.T, sector int, capabilities string) (string, *Imager)
 			},
 		}),
 		Node: cache,
-		Disks: func(context.Context) ([]block.Device, error) {
+		Disks: disktest.Lister(func(context.Context) ([]block.Device, error) {
 			return []block.Device{
 				{Name: filepath.Base(path), Path: path, Type: "disk", Size: size, LogicalSector: int64(sector)},
 			}, nil
-		},
+		}),
 	})
 }
 

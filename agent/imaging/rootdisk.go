@@ -76,7 +76,7 @@ func (i *Imager) rootDisk(
 	if err := i.waitDisks(ctx, n); err != nil {
 		return block.Device{}, nil, err
 	}
-	if all, err = i.o.Disks(ctx); err != nil {
+	if all, err = i.o.Disks.Disks(ctx); err != nil {
 		return block.Device{}, nil, fault.DeviceNotFound("list disks: %w", err)
 	}
 	if disk, err = i.selectDisk(ctx, n, volumes, all); err != nil {
@@ -117,7 +117,7 @@ func (i *Imager) selectDisk(
 // unprotectedDisks lists the disks that the hardware managers report, without those that the node's skip list protects.
 // If an error wraps [block.ErrUnreadable], the list has the others.
 func (i *Imager) unprotectedDisks(ctx context.Context) ([]block.Device, error) {
-	disks, unread := i.o.Disks(ctx)
+	disks, unread := i.o.Disks.Disks(ctx)
 	if unread != nil && !errors.Is(unread, block.ErrUnreadable) {
 		return nil, fmt.Errorf("list disks: %w", unread)
 	}

@@ -12,6 +12,7 @@ import (
 	"ironroot/agent/config"
 	"ironroot/agent/node"
 	"ironroot/agent/softraid"
+	"ironroot/internal/test/disktest"
 	"ironroot/storage/block"
 	"ironroot/storage/raid"
 	"ironroot/storage/sysfs"
@@ -73,12 +74,12 @@ func TestDeployDisk(t *testing.T) {
 			i := newImager(t, testNode(t, `{"uuid": "u", `+tt.fields+`}`))
 			i.o.System = sys
 			assembled, released := false, []string{}
-			i.o.Disks = func(context.Context) ([]block.Device, error) {
+			i.o.Disks = disktest.Lister(func(context.Context) ([]block.Device, error) {
 				if assembled && tt.err == nil {
 					return append(slices.Clone(disks), array), nil
 				}
 				return disks, nil
-			}
+			})
 			i.o.AssembleVolumes = func(context.Context, *node.Node) (softraid.Assembled, error) {
 				assembled = true
 				v := &softraid.Volume{Name: "root", Root: tt.root, Running: array.Path, Members: raid.Array{

@@ -19,6 +19,7 @@ import (
 	"ironroot/agent/inventory"
 	"ironroot/agent/inventory/machinetest"
 	"ironroot/agent/status"
+	"ironroot/internal/test/disktest"
 	"ironroot/internal/test/testenv"
 	"ironroot/storage/block"
 )
@@ -52,7 +53,7 @@ func benchmarked(t *testing.T, list string, disks ...block.Device) (facts map[st
 	}
 	write(t, m.System, "proc/cpuinfo", info)
 	m.Inventory = inventory.New(inventory.Options{
-		System: m.System, Disks: func(context.Context) ([]block.Device, error) { return disks, nil },
+		System: m.System, Disks: disktest.List(disks),
 		Params: func() config.Params { return c.Params },
 	})
 	_, err = Run(t.Context(), m.Options)

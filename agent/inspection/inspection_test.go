@@ -26,6 +26,7 @@ import (
 	"ironroot/agent/journal"
 	"ironroot/agent/node"
 	"ironroot/internal/goroutine"
+	"ironroot/internal/test/disktest"
 	"ironroot/internal/test/testenv"
 	"ironroot/netboot/lldp"
 	"ironroot/storage/block"
@@ -47,12 +48,12 @@ func newMachine(t *testing.T, c *config.Config) *machine {
 	live := config.NewLive(c)
 	log := slog.New(slog.DiscardHandler)
 	sys := sysfs.Root{Path: t.TempDir()}
-	disks := func(context.Context) ([]block.Device, error) {
+	disks := disktest.Lister(func(context.Context) ([]block.Device, error) {
 		if m.disk == nil {
 			return nil, nil
 		}
 		return []block.Device{*m.disk}, nil
-	}
+	})
 	managers, err := hardware.Load(t.Context(),
 		[]hardware.Manager{generic.New(generic.Options{Config: live, System: sys, Disks: disks})}, log)
 	if err != nil {

@@ -15,6 +15,7 @@ import (
 	"ironroot/agent/config"
 	"ironroot/agent/inventory"
 	"ironroot/agent/journal"
+	"ironroot/internal/test/disktest"
 	"ironroot/internal/test/testenv"
 	"ironroot/storage/block"
 )
@@ -44,7 +45,7 @@ func TestLargeMachine(t *testing.T) {
 	}
 	m.Inventory = inventory.New(inventory.Options{
 		System: m.System, Params: func() config.Params { return nil },
-		Disks: func(context.Context) ([]block.Device, error) { return list, nil },
+		Disks: disktest.List(list),
 	})
 	m.Journal = journal.New(io.Discard, nil, 64<<20)
 	for line := range slices.Chunk(noise(48<<20), 3000) { // 64 MiB in base64

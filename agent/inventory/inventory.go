@@ -105,7 +105,7 @@ type Boot struct {
 type Options struct {
 	System sysfs.Root
 	// Disks returns the disks that the hardware managers list.
-	Disks func(ctx context.Context) ([]block.Device, error)
+	Disks block.Lister
 	// Params, when set, returns the parameters of the kernel and of virtual media.
 	Params func() config.Params
 	// SkipBMC, when set and true, omits all data of the BMC.
@@ -143,7 +143,7 @@ func New(o Options) *Source {
 		o.System.Files = &sysfs.Reader{Log: o.Log}
 	}
 	if o.Disks == nil {
-		o.Disks = func(ctx context.Context) ([]block.Device, error) { return block.Disks(ctx, o.System) }
+		o.Disks = block.Machine{System: o.System}
 	}
 	if o.Params == nil {
 		o.Params = func() config.Params { return nil }
@@ -212,7 +212,7 @@ func (s *Source) Collect(ctx context.Context) (*Inventory, error) {
 }
 
 func (s *Source) disks(ctx context.Context) []Disk {
-	devices, err := s.o.Disks(ctx)
+	devices, err := s.o.Disks.Disks(ctx)
 	if err != nil {
 		s.o.Log.Warn("inventory without all disks", "err", err)
 	}

@@ -20,6 +20,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"ironroot/agent/config"
+	"ironroot/internal/test/disktest"
 	"ironroot/internal/test/testenv"
 	"ironroot/netboot/lldp"
 	"ironroot/storage/block"
@@ -116,13 +117,13 @@ func TestCollectWithFailures(t *testing.T) {
 	broken := false
 	s := New(Options{
 		System: sys, Log: slog.New(slog.NewTextHandler(&log, nil)),
-		Disks: func(context.Context) ([]block.Device, error) {
+		Disks: disktest.Lister(func(context.Context) ([]block.Device, error) {
 			disks := []block.Device{{Name: "vda", Path: "/dev/vda"}}
 			if broken {
 				return disks, errors.New("vdb: input/output error")
 			}
 			return disks, nil
-		},
+		}),
 	})
 	for _, broken = range []bool{false, true} {
 		if broken {
@@ -234,13 +235,13 @@ func TestCollectIsWhatTheOtherAgentSays(t *testing.T) {
 	s := New(Options{
 		System: sys,
 		Params: func() config.Params { return config.Params{"BOOTIF": "52:54:00:1a:15:d6"} },
-		Disks: func(context.Context) ([]block.Device, error) {
+		Disks: disktest.Lister(func(context.Context) ([]block.Device, error) {
 			return []block.Device{{
 				Name: "vda", Path: "/dev/vda", Type: "disk", Size: 8589934592, Rotational: true, Serial: "LABNODE00",
 				Vendor: "0x1af4", ByPath: "/dev/disk/by-path/pci-0000:00:03.0", LogicalSector: 512, PhysicalSector: 512,
 				Transport: "virtio",
 			}}, nil
-		},
+		}),
 	})
 	s.net = fakeNetwork{"enp0s2": {
 		permanent: net.HardwareAddr{0x52, 0x54, 0, 0x1a, 0x15, 0xd6},

@@ -8,6 +8,7 @@ import (
 
 	"ironroot/agent/config"
 	"ironroot/internal/goroutine"
+	"ironroot/internal/test/disktest"
 	"ironroot/internal/test/testenv"
 	"ironroot/netboot/lldp"
 	"ironroot/storage/block"
@@ -28,7 +29,7 @@ func TestCollectContainsPanics(t *testing.T) {
 	fill := func(change func(*Source, *Options)) (*Inventory, error) {
 		o := Options{
 			System: tree(t, "testdata/qemu.tree"),
-			Disks:  func(context.Context) ([]block.Device, error) { return []block.Device{{Path: "/dev/sda"}}, nil },
+			Disks:  disktest.List{{Path: "/dev/sda"}},
 		}
 		change(nil, &o)
 		s := New(o)
@@ -58,7 +59,7 @@ func TestCollectContainsPanics(t *testing.T) {
 		}
 	}
 	_, err = fill(func(_ *Source, o *Options) {
-		o.Disks = func(context.Context) ([]block.Device, error) { oops(); return nil, nil }
+		o.Disks = disktest.Lister(func(context.Context) ([]block.Device, error) { oops(); return nil, nil })
 	})
 	var caught *goroutine.PanicError
 	if !errors.As(err, &caught) {

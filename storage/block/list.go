@@ -21,6 +21,19 @@ import (
 // others.
 var ErrUnreadable = errors.New("disk cannot be described")
 
+// Lister lists disks. With an error that wraps [ErrUnreadable], the list contains the disks that could be read.
+type Lister interface {
+	Disks(ctx context.Context) ([]Device, error)
+}
+
+// Machine is the [Lister] of all disks of a machine: see the function [Disks].
+type Machine struct {
+	System sysfs.Root
+}
+
+// Disks implements [Lister].
+func (m Machine) Disks(ctx context.Context) ([]Device, error) { return Disks(ctx, m.System) }
+
 // Disks lists the machine's disks sorted by device number, as lsblk does: devices of type disk, RAID arrays and
 // multipath maps that have a size. It omits floppies, RAM disks of the kernel and of the firmware, optical drives, loop
 // devices, partitions, logical volumes, encrypted mappings, the paths of a multipath map, and the boot and RPMB areas

@@ -23,7 +23,7 @@ type Runner struct {
 	// Fetch returns the options for registries. With skipVerify, the registry's certificate is not verified.
 	Fetch func(skipVerify bool) (fetch.Options, error)
 	// Disks lists the disks that all managers together report.
-	Disks func(ctx context.Context) ([]block.Device, error)
+	Disks block.Lister
 	// Board shows the progress of work on an image.
 	Board status.Trackers
 	Log   *slog.Logger
@@ -85,7 +85,7 @@ func (r *Runner) disks(ctx context.Context, job Job) ([]string, error) {
 	if !job.Run.AllDisks && len(job.Run.Disks) == 0 {
 		return nil, nil
 	}
-	all, err := r.Disks(ctx)
+	all, err := r.Disks.Disks(ctx)
 	if err != nil {
 		return nil, fault.DeviceNotFound("list disks: %w", err)
 	}

@@ -16,6 +16,7 @@ import (
 
 	"ironroot/agent/node"
 	"ironroot/agent/status"
+	"ironroot/internal/test/disktest"
 	"ironroot/storage/block"
 	"ironroot/storage/image/fetch"
 	"ironroot/storage/sysfs"
@@ -36,14 +37,14 @@ func newRunner(t *testing.T) *Runner {
 	return &Runner{
 		System: system, Log: slog.New(slog.DiscardHandler),
 		Fetch: func(bool) (fetch.Options, error) { return fetch.Options{Client: &http.Client{}}, nil },
-		Disks: func(context.Context) ([]block.Device, error) {
+		Disks: disktest.Lister(func(context.Context) ([]block.Device, error) {
 			return []block.Device{
 				{Name: "sda", Path: "/dev/sda", Type: "disk", Serial: "A", Serials: []string{"A"}},
 				{Name: "sdb", Path: "/dev/sdb", Type: "disk", Serial: "B", Serials: []string{"B"}},
 				{Name: "sdc", Path: "/dev/sdc", Type: "disk", Serial: "C", Serials: []string{"C"}, ReadOnly: true},
 				{Name: "sde", Path: "/dev/sde", Type: "disk", Serial: "E", Serials: []string{"E"}, Network: "iscsi"},
 			}, nil
-		},
+		}),
 		Board: (*status.Board)(nil),
 	}
 }
@@ -84,7 +85,7 @@ func TestRunnerDisks(t *testing.T) {
 		}
 	}
 	r := newRunner(t)
-	r.Disks = func(context.Context) ([]block.Device, error) { return nil, errors.New("no disks") }
+	r.Disks = disktest.Lister(func(context.Context) ([]block.Device, error) { return nil, errors.New("no disks") })
 	if err := r.Run(t.Context(), Job{Run: RunOptions{AllDisks: true}}); kind(t, err) != "DeviceNotFound" {
 		t.Errorf("got %v, want a DeviceNotFound", err)
 	}

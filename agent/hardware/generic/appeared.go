@@ -35,7 +35,7 @@ func (r *diskRun) failAppeared(ctx context.Context) {
 }
 
 func (r *diskRun) listAgain(ctx context.Context) error {
-	disks, err := r.m.o.Disks(ctx)
+	disks, err := r.m.o.Disks.Disks(ctx)
 	if err := r.failUnread(err); err != nil {
 		return err
 	}

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"ironroot/agent/hardware"
+	"ironroot/internal/test/disktest"
 	"ironroot/internal/test/testenv"
 	"ironroot/storage/block"
 	"ironroot/storage/partition"
@@ -72,13 +73,13 @@ func appearing(t *testing.T, first, second func() ([]block.Device, error), appea
 	t.Helper()
 	m := newManager(t)
 	calls := 0
-	m.o.Disks = func(context.Context) ([]block.Device, error) {
+	m.o.Disks = disktest.Lister(func(context.Context) ([]block.Device, error) {
 		if calls++; calls == 1 {
 			return first()
 		}
 		appear(m.o.System)
 		return second()
-	}
+	})
 	return m
 }
 

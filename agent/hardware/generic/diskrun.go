@@ -108,7 +108,7 @@ func (m *Manager) startDiskRun(ctx context.Context, call hardware.Call, phrase, 
 		return nil, err
 	}
 	r.failUnsettled()
-	all, err := m.o.Disks(ctx)
+	all, err := m.o.Disks.Disks(ctx)
 	if err := r.failUnread(err); err != nil {
 		return nil, err
 	}

@@ -22,6 +22,7 @@ import (
 	"ironroot/agent/hardware"
 	"ironroot/agent/node"
 	"ironroot/agent/status"
+	"ironroot/internal/test/disktest"
 	"ironroot/internal/test/testenv"
 	"ironroot/storage/block"
 	"ironroot/storage/erase"
@@ -587,9 +588,9 @@ func TestEraseCollectsErrors(t *testing.T) {
 			testenv.GPT(t, disk.Path)
 			m := impatient(onThisMachine(t))
 			m.o.Config.Update(func(c *config.Config) { c.GuardSpecialFilesystems = guard })
-			m.o.Disks = func(context.Context) ([]block.Device, error) {
+			m.o.Disks = disktest.Lister(func(context.Context) ([]block.Device, error) {
 				return []block.Device{gone, disk, closed}, fmt.Errorf("%w: /dev/mute", block.ErrUnreadable)
-			}
+			})
 			_, err := step(m)(t.Context(), hardware.Call{})
 			if typeOf(err) != "BlockDeviceEraseError" {
 				t.Errorf("%s: got %v, want a BlockDeviceEraseError", name, err)
@@ -655,13 +656,13 @@ func TestEraseUndescribedNamespace(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, inList := range []bool{false, true} {
-		m.o.Disks = func(ctx context.Context) ([]block.Device, error) {
+		m.o.Disks = disktest.Lister(func(ctx context.Context) ([]block.Device, error) {
 			var err error
 			if inList {
 				_, err = block.Disks(ctx, m.o.System)
 			}
 			return []block.Device{disk}, err
-		}
+		})
 		testenv.GPT(t, disk.Path)
 		log.Reset()
 		_, err := m.eraseMetadata(t.Context(), hardware.Call{})

@@ -18,6 +18,7 @@ import (
 	"ironroot/agent/journal"
 	"ironroot/agent/softraid"
 	"ironroot/agent/status"
+	"ironroot/internal/test/disktest"
 	"ironroot/internal/test/imagetest"
 	"ironroot/internal/test/raidtest"
 	"ironroot/internal/test/testenv"
@@ -498,7 +499,7 @@ func TestEraseRunningArrays(t *testing.T) {
 		uuid := kernel.uuidOf(t, disks[0], 1)
 		running := kernel.devices[uuid]
 		running.Type = "raid1"
-		m.o.Disks = func(context.Context) ([]block.Device, error) { return append(slices.Clone(disks), running), nil }
+		m.o.Disks = disktest.List(append(slices.Clone(disks), running))
 		kernel.running = []raid.Status{{Name: "md0", Path: running.Path, Devices: 2, Slots: []raid.Slot{
 			{Path: block.PartitionPath(m.o.System, disks[0].Path, 1)},
 			{Path: block.PartitionPath(m.o.System, disks[1].Path, 1)},

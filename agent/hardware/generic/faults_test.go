@@ -23,6 +23,7 @@ import (
 	"ironroot/agent/imaging"
 	"ironroot/agent/node"
 	"ironroot/agent/status"
+	"ironroot/internal/test/disktest"
 	"ironroot/internal/test/testenv"
 	"ironroot/storage/block"
 	"ironroot/storage/erase"
@@ -42,7 +43,7 @@ func startErase(t *testing.T, m *Manager) *diskRun {
 func TestStartErase(t *testing.T) {
 	broken := errors.New("broken")
 	m := newManager(t)
-	m.o.Disks = func(context.Context) ([]block.Device, error) { return nil, broken }
+	m.o.Disks = disktest.Lister(func(context.Context) ([]block.Device, error) { return nil, broken })
 	for name, step := range erasing(m) {
 		if result, err := step(t.Context(), hardware.Call{}); !errors.Is(err, broken) {
 			t.Errorf("%s: got %v and %v, want %v", name, result, err, broken)
@@ -110,7 +111,7 @@ func TestEraseErrors(t *testing.T) {
 		t.Errorf("reason to skip a disk that is not listed: got %q and %v, want %v", reason, err, fs.ErrNotExist)
 	}
 	m, _ = readOnlyNVMe(t)
-	disks, err := m.o.Disks(t.Context())
+	disks, err := m.o.Disks.Disks(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -334,7 +335,7 @@ func TestDisksOfTheSystem(t *testing.T) {
 		t.Errorf("no disks in sysfs: got %v and %v, want %v", paths(disks), err, fs.ErrNotExist)
 	}
 	listed(t, sys, "16777216", "sda")
-	if disks, err := m.o.Disks(t.Context()); err != nil || !slices.Equal(paths(disks), []string{"/dev/sda"}) {
+	if disks, err := m.o.Disks.Disks(t.Context()); err != nil || !slices.Equal(paths(disks), []string{"/dev/sda"}) {
 		t.Errorf("got %v and %v, want /dev/sda", paths(disks), err)
 	}
 }

@@ -35,7 +35,7 @@ type Options struct {
 	Config *config.Live
 	System sysfs.Root
 	// Disks lists the disks that all managers together report; nil means [block.Disks].
-	Disks  func(ctx context.Context) ([]block.Device, error)
+	Disks  block.Lister
 	Imager *imaging.Imager
 	Log    *slog.Logger
 	// Journal keeps the evidence of erases for the log archive; nil keeps none.
@@ -95,7 +95,7 @@ func New(o Options) *Manager {
 		o.Board = (*status.Board)(nil)
 	}
 	if o.Disks == nil {
-		o.Disks = func(ctx context.Context) ([]block.Device, error) { return block.Disks(ctx, o.System) }
+		o.Disks = block.Machine{System: o.System}
 	}
 	limits := func(block.Device) timelimit.Limits { return timelimit.Disk }
 	return &Manager{
@@ -277,7 +277,7 @@ func (m *Manager) Sync(ctx context.Context) error {
 	var disks []block.Device
 	var unlisted error
 	err = limitSync(ctx, "list disks", func() error {
-		disks, unlisted = m.o.Disks(ctx)
+		disks, unlisted = m.o.Disks.Disks(ctx)
 		return nil
 	})
 	if err != nil {

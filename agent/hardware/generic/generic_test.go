@@ -22,6 +22,7 @@ import (
 	"ironroot/agent/imaging"
 	"ironroot/agent/inventory"
 	"ironroot/agent/node"
+	"ironroot/internal/test/disktest"
 	"ironroot/internal/test/testenv"
 	"ironroot/storage/block"
 	"ironroot/storage/erase"
@@ -33,7 +34,7 @@ func newManager(t *testing.T, disks ...block.Device) *Manager {
 	return New(Options{
 		Config: config.NewLive(&config.Config{MD5Enabled: true}),
 		System: sysfs.Root{Path: t.TempDir()},
-		Disks:  func(context.Context) ([]block.Device, error) { return disks, nil },
+		Disks:  disktest.List(disks),
 	})
 }
 
@@ -143,12 +144,12 @@ func TestEraseIterations(t *testing.T) {
 			t.Fatal(err)
 		}
 		m := newManager(t)
-		m.o.Disks = func(context.Context) ([]block.Device, error) {
+		m.o.Disks = disktest.Lister(func(context.Context) ([]block.Device, error) {
 			if !valid {
 				t.Errorf("%s: disks are listed", value)
 			}
 			return nil, nil
-		}
+		})
 		_, err = m.eraseDevices(t.Context(), hardware.Call{Node: n})
 		if valid && err != nil || !valid && typeOf(err) != "CleaningError" {
 			t.Errorf("%s: got %v, want a CleaningError: %v", value, err, !valid)
@@ -215,7 +216,7 @@ func (l lister) Disks(context.Context) ([]block.Device, error) { return l.disks,
 // Parity: F2
 func TestHiddenDiskIsNowhere(t *testing.T) {
 	var managers *hardware.Managers
-	disks := func(ctx context.Context) ([]block.Device, error) { return managers.Disks(ctx) }
+	disks := disktest.Lister(func(ctx context.Context) ([]block.Device, error) { return managers.Disks(ctx) })
 	m := newManager(t)
 	m.o.Disks = disks
 	managers, err := hardware.Load(t.Context(), []hardware.Manager{hiding{}, lister{Manager: m, disks: []block.Device{

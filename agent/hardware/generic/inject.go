@@ -195,7 +195,7 @@ func (m *Manager) injectionDevice(ctx context.Context, call hardware.Call, f inj
 // namedInjectionDevice returns the path of the disk or partition that device names, by its path or by a link of udev.
 // It returns an error if the node protects the device.
 func (m *Manager) namedInjectionDevice(ctx context.Context, call hardware.Call, device string) (string, error) {
-	disks, unread := m.o.Disks(ctx)
+	disks, unread := m.o.Disks.Disks(ctx)
 	if unread != nil && !errors.Is(unread, block.ErrUnreadable) {
 		return "", fault.DeviceNotFound("list disks: %w", unread)
 	}

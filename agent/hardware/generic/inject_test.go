@@ -24,6 +24,7 @@ import (
 	"ironroot/agent/hardware"
 	"ironroot/agent/imaging"
 	"ironroot/agent/node"
+	"ironroot/internal/test/disktest"
 	"ironroot/internal/test/testenv"
 	"ironroot/storage/block"
 	"ironroot/storage/partition"
@@ -81,9 +82,9 @@ func newInjectionDisk(t *testing.T) *injectionDisk {
 	}
 	o := Options{
 		Config: config.NewLive(&config.Config{ImageDownloadConnectionTimeout: 10 * time.Second}),
-		Disks: func(context.Context) ([]block.Device, error) {
+		Disks: disktest.Lister(func(context.Context) ([]block.Device, error) {
 			return []block.Device{{Name: filepath.Base(d.path), Path: d.path, Type: "disk", Size: 5 << 30}}, nil
-		},
+		}),
 		Log: slog.New(slog.NewTextHandler(d.log, nil)),
 	}
 	o.Imager = imaging.New(imaging.Options{Config: o.Config, Node: &node.Cache{}, Disks: o.Disks, Log: o.Log})
@@ -396,10 +397,10 @@ func TestInjectionDeviceUnread(t *testing.T) {
 	}
 	check(t.Context(), "/dev/sdb1", "/dev/sdb1 is neither a disk of this machine nor a partition of one")
 	disks := m.o.Disks
-	m.o.Disks = func(ctx context.Context) ([]block.Device, error) {
-		list, err := disks(ctx)
+	m.o.Disks = disktest.Lister(func(ctx context.Context) ([]block.Device, error) {
+		list, err := disks.Disks(ctx)
 		return list[:1], errors.Join(err, fmt.Errorf("%w: sdb hangs", block.ErrUnreadable))
-	}
+	})
 	check(t.Context(), "/dev/sda")
 	check(t.Context(), "/dev/sdb", "find device /dev/sdb: ", "sdb hangs")
 }

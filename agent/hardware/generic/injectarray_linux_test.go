@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"ironroot/agent/hardware"
+	"ironroot/internal/test/disktest"
 	"ironroot/internal/test/testenv"
 	"ironroot/storage/block"
 )
@@ -72,12 +73,12 @@ func TestInjectFilesIntoArray(t *testing.T) {
 		kernel.attach(t, m, disks)
 		tt.prepare(kernel)
 		// The device of the array is there while it runs.
-		m.o.Disks = func(context.Context) ([]block.Device, error) {
+		m.o.Disks = disktest.Lister(func(context.Context) ([]block.Device, error) {
 			if len(kernel.calls) == 0 {
 				return disks, nil
 			}
 			return slices.Concat(disks, []block.Device{{Name: filepath.Base(path), Path: path, Type: "raid1"}}), nil
-		}
+		})
 		call := hardware.Call{Node: nodeWith(t, fields), Args: injectedArgs(tt.device, name)}
 		_, err := m.injectFiles(t.Context(), call)
 		if typeOf(err) != tt.kind {

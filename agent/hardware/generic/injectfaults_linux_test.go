@@ -17,6 +17,7 @@ import (
 	"ironroot/agent/hardware"
 	"ironroot/agent/imaging"
 	"ironroot/agent/node"
+	"ironroot/internal/test/disktest"
 	"ironroot/internal/test/imagetest"
 	"ironroot/internal/test/testenv"
 	"ironroot/storage/block"
@@ -148,7 +149,7 @@ func TestInjectionDeviceOfUnknownDisks(t *testing.T) {
 	} {
 		m := newManager(t)
 		listed(t, m.o.System, "2048", "sda")
-		m.o.Disks = func(context.Context) ([]block.Device, error) { return []block.Device{c.disk}, c.err }
+		m.o.Disks = disktest.Lister(func(context.Context) ([]block.Device, error) { return []block.Device{c.disk}, c.err })
 		n := nodeWith(t, `"properties": {"skip_block_devices": [`+c.entry+`]}`)
 		_, err := m.namedInjectionDevice(t.Context(), hardware.Call{Node: n}, "/dev/sda")
 		if typeOf(err) != "DeviceNotFound" || !strings.Contains(err.Error(), c.want) {
@@ -177,9 +178,8 @@ func TestInjectFilesWithoutPartitions(t *testing.T) {
 		!strings.Contains(err.Error(), "partition for /etc/file: ") {
 		t.Errorf("no table: got %v, want DeviceNotFound", err)
 	}
-	empty := func(context.Context) ([]block.Device, error) { return nil, nil }
 	d.m.o.Imager = imaging.New(imaging.Options{
-		Config: d.m.o.Config, Node: &node.Cache{}, Disks: empty, Log: d.m.o.Log,
+		Config: d.m.o.Config, Node: &node.Cache{}, Disks: disktest.List{}, Log: d.m.o.Log,
 	})
 	for _, place := range []string{"", `, "partition": 4`} {
 		err := d.files(`[{"path": "/etc/file", "content": ""` + place + `}]`)

@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"ironroot/agent/hardware"
+	"ironroot/internal/test/disktest"
 	"ironroot/internal/test/testenv"
 	"ironroot/storage/block"
 	"ironroot/storage/erase"
@@ -63,9 +64,9 @@ func TestEraseNamesNamespaces(t *testing.T) {
 			t.Errorf("%s: got method %q, want %q at its start", name, method, want)
 		}
 	}
-	m.o.Disks = func(context.Context) ([]block.Device, error) {
+	m.o.Disks = disktest.Lister(func(context.Context) ([]block.Device, error) {
 		return []block.Device{{Name: filepath.Base(path), Path: path, Type: "disk", Size: diskSize}}, nil
-	}
+	})
 	log.Reset()
 	if _, err := m.eraseExpress(t.Context(), hardware.Call{}); err != nil ||
 		strings.Contains(log.String(), "disk not formatted") {

@@ -30,7 +30,7 @@ func (m *Manager) PreviewErase(ctx context.Context, n *node.Node) ([]ErasePrevie
 	if err != nil {
 		return nil, err
 	}
-	all, listErr := m.o.Disks(ctx)
+	all, listErr := m.o.Disks.Disks(ctx)
 	if listErr != nil && !errors.Is(listErr, block.ErrUnreadable) {
 		return nil, listErr
 	}

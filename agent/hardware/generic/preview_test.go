@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"ironroot/agent/config"
+	"ironroot/internal/test/disktest"
 	"ironroot/storage/block"
 	"ironroot/storage/erase"
 	"ironroot/storage/partition"
@@ -74,14 +75,14 @@ func TestPreviewErase(t *testing.T) {
 func TestPreviewEraseIncomplete(t *testing.T) {
 	plain := loopDisk(t, partition.TypeLinux)
 	m := onThisMachine(t, plain)
-	m.o.Disks = func(context.Context) ([]block.Device, error) {
+	m.o.Disks = disktest.Lister(func(context.Context) ([]block.Device, error) {
 		return []block.Device{plain}, block.ErrUnreadable
-	}
+	})
 	if list, err := m.PreviewErase(t.Context(), nil); len(list) != 1 || !errors.Is(err, block.ErrUnreadable) {
 		t.Errorf("got %v and %v, want the disk that can be read and %v", list, err, block.ErrUnreadable)
 	}
 	broken := errors.New("broken")
-	m.o.Disks = func(context.Context) ([]block.Device, error) { return nil, broken }
+	m.o.Disks = disktest.Lister(func(context.Context) ([]block.Device, error) { return nil, broken })
 	if list, err := m.PreviewErase(t.Context(), nil); list != nil || !errors.Is(err, broken) {
 		t.Errorf("got %v and %v, want %v", list, err, broken)
 	}

@@ -46,7 +46,7 @@ func (m *Manager) raidMachine(n *node.Node) *softraid.Machine {
 // raidDisks implements [softraid.Disks].
 type raidDisks struct{ m *Manager }
 
-func (d raidDisks) List(ctx context.Context) ([]block.Device, error) { return d.m.o.Disks(ctx) }
+func (d raidDisks) List(ctx context.Context) ([]block.Device, error) { return d.m.o.Disks.Disks(ctx) }
 
 func (d raidDisks) Local(disks []block.Device) (local, remote []block.Device, err error) {
 	return d.m.localDisks(disks)

@@ -16,6 +16,7 @@ import (
 	"ironroot/agent/config"
 	"ironroot/agent/hardware"
 	"ironroot/agent/softraid"
+	"ironroot/internal/test/disktest"
 	"ironroot/internal/test/imagetest"
 	"ironroot/internal/test/raidtest"
 	"ironroot/internal/test/testenv"
@@ -285,18 +286,18 @@ func TestEraseMetadataRejectsArrays(t *testing.T) {
 			write(t, block.PartitionPath(m.o.System, disks[1].Path, 1), 4096, make([]byte, 4096))
 		}},
 		"member skipped": {"got 1 members, want 2", func(_ *testing.T, m *Manager, disks []block.Device) {
-			m.o.Disks = func(context.Context) ([]block.Device, error) { return disks[:1], nil }
+			m.o.Disks = disktest.List(disks[:1])
 		}},
 		"read-only disk": {"device is read-only", func(_ *testing.T, m *Manager, disks []block.Device) {
-			m.o.Disks = func(context.Context) ([]block.Device, error) {
+			m.o.Disks = disktest.Lister(func(context.Context) ([]block.Device, error) {
 				second := disks[1]
 				second.ReadOnly = true
 				return []block.Device{disks[0], second}, nil
-			}
+			})
 		}},
 		"planted array": {`got 2 arrays of name \"root\"`, func(t *testing.T, m *Manager, disks []block.Device) {
 			planted := memberDisk(t, testenv.RAID{Name: "root", Level: 1})
-			m.o.Disks = func(context.Context) ([]block.Device, error) { return append(disks, planted), nil }
+			m.o.Disks = disktest.List(append(disks, planted))
 		}},
 		"other UUID":  {`got 2 arrays of name \"root\"`, change(16, 0xff)},
 		"same role":   {"two members have role 0", change(256+2, 0)},

@@ -70,7 +70,7 @@ func TestReadOnlyDisk(t *testing.T) {
 				t.Errorf("%s, agent_erase_skip_read_only %v: %v", name, skip, err)
 				continue
 			}
-			disks, _ := m.o.Disks(t.Context())
+			disks, _ := m.o.Disks.Disks(t.Context())
 			path := disks[0].Path
 			sameResult(t, result, map[string]diskReport{path: {Untouched: map[string]string{path: "read-only"}}})
 			if !strings.Contains(log.String(), "reason=read-only") {

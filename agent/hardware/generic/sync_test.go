@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"ironroot/internal/test/disktest"
 	"ironroot/internal/test/testenv"
 	"ironroot/internal/timelimit"
 	"ironroot/storage/block"
@@ -74,7 +75,9 @@ func TestSyncFlushErrors(t *testing.T) {
 func TestSyncDisksNotListed(t *testing.T) {
 	broken := errors.New("broken")
 	m := newManager(t)
-	m.o.Disks = func(context.Context) ([]block.Device, error) { return []block.Device{{Path: "/dev/good"}}, broken }
+	m.o.Disks = disktest.Lister(func(context.Context) ([]block.Device, error) {
+		return []block.Device{{Path: "/dev/good"}}, broken
+	})
 	flushed := ""
 	m.flush = func(_ context.Context, path string) error {
 		flushed = path
@@ -123,10 +126,10 @@ func TestSyncStuck(t *testing.T) {
 				m := newManager(t)
 				flushed := make(chan string, len(disks))
 				m.sync = func() { hang("sync") }
-				m.o.Disks = func(context.Context) ([]block.Device, error) {
+				m.o.Disks = disktest.Lister(func(context.Context) ([]block.Device, error) {
 					hang("list")
 					return disks, nil
-				}
+				})
 				m.flush = func(_ context.Context, path string) error {
 					hang(path)
 					flushed <- path
@@ -163,10 +166,10 @@ func TestSyncCachesStuck(t *testing.T) {
 	if err := errors.Join(os.MkdirAll(filepath.Dir(caches), 0o755), unix.Mkfifo(caches, 0o600)); err != nil {
 		t.Fatal(err)
 	}
-	m.o.Disks = func(context.Context) ([]block.Device, error) {
+	m.o.Disks = disktest.Lister(func(context.Context) ([]block.Device, error) {
 		t.Error("disks listed")
 		return nil, nil
-	}
+	})
 	t.Cleanup(func() { // ends the wait of the writer
 		reader, err := os.OpenFile(caches, os.O_RDONLY|unix.O_NONBLOCK, 0)
 		if err != nil {

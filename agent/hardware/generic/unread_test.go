@@ -16,6 +16,7 @@ import (
 
 	"ironroot/agent/hardware"
 	"ironroot/internal/goroutine"
+	"ironroot/internal/test/disktest"
 	"ironroot/internal/test/testenv"
 	"ironroot/internal/timelimit"
 	"ironroot/storage/block"
@@ -49,7 +50,7 @@ func TestEraseProtectedNameAndUnreadableList(t *testing.T) {
 	foreign := memberDisk(t, testenv.RAID{Name: "root", Level: 1})
 	m := onThisMachine(t)
 	broken := fmt.Errorf("%w: sdx", block.ErrUnreadable)
-	m.o.Disks = func(context.Context) ([]block.Device, error) { return []block.Device{foreign}, broken }
+	m.o.Disks = disktest.Lister(func(context.Context) ([]block.Device, error) { return []block.Device{foreign}, broken })
 	n := nodeWith(t, `"properties": {"skip_block_devices": [{"volume_name": "root"}]}`)
 	_, err := m.eraseDevices(t.Context(), hardware.Call{Node: n})
 	want := foreign.Path + ` is a member of raid1 array "root", but its name cannot be checked: ` + broken.Error()

@@ -16,6 +16,7 @@ import (
 
 	"ironroot/agent/config"
 	"ironroot/agent/softraid"
+	"ironroot/internal/test/disktest"
 	"ironroot/internal/test/testenv"
 	"ironroot/storage/block"
 	"ironroot/storage/raid"
@@ -254,7 +255,7 @@ func TestVolumesErrors(t *testing.T) {
 	}
 	m := onThisMachine(t)
 	broken := errors.New("broken")
-	m.o.Disks = func(context.Context) ([]block.Device, error) { return nil, broken }
+	m.o.Disks = disktest.Lister(func(context.Context) ([]block.Device, error) { return nil, broken })
 	if _, err := m.AssembleVolumes(t.Context(), nodeWith(t, `"raid_config": {"logical_disks": [`+
 		logical("1", `"MAX"`, "")+`]}`)); !errors.Is(err, broken) {
 		t.Errorf("got %v, want %v", err, broken)

@@ -33,10 +33,16 @@ func main() {
 	})
 }
 
+// noDisks is a machine without disks.
+type noDisks struct{}
+
+// Disks implements [block.Lister].
+func (noDisks) Disks(context.Context) ([]block.Device, error) { return nil, nil }
+
 func run(ctx context.Context, m *boot.Machine) error {
 	<-m.Settled
 	source := inventory.New(inventory.Options{
-		Disks:   func(context.Context) ([]block.Device, error) { return nil, nil },
+		Disks:   noDisks{},
 		Params:  func() config.Params { return m.Params },
 		SkipBMC: func() bool { return true }, Log: m.Log,
 	})

@@ -58,6 +58,15 @@ func run(ctx context.Context, m *boot.Machine) error {
 	return nil
 }
 
+// withNull lists the disks of the machine and one that refuses to flush.
+type withNull struct{}
+
+// Disks implements [block.Lister].
+func (withNull) Disks(ctx context.Context) ([]block.Device, error) {
+	disks, err := block.Disks(ctx, sysfs.Root{})
+	return append(disks, block.Device{Name: "null", Path: "/dev/null"}), err
+}
+
 // running is a machine that does not stop.
 type running struct{}
 
@@ -65,7 +74,7 @@ func (running) SetClocks(context.Context) error { return nil }
 func (running) Detach(context.Context)          {}
 func (running) PoweringOff()                    {}
 
-// sync runs the command as the API does. The manager's list of disks includes one that refuses to flush.
+// sync runs the command as the API does.
 func sync(ctx context.Context, m *boot.Machine) (*command.Record, error) {
 	settings, err := config.Load(config.Sources{Params: m.Params})
 	if err != nil {
@@ -73,10 +82,7 @@ func sync(ctx context.Context, m *boot.Machine) (*command.Record, error) {
 	}
 	live := config.NewLive(settings)
 	manager := generic.New(generic.Options{
-		Config: live, Log: m.Log, Disks: func(ctx context.Context) ([]block.Device, error) {
-			disks, err := block.Disks(ctx, sysfs.Root{})
-			return append(disks, block.Device{Name: "null", Path: "/dev/null"}), err
-		},
+		Config: live, Log: m.Log, Disks: withNull{},
 	})
 	managers, err := hardware.Load(ctx, []hardware.Manager{manager}, m.Log)
 	if err != nil {
