@@ -28,8 +28,8 @@ type Options struct {
 	Machine Machine
 	Journal *journal.Journal // nil keeps no log
 	System  sysfs.Root
-	// BMC, when set, connects to the machine's BMC in place of the kernel's driver.
-	BMC func() (inventory.BMC, error)
+	// BMC connects to the machine's BMC; nil is the kernel's driver.
+	BMC inventory.BMCOpener
 	// Managers create the custom hardware managers. Of equal levels, the built-in manager is asked first.
 	Managers []hardware.New
 	// ManagersDir is the directory with hardware managers that are executables; "" is none. A program that sets it must

@@ -28,6 +28,9 @@ func (managed) LAN(channel, parameter, _ byte) ([]byte, error) {
 	return nil, errors.New("completion code 0xcc")
 }
 
+// OpenBMC implements [inventory.BMCOpener].
+func (managed) OpenBMC(string) (inventory.BMC, error) { return managed{}, nil }
+
 func (managed) Close() error { return nil }
 
 // If the lookup response contains agent_skip_bmc_detect, the inventory has null for the BMC's addresses and no key for
@@ -47,7 +50,7 @@ func TestSkipBMCDetect(t *testing.T) {
 			if err := os.Symlink("/dev/null", o.System.Dev("ipmi0")); err != nil {
 				t.Fatal(err)
 			}
-			o.BMC = func() (inventory.BMC, error) { return managed{}, nil }
+			o.BMC = managed{}
 		}, "--api-url="+ironic.URL)
 		r.beat(ironic)
 		got := map[string]any{}

@@ -1,8 +1,6 @@
 package agent
 
 import (
-	"time"
-
 	"ironroot/agent/inventory"
 	"ironroot/netboot/lldp"
 )
@@ -13,10 +11,4 @@ func (a *agent) neighbours() inventory.Neighbours {
 		return a.o.Machine.Neighbours
 	}
 	return lldp.OnDemand{Log: a.log, StopFirmware: a.o.Destructive}
-}
-
-// lldpTimeout reports whether the inventory contains LLDP, and how long it waits for frames.
-func (a *agent) lldpTimeout() (timeout time.Duration, enabled bool) {
-	c := a.config.Get()
-	return c.LLDPTimeout, c.CollectLLDP
 }

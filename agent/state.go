@@ -218,9 +218,8 @@ func (a *agent) loadHardware(ctx context.Context) error {
 		return nil
 	}
 	a.inventory = inventory.New(inventory.Options{
-		System: a.o.System, Disks: a, Params: func() config.Params { return a.config.Get().Params },
-		SkipBMC: a.node.SkipBMCDetect, BMC: a.o.BMC, Log: a.log, Neighbours: a.neighbours(),
-		LLDPTimeout: a.lldpTimeout,
+		System: a.o.System, Disks: a, Config: a.config, Node: &a.node, BMC: a.o.BMC, Log: a.log,
+		Neighbours: a.neighbours(),
 	})
 	a.imager = imaging.New(imaging.Options{
 		Config: a.config, Node: &a.node, Disks: a, WaitDisks: a.waitDisks, Refresh: a.refresh,

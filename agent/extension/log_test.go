@@ -31,9 +31,7 @@ func TestExtraMembers(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	r.deps.Inventory = inventory.New(inventory.Options{
-		System: machinetest.System(t, "kvm-q35"), SkipBMC: func() bool { return true },
-	})
+	r.deps.Inventory = inventory.New(inventory.Options{System: machinetest.System(t, "kvm-q35")})
 	members := func(file, directory string) map[string]string {
 		r.deps.Config.Update(func(c *config.Config) { c.LogFile, c.LogDir = file, directory })
 		got := map[string]string{}

@@ -54,7 +54,7 @@ func benchmarked(t *testing.T, list string, disks ...block.Device) (facts map[st
 	write(t, m.System, "proc/cpuinfo", info)
 	m.Inventory = inventory.New(inventory.Options{
 		System: m.System, Disks: disktest.List(disks),
-		Params: func() config.Params { return c.Params },
+		Config: m.Config,
 	})
 	_, err = Run(t.Context(), m.Options)
 	failure = string(m.posted["error"])

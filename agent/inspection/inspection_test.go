@@ -65,7 +65,7 @@ func newMachine(t *testing.T, c *config.Config) *machine {
 	m.Options = Options{
 		Config: live, Managers: managers, System: sys, Log: log,
 		Inventory: inventory.New(inventory.Options{
-			System: sys, Disks: disks, Params: func() config.Params { return c.Params },
+			System: sys, Disks: disks, Config: live,
 		}),
 		Journal: journal.New(io.Discard, &slog.LevelVar{}, 1<<20),
 		RootDisk: func(context.Context) (block.Device, error) {

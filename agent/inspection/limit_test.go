@@ -44,8 +44,8 @@ func TestLargeMachine(t *testing.T) {
 		write(t, m.System, fmt.Sprintf("sys/class/net/eth%d/device/vendor", n+1), "0x1af4\n")
 	}
 	m.Inventory = inventory.New(inventory.Options{
-		System: m.System, Params: func() config.Params { return nil },
-		Disks: disktest.List(list),
+		System: m.System,
+		Disks:  disktest.List(list),
 	})
 	m.Journal = journal.New(io.Discard, nil, 64<<20)
 	for line := range slices.Chunk(noise(48<<20), 3000) { // 64 MiB in base64

@@ -129,8 +129,7 @@ func TestLLDP(t *testing.T) {
 		write(t, m.System, "sys/class/net/bonding_masters", "\n")
 		m.Neighbours = listen(t, "nic0", "silent")
 		m.Inventory = inventory.New(inventory.Options{
-			System: m.System, Neighbours: m.Neighbours,
-			LLDPTimeout: func() (time.Duration, bool) { c := m.Config.Get(); return c.LLDPTimeout, c.CollectLLDP },
+			System: m.System, Neighbours: m.Neighbours, Config: m.Config,
 		})
 		if _, err := Run(t.Context(), m.Options); err != nil {
 			t.Fatal(err)

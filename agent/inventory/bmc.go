@@ -37,6 +37,12 @@ const (
 	lanIPv6Sets    = 16 // maximum number of addresses of each kind that are queried
 )
 
+// BMCOpener connects to the machine's baseboard management controller.
+type BMCOpener interface {
+	// OpenBMC connects through the character device with a path.
+	OpenBMC(path string) (BMC, error)
+}
+
 // BMC is a connection to the machine's baseboard management controller.
 type BMC interface {
 	// LAN answers Get LAN Configuration (IPMI 2.0, 23.2) with the parameter's data, without completion code and
@@ -51,7 +57,7 @@ type bmcAddresses struct{ v4, v6, mac *string }
 // bmc queries the BMC once per process, because the answers are slow and do not change. At the time limit it returns
 // the answers so far.
 func (s *Source) bmc(ctx context.Context) bmcAddresses {
-	if s.ipmi == nil {
+	if s.o.BMC == nil {
 		return bmcAddresses{}
 	}
 	devices := IPMIDevices(s.o.System)
@@ -75,7 +81,7 @@ func (s *Source) bmc(ctx context.Context) bmcAddresses {
 // askBMC queries everything from the BMC through the first device that can be opened. It closes bmcEnded at the end or
 // at the time limit.
 func (s *Source) askBMC(ctx context.Context, devices []string) {
-	ctx, cancel := s.bmcLimit(ctx)
+	ctx, cancel := context.WithTimeout(ctx, bmcTimeout)
 	defer cancel()
 	defer close(s.bmcEnded)
 	var asked atomic.Pointer[string] // path of the device
@@ -83,7 +89,7 @@ func (s *Source) askBMC(ctx context.Context, devices []string) {
 	goroutine.Go(func() error { // not in this goroutine, because a request cannot be cancelled
 		var problems []error
 		for _, path := range devices {
-			device, err := s.ipmi(path)
+			device, err := s.o.BMC.OpenBMC(path)
 			if err != nil {
 				problems = append(problems, err)
 				continue

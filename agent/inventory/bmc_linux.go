@@ -9,7 +9,11 @@ import (
 // kernelIPMI is a connection to the BMC through the kernel's driver.
 type kernelIPMI struct{ *ipmi.IPMI }
 
-func openIPMI(path string) (BMC, error) {
+// ipmiDriver connects to the BMC through the kernel's driver.
+type ipmiDriver struct{}
+
+// OpenBMC implements [BMCOpener].
+func (ipmiDriver) OpenBMC(path string) (BMC, error) {
 	device, err := ipmi.OpenPath(path)
 	if err != nil {
 		return nil, fmt.Errorf("open IPMI device: %w", err)

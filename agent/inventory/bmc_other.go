@@ -7,6 +7,10 @@ import (
 	"fmt"
 )
 
-func openIPMI(string) (BMC, error) {
+// ipmiDriver connects to no BMC.
+type ipmiDriver struct{}
+
+// OpenBMC implements [BMCOpener].
+func (ipmiDriver) OpenBMC(string) (BMC, error) {
 	return nil, fmt.Errorf("open IPMI device: %w", errors.ErrUnsupported)
 }

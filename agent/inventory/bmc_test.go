@@ -9,9 +9,11 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"github.com/google/go-cmp/cmp"
 
+	"ironroot/agent/node"
 	"ironroot/internal/test/testenv"
 )
 
@@ -147,21 +149,19 @@ func TestAskBMCBriefly(t *testing.T) {
 	}
 }
 
-// The connection is closed after the last answer, and the time limit is stopped.
+// The connection is closed after the last answer.
 func TestBMCAnswers(t *testing.T) {
 	sys := tree(t, "testdata/qemu.tree")
 	put(t, sys.Path, "dev/ipmi0", func(path string) error { return os.Symlink("/dev/null", path) })
 	var log strings.Builder
 	b := &asked{fakeBMC: fakeBMC{"1 3 0": {192, 0, 2, 9}}}
 	s := New(Options{
-		System: sys, Log: slog.New(slog.NewTextHandler(&log, nil)), BMC: func() (BMC, error) { return b, nil },
+		System: sys, Log: slog.New(slog.NewTextHandler(&log, nil)),
+		BMC: opener(func(string) (BMC, error) { return b, nil }),
 	})
-	limited, cancel := context.WithCancel(t.Context())
-	s.bmcLimit = func(context.Context) (context.Context, context.CancelFunc) { return limited, cancel }
 	if got := s.bmc(t.Context()); got.v4 == nil || *got.v4 != "192.0.2.9" {
 		t.Errorf("got %+v, want 192.0.2.9", got)
 	}
-	<-limited.Done()
 	if !b.closed || log.Len() > 0 {
 		t.Errorf("got closed %v and the log %q, want a closed connection and nothing logged", b.closed, &log)
 	}
@@ -174,7 +174,7 @@ func TestBMCNotReachable(t *testing.T) {
 	var log strings.Builder
 	s := New(Options{
 		System: sys, Log: slog.New(slog.NewTextHandler(&log, nil)),
-		BMC: func() (BMC, error) { return nil, errors.New("no such device or address") },
+		BMC: opener(func(string) (BMC, error) { return nil, errors.New("no such device or address") }),
 	})
 	if got := s.bmc(t.Context()); got != (bmcAddresses{}) {
 		t.Errorf("got %+v, want nothing", got)
@@ -219,13 +219,13 @@ func TestIPMIDevices(t *testing.T) {
 		}
 		var opened []string
 		s := New(Options{System: sys})
-		s.ipmi = func(path string) (BMC, error) {
+		s.o.BMC = opener(func(path string) (BMC, error) {
 			opened = append(opened, path)
 			if path == sys.Dev(broken) {
 				return nil, errors.New("no such device or address")
 			}
 			return fakeBMC{"1 3 0": {192, 0, 2, 9}}, nil
-		}
+		})
 		if got := s.bmc(t.Context()); got.v4 == nil || *got.v4 != "192.0.2.9" {
 			t.Errorf("%q: got %+v, want 192.0.2.9", tt.devices, got)
 		}
@@ -246,7 +246,7 @@ func TestNoIPMIDevice(t *testing.T) {
 		if name != "" {
 			write(t, sys.Path, name, nil) // no device
 		}
-		s := New(Options{System: sys, BMC: func() (BMC, error) { panic("the BMC was asked") }})
+		s := New(Options{System: sys, BMC: opener(func(string) (BMC, error) { panic("the BMC was asked") })})
 		if got := s.bmc(t.Context()); got != (bmcAddresses{}) {
 			t.Errorf("%q: got %+v, want nothing", name, got)
 		}
@@ -286,8 +286,11 @@ func TestSkipBMC(t *testing.T) {
 		sys := tree(t, "testdata/qemu.tree")
 		// any character device makes the BMC's device present
 		put(t, sys.Path, "dev/ipmi0", func(path string) error { return os.Symlink("/dev/null", path) })
-		s := New(Options{System: sys, SkipBMC: func() bool { return tt.skip }})
-		s.ipmi = func(string) (BMC, error) { return fakeBMC{"1 3 0": {192, 0, 2, 9}}, nil }
+		var cache node.Cache
+		cache.SetSkipBMCDetect(tt.skip)
+		s := New(Options{System: sys, Node: &cache, BMC: opener(func(string) (BMC, error) {
+			return fakeBMC{"1 3 0": {192, 0, 2, 9}}, nil
+		})})
 		inv, err := s.Collect(t.Context())
 		if err != nil {
 			t.Fatal(err)
@@ -302,17 +305,15 @@ func TestSkipBMC(t *testing.T) {
 	}
 }
 
-// stalled calls reached at one query and answers it when release is closed.
+// stalled answers one query when release is closed.
 type stalled struct {
 	fakeBMC
 	at      string
-	reached func()
 	release chan struct{}
 }
 
 func (b stalled) LAN(channel, parameter, set byte) ([]byte, error) {
 	if fmt.Sprintf("%d %d %d", channel, parameter, set) == b.at {
-		b.reached()
 		<-b.release
 	}
 	return b.fakeBMC.LAN(channel, parameter, set)
@@ -340,22 +341,22 @@ func TestPartialBMC(t *testing.T) {
 		{"4 3 0", bmcAddresses{v4: v4, v6: v6, mac: mac}, ""},
 	} {
 		t.Run(tt.at, func(t *testing.T) {
-			sys := tree(t, "testdata/qemu.tree")
-			put(t, sys.Path, "dev/ipmi0", func(path string) error { return os.Symlink("/dev/null", path) })
-			var log strings.Builder
-			s := New(Options{System: sys, Log: slog.New(slog.NewTextHandler(&log, nil))})
-			limited, limitReached := context.WithCancel(t.Context())
-			release := make(chan struct{})
-			defer close(release)
-			s.bmcLimit = func(context.Context) (context.Context, context.CancelFunc) { return limited, limitReached }
-			s.ipmi = func(string) (BMC, error) { return stalled{answers, tt.at, limitReached, release}, nil }
-			got := s.bmc(t.Context())
-			if diff := cmp.Diff(tt.want, got, cmp.AllowUnexported(bmcAddresses{})); diff != "" {
-				t.Errorf("addresses differ (-want +got):\n%s", diff)
-			}
-			if got := log.String(); tt.log == "" && got != "" || !strings.Contains(got, tt.log) {
-				t.Errorf("got log %q, want %s", got, tt.log)
-			}
+			synctest.Test(t, func(t *testing.T) {
+				sys := tree(t, "testdata/qemu.tree")
+				put(t, sys.Path, "dev/ipmi0", func(path string) error { return os.Symlink("/dev/null", path) })
+				var log strings.Builder
+				s := New(Options{System: sys, Log: slog.New(slog.NewTextHandler(&log, nil))})
+				release := make(chan struct{})
+				defer close(release)
+				s.o.BMC = opener(func(string) (BMC, error) { return stalled{answers, tt.at, release}, nil })
+				got := s.bmc(t.Context())
+				if diff := cmp.Diff(tt.want, got, cmp.AllowUnexported(bmcAddresses{})); diff != "" {
+					t.Errorf("addresses differ (-want +got):\n%s", diff)
+				}
+				if got := log.String(); tt.log == "" && got != "" || !strings.Contains(got, tt.log) {
+					t.Errorf("got log %q, want %s", got, tt.log)
+				}
+			})
 		})
 	}
 }
@@ -418,8 +419,13 @@ func TestBMCContainsPanics(t *testing.T) {
 	sys := tree(t, "testdata/qemu.tree")
 	put(t, sys.Path, "dev/ipmi0", func(path string) error { return os.Symlink("/dev/null", path) })
 	s := New(Options{System: sys})
-	s.ipmi = func(string) (BMC, error) { panic("oops") }
+	s.o.BMC = opener(func(string) (BMC, error) { panic("oops") })
 	if got := s.bmc(t.Context()); got != (bmcAddresses{}) {
 		t.Errorf("got addresses %v, want none", got)
 	}
 }
+
+// opener implements [BMCOpener].
+type opener func(path string) (BMC, error)
+
+func (o opener) OpenBMC(path string) (BMC, error) { return o(path) }

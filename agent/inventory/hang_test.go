@@ -160,7 +160,7 @@ func TestEverythingHangs(t *testing.T) {
 	sys.Files = &sysfs.Reader{Limit: limit}
 	started := time.Now()
 	source := New(Options{
-		System: sys, Params: func() config.Params { return config.Params{"BOOTIF": "01-52-54-00-1a-15-d6"} },
+		System: sys, Config: config.NewLive(&config.Config{Params: config.Params{"BOOTIF": "01-52-54-00-1a-15-d6"}}),
 	})
 	inv, err := source.Collect(t.Context())
 	if err != nil || inv.Boot.PXEInterface == nil {
@@ -198,7 +198,7 @@ func TestBMCHangs(t *testing.T) {
 		var log bytes.Buffer
 		s := New(Options{System: sys, Log: slog.New(slog.NewTextHandler(&log, nil))})
 		over := make(chan struct{})
-		s.ipmi = func(string) (BMC, error) { return deafBMC{over}, nil }
+		s.o.BMC = opener(func(string) (BMC, error) { return deafBMC{over}, nil })
 		for _, want := range []time.Duration{bmcTimeout, 0} { // it is asked once in the process's life
 			started := time.Now()
 			if got := s.bmc(t.Context()); got != (bmcAddresses{}) {

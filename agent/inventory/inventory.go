@@ -6,10 +6,10 @@ import (
 	"log/slog"
 	"strings"
 	"sync"
-	"time"
 
 	"ironroot/agent/config"
 	"ironroot/agent/inventory/smbios"
+	"ironroot/agent/node"
 	"ironroot/internal/goroutine"
 	"ironroot/storage/block"
 	"ironroot/storage/sysfs"
@@ -106,29 +106,28 @@ type Options struct {
 	System sysfs.Root
 	// Disks returns the disks that the hardware managers list.
 	Disks block.Lister
-	// Params, when set, returns the parameters of the kernel and of virtual media.
-	Params func() config.Params
-	// SkipBMC, when set and true, omits all data of the BMC.
-	SkipBMC func() bool
-	// BMC, when set, connects to the BMC in place of the kernel's driver.
-	BMC func() (BMC, error)
-	// Neighbours and LLDPTimeout, when set, add LLDP to the inventories: LLDPTimeout reports whether that is enabled
-	// and how long a silence ends the wait for frames.
-	Neighbours  Neighbours
-	LLDPTimeout func() (quiet time.Duration, wanted bool)
-	Log         *slog.Logger
+	// Config has the parameters of the kernel and of virtual media, and whether the inventories contain LLDP; nil has
+	// no parameters and no LLDP.
+	Config *config.Live
+	// Node says whether all data of the BMC is omitted; nil omits none.
+	Node *node.Cache
+	// BMC connects to the BMC; nil is the kernel's driver, or none if System has another root than the machine's.
+	BMC BMCOpener
+	// Neighbours receives LLDP frames; nil receives none.
+	Neighbours Neighbours
+	Log        *slog.Logger
 }
 
 // Source collects inventories. It is safe for concurrent use.
 type Source struct {
-	o    Options
-	net  network
-	ipmi func(path string) (BMC, error) // nil if there is none
+	o   Options // without a BMC if there is none
+	net network
 
-	tables func() (*smbios.Table, error)
+	tablesOnce sync.Once
+	tables     *smbios.Table
+	tablesErr  error
 
 	bmcOnce    sync.Once
-	bmcLimit   func(context.Context) (context.Context, context.CancelFunc) // tests replace it
 	bmcAnswers bmcAnswers
 	bmcEnded   chan struct{} // closed when the BMC was queried or timed out
 }
@@ -145,25 +144,13 @@ func New(o Options) *Source {
 	if o.Disks == nil {
 		o.Disks = block.Machine{System: o.System}
 	}
-	if o.Params == nil {
-		o.Params = func() config.Params { return nil }
+	thisMachine := o.System.Path == "" || o.System.Path == "/"
+	if o.BMC == nil && thisMachine {
+		o.BMC = ipmiDriver{}
 	}
-	s := &Source{o: o, net: kernelNetwork{o.Log}, ipmi: openIPMI, bmcEnded: make(chan struct{})}
-	s.bmcLimit = func(ctx context.Context) (context.Context, context.CancelFunc) {
-		return context.WithTimeout(ctx, bmcTimeout)
-	}
-	s.tables = sync.OnceValues(func() (table *smbios.Table, err error) {
-		err = goroutine.Catch(func() (err error) {
-			table, err = s.readSMBIOS()
-			return err
-		})
-		return table, err
-	})
-	if o.System.Path != "" && o.System.Path != "/" {
-		s.net, s.ipmi = noNetwork{}, nil
-	}
-	if o.BMC != nil {
-		s.ipmi = func(string) (BMC, error) { return o.BMC() }
+	s := &Source{o: o, net: noNetwork{}, bmcEnded: make(chan struct{})}
+	if thisMachine {
+		s.net = kernelNetwork{o.Log}
 	}
 	return s
 }
@@ -195,7 +182,7 @@ func (s *Source) Collect(ctx context.Context) (*Inventory, error) {
 		return nil
 	})
 	fact(func() {
-		if s.o.SkipBMC == nil || !s.o.SkipBMC() {
+		if s.o.Node == nil || !s.o.Node.SkipBMCDetect() {
 			a := s.bmc(ctx)
 			inv.BMCAddress, inv.BMCV6Address, inv.BMCMAC = a.v4, a.v6, a.mac
 		}

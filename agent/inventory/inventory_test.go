@@ -169,13 +169,13 @@ func TestOtherRoot(t *testing.T) {
 	if err != nil || len(list) != 1 || list[0].IPv4Address != nil {
 		t.Errorf("got %+v and %v, want an interface without an address", list, err)
 	}
-	if s.ipmi != nil {
+	if s.o.BMC != nil {
 		t.Error("the machine's BMC would be asked")
 	}
 	for _, root := range []string{"", "/"} {
 		s := New(Options{System: sysfs.Root{Path: root}})
-		if _, kernel := s.net.(kernelNetwork); !kernel || s.ipmi == nil {
-			t.Errorf("root %q: got network %T, BMC asked %v, want those of the machine", root, s.net, s.ipmi != nil)
+		if _, kernel := s.net.(kernelNetwork); !kernel || s.o.BMC == nil {
+			t.Errorf("root %q: got network %T, BMC asked %v, want those of the machine", root, s.net, s.o.BMC != nil)
 		}
 	}
 }
@@ -209,7 +209,7 @@ func TestNeighbours(t *testing.T) {
 		var log bytes.Buffer
 		s := New(Options{
 			System: tree(t, "testdata/qemu.tree"), Log: slog.New(slog.NewTextHandler(&log, nil)), Neighbours: tt.hears,
-			LLDPTimeout: func() (time.Duration, bool) { return 30 * time.Second, tt.wanted },
+			Config: config.NewLive(&config.Config{CollectLLDP: tt.wanted, LLDPTimeout: 30 * time.Second}),
 		})
 		inv, err := s.Collect(t.Context())
 		if err != nil {
@@ -234,7 +234,7 @@ func TestCollectIsWhatTheOtherAgentSays(t *testing.T) {
 	addMemory(t, sys, [2]uint32{3072, 0})
 	s := New(Options{
 		System: sys,
-		Params: func() config.Params { return config.Params{"BOOTIF": "52:54:00:1a:15:d6"} },
+		Config: config.NewLive(&config.Config{Params: config.Params{"BOOTIF": "52:54:00:1a:15:d6"}}),
 		Disks: disktest.Lister(func(context.Context) ([]block.Device, error) {
 			return []block.Device{{
 				Name: "vda", Path: "/dev/vda", Type: "disk", Size: 8589934592, Rotational: true, Serial: "LABNODE00",

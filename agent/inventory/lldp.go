@@ -27,14 +27,14 @@ func LLDP(f lldp.Frame) [][2]any {
 // hearNeighbours adds LLDP to the interfaces if the configuration enables it for the inventory. Without CAP_NET_RAW
 // it logs a warning and adds empty lists.
 func (s *Source) hearNeighbours(ctx context.Context, interfaces []Interface) {
-	if s.o.Neighbours == nil || s.o.LLDPTimeout == nil {
+	if s.o.Neighbours == nil || s.o.Config == nil {
 		return
 	}
-	timeout, wanted := s.o.LLDPTimeout()
-	if !wanted {
+	c := s.o.Config.Get()
+	if !c.CollectLLDP {
 		return
 	}
-	frames, err := s.o.Neighbours.WaitLLDP(ctx, timeout)
+	frames, err := s.o.Neighbours.WaitLLDP(ctx, c.LLDPTimeout)
 	if err != nil {
 		s.o.Log.Warn("inventory without all LLDP frames", "err", err)
 	}

@@ -18,7 +18,8 @@ func TestMachines(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			sys := machinetest.System(t, name)
 			inv, err := New(Options{
-				System: sys, Params: func() config.Params { return config.Params{"BOOTIF": "01-52-54-00-1A-15-d6"} },
+				System: sys,
+				Config: config.NewLive(&config.Config{Params: config.Params{"BOOTIF": "01-52-54-00-1A-15-d6"}}),
 			}).Collect(t.Context())
 			if err != nil {
 				t.Fatal(err)

@@ -2,6 +2,7 @@ package inventory
 
 import (
 	"ironroot/agent/inventory/smbios"
+	"ironroot/internal/goroutine"
 	"ironroot/storage/sysfs"
 )
 
@@ -39,7 +40,15 @@ func (s *Source) physicalMemory() (int64, error) {
 
 // SMBIOS returns the firmware's tables, which are read once: they do not change. If a structure is malformed, SMBIOS
 // returns those before it together with the error, which is logged.
-func (s *Source) SMBIOS() (*smbios.Table, error) { return s.tables() }
+func (s *Source) SMBIOS() (*smbios.Table, error) {
+	s.tablesOnce.Do(func() {
+		s.tablesErr = goroutine.Catch(func() (err error) {
+			s.tables, err = s.readSMBIOS()
+			return err
+		})
+	})
+	return s.tables, s.tablesErr
+}
 
 func (s *Source) readSMBIOS() (*smbios.Table, error) {
 	entry, err := s.Read(s.o.System.Sys("firmware/dmi/tables/smbios_entry_point"))

@@ -41,11 +41,10 @@ func TestCollectContainsPanics(t *testing.T) {
 		t.Fatalf("got inventory %+v and %v, want the whole one", whole, err)
 	}
 	for name, change := range map[string]func(*Source, *Options){
-		"BMC":  func(_ *Source, o *Options) { o.SkipBMC = func() bool { oops(); return false } },
-		"boot": func(_ *Source, o *Options) { o.Params = func() config.Params { oops(); return nil } },
+		"boot": func(_ *Source, o *Options) { o.Config = &config.Live{} }, // without a snapshot
 		"LLDP": func(_ *Source, o *Options) {
 			o.Neighbours = brokenNeighbours{}
-			o.LLDPTimeout = func() (time.Duration, bool) { return 0, true }
+			o.Config = config.NewLive(&config.Config{CollectLLDP: true})
 		},
 	} {
 		got, err := fill(change)

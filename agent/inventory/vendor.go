@@ -36,7 +36,10 @@ func (s *Source) DMI(name string) string {
 
 // boot returns the firmware's mode and the unmodified BOOTIF parameter of the boot loader.
 func (s *Source) boot() Boot {
-	b := Boot{CurrentBootMode: "bios", PXEInterface: orNull(s.o.Params()["BOOTIF"])}
+	b := Boot{CurrentBootMode: "bios"}
+	if s.o.Config != nil {
+		b.PXEInterface = orNull(s.o.Config.Get().Params["BOOTIF"])
+	}
 	if info, err := os.Stat(s.o.System.Sys("firmware/efi")); err == nil && info.IsDir() {
 		b.CurrentBootMode = "uefi"
 	}

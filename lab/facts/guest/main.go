@@ -139,7 +139,7 @@ func describe(ctx context.Context, m *boot.Machine, results *archive) error {
 		return err
 	}
 	source := inventory.New(inventory.Options{
-		Disks: managers, Params: func() config.Params { return m.Params }, Log: m.Log,
+		Disks: managers, Config: live, Log: m.Log,
 	})
 	var data []byte
 	start := time.Now()

@@ -18,6 +18,7 @@ import (
 
 	"ironroot/agent/config"
 	"ironroot/agent/inventory"
+	"ironroot/agent/node"
 	"ironroot/storage/block"
 	"ironroot/uinit/boot"
 )
@@ -41,10 +42,11 @@ func (noDisks) Disks(context.Context) ([]block.Device, error) { return nil, nil 
 
 func run(ctx context.Context, m *boot.Machine) error {
 	<-m.Settled
+	var cache node.Cache
+	cache.SetSkipBMCDetect(true)
 	source := inventory.New(inventory.Options{
-		Disks:   noDisks{},
-		Params:  func() config.Params { return m.Params },
-		SkipBMC: func() bool { return true }, Log: m.Log,
+		Disks:  noDisks{},
+		Config: config.NewLive(&config.Config{Params: m.Params}), Node: &cache, Log: m.Log,
 	})
 	ours, err := source.Collect(ctx)
 	if err != nil {
