@@ -4,15 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"time"
 
-	"ironroot/agent/clock"
-	"ironroot/agent/hardware/generic"
-	"ironroot/agent/journal"
 	"ironroot/agent/node"
 	"ironroot/agent/selftest"
 	"ironroot/internal/pause"
-	"ironroot/netboot/lldp"
 )
 
 // reportFile is the name of the report in the log archive.
@@ -25,18 +20,14 @@ func SelfTest(ctx context.Context, o Options) (*selftest.Report, error) {
 	if err := a.loadHardware(ctx); err != nil {
 		return nil, err
 	}
-	return a.selfTest(ctx, nil)
+	return a.SelfTest(ctx, nil)
 }
 
-// selfTest returns a report, with the settings of a node, which may be nil, and keeps it for the log archive.
-func (a *agent) selfTest(ctx context.Context, n *node.Node) (*selftest.Report, error) {
+// SelfTest implements [selftest.Reporter]. It keeps the report for the log archive.
+func (a *agent) SelfTest(ctx context.Context, n *node.Node) (*selftest.Report, error) {
 	report := selftest.Collect(ctx, selftest.Options{
-		System: a.o.System, Program: "ironroot " + a.o.Version, Inventory: a.inventory.Collect,
-		Disks: func(ctx context.Context) ([]generic.ErasePreview, error) { return a.builtin.PreviewErase(ctx, n) },
-		Neighbours: func(ctx context.Context) (map[string]lldp.Frame, error) {
-			return a.neighbours().WaitLLDP(ctx, a.config.Get().LLDPTimeout)
-		},
-		Board: a.o.Board, KernelLog: journal.KernelLog, HardwareClock: clock.Hardware, Now: time.Now,
+		System: a.o.System, Program: "ironroot " + a.o.Version, Inventory: a.inventory, Cleaner: a.builtin,
+		Node: n, Neighbours: a.neighbours(), LLDPTimeout: a.config.Get().LLDPTimeout, Board: a.o.Board,
 	})
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("self-test: %w", err)
@@ -60,7 +51,7 @@ func (a *agent) logSelfTest(ctx context.Context) error {
 	if err := pause.Until(ctx, a.o.Machine.Drivers.Settled()); err != nil {
 		return err
 	}
-	report, err := a.selfTest(ctx, a.node.Get())
+	report, err := a.SelfTest(ctx, a.node.Get())
 	if err != nil {
 		return err
 	}

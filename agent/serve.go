@@ -15,7 +15,6 @@ import (
 	"ironroot/internal/goroutine"
 	"ironroot/internal/pause"
 	"ironroot/netboot/listing"
-	"ironroot/storage/block"
 )
 
 const (
@@ -168,11 +167,6 @@ func linksDown() error {
 		}
 	}
 	return errors.Join(failed...)
-}
-
-// rootDisk returns the disk that an image would be written to, for the inspection.
-func (a *agent) rootDisk(ctx context.Context) (block.Device, error) {
-	return a.imager.RootDisk(ctx, false)
 }
 
 // drainingPower stops the machine once all running requests are answered, including the one that stops it.

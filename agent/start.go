@@ -69,7 +69,7 @@ func (a *agent) inspect(ctx context.Context) error {
 func (a *agent) runInspection(ctx context.Context) (nodeUUID string, err error) {
 	o := inspection.Options{
 		Config: a.config, Inventory: a.inventory, Journal: a.o.Journal, Managers: a.managers.Load(), System: a.o.System,
-		RootDisk: a.rootDisk, Post: a.ironic.PostInspection, Log: a.log, Neighbours: a.neighbours(),
+		Imager: a.imager, Ironic: a.ironic, Log: a.log, Neighbours: a.neighbours(),
 		Board: a.o.Board,
 	}
 	if a.o.Machine.Network != nil {

@@ -15,7 +15,6 @@ import (
 	"ironroot/agent/clock"
 	"ironroot/agent/command"
 	"ironroot/agent/config"
-	"ironroot/agent/container"
 	"ironroot/agent/extension"
 	"ironroot/agent/hardware"
 	"ironroot/agent/hardware/containers"
@@ -240,7 +239,7 @@ func (a *agent) loadHardware(ctx context.Context) error {
 		Board: a.o.Board,
 	})
 	list := []hardware.Manager{
-		a.builtin, a.containerManager(), a.nvidiaManager(), &selftest.Manager{Report: a.selfTest},
+		a.builtin, a.containerManager(), a.nvidiaManager(), &selftest.Manager{Reporter: a},
 	}
 	if custom := a.customManagers(ctx); len(custom) > 0 {
 		a.settle(ctx, managersSettleTimeout)
@@ -283,26 +282,33 @@ func (o commandObserver) Finished() { o.a.forceHeartbeat() }
 // containerManager returns the manager whose steps run containers.
 func (a *agent) containerManager() hardware.Manager {
 	runner := &containers.Runner{
-		System: a.o.System, Fetch: a.imager.ContainerFetch, Disks: a, Log: a.log,
+		System: a.o.System, Fetcher: a.imager, Disks: a, Log: a.log,
 		Board: a.o.Board,
 	}
 	return containers.New(containers.Options{
-		Config: a.config, Supported: container.Available, Run: runner.Run, Log: a.log,
-		OtherSteps: func(class string, n *node.Node, ports []map[string]any) (map[string]bool, error) {
-			return a.managers.Load().StepNames(class, n, ports)
-		},
+		Config: a.config, Managers: a, Runtime: runner, Log: a.log,
 	})
+}
+
+// StepNames implements [containers.StepNamer].
+func (a *agent) StepNames(class string, n *node.Node, ports []map[string]any) (map[string]bool, error) {
+	return a.managers.Load().StepNames(class, n, ports)
 }
 
 // nvidiaManager returns the manager for network cards of NVIDIA.
 func (a *agent) nvidiaManager() hardware.Manager {
 	return nvidia.New(nvidia.Options{
-		Config: a.config, System: a.o.System, Open: a.imager.Open, Log: a.log,
-		FindTools: func(ctx context.Context, names ...string) (nvidia.Tools, error) {
-			return external.FindTools(ctx, a.o.RootsDir, names...)
-		},
+		Config: a.config, System: a.o.System, Images: a.imager, Tools: toolRoots{a.o.RootsDir}, Log: a.log,
 		Board: a.o.Board,
 	})
+}
+
+// toolRoots finds tools in the manager roots of a directory.
+type toolRoots struct{ dir string }
+
+// FindTools implements [nvidia.ToolFinder].
+func (r toolRoots) FindTools(ctx context.Context, names ...string) (nvidia.Tools, error) {
+	return external.FindTools(ctx, r.dir, names...)
 }
 
 // customManagers returns the managers that the operator added to the image.

@@ -42,7 +42,7 @@ func collectDefault(ctx context.Context, i *inspection) error {
 	i.found = inv
 	i.set("inventory", inv)
 	i.set("boot_interface", inv.Boot.PXEInterface)
-	disk, err := i.RootDisk(ctx)
+	disk, err := i.Imager.RootDisk(ctx, false)
 	switch {
 	case errors.Is(err, hint.ErrNoDisk):
 		i.Log.Info("inspection found no root disk", "err", err)

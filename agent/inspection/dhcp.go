@@ -46,13 +46,13 @@ func (i *inspection) waitDHCP(ctx context.Context) error {
 
 // haveAddresses reports whether at least one interface is wanted and all wanted ones have an IPv4 address.
 func (i *inspection) haveAddresses(ctx context.Context, want func(inventory.Interface) bool) bool {
-	interfaces, err := i.interfaces(ctx)
+	list, err := i.links.Interfaces(ctx)
 	if err != nil {
 		i.Log.Warn("interfaces not listed", "err", err)
 		return false
 	}
 	found := false
-	for _, n := range interfaces {
+	for _, n := range list {
 		if !want(n) {
 			continue
 		}

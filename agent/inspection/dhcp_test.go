@@ -52,7 +52,7 @@ func (l *links) change(addresses map[string]string) {
 	l.next = make(chan struct{})
 }
 
-func (l *links) interfaces(context.Context) ([]inventory.Interface, error) {
+func (l *links) Interfaces(context.Context) ([]inventory.Interface, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.addresses == nil {
@@ -129,7 +129,7 @@ func TestWaitDHCP(t *testing.T) {
 				i := &inspection{
 					Options: Options{Config: config.NewLive(&c), Network: network, Log: slog.New(slog.DiscardHandler)},
 				}
-				i.interfaces = network.interfaces
+				i.links = network
 				if tt.second != nil {
 					go func() {
 						time.Sleep(3 * time.Second) // in the bubble's time
@@ -149,15 +149,20 @@ func TestWaitDHCP(t *testing.T) {
 	}
 }
 
+// unlisted fails the test if the interfaces are listed.
+type unlisted struct{ t *testing.T }
+
+func (u unlisted) Interfaces(context.Context) ([]inventory.Interface, error) {
+	u.t.Error("the interfaces were listed")
+	return nil, nil
+}
+
 func TestWaitDHCPSwitchedOff(t *testing.T) {
 	c := config.Config{Params: config.Params{"BOOTIF": "52:54:00:1a:15:d6"}}
 	i := &inspection{
 		Options: Options{Config: config.NewLive(&c), Network: newLinks(nil), Log: slog.New(slog.DiscardHandler)},
 	}
-	i.interfaces = func(context.Context) ([]inventory.Interface, error) {
-		t.Error("the interfaces were listed")
-		return nil, nil
-	}
+	i.links = unlisted{t: t}
 	if err := i.waitDHCP(t.Context()); err != nil {
 		t.Error(err)
 	}

@@ -26,6 +26,17 @@ type Network interface {
 	Changed() <-chan struct{}
 }
 
+// Imager selects the root disk: see [imaging.Imager.RootDisk].
+type Imager interface {
+	RootDisk(ctx context.Context, refresh bool) (block.Device, error)
+}
+
+// Ironic receives inspection data, as JSON, and returns the UUID of the node that it found: see
+// [ironic.Client.PostInspection].
+type Ironic interface {
+	PostInspection(ctx context.Context, body []byte) (nodeUUID string, err error)
+}
+
 // Options configure an inspection.
 type Options struct {
 	Config    *config.Live
@@ -33,14 +44,14 @@ type Options struct {
 	Journal   *journal.Journal
 	Managers  *hardware.Managers
 	System    sysfs.Root
-	// RootDisk returns the disk that an image would be written to.
-	RootDisk func(ctx context.Context) (block.Device, error)
+	// Imager selects the disk that an image would be written to.
+	Imager Imager
 	// Network, when set, lets the inspection wait for DHCP.
 	Network Network
 	// Neighbours receives LLDP frames.
 	Neighbours inventory.Neighbours
-	// Post sends the data, as JSON, and returns the UUID of the node that Ironic found.
-	Post func(ctx context.Context, body []byte) (nodeUUID string, err error)
+	// Ironic receives the data.
+	Ironic Ironic
 	// Board shows the progress of benchmarks; nil shows nothing.
 	Board status.Trackers
 	Log   *slog.Logger
@@ -112,12 +123,17 @@ func CollectorNames(without ...string) []string {
 // inspection is one run: its options and the data collected so far.
 type inspection struct {
 	Options
-	names      []string
-	found      *inventory.Inventory // set by the collector default
-	interfaces func(ctx context.Context) ([]inventory.Interface, error)
+	names []string
+	found *inventory.Inventory // set by the collector default
+	links interfaces
 
 	mu   sync.Mutex
 	data map[string]any
+}
+
+// interfaces lists network interfaces: see [inventory.Source].
+type interfaces interface {
+	Interfaces(ctx context.Context) ([]inventory.Interface, error)
 }
 
 // set adds a key to the data.
@@ -136,7 +152,7 @@ func Run(ctx context.Context, o Options) (nodeUUID string, err error) {
 	if o.Board == nil {
 		o.Board = (*status.Board)(nil)
 	}
-	i := &inspection{Options: o, data: map[string]any{"error": nil}, interfaces: o.Inventory.Interfaces}
+	i := &inspection{Options: o, data: map[string]any{"error": nil}, links: o.Inventory}
 	started := time.Now()
 	chosen, err := i.choose()
 	failures := i.collect(ctx, chosen)
@@ -149,7 +165,7 @@ func Run(ctx context.Context, o Options) (nodeUUID string, err error) {
 	collected := time.Now()
 	body, err := i.body(ctx, maxBodyBytes)
 	if err == nil {
-		nodeUUID, err = o.Post(ctx, body)
+		nodeUUID, err = o.Ironic.PostInspection(ctx, body)
 	}
 	if err != nil {
 		failures = append(failures, fmt.Errorf("post inspection data: %w", err))

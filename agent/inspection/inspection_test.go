@@ -68,22 +68,32 @@ func newMachine(t *testing.T, c *config.Config) *machine {
 			System: sys, Disks: disks, Config: live,
 		}),
 		Journal: journal.New(io.Discard, &slog.LevelVar{}, 1<<20),
-		RootDisk: func(context.Context) (block.Device, error) {
-			if m.disk == nil {
-				return block.Device{}, fault.DeviceNotFound("%w", hint.ErrNoDisk)
-			}
-			return *m.disk, nil
-		},
-		Post: func(_ context.Context, body []byte) (string, error) {
-			m.posted = nil
-			if err := json.Unmarshal(body, &m.posted); err != nil {
-				t.Fatal(err)
-			}
-			return "b77a8c26", m.postErr
-		},
+		Imager:  m, Ironic: m,
 	}
 	return m
 }
+
+// RootDisk implements [Imager].
+func (m *machine) RootDisk(context.Context, bool) (block.Device, error) {
+	if m.disk == nil {
+		return block.Device{}, fault.DeviceNotFound("%w", hint.ErrNoDisk)
+	}
+	return *m.disk, nil
+}
+
+// PostInspection implements [Ironic].
+func (m *machine) PostInspection(_ context.Context, body []byte) (string, error) {
+	m.posted = nil
+	if err := json.Unmarshal(body, &m.posted); err != nil {
+		return "", err
+	}
+	return "b77a8c26", m.postErr
+}
+
+// imager implements [Imager].
+type imager func() (block.Device, error)
+
+func (i imager) RootDisk(context.Context, bool) (block.Device, error) { return i() }
 
 func write(t *testing.T, sys sysfs.Root, path, content string) {
 	t.Helper()
@@ -229,10 +239,10 @@ func TestUnknownCollector(t *testing.T) {
 func TestStages(t *testing.T) {
 	m := newMachine(t, &config.Config{InspectionCollectors: "logs,extra-hardware,default,lldp,default"})
 	meeting := make(chan struct{})
-	m.RootDisk = func(context.Context) (block.Device, error) {
+	m.Imager = imager(func() (block.Device, error) {
 		meeting <- struct{}{} // blocks unless the collector lldp runs concurrently
 		return block.Device{}, hint.ErrNoDisk
-	}
+	})
 	m.Neighbours = hearing(func() { <-meeting })
 	log := m.Journal.Logger()
 	m.Log = log
@@ -287,9 +297,7 @@ func (h hearing) WaitLLDP(context.Context, time.Duration) (map[string]lldp.Frame
 // Parity: H3
 func TestFailedCollectorDoesNotKeepTheRest(t *testing.T) {
 	m := newMachine(t, &config.Config{InspectionCollectors: "default,pci-devices"})
-	m.RootDisk = func(context.Context) (block.Device, error) {
-		return block.Device{}, errors.New("invalid hints")
-	}
+	m.Imager = imager(func() (block.Device, error) { return block.Device{}, errors.New("invalid hints") })
 	uuid, err := Run(t.Context(), m.Options)
 	if err == nil || uuid != "b77a8c26" {
 		t.Errorf("got %q and %v, want the node's uuid and an error", uuid, err)

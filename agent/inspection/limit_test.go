@@ -55,11 +55,8 @@ func TestLargeMachine(t *testing.T) {
 	if _, err := m.Journal.Keep("noise", noise(15<<20)); err != nil {
 		t.Fatal(err)
 	}
-	var body []byte
-	m.Post = func(_ context.Context, data []byte) (string, error) {
-		body = data
-		return "", nil
-	}
+	var body received
+	m.Ironic = &body
 	if _, err := Run(t.Context(), m.Options); err != nil {
 		t.Fatal(err)
 	}
@@ -171,4 +168,12 @@ func TestReduce(t *testing.T) {
 				c.name, len(body), got, notes, c.limit, c.keys, c.notes)
 		}
 	}
+}
+
+// received implements [Ironic].
+type received []byte
+
+func (r *received) PostInspection(_ context.Context, body []byte) (string, error) {
+	*r = body
+	return "", nil
 }

@@ -9,8 +9,13 @@ import (
 
 // Manager is the hardware manager whose step writes a report.
 type Manager struct {
-	// Report returns the report, with the settings of a node, which may be nil.
-	Report func(ctx context.Context, n *node.Node) (*Report, error)
+	Reporter Reporter
+}
+
+// Reporter writes reports.
+type Reporter interface {
+	// SelfTest returns the report, with the settings of a node, which may be nil.
+	SelfTest(ctx context.Context, n *node.Node) (*Report, error)
 }
 
 // Class implements [hardware.Manager].
@@ -42,5 +47,5 @@ func (m *Manager) run(ctx context.Context, call hardware.Call) (any, error) {
 	if err := call.CheckArguments(); err != nil {
 		return nil, err
 	}
-	return m.Report(ctx, call.Node)
+	return m.Reporter.SelfTest(ctx, call.Node)
 }

@@ -18,6 +18,7 @@ import (
 	"ironroot/agent/hardware/generic"
 	"ironroot/agent/inventory"
 	"ironroot/agent/journal"
+	"ironroot/agent/node"
 	"ironroot/agent/status"
 	"ironroot/internal/goroutine"
 	"ironroot/netboot/lldp"
@@ -32,23 +33,50 @@ const modeUEFI = "uefi" // of the inventory
 type Options struct {
 	System    sysfs.Root
 	Program   string // name and version of this program
-	Inventory func(ctx context.Context) (*inventory.Inventory, error)
-	// Disks describes what erase_devices would do. With an error that wraps [block.ErrUnreadable], it returns the disks
-	// that could be described.
-	Disks func(ctx context.Context) ([]generic.ErasePreview, error)
-	// Neighbours returns the LLDP frames by interface; nil receives none.
-	Neighbours func(ctx context.Context) (map[string]lldp.Frame, error)
+	Inventory Inventory
+	Cleaner   Cleaner
+	// Node has the settings for Cleaner; nil has none.
+	Node *node.Node
+	// Neighbours receives LLDP frames, for LLDPTimeout; nil receives none.
+	Neighbours  inventory.Neighbours
+	LLDPTimeout time.Duration
 	// Board has the network adapters without a driver that PID 1 knows, with the reasons; nil knows none.
 	Board *status.Board
-	// KernelLog returns the messages of the kernel.
-	KernelLog func() ([]byte, error)
-	// HardwareClock returns its time. The error wraps os.ErrNotExist if there is none.
-	HardwareClock func() (time.Time, error)
-	Now           func() time.Time
+	// Kernel is nil for the running one.
+	Kernel Kernel
 }
+
+// Inventory collects the inventory: see [inventory.Source].
+type Inventory interface {
+	Collect(ctx context.Context) (*inventory.Inventory, error)
+}
+
+// Cleaner describes what erase_devices would do. With an error that wraps [block.ErrUnreadable], it returns the disks
+// that could be described.
+type Cleaner interface {
+	PreviewErase(ctx context.Context, n *node.Node) ([]generic.ErasePreview, error)
+}
+
+// Kernel has the clocks of a machine and the messages of the kernel.
+type Kernel interface {
+	// Now returns the time of the system clock.
+	Now() time.Time
+	// Hardware returns the time of the hardware clock. The error wraps os.ErrNotExist if there is none.
+	Hardware() (time.Time, error)
+	KernelLog() ([]byte, error)
+}
+
+// runningKernel is the kernel that the program runs on.
+type runningKernel struct{ clock.Machine }
+
+// KernelLog implements [Kernel].
+func (runningKernel) KernelLog() ([]byte, error) { return journal.KernelLog() }
 
 // Collect reads everything concurrently. Facts that could not be read are among the problems of the report.
 func Collect(ctx context.Context, o Options) *Report {
+	if o.Kernel == nil {
+		o.Kernel = runningKernel{}
+	}
 	c := &collector{Options: o, report: &Report{
 		Format: formatVersion, Program: o.Program, Devices: []PCIDevice{}, MissingFirmware: []string{},
 		Links: []Link{}, Disks: []Disk{}, Problems: []string{},
@@ -71,14 +99,14 @@ func (c *collector) run(ctx context.Context) {
 	var previews []generic.ErasePreview
 	group := goroutine.NewGroup()
 	group.Go(func() error {
-		previews, disksErr = c.Disks(ctx)
+		previews, disksErr = c.Cleaner.PreviewErase(ctx, c.Node)
 		return nil
 	})
 	group.Go(func() error {
 		if c.Neighbours != nil { // links that come up meanwhile have a carrier in the inventory
-			c.frames, neighboursErr = c.Neighbours(ctx)
+			c.frames, neighboursErr = c.Neighbours.WaitLLDP(ctx, c.LLDPTimeout)
 		}
-		c.inventory, inventoryErr = c.Inventory(ctx)
+		c.inventory, inventoryErr = c.Inventory.Collect(ctx)
 		return nil
 	})
 	if err := group.Wait(); err != nil { // a panic
@@ -170,7 +198,7 @@ func (c *collector) adapterText(d PCIDevice) string {
 
 // firmware adds the files of firmware that drivers requested and that do not exist.
 func (c *collector) firmware() {
-	log, err := c.KernelLog()
+	log, err := c.Kernel.KernelLog()
 	c.failed("missing firmware is not known", err)
 	for line := range bytes.Lines(log) {
 		// A line has a time, "[    1.234567] ".
@@ -247,9 +275,9 @@ const maxClockDifference = time.Minute
 // clock adds the times of the clocks.
 func (c *collector) clock() {
 	k := &c.report.Clock
-	k.System = c.Now().UTC().Truncate(time.Second)
+	k.System = c.Kernel.Now().UTC().Truncate(time.Second)
 	c.failed("system clock", clock.Check(k.System))
-	hardware, err := c.HardwareClock()
+	hardware, err := c.Kernel.Hardware()
 	switch {
 	case errors.Is(err, os.ErrNotExist):
 		c.problem("no hardware clock")

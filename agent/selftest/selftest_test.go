@@ -39,22 +39,45 @@ func machine(sys sysfs.Root) Options {
 	inventories := inventory.New(inventory.Options{System: sys})
 	manager := generic.New(generic.Options{Config: config.NewLive(&config.Config{}), System: sys})
 	return Options{
-		System: sys, Program: "ironroot 1.0.0", Inventory: inventories.Collect,
-		Disks: func(ctx context.Context) ([]generic.ErasePreview, error) {
-			return manager.PreviewErase(ctx, nil)
-		},
-		KernelLog:     func() ([]byte, error) { return nil, nil },
-		HardwareClock: func() (time.Time, error) { return now.Add(2 * time.Second), nil },
-		Now:           func() time.Time { return now },
+		System: sys, Program: "ironroot 1.0.0", Inventory: inventories, Cleaner: manager,
+		Kernel: &clocks{now: now, hardware: now.Add(2 * time.Second)},
 	}
 }
+
+// clocks implements [Kernel].
+type clocks struct {
+	now, hardware       time.Time
+	hardwareErr, logErr error
+	log                 string
+}
+
+func (c *clocks) Now() time.Time               { return c.now }
+func (c *clocks) Hardware() (time.Time, error) { return c.hardware, c.hardwareErr }
+func (c *clocks) KernelLog() ([]byte, error)   { return []byte(c.log), c.logErr }
+
+// previews implements [Cleaner].
+type previews func() ([]generic.ErasePreview, error)
+
+func (p previews) PreviewErase(context.Context, *node.Node) ([]generic.ErasePreview, error) {
+	return p()
+}
+
+// hearing implements [inventory.Neighbours].
+type hearing func() (map[string]lldp.Frame, error)
+
+func (h hearing) WaitLLDP(context.Context, time.Duration) (map[string]lldp.Frame, error) { return h() }
+
+// collecting implements [Inventory].
+type collecting func() (*inventory.Inventory, error)
+
+func (c collecting) Collect(context.Context) (*inventory.Inventory, error) { return c() }
 
 // The report of each recorded machine contains no serial number, address or name of it.
 func TestReportCanBePublished(t *testing.T) {
 	for _, name := range machinetest.Names(t) {
 		t.Run(name, func(t *testing.T) {
 			o := machine(machinetest.System(t, name))
-			inv, err := o.Inventory(t.Context())
+			inv, err := o.Inventory.Collect(t.Context())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -135,15 +158,15 @@ func TestProblems(t *testing.T) {
 	healthy := func(t *testing.T) Options {
 		t.Helper()
 		o := machine(machinetest.Unpack(t, bare))
-		o.Disks = func(context.Context) ([]generic.ErasePreview, error) {
+		o.Cleaner = previews(func() ([]generic.ErasePreview, error) {
 			return []generic.ErasePreview{{
 				Disk:   block.Device{Path: "/dev/nvme0n1", Model: "X", Transport: "nvme", Size: 1 << 40},
 				Report: erase.Report{Technique: erase.NVMeCrypto},
 			}}, nil
-		}
-		o.Neighbours = func(context.Context) (map[string]lldp.Frame, error) {
+		})
+		o.Neighbours = hearing(func() (map[string]lldp.Frame, error) {
 			return map[string]lldp.Frame{"eno1": {TLVs: []lldp.TLV{{Type: 1, Value: []byte("switch")}}}}, nil
-		}
+		})
 		for _, address := range []string{"0000:01:00.0", "0000:02:00.0"} {
 			bind(t, o.System, address)
 		}
@@ -189,26 +212,26 @@ func TestProblems(t *testing.T) {
 			name: "firmware",
 			change: func(_ *testing.T, o *Options) {
 				message := "[    3.1] bnx2x 0000:01:00.0: Direct firmware load for bnx2x/a.fw failed with error -2\n"
-				o.KernelLog = func() ([]byte, error) { return []byte("[ 1.0] other\n" + message + message), nil }
+				o.Kernel = &clocks{now: now, hardware: now, log: "[ 1.0] other\n" + message + message}
 			},
 			want: []string{"firmware missing: bnx2x/a.fw (bnx2x)"},
 		},
 		{
 			name: "disks",
 			change: func(_ *testing.T, o *Options) {
-				o.Disks = func(context.Context) ([]generic.ErasePreview, error) {
+				o.Cleaner = previews(func() ([]generic.ErasePreview, error) {
 					return []generic.ErasePreview{
 						{Disk: block.Device{Path: "/dev/sda"}, Err: errors.Join(broken, broken)},
 						{Disk: block.Device{Path: "/dev/sdb"}, Untouched: "floppy"},
 					}, fmt.Errorf("%w: sdc", block.ErrUnreadable)
-				}
+				})
 			},
 			want: []string{"disk /dev/sda cannot be erased: broken; broken", "disks cannot be used: "},
 		},
 		{
 			name: "no disk",
 			change: func(_ *testing.T, o *Options) {
-				o.Disks = func(context.Context) ([]generic.ErasePreview, error) { return nil, nil }
+				o.Cleaner = previews(func() ([]generic.ErasePreview, error) { return nil, nil })
 			},
 			want: []string{"no disk"},
 		},
@@ -223,7 +246,7 @@ func TestProblems(t *testing.T) {
 		{
 			name: "clocks",
 			change: func(_ *testing.T, o *Options) {
-				o.HardwareClock = func() (time.Time, error) { return now.Add(-time.Hour), nil }
+				o.Kernel = &clocks{now: now, hardware: now.Add(-time.Hour)}
 			},
 			want: []string{"hardware clock differs from the system clock by 1h0m0s"},
 		},
@@ -231,15 +254,14 @@ func TestProblems(t *testing.T) {
 			name: "empty battery",
 			change: func(_ *testing.T, o *Options) {
 				wrong := time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
-				o.HardwareClock = func() (time.Time, error) { return wrong, nil }
-				o.Now = func() time.Time { return wrong }
+				o.Kernel = &clocks{now: wrong, hardware: wrong}
 			},
 			want: []string{"system clock: implausible time", "hardware clock: implausible time"},
 		},
 		{
 			name: "no hardware clock",
 			change: func(_ *testing.T, o *Options) {
-				o.HardwareClock = func() (time.Time, error) { return time.Time{}, os.ErrNotExist }
+				o.Kernel = &clocks{now: now, hardwareErr: os.ErrNotExist}
 			},
 			want: []string{"no hardware clock"},
 		},
@@ -256,10 +278,9 @@ func TestProblems(t *testing.T) {
 		{
 			name: "sources fail",
 			change: func(_ *testing.T, o *Options) {
-				o.Inventory = func(context.Context) (*inventory.Inventory, error) { return nil, broken }
-				o.KernelLog = func() ([]byte, error) { return nil, broken }
-				o.HardwareClock = func() (time.Time, error) { return time.Time{}, broken }
-				o.Neighbours = func(context.Context) (map[string]lldp.Frame, error) { return nil, broken }
+				o.Inventory = collecting(func() (*inventory.Inventory, error) { return nil, broken })
+				o.Kernel = &clocks{now: now, hardwareErr: broken, logErr: broken}
+				o.Neighbours = hearing(func() (map[string]lldp.Frame, error) { return nil, broken })
 			},
 			want: []string{
 				"inventory is incomplete: broken", "missing firmware is not known: broken",
@@ -269,7 +290,7 @@ func TestProblems(t *testing.T) {
 		{
 			name: "panic",
 			change: func(_ *testing.T, o *Options) {
-				o.Neighbours = func(context.Context) (map[string]lldp.Frame, error) { panic("boom") }
+				o.Neighbours = hearing(func() (map[string]lldp.Frame, error) { panic("boom") })
 			},
 			want: []string{"self-test is incomplete: "},
 		},
@@ -307,10 +328,10 @@ func unbind(t *testing.T, sys sysfs.Root, address string) {
 // The kernel or udev can name a link by its MAC address.
 func TestNamesOfMACAddresses(t *testing.T) {
 	o := machine(machinetest.Unpack(t, strings.ReplaceAll(bare, "/eno1/", "/enx525400aabbcc/")))
-	o.Neighbours = func(context.Context) (map[string]lldp.Frame, error) {
+	o.Neighbours = hearing(func() (map[string]lldp.Frame, error) {
 		const name = "enx525400aabbcc"
 		return map[string]lldp.Frame{name: {TLVs: []lldp.TLV{{Type: 1}}}}, errors.New(name + ": broken")
-	}
+	})
 	report := Collect(t.Context(), o)
 	if len(report.Links) != 1 || report.Links[0].Name != "enx525400..." || !report.Links[0].LLDP {
 		t.Errorf("got links %+v, want enx525400... with LLDP", report.Links)
@@ -324,7 +345,7 @@ func TestNamesOfMACAddresses(t *testing.T) {
 // The report as text.
 func TestText(t *testing.T) {
 	o := machine(machinetest.Unpack(t, bare))
-	o.Disks = func(context.Context) ([]generic.ErasePreview, error) {
+	o.Cleaner = previews(func() ([]generic.ErasePreview, error) {
 		return []generic.ErasePreview{
 			{
 				Disk: block.Device{
@@ -335,8 +356,8 @@ func TestText(t *testing.T) {
 			},
 			{Disk: block.Device{Path: "/dev/sdb", LogicalSector: 512, PhysicalSector: 512}, Untouched: "floppy"},
 		}, nil
-	}
-	o.Inventory = func(context.Context) (*inventory.Inventory, error) {
+	})
+	o.Inventory = collecting(func() (*inventory.Inventory, error) {
 		driver, vendor, product, speed, address := "igb", "0x8086", "0x1521", 1000, "192.0.2.7"
 		return &inventory.Inventory{
 			Interfaces: []inventory.Interface{
@@ -354,7 +375,7 @@ func TestText(t *testing.T) {
 			},
 			Boot: inventory.Boot{CurrentBootMode: "uefi"}, Hostname: "secret",
 		}, nil
-	}
+	})
 	var got bytes.Buffer
 	if err := Collect(t.Context(), o).Write(&got); err != nil {
 		t.Fatal(err)
@@ -368,14 +389,22 @@ func TestText(t *testing.T) {
 	}
 }
 
+// reporter implements [Reporter].
+type reporter struct {
+	report *Report
+	given  *node.Node
+}
+
+func (r *reporter) SelfTest(_ context.Context, n *node.Node) (*Report, error) {
+	r.given = n
+	return r.report, nil
+}
+
 // The step is offered where the operator requests it, and never runs by itself. Its result is the report.
 func TestStep(t *testing.T) {
 	report := &Report{Program: "x"}
-	var given *node.Node
-	m := &Manager{Report: func(_ context.Context, n *node.Node) (*Report, error) {
-		given = n
-		return report, nil
-	}}
+	r := &reporter{report: report}
+	m := &Manager{Reporter: r}
 	if steps := m.Steps(hardware.Deploy, nil, nil); len(steps) != 0 {
 		t.Errorf("deployment: got steps %v, want none", steps)
 	}
@@ -386,8 +415,8 @@ func TestStep(t *testing.T) {
 		}
 		n := &node.Node{}
 		got, err := steps[0].Run(t.Context(), hardware.Call{Node: n})
-		if err != nil || got != any(report) || given != n {
-			t.Errorf("%s: got %v and %v, for node %p, want the report of %p", kind, got, err, given, n)
+		if err != nil || got != any(report) || r.given != n {
+			t.Errorf("%s: got %v and %v, for node %p, want the report of %p", kind, got, err, r.given, n)
 		}
 		_, err = steps[0].Run(t.Context(), hardware.Call{Args: map[string]json.RawMessage{"x": nil}})
 		if err == nil {

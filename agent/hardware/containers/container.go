@@ -34,13 +34,24 @@ const (
 // Options are the options of a Manager.
 type Options struct {
 	Config *config.Live
-	// Supported reports whether the kernel can run containers; nil means that it can.
-	Supported func() error
-	// OtherSteps returns the names of the steps of all other managers; nil means that there are none.
-	OtherSteps func(class string, n *node.Node, ports []map[string]any) (map[string]bool, error)
+	// Managers are all managers; nil means that there are no others.
+	Managers StepNamer
+	Runtime  Runtime
+	Log      *slog.Logger
+}
+
+// StepNamer returns the names of the steps of all managers except the one with a class: see
+// [hardware.Managers.StepNames].
+type StepNamer interface {
+	StepNames(class string, n *node.Node, ports []map[string]any) (map[string]bool, error)
+}
+
+// Runtime runs containers.
+type Runtime interface {
+	// Available returns an error if the kernel cannot run containers.
+	Available() error
 	// Run pulls an image and runs it to its end.
-	Run func(ctx context.Context, job Job) error
-	Log *slog.Logger
+	Run(ctx context.Context, job Job) error
 }
 
 // Job is an image to run, with the options of the step.
@@ -75,11 +86,9 @@ func (m *Manager) Version() string { return "2" }
 
 // Support implements [hardware.Manager].
 func (m *Manager) Support(context.Context) hardware.Level {
-	if m.o.Supported != nil {
-		if err := m.o.Supported(); err != nil {
-			m.o.Log.Info("steps in containers are not available", "err", err)
-			return hardware.None
-		}
+	if err := m.o.Runtime.Available(); err != nil {
+		m.o.Log.Info("steps in containers are not available", "err", err)
+		return hardware.None
 	}
 	return hardware.Mainline
 }
@@ -137,8 +146,8 @@ func (m *Manager) fileSteps(n *node.Node, ports []map[string]any) ([]fileStep, e
 		return nil, nil
 	}
 	others := map[string]bool{}
-	if m.o.OtherSteps != nil {
-		if others, err = m.o.OtherSteps(class, n, ports); err != nil {
+	if m.o.Managers != nil {
+		if others, err = m.o.Managers.StepNames(class, n, ports); err != nil {
 			return nil, err
 		}
 	}
@@ -217,7 +226,7 @@ func (m *Manager) run(ctx context.Context, n *node.Node, image string, pull, run
 		return fault.InvalidCommandParams("%w", err)
 	}
 	m.o.Log.Info("container started", "image", job.Image)
-	if err := m.o.Run(ctx, job); err != nil {
+	if err := m.o.Runtime.Run(ctx, job); err != nil {
 		return err
 	}
 	m.o.Log.Info("container ended", "image", job.Image)

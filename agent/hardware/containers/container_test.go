@@ -45,11 +45,12 @@ const digest = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855
 
 // rig is a manager in a set of managers, whose runtime records its jobs.
 type rig struct {
-	container config.Container
-	managers  *hardware.Managers
-	jobs      []Job
-	err       error // of the next jobs
-	log       bytes.Buffer
+	unavailable error
+	container   config.Container
+	managers    *hardware.Managers
+	jobs        []Job
+	err         error // of the next jobs
+	log         bytes.Buffer
 }
 
 // newRig returns a rig with the default configuration and the steps file, "" for none.
@@ -66,18 +67,26 @@ func newRig(t *testing.T, file string, others ...hardware.Manager) *rig {
 	return r.load(t, others...)
 }
 
+// StepNames implements [StepNamer].
+func (r *rig) StepNames(class string, n *node.Node, ports []map[string]any) (map[string]bool, error) {
+	return r.managers.StepNames(class, n, ports)
+}
+
+// Available implements [Runtime].
+func (r *rig) Available() error { return r.unavailable }
+
+// Run implements [Runtime].
+func (r *rig) Run(_ context.Context, job Job) error {
+	r.jobs = append(r.jobs, job)
+	return r.err
+}
+
 func (r *rig) load(t *testing.T, others ...hardware.Manager) *rig {
 	t.Helper()
 	log := slog.New(slog.NewTextHandler(&r.log, nil))
 	manager := New(Options{
 		Config: config.NewLive(&config.Config{Container: r.container}), Log: log,
-		OtherSteps: func(class string, n *node.Node, ports []map[string]any) (map[string]bool, error) {
-			return r.managers.StepNames(class, n, ports)
-		},
-		Run: func(_ context.Context, job Job) error {
-			r.jobs = append(r.jobs, job)
-			return r.err
-		},
+		Managers: r, Runtime: r,
 	})
 	managers, err := hardware.Load(t.Context(), append(others, manager), log)
 	if err != nil {
@@ -421,8 +430,8 @@ func TestPermission(t *testing.T) {
 // The configuration can allow or forbid images while the agent runs, because Ironic sends it with the lookup.
 func TestConfigurationChanges(t *testing.T) {
 	live := config.NewLive(&config.Config{})
-	ran := 0
-	m := New(Options{Config: live, Run: func(context.Context, Job) error { ran++; return nil }})
+	r := &rig{}
+	m := New(Options{Config: live, Runtime: r})
 	call := hardware.Call{Args: map[string]json.RawMessage{urlArgument: json.RawMessage(`"a.example/b"`)}}
 	for _, allowed := range []bool{false, true, false} {
 		live.Update(func(c *config.Config) { c.Container.AllowArbitraryContainers = allowed })
@@ -430,8 +439,8 @@ func TestConfigurationChanges(t *testing.T) {
 			t.Errorf("allowed %v: got %v", allowed, err)
 		}
 	}
-	if ran != 1 {
-		t.Errorf("got %d runs, want 1", ran)
+	if len(r.jobs) != 1 {
+		t.Errorf("got %d runs, want 1", len(r.jobs))
 	}
 	live.Update(func(c *config.Config) {
 		c.Container.AllowArbitraryContainers = true
@@ -443,10 +452,10 @@ func TestConfigurationChanges(t *testing.T) {
 }
 
 func TestSupport(t *testing.T) {
-	if got := New(Options{}).Support(t.Context()); got != hardware.Mainline {
+	if got := New(Options{Runtime: &rig{}}).Support(t.Context()); got != hardware.Mainline {
 		t.Errorf("got level %d, want %d", got, hardware.Mainline)
 	}
-	m := New(Options{Supported: func() error { return errors.New("no namespaces") }})
+	m := New(Options{Runtime: &rig{unavailable: errors.New("no namespaces")}})
 	if got := m.Support(t.Context()); got != hardware.None {
 		t.Errorf("without support of the kernel: got level %d, want %d", got, hardware.None)
 	}

@@ -19,9 +19,8 @@ import (
 
 // Runner runs jobs by the ramdisk's container runtime. Images are in memory only.
 type Runner struct {
-	System sysfs.Root
-	// Fetch returns the options for registries. With skipVerify, the registry's certificate is not verified.
-	Fetch func(skipVerify bool) (fetch.Options, error)
+	System  sysfs.Root
+	Fetcher Fetcher
 	// Disks lists the disks that all managers together report.
 	Disks block.Lister
 	// Board shows the progress of work on an image.
@@ -29,13 +28,22 @@ type Runner struct {
 	Log   *slog.Logger
 }
 
+// Fetcher returns the options for registries: see [imaging.Imager.ContainerFetch].
+type Fetcher interface {
+	// ContainerFetch returns options that do not verify the registry's certificate if skipVerify is set.
+	ContainerFetch(skipVerify bool) (fetch.Options, error)
+}
+
+// Available implements [Runtime].
+func (r *Runner) Available() error { return container.Available() }
+
 // Run pulls the image of a job and runs it to its end. Its errors are faults, or errors of the step.
 func (r *Runner) Run(ctx context.Context, job Job) (err error) {
 	disks, err := r.disks(ctx, job)
 	if err != nil {
 		return err
 	}
-	options, err := r.Fetch(job.Pull.SkipTLSVerify)
+	options, err := r.Fetcher.ContainerFetch(job.Pull.SkipTLSVerify)
 	if err != nil {
 		return fault.ImageDownload(job.Image, err)
 	}

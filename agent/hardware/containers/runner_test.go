@@ -36,7 +36,7 @@ func newRunner(t *testing.T) *Runner {
 	}
 	return &Runner{
 		System: system, Log: slog.New(slog.DiscardHandler),
-		Fetch: func(bool) (fetch.Options, error) { return fetch.Options{Client: &http.Client{}}, nil },
+		Fetcher: fetcher(func(bool) (fetch.Options, error) { return fetch.Options{Client: &http.Client{}}, nil }),
 		Disks: disktest.Lister(func(context.Context) ([]block.Device, error) {
 			return []block.Device{
 				{Name: "sda", Path: "/dev/sda", Type: "disk", Serial: "A", Serials: []string{"A"}},
@@ -92,6 +92,11 @@ func TestRunnerDisks(t *testing.T) {
 }
 
 // The options of pull reach the client, and errors of the registry are faults.
+// fetcher implements [Fetcher].
+type fetcher func(skipVerify bool) (fetch.Options, error)
+
+func (f fetcher) ContainerFetch(skipVerify bool) (fetch.Options, error) { return f(skipVerify) }
+
 func TestRunnerFetch(t *testing.T) {
 	requests := 0
 	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -101,14 +106,14 @@ func TestRunnerFetch(t *testing.T) {
 	defer server.Close()
 	r := newRunner(t)
 	var skipped []bool
-	r.Fetch = func(skipVerify bool) (fetch.Options, error) {
+	r.Fetcher = fetcher(func(skipVerify bool) (fetch.Options, error) {
 		skipped = append(skipped, skipVerify)
 		client := &http.Client{}
 		if skipVerify {
 			client = server.Client()
 		}
 		return fetch.Options{Client: client, Retries: 9}, nil
-	}
+	})
 	job := Job{Image: filepath.Join(strings.TrimPrefix(server.URL, "https://"), "tool")}
 	job.Pull.Retries, job.Pull.RetryDelay = new(2), new(time.Duration(0))
 	if err := r.Run(t.Context(), job); kind(t, err) != "ImageDownloadError" || requests > 0 {
@@ -127,7 +132,7 @@ func TestRunnerFetch(t *testing.T) {
 			t.Errorf("%s: got %v, want an InvalidCommandParamsError with %q", image, err, want)
 		}
 	}
-	r.Fetch = func(bool) (fetch.Options, error) { return fetch.Options{}, errors.New("no CA") }
+	r.Fetcher = fetcher(func(bool) (fetch.Options, error) { return fetch.Options{}, errors.New("no CA") })
 	if err := r.Run(t.Context(), job); kind(t, err) != "ImageDownloadError" {
 		t.Errorf("got %v, want an ImageDownloadError", err)
 	}

@@ -333,7 +333,7 @@ func (r *run) openImage(ctx context.Context, i image) (io.ReadCloser, error) {
 		return nil, errors.New("url is not valid")
 	}
 	if address.Scheme != "file" {
-		return r.o.Open(ctx, i.URL, true)
+		return r.o.Images.Open(ctx, i.URL, true)
 	}
 	f, err := os.OpenFile(address.Path, os.O_RDONLY|unix.O_NONBLOCK, 0) // a named pipe would have to wait for a writer
 	if err != nil {

@@ -44,13 +44,22 @@ const queryTimeout = 5 * time.Minute
 type Options struct {
 	Config *config.Live
 	System sysfs.Root
-	// FindTools returns the tools of these names.
-	FindTools func(ctx context.Context, names ...string) (Tools, error)
-	// Open opens the file at a URL of http or https. Unless verify is set, the certificate is not verified.
-	Open func(ctx context.Context, url string, verify bool) (io.ReadCloser, error)
+	Tools  ToolFinder
+	Images Opener
 	// Board shows the progress of operations; nil shows nothing.
 	Board status.Trackers
 	Log   *slog.Logger
+}
+
+// ToolFinder finds the tools of names.
+type ToolFinder interface {
+	FindTools(ctx context.Context, names ...string) (Tools, error)
+}
+
+// Opener opens the file at a URL of http or https: see [imaging.Imager.Open]. Unless verify is set, the certificate is
+// not verified.
+type Opener interface {
+	Open(ctx context.Context, url string, verify bool) (io.ReadCloser, error)
 }
 
 // Tools run the tools.
@@ -175,7 +184,7 @@ type run struct {
 
 // start finds the tools and the cards for a step.
 func (m *Manager) start(ctx context.Context, what string) (*run, error) {
-	tools, err := m.o.FindTools(ctx, mstflint, mstconfig, mstfwreset)
+	tools, err := m.o.Tools.FindTools(ctx, mstflint, mstconfig, mstfwreset)
 	if err != nil {
 		return nil, fault.HardwareManagerConfiguration("%w: add a userland with Debian's packages mstflint, "+
 			"pciutils and procps by ironroot image --manager-root DIR", err)

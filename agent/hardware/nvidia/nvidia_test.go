@@ -60,24 +60,30 @@ func newRig(t *testing.T, devices ...string) *rig {
 	r.options = Options{
 		Config: config.NewLive(&config.Config{}),
 		System: sysfs.Root{Path: root},
-		FindTools: func(_ context.Context, names ...string) (Tools, error) {
-			if want := []string{"mstflint", "mstconfig", "mstfwreset"}; !slices.Equal(names, want) {
-				return nil, fmt.Errorf("got %q, want %q", names, want)
-			}
-			return r, nil
-		},
-		Open: func(_ context.Context, url string, verify bool) (io.ReadCloser, error) {
-			r.opened = append(r.opened, url)
-			text, ok := r.files[url]
-			if !ok || !verify {
-				return nil, errors.New("status 404")
-			}
-			return io.NopCloser(strings.NewReader(text)), nil
-		},
-		Board: phases{Trackers: (*status.Board)(nil), rig: r},
-		Log:   slog.New(slog.NewTextHandler(&r.log, nil)),
+		Tools:  r,
+		Images: r,
+		Board:  phases{Trackers: (*status.Board)(nil), rig: r},
+		Log:    slog.New(slog.NewTextHandler(&r.log, nil)),
 	}
 	return r
+}
+
+// FindTools implements [ToolFinder].
+func (r *rig) FindTools(_ context.Context, names ...string) (Tools, error) {
+	if want := []string{"mstflint", "mstconfig", "mstfwreset"}; !slices.Equal(names, want) {
+		return nil, fmt.Errorf("got %q, want %q", names, want)
+	}
+	return r, nil
+}
+
+// Open implements [Opener].
+func (r *rig) Open(_ context.Context, url string, verify bool) (io.ReadCloser, error) {
+	r.opened = append(r.opened, url)
+	text, ok := r.files[url]
+	if !ok || !verify {
+		return nil, errors.New("status 404")
+	}
+	return io.NopCloser(strings.NewReader(text)), nil
 }
 
 // phases records the progress of a rig.
@@ -220,12 +226,17 @@ func TestSupport(t *testing.T) {
 	}
 }
 
+// noTools implements [ToolFinder].
+type noTools struct{}
+
+func (noTools) FindTools(context.Context, ...string) (Tools, error) {
+	return nil, errors.New("programs mstflint: not in a manager root of this image")
+}
+
 // Without the tools, the steps fail with what to do, and nothing is fetched.
 func TestWithoutTools(t *testing.T) {
 	r := newRig(t, devices...)
-	r.options.FindTools = func(context.Context, ...string) (Tools, error) {
-		return nil, errors.New("programs mstflint: not in a manager root of this image")
-	}
+	r.options.Tools = noTools{}
 	for step, argument := range map[string]string{
 		"update_nvidia_nic_firmware_image":    "{'images': [" + entry("http://h/f", "MT_1", "1.2.3", nil) + "]}",
 		"update_nvidia_nic_firmware_settings": "{'settings': [{'deviceID': '101d', 'globalConfig': {'A': 1}}]}",

@@ -169,9 +169,7 @@ func TestToolsOfRoot(t *testing.T) {
 	if err := os.WriteFile(path, text, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	r.options.FindTools = func(ctx context.Context, names ...string) (Tools, error) {
-		return external.FindTools(ctx, dir, names...)
-	}
+	r.options.Tools = rootTools(dir)
 	got, err := r.run(t, imageStep, images(entry("http://h/f", "MT_0000000359", "22.39.1002", nil)))
 	if err != nil || !strings.Contains(got, "'version':'22.39.1002','running_version':'22.36.1010','updated':true") {
 		t.Errorf("got %s and %v, want version 22.39.1002", got, err)
@@ -191,4 +189,11 @@ func TestToolsOfRoot(t *testing.T) {
 	r.checkCalls(t, "mstfwreset -d 0000:3b:00.0 -y --sync 1 reset",
 		"mstflint -d 0000:3b:00.0 -i /proc/self/fd/0 -y burn",
 		"mstfwreset -d 0000:3b:00.0 -y --sync 1 reset", "mstconfig -d 0000:3b:00.0 -y set SRIOV_EN=True")
+}
+
+// rootTools finds the tools in the manager roots of a directory.
+type rootTools string
+
+func (r rootTools) FindTools(ctx context.Context, names ...string) (Tools, error) {
+	return external.FindTools(ctx, string(r), names...)
 }

@@ -141,18 +141,11 @@ func describe(ctx context.Context, m *boot.Machine, results *archive) error {
 	source := inventory.New(inventory.Options{
 		Disks: managers, Config: live, Log: m.Log,
 	})
-	var data []byte
+	var data posted
 	start := time.Now()
 	_, err = inspection.Run(ctx, inspection.Options{
 		Config: live, Inventory: source, Journal: m.Journal, Managers: managers, Log: m.Log,
-		RootDisk: func(ctx context.Context) (block.Device, error) {
-			disks, err := managers.Disks(ctx)
-			if err != nil {
-				return block.Device{}, err
-			}
-			return hint.RootDisk(nil, disks)
-		},
-		Post: func(_ context.Context, body []byte) (string, error) { data = body; return "", nil },
+		Imager: firstDisk{managers}, Ironic: &data,
 	})
 	if err != nil {
 		return err
@@ -173,4 +166,25 @@ func describe(ctx context.Context, m *boot.Machine, results *archive) error {
 		return err
 	}
 	return results.add("disks.json", text)
+}
+
+// firstDisk selects the root disk without hints.
+type firstDisk struct{ disks block.Lister }
+
+// RootDisk implements [inspection.Imager].
+func (f firstDisk) RootDisk(ctx context.Context, _ bool) (block.Device, error) {
+	disks, err := f.disks.Disks(ctx)
+	if err != nil {
+		return block.Device{}, err
+	}
+	return hint.RootDisk(nil, disks)
+}
+
+// posted is the data of an inspection, as JSON.
+type posted []byte
+
+// PostInspection implements [inspection.Ironic].
+func (p *posted) PostInspection(_ context.Context, body []byte) (string, error) {
+	*p = body
+	return "", nil
 }
