@@ -39,7 +39,7 @@ func Check(ctx context.Context, path string, o CheckOptions) error {
 	if err != nil {
 		return err
 	}
-	c := &check{out: o.Out, Manager: newManager(path, o.Log, func() (*process, error) { return startPlain(path) })}
+	c := &check{out: o.Out, Manager: newManager(path, o.Log, plain(path))}
 	if o.Root {
 		c.describeTimeout = rootTimeout
 	}

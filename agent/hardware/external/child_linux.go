@@ -28,8 +28,8 @@ const exitNotRun = 120
 // namespaces are the namespaces of an executable: mounts, processes, IPC and host name.
 const namespaces = unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS
 
-// startConfined starts a program of the ramdisk or of a manager root in namespaces of its own.
-func startConfined(p program) (*process, error) {
+// start implements starter: it starts a program of the ramdisk or of a manager root in namespaces of its own.
+func (p program) start() (*process, error) {
 	text, err := json.Marshal(p)
 	if err != nil {
 		return nil, err

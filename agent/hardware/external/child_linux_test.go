@@ -154,9 +154,7 @@ func TestConfinedLeavesNothing(t *testing.T) {
 	}
 	path := filepath.Join(dir, "manager")
 	writeExecutable(t, path, text)
-	m := newManager(path, slog.New(slog.DiscardHandler), func() (*process, error) {
-		return startConfined(program{Argv: []string{path}})
-	})
+	m := newManager(path, slog.New(slog.DiscardHandler), program{Argv: []string{path}})
 	m.limits = small
 	m.exitTimeout = short
 	if err := m.describe(t.Context()); !errors.Is(err, errProtocol) {

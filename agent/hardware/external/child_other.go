@@ -11,7 +11,7 @@ import (
 // Child returns: no process is started for an executable.
 func Child() {}
 
-func startConfined(program) (*process, error) {
+func (program) start() (*process, error) {
 	return nil, fmt.Errorf("run external hardware manager: %w", errors.ErrUnsupported)
 }
 

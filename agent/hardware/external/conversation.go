@@ -71,12 +71,12 @@ type conversation struct {
 	reported  time.Time        // time of the last report of progress
 	reportDue <-chan time.Time // time to report the latest progress, nil if it was reported
 	expired   <-chan time.Time // end of the current time limit, nil for none
-	onExpiry  func()           // called then
+	limited   limited          // by the current time limit
 	abandoned bool             // killed, but still running
 }
 
 // run runs the executable to its end and returns the result.
-func (c *conversation) run(ctx context.Context, start func() (*process, error)) (json.RawMessage, error) {
+func (c *conversation) run(ctx context.Context, start starter) (json.RawMessage, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
@@ -84,7 +84,7 @@ func (c *conversation) run(ctx context.Context, start func() (*process, error)) 
 	if err != nil {
 		return nil, err
 	}
-	if c.process, err = start(); err != nil {
+	if c.process, err = start.start(); err != nil {
 		return nil, err
 	}
 	defer c.process.out.Close()    //nolint:errcheck // only read
@@ -93,7 +93,7 @@ func (c *conversation) run(ctx context.Context, start func() (*process, error)) 
 	c.input <- append(text, '\n')
 	defer close(c.input)
 	from := c.connect()
-	c.limit(c.timeout, func() { c.stop(fmt.Errorf("%w within %v", errNotDone, c.timeout)) })
+	c.limit(c.timeout, wholeRequest)
 	exit := c.handleAll(ctx, from)
 	return c.outcome(exit, <-from.errorOutput)
 }
@@ -119,7 +119,7 @@ func (c *conversation) connect() streams {
 		return nil
 	}, func(error) { close(tail) })
 	exit := make(chan error, 1)
-	goroutine.Go(c.process.wait, func(err error) { exit <- err })
+	goroutine.Go(c.process.Wait, func(err error) { exit <- err })
 	return streams{messages, tail, exit}
 }
 
@@ -140,7 +140,7 @@ func (c *conversation) handleAll(ctx context.Context, from streams) (exit error)
 			c.process.expire(c.outputTimeout)
 		case <-c.expired:
 			c.expired = nil
-			if c.onExpiry(); c.abandoned {
+			if c.expire(); c.abandoned {
 				running, from.exit = false, nil
 				c.process.expire(0)
 			}
@@ -165,9 +165,35 @@ func (c *conversation) write(input <-chan []byte) error {
 	return nil
 }
 
-// limit sets the time limit, which replaces the last one, and the function to call when it has passed.
-func (c *conversation) limit(d time.Duration, f func()) {
-	c.expired, c.onExpiry = time.After(d), f
+// limited is the subject of a time limit.
+type limited int
+
+const (
+	wholeRequest   limited = iota // from its start to the result
+	endOfProcess                  // from the request to cancel, or from an error, to the end of the executable
+	endAfterResult                // from the result to the end of the executable
+	endAfterKill                  // from the signal to the end of the executable
+)
+
+// limit sets the time limit, which replaces the last one.
+func (c *conversation) limit(d time.Duration, of limited) {
+	c.expired, c.limited = time.After(d), of
+}
+
+// expire acts on the end of the time limit.
+func (c *conversation) expire() {
+	switch c.limited {
+	case wholeRequest:
+		c.stop(fmt.Errorf("%w within %v", errNotDone, c.timeout))
+	case endOfProcess:
+		c.kill()
+	case endAfterResult:
+		c.fail(protocolError("still running %v after its result", c.exitTimeout))
+		c.kill()
+	case endAfterKill:
+		c.abandoned = true
+		c.failure = fmt.Errorf("%w; %w after %v", c.failure, confine.ErrStillRunning, c.exitTimeout)
+	}
 }
 
 // fail records the first failure.
@@ -197,7 +223,7 @@ func (c *conversation) stop(cause error) {
 	case c.input <- append(text, '\n'):
 	default: // it does not read its input
 	}
-	c.limit(c.cancelTimeout, c.kill)
+	c.limit(c.cancelTimeout, endOfProcess)
 }
 
 // kill ends the executable and all its processes, unless it must not be aborted. The kernel does not end a process that
@@ -207,13 +233,10 @@ func (c *conversation) kill() {
 		c.log.Warn("hardware manager does not end and cannot be aborted, waiting for its end")
 		return
 	}
-	if c.process.kill() != nil {
+	if c.process.Kill() != nil {
 		return // it has ended
 	}
-	c.limit(c.exitTimeout, func() {
-		c.abandoned = true
-		c.failure = fmt.Errorf("%w; %w after %v", c.failure, confine.ErrStillRunning, c.exitTimeout)
-	})
+	c.limit(c.exitTimeout, endAfterKill)
 }
 
 // handle handles a message, or an error of the reader.
@@ -233,14 +256,11 @@ func (c *conversation) handle(m any) {
 			}
 		case m.Type == "result" && c.result == nil && len(m.Result) > 0:
 			c.result = m.Result
-			c.limit(c.exitTimeout, func() {
-				c.fail(protocolError("still running %v after its result", c.exitTimeout))
-				c.kill()
-			})
+			c.limit(c.exitTimeout, endAfterResult)
 		case m.Type == "error" && c.result == nil && m.Message != "":
 			c.result = json.RawMessage("null")
 			c.fail(stepError{journal.Clipped{Text: m.Message, Limit: maxErrorText}.String(), m.Incompatible})
-			c.limit(c.exitTimeout, c.kill)
+			c.limit(c.exitTimeout, endOfProcess)
 		default:
 			c.fail(protocolError("unexpected message %.200q", m.text()))
 			c.kill()

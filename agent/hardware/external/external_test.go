@@ -26,7 +26,7 @@ import (
 	"ironroot/internal/test/testenv"
 )
 
-// TestMain becomes the executable in processes that startConfined has started.
+// TestMain becomes the executable in confined processes.
 func TestMain(m *testing.M) {
 	Child()
 	code := m.Run()
@@ -100,9 +100,7 @@ func manager(t *testing.T, describe, run string) (*Manager, *bytes.Buffer, error
 	t.Helper()
 	var log bytes.Buffer
 	path := script(t, describe, run)
-	m := newManager(path, slog.New(slog.NewTextHandler(&log, nil)), func() (*process, error) {
-		return startPlain(path)
-	})
+	m := newManager(path, slog.New(slog.NewTextHandler(&log, nil)), plain(path))
 	m.limits = small
 	return m, &log, m.describe(t.Context())
 }
@@ -348,7 +346,7 @@ func TestDescribeIsKilled(t *testing.T) {
 		t.Fatal(err)
 	}
 	path := script(t, "read -r line; echo cancelled >&2; exit 1", "")
-	m.start = func() (*process, error) { return startPlain(path) }
+	m.start = plain(path)
 	m.describeTimeout = short
 	if err := m.describe(t.Context()); err == nil || err.Error() != "describe: not done within 200ms" {
 		t.Errorf("got %v, want an executable that is killed", err)
@@ -380,13 +378,13 @@ func TestDescribeIsRepeated(t *testing.T) {
 				if strings.Contains(tt.first, "sleep") {
 					m.describeTimeout = short
 				}
-				m.start = func() (*process, error) {
+				m.start = starting(func() (*process, error) {
 					starts++
 					if !strings.Contains(tt.second, "sleep") {
 						m.describeTimeout = never // of the next request
 					}
-					return startPlain(paths[starts-1])
-				}
+					return plain(paths[starts-1]).start()
+				})
 				return m, m.describeForLoad(t.Context())
 			}
 			list := loadAll([]string{"/m/site"}, "", nil, load)
@@ -422,6 +420,24 @@ func TestNotRepeated(t *testing.T) {
 	}
 }
 
+// starting implements starter.
+type starting func() (*process, error)
+
+func (s starting) start() (*process, error) { return s() }
+
+// unkillable is a process that ignores signals. It closes a channel when it has ended.
+type unkillable struct {
+	child
+	ended chan struct{}
+}
+
+func (unkillable) Kill() error { return nil }
+
+func (u unkillable) Wait() error {
+	defer close(u.ended)
+	return u.child.Wait()
+}
+
 // An executable that the kernel does not end is abandoned.
 func TestAbandoned(t *testing.T) {
 	m, _, err := manager(t, answer(site), "")
@@ -430,14 +446,13 @@ func TestAbandoned(t *testing.T) {
 	}
 	path := script(t, `echo '{"type":"progress","message":"x"}'; exec sleep 60`, "")
 	ended := make(chan struct{})
-	m.start = func() (*process, error) {
-		p, err := startPlain(path)
+	m.start = starting(func() (*process, error) {
+		p, err := plain(path).start()
 		if err != nil {
 			return nil, err
 		}
-		kill, wait := p.kill, p.wait
-		p.kill = func() error { return nil }
-		p.wait = func() error { defer close(ended); return wait() }
+		kill := p.Kill
+		p.child = unkillable{p.child, ended}
 		t.Cleanup(func() {
 			if err := kill(); err != nil {
 				t.Error(err)
@@ -445,7 +460,7 @@ func TestAbandoned(t *testing.T) {
 			<-ended
 		})
 		return p, nil
-	}
+	})
 	m.describeTimeout, m.exitTimeout = short, short
 	const want = "describe: not done within 200ms; killed, but still running after 200ms"
 	if err := m.describe(t.Context()); err == nil || err.Error() != want {
@@ -476,7 +491,7 @@ func TestLatestProgress(t *testing.T) {
 	path := script(t, answer(site), `
 		for i in 1 2 3; do echo '{"type":"progress","message":"'$i'"}'; done
 		read -r line; echo '{"type":"error","message":"cancelled"}'`)
-	m := newManager(path, slog.New(slog.DiscardHandler), func() (*process, error) { return startPlain(path) })
+	m := newManager(path, slog.New(slog.DiscardHandler), plain(path))
 	if err := m.describe(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -567,7 +582,7 @@ func TestInvalidDescriptions(t *testing.T) {
 // An executable that cannot be run is a failure like any other.
 func TestNotExecutable(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "absent")
-	m := newManager(path, slog.New(slog.DiscardHandler), func() (*process, error) { return startPlain(path) })
+	m := newManager(path, slog.New(slog.DiscardHandler), plain(path))
 	if err := m.describe(t.Context()); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("got %v, want %v", err, os.ErrNotExist)
 	}

@@ -31,7 +31,7 @@ type Manager struct {
 	description
 	limits
 	log   *slog.Logger
-	start func() (*process, error)
+	start starter
 	board status.Trackers
 }
 
@@ -100,7 +100,7 @@ func load(ctx context.Context, p program, log *slog.Logger) (*Manager, error) {
 		return nil, err
 	}
 	log.Info("external hardware manager found", "path", path, "sha256", sum, "calls", p.Calls)
-	m := newManager(path, log, func() (*process, error) { return startConfined(p) })
+	m := newManager(path, log, p)
 	return m, m.describeForLoad(ctx)
 }
 
@@ -140,7 +140,7 @@ func checksum(path string) (string, error) {
 	return hex.EncodeToString(sum.Sum(nil)), nil
 }
 
-func newManager(path string, log *slog.Logger, start func() (*process, error)) *Manager {
+func newManager(path string, log *slog.Logger, start starter) *Manager {
 	return &Manager{path: path, limits: defaultLimits, log: log.With("path", path), start: start}
 }
 

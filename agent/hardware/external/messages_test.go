@@ -11,8 +11,14 @@ import (
 	"ironroot/agent/hardware"
 )
 
+// printing is a process that was killed, but whose output is still read. It ends when the channel receives nil.
+type printing struct{ ended <-chan error }
+
+func (printing) Kill() error   { return nil }
+func (p printing) Wait() error { return <-p.ended }
+
 // printed starts a process that prints output and ends with status 0. err receives the result of printing.
-func printed(t *testing.T, output []byte, err chan<- error) func() (*process, error) {
+func printed(t *testing.T, output []byte, err chan<- error) starter {
 	t.Helper()
 	pipe := func() (read, write *os.File) {
 		read, write, err := os.Pipe()
@@ -21,7 +27,7 @@ func printed(t *testing.T, output []byte, err chan<- error) func() (*process, er
 		}
 		return read, write
 	}
-	return func() (*process, error) {
+	return starting(func() (*process, error) {
 		unread, in := pipe()
 		out, stdout := pipe()
 		errorOutput, stderr := pipe()
@@ -32,11 +38,9 @@ func printed(t *testing.T, output []byte, err chan<- error) func() (*process, er
 			ended <- nil
 		}()
 		return &process{
-			in: in, out: out, errors: errorOutput,
-			kill: func() error { return nil }, // what it has printed is still read
-			wait: func() error { return <-ended },
+			child: printing{ended}, in: in, out: out, errors: errorOutput,
 		}, nil
-	}
+	})
 }
 
 // typesOf returns the types of the messages in an output: one for each line that is not blank, "" for an invalid one.

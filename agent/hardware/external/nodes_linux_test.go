@@ -52,9 +52,7 @@ func logsInBoth(t *testing.T, commands, output string) {
 				t.Fatal(err)
 			}
 			var log bytes.Buffer
-			m := newManager(p.Argv[0], slog.New(slog.NewTextHandler(&log, nil)), func() (*process, error) {
-				return startConfined(p)
-			})
+			m := newManager(p.Argv[0], slog.New(slog.NewTextHandler(&log, nil)), p)
 			m.limits = small
 			if err := m.describe(t.Context()); err != nil {
 				t.Fatal(err)

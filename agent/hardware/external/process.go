@@ -9,9 +9,31 @@ import (
 
 // process is a started executable.
 type process struct {
+	child
 	in, out, errors *os.File // this side of its standard streams; in is nil if the program has an input of its own
-	kill            func() error
-	wait            func() error // returns an error unless the process ends with exit status 0
+}
+
+// child is a process of the kernel.
+type child interface {
+	Kill() error
+	// Wait returns an error unless the process ends with exit status 0.
+	Wait() error
+}
+
+// osProcess implements child.
+type osProcess struct{ *os.Process }
+
+func (p osProcess) Wait() error {
+	state, err := p.Process.Wait()
+	if err == nil && !state.Success() {
+		err = errors.New(state.String())
+	}
+	return err
+}
+
+// starter starts an executable.
+type starter interface {
+	start() (*process, error)
 }
 
 // expire makes all reads and writes of its standard streams fail after a while.
@@ -42,8 +64,11 @@ var environment = []string{
 	"PATH=/usr/local/sbin:/usr/sbin:/sbin:/usr/local/bin:/usr/bin:/bin:/bbin", "LC_ALL=C", "HOME=/tmp",
 }
 
-// startPlain starts an executable without confinement, for checks outside of the ramdisk.
-func startPlain(path string) (*process, error) { return startProcess(path, []string{path}, 0, nil) }
+// plain is the path of an executable that runs without confinement, for checks outside of the ramdisk.
+type plain string
+
+// start implements starter.
+func (p plain) start() (*process, error) { return startProcess(string(p), []string{string(p)}, 0, nil) }
 
 // startProcess starts a program with pipes as its standard streams, and with namespaces of its own. If input is not
 // nil, it is the standard input. files are further files of the process, from descriptor 3.
@@ -70,21 +95,14 @@ func startProcess(
 	if input != nil {
 		streams[0] = input
 	}
-	child, err := os.StartProcess(program, argv, &os.ProcAttr{
+	started, err := os.StartProcess(program, argv, &os.ProcAttr{
 		Dir: "/", Env: environment, Files: append(streams, files...), Sys: attributes(cloneFlags),
 	})
 	if err != nil {
 		return nil, err
 	}
 	p = &process{
-		in: pipes[1], out: pipes[2], errors: pipes[4], kill: child.Kill,
-		wait: func() error {
-			state, err := child.Wait()
-			if err == nil && !state.Success() {
-				err = errors.New(state.String())
-			}
-			return err
-		},
+		child: osProcess{started}, in: pipes[1], out: pipes[2], errors: pipes[4],
 	}
 	for _, f := range theirs {
 		_ = f.Close() // the process has its own

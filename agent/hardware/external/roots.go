@@ -106,7 +106,7 @@ func (r root) load(ctx context.Context, board status.Trackers) ([]hardware.Manag
 	}
 	loaded := loadAll(paths, suffix, board, func(path string) (*Manager, error) {
 		p := program{Root: r.path, Argv: []string{path}, Calls: r.calls[filepath.Base(path)]}
-		m := newManager(path, r.log, func() (*process, error) { return startConfined(p) })
+		m := newManager(path, r.log, p)
 		m.describeTimeout = rootTimeout
 		return m, m.describeForLoad(ctx)
 	})

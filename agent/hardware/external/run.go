@@ -52,7 +52,7 @@ func runToEnd(p program) ([]byte, error) {
 
 // runUntil runs a program to its end, or kills it when ctx ends. read reads its standard output.
 func runUntil(ctx context.Context, p program, read func(io.Reader) ([]byte, error)) ([]byte, error) {
-	child, err := startConfined(p)
+	child, err := p.start()
 	if err != nil {
 		return nil, err
 	}
@@ -71,7 +71,7 @@ func runUntil(ctx context.Context, p program, read func(io.Reader) ([]byte, erro
 		errorOutput = confine.Tail(child.errors)
 		return nil
 	})
-	err = confine.Await(ctx, defaultLimits.exitTimeout, child.wait, child.kill)
+	err = confine.Await(ctx, defaultLimits.exitTimeout, child.Wait, child.Kill)
 	if errors.Is(err, confine.ErrStillRunning) {
 		child.expire(0)
 	}

@@ -54,7 +54,7 @@ func TestSelectsDisks(t *testing.T) {
 					t.Fatal(err)
 				}
 				path := evaluating(t, tt.evaluate)
-				m.start = func() (*process, error) { return startPlain(path) }
+				m.start = plain(path)
 				if tt.change != nil {
 					tt.change(m)
 				}
