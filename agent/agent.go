@@ -11,6 +11,7 @@ import (
 	"ironroot/agent/config"
 	"ironroot/agent/hardware"
 	"ironroot/agent/inventory"
+	"ironroot/agent/ironic"
 	"ironroot/agent/journal"
 	"ironroot/agent/rescue"
 	"ironroot/agent/status"
@@ -45,12 +46,17 @@ type Options struct {
 	Forever bool
 	Version string        // "" is Version
 	Board   *status.Board // nil shows nothing
-	// Dial connects to Ironic; nil is a net.Dialer.
-	Dial func(ctx context.Context, network, address string) (net.Conn, error)
-	// Listen, when set, opens the API's port.
-	Listen func(ctx context.Context, host string, port int) (net.Listener, error)
+	// Dialer connects to Ironic; nil is a net.Dialer.
+	Dialer ironic.Dialer
+	// Ports opens the API's port; nil opens it by [api.Listen].
+	Ports Ports
 	// Pause is the time before the agent starts over; 0 is 30 s.
 	Pause time.Duration
+}
+
+// Ports are the ports of a machine.
+type Ports interface {
+	Listen(ctx context.Context, host string, port int) (net.Listener, error)
 }
 
 // ErrRescue means that the machine is in a rescue: the agent must not run on it until it has restarted.

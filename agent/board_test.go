@@ -162,7 +162,9 @@ func TestReportWithoutIronic(t *testing.T) {
 		reporting, stop := context.WithCancel(t.Context())
 		defer stop()
 		go status.Reporter{Board: board, Log: log.Logger()}.Run(reporting)
-		err = Run(t.Context(), Options{Config: c, System: bareMachine(t), Dial: refused, Journal: log, Board: board})
+		err = Run(t.Context(), Options{
+			Config: c, System: bareMachine(t), Dialer: dialing(refused), Journal: log, Board: board,
+		})
 		if err == nil || !strings.HasPrefix(err.Error(), "lookup: ") {
 			t.Errorf("got %v, want the error of the lookup", err)
 		}

@@ -311,14 +311,14 @@ func startAgent(t *testing.T, change func(*Options), args ...string) *running {
 	var first sync.Once
 	o := Options{
 		Config: options, Journal: r.journal, Machine: Machine{Network: r.network}, Pause: time.Millisecond,
-		Listen: func(ctx context.Context, host string, port int) (net.Listener, error) {
+		Ports: listening(func(ctx context.Context, host string, port int) (net.Listener, error) {
 			taken := l
 			first.Do(func() { l = nil })
 			if taken != nil {
 				return taken, nil
 			}
 			return api.Listen(ctx, "127.0.0.1", r.port)
-		},
+		}),
 	}
 	if change != nil {
 		change(&o)
@@ -431,4 +431,18 @@ func (r *running) list() []record {
 		r.t.Fatalf("list: %s: %v", body, err)
 	}
 	return got.Commands
+}
+
+// listening implements [Ports].
+type listening func(ctx context.Context, host string, port int) (net.Listener, error)
+
+func (l listening) Listen(ctx context.Context, host string, port int) (net.Listener, error) {
+	return l(ctx, host, port)
+}
+
+// dialing implements [ironic.Dialer].
+type dialing func(ctx context.Context, network, address string) (net.Conn, error)
+
+func (d dialing) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
+	return d(ctx, network, address)
 }

@@ -258,14 +258,14 @@ func TestForeverStartsOver(t *testing.T) {
 	listeners := make(chan net.Listener, 10)
 	r := startAgent(t, func(o *Options) {
 		o.Forever = true
-		listen := o.Listen
-		o.Listen = func(ctx context.Context, host string, port int) (net.Listener, error) {
-			l, err := listen(ctx, host, port)
+		ports := o.Ports
+		o.Ports = listening(func(ctx context.Context, host string, port int) (net.Listener, error) {
+			l, err := ports.Listen(ctx, host, port)
 			if err == nil {
 				listeners <- l
 			}
 			return l, err
-		}
+		})
 	}, "--api-url="+ironic.URL, "--lookup_timeout=0")
 	for range 3 {
 		r.reach("discovery")

@@ -3,7 +3,6 @@ package agent
 import (
 	"context"
 	"crypto/tls"
-	"net"
 	"os"
 
 	"ironroot/agent/syslog"
@@ -26,11 +25,8 @@ func (a *agent) sendLog(ctx context.Context) {
 		}
 	}
 	o := syslog.Options{
-		Transport: transport, Address: address, TLS: settings, Dial: a.o.Dial, Hostname: hostname,
+		Transport: transport, Address: address, TLS: settings, Dialer: a.o.Dialer, Machine: thisMachine{},
 		Lines: a.o.Journal.Follow(syslog.Pending), Log: a.log,
-	}
-	if o.Dial == nil {
-		o.Dial = new(net.Dialer).DialContext
 	}
 	goroutine.Go(func() error {
 		syslog.Run(ctx, o)
@@ -38,8 +34,11 @@ func (a *agent) sendLog(ctx context.Context) {
 	}, nil)
 }
 
-// hostname returns the name of this machine, "" if it has none.
-func hostname() string {
+// thisMachine implements [syslog.Machine].
+type thisMachine struct{}
+
+// Hostname implements [syslog.Machine].
+func (thisMachine) Hostname() string {
 	name, err := os.Hostname()
 	if err != nil || name == "(none)" { // the kernel's name of a machine without one
 		return ""

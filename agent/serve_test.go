@@ -109,17 +109,17 @@ func TestPortOpensLate(t *testing.T) {
 	listeners := make(chan net.Listener, 10)
 	attempts := 0
 	r := startAgent(t, func(o *Options) {
-		listen := o.Listen
-		o.Listen = func(ctx context.Context, host string, port int) (net.Listener, error) {
+		ports := o.Ports
+		o.Ports = listening(func(ctx context.Context, host string, port int) (net.Listener, error) {
 			if attempts++; attempts == 2 {
 				return nil, errors.New("address in use")
 			}
-			l, err := listen(ctx, host, port)
+			l, err := ports.Listen(ctx, host, port)
 			if err == nil {
 				listeners <- l
 			}
 			return l, err
-		}
+		})
 	}, "--api-url="+ironic.URL)
 	r.beat(ironic)
 	if err := (<-listeners).Close(); err != nil {
@@ -271,7 +271,7 @@ func TestStoppedAPIAnswers(t *testing.T) {
 				l := &pipeListener{connections: make(chan net.Conn), closed: make(chan struct{})}
 				a := startedAgent(t, Options{
 					Destructive: true,
-					Listen:      func(context.Context, string, int) (net.Listener, error) { return l, nil },
+					Ports:       listening(func(context.Context, string, int) (net.Listener, error) { return l, nil }),
 				}, "--standalone", "--agent_token="+testToken)
 				serving, stop := context.WithCancel(t.Context())
 				ended := make(chan time.Time, 1)
@@ -364,7 +364,7 @@ func TestOptionDefaults(t *testing.T) {
 		if _, refused := a.o.Machine.Power.(power.Refused); !refused {
 			t.Errorf("%+v: got power %T, want one that refuses", o, a.o.Machine.Power)
 		}
-		if a.o.Listen == nil || a.o.System.Files == nil || a.o.Pause != 30*time.Second || a.o.Version != Version {
+		if a.o.Ports == nil || a.o.System.Files == nil || a.o.Pause != 30*time.Second || a.o.Version != Version {
 			t.Errorf("%+v: got %+v, want all that is needed", o, a.o)
 		}
 	}

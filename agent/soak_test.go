@@ -58,8 +58,8 @@ func TestSoak(t *testing.T) {
 		}
 		a := newAgent(Options{
 			Config: options, Journal: journal.New(io.Discard, nil, 1<<20), Destructive: true, System: system,
-			Dial: ironicPort.dial, Board: status.NewBoard("", nil),
-			Listen: func(context.Context, string, int) (net.Listener, error) { return apiPort.open(), nil },
+			Dialer: ironicPort, Board: status.NewBoard("", nil),
+			Ports: listening(func(context.Context, string, int) (net.Listener, error) { return apiPort.open(), nil }),
 		})
 		machine := &fakeClocks{withoutHardwareRTC: true}
 		a.clocks = machine
@@ -190,8 +190,8 @@ func (p *pipes) Close() error {
 // Addr implements [net.Listener].
 func (p *pipes) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1), Port: 6385} }
 
-// dial connects to the listener that accepts next.
-func (p *pipes) dial(ctx context.Context, _, _ string) (net.Conn, error) {
+// DialContext connects to the listener that accepts next.
+func (p *pipes) DialContext(ctx context.Context, _, _ string) (net.Conn, error) {
 	near, far := net.Pipe()
 	select {
 	case p.conns <- far:
@@ -206,7 +206,7 @@ func (p *pipes) request(t *testing.T, b beat, method, path, body string, into an
 	t.Helper()
 	client := trusting(b.CA)
 	transport := client.Transport.(*http.Transport)
-	transport.DialContext, transport.DisableKeepAlives = p.dial, true
+	transport.DialContext, transport.DisableKeepAlives = p.DialContext, true
 	request, err := http.NewRequest(method, b.CallbackURL+path, strings.NewReader(body))
 	if err != nil {
 		return err

@@ -257,7 +257,7 @@ func (a *agent) listen(ctx context.Context) error {
 	if a.server != nil { // left by a panic
 		a.stopServer(ctx)
 	}
-	l, err := a.o.Listen(ctx, c.ListenHost, c.ListenPort)
+	l, err := a.o.Ports.Listen(ctx, c.ListenHost, c.ListenPort)
 	if err != nil {
 		return err
 	}
@@ -266,9 +266,8 @@ func (a *agent) listen(ctx context.Context) error {
 	return nil
 }
 
-// readsWithoutToken reports whether Ironic can be one that reads the records of commands without the token. Its version
-// can become known after the API was opened.
-func (a *agent) readsWithoutToken() bool {
+// ReadsWithoutToken implements [api.Ironic]. Ironic's version can become known after the API was opened.
+func (a *agent) ReadsWithoutToken() bool {
 	client := a.apiIronic.Load()
 	return client != nil && client.ReadsWithoutToken()
 }

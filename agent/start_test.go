@@ -28,7 +28,9 @@ import (
 // Without Forever the agent ends with the error of the phase that failed.
 func TestStartFails(t *testing.T) {
 	broken := func(o *Options) {
-		o.Listen = func(context.Context, string, int) (net.Listener, error) { return nil, errors.New("address in use") }
+		o.Ports = listening(func(context.Context, string, int) (net.Listener, error) {
+			return nil, errors.New("address in use")
+		})
 	}
 	cardless := func(o *Options) {
 		o.System = bareMachine(t)
@@ -178,7 +180,7 @@ func TestLookupWaitsForDrivers(t *testing.T) {
 				dialled++
 				return nil, errors.New("connection refused")
 			}
-			a := startedAgent(t, Options{Machine: loading(settled), System: machine, Dial: dial},
+			a := startedAgent(t, Options{Machine: loading(settled), System: machine, Dialer: dialing(dial)},
 				"--api-url=http://192.0.2.1")
 			time.AfterFunc(loaded, func() { close(settled) })
 			started := time.Now()
@@ -195,7 +197,7 @@ func TestLookupWaitsForDrivers(t *testing.T) {
 func TestInspectionAfterDrivers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		settled := make(chan struct{})
-		a := startedAgent(t, Options{Machine: loading(settled), Dial: refused},
+		a := startedAgent(t, Options{Machine: loading(settled), Dialer: dialing(refused)},
 			"--inspection-callback-url=http://192.0.2.1", "--inspection-collectors=pci-devices")
 		time.AfterFunc(30*time.Second, func() { close(settled) })
 		started := time.Now()
@@ -218,7 +220,8 @@ func TestStartRequestsDrivers(t *testing.T) {
 					close(settled)
 				}
 			}
-			a := startedAgent(t, Options{Machine: Machine{Drivers: fakeDrivers{settled, request}}, Dial: refused},
+			machine := Machine{Drivers: fakeDrivers{settled, request}}
+			a := startedAgent(t, Options{Machine: machine, Dialer: dialing(refused)},
 				"--api-url=http://192.0.2.1", option)
 			if err := a.inspect(t.Context()); err != nil || requests != want {
 				t.Errorf("%s: got %v and %d requests of drivers, want %d", option, err, requests, want)
@@ -373,7 +376,7 @@ func TestUnverifiedClock(t *testing.T) {
 			}
 			f := &fakeClocks{}
 			c := &config.Config{APIURL: "http://192.0.2.1", HTTPRequestTimeout: time.Minute}
-			a := newAgent(Options{Config: c, Destructive: destructive, Dial: dial})
+			a := newAgent(Options{Config: c, Destructive: destructive, Dialer: dialing(dial)})
 			a.clocks = f
 			if err := a.configure(t.Context()); err != nil {
 				t.Fatal(err)
@@ -435,7 +438,7 @@ func TestLookupAfterChange(t *testing.T) {
 			dials = append(dials, time.Since(started))
 			return nil, errors.New("connection refused")
 		}
-		a := startedAgent(t, Options{Machine: Machine{Network: network}, Dial: refused},
+		a := startedAgent(t, Options{Machine: Machine{Network: network}, Dialer: dialing(refused)},
 			"--api-url=http://192.0.2.1", "--lookup-timeout=300", "--lookup-interval=50")
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		defer cancel()

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -96,6 +97,14 @@ type exporter interface {
 	Close(ctx context.Context) error
 }
 
+// ownPorts are the ports of this machine.
+type ownPorts struct{}
+
+// Listen implements [Ports].
+func (ownPorts) Listen(ctx context.Context, host string, port int) (net.Listener, error) {
+	return api.Listen(ctx, host, port)
+}
+
 func newAgent(o Options) *agent {
 	if o.Journal == nil {
 		o.Journal = journal.New(io.Discard, nil, journalSize)
@@ -106,8 +115,11 @@ func newAgent(o Options) *agent {
 	if o.Version == "" {
 		o.Version = Version
 	}
-	if o.Listen == nil {
-		o.Listen = api.Listen
+	if o.Dialer == nil {
+		o.Dialer = new(net.Dialer)
+	}
+	if o.Ports == nil {
+		o.Ports = ownPorts{}
 	}
 	if o.Pause == 0 {
 		o.Pause = 30 * time.Second
@@ -189,7 +201,7 @@ func (a *agent) configure(context.Context) error {
 		return nil
 	}
 	o := ironic.Options{
-		Config: a.config, Token: &a.token, Log: a.log, Version: a.o.Version, Dial: a.o.Dial,
+		Config: a.config, Token: &a.token, Log: a.log, Version: a.o.Version, Dialer: a.o.Dialer,
 		Board: a.o.Board,
 	}
 	if a.o.Machine.Network != nil {
@@ -235,7 +247,7 @@ func (a *agent) loadHardware(ctx context.Context) error {
 	a.builtin = generic.New(generic.Options{
 		Config: a.config, System: a.o.System, Disks: a, Imager: a.imager, Log: a.log,
 		Settled: a.o.Machine.Drivers.Settled(),
-		Join:    join, Journal: a.o.Journal, Version: a.o.Version, Dial: a.o.Dial,
+		Join:    join, Journal: a.o.Journal, Version: a.o.Version, Dial: a.o.Dialer.DialContext,
 		Board: a.o.Board,
 	})
 	list := []hardware.Manager{
@@ -255,7 +267,7 @@ func (a *agent) loadHardware(ctx context.Context) error {
 	})
 	a.api = api.New(api.Options{
 		Commands: a.commands, Token: &a.token, Version: a.o.Version, Started: a.started, Log: a.log,
-		Timer: metrics.New(a.config, a.log).Timer, ReadsWithoutToken: a.readsWithoutToken,
+		Timers: metrics.New(a.config, a.log), Ironic: a,
 	})
 	goroutine.Go(func() error { return a.logSelfTest(ctx) }, func(err error) {
 		if err != nil && ctx.Err() == nil {

@@ -16,8 +16,8 @@
 // VLANs can also be requested by name or announced by a switch. Their interfaces are used like physical links.
 //
 // Server replies are validated: impossible values are dropped, implausible ones are logged, and an address that
-// another machine has is declined (RFC 5227, package arp). If the routes of a server lead nowhere, Dial finds the
-// link that leads to an address (packages route and alternatives).
+// another machine has is declined (RFC 5227, package arp). If the routes of a server lead nowhere, DialContext finds
+// the link that leads to an address (packages route and alternatives).
 //
 // Package sntp queries a time server. Package server is the other side, for tests and demonstrations.
 //

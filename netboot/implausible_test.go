@@ -131,7 +131,7 @@ func TestBrokenServers(t *testing.T) {
 	ironic := l.Listen("198.18.0.7")
 	l.grants("good", "192.0.2.10/24", router("192.0.2.1"))
 	l.until(n, "the good link has a lease", leased("good"))
-	conn, err := n.Dial(l.Ctx, "tcp", ironic.Addr().String())
+	conn, err := n.DialContext(l.Ctx, "tcp", ironic.Addr().String())
 	if err != nil {
 		t.Fatal(err)
 	}

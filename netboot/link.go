@@ -80,7 +80,7 @@ type link struct {
 	static ifconfig.Source
 	bond   string // to join, of the last role that ran; "" = none
 
-	hosts *route.Hosts // by this link, of Network.Dial
+	hosts *route.Hosts // by this link, of Network.DialContext
 }
 
 // newLink returns a link that must be ended.

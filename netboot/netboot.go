@@ -164,10 +164,10 @@ func (n *Network) TimeServers() []netip.Addr {
 // missed.
 func (n *Network) Changed() <-chan struct{} { return n.shared.links.next() }
 
-// Dial connects like a net.Dialer. If the kernel's routes do not lead to the address, because the server of a link
-// announced a wrong router or subnet, it tries the links one after the other, a second apart, and adds a route to the
-// address by the first one that connects. All later connections to the address use that route.
-func (n *Network) Dial(ctx context.Context, network, address string) (net.Conn, error) {
+// DialContext connects like a net.Dialer. If the kernel's routes do not lead to the address, because the server of a
+// link announced a wrong router or subnet, it tries the links one after the other, a second apart, and adds a route to
+// the address by the first one that connects. All later connections to the address use that route.
+func (n *Network) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
 	var links []string
 	for _, l := range n.Links() {
 		if l.HasAddress() {

@@ -26,10 +26,20 @@ type Options struct {
 	Version  string
 	Started  time.Time // when the agent started
 	Log      *slog.Logger
-	// Timer, when set, is called when a handler starts. The function it returns is called when the handler ends.
-	Timer func(name string) (stop func())
-	// ReadsWithoutToken, when set, reports whether Ironic can be one that sends no token when it reads records.
-	ReadsWithoutToken func() bool
+	Timers   Timers // measures handlers; nil measures none
+	Ironic   Ironic // nil sends the token with every request
+}
+
+// Timers measures durations: see [metrics.Metrics].
+type Timers interface {
+	// Timer is called when a handler starts. The function it returns is called when the handler ends.
+	Timer(name string) (stop func())
+}
+
+// Ironic is the client of the API.
+type Ironic interface {
+	// ReadsWithoutToken reports whether Ironic can be one that sends no token when it reads records.
+	ReadsWithoutToken() bool
 }
 
 // API handles requests. It is an [http.Handler].
@@ -217,17 +227,17 @@ func (a *API) tokenOptional(r *http.Request) bool {
 // mayOmitToken reports whether a request to read records has no token, and Ironic can be one that sends none. Once a
 // request to read has contained the token, all of them must.
 func (a *API) mayOmitToken(r *http.Request) bool {
-	return !r.URL.Query().Has("agent_token") && a.ReadsWithoutToken != nil && !a.readWithToken.Load() &&
-		a.Token.Known() && a.ReadsWithoutToken()
+	return !r.URL.Query().Has("agent_token") && a.Ironic != nil && !a.readWithToken.Load() &&
+		a.Token.Known() && a.Ironic.ReadsWithoutToken()
 }
 
 // timed returns a handler that measures the duration of next.
 func (a *API) timed(name string, next handler) handler {
-	if a.Timer == nil {
+	if a.Timers == nil {
 		return next
 	}
 	return func(w http.ResponseWriter, r *http.Request) error {
-		defer a.Timer(name)()
+		defer a.Timers.Timer(name)()
 		return next(w, r)
 	}
 }

@@ -278,6 +278,21 @@ func TestToken(t *testing.T) {
 	each("?agent_token="+secret, 200)
 }
 
+// oldIronic implements [Ironic].
+type oldIronic struct{ old *atomic.Bool }
+
+func (o *oldIronic) ReadsWithoutToken() bool { return o.old.Load() }
+
+// alwaysOld implements [Ironic].
+type alwaysOld struct{}
+
+func (alwaysOld) ReadsWithoutToken() bool { return true }
+
+// timers implements [Timers].
+type timers func(name string) (stop func())
+
+func (t timers) Timer(name string) (stop func()) { return t(name) }
+
 // An old Ironic sends the token with commands only. Its address can read records without one, until a request to read
 // has contained it. Others can read only that there are none.
 //
@@ -292,7 +307,7 @@ func TestReadsWithoutToken(t *testing.T) {
 	t.Cleanup(registry.Close)
 	var old atomic.Bool
 	old.Store(true)
-	s := Serve(l, New(Options{Commands: registry, Token: f.token, ReadsWithoutToken: old.Load}), nil)
+	s := Serve(l, New(Options{Commands: registry, Token: f.token, Ironic: &oldIronic{&old}}), nil)
 	t.Cleanup(func() { shutdown(s) })
 	conductor, other := clientFrom("127.0.0.1"), clientFrom("127.0.0.2")
 	want := func(client *http.Client, method, path string, status int) string {
@@ -350,13 +365,13 @@ func TestReadsNoRecordsWithoutToken(t *testing.T) {
 		registry := command.NewRegistry((&fixture{}).extensions(), command.Options{})
 		defer registry.Close()
 		a := New(Options{
-			Commands: registry, Token: known, ReadsWithoutToken: func() bool { return true },
-			Timer: func(string) func() { // called between the check and the answer
+			Commands: registry, Token: known, Ironic: alwaysOld{},
+			Timers: timers(func(string) func() { // called between the check and the answer
 				if _, err := registry.Execute(t.Context(), "test.object", nil); err != nil {
 					t.Error(err)
 				}
 				return func() {}
-			},
+			}),
 		})
 		read := func() *httptest.ResponseRecorder {
 			w := httptest.NewRecorder()

@@ -84,7 +84,7 @@ func sleeping() *command.Registry {
 func reading(t *testing.T) (s *Server, dial func() net.Conn) {
 	t.Helper()
 	registry := command.NewRegistry((&fixture{}).extensions(), command.Options{})
-	s, dial = serving(Options{Commands: registry, ReadsWithoutToken: func() bool { return true }})
+	s, dial = serving(Options{Commands: registry, Ironic: alwaysOld{}})
 	conn := dial()
 	send(t, conn, "POST", "/v1/commands/?agent_token="+secret, `{"name":"test.nothing","params":{}}`)
 	answer, err := http.ReadResponse(bufio.NewReader(conn), nil)
@@ -253,10 +253,10 @@ func TestTimer(t *testing.T) {
 	defer registry.Close()
 	known := &token.Token{}
 	known.Set(secret)
-	a := New(Options{Commands: registry, Token: known, Timer: func(name string) func() {
+	a := New(Options{Commands: registry, Token: known, Timers: timers(func(name string) func() {
 		got = append(got, name)
 		return func() { got = append(got, "end") }
-	}})
+	})})
 	for _, tt := range []struct {
 		method, path, name string
 		status             int

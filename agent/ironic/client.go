@@ -34,8 +34,8 @@ type Options struct {
 
 	// Board shows the results of requests; nil shows nothing.
 	Board Board
-	// Dial connects to Ironic; nil is a net.Dialer.
-	Dial func(ctx context.Context, network, address string) (net.Conn, error)
+	// Dialer connects to Ironic; nil is a net.Dialer.
+	Dialer Dialer
 	// Network notifies of changes. Requests that failed because of the network are then retried. Nil means that the
 	// network does not change.
 	Network Network
@@ -49,6 +49,11 @@ type Board interface {
 	Tried(url string, err error)
 	// Problem is called with the source "lookup" after each attempt of a lookup, with its result.
 	Problem(source string, err error)
+}
+
+// Dialer connects to servers: see [net.Dialer].
+type Dialer interface {
+	DialContext(ctx context.Context, network, address string) (net.Conn, error)
 }
 
 // Network is the machine's network.
@@ -155,16 +160,17 @@ func New(o Options) (*Client, error) {
 	if c.network == nil {
 		c.network = nothing{}
 	}
-	if o.Dial == nil {
-		o.Dial = (&net.Dialer{}).DialContext
+	if o.Dialer == nil {
+		o.Dialer = new(net.Dialer)
 	}
 	settings, err := o.Config.Get().ClientTLS(c.log)
 	if err != nil {
 		return nil, err
 	}
 	transport := &http.Transport{
-		Proxy: http.ProxyFromEnvironment, DialContext: redialOnChange(o.Dial, c.network), TLSClientConfig: settings,
-		MaxIdleConns: idleConnections, MaxIdleConnsPerHost: idleConnections, IdleConnTimeout: 90 * time.Second,
+		Proxy: http.ProxyFromEnvironment, DialContext: redialOnChange(o.Dialer.DialContext, c.network),
+		TLSClientConfig: settings,
+		MaxIdleConns:    idleConnections, MaxIdleConnsPerHost: idleConnections, IdleConnTimeout: 90 * time.Second,
 	}
 	config.VerifyWithoutZone(transport)
 	c.http = &http.Client{Transport: transport, CheckRedirect: checkRedirect}

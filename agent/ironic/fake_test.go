@@ -79,7 +79,7 @@ func (n *network) serve(host string, handler http.Handler) {
 	go func() { _ = p.server.Serve(p) }()
 }
 
-func (n *network) dial(ctx context.Context, _, address string) (net.Conn, error) {
+func (n *network) DialContext(ctx context.Context, _, address string) (net.Conn, error) {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {
 		return nil, err
@@ -196,7 +196,7 @@ func newClient(t *testing.T, n *network, args ...string) (*Client, *testenv.Log)
 	tok := &token.Token{}
 	tok.Set(secret)
 	c, err := New(Options{
-		Config: settings(t, args...), Token: tok, Version: "1.2.3", Dial: n.dial,
+		Config: settings(t, args...), Token: tok, Version: "1.2.3", Dialer: n,
 		Log: slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug})),
 	})
 	if err != nil {

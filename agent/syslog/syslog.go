@@ -34,10 +34,20 @@ type Options struct {
 	Transport string      // "udp", "tcp" or "tls"
 	Address   string      // host and port of the server
 	TLS       *tls.Config // for tls
-	Dial      func(ctx context.Context, network, address string) (net.Conn, error)
-	Hostname  func() string // of this machine; "" is unknown
+	Dialer    Dialer
+	Machine   Machine
 	Lines     *journal.Lines
 	Log       *slog.Logger
+}
+
+// Dialer connects to servers: see [net.Dialer].
+type Dialer interface {
+	DialContext(ctx context.Context, network, address string) (net.Conn, error)
+}
+
+// Machine is the machine that sends the log.
+type Machine interface {
+	Hostname() string // "" is unknown
 }
 
 // Run sends all lines until ctx ends. While the server cannot be reached, it tries again at growing intervals, and the
@@ -107,7 +117,7 @@ func (s *sender) try(ctx context.Context, line journal.Line) error {
 			return err
 		}
 	}
-	message := format(line, s.Hostname(), maxMessage[s.Transport])
+	message := format(line, s.Machine.Hostname(), maxMessage[s.Transport])
 	if s.Transport != "udp" {
 		message = fmt.Sprintf("%d %s", len(message), message)
 	}
@@ -134,7 +144,7 @@ func (s *sender) connect(ctx context.Context) error {
 	if s.Transport == "udp" {
 		network = "udp"
 	}
-	conn, err := s.Dial(limited, network, s.Address)
+	conn, err := s.Dialer.DialContext(limited, network, s.Address)
 	if err != nil {
 		return err
 	}

@@ -28,12 +28,24 @@ type follower struct {
 	options Options
 }
 
+// named implements [Machine].
+type named func() string
+
+func (n named) Hostname() string { return n() }
+
+// dialing implements [Dialer].
+type dialing func(ctx context.Context, network, address string) (net.Conn, error)
+
+func (d dialing) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
+	return d(ctx, network, address)
+}
+
 func newFollower() *follower {
 	j := journal.New(io.Discard, nil, 1<<20)
 	f := &follower{Journal: j, log: j.Logger()}
 	f.log.Info("before", "key", "value")
 	f.options = Options{
-		Dial: new(net.Dialer).DialContext, Hostname: func() string { return "node-17" }, Lines: j.Follow(Pending),
+		Dialer: new(net.Dialer), Machine: named(func() string { return "node-17" }), Lines: j.Follow(Pending),
 		Log: f.log,
 	}
 	return f
@@ -111,21 +123,21 @@ func TestUDPWithoutServer(t *testing.T) {
 	}
 	f := newFollower()
 	dials := 0
-	f.options.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
+	f.options.Dialer = dialing(func(ctx context.Context, network, address string) (net.Conn, error) {
 		dials++
 		return new(net.Dialer).DialContext(ctx, network, address)
-	}
+	})
 	const lines = 100
 	for i := range lines - 1 { // one more was logged before
 		f.log.Info("line", "number", i)
 	}
 	sent, messages := make(chan struct{}), 0
-	f.options.Hostname = func() string { // is called for each message
+	f.options.Machine = named(func() string { // is called for each message
 		if messages++; messages == lines {
 			close(sent)
 		}
 		return "node-17"
-	}
+	})
 	f.run(t, "udp", address)
 	<-sent
 	if text := string(f.Bytes()); strings.Contains(text, "syslog") || dials != 1 {
@@ -160,12 +172,12 @@ func TestTCP(t *testing.T) {
 	defer listener.Close() //nolint:errcheck // the test ends
 	f := newFollower()
 	refused := 2
-	f.options.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
+	f.options.Dialer = dialing(func(ctx context.Context, network, address string) (net.Conn, error) {
 		if refused--; refused >= 0 {
 			return nil, errors.New("no route")
 		}
 		return new(net.Dialer).DialContext(ctx, network, address)
-	}
+	})
 	f.log.Debug("not logged")
 	f.log.Error("failed", "err", "first\nsecond")
 	f.run(t, "tcp", listener.Addr().String())
@@ -213,7 +225,7 @@ func TestTLS(t *testing.T) {
 	}
 	f.options.TLS = &tls.Config{RootCAs: pool}
 	tried := false
-	f.options.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
+	f.options.Dialer = dialing(func(ctx context.Context, network, address string) (net.Conn, error) {
 		if !tried {
 			tried, address = true, wrong.Addr().String()
 			goroutine.Go(func() error {
@@ -228,7 +240,7 @@ func TestTLS(t *testing.T) {
 			}, nil)
 		}
 		return new(net.Dialer).DialContext(ctx, network, address)
-	}
+	})
 	f.run(t, "tls", right.Addr().String())
 	conn, err := right.Accept()
 	if err != nil {
@@ -247,7 +259,7 @@ func TestReconnect(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFollower()
 		servers := make(chan net.Conn)
-		f.options.Dial = func(ctx context.Context, _, _ string) (net.Conn, error) {
+		f.options.Dialer = dialing(func(ctx context.Context, _, _ string) (net.Conn, error) {
 			client, server := net.Pipe()
 			select {
 			case servers <- server:
@@ -255,7 +267,7 @@ func TestReconnect(t *testing.T) {
 			case <-ctx.Done():
 				return nil, ctx.Err()
 			}
-		}
+		})
 		f.run(t, "tcp", "server:601")
 		first := <-servers
 		expect(t, frames(t, first), "30", "before key=value")
@@ -281,7 +293,7 @@ func TestDropped(t *testing.T) {
 			f.log.Info("line", "number", i)
 		}
 		client, server := net.Pipe()
-		f.options.Dial = func(context.Context, string, string) (net.Conn, error) { return client, nil }
+		f.options.Dialer = dialing(func(context.Context, string, string) (net.Conn, error) { return client, nil })
 		f.run(t, "tcp", "server:601")
 		next := frames(t, server)
 		var dropped int

@@ -4,14 +4,18 @@ package ironic
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
 	"log/slog"
+	"net"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
+
+	"ironroot/lab/netns"
 
 	"ironroot/agent/config"
 	agent "ironroot/agent/ironic"
@@ -122,7 +126,7 @@ func newClient(t *testing.T, i *Ironic) *agent.Client {
 		t.Fatal(err)
 	}
 	c, err := agent.New(agent.Options{
-		Config: config.NewLive(cfg), Token: &token.Token{}, Log: i.log, Version: "1", Dial: i.ns.Dial,
+		Config: config.NewLive(cfg), Token: &token.Token{}, Log: i.log, Version: "1", Dialer: nsDialer{i.ns},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -150,4 +154,12 @@ func inspectionData(t *testing.T, n *Node, problem any) []byte {
 		t.Fatal(err)
 	}
 	return body
+}
+
+// nsDialer connects within a network namespace.
+type nsDialer struct{ *netns.Namespace }
+
+// DialContext implements [ironic.Dialer].
+func (d nsDialer) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
+	return d.Dial(ctx, network, address)
 }

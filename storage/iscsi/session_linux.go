@@ -53,7 +53,7 @@ type Options struct {
 
 // Dialer connects to portals.
 type Dialer interface {
-	Dial(ctx context.Context, network, address string) (net.Conn, error)
+	DialContext(ctx context.Context, network, address string) (net.Conn, error)
 }
 
 // Initiator is the kernel's initiator for TCP.
@@ -66,7 +66,7 @@ func (i *Initiator) dial(ctx context.Context, address string) (net.Conn, error) 
 	if i.o.Dialer == nil {
 		return new(net.Dialer).DialContext(ctx, "tcp", address)
 	}
-	return i.o.Dialer.Dial(ctx, "tcp", address)
+	return i.o.Dialer.DialContext(ctx, "tcp", address)
 }
 
 // Open opens the kernel's initiator. The module iscsi_tcp must be loaded.

@@ -101,7 +101,7 @@ func agentOptions(
 			Logins:     m.boot,
 			Media:      rereadMedia{media, m.Log},
 		},
-		Dial:        network.Dial,
+		Dialer:      network,
 		Journal:     m.Journal,
 		System:      sysfs.Root{},
 		ManagersDir: external.Dir,

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"ironroot/agent"
+	"ironroot/agent/ironic"
 	"ironroot/agent/status"
 	"ironroot/uinit/boot"
 )
@@ -26,18 +27,25 @@ func (d drivers) Enter(phase status.Phase) {
 	d.Drivers.Enter(phase)
 }
 
+// dialer panics at the first connection.
+type dialer struct {
+	ironic.Dialer
+	dials *atomic.Int32
+}
+
+func (d dialer) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
+	if d.dials.Add(1) == 1 {
+		panic("the connection exploded")
+	}
+	return d.Dialer.DialContext(ctx, network, address)
+}
+
 func main() {
 	var lookups, dials atomic.Int32
 	work := boot.AgentWith(func(o *agent.Options) {
 		o.Pause = time.Second
 		o.Machine.Drivers = drivers{o.Machine.Drivers, &lookups}
-		dial := o.Dial
-		o.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
-			if dials.Add(1) == 1 {
-				panic("the connection exploded")
-			}
-			return dial(ctx, network, address)
-		}
+		o.Dialer = dialer{o.Dialer, &dials}
 	})
 	boot.Main(work)
 }
