@@ -86,8 +86,8 @@ func (e errorLog) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// connectionDropped records a connection that was closed because of a limit.
-func (a *API) connectionDropped(peer netip.Addr) { a.drops.take(peer.String()) }
+// ConnectionDropped implements [admission.Log]. It records a connection that was closed because of a limit.
+func (a *API) ConnectionDropped(peer netip.Addr) { a.drops.take(peer.String()) }
 
 // quota limits the log lines of one kind. It counts lines over the limit and logs their number at the end of the
 // window.

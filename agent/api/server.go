@@ -94,7 +94,7 @@ func Serve(l net.Listener, a *API, settings *tls.Config) *Server {
 	} else {
 		limits = limits.Fit(descriptors)
 	}
-	l = admission.New(l, limits, a.connectionDropped)
+	l = admission.New(l, limits, a)
 	if settings != nil {
 		l = tls.NewListener(l, settings)
 	}

@@ -231,7 +231,7 @@ func TestConnectionLines(t *testing.T) {
 			if n, err := (errorLog{a}).Write([]byte("TLS handshake error\n")); n != 20 || err != nil {
 				t.Errorf("got %d, %v, want all of the line taken", n, err)
 			}
-			a.connectionDropped(netip.AddrFrom4([4]byte{192, 0, 2, byte(i % 3)}))
+			a.ConnectionDropped(netip.AddrFrom4([4]byte{192, 0, 2, byte(i % 3)}))
 		}
 		if got := strings.Count(log.String(), "TLS handshake error"); got != requestLines {
 			t.Errorf("got %d lines about broken connections, want %d", got, requestLines)

@@ -28,9 +28,9 @@ type Sources struct {
 	ConfigDirs []string
 	// Unsigned are the sources that a signed image does not contain; nil means that the image is not signed.
 	Unsigned *Unsigned
-	// HasIPv6 reports whether the kernel supports IPv6, which decides the default of listen_host; nil checks the
+	// HasIPv6 is whether the kernel supports IPv6, which decides the default of listen_host; nil checks the
 	// running kernel.
-	HasIPv6 func() bool
+	HasIPv6 *bool
 }
 
 // ErrHelp is returned by Load when the arguments ask for help.
@@ -97,13 +97,13 @@ func (l *loader) set(o option, source, value string) {
 	}
 }
 
-func (l *loader) defaults(hasIPv6 func() bool) {
+func (l *loader) defaults(hasIPv6 *bool) {
 	if hasIPv6 == nil {
-		hasIPv6 = kernelHasIPv6
+		hasIPv6 = new(kernelHasIPv6())
 	}
 	for _, o := range l.options {
 		switch {
-		case o.fullName() == "listen_host" && !hasIPv6():
+		case o.fullName() == "listen_host" && !*hasIPv6:
 			l.set(o, "built-in default", "0.0.0.0")
 		case o.def != "":
 			l.set(o, "built-in default", o.def)

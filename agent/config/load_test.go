@@ -9,13 +9,11 @@ import (
 	"time"
 )
 
-func withIPv6() bool { return true }
-
 // load is Load on a machine with IPv6 whose result must be free of errors.
 func load(t *testing.T, s Sources) *Config {
 	t.Helper()
 	if s.HasIPv6 == nil {
-		s.HasIPv6 = withIPv6
+		s.HasIPv6 = new(true)
 	}
 	c, err := Load(s)
 	if err != nil {

@@ -328,7 +328,7 @@ func TestHosts(t *testing.T) {
 }
 
 func TestListenHostWithoutIPv6(t *testing.T) {
-	without := func() bool { return false }
+	without := new(false)
 	if c := load(t, Sources{HasIPv6: without}); c.ListenHost != "0.0.0.0" {
 		t.Errorf("got %q, want 0.0.0.0", c.ListenHost)
 	}

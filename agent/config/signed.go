@@ -103,7 +103,7 @@ func parameterClass(name string) (known, open bool) {
 // considers no other source of options.
 func CheckSigned(line string) error {
 	_, err := Load(Sources{
-		Params: ParseCmdline(line), Unsigned: &Unsigned{}, HasIPv6: func() bool { return true },
+		Params: ParseCmdline(line), Unsigned: &Unsigned{}, HasIPv6: new(true),
 	})
 	return err
 }

@@ -149,7 +149,7 @@ func TestEachOptionFromUnsignedSource(t *testing.T) {
 			value = "https://x"
 		}
 		medium := writeFile(t, t.TempDir(), "50.conf", "["+o.group+"]\n"+o.name+"="+value+"\n")
-		s := Sources{Files: []string{medium}, HasIPv6: withIPv6}
+		s := Sources{Files: []string{medium}, HasIPv6: new(true)}
 		if slices.Contains(ironicURLs, o.fullName()) {
 			s.Files = append(s.Files, writeFile(t, t.TempDir(), "90.conf", ownCA))
 		}
@@ -221,7 +221,7 @@ func TestUnsignedNamedFile(t *testing.T) {
 		}
 		named := filepath.Join(t.TempDir(), "named.pem")
 		own := writeFile(t, t.TempDir(), "own.conf", "["+o.group+"]\n"+o.name+"="+named+"\n")
-		_, err := Load(Sources{Files: []string{own}, Unsigned: unsignedFiles(named), HasIPv6: withIPv6})
+		_, err := Load(Sources{Files: []string{own}, Unsigned: unsignedFiles(named), HasIPv6: new(true)})
 		if (err == nil) != (o.name == "erase_evidence_key") || err != nil && !strings.Contains(err.Error(), named) {
 			t.Errorf("%s: got %v", o.fullName(), err)
 		}
@@ -284,7 +284,7 @@ func TestUnsignedURL(t *testing.T) {
 			file := writeFile(t, t.TempDir(), "50.conf", tt.file)
 			s := Sources{
 				Params: ParseCmdline(tt.cmdline), Files: []string{file}, Unsigned: unsignedFiles(file),
-				HasIPv6: withIPv6,
+				HasIPv6: new(true),
 			}
 			for _, name := range tt.unsigned {
 				s.Unsigned.Params[name] = true

@@ -429,7 +429,7 @@ func TestPrepareShowsProgress(t *testing.T) {
 		t.Fatal(err)
 	}
 	disk, i := loopDisk(t)
-	board := status.NewBoard("1", func(text string) string { return text })
+	board := status.NewBoard("1", nil)
 	board.Begin("deploy.execute_deploy_step", "write_image")
 	i.o.Board = board
 	shown := make(chan struct{})

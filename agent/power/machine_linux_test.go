@@ -240,7 +240,7 @@ func TestMachineUnmounts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		testenv.DropCapability(t, unix.CAP_SYS_BOOT)
 		var flushed []int // lines that were logged until then
-		machine := Machine{Log: slog.New(log), Flush: func() { flushed = append(flushed, log.lines) }}
+		machine := Machine{Log: slog.New(log), Console: flushing(func() { flushed = append(flushed, log.lines) })}
 		if err := machine.Reboot(t.Context()); err == nil {
 			t.Error("got no error without the capability to restart")
 		}
@@ -266,3 +266,8 @@ func TestMachineUnmounts(t *testing.T) {
 		t.Errorf("got warnings about %q, want none about %s", log.paths, dir)
 	}
 }
+
+// flushing implements [Console].
+type flushing func()
+
+func (f flushing) Flush() { f() }

@@ -28,8 +28,14 @@ type Power interface {
 
 // Machine is the machine this process runs on.
 type Machine struct {
-	Log   *slog.Logger // nil discards messages
-	Flush func()       // if not nil, flushes the log before each attempt to stop the machine
+	Log     *slog.Logger // nil discards messages
+	Console Console      // nil flushes nothing
+}
+
+// Console is the destination of the log.
+type Console interface {
+	// Flush waits until the log is written. It is called before each attempt to stop the machine.
+	Flush()
 }
 
 // Reboot implements [Power].
@@ -56,9 +62,10 @@ func (m Machine) stop(ctx context.Context, what string, command int, key string)
 		log.Error("file systems not synced, continuing", "err", err)
 	}
 	unmountAll(log)
-	flush := m.Flush
-	if flush == nil {
-		flush = func() {}
+	flush := func() {
+		if m.Console != nil {
+			m.Console.Flush()
+		}
 	}
 	log.Info("calling reboot(2)", "action", what)
 	flush()

@@ -17,7 +17,7 @@ import (
 
 // Foreign text is converted to one line of limited length without secrets.
 func TestForeignText(t *testing.T) {
-	b := NewBoard("1", func(text string) string { return strings.ReplaceAll(text, "s3cret", "***") })
+	b := NewBoard("1", cleaning(func(text string) string { return strings.ReplaceAll(text, "s3cret", "***") }))
 	const foreign, want = "s3cret\n\x1b[2J ", "***  [2J"
 	b.Node(foreign, foreign)
 	b.Begin(foreign, foreign)

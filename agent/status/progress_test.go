@@ -137,7 +137,7 @@ func TestProgressAttributes(t *testing.T) {
 func TestPercent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log attributes
-		b := NewBoard("1", func(text string) string { return strings.ReplaceAll(text, "hunter2", "***") })
+		b := NewBoard("1", hunter2)
 		tracker := b.Track(slog.New(&log), "hardware manager", "acme")
 		for _, tt := range []struct {
 			message string

@@ -97,7 +97,7 @@ type Problem struct {
 
 // Board stores the current State. It is safe for concurrent use. Methods of a nil Board do nothing.
 type Board struct {
-	clean   func(string) string
+	cleaner Cleaner // nil cleans nothing
 	mu      sync.Mutex
 	state   State
 	command int             // number of the latest command; 0 before the first
@@ -113,13 +113,15 @@ type work struct {
 	tracker *tracker
 }
 
-// NewBoard returns a board. clean, if not nil, redacts secrets in foreign text.
-func NewBoard(version string, clean func(string) string) *Board {
-	if clean == nil {
-		clean = func(text string) string { return text }
-	}
+// Cleaner redacts secrets: see [journal.Journal].
+type Cleaner interface {
+	Clean(text string) string
+}
+
+// NewBoard returns a board. The cleaner, if not nil, redacts secrets in foreign text.
+func NewBoard(version string, cleaner Cleaner) *Board {
 	return &Board{
-		clean: clean, state: State{Version: version}, work: map[string]work{}, changed: make(chan struct{}),
+		cleaner: cleaner, state: State{Version: version}, work: map[string]work{}, changed: make(chan struct{}),
 	}
 }
 
@@ -306,12 +308,15 @@ const maxText = 600
 
 // line converts foreign text to one printable line without secrets.
 func (b *Board) line(text string) string {
+	if b.cleaner != nil {
+		text = b.cleaner.Clean(text)
+	}
 	text = strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) {
 			return ' '
 		}
 		return r
-	}, b.clean(text))
+	}, text)
 	return strings.TrimSpace(cut(text, maxText))
 }
 

@@ -42,7 +42,7 @@ func TestDoing(t *testing.T) {
 
 // A problem persists until its source reports success. Secrets and control characters are removed.
 func TestProblems(t *testing.T) {
-	b := NewBoard("1", func(text string) string { return strings.ReplaceAll(text, "s3cret", "***") })
+	b := NewBoard("1", cleaning(func(text string) string { return strings.ReplaceAll(text, "s3cret", "***") }))
 	texts := func() (list []string) {
 		for _, p := range b.State().Problems {
 			list = append(list, p.Source+": "+p.Text)
@@ -106,3 +106,8 @@ func TestChanged(t *testing.T) {
 		t.Error("an old state changed, or the new one did not")
 	}
 }
+
+// cleaning implements [Cleaner].
+type cleaning func(text string) string
+
+func (c cleaning) Clean(text string) string { return c(text) }

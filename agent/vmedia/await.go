@@ -125,7 +125,7 @@ func (m *Media) look(ctx context.Context, v visit) (done bool, err error) {
 	answers := make(chan answer, 1)
 	var read answer
 	goroutine.Go(func() (err error) {
-		read.volumes, read.problems, err = m.open(ctx, m.System)
+		read.volumes, read.problems, err = m.drives.volumes(ctx, m.System)
 		return err
 	}, func(err error) {
 		read.err = err

@@ -70,10 +70,10 @@ func TestIgnoredDiskHangs(t *testing.T) {
 	searches, answer := make(chan bool, 2), make(chan removable.IgnoredDisk)
 	o := newMachine(t).options(cmdline)
 	o.Log = slog.New(slog.NewTextHandler(&log, nil))
-	o.ignoredDisks = func(context.Context, sysfs.Root) ([]removable.IgnoredDisk, error) {
+	o.drives = ignoring{ignoredDisks: func() ([]removable.IgnoredDisk, error) {
 		searches <- true
 		return []removable.IgnoredDisk{<-answer}, nil
-	}
+	}}
 	media := New(o)
 	media.pending = true
 	type result struct {
@@ -113,10 +113,10 @@ func TestIgnoredDisksPanic(t *testing.T) {
 	testenv.ExpectPanics(t)
 	o := newMachine(t).options(cmdline)
 	searches := 0
-	o.ignoredDisks = func(context.Context, sysfs.Root) ([]removable.IgnoredDisk, error) {
+	o.drives = ignoring{ignoredDisks: func() ([]removable.IgnoredDisk, error) {
 		searches++
 		panic("in a file system")
-	}
+	}}
 	media := New(o)
 	for range 2 {
 		if _, err := media.Load(limited(t)); err != nil {
@@ -127,4 +127,14 @@ func TestIgnoredDisksPanic(t *testing.T) {
 	if searches != 2 {
 		t.Errorf("got %d searches, want 2", searches)
 	}
+}
+
+// ignoring implements drives with another function that lists ignored disks.
+type ignoring struct {
+	removableDrives
+	ignoredDisks func() ([]removable.IgnoredDisk, error)
+}
+
+func (i ignoring) ignored(context.Context, sysfs.Root) ([]removable.IgnoredDisk, error) {
+	return i.ignoredDisks()
 }

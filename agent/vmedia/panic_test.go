@@ -19,16 +19,16 @@ func TestOpenContainsPanics(t *testing.T) {
 	m.attach("sda", usb, "0", "S", floppy(t, "ir-vfd-dev", "parameters.txt", "ipa-api-url=http://floppy"), mib)
 	o := m.options(cmdline)
 	o.limit = readable
-	o.open = func(context.Context, sysfs.Root) ([]*removable.Volume, []*removable.Problem, error) {
+	o.drives = opening{open: func() ([]*removable.Volume, []*removable.Problem, error) {
 		panic("in a file system")
-	}
+	}}
 	media := New(o)
 	params, err := media.Load(t.Context())
 	var caught *goroutine.PanicError
 	if !errors.Is(err, ErrMedia) || !errors.As(err, &caught) || params["ipa-api-url"] != "http://cmdline" {
 		t.Errorf("got parameters %v and %v, want those of the command line, %v and the panic", params, err, ErrMedia)
 	}
-	media.open = removable.Volumes
+	media.drives = removableDrives{}
 	if params, err := media.Again(t.Context()); err != nil || params["ipa-api-url"] != "http://floppy" {
 		t.Errorf("read again: got parameters %v and %v, want those of the floppy", params, err)
 	}
@@ -78,13 +78,23 @@ func TestLookEndsWithTheWait(t *testing.T) {
 	for range 1000 {
 		media := New(newMachine(t).options(cmdline))
 		ctx, cancel := context.WithCancel(t.Context())
-		media.open = func(context.Context, sysfs.Root) ([]*removable.Volume, []*removable.Problem, error) {
+		media.drives = opening{open: func() ([]*removable.Volume, []*removable.Problem, error) {
 			cancel()
 			return nil, nil, ctx.Err()
-		}
+		}}
 		done, err := media.look(ctx, func([]*removable.Volume) (bool, error) { return true, nil })
 		if done || !errors.Is(err, context.Canceled) || media.failed {
 			t.Fatalf("got done %v, error %v and failed %v, want only the end of the wait", done, err, media.failed)
 		}
 	}
+}
+
+// opening implements drives with another function that opens media.
+type opening struct {
+	removableDrives
+	open func() ([]*removable.Volume, []*removable.Problem, error)
+}
+
+func (o opening) volumes(context.Context, sysfs.Root) ([]*removable.Volume, []*removable.Problem, error) {
+	return o.open()
 }

@@ -48,10 +48,28 @@ type Options struct {
 	// the image, and can set only what [config.Source] allows.
 	Signed bool
 
-	// Set by tests: the limits of waits, and the functions that open media and list ignored disks.
+	// Set by tests: the limits of waits, and the drives.
 	drivers, limit, scan, grace time.Duration
-	open                        func(context.Context, sysfs.Root) ([]*removable.Volume, []*removable.Problem, error)
-	ignoredDisks                func(context.Context, sysfs.Root) ([]removable.IgnoredDisk, error)
+	drives                      drives
+}
+
+// drives are the drives of a machine that can have media.
+type drives interface {
+	volumes(ctx context.Context, s sysfs.Root) ([]*removable.Volume, []*removable.Problem, error)
+	ignored(ctx context.Context, s sysfs.Root) ([]removable.IgnoredDisk, error)
+}
+
+// removableDrives implements drives: see package removable.
+type removableDrives struct{}
+
+func (removableDrives) volumes(
+	ctx context.Context, s sysfs.Root,
+) ([]*removable.Volume, []*removable.Problem, error) {
+	return removable.Volumes(ctx, s)
+}
+
+func (removableDrives) ignored(ctx context.Context, s sysfs.Root) ([]removable.IgnoredDisk, error) {
+	return removable.IgnoredDisks(ctx, s)
 }
 
 // Media are the media of one boot. NetworkData uses what Load has found.
@@ -87,11 +105,8 @@ func New(o Options) *Media {
 	if o.limit == 0 {
 		o.drivers, o.limit, o.scan, o.grace = drivers, limit, scan, grace
 	}
-	if o.open == nil {
-		o.open = removable.Volumes
-	}
-	if o.ignoredDisks == nil {
-		o.ignoredDisks = removable.IgnoredDisks
+	if o.drives == nil {
+		o.drives = removableDrives{}
 	}
 	m := &Media{
 		Options: o, began: time.Now(), params: maps.Clone(o.Params),
@@ -181,7 +196,7 @@ func (m *Media) warnIgnored(ctx context.Context) {
 		return
 	}
 	goroutine.Go(func() error {
-		disks, err := m.ignoredDisks(ctx, m.System)
+		disks, err := m.drives.ignored(ctx, m.System)
 		if err != nil {
 			m.Log.Warn("media not listed", "err", err)
 		}

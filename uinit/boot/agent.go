@@ -33,7 +33,7 @@ func AgentWith(change func(*agent.Options)) Func {
 	var san *sanDisks
 	return func(ctx context.Context, m *Machine) (err error) {
 		if board == nil {
-			board = status.NewBoard(agent.Version, m.Journal.Clean)
+			board = status.NewBoard(agent.Version, m.Journal)
 			m.boot.show(ctx, board)
 		}
 		defer func() { board.Problem("boot", err) }()
@@ -94,7 +94,7 @@ func agentOptions(
 		Machine: agent.Machine{
 			Network:    network,
 			Neighbours: network,
-			Power:      power.Machine{Log: m.Log, Flush: m.Flush},
+			Power:      power.Machine{Log: m.Log, Console: m},
 			Modules:    m.modules,
 			Drivers:    drivers{m.coldplug, san.settled, settings.APIURL != "" && !media.NetworkDataExpected()},
 			Disks:      san,

@@ -41,7 +41,7 @@ func TestArchivedData(t *testing.T) {
 			}
 			var said bytes.Buffer
 			got := -1
-			board := status.NewBoard("1", strings.TrimSpace)
+			board := status.NewBoard("1", trimming{})
 			if data := archivedData(root, slog.New(slog.NewTextHandler(&said, nil)), board); data != nil {
 				got = len(data.Links)
 			}
@@ -75,3 +75,8 @@ func TestNetworkConfigStopsFirmwareLLDP(t *testing.T) {
 		}
 	}
 }
+
+// trimming implements [status.Cleaner].
+type trimming struct{}
+
+func (trimming) Clean(text string) string { return strings.TrimSpace(text) }

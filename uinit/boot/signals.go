@@ -33,7 +33,7 @@ func (b *boot) signals(ctx context.Context) context.Context {
 		b.console.Plain()
 		b.log.Info("asked to stop", "signal", which.String())
 		cancel()
-		machine := power.Machine{Log: b.log, Flush: b.flush}
+		machine := power.Machine{Log: b.log, Console: &Machine{boot: b}}
 		stop := machine.Reboot
 		if which == unix.SIGUSR2 {
 			stop = machine.PowerOff

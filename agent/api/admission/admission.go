@@ -27,7 +27,7 @@ const maxUnclosed = 128
 // Listener is a net.Listener with limits. It is safe for concurrent use.
 type Listener struct {
 	net.Listener
-	dropped         func(netip.Addr)
+	log             Log
 	maxTrustedPeers int
 
 	once   sync.Once
@@ -45,14 +45,17 @@ type Listener struct {
 	trustedPeers []netip.Addr // the latest last
 }
 
-// New returns a listener that admits connections of l within the limits. dropped, if not nil, is called with the peer
-// of each connection that is closed or rejected because of a limit. It must not block.
-func New(l net.Listener, limits Limits, dropped func(peer netip.Addr)) *Listener {
-	if dropped == nil {
-		dropped = func(netip.Addr) {}
-	}
+// Log receives the dropped connections.
+type Log interface {
+	// ConnectionDropped is called with the peer of each connection that is closed or rejected because of a limit. It
+	// must not block.
+	ConnectionDropped(peer netip.Addr)
+}
+
+// New returns a listener that admits connections of l within the limits.
+func New(l net.Listener, limits Limits, log Log) *Listener {
 	return &Listener{
-		Listener: l, dropped: dropped, maxTrustedPeers: limits.TrustedPeers,
+		Listener: l, log: log, maxTrustedPeers: limits.TrustedPeers,
 		closed:    make(chan struct{}),
 		maxTurn:   maxTurn,
 		slots:     make(chan struct{}, limits.Untrusted+limits.Trusted+maxUnclosed),
@@ -80,7 +83,7 @@ func (l *Listener) Accept() (net.Conn, error) {
 			return c, nil
 		}
 		reset(raw)
-		l.dropped(peerOf(raw))
+		l.log.ConnectionDropped(peerOf(raw))
 		<-l.slots
 	}
 }
@@ -257,7 +260,7 @@ func (c *conn) Close() error {
 func (c *conn) evict() {
 	c.leaving.Do(func() { close(c.gone) })
 	reset(c.Conn)
-	c.listener.dropped(c.peer.addr)
+	c.listener.log.ConnectionDropped(c.peer.addr)
 }
 
 // reset closes a connection with a TCP reset, so that the kernel keeps no state of it.

@@ -27,6 +27,13 @@ type fixture struct {
 	dropped map[netip.Addr]int
 }
 
+// ConnectionDropped implements [Log].
+func (f *fixture) ConnectionDropped(peer netip.Addr) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.dropped[peer]++
+}
+
 func start(t *testing.T, limits Limits) *fixture {
 	t.Helper()
 	inner, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp4", "127.0.0.1:0")
@@ -34,11 +41,7 @@ func start(t *testing.T, limits Limits) *fixture {
 		t.Fatal(err)
 	}
 	f := &fixture{t: t, dropped: map[netip.Addr]int{}}
-	f.l = New(inner, limits, func(peer netip.Addr) {
-		f.mu.Lock()
-		defer f.mu.Unlock()
-		f.dropped[peer]++
-	})
+	f.l = New(inner, limits, f)
 	t.Cleanup(func() { _ = f.l.Close() })
 	return f
 }
@@ -144,7 +147,7 @@ func TestNewPeerUnderFlood(t *testing.T) {
 // the addresses are compared.
 func TestNetworks(t *testing.T) {
 	p, addresses, networks := newPool(4, 4), tally{peers: map[netip.Addr]*peer{}}, tally{peers: map[netip.Addr]*peer{}}
-	l := &Listener{tally: addresses, networks: networks, untrusted: p, dropped: func(netip.Addr) {}}
+	l := &Listener{tally: addresses, networks: networks, untrusted: p, log: &fixture{dropped: map[netip.Addr]int{}}}
 	connect := func(from string) *conn {
 		client, server := net.Pipe()
 		t.Cleanup(func() { _, _ = client.Close(), server.Close() })

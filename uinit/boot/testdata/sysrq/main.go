@@ -18,9 +18,9 @@ func main() {
 		if err := dropSysBoot(); err != nil {
 			return err
 		}
-		stop := power.Machine{Log: m.Log, Flush: m.Flush}.Reboot
+		stop := power.Machine{Log: m.Log, Console: m}.Reboot
 		if m.Params["test.stop"] == "off" {
-			stop = power.Machine{Log: m.Log, Flush: m.Flush}.PowerOff
+			stop = power.Machine{Log: m.Log, Console: m}.PowerOff
 		}
 		return stop(ctx)
 	})
