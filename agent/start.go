@@ -173,9 +173,9 @@ func (a *agent) macs(ctx context.Context) ([]string, error) {
 	return macs, nil
 }
 
-// refresh looks the node up again, by the MAC addresses of the first lookup. It stores only the fields of the
-// response's node, neither token nor configuration.
-func (a *agent) refresh(ctx context.Context) error {
+// Refresh implements [imaging.Ironic]: it looks the node up again, by the MAC addresses of the first lookup. It stores
+// only the fields of the response's node, neither token nor configuration.
+func (a *agent) Refresh(ctx context.Context) error {
 	known := a.node.Get()
 	if !a.withIronic() || known == nil {
 		return errors.New("look up node: agent runs without Ironic")

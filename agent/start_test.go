@@ -135,24 +135,24 @@ func TestRefresh(t *testing.T) {
 	ironic := newIronic(t)
 	a := startedAgent(t, Options{}, "--api-url="+ironic.URL)
 	addCard(t, a.o.System, "eth0", "52:54:00:12:34:56")
-	if err := a.refresh(t.Context()); err == nil {
+	if err := a.Refresh(t.Context()); err == nil {
 		t.Error("without a node: got no error")
 	}
 	if err := a.lookup(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if err := a.refresh(t.Context()); err != nil {
+	if err := a.Refresh(t.Context()); err != nil {
 		t.Error(err)
 	}
 	ironic.answer(http.StatusNotFound)
-	if err := a.refresh(t.Context()); err == nil || a.node.Get().UUID() != nodeUUID {
+	if err := a.Refresh(t.Context()); err == nil || a.node.Get().UUID() != nodeUUID {
 		t.Errorf("refused lookup: got %v, node %v, want an error and the earlier node", err, a.node.Get())
 	}
 	ironic.answer(http.StatusOK)
 	if err := os.RemoveAll(a.o.System.Sys("class/net")); err != nil {
 		t.Fatal(err)
 	}
-	if err := a.refresh(t.Context()); err != nil {
+	if err := a.Refresh(t.Context()); err != nil {
 		t.Errorf("network cards that cannot be listed: got %v, want a lookup with those of before", err)
 	}
 	sent := ironic.addresses()

@@ -233,10 +233,7 @@ func (a *agent) loadHardware(ctx context.Context) error {
 		Neighbours: a.neighbours(),
 	})
 	a.imager = imaging.New(imaging.Options{
-		Config: a.config, Node: &a.node, Disks: a, WaitDisks: a.waitDisks, Refresh: a.refresh,
-		AssembleVolumes: func(ctx context.Context, n *node.Node) (softraid.Assembled, error) {
-			return a.builtin.AssembleVolumes(ctx, n)
-		},
+		Config: a.config, Node: &a.node, Disks: a, Hardware: imagerHardware{a}, Ironic: a,
 		System: a.o.System, Log: a.log, Journal: a.o.Journal, Targets: a.targets,
 		Board: a.o.Board,
 	})
@@ -386,8 +383,19 @@ func (a *agent) Disks(ctx context.Context) ([]block.Device, error) {
 	return block.Disks(ctx, a.o.System)
 }
 
-func (a *agent) waitDisks(ctx context.Context, n *node.Node) error {
-	return a.managers.Load().WaitDisks(ctx, n)
+// imagerHardware implements [imaging.Hardware].
+type imagerHardware struct{ a *agent }
+
+func (h imagerHardware) WaitDisks(ctx context.Context, n *node.Node) error {
+	return h.a.managers.Load().WaitDisks(ctx, n)
+}
+
+func (h imagerHardware) AssembleVolumes(ctx context.Context, n *node.Node) (softraid.Assembled, error) {
+	return h.a.builtin.AssembleVolumes(ctx, n)
+}
+
+func (h imagerHardware) ReleaseVolumes(ctx context.Context, volumes softraid.Assembled, except string) error {
+	return h.a.builtin.ReleaseVolumes(ctx, volumes, except)
 }
 
 // SetNode implements [extension.Standalone].

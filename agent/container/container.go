@@ -46,8 +46,13 @@ type Options struct {
 	// Disk is the device whose end can be used as scratch space, if memory does not suffice: its whole content is
 	// about to be replaced. "" allows memory only.
 	Disk string
-	// Progress is called when a part of a layer has arrived, with the number of bytes of all layers. It may be nil.
-	Progress func(phase string, done, total int64)
+	// Progress is set when a part of a layer has arrived, to the number of bytes of all layers. It may be nil.
+	Progress Progress
+}
+
+// Progress shows the progress of a phase of work. It is a part of [status.Tracker].
+type Progress interface {
+	SetPhase(phase string, attempt int, done, total int64)
 }
 
 // Spec describes a program to run in an image.
@@ -78,9 +83,14 @@ type Spec struct {
 	// MaxDuration is the longest time for which the program can run; 0 means forever. After that it is ended like a
 	// cancelled one.
 	MaxDuration time.Duration
-	// Output is called with each line of the output, without its newline. Lines are cut after 4 KiB. It is called by
-	// one goroutine at a time. It may be nil.
-	Output func(line string)
+	// Output receives the output. It may be nil.
+	Output Output
+}
+
+// Output receives the output of a program, in one goroutine at a time.
+type Output interface {
+	// Line is called with each line, without its newline. Lines are cut after 4 KiB.
+	Line(line string)
 }
 
 // File is a file that a container sees.

@@ -267,7 +267,7 @@ func preparedFrom(t *testing.T, config map[string]any, layer []byte) *Bundle {
 func run(t *testing.T, b *Bundle, s Spec) (string, error) {
 	t.Helper()
 	var lines []string
-	s.Output = func(line string) { lines = append(lines, line) }
+	s.Output = lineFunc(func(line string) { lines = append(lines, line) })
 	err := b.Run(t.Context(), s)
 	return strings.Join(lines, "\n"), err
 }
@@ -339,7 +339,7 @@ func TestRunCancelled(t *testing.T) {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		given := errors.New("given up")
 		err := b.Run(ctx, Spec{
-			Args: []string{"probe", "hang"}, Privileged: privileged, Output: func(string) { cancel(given) },
+			Args: []string{"probe", "hang"}, Privileged: privileged, Output: lineFunc(func(string) { cancel(given) }),
 		})
 		if !errors.Is(err, given) {
 			t.Errorf("privileged %v: got %v, want %v", privileged, err, given)
@@ -443,7 +443,7 @@ func TestRunLeavesBehind(t *testing.T) {
 			given := errors.New("given up")
 			err = b.Run(ctx, Spec{
 				Args: []string{"probe", "hang"}, Privileged: tt.privileged, Disks: []string{disk},
-				Output: func(string) { cancel(given) },
+				Output: lineFunc(func(string) { cancel(given) }),
 			})
 			const want = "given up: container killed, but still running"
 			if !errors.Is(err, given) || !errors.Is(err, confine.ErrStillRunning) ||
@@ -510,12 +510,12 @@ func TestRunKeptByKernel(t *testing.T) {
 	dir := t.TempDir()
 	err := b.Run(testenv.Context(t, time.Minute), Spec{
 		Args: []string{"probe", "wait", "/test/end"}, Mounts: []Mount{{Source: dir, Target: "/test", ReadOnly: true}},
-		Output: func(string) {
+		Output: lineFunc(func(string) {
 			process = joinContainer(t)
 			if err := os.WriteFile(filepath.Join(dir, "end"), nil, 0o600); err != nil {
 				t.Error(err)
 			}
-		},
+		}),
 	})
 	const want = "the program ended with success, but a process of the ended container killed, but still running"
 	if !errors.Is(err, confine.ErrStillRunning) || !strings.HasSuffix(err.Error(), want) {
@@ -738,7 +738,7 @@ func TestPartitionsAppear(t *testing.T) {
 	go func() {
 		result <- b.Run(ctx, Spec{
 			Args: []string{"probe", "wait", disk, disk + "p1"}, Disks: []string{disk}, Privileged: true,
-			Output: func(string) { close(started) },
+			Output: lineFunc(func(string) { close(started) }),
 		})
 	}()
 	select {
@@ -775,12 +775,12 @@ func TestRunEndsAfterFailure(t *testing.T) {
 	}
 	err = b.Run(t.Context(), Spec{
 		Args: []string{"probe", "hang"}, Privileged: true, Disks: []string{disk},
-		Output: func(string) {
+		Output: lineFunc(func(string) {
 			if err := os.RemoveAll(block); err != nil {
 				t.Error(err)
 			}
 			testenv.Run(t, "sh", "-c", "echo change >/sys/class/block/"+filepath.Base(disk)+"/uevent")
-		},
+		}),
 	})
 	if err == nil || !strings.Contains(err.Error(), disk) {
 		t.Errorf("got %v, want an error with %s", err, disk)
@@ -1019,7 +1019,7 @@ func TestDiskScratch(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	given := errors.New("given up")
 	_, err = Prepare(ctx, image, Options{
-		System: root, Disk: disk, Progress: func(string, int64, int64) { cancel(given) },
+		System: root, Disk: disk, Progress: progressFunc(func(string, int64, int64) { cancel(given) }),
 	})
 	if !errors.Is(err, given) {
 		t.Errorf("got %v, want %v", err, given)
@@ -1366,7 +1366,7 @@ func TestScratchFormerPartitions(t *testing.T) {
 	disk := testenv.Loop(t, file, 512)
 	s := newStore(t)
 	probe, large := probeLayer(t), largeLayer(t, 240<<20)
-	prepare := func(ctx context.Context, large *packedLayer, progress func(string, int64, int64)) (*Bundle, error) {
+	prepare := func(ctx context.Context, large *packedLayer, progress Progress) (*Bundle, error) {
 		image, err := Resolve(t.Context(), s.options(),
 			s.image(testImage{layers: [][]byte{probe}, large: large}), "")
 		if err != nil {
@@ -1378,7 +1378,7 @@ func TestScratchFormerPartitions(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancelCause(t.Context())
 	given := errors.New("given up")
-	_, err := prepare(ctx, large, func(string, int64, int64) { cancel(given) })
+	_, err := prepare(ctx, large, progressFunc(func(string, int64, int64) { cancel(given) }))
 	if !errors.Is(err, given) || strings.Contains(err.Error(), "partition") {
 		t.Errorf("got %v, want %v and no partition", err, given)
 	}
@@ -1450,7 +1450,7 @@ func TestMounterCancelled(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	given := errors.New("given up")
 	result := make(chan error, 1)
-	go func() { result <- (&supervisor{await: awaitProcess}).runMounter(ctx, mountCall{}, nil) }()
+	go func() { result <- (&supervisor{runner: &runner{bundle: &Bundle{}}}).runMounter(ctx, mountCall{}, nil) }()
 	if _, err := os.ReadFile(started); err != nil { // waits for the script
 		t.Fatal(err)
 	}
@@ -1520,3 +1520,13 @@ func machineWithMemory(t *testing.T, available int64) sysfs.Root {
 type redacted []string
 
 func (r *redacted) Redact(secret string) { *r = append(*r, secret) }
+
+// lineFunc implements [Output].
+type lineFunc func(line string)
+
+func (f lineFunc) Line(line string) { f(line) }
+
+// progressFunc implements [Progress].
+type progressFunc func(phase string, done, total int64)
+
+func (f progressFunc) SetPhase(phase string, _ int, done, total int64) { f(phase, done, total) }

@@ -285,7 +285,7 @@ type download struct {
 // Add implements [fetch.Counter].
 func (d *download) Add(n int64) int64 {
 	if d.bundle.arrived += n; d.options.Progress != nil {
-		d.options.Progress("download", d.bundle.arrived, d.total)
+		d.options.Progress.SetPhase("download", 0, d.bundle.arrived, d.total)
 	}
 	return d.bundle.arrived
 }

@@ -91,8 +91,8 @@ func (b *Bundle) checkPaths(s Spec) error {
 	return nil
 }
 
-// readOutput calls f with each line of a program's output and returns the end of the output.
-func readOutput(in io.Reader, f func(line string)) string {
+// readOutput passes each line of a program's output to to, which may be nil, and returns the end of the output.
+func readOutput(in io.Reader, to Output) string {
 	reader, kept := bufio.NewReaderSize(in, maxLine), []byte(nil)
 	for {
 		piece, more, err := reader.ReadLine()
@@ -103,8 +103,8 @@ func readOutput(in io.Reader, f func(line string)) string {
 		if line != "" || err == nil {
 			kept = append(append(kept, line...), '\n')
 			kept = kept[max(0, len(kept)-confine.MaxOutput):]
-			if f != nil {
-				f(line)
+			if to != nil {
+				to.Line(line)
 			}
 		}
 		if err != nil {

@@ -360,7 +360,7 @@ func (r *runner) decider() confine.Decider {
 	if !r.spec.Privileged {
 		return denials
 	}
-	return &supervisor{log: r.log, init: r.process.Pid, await: r.await, denials: denials}
+	return &supervisor{log: r.log, init: r.process.Pid, runner: r, denials: denials}
 }
 
 // watchDevices keeps the device nodes of the container up to date while it runs.

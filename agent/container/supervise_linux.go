@@ -38,8 +38,8 @@ type mountCall struct {
 // for the namespace that the caller is in, see joinsOwnNamespace. All other calls that wait for a reply fail.
 type supervisor struct {
 	log     *slog.Logger
-	init    int                                                      // process 1 of the container
-	await   func(ctx context.Context, wait, kill func() error) error // for the end of a mounter
+	init    int     // process 1 of the container
+	runner  *runner // waits for the end of mounters
 	denials *confine.Denials
 }
 
@@ -290,7 +290,7 @@ func (s *supervisor) runMounter(ctx context.Context, call mountCall, files []*os
 		return errors.Join(err, out.Close())
 	}
 	var state *os.ProcessState
-	err = errors.Join(err, s.await(ctx, func() error {
+	err = errors.Join(err, s.runner.await(ctx, func() error {
 		_, writeErr := out.Write(text) // it reads all, or the write fails
 		closeErr := out.Close()
 		ended, waitErr := p.Wait()

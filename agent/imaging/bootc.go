@@ -105,21 +105,28 @@ type bundle interface {
 	Close(ctx context.Context) error
 }
 
-// containers is the container runtime, and grows file systems. Tests replace its functions.
-type containers struct {
-	resolve func(ctx context.Context, o fetch.Options, text, secret string) (*container.Image, error)
-	prepare func(ctx context.Context, image *container.Image, o container.Options) (bundle, error)
-	growFS  func(ctx context.Context, device string) error
+// containers is the container runtime, and grows file systems.
+type containers interface {
+	resolve(ctx context.Context, o fetch.Options, text, secret string) (*container.Image, error)
+	prepare(ctx context.Context, image *container.Image, o container.Options) (bundle, error)
+	growFS(ctx context.Context, device string) error
 }
 
-func containerRuntime() containers {
-	return containers{
-		resolve: container.Resolve,
-		prepare: func(ctx context.Context, image *container.Image, o container.Options) (bundle, error) {
-			return container.Prepare(ctx, image, o)
-		},
-		growFS: growfs.Grow,
-	}
+// machineRuntime implements containers by this machine.
+type machineRuntime struct{}
+
+func (machineRuntime) resolve(
+	ctx context.Context, o fetch.Options, text, secret string,
+) (*container.Image, error) {
+	return container.Resolve(ctx, o, text, secret)
+}
+
+func (machineRuntime) prepare(ctx context.Context, image *container.Image, o container.Options) (bundle, error) {
+	return container.Prepare(ctx, image, o)
+}
+
+func (machineRuntime) growFS(ctx context.Context, device string) error {
+	return growfs.Grow(ctx, device)
 }
 
 // InstallContainer installs a bootable container on the root disk: it runs the program bootc of the image, and adds the
@@ -213,7 +220,7 @@ func (i *Imager) runBootc(
 	}()
 	b, err := i.runtime.prepare(ctx, image, container.Options{
 		Log: i.o.Log, System: i.o.System, KeepImage: true, Disk: disk.Path,
-		Progress: func(phase string, done, total int64) { progress.SetPhase(phase, 0, done, total) },
+		Progress: progress,
 	})
 	if err != nil {
 		return 0, container.Fault(c.Source, err)
@@ -238,7 +245,7 @@ func (i *Imager) runBootc(
 	progress.SetPhase("bootc install", 0, 0, 0)
 	output := &container.OutputLog{Log: i.o.Log, Image: image.Name}
 	err = b.Run(ctx, container.Spec{
-		Args: args, Privileged: true, Disks: []string{disk.Path}, Files: files, Layout: layoutDir, Output: output.Line,
+		Args: args, Privileged: true, Disks: []string{disk.Path}, Files: files, Layout: layoutDir, Output: output,
 		MaxDuration: i.o.Config.Get().Container.MaxDuration,
 	})
 	output.End()

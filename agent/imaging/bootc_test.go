@@ -34,6 +34,7 @@ type fakeRuntime struct {
 	options  container.Options
 	specs    []container.Spec
 	closed   int
+	prepared func() // may be nil
 
 	resolveErr, prepareErr, runErr, closeErr error
 	idle                                     bool // bootc writes nothing
@@ -42,23 +43,28 @@ type fakeRuntime struct {
 }
 
 func (f *fakeRuntime) use(i *Imager) {
-	i.runtime = containers{
-		resolve: func(_ context.Context, _ fetch.Options, text, secret string) (*container.Image, error) {
-			f.secret = secret
-			return &container.Image{Name: container.NormalizeName(text), Digest: "sha256:0"}, f.resolveErr
-		},
-		prepare: func(_ context.Context, _ *container.Image, o container.Options) (bundle, error) {
-			f.options = o
-			o.Progress("unpack", 1, 2)
-			return f, f.prepareErr
-		},
-		growFS: func(ctx context.Context, device string) error {
-			if end, ok := ctx.Deadline(); ok {
-				f.t.Errorf("growth of %s is limited until %v", device, end)
-			}
-			return growfs.Grow(ctx, device)
-		},
+	i.runtime = f
+}
+
+func (f *fakeRuntime) resolve(_ context.Context, _ fetch.Options, text, secret string) (*container.Image, error) {
+	f.secret = secret
+	return &container.Image{Name: container.NormalizeName(text), Digest: "sha256:0"}, f.resolveErr
+}
+
+func (f *fakeRuntime) prepare(_ context.Context, _ *container.Image, o container.Options) (bundle, error) {
+	f.options = o
+	o.Progress.SetPhase("unpack", 0, 1, 2)
+	if f.prepared != nil {
+		f.prepared()
 	}
+	return f, f.prepareErr
+}
+
+func (f *fakeRuntime) growFS(ctx context.Context, device string) error {
+	if end, ok := ctx.Deadline(); ok {
+		f.t.Errorf("growth of %s is limited until %v", device, end)
+	}
+	return growfs.Grow(ctx, device)
 }
 
 func (f *fakeRuntime) Reserved() int64 { return f.reserved }
@@ -68,7 +74,7 @@ func (f *fakeRuntime) Run(_ context.Context, s container.Spec) error {
 		f.t.Error("the program runs after its image was removed")
 	}
 	f.specs = append(f.specs, s)
-	s.Output("installing")
+	s.Output.Line("installing")
 	if f.makeRoot != nil {
 		f.installRoot(s.Args)
 	} else if f.runErr == nil && !f.idle {
@@ -413,12 +419,7 @@ func TestInstallContainerCancelled(t *testing.T) {
 	i, f := bootcRig(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	f.runErr = context.Canceled
-	prepare := i.runtime.prepare
-	i.runtime.prepare = func(ctx context.Context, image *container.Image, o container.Options) (bundle, error) {
-		b, err := prepare(ctx, image, o)
-		cancel()
-		return b, err
-	}
+	f.prepared = cancel
 	if _, err := i.InstallContainer(ctx, BootableContainer{Source: bootcSource}); err == nil || f.closed != 1 {
 		t.Errorf("got %v and %d removals, want an error and one", err, f.closed)
 	}

@@ -107,16 +107,13 @@ func (i *Imager) Open(ctx context.Context, address string, verify bool) (io.Read
 	client := &http.Client{Transport: transport}
 	options := i.clientOptions(client)
 	ctx, cancel := withMaxDuration(ctx, options.MaxDuration)
-	end := func() {
-		cancel()
-		client.CloseIdleConnections()
-	}
 	stream, err := fetch.New(options, i.o.Log).OpenStream(ctx, u, nil)
 	if err != nil {
-		end()
+		cancel()
+		client.CloseIdleConnections()
 		return nil, err
 	}
-	return &download{stream, end}, nil
+	return &download{stream, cancel, client}, nil
 }
 
 // withMaxDuration returns a context that expires after limit with the cause [fetch.ErrMaxDuration]. It never expires if
@@ -131,13 +128,18 @@ func withMaxDuration(ctx context.Context, limit time.Duration) (context.Context,
 // download is a stream that releases its context and connections when it is closed.
 type download struct {
 	io.ReadCloser
-	end func()
+	cancel context.CancelFunc
+	client *http.Client // nil if others use its connections
 }
 
-// Close closes the stream, then calls end.
+// Close implements [io.Closer].
 func (d *download) Close() error {
-	defer d.end()
-	return d.ReadCloser.Close()
+	err := d.ReadCloser.Close()
+	d.cancel()
+	if d.client != nil {
+		d.client.CloseIdleConnections()
+	}
+	return err
 }
 
 // opener returns a function that opens the URL of a config drive, without retries. The limits of image downloads apply
@@ -154,6 +156,6 @@ func (i *Imager) opener(client *http.Client) configdrive.Opener {
 			cancel()
 			return nil, err
 		}
-		return &download{body, cancel}, nil
+		return &download{body, cancel, nil}, nil
 	}
 }

@@ -83,10 +83,7 @@ func TestFirmwareRAIDRefused(t *testing.T) {
 		d := firmwareDisk(t, disk, imsmSerialNumber)
 		i, _ := firmwareImager(t, `{"model": "member"}`, d)
 		i.o.Targets = noExport{t}
-		i.runtime.resolve = func(context.Context, fetch.Options, string, string) (*container.Image, error) {
-			t.Error("got a container image resolved, want none")
-			return nil, os.ErrInvalid
-		}
+		i.runtime = noContainers{machineRuntime{}, t}
 		before := sumOf(t, d.Path, 0, d.Size)
 		for name, write := range map[string]func() error{
 			"whole-disk image": func() error { _, err := i.Prepare(t.Context(), whole, ""); return err },
@@ -274,4 +271,15 @@ func TestFirmwareRAIDIgnored(t *testing.T) {
 	if _, err := i.DeployDisk(ended, false); err != context.Canceled { //nolint:errorlint // not a fault
 		t.Errorf("cancelled: got %v, want %v", err, context.Canceled)
 	}
+}
+
+// noContainers is a runtime that must resolve no image.
+type noContainers struct {
+	machineRuntime
+	t *testing.T
+}
+
+func (c noContainers) resolve(context.Context, fetch.Options, string, string) (*container.Image, error) {
+	c.t.Error("got a container image resolved, want none")
+	return nil, os.ErrInvalid
 }

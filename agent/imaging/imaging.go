@@ -32,14 +32,12 @@ type Options struct {
 	Node   *node.Cache
 	// Disks lists the disks that the hardware managers report.
 	Disks block.Lister
-	// WaitDisks, when set, waits until the disks that the node needs have appeared or a time limit has passed.
-	WaitDisks func(ctx context.Context, n *node.Node) error
-	// AssembleVolumes, when set, assembles the arrays of a node's raid_config that can be assembled.
-	AssembleVolumes func(ctx context.Context, n *node.Node) (softraid.Assembled, error)
-	// Refresh, when set, looks the node up again and stores it in Node.
-	Refresh func(ctx context.Context) error
-	System  sysfs.Root
-	Log     *slog.Logger
+	// Hardware waits for disks and assembles arrays; nil does neither.
+	Hardware Hardware
+	// Ironic looks nodes up; nil looks none up.
+	Ironic Ironic
+	System sysfs.Root
+	Log    *slog.Logger
 	// Board shows the progress of work on a device; nil shows nothing.
 	Board status.Trackers
 	// Journal redacts the secrets of images; may be nil.
@@ -48,6 +46,22 @@ type Options struct {
 	Efivars string
 	// Targets, when set, exports disks as iSCSI targets.
 	Targets Exporter
+}
+
+// Hardware is the part of the hardware managers that an Imager uses.
+type Hardware interface {
+	// WaitDisks waits until the disks that the node needs have appeared or a time limit has passed.
+	WaitDisks(ctx context.Context, n *node.Node) error
+	// AssembleVolumes assembles the arrays of a node's raid_config that can be assembled.
+	AssembleVolumes(ctx context.Context, n *node.Node) (softraid.Assembled, error)
+	// ReleaseVolumes stops the arrays that AssembleVolumes has started, except the one with the device path.
+	ReleaseVolumes(ctx context.Context, volumes softraid.Assembled, except string) error
+}
+
+// Ironic looks up the node of this machine.
+type Ironic interface {
+	// Refresh looks the node up again and stores it in the cache.
+	Refresh(ctx context.Context) error
 }
 
 // Exporter exports one disk at a time: see [iscsitarget.Exporter].
@@ -98,7 +112,7 @@ func New(o Options) *Imager {
 	if o.Disks == nil {
 		o.Disks = block.Machine{System: o.System}
 	}
-	return &Imager{o: o, runtime: containerRuntime(), uuids: map[string]any{}}
+	return &Imager{o: o, runtime: machineRuntime{}, uuids: map[string]any{}}
 }
 
 // outcome is the result of a deployment.

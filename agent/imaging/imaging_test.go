@@ -211,6 +211,11 @@ func raidTree(t *testing.T, sys sysfs.Root, arrays map[string][]string) {
 	}
 }
 
+// lookingUp implements [Ironic].
+type lookingUp func() error
+
+func (l lookingUp) Refresh(context.Context) error { return l() }
+
 func TestRootDiskLooksTheNodeUpAgain(t *testing.T) {
 	disks := []block.Device{disk("sda", 500*gib), disk("sdb", 4*gib)}
 	hinted := testNode(t, `{"uuid": "u", "properties": {"root_device": {"serial": "Ssda"}}}`)
@@ -218,11 +223,11 @@ func TestRootDiskLooksTheNodeUpAgain(t *testing.T) {
 	var log strings.Builder
 	i.o.Log = slog.New(slog.NewTextHandler(&log, nil))
 	lookups := 0
-	i.o.Refresh = func(context.Context) error {
+	i.o.Ironic = lookingUp(func() error {
 		lookups++
 		i.o.Node.Set(hinted)
 		return nil
-	}
+	})
 	for range 2 { // the second time the hints are known
 		got, err := i.RootDisk(t.Context(), true)
 		if err != nil || got.Path != "/dev/sda" {
@@ -237,7 +242,7 @@ func TestRootDiskLooksTheNodeUpAgain(t *testing.T) {
 	}
 	i = newImager(t, testNode(t, `{"uuid": "u"}`), disks...)
 	i.o.Log = slog.New(slog.NewTextHandler(&log, nil))
-	i.o.Refresh = func(context.Context) error { return errors.New("Ironic does not answer") }
+	i.o.Ironic = lookingUp(func() error { return errors.New("Ironic does not answer") })
 	if got, err := i.RootDisk(t.Context(), true); err != nil || got.Path != "/dev/sdb" ||
 		!strings.Contains(log.String(), "Ironic does not answer") {
 		t.Errorf("failed lookup: got %s, %v and the log %q, want a warning and the disk of the node that is known",
@@ -270,7 +275,7 @@ func TestRootDiskNotChosen(t *testing.T) {
 			i.o.Disks = disktest.Lister(func(context.Context) ([]block.Device, error) { return nil, broken })
 		}, broken, "DeviceNotFound"},
 		{"wait cancelled", func(i *Imager) {
-			i.o.WaitDisks = func(context.Context, *node.Node) error { return context.Canceled }
+			i.o.Hardware = fakeHardware{wait: func(*node.Node) error { return context.Canceled }}
 		}, context.Canceled, "*errors.errorString"},
 	} {
 		i := newImager(t, nil, disk("sda", 8*gib))
@@ -300,13 +305,13 @@ func TestRootDiskWaits(t *testing.T) {
 	n := testNode(t, `{"uuid": "u"}`)
 	i := newImager(t, n, disk("sda", 8*gib))
 	late := disk("sdb", 4*gib)
-	i.o.WaitDisks = func(_ context.Context, got *node.Node) error {
+	i.o.Hardware = fakeHardware{wait: func(got *node.Node) error {
 		if got != n {
 			t.Errorf("waited for the disks of %v, want those of the node", got)
 		}
 		i.o.Disks = disktest.List{late}
 		return nil
-	}
+	}}
 	if got, err := i.RootDisk(t.Context(), false); err != nil || got.Path != late.Path {
 		t.Errorf("got %s and %v, want %s", got.Path, err, late.Path)
 	}

@@ -42,17 +42,20 @@ func (i *Imager) DeployDisk(ctx context.Context, refresh bool) (block.Device, er
 		return block.Device{}, err
 	}
 	var volumes softraid.Assembled
-	if i.o.AssembleVolumes != nil {
+	if i.o.Hardware != nil {
 		if err := i.waitDisks(ctx, n); err != nil { // for the drivers: the root disk need not be there yet
 			return block.Device{}, err
 		}
-		if volumes, err = i.o.AssembleVolumes(ctx, n); err != nil {
+		if volumes, err = i.o.Hardware.AssembleVolumes(ctx, n); err != nil {
 			return block.Device{}, fault.DeviceNotFound("RAID arrays of raid_config: %w", err)
 		}
 	}
 	disk, err := i.writableRootDisk(ctx, n, volumes.Volumes)
-	if failed := release(ctx, volumes, disk.Path); failed != nil {
-		return block.Device{}, errors.Join(err, fault.DeviceNotFound("%w", failed))
+	if i.o.Hardware != nil { // also after ctx was cancelled
+		failed := i.o.Hardware.ReleaseVolumes(context.WithoutCancel(ctx), volumes, disk.Path)
+		if failed != nil {
+			return block.Device{}, errors.Join(err, fault.DeviceNotFound("%w", failed))
+		}
 	}
 	return disk, err
 }
@@ -132,7 +135,7 @@ func (i *Imager) unprotectedDisks(ctx context.Context) ([]block.Device, error) {
 func (i *Imager) currentNode(ctx context.Context, refresh bool) (*node.Node, error) {
 	n := i.o.Node.Get()
 	if refresh && n != nil && !n.HasRootDeviceHints() && i.canRefresh() {
-		if err := i.o.Refresh(ctx); ctx.Err() != nil {
+		if err := i.o.Ironic.Refresh(ctx); ctx.Err() != nil {
 			return nil, ctx.Err()
 		} else if err != nil {
 			i.o.Log.Warn("node not looked up again, root disk chosen from cached node", "node", n.UUID(), "err", err)
@@ -142,12 +145,12 @@ func (i *Imager) currentNode(ctx context.Context, refresh bool) (*node.Node, err
 	return n, nil
 }
 
-// waitDisks calls WaitDisks, if it is set.
+// waitDisks waits for the disks of a node, if there is hardware that can wait.
 func (i *Imager) waitDisks(ctx context.Context, n *node.Node) error {
-	if i.o.WaitDisks == nil {
+	if i.o.Hardware == nil {
 		return nil
 	}
-	return i.o.WaitDisks(ctx, n)
+	return i.o.Hardware.WaitDisks(ctx, n)
 }
 
 // writable returns the protocol's error if images cannot be written to d. The choice of the root disk does not
@@ -173,7 +176,7 @@ func unwritable(d block.Device) error {
 // canRefresh reports whether the node can be looked up in Ironic.
 func (i *Imager) canRefresh() bool {
 	c := i.o.Config.Get()
-	return i.o.Refresh != nil && !c.Standalone && c.APIURL != ""
+	return i.o.Ironic != nil && !c.Standalone && c.APIURL != ""
 }
 
 // canBeRoot reports whether the image permits a disk as the root disk, see [config.Params.AllowsNetworkDisks]. A disk

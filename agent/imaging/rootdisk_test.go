@@ -2,7 +2,6 @@ package imaging
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"os"
 	"path/filepath"
@@ -10,7 +9,6 @@ import (
 	"testing"
 
 	"ironroot/agent/config"
-	"ironroot/agent/node"
 	"ironroot/agent/softraid"
 	"ironroot/internal/test/testenv"
 	"ironroot/storage/block"
@@ -174,10 +172,9 @@ func TestNetworkRootDisk(t *testing.T) {
 			i.o.Config = config.NewLive(tt.c)
 			if tt.volume != "" {
 				isRoot := true
-				i.o.AssembleVolumes = func(context.Context, *node.Node) (softraid.Assembled, error) {
-					root := &softraid.Volume{Name: "root", Running: tt.volume, Root: &isRoot}
-					return softraid.Assembled{Volumes: []*softraid.Volume{root}}, nil
-				}
+				i.o.Hardware = fakeHardware{assemble: func() ([]*softraid.Volume, error) {
+					return []*softraid.Volume{{Name: "root", Running: tt.volume, Root: &isRoot}}, nil
+				}}
 			}
 			got, err := i.DeployDisk(t.Context(), false)
 			switch {

@@ -1,7 +1,6 @@
 package imaging
 
 import (
-	"context"
 	"fmt"
 	"slices"
 
@@ -9,15 +8,6 @@ import (
 	"ironroot/storage/block"
 	"ironroot/storage/raid"
 )
-
-// release stops the arrays that were started for a deployment, except the one with the device path, also after ctx was
-// cancelled.
-func release(ctx context.Context, assembled softraid.Assembled, except string) error {
-	if assembled.Release == nil {
-		return nil
-	}
-	return assembled.Release(context.WithoutCancel(ctx), except)
-}
 
 // rootCandidates returns the disks that can be the root disk: the root volume if there is one, otherwise all disks
 // without the arrays that is_root_volume excludes, and without the disks of their members.

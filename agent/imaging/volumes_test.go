@@ -34,6 +34,35 @@ func arrayDisk(t *testing.T, sys sysfs.Root, size int64) block.Device {
 	return block.Device{Name: "md0", Path: "/dev/md0", Type: "raid1", Size: size}
 }
 
+// fakeHardware implements [Hardware] by functions, which can be nil.
+type fakeHardware struct {
+	wait     func(n *node.Node) error
+	assemble func() ([]*softraid.Volume, error)
+	release  func(except string) error
+}
+
+func (h fakeHardware) WaitDisks(_ context.Context, n *node.Node) error {
+	if h.wait == nil {
+		return nil
+	}
+	return h.wait(n)
+}
+
+func (h fakeHardware) AssembleVolumes(context.Context, *node.Node) (softraid.Assembled, error) {
+	if h.assemble == nil {
+		return softraid.Assembled{}, nil
+	}
+	volumes, err := h.assemble()
+	return softraid.Assembled{Volumes: volumes}, err
+}
+
+func (h fakeHardware) ReleaseVolumes(_ context.Context, _ softraid.Assembled, except string) error {
+	if h.release == nil {
+		return nil
+	}
+	return h.release(except)
+}
+
 // A root volume is the root disk. Another array is not if is_root_volume is false, nor are its disks. Without the flag
 // the size decides. Arrays that were started are stopped, except the root disk.
 //
@@ -80,7 +109,7 @@ func TestDeployDisk(t *testing.T) {
 				}
 				return disks, nil
 			})
-			i.o.AssembleVolumes = func(context.Context, *node.Node) (softraid.Assembled, error) {
+			i.o.Hardware = fakeHardware{assemble: func() ([]*softraid.Volume, error) {
 				assembled = true
 				v := &softraid.Volume{Name: "root", Root: tt.root, Running: array.Path, Members: raid.Array{
 					{Disk: disks[0]}, {Disk: disks[1]},
@@ -88,12 +117,11 @@ func TestDeployDisk(t *testing.T) {
 				if tt.err != nil {
 					v = &softraid.Volume{Name: "root", Root: tt.root, Err: tt.err}
 				}
-				list := []*softraid.Volume{v}
-				return softraid.Assembled{Volumes: list, Release: func(_ context.Context, except string) error {
-					released = append(released, except)
-					return nil
-				}}, nil
-			}
+				return []*softraid.Volume{v}, nil
+			}, release: func(except string) error {
+				released = append(released, except)
+				return nil
+			}}
 			got, err := i.DeployDisk(t.Context(), false)
 			if got.Path != tt.want || (tt.want == "") != (typeOf(err) == "DeviceNotFound") ||
 				!strings.Contains(errorText(err), tt.fails) {
@@ -117,10 +145,10 @@ func errorText(err error) string {
 func TestRootDiskAssemblesNothing(t *testing.T) {
 	disk := block.Device{Name: "sda", Path: "/dev/sda", Type: "disk", Size: 5 * gib}
 	i := newImager(t, testNode(t, `{"uuid": "u"}`), disk)
-	i.o.AssembleVolumes = func(context.Context, *node.Node) (softraid.Assembled, error) {
+	i.o.Hardware = fakeHardware{assemble: func() ([]*softraid.Volume, error) {
 		t.Error("arrays were assembled")
-		return softraid.Assembled{}, nil
-	}
+		return nil, nil
+	}}
 	if _, err := i.RootDisk(t.Context(), true); err != nil {
 		t.Fatal(err)
 	}
@@ -130,16 +158,12 @@ func TestRootDiskAssemblesNothing(t *testing.T) {
 func TestDeployDiskFails(t *testing.T) {
 	broken := errors.New("broken")
 	disk := block.Device{Name: "sda", Path: "/dev/sda", Type: "disk", Size: 5 * gib}
-	for name, volumes := range map[string]func(context.Context, *node.Node) (softraid.Assembled, error){
-		"assembly": func(context.Context, *node.Node) (softraid.Assembled, error) {
-			return softraid.Assembled{}, broken
-		},
-		"release": func(context.Context, *node.Node) (softraid.Assembled, error) {
-			return softraid.Assembled{Release: func(context.Context, string) error { return broken }}, nil
-		},
+	for name, hardware := range map[string]fakeHardware{
+		"assembly": {assemble: func() ([]*softraid.Volume, error) { return nil, broken }},
+		"release":  {release: func(string) error { return broken }},
 	} {
 		i := newImager(t, testNode(t, `{"uuid": "u"}`), disk)
-		i.o.AssembleVolumes = volumes
+		i.o.Hardware = hardware
 		got, err := i.DeployDisk(t.Context(), false)
 		if typeOf(err) != "DeviceNotFound" || !errors.Is(err, broken) || got.Path != "" {
 			t.Errorf("%s: got %q and %v, want DeviceNotFound", name, got.Path, err)

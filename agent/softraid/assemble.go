@@ -15,9 +15,21 @@ import (
 // Assembled are the arrays of a node for a deployment.
 type Assembled struct {
 	Volumes []*Volume
-	// Release stops the arrays that were started for this deployment, except the one with the device path. It may be
-	// nil.
-	Release func(ctx context.Context, except string) error
+
+	machine *Machine
+	started []*Volume // for this deployment
+}
+
+// Release stops the arrays that were started for this deployment, except the one with the device path. If one cannot be
+// stopped, it stops the others.
+func (a Assembled) Release(ctx context.Context, except string) error {
+	var problems []error
+	for _, v := range a.started {
+		if v.Device.Path != except {
+			problems = append(problems, a.machine.Stop(ctx, v, v.Device.Path))
+		}
+	}
+	return errors.Join(problems...)
 }
 
 // AssembleRoot assembles the arrays of the node's raid_config for a deployment, unless they run. If there is a root
@@ -121,20 +133,7 @@ func (m *Machine) assembleFound(ctx context.Context, volumes []*Volume) Assemble
 		}
 		started = append(started, v)
 	}
-	return Assembled{Volumes: volumes, Release: func(ctx context.Context, except string) error {
-		return m.stopAssembled(ctx, started, except)
-	}}
-}
-
-// stopAssembled stops arrays, except the one with the device path. If one cannot be stopped, it stops the others.
-func (m *Machine) stopAssembled(ctx context.Context, assembled []*Volume, except string) error {
-	var problems []error
-	for _, v := range assembled {
-		if v.Device.Path != except {
-			problems = append(problems, m.Stop(ctx, v, v.Device.Path))
-		}
-	}
-	return errors.Join(problems...)
+	return Assembled{Volumes: volumes, machine: m, started: started}
 }
 
 // Assemble starts an array, read-only until it is written to, and returns its device path. The device has the number

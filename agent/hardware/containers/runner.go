@@ -62,7 +62,7 @@ func (r *Runner) Run(ctx context.Context, job Job) (err error) {
 	defer progress.End()
 	bundle, err := container.Prepare(ctx, image, container.Options{
 		Log: r.Log, System: r.System,
-		Progress: func(phase string, done, total int64) { progress.SetPhase(phase, 0, done, total) },
+		Progress: progress,
 	})
 	if err != nil {
 		return container.Fault(job.Image, err)
@@ -77,7 +77,7 @@ func (r *Runner) Run(ctx context.Context, job Job) (err error) {
 	output := &container.OutputLog{Log: r.Log, Image: image.Name}
 	err = bundle.Run(ctx, container.Spec{
 		Args: job.Run.Entrypoint, Env: job.Run.Env, Privileged: job.Run.Privileged, Disks: disks,
-		Dir: job.Run.Dir, User: job.Run.User, NoNetwork: job.Run.NoNetwork, Mounts: job.Run.Mounts, Output: output.Line,
+		Dir: job.Run.Dir, User: job.Run.User, NoNetwork: job.Run.NoNetwork, Mounts: job.Run.Mounts, Output: output,
 		MaxDuration: job.MaxDuration,
 	})
 	output.End()

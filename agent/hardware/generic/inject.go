@@ -53,13 +53,11 @@ func (m *Manager) injectFiles(ctx context.Context, call hardware.Call) (_ any, e
 		if failed != nil {
 			return nil, fault.DeviceNotFound("RAID arrays of raid_config: %w", failed)
 		}
-		if volumes.Release != nil {
-			defer func() {
-				if failed := volumes.Release(context.WithoutCancel(ctx), ""); failed != nil {
-					err = errors.Join(err, fault.CommandExecution(fmt.Errorf("inject files: %w", failed)))
-				}
-			}()
-		}
+		defer func() {
+			if failed := volumes.Release(context.WithoutCancel(ctx), ""); failed != nil {
+				err = errors.Join(err, fault.CommandExecution(fmt.Errorf("inject files: %w", failed)))
+			}
+		}()
 	}
 	for _, f := range files {
 		if err := m.inject(ctx, call, f, verify); err != nil {

@@ -97,6 +97,11 @@ func (m *Manager) AssembleVolumes(ctx context.Context, n *node.Node) (softraid.A
 	return m.raidMachine(n).AssembleRoot(ctx)
 }
 
+// ReleaseVolumes stops the arrays that AssembleVolumes has started, except the one with the device path.
+func (m *Manager) ReleaseVolumes(ctx context.Context, volumes softraid.Assembled, except string) error {
+	return volumes.Release(ctx, except)
+}
+
 // assembleAll waits for the members of the arrays of the node's raid_config, and assembles all of them.
 func (m *Manager) assembleAll(ctx context.Context, n *node.Node) (softraid.Assembled, error) {
 	if n == nil {
