@@ -52,7 +52,7 @@ type Log interface {
 	ConnectionDropped(peer netip.Addr)
 }
 
-// New returns a listener that admits connections of l within the limits.
+// New returns a listener that admits connections of l within the limits. The log may be nil.
 func New(l net.Listener, limits Limits, log Log) *Listener {
 	return &Listener{
 		Listener: l, log: log, maxTrustedPeers: limits.TrustedPeers,
@@ -83,8 +83,15 @@ func (l *Listener) Accept() (net.Conn, error) {
 			return c, nil
 		}
 		reset(raw)
-		l.log.ConnectionDropped(peerOf(raw))
+		l.dropped(peerOf(raw))
 		<-l.slots
+	}
+}
+
+// dropped logs a dropped connection.
+func (l *Listener) dropped(peer netip.Addr) {
+	if l.log != nil {
+		l.log.ConnectionDropped(peer)
 	}
 }
 
@@ -260,7 +267,7 @@ func (c *conn) Close() error {
 func (c *conn) evict() {
 	c.leaving.Do(func() { close(c.gone) })
 	reset(c.Conn)
-	c.listener.log.ConnectionDropped(c.peer.addr)
+	c.listener.dropped(c.peer.addr)
 }
 
 // reset closes a connection with a TCP reset, so that the kernel keeps no state of it.

@@ -147,7 +147,7 @@ func TestNewPeerUnderFlood(t *testing.T) {
 // the addresses are compared.
 func TestNetworks(t *testing.T) {
 	p, addresses, networks := newPool(4, 4), tally{peers: map[netip.Addr]*peer{}}, tally{peers: map[netip.Addr]*peer{}}
-	l := &Listener{tally: addresses, networks: networks, untrusted: p, log: &fixture{dropped: map[netip.Addr]int{}}}
+	l := &Listener{tally: addresses, networks: networks, untrusted: p}
 	connect := func(from string) *conn {
 		client, server := net.Pipe()
 		t.Cleanup(func() { _, _ = client.Close(), server.Close() })
