@@ -160,8 +160,7 @@ func (a *agent) endExport(ctx context.Context) {
 // removeTarget is endExport with an error.
 func (a *agent) removeTarget(ctx context.Context) error {
 	limits := timelimit.Limits{NoProgress: extension.DetachTimeout, Grace: exportGrace}
-	_, err := timelimit.Do(ctx, limits, func(ctx context.Context) (any, error) { return nil, a.targets.Close(ctx) })
-	return err
+	return timelimit.Run(ctx, limits, a.targets.Close)
 }
 
 // Detach implements [extension.Stop]. It also ends the export of the root disk.

@@ -111,7 +111,7 @@ const (
 // ignore the end of their context continue in the background.
 func syncDisks(ctx context.Context, d Deps, limit time.Duration) error {
 	limits := timelimit.Limits{NoProgress: limit, Grace: syncCancelTimeout}
-	_, err := timelimit.Do(ctx, limits, func(ctx context.Context) (any, error) { return nil, d.Managers.Sync(ctx) })
+	err := timelimit.Run(ctx, limits, d.Managers.Sync)
 	if errors.Is(err, timelimit.ErrStuck) {
 		return fmt.Errorf("hardware managers: sync: %w", err)
 	}

@@ -105,8 +105,7 @@ func (m *Machine) membersOn(ctx context.Context, d block.Device) ([]raid.Member,
 
 // limitDisk calls a function that reads or writes a disk, with the time limits of the disk.
 func (m *Machine) limitDisk(ctx context.Context, d block.Device, call func(context.Context) error) error {
-	_, err := timelimit.Do(ctx, m.o.Limits(d), func(ctx context.Context) (any, error) { return nil, call(ctx) })
-	return err
+	return timelimit.Run(ctx, m.o.Limits(d), call)
 }
 
 // toFault converts an error of a RAID step to an error of the protocol, unless the step was cancelled.

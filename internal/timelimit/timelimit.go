@@ -78,6 +78,12 @@ func Do[T any](ctx context.Context, l Limits, call func(context.Context) (T, err
 	}
 }
 
+// Run is [Do] for a function without a result.
+func Run(ctx context.Context, l Limits, call func(context.Context) error) error {
+	_, err := Do(ctx, l, func(ctx context.Context) (struct{}, error) { return struct{}{}, call(ctx) })
+	return err
+}
+
 // deadline is the time until which a call must report progress. It is 0 before the first call of Progress or Extend.
 type deadline struct {
 	started time.Time

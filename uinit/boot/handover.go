@@ -104,16 +104,15 @@ type removal chan struct{}
 
 // run runs a removal within removalLimits, after a former one has ended.
 func (r removal) run(ctx context.Context, remove func(context.Context) error) error {
-	_, err := timelimit.Do(ctx, removalLimits, func(ctx context.Context) (none struct{}, err error) {
+	return timelimit.Run(ctx, removalLimits, func(ctx context.Context) error {
 		select {
 		case r <- struct{}{}:
 		case <-ctx.Done():
-			return none, errors.New("a former removal still runs")
+			return errors.New("a former removal still runs")
 		}
 		defer func() { <-r }()
-		return none, remove(ctx)
+		return remove(ctx)
 	})
-	return err
 }
 
 // hide removes secrets of the operator from the interfaces of the kernel and from files. It can be called again: the

@@ -314,7 +314,7 @@ func limitSync(ctx context.Context, operation string, call func() error) error {
 	if ctx.Err() != nil {
 		return fmt.Errorf("%s: %w", operation, context.Cause(ctx))
 	}
-	_, err := timelimit.Do(ctx, syncLimits, func(context.Context) (any, error) { return nil, call() })
+	err := timelimit.Run(ctx, syncLimits, func(context.Context) error { return call() })
 	if errors.Is(err, timelimit.ErrStuck) {
 		return fmt.Errorf("%s: %w", operation, err)
 	}
