@@ -61,8 +61,19 @@ type networkTest struct {
 	silence time.Duration // see networkSilence
 	drain   time.Duration // see networkDrain
 	damage  func([]byte)  // a test changes what is sent; may be nil
+	pairer  pairer
+}
 
-	pair func(context.Context, *slog.Logger, tooz.Options) (tooz.Partner, error)
+// pairer finds the partner of a node.
+type pairer interface {
+	pair(ctx context.Context, log *slog.Logger, o tooz.Options) (tooz.Partner, error)
+}
+
+// toozPairer implements pairer: see [tooz.Pair].
+type toozPairer struct{}
+
+func (toozPairer) pair(ctx context.Context, log *slog.Logger, o tooz.Options) (tooz.Partner, error) {
+	return tooz.Pair(ctx, log, o)
 }
 
 // Network sends data to another node that runs this test, then receives from it, or the other way around. The data are
@@ -70,7 +81,7 @@ type networkTest struct {
 // accepts connections from its partner, and listens until it has them.
 func Network(ctx context.Context, m Machine, o NetworkOptions) (*NetworkReport, error) {
 	t := &networkTest{
-		Machine: m, o: o, port: networkPort, pair: tooz.Pair,
+		Machine: m, o: o, port: networkPort, pairer: toozPairer{},
 		retry: networkRetryInterval, wait: partnerWait, silence: networkSilence, drain: networkDrain,
 	}
 	return t.run(ctx)
@@ -120,7 +131,7 @@ func (t *networkTest) findPartner(ctx context.Context) error {
 	if t.o.Pairing == nil {
 		return nil
 	}
-	partner, err := t.pair(ctx, t.Log, *t.o.Pairing)
+	partner, err := t.pairer.pair(ctx, t.Log, *t.o.Pairing)
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}

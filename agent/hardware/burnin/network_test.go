@@ -147,6 +147,13 @@ func TestNetwork(t *testing.T) {
 	}
 }
 
+// pairing implements pairer.
+type pairing func(o tooz.Options) (tooz.Partner, error)
+
+func (p pairing) pair(_ context.Context, _ *slog.Logger, o tooz.Options) (tooz.Partner, error) {
+	return p(o)
+}
+
 // Nodes that are paired have the roles and the partners that pairing returned. A partner that is gone is not waited for
 // longer than for pairing, and the error of pairing is one of a missing partner.
 func TestNetworkPaired(t *testing.T) {
@@ -155,12 +162,12 @@ func TestNetworkPaired(t *testing.T) {
 	for i := range nodes {
 		n := newNetworkTest(t, port, i != 0) // the roles are swapped
 		n.o.Partner, n.o.Pairing = "", &tooz.Options{Group: "group", Timeout: time.Hour}
-		n.pair = func(_ context.Context, _ *slog.Logger, o tooz.Options) (tooz.Partner, error) {
+		n.pairer = pairing(func(o tooz.Options) (tooz.Partner, error) {
 			if o.Group != "group" {
 				t.Errorf("got group %q", o.Group)
 			}
 			return tooz.Partner{Name: "127.0.0.1", First: i == 0}, nil
-		}
+		})
 		nodes[i] = n
 	}
 	var reports [2]*NetworkReport
@@ -180,9 +187,7 @@ func TestNetworkPaired(t *testing.T) {
 		}
 	}
 	broken := errors.New("no session")
-	nodes[0].pair = func(context.Context, *slog.Logger, tooz.Options) (tooz.Partner, error) {
-		return tooz.Partner{}, broken
-	}
+	nodes[0].pairer = pairing(func(tooz.Options) (tooz.Partner, error) { return tooz.Partner{}, broken })
 	if _, err := nodes[0].run(t.Context()); !errors.Is(err, broken) || !errors.Is(err, ErrPairing) {
 		t.Errorf("got %v, want %v", err, broken)
 	}
