@@ -109,7 +109,7 @@ type Options struct {
 	// Config has the parameters of the kernel and of virtual media, and whether the inventories contain LLDP; nil has
 	// no parameters and no LLDP.
 	Config *config.Live
-	// Node says whether all data of the BMC is omitted; nil omits none.
+	// Node has the flag that omits all data of the BMC; nil omits none.
 	Node *node.Cache
 	// BMC connects to the BMC; nil is the kernel's driver, or none if System has another root than the machine's.
 	BMC BMCOpener
