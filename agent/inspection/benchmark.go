@@ -58,7 +58,9 @@ type benchmark struct {
 type measurement struct {
 	name     string
 	duration time.Duration
-	run      func(ctx context.Context) error
+	work     interface {
+		run(ctx context.Context, b *benchmark) error // adds the result to the facts
+	}
 }
 
 // benchmarks adds the facts of the benchmarks in a list separated by commas: cpu, mem, disk. One that fails is an
@@ -109,7 +111,7 @@ func (b *benchmark) run(ctx context.Context, tracker status.Tracker) error {
 		percent := 100 * float64(done) / float64(total)
 		tracker.SetPercent(m.name, &percent)
 		started := time.Now()
-		err := m.run(ctx)
+		err := m.work.run(ctx, b)
 		if ctx.Err() != nil {
 			return fmt.Errorf("benchmark %s: %w", m.name, context.Cause(ctx))
 		}
@@ -124,21 +126,72 @@ func (b *benchmark) run(ctx context.Context, tracker status.Tracker) error {
 	return errors.Join(errs...)
 }
 
-func (b *benchmark) measure(name string, duration time.Duration, run func(context.Context) error) {
-	b.plan = append(b.plan, measurement{name, duration, run})
+// computing measures the speed of processors.
+type computing struct {
+	item       string // of the fact
+	processors []int
+}
+
+func (c computing) run(ctx context.Context, b *benchmark) error {
+	speed, err := b.machine.ComputeSpeed(ctx, c.processors, b.times.compute)
+	if err == nil {
+		b.facts.add("cpu", c.item, "loops_per_sec", strconv.FormatInt(int64(speed), 10))
+	}
+	return err
+}
+
+// writing measures the speed of writes from processors to memory.
+type writing struct {
+	item, property string // of the fact
+	processors     []int
+	bytes          int64 // of a block
+	shared         bool  // one block for all
+}
+
+func (w writing) run(ctx context.Context, b *benchmark) error {
+	speed, err := b.machine.MemorySpeed(ctx, w.processors, w.bytes, w.shared, b.times.memory)
+	if err == nil { // MiB/s
+		b.facts.add("cpu", w.item, w.property, strconv.FormatInt(int64(speed)>>20, 10))
+	}
+	return err
+}
+
+// reading measures the speed of reads from disks at the same time.
+type reading struct {
+	disks    []inventory.Disk
+	property string // of the facts, without the unit
+	pattern  burnin.ReadPattern
+	duration time.Duration
+}
+
+func (r reading) run(ctx context.Context, b *benchmark) error {
+	speeds, errs := make([]burnin.DiskSpeed, len(r.disks)), make([]error, len(r.disks))
+	calls := make([]func(), len(r.disks))
+	for n, d := range r.disks {
+		calls[n] = func() {
+			errs[n] = goroutine.Catch(func() (err error) {
+				speeds[n], err = b.machine.DiskSpeed(ctx, d.Name, d.Size, r.pattern, b.times.warmup, r.duration)
+				return err
+			})
+		}
+	}
+	goroutine.Do(calls...)
+	for n, d := range r.disks {
+		if errs[n] != nil {
+			continue
+		}
+		name := strings.TrimPrefix(d.Name, "/dev/")
+		b.facts.add("disk", name, r.property+"_KBps", strconv.FormatInt(int64(speeds[n].Bytes)>>10, 10))
+		b.facts.add("disk", name, r.property+"_IOps", strconv.FormatFloat(speeds[n].Requests, 'f', 2, 64))
+	}
+	return errors.Join(errs...)
 }
 
 // planCompute plans a benchmark of one processor of each socket, and of all together.
 func (b *benchmark) planCompute(cpuinfo string) {
 	facts := parseProcessors([]byte(cpuinfo))
 	add := func(item string, processors []int) {
-		b.measure(item+" loops_per_sec", b.times.compute, func(ctx context.Context) error {
-			speed, err := b.machine.ComputeSpeed(ctx, processors, b.times.compute)
-			if err == nil {
-				b.facts.add("cpu", item, "loops_per_sec", strconv.FormatInt(int64(speed), 10))
-			}
-			return err
-		})
+		b.plan = append(b.plan, measurement{item + " loops_per_sec", b.times.compute, computing{item, processors}})
 	}
 	for _, n := range b.sockets {
 		item := fmt.Sprintf("logical_%d", n)
@@ -154,13 +207,8 @@ func (b *benchmark) planCompute(cpuinfo string) {
 func (b *benchmark) planMemory() {
 	add := func(item, property string, processors []int, shared bool) {
 		for _, block := range memoryBlocks {
-			b.measure(item+" "+property+"_"+block.name, b.times.memory, func(ctx context.Context) error {
-				speed, err := b.machine.MemorySpeed(ctx, processors, block.bytes, shared, b.times.memory)
-				if err == nil { // MiB/s
-					b.facts.add("cpu", item, property+"_"+block.name, strconv.FormatInt(int64(speed)>>20, 10))
-				}
-				return err
-			})
+			w := writing{item, property + "_" + block.name, processors, block.bytes, shared}
+			b.plan = append(b.plan, measurement{item + " " + w.property, b.times.memory, w})
 		}
 	}
 	for _, n := range b.sockets {
@@ -192,39 +240,12 @@ func (b *benchmark) planDisks() {
 		}
 		const large, small = 1 << 20, 4 << 10
 		add := func(name string, p burnin.ReadPattern) {
-			b.measure(what+" "+mode+"_"+name, duration+b.times.warmup, func(ctx context.Context) error {
-				return b.read(ctx, disks, mode+"_"+name, p, duration)
-			})
+			r := reading{disks, mode + "_" + name, p, duration}
+			b.plan = append(b.plan, measurement{what + " " + r.property, duration + b.times.warmup, r})
 		}
 		add("read_1M", burnin.ReadPattern{Bytes: large, AtATime: max(1, min(8, maxReadAhead/large/len(disks)))})
 		add("randread_4k", burnin.ReadPattern{Random: true, Bytes: small, AtATime: 32})
 	}
-}
-
-// read reads from disks at the same time.
-func (b *benchmark) read(
-	ctx context.Context, disks []inventory.Disk, property string, p burnin.ReadPattern, duration time.Duration,
-) error {
-	speeds, errs := make([]burnin.DiskSpeed, len(disks)), make([]error, len(disks))
-	calls := make([]func(), len(disks))
-	for n, d := range disks {
-		calls[n] = func() {
-			errs[n] = goroutine.Catch(func() (err error) {
-				speeds[n], err = b.machine.DiskSpeed(ctx, d.Name, d.Size, p, b.times.warmup, duration)
-				return err
-			})
-		}
-	}
-	goroutine.Do(calls...)
-	for n, d := range disks {
-		if errs[n] != nil {
-			continue
-		}
-		name := strings.TrimPrefix(d.Name, "/dev/")
-		b.facts.add("disk", name, property+"_KBps", strconv.FormatInt(int64(speeds[n].Bytes)>>10, 10))
-		b.facts.add("disk", name, property+"_IOps", strconv.FormatFloat(speeds[n].Requests, 'f', 2, 64))
-	}
-	return errors.Join(errs...)
 }
 
 // firstOfSockets returns the first processor of each socket. Processors of an unknown socket count as one socket.

@@ -217,7 +217,7 @@ func TestBenchmarkProgress(t *testing.T) {
 	stop := errors.New("stopped")
 	var ran []string
 	for _, name := range []string{"a", "b", "c", "d"} {
-		b.measure(name, time.Second, func(context.Context) error {
+		b.plan = append(b.plan, measurement{name, time.Second, working(func(context.Context) error {
 			ran = append(ran, name)
 			switch name {
 			case "a":
@@ -226,7 +226,7 @@ func TestBenchmarkProgress(t *testing.T) {
 				return fmt.Errorf("b: %w", burnin.ErrMemory)
 			}
 			return nil
-		})
+		})})
 	}
 	if err := b.run(ctx, shown); err == nil || err.Error() != "benchmark a: of a" {
 		t.Errorf("got %v, want the error of a only", err)
@@ -235,10 +235,10 @@ func TestBenchmarkProgress(t *testing.T) {
 	if want := []string{"a 0 %", "b 25 %", "c 50 %", "d 75 %"}; !slices.Equal(shown.shown, want) {
 		t.Errorf("got %q, want %q", shown.shown, want)
 	}
-	b.plan[1].run = func(ctx context.Context) error {
+	b.plan[1].work = working(func(ctx context.Context) error {
 		cancel(stop)
 		return ctx.Err()
-	}
+	})
 	ran = nil
 	unseen := (*status.Board)(nil).Track(m.Log, "", "")
 	if err := b.run(ctx, unseen); !errors.Is(err, stop) || !slices.Equal(ran, []string{"a"}) {
@@ -300,3 +300,8 @@ func FuzzProcessors(f *testing.F) {
 		}
 	})
 }
+
+// working is the work of a measurement.
+type working func(ctx context.Context) error
+
+func (w working) run(ctx context.Context, _ *benchmark) error { return w(ctx) }
