@@ -1,8 +1,8 @@
 // Package erase erases block devices: only the metadata (partition tables and signatures), or all data by the best
 // technique that the device supports. A [Recorder] receives the report of what was done.
 //
-// Techniques are NVMe Format and Sanitize (NVM Express base specification 2.0, sections "Format NVM command" and
-// "Sanitize command"), the erase and sanitize commands of ATA drives (package ata), the sanitize commands of SCSI disks
+// Techniques are NVMe Format and Sanitize (package nvme, NVM Express base specification 2.0), the erase and the
+// sanitize commands of ATA drives (package ata, ACS-4), the sanitize commands of SCSI disks
 // (package scsi), and overwriting with direct I/O. A discard does not count as an erase: no kernel guarantees what a
 // discarded block reads as, and SBC-4 lets a disk ignore UNMAP.
 //

@@ -18,16 +18,18 @@ type passthru struct {
 	address       uint64
 	_             uint32
 	dataLength    uint32
-	cdw10, cdw11  uint32
-	_, _, _, _    uint32
-	timeout       uint32 // milliseconds
-	result        uint32
+
+	cdw10, cdw11, cdw12, cdw13, cdw14, cdw15 uint32
+
+	timeout uint32 // milliseconds
+	result  uint32
 }
 
 // passthru returns the command as the kernel reads it. Data must be pinned.
 func (c Command) passthru() passthru {
 	p := passthru{
-		opcode: c.Opcode, nsid: c.Namespace, cdw10: c.CDW10, cdw11: c.CDW11, timeout: uint32(c.Timeout.Milliseconds()),
+		opcode: c.Opcode, nsid: c.Namespace, timeout: uint32(c.Timeout.Milliseconds()),
+		cdw10: c.CDW10, cdw11: c.CDW11, cdw12: c.CDW12, cdw13: c.CDW13, cdw14: c.CDW14, cdw15: c.CDW15,
 	}
 	if len(c.Data) > 0 {
 		p.address, p.dataLength = uint64(uintptr(unsafe.Pointer(&c.Data[0]))), uint32(len(c.Data))

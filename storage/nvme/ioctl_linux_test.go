@@ -13,10 +13,25 @@ import (
 	"ironroot/internal/test/testenv"
 )
 
+// Each field is at the place of struct nvme_passthru_cmd: numbers in the command are their offsets.
 func TestPassthru(t *testing.T) {
 	p := Command{Data: make([]byte, identifyBytes)}.passthru()
 	if p.address == 0 || p.dataLength != identifyBytes {
 		t.Errorf("got address 0x%x and %d bytes, want the buffer", p.address, p.dataLength)
+	}
+	p = Command{
+		Opcode: 1, Namespace: 4, CDW10: 40, CDW11: 44, CDW12: 48, CDW13: 52, CDW14: 56, CDW15: 60, Timeout: 64e6,
+	}.passthru()
+	for i, b := range (*[72]byte)(unsafe.Pointer(&p)) {
+		want := byte(0)
+		if i == 4 || i >= 40 && i <= 64 && i%4 == 0 {
+			want = byte(i)
+		} else if i == 0 {
+			want = 1
+		}
+		if b != want {
+			t.Errorf("got %d at %d, want %d", b, i, want)
+		}
 	}
 	if p = (Command{}).passthru(); p.address != 0 || p.dataLength != 0 {
 		t.Errorf("without data: got address 0x%x and %d bytes, want none", p.address, p.dataLength)

@@ -4,11 +4,11 @@ import "time"
 
 // Command is an admin command. Bits 1:0 of the operation code say whether Data is sent (01b) or received (10b).
 type Command struct {
-	Opcode       uint8
-	Namespace    uint32 // NSID
-	CDW10, CDW11 uint32
-	Data         []byte // nil if the command transfers none
-	Timeout      time.Duration
+	Opcode                                   uint8
+	Namespace                                uint32 // NSID
+	CDW10, CDW11, CDW12, CDW13, CDW14, CDW15 uint32
+	Data                                     []byte        // nil if the command transfers none
+	Timeout                                  time.Duration // 0 stands for the driver's, a minute
 }
 
 // AllNamespaces is the Namespace of commands for all namespaces of a controller.
