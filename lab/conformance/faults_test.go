@@ -78,7 +78,7 @@ func injectedFaults() []injected {
 			"strings.TrimPrefix(value, quote), quote)", "value, quote)",
 		},
 		{
-			"files", "inject/existing with mode", "agent/hardware/generic/inject.go", "return changeMode(file, f.mode)",
+			"files", "inject/existing with mode", "agent/inject/inject.go", "return changeMode(file, f.mode)",
 			"return changeMode(file, f.mode|2)",
 		},
 		{

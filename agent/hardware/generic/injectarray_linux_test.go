@@ -2,6 +2,7 @@ package generic
 
 import (
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -26,7 +27,7 @@ func arrayNode(t *testing.T) string {
 	t.Helper()
 	testenv.Programs(t, "mkfs.ext4")
 	tree, image := t.TempDir(), testenv.SparseFile(t, 10*mib)
-	if err := fillRoot(tree); err != nil {
+	if err := os.Mkdir(filepath.Join(tree, "etc"), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	testenv.Run(t, "mkfs.ext4", "-q", "-d", tree, image)
@@ -44,8 +45,9 @@ func arrayNode(t *testing.T) string {
 
 // injectedArgs are the arguments of the step for a file on a device.
 func injectedArgs(device, content string) map[string]json.RawMessage {
+	content = base64.StdEncoding.EncodeToString([]byte(content))
 	return map[string]json.RawMessage{"files": fmt.Appendf(nil,
-		`[{"path": "/etc/new", "partition": %q, "content": %q}]`, device, encoded(content))}
+		`[{"path": "/etc/new", "partition": %q, "content": %q}]`, device, content)}
 }
 
 // A file on a named array is written while the arrays of raid_config run: they are assembled before and stopped after,

@@ -43,13 +43,23 @@ func (m *Manager) raidMachine(n *node.Node) *softraid.Machine {
 	})
 }
 
-// raidDisks implements [softraid.Disks].
+// raidDisks implements [softraid.Disks] and [inject.Arrays].
 type raidDisks struct{ m *Manager }
 
 func (d raidDisks) List(ctx context.Context) ([]block.Device, error) { return d.m.o.Disks.Disks(ctx) }
 
 func (d raidDisks) Local(disks []block.Device) (local, remote []block.Device, err error) {
 	return d.m.localDisks(disks)
+}
+
+func (d raidDisks) Assemble(ctx context.Context, n *node.Node) (softraid.Assembled, error) {
+	if n == nil {
+		return softraid.Assembled{}, nil
+	}
+	if err := d.m.WaitDisks(ctx, n); err != nil {
+		return softraid.Assembled{}, err
+	}
+	return d.m.raidMachine(n).AssembleAll(ctx)
 }
 
 // createConfiguration implements the step create_configuration: it creates the arrays of the node's
@@ -100,15 +110,4 @@ func (m *Manager) AssembleVolumes(ctx context.Context, n *node.Node) (softraid.A
 // ReleaseVolumes stops the arrays that AssembleVolumes has started, except the one with the device path.
 func (m *Manager) ReleaseVolumes(ctx context.Context, volumes softraid.Assembled, except string) error {
 	return volumes.Release(ctx, except)
-}
-
-// assembleAll waits for the members of the arrays of the node's raid_config, and assembles all of them.
-func (m *Manager) assembleAll(ctx context.Context, n *node.Node) (softraid.Assembled, error) {
-	if n == nil {
-		return softraid.Assembled{}, nil
-	}
-	if err := m.WaitDisks(ctx, n); err != nil {
-		return softraid.Assembled{}, err
-	}
-	return m.raidMachine(n).AssembleAll(ctx)
 }

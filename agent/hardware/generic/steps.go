@@ -9,6 +9,7 @@ import (
 	"ironroot/agent/fault"
 	"ironroot/agent/hardware"
 	"ironroot/agent/imaging"
+	"ironroot/agent/inject"
 	"ironroot/agent/node"
 )
 
@@ -190,6 +191,21 @@ func checked(s hardware.Step) hardware.StepFunc {
 	}
 }
 
+// injectArguments are the arguments of inject_files.
+func injectArguments() map[string]hardware.ArgInfo {
+	return map[string]hardware.ArgInfo{
+		inject.FilesArgument: {Description: "" +
+			"List of files to write, after those in the inject_files property of the node. Each is an object with " +
+			"path, and optionally partition (number on the root disk, path of a device, or link below /dev/disk), " +
+			"content (base64, or a URL in " +
+			"which {node[...]} and {ports[0][...]} are replaced), deleted (true removes the file), mode, dirmode " +
+			"(of the directory, if it is created), owner and group (numbers). Without partition, the file is on the " +
+			"first partition that has the first directory of the path."},
+		inject.VerifyCAArgument: {Description: "" +
+			"Whether the certificates of HTTPS servers are verified as the agent's options say. The default is true."},
+	}
+}
+
 // imageArguments are the arguments of write_image.
 func imageArguments() map[string]hardware.ArgInfo {
 	return map[string]hardware.ArgInfo{
@@ -231,6 +247,14 @@ func (m *Manager) writeImage(ctx context.Context, call hardware.Call) (any, erro
 		return nil, err
 	}
 	return map[string]string{"result": "prepare_image: " + text}, nil
+}
+
+// injectFiles implements the step inject_files, see [inject.Injector.Run].
+func (m *Manager) injectFiles(ctx context.Context, call hardware.Call) (any, error) {
+	return nil, inject.Injector{
+		Node: call.Node, Ports: call.Ports, System: m.o.System, Disks: m.o.Disks, Arrays: raidDisks{m},
+		Imager: m.o.Imager, Log: m.o.Log,
+	}.Run(ctx, call.Args)
 }
 
 // executeBootcInstall implements the step execute_bootc_install. It does the same as the command of this name and

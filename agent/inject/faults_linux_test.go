@@ -1,4 +1,4 @@
-package generic
+package inject
 
 import (
 	"context"
@@ -14,14 +14,14 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"ironroot/agent/hardware"
 	"ironroot/agent/imaging"
 	"ironroot/agent/node"
-	"ironroot/internal/test/disktest"
 	"ironroot/internal/test/imagetest"
+	"ironroot/internal/test/raidtest"
 	"ironroot/internal/test/testenv"
 	"ironroot/storage/block"
 	"ironroot/storage/mounted"
+	"ironroot/storage/sysfs"
 )
 
 // mountedDir returns a new directory as a mounted file system.
@@ -56,8 +56,8 @@ func TestInjectFilesNotSynced(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := injectedFile{path: name, data: before, owner: -1, group: -1}
-	err = newManager(t).writeInjected(t.Context(), fs, f, true)
+	f := file{path: name, data: before, owner: -1, group: -1}
+	err = newInjector(t).write(t.Context(), fs, f, true)
 	if failed := (*os.PathError)(nil); !errors.As(err, &failed) || failed.Op != "sync" ||
 		!errors.Is(err, unix.EINVAL) || !strings.HasSuffix(failed.Path, name) {
 		t.Errorf("got %v, want %v of the sync of %s", err, unix.EINVAL, name)
@@ -69,11 +69,11 @@ func TestInjectFilesWithoutPermission(t *testing.T) {
 	testenv.Root(t)
 	for name, c := range map[string]struct {
 		capability uint
-		file       injectedFile
+		file       file
 	}{
-		"owner":     {unix.CAP_CHOWN, injectedFile{path: "/file", owner: 1000, group: -1}},
-		"mode":      {unix.CAP_FOWNER, injectedFile{path: "/file", owner: -1, group: -1, mode: 0o600}},
-		"directory": {unix.CAP_CHOWN, injectedFile{path: "/new/file", owner: -1, group: 7, dirMode: 0o700}},
+		"owner":     {unix.CAP_CHOWN, file{path: "/file", owner: 1000, group: -1}},
+		"mode":      {unix.CAP_FOWNER, file{path: "/file", owner: -1, group: -1, mode: 0o600}},
+		"directory": {unix.CAP_CHOWN, file{path: "/new/file", owner: -1, group: 7, dirMode: 0o700}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir, fs := mountedDir(t)
@@ -82,7 +82,7 @@ func TestInjectFilesWithoutPermission(t *testing.T) {
 				t.Fatal(err)
 			}
 			testenv.DropCapability(t, c.capability)
-			if err := newManager(t).writeInjected(t.Context(), fs, c.file, true); !errors.Is(err, unix.EPERM) ||
+			if err := newInjector(t).write(t.Context(), fs, c.file, true); !errors.Is(err, unix.EPERM) ||
 				!strings.Contains(err.Error(), c.file.path) {
 				t.Errorf("got %v, want %v with the path %s", err, unix.EPERM, c.file.path)
 			}
@@ -116,10 +116,10 @@ func TestInjectFilesOverOtherFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer reader.Close() //nolint:errcheck // only read
-	m := newManager(t)
+	in := newInjector(t)
 	for path, want := range map[string]error{"/pipe": unix.EINVAL, "/file/a/b": unix.ENOTDIR} {
-		f := injectedFile{path: path, data: []byte("content"), owner: -1, group: -1}
-		if err := m.writeInjected(t.Context(), fs, f, true); !errors.Is(err, want) {
+		f := file{path: path, data: []byte("content"), owner: -1, group: -1}
+		if err := in.write(t.Context(), fs, f, true); !errors.Is(err, want) {
 			t.Errorf("%s: got %v, want %v", path, err, want)
 		}
 	}
@@ -147,15 +147,30 @@ func TestInjectionDeviceOfUnknownDisks(t *testing.T) {
 		"no number":       {disk, nil, `{"serial": ">= 100"}`, "device /dev/sda: entry 1 of skip_block_devices"},
 		"serial not read": {unread, nil, `{"serial": "x"}`, "device /dev/sda: "},
 	} {
-		m := newManager(t)
-		listed(t, m.o.System, "2048", "sda")
-		m.o.Disks = disktest.Lister(func(context.Context) ([]block.Device, error) { return []block.Device{c.disk}, c.err })
-		n := nodeWith(t, `"properties": {"skip_block_devices": [`+c.entry+`]}`)
-		_, err := m.namedInjectionDevice(t.Context(), hardware.Call{Node: n}, "/dev/sda")
+		in := newInjector(t)
+		raidtest.ListDisks(t, in.System, "2048", "sda")
+		in.Disks = fakeDisks{[]block.Device{c.disk}, c.err}
+		in.Node = nodeWith(t, `"properties": {"skip_block_devices": [`+c.entry+`]}`)
+		_, err := in.namedDevice(t.Context(), "/dev/sda")
 		if typeOf(err) != "DeviceNotFound" || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: got %v, want DeviceNotFound with %q", name, err, c.want)
 		}
 	}
+}
+
+// cancelOnWarning calls a function when a warning is logged.
+type cancelOnWarning struct {
+	slog.Handler
+	cancel func()
+}
+
+func (h cancelOnWarning) Enabled(context.Context, slog.Level) bool { return true }
+
+func (h cancelOnWarning) Handle(_ context.Context, r slog.Record) error {
+	if r.Level == slog.LevelWarn {
+		h.cancel()
+	}
+	return nil
 }
 
 // Without a root disk, or on one without a partition table, a file has no place.
@@ -168,18 +183,18 @@ func TestInjectFilesWithoutPartitions(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancelCause(t.Context())
 	aborted := errors.New("aborted")
-	d.m.o.Log = slog.New(onMessage{slog.DiscardHandler, "partition not searched", func() { cancel(aborted) }})
-	if _, err := d.m.findInjectionDevice(ctx, d.path, injectedFile{path: "/etc/file"}); !errors.Is(err, aborted) {
+	d.in.Log = slog.New(cancelOnWarning{slog.DiscardHandler, func() { cancel(aborted) }})
+	if _, err := d.in.findDevice(ctx, d.path, file{path: "/etc/file"}); !errors.Is(err, aborted) {
 		t.Errorf("cancelled: got %v, want %v", err, aborted)
 	}
-	write(t, d.path, 0, make([]byte, mib))
-	write(t, d.path, 63*mib, make([]byte, mib))
+	raidtest.Write(t, d.path, 0, make([]byte, raidtest.MiB))
+	raidtest.Write(t, d.path, 63*raidtest.MiB, make([]byte, raidtest.MiB))
 	if err := d.files(`[{"path": "/etc/file", "content": ""}]`); typeOf(err) != "DeviceNotFound" ||
 		!strings.Contains(err.Error(), "partition for /etc/file: ") {
 		t.Errorf("no table: got %v, want DeviceNotFound", err)
 	}
-	d.m.o.Imager = imaging.New(imaging.Options{
-		Config: d.m.o.Config, Node: &node.Cache{}, Disks: disktest.List{}, Log: d.m.o.Log,
+	d.in.Imager = imaging.New(imaging.Options{
+		Config: d.conf, Node: &node.Cache{}, Disks: fakeDisks{}, Log: d.in.Log,
 	})
 	for _, place := range []string{"", `, "partition": 4`} {
 		err := d.files(`[{"path": "/etc/file", "content": ""` + place + `}]`)
@@ -202,7 +217,7 @@ func TestInjectFilesCloses(t *testing.T) {
 		t.Fatal(err)
 	}
 	for n := range 5 {
-		part, err := os.OpenFile(block.PartitionPath(d.m.o.System, d.path, n+1), os.O_RDWR|unix.O_EXCL, 0)
+		part, err := os.OpenFile(block.PartitionPath(d.in.System, d.path, n+1), os.O_RDWR|unix.O_EXCL, 0)
 		if err != nil {
 			t.Errorf("got %v, want that no partition is in use", err)
 			continue
@@ -214,9 +229,10 @@ func TestInjectFilesCloses(t *testing.T) {
 
 // A device with a member of an array that the node protects gets no file.
 func TestInjectionDeviceOfArray(t *testing.T) {
-	disk := memberDisk(t, testenv.RAID{Name: "root", Level: 1})
-	n := nodeWith(t, `"properties": {"skip_block_devices": [{"volume_name": "root"}]}`)
-	_, err := onThisMachine(t, disk).namedInjectionDevice(t.Context(), hardware.Call{Node: n}, disk.Path)
+	disk := raidtest.MemberDisk(t, testenv.RAID{Name: "root", Level: 1})
+	in := newInjector(t, disk)
+	in.System, in.Node = sysfs.Root{}, nodeWith(t, `"properties": {"skip_block_devices": [{"volume_name": "root"}]}`)
+	_, err := in.namedDevice(t.Context(), disk.Path)
 	if typeOf(err) != "DeviceNotFound" || !strings.Contains(err.Error(), "is protected by skip_block_devices") {
 		t.Errorf("got %v, want DeviceNotFound for a protected device", err)
 	}

@@ -1,4 +1,4 @@
-package generic
+package inject
 
 import (
 	"bytes"
@@ -21,10 +21,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"ironroot/agent/config"
-	"ironroot/agent/hardware"
+	"ironroot/agent/fault"
 	"ironroot/agent/imaging"
 	"ironroot/agent/node"
-	"ironroot/internal/test/disktest"
+	"ironroot/agent/softraid"
+	"ironroot/internal/test/raidtest"
 	"ironroot/internal/test/testenv"
 	"ironroot/storage/block"
 	"ironroot/storage/partition"
@@ -36,15 +37,64 @@ import (
 type injectionDisk struct {
 	t    *testing.T
 	path string
-	m    *Manager
+	in   Injector
+	conf *config.Live
 	log  *testenv.Log
+}
+
+// fakeDisks implements [block.Lister].
+type fakeDisks struct {
+	disks []block.Device
+	err   error // of the list
+}
+
+func (f fakeDisks) Disks(context.Context) ([]block.Device, error) { return f.disks, f.err }
+
+// noArrays implements [Arrays] for a machine without arrays.
+type noArrays struct{}
+
+func (noArrays) Assemble(context.Context, *node.Node) (softraid.Assembled, error) {
+	return softraid.Assembled{}, nil
+}
+
+// newInjector returns an injector of a machine without devices, but with disks.
+func newInjector(t *testing.T, disks ...block.Device) Injector {
+	t.Helper()
+	return Injector{
+		System: sysfs.Root{Path: t.TempDir()}, Disks: fakeDisks{disks: disks}, Arrays: noArrays{},
+		Log: slog.New(slog.DiscardHandler),
+	}
+}
+
+func typeOf(err error) string {
+	var f *fault.Error
+	if errors.As(err, &f) {
+		return f.Type
+	}
+	return ""
+}
+
+func errorText(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}
+
+func nodeWith(t *testing.T, fields string) *node.Node {
+	t.Helper()
+	n, err := node.FromJSON([]byte(`{"uuid": "u", ` + fields + `}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
 }
 
 func newInjectionDisk(t *testing.T) *injectionDisk {
 	t.Helper()
 	testenv.Root(t)
 	testenv.Programs(t, "sgdisk", "mkfs.ext4", "debugfs", "e2fsck", "blkid")
-	image := testenv.SparseFile(t, 64*mib)
+	image := testenv.SparseFile(t, 64*raidtest.MiB)
 	args := []string{}
 	for n, kind := range []string{"8e00", "8300", "8300", "8300", "8300"} {
 		args = append(args, "-n", fmt.Sprintf("%d:%d:+10M", n+1, (1+11*n)*2048), "-t", fmt.Sprintf("%d:%s", n+1, kind))
@@ -60,7 +110,7 @@ func newInjectionDisk(t *testing.T) *injectionDisk {
 		3: fillRoot,
 		4: fillRoot,
 	} {
-		tree, name := t.TempDir(), testenv.SparseFile(t, 10*mib)
+		tree, name := t.TempDir(), testenv.SparseFile(t, 10*raidtest.MiB)
 		if err := fill(tree); err != nil {
 			t.Fatal(err)
 		}
@@ -69,7 +119,7 @@ func newInjectionDisk(t *testing.T) *injectionDisk {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := out.WriteAt(data, int64(1+11*n)*mib); err != nil {
+		if _, err := out.WriteAt(data, int64(1+11*n)*raidtest.MiB); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -80,15 +130,13 @@ func newInjectionDisk(t *testing.T) *injectionDisk {
 	if err := partition.Sync(t.Context(), sysfs.Root{}, d.path); err != nil {
 		t.Fatal(err)
 	}
-	o := Options{
-		Config: config.NewLive(&config.Config{ImageDownloadConnectionTimeout: 10 * time.Second}),
-		Disks: disktest.Lister(func(context.Context) ([]block.Device, error) {
-			return []block.Device{{Name: filepath.Base(d.path), Path: d.path, Type: "disk", Size: 5 << 30}}, nil
-		}),
-		Log: slog.New(slog.NewTextHandler(d.log, nil)),
-	}
-	o.Imager = imaging.New(imaging.Options{Config: o.Config, Node: &node.Cache{}, Disks: o.Disks, Log: o.Log})
-	d.m = New(o)
+	disk := block.Device{Name: filepath.Base(d.path), Path: d.path, Type: "disk", Size: 5 << 30}
+	d.conf = config.NewLive(&config.Config{ImageDownloadConnectionTimeout: 10 * time.Second})
+	d.in = newInjector(t, disk)
+	d.in.System, d.in.Log = sysfs.Root{}, slog.New(slog.NewTextHandler(d.log, nil))
+	d.in.Imager = imaging.New(imaging.Options{
+		Config: d.conf, Node: &node.Cache{}, Disks: d.in.Disks, Log: d.in.Log,
+	})
 	return d
 }
 
@@ -109,12 +157,12 @@ func fillRoot(dir string) error {
 // inject runs the step with files and further arguments, as JSON.
 func (d *injectionDisk) inject(n *node.Node, ports []map[string]any, args map[string]string) error {
 	d.t.Helper()
-	call := hardware.Call{Node: n, Ports: ports, Args: map[string]json.RawMessage{}}
+	in, raw := d.in, map[string]json.RawMessage{}
+	in.Node, in.Ports = n, ports
 	for name, text := range args {
-		call.Args[name] = json.RawMessage(text)
+		raw[name] = json.RawMessage(text)
 	}
-	_, err := d.m.injectFiles(d.t.Context(), call)
-	return err
+	return in.Run(d.t.Context(), raw)
 }
 
 // files runs the step with files.
@@ -244,7 +292,7 @@ func TestInjectFilesOfTheNode(t *testing.T) {
 // Parity: P8 (URLs)
 func TestInjectFilesFromURLs(t *testing.T) {
 	d := newInjectionDisk(t)
-	large := bytes.Repeat([]byte("0123456789abcdef"), 3*mib/16)
+	large := bytes.Repeat([]byte("0123456789abcdef"), 3*raidtest.MiB/16)
 	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Authorization") != "" {
 			t.Errorf("%s was requested with credentials", r.URL)
@@ -269,7 +317,7 @@ func TestInjectFilesFromURLs(t *testing.T) {
 	secure.StartTLS()
 	t.Cleanup(plain.Close)
 	t.Cleanup(secure.Close)
-	d.m.o.Config.Update(func(c *config.Config) {
+	d.conf.Update(func(c *config.Config) {
 		c.ImageServerAuthStrategy, c.ImageServerUser, c.ImageServerPassword = "http_basic", "user", ""
 	})
 	n, err := node.FromJSON([]byte(`{"uuid": "1be26c0b"}`))
@@ -303,12 +351,12 @@ func TestInjectFilesFromURLs(t *testing.T) {
 	if err := run(plain.URL+"/broken", "true"); typeOf(err) != "CommandExecutionError" {
 		t.Errorf("broken connection: got %v, want a CommandExecutionError", err)
 	}
-	d.m.o.Config.Update(func(c *config.Config) { c.ImageDownloadMaxDuration = 50 * time.Millisecond })
+	d.conf.Update(func(c *config.Config) { c.ImageDownloadMaxDuration = 50 * time.Millisecond })
 	if err := run(plain.URL+"/silent", "true"); typeOf(err) != "CommandExecutionError" ||
 		!strings.Contains(err.Error(), "maximum duration reached") {
 		t.Errorf("silent server: got %v, want a CommandExecutionError", err)
 	}
-	d.m.o.Config.Update(func(c *config.Config) { c.ImageDownloadMaxDuration = 0 })
+	d.conf.Update(func(c *config.Config) { c.ImageDownloadMaxDuration = 0 })
 	if err := run(secure.URL+"/large", "false"); err != nil {
 		t.Fatal(err)
 	}
@@ -367,15 +415,15 @@ func TestInjectFilesFails(t *testing.T) {
 // A device is reported as unknown only if all disks and partitions could be listed. A disk that cannot be read does not
 // prevent files on another one.
 func TestInjectionDeviceUnread(t *testing.T) {
-	m := newManager(t, block.Device{Name: "sda", Path: "/dev/sda"}, block.Device{Name: "sdb", Path: "/dev/sdb"})
-	if err := os.MkdirAll(m.o.System.Sys("class/block/sda"), 0o755); err != nil { // sdb is missing
+	in := newInjector(t, block.Device{Name: "sda", Path: "/dev/sda"}, block.Device{Name: "sdb", Path: "/dev/sdb"})
+	if err := os.MkdirAll(in.System.Sys("class/block/sda"), 0o755); err != nil { // sdb is missing
 		t.Fatal(err)
 	}
 	cancelled, cancel := context.WithCancel(t.Context())
 	cancel()
 	check := func(ctx context.Context, device string, want ...string) {
 		t.Helper()
-		_, err := m.namedInjectionDevice(ctx, hardware.Call{}, device)
+		_, err := in.namedDevice(ctx, device)
 		if len(want) == 0 && err != nil || len(want) > 0 && typeOf(err) != "DeviceNotFound" {
 			t.Errorf("%s: got %v, want DeviceNotFound with %q", device, err, want)
 			return
@@ -388,19 +436,16 @@ func TestInjectionDeviceUnread(t *testing.T) {
 	}
 	check(t.Context(), "/dev/sdb")
 	check(t.Context(), "/dev/sdb1", "find device /dev/sdb1: partitions of /dev/sdb: ")
-	_, err := m.namedInjectionDevice(cancelled, hardware.Call{}, "/dev/sdb1")
+	_, err := in.namedDevice(cancelled, "/dev/sdb1")
 	if !errors.Is(err, context.Canceled) || typeOf(err) != "" {
 		t.Errorf("cancelled: got %v, want %v", err, context.Canceled)
 	}
-	if err := os.MkdirAll(m.o.System.Sys("class/block/sdb"), 0o755); err != nil {
+	if err := os.MkdirAll(in.System.Sys("class/block/sdb"), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	check(t.Context(), "/dev/sdb1", "/dev/sdb1 is neither a disk of this machine nor a partition of one")
-	disks := m.o.Disks
-	m.o.Disks = disktest.Lister(func(ctx context.Context) ([]block.Device, error) {
-		list, err := disks.Disks(ctx)
-		return list[:1], errors.Join(err, fmt.Errorf("%w: sdb hangs", block.ErrUnreadable))
-	})
+	disks, _ := in.Disks.Disks(t.Context())
+	in.Disks = fakeDisks{disks[:1], fmt.Errorf("%w: sdb hangs", block.ErrUnreadable)}
 	check(t.Context(), "/dev/sda")
 	check(t.Context(), "/dev/sdb", "find device /dev/sdb: ", "sdb hangs")
 }
@@ -409,7 +454,7 @@ func TestInjectionDeviceUnread(t *testing.T) {
 //
 // Parity: P8 (validation)
 func TestInjectFilesValidation(t *testing.T) {
-	m := newManager(t)
+	in := newInjector(t)
 	good := `"path": "/etc/file", "content": ""`
 	for text, want := range map[string][]string{
 		`{}`:   {"'files' must be a list of objects"},
@@ -452,7 +497,7 @@ func TestInjectFilesValidation(t *testing.T) {
 		`[{` + good + `, "partition": "LABEL=root"}]`:    {"device below /dev, got LABEL=root"},
 	} {
 		args := map[string]json.RawMessage{"files": json.RawMessage(text)}
-		_, err := m.injectFiles(t.Context(), hardware.Call{Args: args})
+		err := in.Run(t.Context(), args)
 		if typeOf(err) != "InvalidCommandParamsError" {
 			t.Errorf("%s: got %v, want an InvalidCommandParamsError", text, err)
 			continue
@@ -468,19 +513,21 @@ func TestInjectFilesValidation(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := m.injectFiles(t.Context(), hardware.Call{Node: n}); typeOf(err) != "InvalidCommandParamsError" ||
+		in.Node = n
+		if err := in.Run(t.Context(), nil); typeOf(err) != "InvalidCommandParamsError" ||
 			!strings.Contains(err.Error(), "property 'inject_files' must be a list") {
 			t.Errorf("property %s: got %v, want a refusal", property, err)
 		}
 	}
+	in.Node = nil
 	args := map[string]json.RawMessage{"verify_ca": json.RawMessage(`"no"`)}
-	if _, err := m.injectFiles(t.Context(), hardware.Call{Args: args}); typeOf(err) != "InvalidCommandParamsError" ||
+	if err := in.Run(t.Context(), args); typeOf(err) != "InvalidCommandParamsError" ||
 		!strings.Contains(err.Error(), `'verify_ca' must be true or false, got "no"`) {
 		t.Errorf("verify_ca: got %v, want a refusal with the value", err)
 	}
 }
 
-// Expected results are those of Python's str.format with the same objects.
+// Python's str.format returns the same results for the same objects.
 //
 // Parity: P8 (fields of URLs)
 func TestExpandFields(t *testing.T) {

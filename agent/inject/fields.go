@@ -1,4 +1,4 @@
-package generic
+package inject
 
 import (
 	"fmt"

@@ -1,4 +1,4 @@
-package generic
+package inject
 
 import (
 	"bytes"
@@ -13,18 +13,14 @@ import (
 	"strings"
 
 	"ironroot/agent/fault"
-	"ironroot/agent/hardware"
 	"ironroot/storage/image/fetch"
 )
 
-const (
-	injectedFiles  = "files"        // argument of inject_files
-	verifyCA       = "verify_ca"    // argument of inject_files
-	injectProperty = "inject_files" // property of the node
-)
+// property is the property of the node with files.
+const property = "inject_files"
 
-// injectedFile is a file that is written or removed.
-type injectedFile struct {
+// file is a file that is written or removed.
+type file struct {
 	path      string // with a leading slash
 	device    string // of the file system; "" means a partition of the root disk
 	partition int    // number; 0 means the partition that has the directory
@@ -38,30 +34,29 @@ type injectedFile struct {
 }
 
 // content returns a reader of the file's content, unless that is at a URL.
-func (f injectedFile) content() io.Reader { return bytes.NewReader(f.data) }
+func (f file) content() io.Reader { return bytes.NewReader(f.data) }
 
-// parseInjection returns the files of a call, first those of the node's property. Its error names all that is wrong
-// with them.
-func parseInjection(call hardware.Call) (files []injectedFile, verify bool, err error) {
+// parse returns the files of a call, first the files of the node's property. Its error names all that is wrong with them.
+func (in Injector) parse(args map[string]json.RawMessage) (files []file, verify bool, err error) {
 	verify = true
-	if raw, given := call.Args[verifyCA]; given {
+	if raw, given := args[VerifyCAArgument]; given {
 		if err := json.Unmarshal(raw, &verify); err != nil {
-			return nil, false, fault.InvalidCommandParams("'%s' must be true or false, got %s", verifyCA, raw)
+			return nil, false, fault.InvalidCommandParams("'%s' must be true or false, got %s", VerifyCAArgument, raw)
 		}
 	}
-	values := map[string]any{"node": map[string]any{}, "ports": anyList(call.Ports)}
-	var property json.RawMessage
-	if call.Node != nil {
-		values["node"] = call.Node.Raw()
-		if property, err = json.Marshal(call.Node.Properties()[injectProperty]); err != nil {
-			return nil, false, fault.InvalidCommandParams("property '%s': %w", injectProperty, err)
+	values := map[string]any{"node": map[string]any{}, "ports": anyList(in.Ports)}
+	var list json.RawMessage
+	if in.Node != nil {
+		values["node"] = in.Node.Raw()
+		if list, err = json.Marshal(in.Node.Properties()[property]); err != nil {
+			return nil, false, fault.InvalidCommandParams("property '%s': %w", property, err)
 		}
 	}
-	ofNode, wrong, err := parseInjectedFiles("property '"+injectProperty+"'", property, values)
+	ofNode, wrong, err := parseFiles("property '"+property+"'", list, values)
 	if err != nil {
 		return nil, false, err
 	}
-	ofStep, wrongOfStep, err := parseInjectedFiles("'"+injectedFiles+"'", call.Args[injectedFiles], values)
+	ofStep, wrongOfStep, err := parseFiles("'"+FilesArgument+"'", args[FilesArgument], values)
 	if err != nil {
 		return nil, false, err
 	}
@@ -71,11 +66,9 @@ func parseInjection(call hardware.Call) (files []injectedFile, verify bool, err 
 	return append(ofNode, ofStep...), verify, nil
 }
 
-// parseInjectedFiles returns the files of a list, which errors call by name, and all that is wrong with them. values
-// are those that a URL can name.
-func parseInjectedFiles(name string, list json.RawMessage, values map[string]any) (
-	files []injectedFile, wrong []string, err error,
-) {
+// parseFiles returns the files of a list, which errors call by name, and all that is wrong with them. values are those
+// that a URL can name.
+func parseFiles(name string, list json.RawMessage, values map[string]any) (files []file, wrong []string, err error) {
 	var entries []map[string]json.RawMessage
 	if len(list) > 0 {
 		if err := json.Unmarshal(list, &entries); err != nil {
@@ -83,7 +76,7 @@ func parseInjectedFiles(name string, list json.RawMessage, values map[string]any
 		}
 	}
 	for i, entry := range entries {
-		f, texts := parseInjectedFile(entry, values)
+		f, texts := parseFile(entry, values)
 		for _, text := range texts {
 			wrong = append(wrong, fmt.Sprintf("entry %d of %s: %s", i+1, name, text))
 		}
@@ -100,8 +93,8 @@ func anyList(ports []map[string]any) []any {
 	return list
 }
 
-// parseInjectedFile returns a file, and all that is wrong with it. values are those that a URL can name.
-func parseInjectedFile(entry map[string]json.RawMessage, values map[string]any) (f injectedFile, wrong []string) {
+// parseFile returns a file, and all that is wrong with it. values are those that a URL can name.
+func parseFile(entry map[string]json.RawMessage, values map[string]any) (f file, wrong []string) {
 	p := entryParser{entry: entry}
 	var name, content string
 	p.decode("path", &name, "a text")

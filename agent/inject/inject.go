@@ -1,10 +1,12 @@
-package generic
+package inject
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"path"
 	"slices"
@@ -13,45 +15,59 @@ import (
 	"golang.org/x/sys/unix"
 
 	"ironroot/agent/fault"
-	"ironroot/agent/hardware"
 	"ironroot/agent/node"
 	"ironroot/agent/softraid"
 	"ironroot/storage/block"
 	"ironroot/storage/mounted"
 	"ironroot/storage/partition"
+	"ironroot/storage/sysfs"
 )
 
-// injectArguments are the arguments of inject_files.
-func injectArguments() map[string]hardware.ArgInfo {
-	return map[string]hardware.ArgInfo{
-		injectedFiles: {Description: "" +
-			"List of files to write, after those in the inject_files property of the node. Each is an object with " +
-			"path, and optionally partition (number on the root disk, path of a device, or link below /dev/disk), " +
-			"content (base64, or a URL in " +
-			"which {node[...]} and {ports[0][...]} are replaced), deleted (true removes the file), mode, dirmode " +
-			"(of the directory, if it is created), owner and group (numbers). Without partition, the file is on the " +
-			"first partition that has the first directory of the path."},
-		verifyCA: {Description: "" +
-			"Whether the certificates of HTTPS servers are verified as the agent's options say. The default is true."},
-	}
+// Argument names of the step.
+const (
+	FilesArgument    = "files"
+	VerifyCAArgument = "verify_ca"
+)
+
+// Injector writes files to file systems of a machine, or removes files.
+type Injector struct {
+	Node   *node.Node       // may be nil
+	Ports  []map[string]any // of the node
+	System sysfs.Root
+	Disks  block.Lister // of all hardware managers together
+	Arrays Arrays
+	Imager Imager
+	Log    *slog.Logger
 }
 
-// injectFiles writes files of the operator's to file systems of the node, or removes files. The whole call is validated
-// first. Names are resolved as inside a chroot to the file system, because its content belongs to the tenant. If a file
-// is on a named array, the arrays of raid_config are assembled, and stopped again when all files are written.
-func (m *Manager) injectFiles(ctx context.Context, call hardware.Call) (_ any, err error) {
-	files, verify, err := parseInjection(call)
+// Arrays runs the arrays of a machine.
+type Arrays interface {
+	// Assemble waits for the members of the arrays of the node's raid_config, and assembles all of them.
+	Assemble(ctx context.Context, n *node.Node) (softraid.Assembled, error)
+}
+
+// Imager finds the root disk, and opens files at URLs.
+type Imager interface {
+	DeployDisk(ctx context.Context, refresh bool) (block.Device, error)
+	Open(ctx context.Context, url string, verify bool) (io.ReadCloser, error)
+}
+
+// Run writes files of the operator's to file systems of the node, or removes files. The whole list is validated first.
+// Names are resolved as inside a chroot to the file system, because its content belongs to the tenant. If a file is on
+// a named array, the arrays of raid_config are assembled, and stopped again when all files are written.
+func (in Injector) Run(ctx context.Context, args map[string]json.RawMessage) (err error) {
+	files, verify, err := in.parse(args)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if len(files) == 0 {
-		m.o.Log.Info("no files to inject")
-		return nil, nil
+		in.Log.Info("no files to inject")
+		return nil
 	}
-	if slices.ContainsFunc(files, injectedFile.isOnArray) {
-		volumes, failed := m.assembleAll(ctx, call.Node)
+	if slices.ContainsFunc(files, file.isOnArray) {
+		volumes, failed := in.Arrays.Assemble(ctx, in.Node)
 		if failed != nil {
-			return nil, fault.DeviceNotFound("RAID arrays of raid_config: %w", failed)
+			return fault.DeviceNotFound("RAID arrays of raid_config: %w", failed)
 		}
 		defer func() {
 			if failed := volumes.Release(context.WithoutCancel(ctx), ""); failed != nil {
@@ -60,22 +76,22 @@ func (m *Manager) injectFiles(ctx context.Context, call hardware.Call) (_ any, e
 		}()
 	}
 	for _, f := range files {
-		if err := m.inject(ctx, call, f, verify); err != nil {
-			return nil, err
+		if err := in.inject(ctx, f, verify); err != nil {
+			return err
 		}
 	}
-	return nil, nil
+	return nil
 }
 
 // isOnArray reports whether the file is on a named device that is, or by a link can be, a RAID array or a partition of
 // one.
-func (f injectedFile) isOnArray() bool {
+func (f file) isOnArray() bool {
 	return strings.HasPrefix(f.device, "/dev/md") || strings.HasPrefix(f.device, block.LinkDir)
 }
 
 // inject writes or removes one file.
-func (m *Manager) inject(ctx context.Context, call hardware.Call, f injectedFile, verify bool) error {
-	device, err := m.injectionDevice(ctx, call, f)
+func (in Injector) inject(ctx context.Context, f file, verify bool) error {
+	device, err := in.device(ctx, f)
 	if err != nil {
 		return err
 	}
@@ -84,9 +100,9 @@ func (m *Manager) inject(ctx context.Context, call hardware.Call, f injectedFile
 		return fault.CommandExecution(fmt.Errorf("inject %s: %w", f.path, err))
 	}
 	if f.deleted {
-		err = removeInjected(fs, f.path)
+		err = remove(fs, f.path)
 	} else {
-		err = m.writeInjected(ctx, fs, f, verify)
+		err = in.write(ctx, fs, f, verify)
 	}
 	if err = errors.Join(err, fs.Close()); err != nil {
 		return fault.CommandExecution(fmt.Errorf("inject %s: %w", f.path, err))
@@ -95,24 +111,24 @@ func (m *Manager) inject(ctx context.Context, call hardware.Call, f injectedFile
 	if f.deleted {
 		phrase = "file removed"
 	}
-	m.o.Log.Info(phrase, "path", f.path, "device", device)
+	in.Log.Info(phrase, "path", f.path, "device", device)
 	return nil
 }
 
-// removeInjected removes a file, which need not exist.
-func removeInjected(fs *mounted.FS, name string) error {
+// remove removes a file, which need not exist.
+func remove(fs *mounted.FS, name string) error {
 	if err := fs.Remove(name); !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
 	return nil
 }
 
-// writeInjected writes a file, and waits until it is on the device. If its content cannot be fetched, the file system
-// does not change.
-func (m *Manager) writeInjected(ctx context.Context, fs *mounted.FS, f injectedFile, verify bool) (err error) {
+// write writes a file, and waits until it is on the device. If its content cannot be fetched, the file system does not
+// change.
+func (in Injector) write(ctx context.Context, fs *mounted.FS, f file, verify bool) (err error) {
 	content := io.NopCloser(f.content())
 	if f.url != "" {
-		if content, err = m.o.Imager.Open(ctx, f.url, verify); err != nil {
+		if content, err = in.Imager.Open(ctx, f.url, verify); err != nil {
 			return err
 		}
 	}
@@ -144,7 +160,7 @@ func (m *Manager) writeInjected(ctx context.Context, fs *mounted.FS, f injectedF
 }
 
 // setAttributes sets the owner, the group and the mode that are given.
-func (f injectedFile) setAttributes(file *os.File) error {
+func (f file) setAttributes(file *os.File) error {
 	// First the owner: its change clears bits of the mode.
 	if f.owner >= 0 || f.group >= 0 {
 		if err := unix.Fchown(int(file.Fd()), f.owner, f.group); err != nil {
@@ -175,30 +191,30 @@ func changeMode(file *os.File, mode uint32) error {
 	return nil
 }
 
-// injectionDevice returns the device with the file system that f belongs to.
-func (m *Manager) injectionDevice(ctx context.Context, call hardware.Call, f injectedFile) (string, error) {
+// device returns the device with the file system that f belongs to.
+func (in Injector) device(ctx context.Context, f file) (string, error) {
 	if f.device != "" {
-		return m.namedInjectionDevice(ctx, call, f.device)
+		return in.namedDevice(ctx, f.device)
 	}
-	disk, err := m.o.Imager.DeployDisk(ctx, false)
+	disk, err := in.Imager.DeployDisk(ctx, false)
 	if err != nil {
 		return "", err
 	}
 	if f.partition == 0 {
-		return m.findInjectionDevice(ctx, disk.Path, f)
+		return in.findDevice(ctx, disk.Path, f)
 	}
-	return block.PartitionPath(m.o.System, disk.Path, f.partition), nil
+	return block.PartitionPath(in.System, disk.Path, f.partition), nil
 }
 
-// namedInjectionDevice returns the path of the disk or partition that device names, by its path or by a link of udev.
+// namedDevice returns the path of the disk or partition that device names, by its path or by a link of udev.
 // It returns an error if the node protects the device.
-func (m *Manager) namedInjectionDevice(ctx context.Context, call hardware.Call, device string) (string, error) {
-	disks, unread := m.o.Disks.Disks(ctx)
+func (in Injector) namedDevice(ctx context.Context, device string) (string, error) {
+	disks, unread := in.Disks.Disks(ctx)
 	if unread != nil && !errors.Is(unread, block.ErrUnreadable) {
 		return "", fault.DeviceNotFound("list disks: %w", unread)
 	}
 	if strings.HasPrefix(device, block.LinkDir) {
-		linked, err := partition.FindLink(ctx, m.o.System, disks, device)
+		linked, err := partition.FindLink(ctx, in.System, disks, device)
 		if ctx.Err() != nil {
 			return "", context.Cause(ctx)
 		}
@@ -207,19 +223,19 @@ func (m *Manager) namedInjectionDevice(ctx context.Context, call hardware.Call, 
 		}
 		device = linked
 	}
-	return device, m.checkInjectionDevice(ctx, call, device, disks, unread)
+	return device, in.checkDevice(ctx, device, disks, unread)
 }
 
-// checkInjectionDevice returns an error unless device is one of the disks or a partition of one, and the node does not
-// protect it. unread is the error of the disks that could not be read, or nil.
-func (m *Manager) checkInjectionDevice(
-	ctx context.Context, call hardware.Call, device string, disks []block.Device, unread error,
+// checkDevice returns an error unless device is one of the disks or a partition of one, and the node does not protect
+// it. unread is the error of the disks that could not be read, or nil.
+func (in Injector) checkDevice(
+	ctx context.Context, device string, disks []block.Device, unread error,
 ) error {
 	i := slices.IndexFunc(disks, func(d block.Device) bool {
 		if d.Path == device {
 			return true
 		}
-		parts, err := block.Partitions(ctx, m.o.System, d.Path)
+		parts, err := block.Partitions(ctx, in.System, d.Path)
 		unread = errors.Join(unread, err)
 		return slices.ContainsFunc(parts, func(p block.Device) bool { return p.Path == device })
 	})
@@ -232,13 +248,13 @@ func (m *Manager) checkInjectionDevice(
 	if i < 0 {
 		return fault.DeviceNotFound("device %s is neither a disk of this machine nor a partition of one", device)
 	}
-	skips, err := node.NewSkipList(call.Node)
+	skips, err := node.NewSkipList(in.Node)
 	if err != nil {
 		return fault.DeviceNotFound("%w", err)
 	}
 	kept, err := skips.Without(disks[i : i+1])
 	if err == nil {
-		kept, err = softraid.WithoutProtected(ctx, m.o.System, call.Node, kept)
+		kept, err = softraid.WithoutProtected(ctx, in.System, in.Node, kept)
 	}
 	if err != nil {
 		return fault.DeviceNotFound("device %s: %w", device, err)
@@ -252,8 +268,8 @@ func (m *Manager) checkInjectionDevice(
 	return nil
 }
 
-// findInjectionDevice returns the first partition of a disk that has the first directory of the file's path.
-func (m *Manager) findInjectionDevice(ctx context.Context, disk string, f injectedFile) (string, error) {
+// findDevice returns the first partition of a disk that has the first directory of the file's path.
+func (in Injector) findDevice(ctx context.Context, disk string, f file) (string, error) {
 	first, _, _ := strings.Cut(strings.TrimPrefix(f.path, "/"), "/")
 	table, err := partition.Read(ctx, disk)
 	if err != nil {
@@ -264,7 +280,7 @@ func (m *Manager) findInjectionDevice(ctx context.Context, disk string, f inject
 		if p.Type == partition.TypeLVM || p.Type == partition.TypeMBRLVM || p.Extended() {
 			continue // no file system
 		}
-		device := block.PartitionPath(m.o.System, disk, p.Number)
+		device := block.PartitionPath(in.System, disk, p.Number)
 		found, err := hasDirectory(ctx, device, first)
 		if ctx.Err() != nil {
 			return "", context.Cause(ctx)
@@ -273,7 +289,7 @@ func (m *Manager) findInjectionDevice(ctx context.Context, disk string, f inject
 			return device, nil
 		}
 		if err != nil {
-			m.o.Log.Warn("partition not searched", "device", device, "path", f.path, "err", err)
+			in.Log.Warn("partition not searched", "device", device, "path", f.path, "err", err)
 			device += " (unreadable)"
 		}
 		scanned = append(scanned, device)
