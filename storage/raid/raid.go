@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 
+	"ironroot/storage/block"
 	"ironroot/storage/md"
 	"ironroot/storage/sysfs"
 )
@@ -75,7 +76,12 @@ func List(ctx context.Context, sys sysfs.Root) ([]Status, error) {
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		a, err := read(sys, entry.Name())
+		var a Status
+		// The files of an array that the kernel is removing are busy.
+		err := block.WhileBusy(ctx, func() (err error) {
+			a, err = read(sys, entry.Name())
+			return err
+		})
 		if errors.Is(err, fs.ErrNotExist) {
 			continue // another device, or the array was just removed
 		} else if err != nil {
