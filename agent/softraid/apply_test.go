@@ -100,7 +100,7 @@ func TestRAIDValidation(t *testing.T) {
 	}
 	oneRoot := target(logical("1", "1", `"is_root_volume": true`)+", "+logical("1", "1", `"is_root_volume": false`), "")
 	disks := []block.Device{blankDisk(t, 3*gib), blankDisk(t, 3*gib)}
-	m, kernel := onThisMachine(t, disks...), &raidtest.Kernel{}
+	m, kernel := onThisMachine(t, disks...), raidtest.NewKernel(t)
 	m.o.Kernel = kernel
 	if _, err := m.createConfiguration(t.Context(), call{Node: nodeWith(t, oneRoot)}); err != nil {
 		t.Errorf("one root volume: got %v, want no error", err)
@@ -256,7 +256,7 @@ func TestCreateRefused(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			disks := []block.Device{plain(t), tt.second(t)}
 			fields := strings.ReplaceAll(target(tt.disks, tt.fields), "SECOND", disks[1].Serial)
-			m, kernel := onThisMachine(t, disks...), &raidtest.Kernel{}
+			m, kernel := onThisMachine(t, disks...), raidtest.NewKernel(t)
 			m.o.Kernel = kernel
 			_, err := m.createConfiguration(t.Context(), call{Node: nodeWith(t, fields)})
 			want := strings.ReplaceAll(tt.want, "PATH", disks[1].Path)
@@ -275,9 +275,9 @@ func TestCreateFails(t *testing.T) {
 	config := target(`{"controller": "software", "raid_level": "1", "size_gb": 1}, `+
 		`{"controller": "software", "raid_level": "0", "size_gb": 1}`, "")
 	broken := errors.New("broken")
-	for name, kernel := range map[string]*raidtest.Kernel{
-		"second array": {Fail: map[string]error{"any:md1": broken}}, "lost member": {CheckErr: broken},
-	} {
+	second, lost := raidtest.NewKernel(t), raidtest.NewKernel(t)
+	second.Fail, lost.CheckErr = map[string]error{"any:md1": broken}, broken
+	for name, kernel := range map[string]*raidtest.Kernel{"second array": second, "lost member": lost} {
 		disks := []block.Device{blankDisk(t, 3*gib), blankDisk(t, 3*gib)}
 		m := onThisMachine(t, disks...)
 		m.o.Kernel = kernel
@@ -310,7 +310,7 @@ func TestCreatePartitionsFails(t *testing.T) {
 	disks := []block.Device{blankDisk(t, 3*gib), blankDisk(t, 3*gib)}
 	at := int64(3*gib - 4096)
 	write(t, disks[1].Path, at, []byte("tenant!"))
-	m, kernel := onThisMachine(t, disks...), &raidtest.Kernel{}
+	m, kernel := onThisMachine(t, disks...), raidtest.NewKernel(t)
 	m.o.Kernel = kernel
 	failed, passed := false, passedLimits(t)
 	m.o.Limits = func(d block.Device) timelimit.Limits {
@@ -336,11 +336,11 @@ func TestCreatePartitionsFails(t *testing.T) {
 // A new array whose content cannot be removed in time is removed again.
 func TestCreateWipeStuck(t *testing.T) {
 	disks := []block.Device{blankDisk(t, 3*gib), blankDisk(t, 3*gib)}
-	m, kernel := onThisMachine(t, disks...), &raidtest.Kernel{}
+	m, kernel := onThisMachine(t, disks...), raidtest.NewKernel(t)
 	m.o.Kernel = kernel
 	passed := passedLimits(t)
 	m.o.Limits = func(d block.Device) timelimit.Limits {
-		if d.Path == "/dev/md0" {
+		if d.Serial == "" { // the array
 			return passed
 		}
 		return timelimit.Disk
@@ -536,7 +536,7 @@ func TestCreateKeepsProtected(t *testing.T) {
 		{volume("root", "1"), ""},
 		{volume("data", "1"), `Existing Software RAID device detected that should not: raid1 array "root"`},
 	} {
-		m, kernel := onThisMachine(t, disks...), &raidtest.Kernel{}
+		m, kernel := onThisMachine(t, disks...), raidtest.NewKernel(t)
 		m.o.Kernel = kernel
 		_, err := m.createConfiguration(t.Context(), call{Node: nodeWith(t, target(tt.config, protect))})
 		if tt.want == "" && err != nil || !strings.Contains(errorText(err), tt.want) {

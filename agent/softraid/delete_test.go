@@ -268,7 +268,7 @@ func TestApplyWithoutSoftwareRAID(t *testing.T) {
 	const none = "RAID config contains no logical disks"
 	disks := memberDisks(t, "old")
 	before := [][]byte{content(t, disks[0]), content(t, disks[1])}
-	m, kernel := onThisMachine(t, disks...), &raidtest.Kernel{}
+	m, kernel := onThisMachine(t, disks...), raidtest.NewKernel(t)
 	m.o.Kernel = kernel
 	for config, want := range map[string][]string{
 		`{}`: {none}, `null`: {none}, `{"logical_disks": []}`: {none}, `{"logical_disks": null}`: {none},

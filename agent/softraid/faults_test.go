@@ -320,7 +320,7 @@ func TestDecideChain(t *testing.T) {
 func TestApplyKeepsNumbers(t *testing.T) {
 	const config = `{"logical_disks":[{"controller":"software","n":9007199254740993,"raid_level":"1","size_gb":1}]}`
 	disks := []block.Device{blankDisk(t, 3*gib), blankDisk(t, 3*gib)}
-	m, kernel := onThisMachine(t, disks...), &raidtest.Kernel{}
+	m, kernel := onThisMachine(t, disks...), raidtest.NewKernel(t)
 	m.o.Kernel = kernel
 	result, err := m.applyConfiguration(t.Context(), applied(nil, config))
 	if text, jsonErr := json.Marshal(result); err != nil || jsonErr != nil || string(text) != config {
@@ -332,8 +332,8 @@ func TestApplyKeepsNumbers(t *testing.T) {
 func TestCreateNotRemoved(t *testing.T) {
 	broken, running := errors.New("broken"), errors.New("still runs")
 	disks := []block.Device{blankDisk(t, 3*gib), blankDisk(t, 3*gib)}
-	m, kernel := onThisMachine(t, disks...), &raidtest.Kernel{CheckErr: broken}
-	m.o.Kernel = kernel
+	m, kernel := impatient(onThisMachine(t, disks...)), raidtest.NewKernel(t)
+	m.o.Kernel, kernel.CheckErr = kernel, broken
 	kernel.OnStop = func(string) error { return running }
 	config := target(logical("1", "1", ""), "")
 	_, err := m.createConfiguration(t.Context(), call{Node: nodeWith(t, config)})
@@ -438,7 +438,7 @@ func TestMembersOverlap(t *testing.T) {
 func TestCreateBesideSkippedDisks(t *testing.T) {
 	skipped := memberDisks(t, "data")
 	disks := append([]block.Device{blankDisk(t, 3*gib), blankDisk(t, 3*gib)}, skipped...)
-	m, kernel := onThisMachine(t, disks...), &raidtest.Kernel{}
+	m, kernel := onThisMachine(t, disks...), raidtest.NewKernel(t)
 	m.o.Kernel = kernel
 	_, err := m.createConfiguration(t.Context(), call{Node: nodeWith(t, target(logical("1", "1", ""),
 		`, "properties": {"skip_block_devices": [{"serial": "`+skipped[0].Serial+`"}, {"serial": "`+
@@ -453,7 +453,7 @@ func TestApplyBesidePartitions(t *testing.T) {
 	old, partitioned := blankDisk(t, 3*gib), loopDisk(t, partition.TypeLinux)
 	write(t, old.Path, 4096, testenv.RAID{Name: "old", Level: 1, Size: old.Size}.Superblock(4096))
 	before := content(t, partitioned)
-	m, kernel := onThisMachine(t, old, partitioned), &raidtest.Kernel{}
+	m, kernel := onThisMachine(t, old, partitioned), raidtest.NewKernel(t)
 	m.o.Kernel = kernel
 	_, err := m.applyConfiguration(t.Context(), applied(nil, `{"logical_disks": [`+logical("1", `"MAX"`, "")+`]}`))
 	want := "Partitions detected on devices " + partitioned.Path + " during"
@@ -468,7 +468,7 @@ func TestApplyBesidePartitions(t *testing.T) {
 // If the existing arrays cannot be deleted, no array is created.
 func TestApplyBusy(t *testing.T) {
 	m, first, _ := busyMembers(t)
-	kernel := &raidtest.Kernel{}
+	kernel := raidtest.NewKernel(t)
 	m.o.Kernel = kernel
 	_, err := m.applyConfiguration(t.Context(), applied(nil, `{"logical_disks": [`+logical("1", `"MAX"`, "")+`]}`))
 	if typeOf(err) != "SoftwareRAIDError" || !errors.Is(err, erase.ErrBusy) {
@@ -590,7 +590,7 @@ func TestPlanCreateFails(t *testing.T) {
 // Partitions that the kernel cannot drop, and those that do not appear, are errors.
 func TestCreatePartitionsNotShown(t *testing.T) {
 	disk := loopDisk(t, partition.TypeLinux)
-	m, kernel := impatient(onThisMachine(t, disk)), &raidtest.Kernel{}
+	m, kernel := impatient(onThisMachine(t, disk)), raidtest.NewKernel(t)
 	m.o.Kernel = kernel
 	holder, err := os.Open(block.PartitionPath(m.o.System, disk.Path, 1))
 	if err != nil {
@@ -660,7 +660,7 @@ func TestRAIDExternalMetadata(t *testing.T) {
 				disks[i].Serial, disks[i].Serials = serial, []string{serial}
 			}
 			mark(disks[2])
-			m, kernel := onThisMachine(t, disks...), &raidtest.Kernel{}
+			m, kernel := onThisMachine(t, disks...), raidtest.NewKernel(t)
 			m.o.Kernel = kernel
 			_, err := tt.run(m, nodeWith(t, tt.fields))
 			if tt.want == "" {

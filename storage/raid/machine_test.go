@@ -32,6 +32,7 @@ func TestGuest(t *testing.T) {
 	console := guest(t, disks)
 	t.Run("assemble", func(t *testing.T) { checkAssembled(t, console) })
 	t.Run("create", func(t *testing.T) { checkCreated(t, console) })
+	t.Run("cases", func(t *testing.T) { checkCases(t, console) })
 	t.Run("external", func(t *testing.T) { checkExternal(t, console) })
 }
 
@@ -246,6 +247,20 @@ func checkAssembled(t *testing.T, console string) {
 		if !strings.Contains(console, "\n"+want) {
 			t.Errorf("the console does not show %q", want)
 		}
+	}
+}
+
+// checkCases checks that the kernel passes the cases of package raidtest, which the kernel for tests passes too.
+func checkCases(t *testing.T, console string) {
+	t.Helper()
+	results := regexp.MustCompile(`(?m)^CASE "(.*?)" (.*)$`).FindAllStringSubmatch(console, -1)
+	for _, m := range results {
+		if m[2] != "ok" {
+			t.Errorf("%s: %s", m[1], m[2])
+		}
+	}
+	if want := fmt.Sprintf("\nCASES %d\n", len(results)); len(results) == 0 || !strings.Contains(console, want) {
+		t.Errorf("got %d results, the console does not show %q", len(results), want)
 	}
 }
 

@@ -194,7 +194,7 @@ func TestRAIDNetworkDisks(t *testing.T) {
 				before[i] = head(t, d)
 			}
 			run := func(allowed bool) (*raidtest.Kernel, error) {
-				m, kernel := onThisMachine(t, c.disks...), &raidtest.Kernel{}
+				m, kernel := onThisMachine(t, c.disks...), raidtest.NewKernel(t)
 				m.kernel = kernel
 				m.o.Config.Update(func(o *config.Config) { o.EraseNetworkDisks = allowed })
 				if c.config == "" {

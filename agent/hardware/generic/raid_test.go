@@ -79,7 +79,7 @@ func TestCreateConfiguration(t *testing.T) {
 		disks := []block.Device{blankDisk(t, size), blankDisk(t, size), blankDisk(t, size)}
 		fields := target(tt.disks, tt.fields)
 		fields = strings.ReplaceAll(fields, `"C"`, `"`+disks[2].Serial+`"`)
-		m, kernel := onThisMachine(t, disks...), &raidtest.Kernel{}
+		m, kernel := onThisMachine(t, disks...), raidtest.NewKernel(t)
 		m.kernel = kernel
 		n := nodeWith(t, fields)
 		result, err := m.createConfiguration(t.Context(), hardware.Call{Node: n})
@@ -134,7 +134,7 @@ func TestApplyConfiguration(t *testing.T) {
 	for i, d := range disks {
 		write(t, d.Path, 4096, testenv.RAID{Name: "old", Level: 1, Member: uint32(i), Size: d.Size}.Superblock(4096))
 	}
-	m, kernel := onThisMachine(t, disks...), &raidtest.Kernel{}
+	m, kernel := onThisMachine(t, disks...), raidtest.NewKernel(t)
 	m.kernel = kernel
 	apply := func(args map[string]json.RawMessage) (any, error) {
 		run := stepOf(t, m, hardware.Deploy, "apply_configuration")
@@ -166,8 +166,9 @@ func TestApplyConfiguration(t *testing.T) {
 		t.Errorf("got %s and %v, want %s", text, err, want)
 	}
 	for _, d := range disks {
-		if got := superblocks(t, d); len(got) > 0 || !strings.Contains(layoutOf(t, d), "mbr 1-1024") {
-			t.Errorf("%s: got arrays %q and %s, want the new partition alone", d.Path, got, layoutOf(t, d))
+		if got := superblocks(t, d); !slices.Equal(got, []string{"md0"}) ||
+			!strings.Contains(layoutOf(t, d), "mbr 1-1024") {
+			t.Errorf("%s: got arrays %q and %s, want the new partition and array alone", d.Path, got, layoutOf(t, d))
 		}
 	}
 }
@@ -192,12 +193,13 @@ func createdDisks(t *testing.T, scheme string) (disks []block.Device, fields str
 	config := `{"logical_disks": [` + logical("1", "1", `"volume_name": "root"`) + ", " +
 		logical("0", `"MAX"`, "") + `]}`
 	fields = `"properties": {"capabilities": "boot_mode:bios,disk_label:` + scheme + `"}, "raid_config": ` + config
-	m, kernel := onThisMachine(t, disks...), &raidtest.Kernel{Write: true}
+	m, kernel := onThisMachine(t, disks...), raidtest.NewKernel(t)
 	m.kernel = kernel
 	if _, err := m.createConfiguration(t.Context(), hardware.Call{Node: nodeWith(t, fields+`, "target_raid_config": `+
 		config)}); err != nil {
 		t.Fatal(err)
 	}
+	kernel.StopAll(t)
 	table, err := partition.Read(t.Context(), disks[0].Path)
 	if err != nil {
 		t.Fatal(err)

@@ -49,19 +49,14 @@ func Layout(t *testing.T, d block.Device) string {
 // ListArray adds a running array of the level raid1 to the list of a machine.
 func ListArray(t *testing.T, sys sysfs.Root, name string, members ...string) {
 	t.Helper()
-	files := map[string]string{
-		"level": "raid1", "metadata_version": "1.2", "array_state": "clean", "raid_disks": "2",
-		"degraded": fmt.Sprint(2 - len(members)),
+	a := raid.Status{
+		Name: name, Level: "raid1", Version: "1.2", State: "clean", Devices: 2, Degraded: 2 - len(members),
 	}
 	for i, member := range members {
-		files["dev-"+member+"/slot"], files["dev-"+member+"/state"] = fmt.Sprint(i), "in_sync"
+		a.Slots = append(a.Slots, raid.Slot{Path: "/dev/" + member, Role: i, State: "in_sync"})
 	}
-	for file, text := range files {
-		path := sys.Sys("class/block", name, "md", file)
-		err := os.MkdirAll(filepath.Dir(path), 0o755)
-		if err = errors.Join(err, os.WriteFile(path, []byte(text+"\n"), 0o600)); err != nil {
-			t.Fatal(err)
-		}
+	if err := show(sys, a); err != nil {
+		t.Fatal(err)
 	}
 }
 

@@ -1,6 +1,6 @@
 // Command guest is a ramdisk with mdadm. It creates arrays with mdadm, and assembles and erases them. It compares the
 // superblocks of mdadm with those of package md, creates arrays with package raid, and prints what mdadm shows of them.
-// Then mdadm creates arrays with the metadata of firmware RAID on the disks of the machine.
+// It checks the cases of package raidtest. Then mdadm creates arrays with the metadata of firmware RAID on the disks of the machine.
 package main
 
 import (
@@ -52,7 +52,7 @@ func run(ctx context.Context, m *boot.Machine) error {
 	if err := unix.Mount("tmpfs", "/work", "tmpfs", 0, "size=600m"); err != nil {
 		return err
 	}
-	for _, part := range []func(context.Context) error{assemble, create, compare, external} {
+	for _, part := range []func(context.Context) error{assemble, create, compare, cases, external} {
 		if err := part(ctx); err != nil {
 			return err
 		}
@@ -60,7 +60,7 @@ func run(ctx context.Context, m *boot.Machine) error {
 	return nil
 }
 
-// members attaches sparse files to loop devices.
+// members attaches sparse files to loop devices with partition scanning.
 func members(sizes []int64) (devices []string, release func(), err error) {
 	var closers []func()
 	release = func() {
@@ -91,7 +91,9 @@ func members(sizes []int64) (devices []string, release func(), err error) {
 		if err != nil {
 			return nil, release, err
 		}
-		err = unix.IoctlSetInt(int(loop.Fd()), unix.LOOP_SET_FD, int(file.Fd()))
+		err = unix.IoctlLoopConfigure(int(loop.Fd()), &unix.LoopConfig{
+			Fd: uint32(file.Fd()), Info: unix.LoopInfo64{Flags: unix.LO_FLAGS_PARTSCAN},
+		})
 		if err := errors.Join(err, loop.Close()); err != nil {
 			return nil, release, err
 		}
