@@ -36,7 +36,8 @@ type file struct {
 // content returns a reader of the file's content, unless that is at a URL.
 func (f file) content() io.Reader { return bytes.NewReader(f.data) }
 
-// parse returns the files of a call, first the files of the node's property. Its error names all that is wrong with them.
+// parse returns the files of a call, first the files of the node's property. Its error names everything that is
+// wrong with them.
 func (in Injector) parse(args map[string]json.RawMessage) (files []file, verify bool, err error) {
 	verify = true
 	if raw, given := args[VerifyCAArgument]; given {
