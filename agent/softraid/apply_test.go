@@ -49,7 +49,8 @@ func TestRAIDValidation(t *testing.T) {
 		"second level": {second(`"raid_level": "5+0"`), "", []string{"does not support RAID level 5+0"}},
 		"level type":   {second(`"raid_level": 5`), "", []string{"does not support RAID level 5"}},
 		"all wrong": {
-			logical("5", `"MAX"`, `"volume_name": "a", "is_root_volume": true, "physical_disks": [{"size": 5}]`) +
+			raidtest.LogicalDisk("5", `"MAX"`,
+				`"volume_name": "a", "is_root_volume": true, "physical_disks": [{"size": 5}]`) +
 				`, {"raid_level": "7", "size_gb": "MAX", "volume_name": "a",` +
 				`"is_root_volume": true, "physical_disks": ["sda", "sdb"]}`, "",
 			[]string{
@@ -62,13 +63,15 @@ func TestRAIDValidation(t *testing.T) {
 		"names": {first, `, "properties": {"skip_block_devices": [{"volume_name": "root"}]}`, []string{
 			"All logical disks are required to have a volume name",
 		}},
-		"size":      {logical("1", `"many"`, ""), "", []string{"size_gb: got many"}},
+		"size":      {raidtest.LogicalDisk("1", `"many"`, ""), "", []string{"size_gb: got many"}},
 		"no size":   {`{"controller": "software", "raid_level": "1"}`, "", []string{"size_gb: got <nil>"}},
-		"zero size": {logical("1", "0", ""), "", []string{"size_gb: got 0"}},
-		"fraction":  {logical("1", "1.5", ""), "", []string{"size_gb: got 1.5"}},
-		"huge size": {logical("1", "9223372036854775807", ""), "", []string{"size_gb: got 9223372036854776000"}},
+		"zero size": {raidtest.LogicalDisk("1", "0", ""), "", []string{"size_gb: got 0"}},
+		"fraction":  {raidtest.LogicalDisk("1", "1.5", ""), "", []string{"size_gb: got 1.5"}},
+		"huge size": {
+			raidtest.LogicalDisk("1", "9223372036854775807", ""), "", []string{"size_gb: got 9223372036854776000"},
+		},
 		"default name": {
-			first + `, ` + logical("1", `"MAX"`, `"volume_name": "md0"`), "",
+			first + `, ` + raidtest.LogicalDisk("1", `"MAX"`, `"volume_name": "md0"`), "",
 			[]string{"Duplicate software RAID device name md0 detected"},
 		},
 		"long name": {
@@ -91,15 +94,16 @@ func TestRAIDValidation(t *testing.T) {
 		}},
 	} {
 		_, err := onThisMachine(t).createConfiguration(t.Context(),
-			call{Node: nodeWith(t, target(tt.disks, tt.fields))})
+			call{Node: nodeWith(t, raidtest.Target(tt.disks, tt.fields))})
 		for _, want := range tt.want {
 			if typeOf(err) != "SoftwareRAIDError" || !strings.Contains(errorText(err), want) {
 				t.Errorf("%s: got %v, want a SoftwareRAIDError with %q", name, err, want)
 			}
 		}
 	}
-	oneRoot := target(logical("1", "1", `"is_root_volume": true`)+", "+logical("1", "1", `"is_root_volume": false`), "")
-	disks := []block.Device{blankDisk(t, 3*gib), blankDisk(t, 3*gib)}
+	oneRoot := raidtest.Target(raidtest.LogicalDisk("1", "1", `"is_root_volume": true`)+", "+
+		raidtest.LogicalDisk("1", "1", `"is_root_volume": false`), "")
+	disks := []block.Device{raidtest.BlankDisk(t, 3*gib), raidtest.BlankDisk(t, 3*gib)}
 	m, kernel := onThisMachine(t, disks...), raidtest.NewKernel(t)
 	m.o.Kernel = kernel
 	if _, err := m.createConfiguration(t.Context(), call{Node: nodeWith(t, oneRoot)}); err != nil {
@@ -112,8 +116,8 @@ func TestRAIDNothing(t *testing.T) {
 	m := onThisMachine(t)
 	m.list = func(context.Context) ([]block.Device, error) { return nil, errors.New("disks were listed") }
 	for _, fields := range []string{
-		`"properties": {}`, `"target_raid_config": {}`, `"target_raid_config": null`, target("", ""),
-		target(`{"controller": "megaraid", "raid_level": "5", "size_gb": 10}`, ""),
+		`"properties": {}`, `"target_raid_config": {}`, `"target_raid_config": null`, raidtest.Target("", ""),
+		raidtest.Target(`{"controller": "megaraid", "raid_level": "5", "size_gb": 10}`, ""),
 	} {
 		result, err := m.createConfiguration(t.Context(), call{Node: nodeWith(t, fields)})
 		if diff := cmp.Diff(map[string]any{}, result); err != nil || diff != "" {
@@ -133,10 +137,10 @@ func TestRAIDNothing(t *testing.T) {
 func TestRAIDDisksValidation(t *testing.T) {
 	hinted := func(level, name string, serials ...string) string {
 		hints := `{"serial": "` + strings.Join(serials, `"}, {"serial": "`) + `"}`
-		return logical(level, "1", fmt.Sprintf(`"volume_name": %q, "physical_disks": [%s]`, name, hints))
+		return raidtest.LogicalDisk(level, "1", fmt.Sprintf(`"volume_name": %q, "physical_disks": [%s]`, name, hints))
 	}
 	const protect = `, "properties": {"skip_block_devices": [{"volume_name": "data"}]}`
-	disks := memberDisks(t, "data")
+	disks := raidtest.MemberDisks(t, "data")
 	for i, serial := range []string{"A", "B"} {
 		disks[i].Serial, disks[i].Serials = serial, []string{serial}
 	}
@@ -146,14 +150,17 @@ func TestRAIDDisksValidation(t *testing.T) {
 		config, other string // logical disks, other fields of the node
 		want, wantNot []string
 	}{
-		"level 5": {disks, logical("0", "1", "") + ", " + logical("5", `"MAX"`, ""), "", []string{
+		"level 5": {disks, raidtest.LogicalDisk("0", "1", "") + ", " +
+			raidtest.LogicalDisk("5", `"MAX"`, ""), "", []string{
 			"requires RAID-1 for the first logical disk",
 			"RAID level 5 with only 2 block devices found. Want 3 or more, got " + disks[0].Path + ", " + disks[1].Path,
 		}, []string{"level 0 with"}},
-		"level 6": {disks, logical("1", `"MAX"`, "") + ", " + logical("6", `"MAX"`, ""), "", []string{
+		"level 6": {disks, raidtest.LogicalDisk("1", `"MAX"`, "") + ", " +
+			raidtest.LogicalDisk("6", `"MAX"`, ""), "", []string{
 			"only one RAID device with size 'MAX'", "RAID level 6 with only 2 block devices found. Want 4 or more",
 		}, []string{"level 1 with"}},
-		"no disks": {nil, logical("1", "1", "") + ", " + logical("1+0", `"MAX"`, ""), "", []string{
+		"no disks": {nil, raidtest.LogicalDisk("1", "1", "") + ", " +
+			raidtest.LogicalDisk("1+0", `"MAX"`, ""), "", []string{
 			"RAID level 1 with only 0 block devices found. Want 2 or more, got none", "RAID level 1+0 with only 0",
 		}, nil},
 		"hints": {disks, hinted("1", "a", "A", "X") + ", " + hinted("5", "b", "A", "B"), "", []string{
@@ -162,12 +169,13 @@ func TestRAIDDisksValidation(t *testing.T) {
 			"RAID level 5 with only 2 block devices found.",
 		}, []string{`RAID array "a": got`}},
 		"wrong hints": {
-			disks, logical("1", "1", `"physical_disks": ["a", "b"]`) + ", " + hinted("6", "b", "X"), "",
+			disks, raidtest.LogicalDisk("1", "1", `"physical_disks": ["a", "b"]`) + ", " + hinted("6", "b", "X"), "",
 			[]string{"must be a list of device hints", "at least 2 items", "RAID level 6 with only 2"},
 			[]string{"No candidates", " entries of physical_disks"},
 		},
 		"array remains": {
-			disks, logical("0", "1", `"volume_name": "new"`) + ", " + hinted("5", "data", "X", "Y"), protect,
+			disks, raidtest.LogicalDisk("0", "1", `"volume_name": "new"`) + ", " +
+				hinted("5", "data", "X", "Y"), protect,
 			[]string{"requires RAID-1 for the first logical disk"},
 			[]string{"level 5", "No candidates", "entries"},
 		},
@@ -200,19 +208,21 @@ func TestRAIDDisksValidation(t *testing.T) {
 
 // A configuration that does not fit fails before any disk is written to.
 func TestCreateRefused(t *testing.T) {
-	max, first := logical("1", `"MAX"`, ""), logical("1", "1", "")
-	plain := func(t *testing.T) block.Device { return blankDisk(t, 3*gib) }
+	max, first := raidtest.LogicalDisk("1", `"MAX"`, ""), raidtest.LogicalDisk("1", "1", "")
+	plain := func(t *testing.T) block.Device { return raidtest.BlankDisk(t, 3*gib) }
 	for name, tt := range map[string]struct {
 		disks, fields string
 		second        func(t *testing.T) block.Device
 		want          string
 	}{
 		"partitions": {
-			max, "", func(t *testing.T) block.Device { return loopDisk(t, partition.TypeLinux) },
+			max, "", func(t *testing.T) block.Device { return raidtest.PartitionedDisk(t, partition.TypeLinux) },
 			"Partitions detected on devices /dev/loop",
 		},
 		"member": {
-			max, "", func(t *testing.T) block.Device { return memberDisk(t, testenv.RAID{Name: "data", Level: 1}) },
+			max, "", func(t *testing.T) block.Device {
+				return raidtest.MemberDisk(t, testenv.RAID{Name: "data", Level: 1})
+			},
 			`is a member of raid1 array "data"`,
 		},
 		"one disk": {
@@ -220,15 +230,17 @@ func TestCreateRefused(t *testing.T) {
 			"not possible for RAID level 1 with only 1 block devices found. Want 2 or more, got /dev/loop",
 		},
 		"three disks": {
-			first + ", " + logical("5", `"MAX"`, ""), "", plain, "RAID level 5 with only 2 block devices found.",
+			first + ", " + raidtest.LogicalDisk("5", `"MAX"`, ""), "", plain,
+			"RAID level 5 with only 2 block devices found.",
 		},
 		"four disks": {
-			first + ", " + logical("6", `"MAX"`, ""), "", plain, "RAID level 6 with only 2 block devices found.",
+			first + ", " + raidtest.LogicalDisk("6", `"MAX"`, ""), "", plain,
+			"RAID level 6 with only 2 block devices found.",
 		},
-		"too large": {logical("1", "4", ""), "", plain, "a disk of 3221225472 bytes has space"},
+		"too large": {raidtest.LogicalDisk("1", "4", ""), "", plain, "a disk of 3221225472 bytes has space"},
 		"no space": {
-			logical("1", "2", "") + ", " + logical("1", `"MAX"`, ""), "",
-			func(t *testing.T) block.Device { return blankDisk(t, 2*gib+mib) },
+			raidtest.LogicalDisk("1", "2", "") + ", " + raidtest.LogicalDisk("1", `"MAX"`, ""), "",
+			func(t *testing.T) block.Device { return raidtest.BlankDisk(t, 2*gib+mib) },
 			`has no space for RAID array "md1"`,
 		},
 		"no candidate": {
@@ -255,7 +267,7 @@ func TestCreateRefused(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			disks := []block.Device{plain(t), tt.second(t)}
-			fields := strings.ReplaceAll(target(tt.disks, tt.fields), "SECOND", disks[1].Serial)
+			fields := strings.ReplaceAll(raidtest.Target(tt.disks, tt.fields), "SECOND", disks[1].Serial)
 			m, kernel := onThisMachine(t, disks...), raidtest.NewKernel(t)
 			m.o.Kernel = kernel
 			_, err := m.createConfiguration(t.Context(), call{Node: nodeWith(t, fields)})
@@ -263,7 +275,8 @@ func TestCreateRefused(t *testing.T) {
 			if typeOf(err) != "SoftwareRAIDError" || !strings.Contains(errorText(err), want) {
 				t.Errorf("got %v, want a SoftwareRAIDError with %q", err, want)
 			}
-			if got := layoutOf(t, disks[0]); !strings.Contains(got, "no partition table") || len(kernel.Created) > 0 {
+			if got := raidtest.Layout(t, disks[0]); !strings.Contains(got, "no partition table") ||
+				len(kernel.Created) > 0 {
 				t.Errorf("got %s and arrays %q, want nothing", got, kernel.Created)
 			}
 		})
@@ -272,13 +285,13 @@ func TestCreateRefused(t *testing.T) {
 
 // If an array cannot be created, or loses a member, the arrays and partitions of the configuration are removed.
 func TestCreateFails(t *testing.T) {
-	config := target(`{"controller": "software", "raid_level": "1", "size_gb": 1}, `+
+	config := raidtest.Target(`{"controller": "software", "raid_level": "1", "size_gb": 1}, `+
 		`{"controller": "software", "raid_level": "0", "size_gb": 1}`, "")
 	broken := errors.New("broken")
 	second, lost := raidtest.NewKernel(t), raidtest.NewKernel(t)
 	second.Fail, lost.CheckErr = map[string]error{"any:md1": broken}, broken
 	for name, kernel := range map[string]*raidtest.Kernel{"second array": second, "lost member": lost} {
-		disks := []block.Device{blankDisk(t, 3*gib), blankDisk(t, 3*gib)}
+		disks := []block.Device{raidtest.BlankDisk(t, 3*gib), raidtest.BlankDisk(t, 3*gib)}
 		m := onThisMachine(t, disks...)
 		m.o.Kernel = kernel
 		_, err := m.createConfiguration(t.Context(), call{Node: nodeWith(t, config)})
@@ -289,7 +302,7 @@ func TestCreateFails(t *testing.T) {
 			t.Errorf("%s: got %q stopped, want /dev/md0", name, kernel.Stopped)
 		}
 		for _, d := range disks {
-			if got := layoutOf(t, d); !strings.Contains(got, "no partition table") {
+			if got := raidtest.Layout(t, d); !strings.Contains(got, "no partition table") {
 				t.Errorf("%s: %s: got %s, want no partition table", name, d.Path, got)
 			}
 		}
@@ -307,35 +320,36 @@ func passedLimits(t *testing.T) timelimit.Limits {
 
 // A disk whose partition table is written only in part is cleared too.
 func TestCreatePartitionsFails(t *testing.T) {
-	disks := []block.Device{blankDisk(t, 3*gib), blankDisk(t, 3*gib)}
+	disks := []block.Device{raidtest.BlankDisk(t, 3*gib), raidtest.BlankDisk(t, 3*gib)}
 	at := int64(3*gib - 4096)
-	write(t, disks[1].Path, at, []byte("tenant!"))
+	raidtest.Write(t, disks[1].Path, at, []byte("tenant!"))
 	m, kernel := onThisMachine(t, disks...), raidtest.NewKernel(t)
 	m.o.Kernel = kernel
 	failed, passed := false, passedLimits(t)
 	m.o.Limits = func(d block.Device) timelimit.Limits {
-		if d.Path == disks[1].Path && !failed && strings.HasPrefix(layoutOf(t, disks[0]), "gpt ") {
+		if d.Path == disks[1].Path && !failed && strings.HasPrefix(raidtest.Layout(t, disks[0]), "gpt ") {
 			failed = true
 			return passed
 		}
 		return timelimit.Disk
 	}
-	_, err := m.createConfiguration(t.Context(), call{Node: nodeWith(t, target(logical("1", "1", ""),
-		`, "properties": {"capabilities": "disk_label:gpt"}`))})
+	n := nodeWith(t, raidtest.Target(raidtest.LogicalDisk("1", "1", ""),
+		`, "properties": {"capabilities": "disk_label:gpt"}`))
+	_, err := m.createConfiguration(t.Context(), call{Node: n})
 	if typeOf(err) != "SoftwareRAIDError" || !strings.Contains(errorText(err), "no progress for 1ns") {
 		t.Errorf("got %v, want a SoftwareRAIDError for the second disk", err)
 	}
 	if bytes.Contains(imagetest.ReadAt(t, disks[1].Path, at, 7), []byte("tenant!")) {
 		t.Errorf("%s holds data", disks[1].Path)
 	}
-	if got := layoutOf(t, disks[0]); !strings.Contains(got, "no partition table") {
+	if got := raidtest.Layout(t, disks[0]); !strings.Contains(got, "no partition table") {
 		t.Errorf("got %s, want no partition table", got)
 	}
 }
 
 // A new array whose content cannot be removed in time is removed again.
 func TestCreateWipeStuck(t *testing.T) {
-	disks := []block.Device{blankDisk(t, 3*gib), blankDisk(t, 3*gib)}
+	disks := []block.Device{raidtest.BlankDisk(t, 3*gib), raidtest.BlankDisk(t, 3*gib)}
 	m, kernel := onThisMachine(t, disks...), raidtest.NewKernel(t)
 	m.o.Kernel = kernel
 	passed := passedLimits(t)
@@ -353,7 +367,8 @@ func TestCreateWipeStuck(t *testing.T) {
 			return nil
 		}
 	}
-	_, err := m.createConfiguration(t.Context(), call{Node: nodeWith(t, target(logical("1", "1", ""), ""))})
+	n := nodeWith(t, raidtest.Target(raidtest.LogicalDisk("1", "1", ""), ""))
+	_, err := m.createConfiguration(t.Context(), call{Node: n})
 	if typeOf(err) != "SoftwareRAIDError" || !strings.Contains(errorText(err), "no progress") {
 		t.Errorf("got %v, want a SoftwareRAIDError for the time limit", err)
 	}
@@ -366,10 +381,10 @@ func TestCreateWipeStuck(t *testing.T) {
 //
 // Parity: N3
 func TestDeleteConfiguration(t *testing.T) {
-	whole := memberDisk(t, testenv.RAID{Name: "data", Level: 1})
-	parts := partsDisk(t, 4096, &testenv.RAID{Name: "root", Level: 1, UUID: "uuid-of-the-root"}, nil,
+	whole := raidtest.MemberDisk(t, testenv.RAID{Name: "data", Level: 1})
+	parts := raidtest.PartsDisk(t, 4096, &testenv.RAID{Name: "root", Level: 1, UUID: "uuid-of-the-root"}, nil,
 		&testenv.RAID{Name: "data", Level: 1, Member: 1})
-	plain := loopDisk(t, partition.TypeLinux)
+	plain := raidtest.PartitionedDisk(t, partition.TypeLinux)
 	before := content(t, plain)
 	m := onThisMachine(t, whole, parts, plain)
 	result, err := m.deleteConfiguration(t.Context(), call{Node: nodeWith(t, `"properties": {}`)})
@@ -377,8 +392,9 @@ func TestDeleteConfiguration(t *testing.T) {
 		t.Fatalf("got %v and %v, want no result", result, err)
 	}
 	for _, d := range []block.Device{whole, parts} {
-		if left := superblocks(t, d); len(left) > 0 || !strings.Contains(layoutOf(t, d), "no partition table") {
-			t.Errorf("%s: got arrays %q and %s, want nothing", d.Path, left, layoutOf(t, d))
+		if left := raidtest.Names(t, d); len(left) > 0 ||
+			!strings.Contains(raidtest.Layout(t, d), "no partition table") {
+			t.Errorf("%s: got arrays %q and %s, want nothing", d.Path, left, raidtest.Layout(t, d))
 		}
 		if bytes.Contains(content(t, d), []byte{0xfc, 0x4e, 0x2b, 0xa9}) {
 			t.Errorf("%s: a superblock is left", d.Path)
@@ -401,14 +417,14 @@ func TestDeleteProtected(t *testing.T) {
 		}
 		var disks []block.Device
 		for i := range uint32(4) {
-			disks = append(disks, partsDisk(t, 8*mib-8192,
+			disks = append(disks, raidtest.PartsDisk(t, 8*mib-8192,
 				&testenv.RAID{Name: "tenant:root", Level: level, Devices: 4, Member: i},
 				&testenv.RAID{Name: "esp", Level: 1, Devices: 4, Member: i, UUID: "uuid-of-the-esp-"},
 				&testenv.RAID{Name: "scratch", Level: 1, Devices: 4, Member: i, UUID: "uuid-of-scratch-"}, nil))
 		}
-		other := memberDisk(t, testenv.RAID{Name: "other", Level: 1, UUID: "uuid-of-other---"})
+		other := raidtest.MemberDisk(t, testenv.RAID{Name: "other", Level: 1, UUID: "uuid-of-other---"})
 		n := nodeWith(t, `"properties": {"skip_block_devices": [{"volume_name": "root"}]}, "raid_config": {`+
-			`"logical_disks": [`+logical(text, "1", `"volume_name": "root"`)+`]}`)
+			`"logical_disks": [`+raidtest.LogicalDisk(text, "1", `"volume_name": "root"`)+`]}`)
 		var before [][]byte
 		for _, d := range disks {
 			before = append(before, content(t, d))
@@ -431,7 +447,7 @@ func TestDeleteProtected(t *testing.T) {
 				t.Errorf("level %s: the array beside the protected one holds data", text)
 			}
 		}
-		if left := superblocks(t, other); len(left) > 0 {
+		if left := raidtest.Names(t, other); len(left) > 0 {
 			t.Errorf("level %s: got arrays %q on the other disk, want none", text, left)
 		}
 	}
@@ -459,26 +475,27 @@ func TestDeleteRefused(t *testing.T) {
 		want   []string
 	}{
 		"half on a skipped disk": {func(t *testing.T) []block.Device {
-			return memberDisks(t, "data")
+			return raidtest.MemberDisks(t, "data")
 		}, `"properties": {"skip_block_devices": [{"serial": "SECOND"}]}`, []string{
 			`raid1 array "data" has members that the step must not change`, "FIRST", "SECOND",
 		}},
 		"ambiguous": {func(t *testing.T) []block.Device {
 			return []block.Device{
-				memberDisk(t, testenv.RAID{Name: "root", Level: 1}),
-				memberDisk(t, testenv.RAID{Name: "root", Level: 1, Member: 1, UUID: "other-uuid------"}),
+				raidtest.MemberDisk(t, testenv.RAID{Name: "root", Level: 1}),
+				raidtest.MemberDisk(t, testenv.RAID{Name: "root", Level: 1, Member: 1, UUID: "other-uuid------"}),
 			}
 		}, protect, []string{`volume_name "root"`, "different UUIDs"}},
 		"other array in raid_config": {
 			func(t *testing.T) []block.Device {
-				return memberDisks(t, "root")
-			}, protect + `, "raid_config": {"logical_disks": [` + logical("5", `"MAX"`, `"volume_name": "root"`) + `]}`,
+				return raidtest.MemberDisks(t, "root")
+			}, protect + `, "raid_config": {"logical_disks": [` +
+				raidtest.LogicalDisk("5", `"MAX"`, `"volume_name": "root"`) + `]}`,
 			[]string{"level or size differ", "FIRST"},
 		},
 		"read-only": {func(t *testing.T) []block.Device {
-			second := memberDisk(t, testenv.RAID{Name: "data", Level: 1, Member: 1})
+			second := raidtest.MemberDisk(t, testenv.RAID{Name: "data", Level: 1, Member: 1})
 			second.ReadOnly = true
-			return []block.Device{memberDisk(t, testenv.RAID{Name: "data", Level: 1}), second}
+			return []block.Device{raidtest.MemberDisk(t, testenv.RAID{Name: "data", Level: 1}), second}
 		}, `"properties": {}`, []string{"SECOND", "read-only"}},
 	} {
 		disks := tt.disks(t)
@@ -502,9 +519,9 @@ func TestDeleteRefused(t *testing.T) {
 
 // A running array is stopped if it is deleted. One that runs on a disk that must be kept is an error.
 func TestDeleteRunning(t *testing.T) {
-	disks := memberDisks(t, "data")
+	disks := raidtest.MemberDisks(t, "data")
 	root := sysfs.Root{Path: t.TempDir()}
-	listArray(t, root, "md7", disks[0].Name, disks[1].Name)
+	raidtest.ListArray(t, root, "md7", disks[0].Name, disks[1].Name)
 	m := onThisMachine(t, disks...)
 	s, err := m.on(nodeWith(t, `"properties": {}`)).read(t.Context())
 	if err != nil {
@@ -528,9 +545,9 @@ func TestDeleteRunning(t *testing.T) {
 func TestCreateKeepsProtected(t *testing.T) {
 	protect := `, "properties": {"skip_block_devices": [{"volume_name": "root"}]}`
 	volume := func(name, level string) string {
-		return logical(level, `"MAX"`, `"volume_name": "`+name+`"`)
+		return raidtest.LogicalDisk(level, `"MAX"`, `"volume_name": "`+name+`"`)
 	}
-	disks := memberDisks(t, "root")
+	disks := raidtest.MemberDisks(t, "root")
 	before := content(t, disks[0])
 	for _, tt := range []struct{ config, want string }{
 		{volume("root", "1"), ""},
@@ -538,7 +555,7 @@ func TestCreateKeepsProtected(t *testing.T) {
 	} {
 		m, kernel := onThisMachine(t, disks...), raidtest.NewKernel(t)
 		m.o.Kernel = kernel
-		_, err := m.createConfiguration(t.Context(), call{Node: nodeWith(t, target(tt.config, protect))})
+		_, err := m.createConfiguration(t.Context(), call{Node: nodeWith(t, raidtest.Target(tt.config, protect))})
 		if tt.want == "" && err != nil || !strings.Contains(errorText(err), tt.want) {
 			t.Errorf("%s: got %v, want an error with %q", tt.config, err, tt.want)
 		}

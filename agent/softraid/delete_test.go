@@ -30,7 +30,7 @@ func TestDeleteOverlapping(t *testing.T) {
 		t.Helper()
 		array := stale
 		array.Size = 8 * mib
-		write(t, block.PartitionPath(onThisMachine(t).o.System, d.Path, number), at, array.Superblock(at))
+		raidtest.Write(t, block.PartitionPath(onThisMachine(t).o.System, d.Path, number), at, array.Superblock(at))
 	}
 	for name, tt := range map[string]struct {
 		add  func(t *testing.T, d block.Device)
@@ -45,7 +45,7 @@ func TestDeleteOverlapping(t *testing.T) {
 			array := stale
 			array.Size = d.Size
 			at := md.Offsets(d.Size)["1.0"] // in the backup of the table
-			write(t, d.Path, at, array.Superblock(at))
+			raidtest.Write(t, d.Path, at, array.Superblock(at))
 		}, "would destroy"},
 		"beside it": {func(t *testing.T, d block.Device) {
 			t.Helper()
@@ -53,7 +53,7 @@ func TestDeleteOverlapping(t *testing.T) {
 		}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			first, second := partsDisk(t, 4096, root(0), nil), partsDisk(t, 4096, root(1), nil)
+			first, second := raidtest.PartsDisk(t, 4096, root(0), nil), raidtest.PartsDisk(t, 4096, root(1), nil)
 			tt.add(t, second)
 			before := content(t, second)
 			_, err := onThisMachine(t, first, second).deleteConfiguration(t.Context(), call{
@@ -72,7 +72,8 @@ func TestDeleteOverlapping(t *testing.T) {
 
 // A member with the UUID of a protected array and another name is not kept silently.
 func TestDeleteCopiedUUID(t *testing.T) {
-	disks := append(memberDisks(t, "root"), memberDisk(t, testenv.RAID{Name: "planted", Level: 1, Member: 1}))
+	disks := append(raidtest.MemberDisks(t, "root"),
+		raidtest.MemberDisk(t, testenv.RAID{Name: "planted", Level: 1, Member: 1}))
 	before := content(t, disks[0])
 	_, err := onThisMachine(t, disks...).deleteConfiguration(t.Context(), call{
 		Node: nodeWith(t, `"properties": {"skip_block_devices": [{"volume_name": "root"}]}`),
@@ -137,7 +138,7 @@ func TestDecideNames(t *testing.T) {
 func TestDeleteWipeReadOnly(t *testing.T) {
 	var disks []block.Device
 	for i := range uint32(2) {
-		disks = append(disks, partsDisk(t, 4096, &testenv.RAID{Name: "root", Level: 1, Member: i},
+		disks = append(disks, raidtest.PartsDisk(t, 4096, &testenv.RAID{Name: "root", Level: 1, Member: i},
 			&testenv.RAID{Name: "scratch", Level: 1, Member: i, UUID: "uuid-of-scratch-"}))
 	}
 	disks[1].ReadOnly = true
@@ -157,12 +158,12 @@ func TestDeleteWipeReadOnly(t *testing.T) {
 func TestDeleteWipeUnsupported(t *testing.T) {
 	var disks []block.Device
 	for i := range uint32(2) {
-		disks = append(disks, partsDisk(t, 4096, &testenv.RAID{Name: "root", Level: 1, Member: i}, nil))
+		disks = append(disks, raidtest.PartsDisk(t, 4096, &testenv.RAID{Name: "root", Level: 1, Member: i}, nil))
 		b := testenv.RAID{Name: "data", Level: 1, Member: i, UUID: "uuid-of-the-data", Size: 8 * mib}.Superblock(4096)
 		const badBlocks = 8 // MD_FEATURE_BAD_BLOCKS
 		b[8] = byte(badBlocks * i)
 		binary.LittleEndian.PutUint32(b[216:], binary.LittleEndian.Uint32(b[216:])+badBlocks*i) // the checksum
-		write(t, block.PartitionPath(onThisMachine(t).o.System, disks[i].Path, 2), 4096, b)
+		raidtest.Write(t, block.PartitionPath(onThisMachine(t).o.System, disks[i].Path, 2), 4096, b)
 	}
 	before := content(t, disks[0])
 	_, err := onThisMachine(t, disks...).deleteConfiguration(t.Context(), call{
@@ -181,7 +182,7 @@ func TestDeleteWipeUnsupported(t *testing.T) {
 func TestDeleteWipeStuck(t *testing.T) {
 	var disks []block.Device
 	for i := range uint32(2) {
-		disks = append(disks, partsDisk(t, 4096, &testenv.RAID{Name: "root", Level: 1, Member: i},
+		disks = append(disks, raidtest.PartsDisk(t, 4096, &testenv.RAID{Name: "root", Level: 1, Member: i},
 			&testenv.RAID{Name: "scratch", Level: 1, Member: i, UUID: "uuid-of-scratch-"}))
 	}
 	m := onThisMachine(t, disks...)
@@ -206,8 +207,8 @@ func TestDeleteWipeStuck(t *testing.T) {
 // the manager does not wait for.
 func busyMembers(t *testing.T) (m *rig, first block.Device, open string) {
 	t.Helper()
-	first = memberDisk(t, testenv.RAID{Name: "data", Level: 1})
-	second := partsDisk(t, 4096, &testenv.RAID{Name: "data", Level: 1, Member: 1}, nil)
+	first = raidtest.MemberDisk(t, testenv.RAID{Name: "data", Level: 1})
+	second := raidtest.PartsDisk(t, 4096, &testenv.RAID{Name: "data", Level: 1, Member: 1}, nil)
 	m = onThisMachine(t, first, second)
 	m.o.Wait.Retries = 0
 	open = block.PartitionPath(m.o.System, second.Path, 2)
@@ -237,7 +238,7 @@ func TestDeleteBusy(t *testing.T) {
 func TestDeleteWipeBusy(t *testing.T) {
 	var disks []block.Device
 	for i := range uint32(2) {
-		disks = append(disks, partsDisk(t, 4096, &testenv.RAID{Name: "root", Level: 1, Member: i},
+		disks = append(disks, raidtest.PartsDisk(t, 4096, &testenv.RAID{Name: "root", Level: 1, Member: i},
 			&testenv.RAID{Name: "scratch", Level: 1, Member: i, UUID: "uuid-of-scratch-"}))
 	}
 	m := onThisMachine(t, disks...)
@@ -266,7 +267,7 @@ func TestDeleteWipeBusy(t *testing.T) {
 // Parity: N1 (apply_configuration)
 func TestApplyWithoutSoftwareRAID(t *testing.T) {
 	const none = "RAID config contains no logical disks"
-	disks := memberDisks(t, "old")
+	disks := raidtest.MemberDisks(t, "old")
 	before := [][]byte{content(t, disks[0]), content(t, disks[1])}
 	m, kernel := onThisMachine(t, disks...), raidtest.NewKernel(t)
 	m.o.Kernel = kernel

@@ -50,8 +50,8 @@ func TestRAIDUnread(t *testing.T) {
 	} {
 		m := onThisMachine(t)
 		m.list = func(context.Context) ([]block.Device, error) { return c.disks, c.err }
-		config := logical("1", "1", `"volume_name": "root"`)
-		n := nodeWith(t, target(config, ", "+skip(c.entries)))
+		config := raidtest.LogicalDisk("1", "1", `"volume_name": "root"`)
+		n := nodeWith(t, raidtest.Target(config, ", "+skip(c.entries)))
 		for step, err := range map[string]error{
 			"create": second(m.createConfiguration(t.Context(), call{Node: n})),
 			"delete": second(m.deleteConfiguration(t.Context(), call{Node: n})),
@@ -65,7 +65,7 @@ func TestRAIDUnread(t *testing.T) {
 	}
 	m := onThisMachine(t)
 	m.list = func(context.Context) ([]block.Device, error) { return nil, broken }
-	wrong := applied(nodeWith(t, skip("")), `{"logical_disks": [`+logical("5", "1", "")+`]}`)
+	wrong := applied(nodeWith(t, skip("")), `{"logical_disks": [`+raidtest.LogicalDisk("5", "1", "")+`]}`)
 	if _, err := m.applyConfiguration(t.Context(), wrong); !strings.Contains(errorText(err), "requires RAID-1 for") {
 		t.Errorf("got %v, want the problem of the configuration first", err)
 	}
@@ -84,14 +84,14 @@ func applied(n *node.Node, config string) call {
 
 // A disk that skip_block_devices names, and an array, need not be readable.
 func TestDeleteBesideUnreadDisk(t *testing.T) {
-	disks := append(memberDisks(t, "old"), block.Device{Name: "missing", Path: "/dev/missing", Type: "disk"},
+	disks := append(raidtest.MemberDisks(t, "old"), block.Device{Name: "missing", Path: "/dev/missing", Type: "disk"},
 		block.Device{Name: "md9", Path: "/dev/md9", Type: "raid1"})
 	n := nodeWith(t, `"properties": {"skip_block_devices": [{"name": "/dev/missing"}]}`)
 	if _, err := onThisMachine(t, disks...).deleteConfiguration(t.Context(), call{Node: n}); err != nil {
 		t.Errorf("got %v, want no error", err)
 	}
 	for _, d := range disks[:2] {
-		if left := superblocks(t, d); len(left) > 0 {
+		if left := raidtest.Names(t, d); len(left) > 0 {
 			t.Errorf("%s: got arrays %q, want none", d.Path, left)
 		}
 	}
@@ -99,8 +99,8 @@ func TestDeleteBesideUnreadDisk(t *testing.T) {
 
 // Partitions that the kernel does not show can be members of a protected array.
 func TestDeleteHiddenPartitions(t *testing.T) {
-	disks := append(memberDisks(t, "old"), partsDisk(t, 4096, nil))
-	write(t, disks[2].Path, 512, make([]byte, 512)) // the primary GPT: Linux ignores the backup
+	disks := append(raidtest.MemberDisks(t, "old"), raidtest.PartsDisk(t, 4096, nil))
+	raidtest.Write(t, disks[2].Path, 512, make([]byte, 512)) // the primary GPT: Linux ignores the backup
 	if err := partition.Forget(t.Context(), sysfs.Root{}, disks[2].Path); err != nil {
 		t.Fatal(err)
 	}
@@ -131,7 +131,7 @@ func TestDeleteAmbiguousESP(t *testing.T) {
 	at := int64(8*mib - 8192)
 	var disks []block.Device
 	for i, uuid := range []string{"uuid-of-the-esp-", "uuid-of-another-"} {
-		disks = append(disks, partsDisk(t, at, &testenv.RAID{Name: "root", Level: 1, Member: uint32(i)},
+		disks = append(disks, raidtest.PartsDisk(t, at, &testenv.RAID{Name: "root", Level: 1, Member: uint32(i)},
 			&testenv.RAID{Name: "esp", Level: 1, UUID: uuid},
 			&testenv.RAID{Name: "data", Level: 1, UUID: "uuid-of-the-data", Member: uint32(i)}))
 	}
@@ -149,18 +149,19 @@ func TestDeleteAmbiguousESP(t *testing.T) {
 // Disks with a shared file system, and zoned ones, are not written to, nor are the others.
 func TestDeleteProtectedDisks(t *testing.T) {
 	const vmfs = "AA31E02A-400F-11DB-9590-000C2911D1B8"
-	shared := loopDisk(t, vmfs)
-	write(t, block.PartitionPath(sysfs.Root{}, shared.Path, 1), 4096,
+	shared := raidtest.PartitionedDisk(t, vmfs)
+	raidtest.Write(t, block.PartitionPath(sysfs.Root{}, shared.Path, 1), 4096,
 		testenv.RAID{Name: "data", Level: 1, Member: 1, Size: 8 * mib}.Superblock(4096))
-	zoned := memberDisk(t, testenv.RAID{Name: "data", Level: 1, Member: 1})
+	zoned := raidtest.MemberDisk(t, testenv.RAID{Name: "data", Level: 1, Member: 1})
 	zoned.Zoned = "host-managed"
 	for want, d := range map[string]block.Device{"ProtectedDeviceError": shared, "SoftwareRAIDError": zoned} {
-		first := memberDisk(t, testenv.RAID{Name: "data", Level: 1})
+		first := raidtest.MemberDisk(t, testenv.RAID{Name: "data", Level: 1})
 		before := content(t, first)
 		for name, err := range map[string]error{
 			"delete": second(onThisMachine(t, first, d).deleteConfiguration(t.Context(), call{})),
 			"apply": second(onThisMachine(t, first, d).applyConfiguration(t.Context(),
-				applied(nil, `{"logical_disks": [`+logical("1", `"MAX"`, "")+`]}`))),
+				applied(nil,
+					`{"logical_disks": [`+raidtest.LogicalDisk("1", `"MAX"`, "")+`]}`))),
 		} {
 			if typeOf(err) != want || !errors.Is(err, erase.ErrProtected) && !errors.Is(err, erase.ErrZoned) {
 				t.Errorf("%s: got %v, want a %s", name, err, want)
@@ -175,12 +176,12 @@ func TestDeleteProtectedDisks(t *testing.T) {
 // runningDisks makes two members of an array, and a machine in a directory on which the array runs as md7.
 func runningDisks(t *testing.T) (*rig, []block.Device) {
 	t.Helper()
-	disks := memberDisks(t, "data")
+	disks := raidtest.MemberDisks(t, "data")
 	m := newManager(t, disks...)
 	for _, d := range disks {
-		listed(t, m.o.System, fmt.Sprint(d.Size/512), d.Name)
+		raidtest.ListDisks(t, m.o.System, fmt.Sprint(d.Size/512), d.Name)
 	}
-	listArray(t, m.o.System, "md7", disks[0].Name, disks[1].Name)
+	raidtest.ListArray(t, m.o.System, "md7", disks[0].Name, disks[1].Name)
 	return m, disks
 }
 
@@ -213,7 +214,7 @@ func TestDeleteStops(t *testing.T) {
 		t.Errorf("got %v and stopped %q, want /dev/md7 stopped", err, stopped)
 	}
 	for _, d := range disks {
-		if left := superblocks(t, d); len(left) > 0 {
+		if left := raidtest.Names(t, d); len(left) > 0 {
 			t.Errorf("%s: got arrays %q, want none", d.Path, left)
 		}
 	}
@@ -221,7 +222,7 @@ func TestDeleteStops(t *testing.T) {
 
 // An array that was not deleted is named, also if it cannot be deleted.
 func TestCheckDeletedReadOnly(t *testing.T) {
-	disks := memberDisks(t, "data")
+	disks := raidtest.MemberDisks(t, "data")
 	disks[1].ReadOnly = true
 	if err := onThisMachine(t, disks...).on(nil).checkDeleted(t.Context()); !errors.Is(err, erase.ErrReadOnly) {
 		t.Errorf("got %v, want %v", err, erase.ErrReadOnly)
@@ -319,7 +320,7 @@ func TestDecideChain(t *testing.T) {
 // The result of apply_configuration is its argument, with the digits of all numbers.
 func TestApplyKeepsNumbers(t *testing.T) {
 	const config = `{"logical_disks":[{"controller":"software","n":9007199254740993,"raid_level":"1","size_gb":1}]}`
-	disks := []block.Device{blankDisk(t, 3*gib), blankDisk(t, 3*gib)}
+	disks := []block.Device{raidtest.BlankDisk(t, 3*gib), raidtest.BlankDisk(t, 3*gib)}
 	m, kernel := onThisMachine(t, disks...), raidtest.NewKernel(t)
 	m.o.Kernel = kernel
 	result, err := m.applyConfiguration(t.Context(), applied(nil, config))
@@ -331,11 +332,11 @@ func TestApplyKeepsNumbers(t *testing.T) {
 // The error of a configuration that cannot be created contains why its arrays and partitions were not removed.
 func TestCreateNotRemoved(t *testing.T) {
 	broken, running := errors.New("broken"), errors.New("still runs")
-	disks := []block.Device{blankDisk(t, 3*gib), blankDisk(t, 3*gib)}
+	disks := []block.Device{raidtest.BlankDisk(t, 3*gib), raidtest.BlankDisk(t, 3*gib)}
 	m, kernel := impatient(onThisMachine(t, disks...)), raidtest.NewKernel(t)
 	m.o.Kernel, kernel.CheckErr = kernel, broken
 	kernel.OnStop = func(string) error { return running }
-	config := target(logical("1", "1", ""), "")
+	config := raidtest.Target(raidtest.LogicalDisk("1", "1", ""), "")
 	_, err := m.createConfiguration(t.Context(), call{Node: nodeWith(t, config)})
 	if typeOf(err) != "SoftwareRAIDError" || !errors.Is(err, broken) || !errors.Is(err, running) {
 		t.Errorf("got %v, want a SoftwareRAIDError for %v and %v", err, broken, running)
@@ -350,11 +351,11 @@ func TestCreateNotRemoved(t *testing.T) {
 
 // Superblocks that cannot be removed in time are an error.
 func TestDeleteMetadataStuck(t *testing.T) {
-	disks := memberDisks(t, "data")
+	disks := raidtest.MemberDisks(t, "data")
 	m := onThisMachine(t, disks...)
 	passed := passedLimits(t)
 	m.o.Limits = func(d block.Device) timelimit.Limits {
-		if d.Path == disks[1].Path && len(superblocks(t, disks[0])) == 0 {
+		if d.Path == disks[1].Path && len(raidtest.Names(t, disks[0])) == 0 {
 			return passed
 		}
 		return timelimit.Disk
@@ -367,12 +368,12 @@ func TestDeleteMetadataStuck(t *testing.T) {
 
 // A disk that cannot be cleared is an error with its cause, although the array is found again afterwards.
 func TestDeleteMetadataBusy(t *testing.T) {
-	disks := memberDisks(t, "data")
+	disks := raidtest.MemberDisks(t, "data")
 	m := onThisMachine(t, disks...)
 	m.o.Wait.Retries = 0
 	var holder *os.File
 	m.o.Limits = func(d block.Device) timelimit.Limits {
-		if d.Path == disks[1].Path && holder == nil && len(superblocks(t, disks[0])) == 0 {
+		if d.Path == disks[1].Path && holder == nil && len(raidtest.Names(t, disks[0])) == 0 {
 			var err error
 			if holder, err = os.Open(d.Path); err != nil {
 				t.Error(err)
@@ -391,14 +392,14 @@ func TestDeleteMetadataBusy(t *testing.T) {
 
 // An array that appears again after it was deleted is an error.
 func TestDeleteChecks(t *testing.T) {
-	disks := memberDisks(t, "data")
+	disks := raidtest.MemberDisks(t, "data")
 	m := onThisMachine(t, disks...)
 	again := testenv.RAID{Name: "data", Level: 1, Size: disks[0].Size}
 	written := false
 	m.o.Limits = func(block.Device) timelimit.Limits {
-		if !written && len(superblocks(t, disks[0])) == 0 && len(superblocks(t, disks[1])) == 0 {
+		if !written && len(raidtest.Names(t, disks[0])) == 0 && len(raidtest.Names(t, disks[1])) == 0 {
 			written = true
-			write(t, disks[0].Path, 4096, again.Superblock(4096))
+			raidtest.Write(t, disks[0].Path, 4096, again.Superblock(4096))
 		}
 		return timelimit.Disk
 	}
@@ -436,13 +437,14 @@ func TestMembersOverlap(t *testing.T) {
 
 // Arrays on disks that skip_block_devices names do not prevent arrays on other disks.
 func TestCreateBesideSkippedDisks(t *testing.T) {
-	skipped := memberDisks(t, "data")
-	disks := append([]block.Device{blankDisk(t, 3*gib), blankDisk(t, 3*gib)}, skipped...)
+	skipped := raidtest.MemberDisks(t, "data")
+	disks := append([]block.Device{raidtest.BlankDisk(t, 3*gib), raidtest.BlankDisk(t, 3*gib)}, skipped...)
 	m, kernel := onThisMachine(t, disks...), raidtest.NewKernel(t)
 	m.o.Kernel = kernel
-	_, err := m.createConfiguration(t.Context(), call{Node: nodeWith(t, target(logical("1", "1", ""),
+	n := nodeWith(t, raidtest.Target(raidtest.LogicalDisk("1", "1", ""),
 		`, "properties": {"skip_block_devices": [{"serial": "`+skipped[0].Serial+`"}, {"serial": "`+
-			skipped[1].Serial+`"}]}`))})
+			skipped[1].Serial+`"}]}`))
+	_, err := m.createConfiguration(t.Context(), call{Node: n})
 	if err != nil || len(kernel.Created) != 1 {
 		t.Errorf("got %v and arrays %q, want one array", err, kernel.Created)
 	}
@@ -450,17 +452,18 @@ func TestCreateBesideSkippedDisks(t *testing.T) {
 
 // A disk that is not cleared must be empty, also beside one that is.
 func TestApplyBesidePartitions(t *testing.T) {
-	old, partitioned := blankDisk(t, 3*gib), loopDisk(t, partition.TypeLinux)
-	write(t, old.Path, 4096, testenv.RAID{Name: "old", Level: 1, Size: old.Size}.Superblock(4096))
+	old, partitioned := raidtest.BlankDisk(t, 3*gib), raidtest.PartitionedDisk(t, partition.TypeLinux)
+	raidtest.Write(t, old.Path, 4096, testenv.RAID{Name: "old", Level: 1, Size: old.Size}.Superblock(4096))
 	before := content(t, partitioned)
 	m, kernel := onThisMachine(t, old, partitioned), raidtest.NewKernel(t)
 	m.o.Kernel = kernel
-	_, err := m.applyConfiguration(t.Context(), applied(nil, `{"logical_disks": [`+logical("1", `"MAX"`, "")+`]}`))
+	_, err := m.applyConfiguration(t.Context(), applied(nil,
+		`{"logical_disks": [`+raidtest.LogicalDisk("1", `"MAX"`, "")+`]}`))
 	want := "Partitions detected on devices " + partitioned.Path + " during"
 	if typeOf(err) != "SoftwareRAIDError" || !strings.Contains(errorText(err), want) {
 		t.Errorf("got %v, want a SoftwareRAIDError with %q", err, want)
 	}
-	if !bytes.Equal(content(t, partitioned), before) || len(superblocks(t, old)) == 0 {
+	if !bytes.Equal(content(t, partitioned), before) || len(raidtest.Names(t, old)) == 0 {
 		t.Error("a disk was written to")
 	}
 }
@@ -470,21 +473,24 @@ func TestApplyBusy(t *testing.T) {
 	m, first, _ := busyMembers(t)
 	kernel := raidtest.NewKernel(t)
 	m.o.Kernel = kernel
-	_, err := m.applyConfiguration(t.Context(), applied(nil, `{"logical_disks": [`+logical("1", `"MAX"`, "")+`]}`))
+	_, err := m.applyConfiguration(t.Context(), applied(nil,
+		`{"logical_disks": [`+raidtest.LogicalDisk("1", `"MAX"`, "")+`]}`))
 	if typeOf(err) != "SoftwareRAIDError" || !errors.Is(err, erase.ErrBusy) {
 		t.Errorf("got %v, want a SoftwareRAIDError that wraps %v", err, erase.ErrBusy)
 	}
-	if len(kernel.Created) > 0 || len(superblocks(t, first)) == 0 {
+	if len(kernel.Created) > 0 || len(raidtest.Names(t, first)) == 0 {
 		t.Errorf("got arrays %q created, or the first disk written to", kernel.Created)
 	}
 }
 
 // Arrays are not created on media of a BMC.
 func TestPlanCreateWithoutMedia(t *testing.T) {
-	disks := []block.Device{blankDisk(t, 3*gib), {Name: "sr0", Path: "/dev/sr0", Size: 3 * gib}, blankDisk(t, 3*gib)}
+	disks := []block.Device{
+		raidtest.BlankDisk(t, 3*gib), {Name: "sr0", Path: "/dev/sr0", Size: 3 * gib}, raidtest.BlankDisk(t, 3*gib),
+	}
 	m := newManager(t)
 	for _, d := range disks {
-		listed(t, m.o.System, "6291456", d.Name)
+		raidtest.ListDisks(t, m.o.System, "6291456", d.Name)
 	}
 	kind := m.o.System.Sys("class/block/sr0/device/type") // SCSI: 5 is an optical drive
 	err := os.MkdirAll(filepath.Dir(kind), 0o755)
@@ -580,7 +586,7 @@ func TestPlanCreateFails(t *testing.T) {
 		t.Errorf("got %v and no error, want one of the hint", paths(chosen))
 	}
 	m := newManager(t)
-	listed(t, m.o.System, "6291456", "sda", "missing!sda")
+	raidtest.ListDisks(t, m.o.System, "6291456", "sda", "missing!sda")
 	if empty, err := m.on(nil).isEmpty(t.Context(), disk, deletion{state: &state{}}); empty ||
 		!errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("got %v and %v, want %v", empty, err, fs.ErrNotExist)
@@ -589,7 +595,7 @@ func TestPlanCreateFails(t *testing.T) {
 
 // Partitions that the kernel cannot drop, and those that do not appear, are errors.
 func TestCreatePartitionsNotShown(t *testing.T) {
-	disk := loopDisk(t, partition.TypeLinux)
+	disk := raidtest.PartitionedDisk(t, partition.TypeLinux)
 	m, kernel := impatient(onThisMachine(t, disk)), raidtest.NewKernel(t)
 	m.o.Kernel = kernel
 	holder, err := os.Open(block.PartitionPath(m.o.System, disk.Path, 1))
@@ -631,8 +637,8 @@ func TestRAIDExternalMetadata(t *testing.T) {
 	}
 	const hinted = `"physical_disks": [{"serial": "A"}, {"serial": "B"}]`
 	const skip = `"properties": {"skip_block_devices": [{"serial": "C"}]}`
-	config := `{"logical_disks": [` + logical("1", "1", "") + `]}`
-	some := `{"logical_disks": [` + logical("1", "1", hinted) + `]}`
+	config := `{"logical_disks": [` + raidtest.LogicalDisk("1", "1", "") + `]}`
+	some := `{"logical_disks": [` + raidtest.LogicalDisk("1", "1", hinted) + `]}`
 	for name, tt := range map[string]struct {
 		fields string
 		run    func(*rig, *node.Node) (any, error)
@@ -655,7 +661,9 @@ func TestRAIDExternalMetadata(t *testing.T) {
 		}, "RAID metadata of Intel"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			disks := []block.Device{blankDisk(t, 3*gib), blankDisk(t, 3*gib), blankDisk(t, 3*gib)}
+			disks := []block.Device{
+				raidtest.BlankDisk(t, 3*gib), raidtest.BlankDisk(t, 3*gib), raidtest.BlankDisk(t, 3*gib),
+			}
 			for i, serial := range []string{"A", "B", "C"} {
 				disks[i].Serial, disks[i].Serials = serial, []string{serial}
 			}

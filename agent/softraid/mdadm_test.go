@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"ironroot/internal/test/raidtest"
 	"ironroot/internal/test/testenv"
 	"ironroot/storage/block"
 	"ironroot/storage/partition"
@@ -51,12 +52,12 @@ func TestDeleteConfigurationOfMDADM(t *testing.T) {
 	testenv.Programs(t, "mdadm", "wipefs")
 	var disks []block.Device
 	for _, member := range mdadmMembers {
-		d := blankDisk(t, diskSize)
-		write(t, d.Path, member.at, testenv.Data(t, "md/"+member.name))
+		d := raidtest.BlankDisk(t, diskSize)
+		raidtest.Write(t, d.Path, member.at, testenv.Data(t, "md/"+member.name))
 		checkMDADM(t, member.name, d.Path, true)
 		disks = append(disks, d)
 	}
-	parts := blankDisk(t, int64(len(mdadmMembers)+1)*diskSize)
+	parts := raidtest.BlankDisk(t, int64(len(mdadmMembers)+1)*diskSize)
 	table := slices.Repeat([]string{"size=24MiB"}, len(mdadmMembers))
 	checkParts := func(isMember bool) {
 		t.Helper()
@@ -73,7 +74,8 @@ func TestDeleteConfigurationOfMDADM(t *testing.T) {
 	}
 	create()
 	for i, member := range mdadmMembers {
-		write(t, block.PartitionPath(sysfs.Root{}, parts.Path, i+1), member.at, testenv.Data(t, "md/"+member.name))
+		path := block.PartitionPath(sysfs.Root{}, parts.Path, i+1)
+		raidtest.Write(t, path, member.at, testenv.Data(t, "md/"+member.name))
 	}
 	checkParts(true)
 	m := onThisMachine(t, append(disks, parts)...)

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"ironroot/agent/node"
+	"ironroot/internal/test/raidtest"
 	"ironroot/internal/test/testenv"
 	"ironroot/storage/block"
 	"ironroot/storage/partition"
@@ -60,9 +61,9 @@ func paths(devices []block.Device) []string {
 
 // The members of a protected array and the array itself are omitted.
 func TestWithoutProtected(t *testing.T) {
-	member := memberDisk(t, testenv.RAID{Name: "host:data", Level: 1})
-	other := memberDisk(t, testenv.RAID{Name: "host:other", Level: 1})
-	broken := memberDisk(t, testenv.RAID{Name: "host:data", Level: 1})
+	member := raidtest.MemberDisk(t, testenv.RAID{Name: "host:data", Level: 1})
+	other := raidtest.MemberDisk(t, testenv.RAID{Name: "host:other", Level: 1})
+	broken := raidtest.MemberDisk(t, testenv.RAID{Name: "host:data", Level: 1})
 	f, err := os.OpenFile(broken.Path, os.O_RDWR, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -176,8 +177,8 @@ func TestMembersErrors(t *testing.T) {
 // A member of an array that Ironic created must not be written to, the array itself can be. The disk is read only if
 // the node has such arrays.
 func TestCheckCreated(t *testing.T) {
-	member := memberDisk(t, testenv.RAID{Name: "root", Level: 1})
-	other := memberDisk(t, testenv.RAID{Name: "tenant", Level: 1})
+	member := raidtest.MemberDisk(t, testenv.RAID{Name: "root", Level: 1})
+	other := raidtest.MemberDisk(t, testenv.RAID{Name: "tenant", Level: 1})
 	hidden, array := testenv.Loop(t, testenv.SparseFile(t, 32*mib), 512), arrayDevice(t)
 	testenv.GPT(t, hidden, "size=4MiB")
 	if err := partition.Forget(t.Context(), sysfs.Root{}, hidden); err != nil {

@@ -27,22 +27,6 @@ const (
 	diskSize = raidtest.DiskSize
 )
 
-// The disks and entries of package raidtest.
-var (
-	blankDisk   = raidtest.BlankDisk
-	layoutOf    = raidtest.Layout
-	listArray   = raidtest.ListArray
-	listed      = raidtest.ListDisks
-	loopDisk    = raidtest.PartitionedDisk
-	logical     = raidtest.LogicalDisk
-	memberDisk  = raidtest.MemberDisk
-	memberDisks = raidtest.MemberDisks
-	partsDisk   = raidtest.PartsDisk
-	superblocks = raidtest.Names
-	target      = raidtest.Target
-	write       = raidtest.Write
-)
-
 // rig makes machines for the nodes of calls.
 type rig struct {
 	o    Options
