@@ -18,7 +18,7 @@ DEADCODE = golang.org/x/tools/cmd/deadcode@v0.52.0
 # packages run at a time, and -parallel tests in each, so the packages of lab/e2e run one after another beside
 # lab/ironic.
 MACHINES = ./lab/ironic ./lab/e2e/images ./lab/e2e/... ./lab/... ./uinit/... ./iso/... ./agent/hardware/burnin/tooz
-UNIT     = ./storage/image ./agent/hardware/generic \
+UNIT     = ./storage/image ./agent/cleaning \
 	$$(echo "$$all" | grep -v -E '^ironroot/((uinit|iso|lab)(/|$$)|agent/hardware/burnin/tooz$$)')
 LIST_ALL = all=$$($(GO) list ./...)
 # Tests of UNIT's packages that boot machines, build complete releases or repeat others with more seeds: make ci.

@@ -82,7 +82,7 @@ func injectedFaults() []injected {
 			"return changeMode(file, f.mode|2)",
 		},
 		{
-			"erase", "all/scsi", "agent/hardware/generic/flags.go",
+			"erase", "all/scsi", "agent/cleaning/flags.go",
 			`truth(internal["agent_erase_devices_zeroize"], true)`,
 			`truth(internal["agent_erase_devices_zeroize"], false)`,
 		},
@@ -100,7 +100,7 @@ func injectedFaults() []injected {
 			"bootentries", "default loader", "storage/bootloader/loaders.go", `"ironic%d", i+1`, `"ironic%d", i`,
 		},
 		{
-			"skip", "read-only/all permitted", "agent/hardware/generic/flags.go",
+			"skip", "read-only/all permitted", "agent/cleaning/flags.go",
 			`internal["agent_erase_skip_read_only"]`,
 			`internal["skip_read_only"]`,
 		},

@@ -2,430 +2,49 @@ package generic
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"maps"
-	"slices"
-	"strings"
-	"time"
 
-	"ironroot/agent/fault"
+	"ironroot/agent/cleaning"
 	"ironroot/agent/hardware"
-	"ironroot/agent/inventory/smbios"
-	"ironroot/agent/status"
-	"ironroot/internal/goroutine"
-	"ironroot/storage/block"
-	"ironroot/storage/erase"
+	"ironroot/agent/node"
 )
 
-// startErase starts a step that erases disks. If a disk is protected, it stores the evidence that nothing was erased.
-func (m *Manager) startErase(ctx context.Context, call hardware.Call, step string) (*diskRun, error) {
-	return m.startDiskRun(ctx, call, "disk not erased", step)
-}
-
-// eraseDevices erases all data of all disks that are not protected. Arrays that Ironic created are erased and kept, see
-// prepareArrays.
-func (m *Manager) eraseDevices(ctx context.Context, call hardware.Call) (any, error) {
-	if err := checkIterations(call.Node); err != nil {
-		return nil, err
-	}
-	run, err := m.startErase(ctx, call, fullErase)
-	if err != nil {
-		return nil, err
-	}
-	run.prepareArrays(ctx, call.Node)
-	run.announce()
-	run.eraseArrays(ctx)
-	run.eraseAll(ctx)
-	run.restartArrays(ctx)
-	return run.end(ctx, unattachedFail)
-}
-
-// eraseAll erases all data of the disks of the step. It erases disk_erasure_concurrency disks in parallel. Several
-// namespaces of an NVMe controller count as one disk.
-func (r *diskRun) eraseAll(ctx context.Context) {
-	group := goroutine.NewGroup()
-	group.SetLimit(r.flags.concurrency)
-	for _, disks := range r.bySubsystem(ctx) {
-		group.Go(func() error {
-			for _, d := range disks {
-				siblings := r.siblings(ctx, d, disks)
-				r.do(ctx, d, func(ctx context.Context, d block.Device) (diskReport, error) {
-					return r.eraseDisk(ctx, d, siblings)
-				})
-			}
-			return nil
-		})
-	}
-	_ = group.Wait() // the functions return no errors: r collects them
-}
-
-// eraseMetadata removes partition tables and signatures from all disks and partitions that are not protected. Arrays
-// that Ironic created are wiped and kept where that is safe, see prepareArrays.
-func (m *Manager) eraseMetadata(ctx context.Context, call hardware.Call) (any, error) {
-	run, err := m.startErase(ctx, call, "erase_devices_metadata")
-	if err != nil {
-		return nil, err
-	}
-	run.prepareArrays(ctx, call.Node)
-	run.announce()
-	for _, d := range run.lastFirst() {
-		run.do(ctx, d, run.wipeDisk)
-	}
-	run.restartArrays(ctx)
-	return run.end(ctx, unattachedNoted)
-}
-
-// eraseExpress formats NVMe disks, which takes seconds, unless agent_enable_nvme_secure_erase is off. On all other
-// disks, and if formatting fails, it erases the metadata. Arrays that Ironic created are kept, see prepareArrays. Those
-// with members on disks to format are overwritten with zeros. Of all others the metadata is erased.
-func (m *Manager) eraseExpress(ctx context.Context, call hardware.Call) (any, error) {
-	run, err := m.startErase(ctx, call, expressErase)
-	if err != nil {
-		return nil, err
-	}
-	run.prepareArrays(ctx, call.Node)
-	run.announce()
-	run.eraseArrays(ctx)
-	for _, d := range run.lastFirst() {
-		run.do(ctx, d, run.expressDisk)
-	}
-	run.restartArrays(ctx)
-	if !run.flags.nvme { // the step promises no more than erase_devices_metadata
-		return run.end(ctx, unattachedNoted)
-	}
-	return run.end(ctx, unattachedFail)
-}
-
-// end checks for storage that the step could not erase, and returns the step's result.
-func (r *diskRun) end(ctx context.Context, policy unattachedPolicy) (any, error) {
-	r.examineUnbound(ctx) // first: if a driver is loaded in the meantime, its disks are listed below
-	r.failAppeared(ctx)
-	r.examineControllers(ctx, policy)
-	r.storeEvidence(ctx, nil)
-	return r.finish()
-}
-
-// finish returns the reports by disk, or an error with the devices that were erased and the errors of all disks that
-// were not.
-func (r *diskRun) finish() (any, error) {
-	if err := r.failures.err(); err != nil {
-		return nil, fault.BlockDeviceErase("erased: %s; not erased: %w", r.erasedText(), err)
-	}
-	result := map[string]any{}
-	for path, report := range r.reports {
-		result[path] = report
-	}
-	return result, nil
-}
-
-// maxErasedText limits the bytes of the devices that an error lists as erased.
-const maxErasedText = 1024
-
-// erasedText lists devices that were erased, with their reports, as "/dev/sda (overwrite), /dev/sdb (overwrite)". If
-// they do not fit into maxErasedText bytes, it ends with the number of those left out.
-func (r *diskRun) erasedText() string {
-	erased := map[string]erase.Report{}
-	for _, report := range r.reports {
-		maps.Copy(erased, report.Erased)
-	}
-	if len(erased) == 0 {
-		return "none"
-	}
-	var words []string
-	length := 0
-	for i, path := range slices.Sorted(maps.Keys(erased)) {
-		word := fmt.Sprintf("%s (%s)", path, erased[path])
-		if length += len(word) + len(", "); length > maxErasedText {
-			words = append(words, fmt.Sprintf("and %d more", len(erased)-i))
-			break
-		}
-		words = append(words, word)
-	}
-	return strings.Join(words, ", ")
-}
-
-// variablesNotSearched is the result of erase_pstore on a machine whose UEFI variables may contain crash logs that the
-// step cannot reach.
-const variablesNotSearched = "UEFI variables not searched for crash logs: the machine was booted by BIOS"
-
-// erasePstore removes the crash logs of earlier kernels from the firmware.
-func (m *Manager) erasePstore(ctx context.Context, call hardware.Call) (any, error) {
-	searched, err := erase.Pstore(ctx, m.o.System)
-	if err != nil || searched || m.lacksUEFI() {
-		return nil, err
-	}
-	m.o.Log.Warn("UEFI variables not searched for crash logs", "reason", "the machine was booted by BIOS")
-	return variablesNotSearched, nil
-}
-
-// lacksUEFI reports whether the firmware's SMBIOS table says that it does not support UEFI.
-func (m *Manager) lacksUEFI() bool {
-	read := func(name string) []byte {
-		data, _ := m.o.System.Files.Read(m.o.System.Sys("firmware/dmi/tables", name)) // nil if the table is missing
-		return data
-	}
-	table, err := smbios.Parse(read("smbios_entry_point"), read("DMI"))
-	return err == nil && table.LacksUEFI()
-}
-
-// eraseDisk erases all data of a disk. A sanitize may erase the siblings, too.
-func (r *diskRun) eraseDisk(ctx context.Context, d block.Device, siblings []block.Device) (diskReport, error) {
-	if reason, err := r.skipReason(ctx, d, r.flags.skipReadOnly); err != nil || reason != "" {
-		return untouched(d, reason), err
-	}
-	return r.eraseUnprotected(ctx, d,
-		func(ctx context.Context, target block.Device, record *erase.Recorder) error {
-			return r.eraseFully(ctx, target, siblings, record)
-		})
-}
-
-// wipeDisk erases the metadata of a disk. As in ironic-python-agent, it skips a read-only disk regardless of
-// agent_erase_skip_read_only.
-func (r *diskRun) wipeDisk(ctx context.Context, d block.Device) (diskReport, error) {
-	if reason, err := r.skipReason(ctx, d, true); err != nil || reason != "" {
-		return untouched(d, reason), err
-	}
-	return r.eraseUnprotected(ctx, d, r.wipe)
-}
-
-// expressDisk formats a disk or erases its metadata. It skips a read-only disk as wipeDisk does.
-func (r *diskRun) expressDisk(ctx context.Context, d block.Device) (diskReport, error) {
-	if reason, err := r.skipReason(ctx, d, true); err != nil || reason != "" {
-		return untouched(d, reason), err
-	}
-	if !r.expressFormats(d) {
-		return r.eraseUnprotected(ctx, d, r.wipe)
-	}
-	return r.eraseUnprotected(ctx, d, r.format)
-}
-
-// expressFormats reports whether erase_devices_express formats a disk. Of all others it erases the metadata.
-func (r *diskRun) expressFormats(d block.Device) bool { return d.Transport == "nvme" && r.flags.nvme }
-
-// eraseFully erases all data of a device by its best technique.
-func (r *diskRun) eraseFully(
-	ctx context.Context, d block.Device, siblings []block.Device, record *erase.Recorder,
-) error {
-	options := r.flags.options()
-	options.Siblings = siblings
-	return r.eraseWith(ctx, d, options, record)
-}
-
-// eraseWith erases all data of a device with options and shows the progress.
-func (r *diskRun) eraseWith(
-	ctx context.Context, d block.Device, options erase.Options, record *erase.Recorder,
-) error {
-	options.Recorder = record
-	return r.withProgress(d, d.Size, record, func() error { return r.m.eraseFull(ctx, r.m.o.System, d, options) })
-}
-
-// withProgress calls a function that erases size bytes of a device, and shows its progress.
-func (r *diskRun) withProgress(d block.Device, size int64, record *erase.Recorder, do func() error) error {
-	r.m.o.Log.Info("erasing disk", "device", d.Path, "bytes", size)
-	p := &eraseProgress{m: r.m, device: d}
-	p.enter(erasingDisk, r.m.track)
-	defer p.end()
-	record.Observer = p
-	return do()
-}
-
-// eraseProgress shows the phases of the erase of a device, each with a tracker of its own.
-type eraseProgress struct {
-	m        *Manager
-	device   block.Device
-	recovers bool // the device is not erased: the end of a sanitize that is in progress is waited for
-	phase    string
-	tracker  status.Tracker // of the phase; nil before the first
-}
-
-const erasingDisk = "erasing disk"
-
-// Observe implements [erase.Observer].
-func (p *eraseProgress) Observe(now erase.Progress) {
-	switch now.Phase {
-	case erase.SanitizeStarted:
-		p.m.o.Log.Info("sanitize started", startAttrs(p.device, now)...)
-	case erase.SelfErasing:
-		if now.Elapsed == 0 {
-			p.m.o.Log.Info("drive started to erase itself", startAttrs(p.device, now)...)
-		}
-		message, percent := erasingProgress(now.Elapsed, now.Estimate)
-		p.enter("drive erasing itself", p.m.track).SetPercent(message, percent)
-	case erase.ReadingBack:
-		p.enter("reading disk back", p.m.trackAside).Set(now.Done, now.Total)
-	default:
-		if p.recovers {
-			p.enter("waiting for disk to sanitize itself", p.m.trackAside).Set(now.Done, now.Total)
-			return
-		}
-		p.enter(erasingDisk, p.m.track).Set(now.Done, now.Total)
-	}
-}
-
-func (p *eraseProgress) end() {
-	if p.tracker != nil {
-		p.tracker.End()
-	}
-}
-
-// enter returns the tracker of a phase. If it is a new one, the tracker of the last phase ends.
-func (p *eraseProgress) enter(phase string, start func(what, device string) status.Tracker) status.Tracker {
-	if phase != p.phase {
-		p.end()
-		p.phase, p.tracker = phase, start(phase, p.device.Path)
-	}
-	return p.tracker
-}
-
-// erasingProgress describes a drive that has been erasing itself for a time, without reporting progress, and returns
-// the percentage by the time that the drive says it takes: at most 99, nil if it does not say.
-func erasingProgress(elapsed, estimate time.Duration) (message string, percent *float64) {
-	elapsed = elapsed.Round(time.Second)
-	if estimate <= 0 {
-		return fmt.Sprintf("%v, the drive gives no estimate", elapsed), nil
-	}
-	percent = new(float64)
-	*percent = min(100*float64(elapsed)/float64(estimate), 99)
-	if elapsed > estimate {
-		return fmt.Sprintf("%v, longer than the drive's estimate of %v", elapsed, estimate), percent
-	}
-	return fmt.Sprintf("%v of about %v, the drive's estimate", elapsed, estimate), percent
-}
-
-// startAttrs returns the attributes of the log line of a drive that has started to erase itself. An estimate of 0 is
-// unknown.
-func startAttrs(d block.Device, started erase.Progress) []any {
-	attrs := []any{"device", d.Path, "method", string(started.Technique)}
-	if started.Estimate > 0 {
-		attrs = append(attrs, "left", started.Estimate)
-	}
-	return attrs
-}
-
-// wipe erases the metadata of a device.
-func (r *diskRun) wipe(ctx context.Context, d block.Device, record *erase.Recorder) error {
-	r.m.o.Log.Info("erasing metadata", "device", d.Path)
-	if err := erase.Metadata(ctx, r.m.o.System, d.Path, r.flags.wait); err != nil {
-		return err
-	}
-	return erase.RecordMetadata(ctx, d, record)
-}
-
-// format erases an NVMe disk by its Format command. If that fails, it erases the metadata.
-func (r *diskRun) format(ctx context.Context, d block.Device, record *erase.Recorder) error {
-	options := erase.Options{Wait: r.flags.wait, Recorder: record}
-	return r.withProgress(d, d.Size, record, func() error {
-		return erase.Express(ctx, r.m.o.System, d, options, func(err error) {
-			r.m.o.Log.Warn("disk not formatted, erasing its metadata", "device", d.Path, "err", err)
-		})
+// cleaning returns the steps on the disks of this machine.
+func (m *Manager) cleaning() *cleaning.Machine {
+	return cleaning.New(cleaning.Options{
+		Config: m.o.Config, System: m.o.System, Disks: m.o.Disks, Log: m.o.Log, Journal: m.o.Journal,
+		Version: m.o.Version, Dial: m.o.Dial, Board: m.o.Board, Settled: m.o.Settled, Kernel: m.kernel,
 	})
 }
 
-// skipReason returns why a disk is not erased, "" if it must be. A read-only disk is an error unless skipReadOnly.
-func (r *diskRun) skipReason(ctx context.Context, d block.Device, skipReadOnly bool) (string, error) {
-	if floppy, err := erase.ParametersFloppy(ctx, r.m.o.System, d); err != nil {
-		return "", err
-	} else if floppy {
-		return "virtual floppy with the agent's parameters", nil
-	}
-	readOnly, err := erase.ReadOnly(r.m.o.System, d.Name)
-	switch {
-	case err != nil:
-		return "", err
-	case readOnly && !skipReadOnly:
-		return "", erase.ErrReadOnly
-	case readOnly:
-		return "read-only", nil
-	}
-	return "", nil
+// PreviewErase describes what erase_devices would do, see [cleaning.Machine.PreviewErase].
+func (m *Manager) PreviewErase(ctx context.Context, n *node.Node) ([]cleaning.ErasePreview, error) {
+	return m.cleaning().PreviewErase(ctx, n)
 }
 
-// eraseUnprotected erases a disk with eraseDevice. If a partition of the disk is a member of a protected array, it
-// erases the other partitions. If one is a member of an array that Ironic created and that the step keeps, it erases
-// each partition, see eraseTarget. If a member belongs to another array that Ironic created, it erases nothing and
-// returns an error.
-func (r *diskRun) eraseUnprotected(
-	ctx context.Context, d block.Device,
-	eraseDevice func(context.Context, block.Device, *erase.Recorder) error,
-) (diskReport, error) {
-	untouched, err := r.protectedMembers(ctx, d)
-	if err != nil {
-		return diskReport{}, err
-	}
-	targets := []block.Device{d}
-	hasPreserved, err := r.hasPreservedMember(ctx, d)
-	if err != nil {
-		return diskReport{}, err
-	}
-	if len(untouched) > 0 || hasPreserved {
-		if targets, err = r.neighbours(ctx, d, untouched); err != nil {
-			return diskReport{}, err
-		}
-		if hasPreserved {
-			untouched[d.Path] = "partition table of a disk with an array that Ironic created"
-		} else if untouched[d.Path] == "" {
-			untouched[d.Path] = "partition table of a disk with a protected array, " +
-				"and the space outside of its partitions"
-		}
-	}
-	if len(targets) != 1 || targets[0].Path != d.Path {
-		r.splitPlan(d, targets)
-	}
-	report := diskReport{Untouched: untouched}
-	var problems []error
-	for _, target := range targets {
-		started := time.Now()
-		record, end := r.evidence.begin(d, target)
-		err := goroutine.Catch(func() error { // after a panic the report still lists what was erased
-			if err := r.eraseTarget(ctx, d, target, hasPreserved, record, eraseDevice); err != nil {
-				return err
-			}
-			return ctx.Err() // the step may have stopped waiting for this disk
-		})
-		end(err)
-		if err != nil {
-			problems = append(problems, err)
-			continue
-		}
-		report.addErased(target.Path, record.Report())
-		r.logErased(target, record.Report(), started)
-	}
-	switch {
-	case hasPreserved && r.erasesFully(d):
-		problems = append(problems, r.eraseGaps(ctx, d, &report))
-	case hasPreserved:
-		problems = append(problems, r.wipeGaps(ctx, d))
-	}
-	return report, errors.Join(problems...)
+func (m *Manager) eraseDevices(ctx context.Context, call hardware.Call) (any, error) {
+	return m.cleaning().EraseDevices(ctx, call.Node)
 }
 
-// logErased logs how a device was erased, and what its overwrite did, if there was one.
-func (r *diskRun) logErased(d block.Device, report erase.Report, started time.Time) {
-	attributes := []any{
-		"device", d.Path, "method", report.String(), "duration", time.Since(started).Round(time.Millisecond),
-	}
-	if overwritten := report.Overwritten(); overwritten != "" {
-		attributes = append(attributes, "overwritten", overwritten)
-	}
-	r.m.o.Log.Info("device erased", attributes...)
+func (m *Manager) eraseMetadata(ctx context.Context, call hardware.Call) (any, error) {
+	return m.cleaning().EraseMetadata(ctx, call.Node)
 }
 
-// eraseTarget erases a disk, or one of its partitions if the disk stays partitioned: a member of an array that Ironic
-// created in a way that keeps the array, all others with eraseDevice. hasPreserved means that the disk has such a
-// member; erase_devices_express then overwrites the other partitions, because formatting would reach the whole disk.
-func (r *diskRun) eraseTarget(
-	ctx context.Context, d, target block.Device, hasPreserved bool, record *erase.Recorder,
-	eraseDevice func(context.Context, block.Device, *erase.Recorder) error,
-) error {
-	member, preserved := r.preservedMembers[target.Path]
-	switch {
-	case preserved && r.erasesFully(d):
-		return r.eraseMember(ctx, member, record)
-	case preserved:
-		return r.wipeMember(ctx, member, record)
-	case hasPreserved && r.step == expressErase && r.erasesFully(d):
-		return r.eraseWith(ctx, target, r.overwriteOptions(), record)
-	}
-	return eraseDevice(ctx, target, record)
+func (m *Manager) eraseExpress(ctx context.Context, call hardware.Call) (any, error) {
+	return m.cleaning().EraseExpress(ctx, call.Node)
+}
+
+func (m *Manager) erasePstore(ctx context.Context, _ hardware.Call) (any, error) {
+	return m.cleaning().ErasePstore(ctx)
+}
+
+// nvramArguments are the arguments of clean_uefi_nvram.
+func nvramArguments() map[string]hardware.ArgInfo {
+	return map[string]hardware.ArgInfo{cleaning.MatchPatterns: {Description: "" +
+		"List of regular expressions in RE2 syntax. Boot entries of the UEFI firmware whose device path matches any " +
+		"of them, ignoring case, are removed. The default matches entries for disk partitions and for the loaders " +
+		"shim and grub."}}
+}
+
+func (m *Manager) cleanUEFINVRAM(ctx context.Context, call hardware.Call) (any, error) {
+	return nil, m.cleaning().RemoveBootEntries(ctx, call.Args[cleaning.MatchPatterns])
 }

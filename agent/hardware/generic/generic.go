@@ -15,7 +15,6 @@ import (
 
 	"ironroot/agent/config"
 	"ironroot/agent/hardware"
-	"ironroot/agent/hardware/burnin"
 	"ironroot/agent/imaging"
 	"ironroot/agent/journal"
 	"ironroot/agent/node"
@@ -25,7 +24,6 @@ import (
 	"ironroot/internal/pause"
 	"ironroot/internal/timelimit"
 	"ironroot/storage/block"
-	"ironroot/storage/erase"
 	"ironroot/storage/hint"
 	"ironroot/storage/sysfs"
 )
@@ -57,29 +55,14 @@ func (m *Manager) track(what, device string) status.Tracker {
 	return m.o.Board.Track(m.o.Log, what, device)
 }
 
-// trackAside is track for work that is no part of the progress of the step, such as reading back.
-func (m *Manager) trackAside(what, device string) status.Tracker {
-	return m.o.Board.TrackAside(m.o.Log, what, device)
-}
-
 // Manager is the generic hardware manager.
 type Manager struct {
 	o Options
 
-	limits      func(block.Device) timelimit.Limits // time limits of operations on one disk
-	recoverDisk func(ctx context.Context, d block.Device, record *erase.Recorder) error
-	eraseFull   func(ctx context.Context, s sysfs.Root, d block.Device, o erase.Options) error
-	decideErase func(ctx context.Context, s sysfs.Root, d block.Device, o erase.Options) (erase.Report, error)
-	testDisk    func(ctx context.Context, f burnin.Medium, size int64, o burnin.DiskOptions,
-		progress func(done, total int64)) (burnin.DiskReport, error)
-	controller func(ctx context.Context, path string, shown []uint32) (erase.Controller, error)
-	unbound    func(ctx context.Context) ([]block.UnboundController, error)
-	kernel     softraid.Kernel // nil means this machine's
-	checkZeros func(ctx context.Context, s sysfs.Root, d block.Device, ranges [][2]int64, o erase.Options) error
+	kernel softraid.Kernel // nil means this machine's
 
-	sync      func() // unix.Sync
-	flush     func(ctx context.Context, path string) error
-	postPause time.Duration
+	sync  func() // unix.Sync
+	flush func(ctx context.Context, path string) error
 
 	mu        sync.Mutex
 	gaveUp    map[string]bool // UUIDs of nodes ("" without a node) whose root disk did not appear in time
@@ -97,16 +80,7 @@ func New(o Options) *Manager {
 	if o.Disks == nil {
 		o.Disks = block.Machine{System: o.System}
 	}
-	limits := func(block.Device) timelimit.Limits { return timelimit.Disk }
-	return &Manager{
-		o: o, limits: limits, recoverDisk: erase.Recover, eraseFull: erase.Run,
-		decideErase: erase.Decide, testDisk: burnin.Disk,
-		controller: erase.ReadController, checkZeros: erase.CheckZeros, sync: syncAll, flush: block.Flush,
-		unbound: func(ctx context.Context) ([]block.UnboundController, error) {
-			return block.UnboundControllers(ctx, o.System)
-		},
-		gaveUp: map[string]bool{}, postPause: postPause,
-	}
+	return &Manager{o: o, sync: syncAll, flush: block.Flush, gaveUp: map[string]bool{}}
 }
 
 // syncAll flushes all file systems. Unlike unix.Sync, its type is the same on every platform.

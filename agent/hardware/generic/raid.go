@@ -5,11 +5,13 @@ import (
 	"encoding/json"
 	"strings"
 
+	"ironroot/agent/cleaning"
 	"ironroot/agent/fault"
 	"ironroot/agent/hardware"
 	"ironroot/agent/imaging"
 	"ironroot/agent/node"
 	"ironroot/agent/softraid"
+	"ironroot/internal/timelimit"
 	"ironroot/storage/block"
 	"ironroot/storage/bootloader"
 )
@@ -37,22 +39,18 @@ func (m *Manager) raidMachine(n *node.Node) *softraid.Machine {
 	c := m.o.Config.Get()
 	uefi := imaging.BootsUEFI(n, bootloader.FirmwareIsUEFI(m.o.System))
 	return softraid.New(softraid.Options{
-		Node: n, System: m.o.System, Disks: raidDisks{m}, Kernel: m.kernel, Log: m.o.Log, Limits: m.limits,
-		Guard: eraseFlagsOf(n, c.GuardSpecialFilesystems).guard, Wait: waitOf(c), UEFI: uefi,
+		Node: n, System: m.o.System, Disks: m.cleaning(), Kernel: m.kernel, Log: m.o.Log,
+		Limits: func(block.Device) timelimit.Limits { return timelimit.Disk },
+		Guard:  cleaning.Guards(n, c), Wait: cleaning.WaitOf(c), UEFI: uefi,
 		Scheme: imaging.TableScheme(n, uefi),
 	})
 }
 
-// raidDisks implements [softraid.Disks] and [inject.Arrays].
-type raidDisks struct{ m *Manager }
+// nodeArrays implements [inject.Arrays].
+type nodeArrays struct{ m *Manager }
 
-func (d raidDisks) List(ctx context.Context) ([]block.Device, error) { return d.m.o.Disks.Disks(ctx) }
-
-func (d raidDisks) Local(disks []block.Device) (local, remote []block.Device, err error) {
-	return d.m.localDisks(disks)
-}
-
-func (d raidDisks) Assemble(ctx context.Context, n *node.Node) (softraid.Assembled, error) {
+// Assemble waits for the members of the arrays of the node's raid_config, and assembles all of them.
+func (d nodeArrays) Assemble(ctx context.Context, n *node.Node) (softraid.Assembled, error) {
 	if n == nil {
 		return softraid.Assembled{}, nil
 	}

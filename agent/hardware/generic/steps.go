@@ -252,7 +252,7 @@ func (m *Manager) writeImage(ctx context.Context, call hardware.Call) (any, erro
 // injectFiles implements the step inject_files, see [inject.Injector.Run].
 func (m *Manager) injectFiles(ctx context.Context, call hardware.Call) (any, error) {
 	return nil, inject.Injector{
-		Node: call.Node, Ports: call.Ports, System: m.o.System, Disks: m.o.Disks, Arrays: raidDisks{m},
+		Node: call.Node, Ports: call.Ports, System: m.o.System, Disks: m.o.Disks, Arrays: nodeArrays{m},
 		Imager: m.o.Imager, Log: m.o.Log,
 	}.Run(ctx, call.Args)
 }

@@ -15,17 +15,35 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"ironroot/agent/config"
+	"ironroot/agent/hardware"
 	"ironroot/agent/softraid"
 	"ironroot/internal/test/disktest"
+	"ironroot/internal/test/raidtest"
 	"ironroot/internal/test/testenv"
 	"ironroot/storage/block"
 	"ironroot/storage/raid"
 )
 
+// createdDisks makes two disks with the arrays root and md1 of raid_config.
+func createdDisks(t *testing.T) []block.Device {
+	t.Helper()
+	disks := []block.Device{blankDisk(t, 3*gib), blankDisk(t, 3*gib+mib)}
+	config := `{"logical_disks": [` + logical("1", "1", `"volume_name": "root"`) + ", " +
+		logical("0", `"MAX"`, "") + `]}`
+	m, kernel := onThisMachine(t, disks...), raidtest.NewKernel(t)
+	m.kernel = kernel
+	n := nodeWith(t, `"properties": {"capabilities": "boot_mode:bios,disk_label:gpt"}, "target_raid_config": `+config)
+	if _, err := m.createConfiguration(t.Context(), hardware.Call{Node: n}); err != nil {
+		t.Fatal(err)
+	}
+	kernel.StopAll(t)
+	return disks
+}
+
 // volumeDisks makes the disks of createdDisks. The node's arrays have is_root_volume as given, "" for none.
 func volumeDisks(t *testing.T, roots ...string) (disks []block.Device, fields string) {
 	t.Helper()
-	disks, _, _ = createdDisks(t, "gpt")
+	disks = createdDisks(t)
 	for i, root := range roots {
 		if root != "" {
 			roots[i] = `"is_root_volume": ` + root
@@ -95,7 +113,7 @@ func described(list []*softraid.Volume) []string {
 func TestVolumes(t *testing.T) {
 	for name, tt := range map[string]struct {
 		roots   []string
-		prepare func(t *testing.T, m *Manager, k *fakeArrays, disks []block.Device)
+		prepare func(t *testing.T, m *Manager, k *raidtest.CallRecorder, disks []block.Device)
 		fields  string
 		want    []string
 		calls   []string
@@ -126,24 +144,24 @@ func TestVolumes(t *testing.T) {
 		},
 		"runs": {
 			[]string{"true", ""},
-			func(_ *testing.T, m *Manager, k *fakeArrays, disks []block.Device) {
-				k.running = []raid.Status{runningRoot(m, disks)}
+			func(_ *testing.T, m *Manager, k *raidtest.CallRecorder, disks []block.Device) {
+				k.Running = []raid.Status{runningRoot(m, disks)}
 			}, "",
 			[]string{"root root=true device=true disks=2 "},
 			nil,
 		},
 		"runs, superblocks were read at different times": {
 			[]string{"true", ""},
-			func(t *testing.T, m *Manager, k *fakeArrays, disks []block.Device) {
+			func(t *testing.T, m *Manager, k *raidtest.CallRecorder, disks []block.Device) {
 				addEvents(t, block.PartitionPath(m.o.System, disks[1].Path, 1), 40)
-				k.running = []raid.Status{runningRoot(m, disks)}
+				k.Running = []raid.Status{runningRoot(m, disks)}
 			}, "",
 			[]string{"root root=true device=true disks=2 "},
 			nil,
 		},
 		"events differ": {
 			[]string{"true", ""},
-			func(t *testing.T, m *Manager, _ *fakeArrays, disks []block.Device) {
+			func(t *testing.T, m *Manager, _ *raidtest.CallRecorder, disks []block.Device) {
 				addEvents(t, block.PartitionPath(m.o.System, disks[1].Path, 1), 40)
 			}, "",
 			[]string{"root root=true device=false disks=0 events of members differ by 40"},
@@ -151,15 +169,15 @@ func TestVolumes(t *testing.T) {
 		},
 		"number in use": {
 			[]string{"true", ""},
-			func(_ *testing.T, _ *Manager, k *fakeArrays, _ []block.Device) {
-				k.running = []raid.Status{{Name: "md0", Path: "/dev/md0"}, {Name: "md1", Path: "/dev/md1"}}
+			func(_ *testing.T, _ *Manager, k *raidtest.CallRecorder, _ []block.Device) {
+				k.Running = []raid.Status{{Name: "md0", Path: "/dev/md0"}, {Name: "md1", Path: "/dev/md1"}}
 			}, "",
 			[]string{"root root=true device=true disks=2 "},
 			[]string{"assemble md2 root of 2", "stop root"},
 		},
 		"incomplete": {
 			[]string{"true", ""},
-			func(t *testing.T, m *Manager, _ *fakeArrays, disks []block.Device) {
+			func(t *testing.T, m *Manager, _ *raidtest.CallRecorder, disks []block.Device) {
 				write(t, block.PartitionPath(m.o.System, disks[1].Path, 1), 4096, make([]byte, 4096))
 			}, "",
 			[]string{"root root=true device=false disks=0 got 1 members, want 2"},
@@ -167,8 +185,8 @@ func TestVolumes(t *testing.T) {
 		},
 		"not assembled": {
 			[]string{"true", ""},
-			func(_ *testing.T, _ *Manager, k *fakeArrays, _ []block.Device) {
-				k.assembleErr = errors.New("broken")
+			func(_ *testing.T, _ *Manager, k *raidtest.CallRecorder, _ []block.Device) {
+				k.AssembleErr = errors.New("broken")
 			}, "",
 			[]string{"root root=true device=false disks=2 broken"},
 			nil,
@@ -181,8 +199,9 @@ func TestVolumes(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			disks, fields := volumeDisks(t, tt.roots...)
-			m, kernel := onThisMachine(t, disks...), &fakeArrays{}
-			kernel.attach(t, m, disks)
+			m, kernel := onThisMachine(t, disks...), &raidtest.CallRecorder{}
+			m.kernel = kernel
+			kernel.Attach(t, disks)
 			if tt.prepare != nil {
 				tt.prepare(t, m, kernel, disks)
 			}
@@ -202,7 +221,7 @@ func TestVolumes(t *testing.T) {
 			if err := volumes.Release(t.Context(), "/dev/none"); err != nil {
 				t.Error(err)
 			}
-			if diff := cmp.Diff(tt.calls, kernel.calls); diff != "" {
+			if diff := cmp.Diff(tt.calls, kernel.Calls); diff != "" {
 				t.Errorf("calls differ (-want +got):\n%s", diff)
 			}
 		})
@@ -212,17 +231,18 @@ func TestVolumes(t *testing.T) {
 // The root disk stays assembled, and an array that cannot be stopped is an error.
 func TestVolumesRelease(t *testing.T) {
 	disks, fields := volumeDisks(t, "", "")
-	m, kernel := onThisMachine(t, disks...), &fakeArrays{}
-	kernel.attach(t, m, disks)
+	m, kernel := onThisMachine(t, disks...), &raidtest.CallRecorder{}
+	m.kernel = kernel
+	kernel.Attach(t, disks)
 	volumes, err := m.AssembleVolumes(t.Context(), nodeWith(t, fields))
 	if err != nil {
 		t.Fatal(err)
 	}
-	kernel.stopErr = errors.New("broken")
-	if err := volumes.Release(t.Context(), volumes.Volumes[0].Path()); !errors.Is(err, kernel.stopErr) {
-		t.Errorf("got %v, want %v", err, kernel.stopErr)
+	kernel.StopErr = errors.New("broken")
+	if err := volumes.Release(t.Context(), volumes.Volumes[0].Path()); !errors.Is(err, kernel.StopErr) {
+		t.Errorf("got %v, want %v", err, kernel.StopErr)
 	}
-	if stopped := kernel.calls[2:]; !slices.Equal(stopped, []string{"stop md1"}) {
+	if stopped := kernel.Calls[2:]; !slices.Equal(stopped, []string{"stop md1"}) {
 		t.Errorf("got calls %q, want md1 stopped", stopped)
 	}
 }
@@ -240,14 +260,14 @@ func TestVolumesErrors(t *testing.T) {
 		`"raid_config": []`: "raid_config is not an object",
 	} {
 		m := onThisMachine(t, missing)
-		kernel := &fakeArrays{}
+		kernel := &raidtest.CallRecorder{}
 		m.kernel = kernel
 		volumes, err := m.AssembleVolumes(t.Context(), nodeWith(t, fields))
 		if (err == nil) != (want == "") || !strings.Contains(errorText(err), want) || len(volumes.Volumes) > 0 {
 			t.Errorf("%s: got %+v and %v, want %q", fields, volumes, err, want)
 		}
-		if len(kernel.calls) > 0 {
-			t.Errorf("%s: got calls %q, want none", fields, kernel.calls)
+		if len(kernel.Calls) > 0 {
+			t.Errorf("%s: got calls %q, want none", fields, kernel.Calls)
 		}
 	}
 	if volumes, err := onThisMachine(t).AssembleVolumes(t.Context(), nil); err != nil || len(volumes.Volumes) > 0 {
@@ -298,7 +318,7 @@ func TestMissingVolume(t *testing.T) {
 		"one disk":  {1, "other", `RAID array "root": raid1 array "any:root" on`},
 		"protected": {2, "root", ""},
 	} {
-		disks, _, _ := createdDisks(t, "gpt")
+		disks := createdDisks(t)
 		n := nodeWith(t, `"properties": {"skip_block_devices": [{"volume_name": "`+tt.skip+`"}]}, "raid_config": `+
 			`{"logical_disks": [`+logical("1", "1", `"volume_name": "root"`)+", "+
 			logical("0", `"MAX"`, `"volume_name": "md1"`)+`]}`)

@@ -1,0 +1,133 @@
+package cleaning
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"ironroot/agent/fault"
+	"ironroot/agent/hardware/burnin"
+	"ironroot/agent/node"
+	"ironroot/internal/goroutine"
+	"ironroot/internal/timelimit"
+	"ironroot/storage/block"
+	"ironroot/storage/erase"
+)
+
+// TestDisks overwrites and tests all disks in parallel, except those that EraseDevices protects and those with members
+// of protected arrays. As with EraseDevices, a storage controller without a driver is an error.
+func (m *Machine) TestDisks(ctx context.Context, n *node.Node, options burnin.DiskOptions) (any, error) {
+	run, err := m.startDiskRun(ctx, n, "disk not tested", "")
+	if err != nil {
+		return nil, notTested(err)
+	}
+	results, err := burnin.NewDiskResults(options)
+	if err != nil {
+		return nil, fault.CommandExecution(fmt.Errorf("burnin_disk: %w", err))
+	}
+	b := &diskBurnin{diskRun: run, options: options, results: results}
+	run.announce()
+	group := goroutine.NewGroup()
+	for _, d := range run.disks {
+		group.Go(func() error {
+			run.do(ctx, d, b.testDisk)
+			return nil
+		})
+	}
+	_ = group.Wait() // the functions return no errors: run collects them
+	run.examineUnbound(ctx)
+	return b.finish(ctx)
+}
+
+// notTested returns the error of a list of disks as that of a step that does not erase. That of a shared file system
+// keeps its type.
+func notTested(err error) error {
+	if errors.Is(err, erase.ErrProtected) {
+		return err
+	}
+	var f *fault.Error
+	if errors.As(err, &f) {
+		err = f.Err
+	}
+	return fault.CommandExecution(fmt.Errorf("burnin_disk: %w", err))
+}
+
+// diskBurnin is one run of burnin_disk.
+type diskBurnin struct {
+	*diskRun
+	options burnin.DiskOptions
+	results *burnin.DiskResults
+}
+
+// testDisk tests one disk, unless it must be left as it is.
+func (b *diskBurnin) testDisk(ctx context.Context, d block.Device) (_ diskReport, err error) {
+	var report burnin.DiskReport
+	defer func() {
+		if err != nil {
+			b.results.Add(d.Path, report, err)
+		}
+	}()
+	if reason, err := b.skipReason(ctx, d, b.flags.skipReadOnly); err != nil || reason != "" {
+		return untouched(d, reason), err
+	}
+	protected, err := b.protectedMembers(ctx, d)
+	if err != nil {
+		return diskReport{}, err
+	}
+	if len(protected) > 0 {
+		reasons := slices.Sorted(maps.Values(protected))
+		return untouched(d, strings.Join(reasons, ", ")), nil
+	}
+	log := b.m.o.Log
+	log.Info("testing disk", "device", d.Path, "bytes", d.Size)
+	tracker := b.m.track("testing disk", d.Path)
+	defer tracker.End()
+	err = erase.Exclusive(ctx, b.m.o.System, d, b.flags.wait, func(f *os.File, size int64) (err error) {
+		report, err = b.m.testDisk(ctx, f, size, b.options, func(done, total int64) {
+			timelimit.Progress(ctx)
+			tracker.Set(done, total)
+		})
+		return err
+	})
+	if err != nil {
+		return diskReport{}, err
+	}
+	b.results.Add(d.Path, report, nil)
+	log.Info("disk tested", "device", d.Path, "written", report.Written, "verified", report.Verified,
+		"duration", time.Duration(report.Seconds*float64(time.Second)).Round(time.Millisecond))
+	return diskReport{tested: &report}, nil
+}
+
+// finish returns the reports by disk: what was tested, or why the disk was left untouched. It returns an error if a
+// disk has failed, or if none was tested.
+func (b *diskBurnin) finish(ctx context.Context) (any, error) {
+	result := map[string]any{}
+	var passed []string
+	for _, path := range slices.Sorted(maps.Keys(b.reports)) {
+		report := b.reports[path]
+		if report.tested == nil {
+			result[path] = report
+			continue
+		}
+		result[path] = report.tested
+		passed = append(passed, path)
+	}
+	err := b.failures.err()
+	if cause := context.Cause(ctx); cause != nil {
+		err = errors.Join(cause, err)
+	}
+	if err == nil && len(passed) == 0 {
+		err = errors.New("no disk was tested")
+	} else if err != nil && len(passed) > 0 {
+		err = fmt.Errorf("%w; tested without errors: %s", err, strings.Join(passed, ", "))
+	}
+	if err := errors.Join(err, b.results.Finish()); err != nil {
+		return nil, fault.CommandExecution(fmt.Errorf("burnin_disk: %w", err))
+	}
+	return result, nil
+}

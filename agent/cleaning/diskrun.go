@@ -1,0 +1,239 @@
+package cleaning
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+
+	"ironroot/agent/config"
+	"ironroot/agent/hardware/burnin"
+	"ironroot/agent/node"
+	"ironroot/agent/softraid"
+	"ironroot/agent/status"
+	"ironroot/internal/timelimit"
+	"ironroot/storage/block"
+	"ironroot/storage/erase"
+	"ironroot/storage/raid"
+)
+
+// diskReport describes what a step did to a disk.
+type diskReport struct {
+	Erased map[string]erase.Report `json:"erased,omitempty"` // by device path
+	// Overwritten has the passes of overwrites, and what was read back of the last one, by device path.
+	Overwritten map[string]string `json:"overwritten,omitempty"`
+	Untouched   map[string]string `json:"untouched,omitempty"` // reasons by device path
+	Evidence    *diskResult       `json:"evidence,omitempty"`  // of steps that erase
+
+	tested *burnin.DiskReport // of burnin_disk; it is the result of the disk
+}
+
+// addErased adds the report of a device that was erased.
+func (r *diskReport) addErased(path string, report erase.Report) {
+	if r.Erased == nil {
+		r.Erased = map[string]erase.Report{}
+	}
+	r.Erased[path] = report
+	overwritten := report.Overwritten()
+	if overwritten == "" {
+		return
+	}
+	if r.Overwritten == nil {
+		r.Overwritten = map[string]string{}
+	}
+	r.Overwritten[path] = overwritten
+}
+
+func untouched(d block.Device, reason string) diskReport {
+	return diskReport{Untouched: map[string]string{d.Path: reason}}
+}
+
+// diskRun is one run of a step that erases or overwrites disks. It collects reports and errors, so that a disk that
+// fails does not keep the step from the others.
+type diskRun struct {
+	m        *Machine
+	phrase   string // of the log for a disk that failed
+	step     string // that erases; "" for others
+	flags    eraseFlags
+	arrays   softraid.Rules
+	skips    *node.SkipList
+	unused   []string        // PCI addresses of storage controllers that the operator does not use
+	disks    []block.Device  // those to erase or overwrite
+	known    map[string]bool // paths of all disks that were there at the start, whether or not they can be erased
+	evidence *evidenceLog    // of a step that erases; nil for others
+	plan     *status.Plan    // that the progress of the step counts; nil before announce
+	// members are the members of arrays on all disks, including the disks that skip_block_devices names. They are read
+	// only if skip_block_devices names an array.
+	members  []raid.Member
+	nameErrs softraid.NameErrors // of the members
+	espErr   error               // if the members that look like the EFI system partition are not of one array
+	unread   []error             // errors of the disks whose members could not be read, with the devices
+
+	preservedArrays  []*softraid.Volume     // those that Ironic created and that are erased and kept, see prepareArrays
+	preservedMembers map[string]raid.Member // their members by device path
+	notPreservable   map[string]error       // why other arrays that Ironic created are not kept, by name
+	noneKept         error                  // why no array that Ironic created can be kept, or nil
+
+	mu       sync.Mutex
+	reports  map[string]diskReport
+	stuck    map[string]error // why the kernel is still busy, by device path
+	failures collected
+	// explained has the devices whose error is the whole error of an ambiguous name, by its text.
+	explained map[string]string
+}
+
+// startDiskRun lists the disks to erase or overwrite. It checks all of them for shared file systems before the first is
+// written; one that is found fails the step. A disk that cannot be described or read is an error of that disk alone.
+// The phrase is logged for each disk that fails. With the name of a step, the run collects evidence of what it erases.
+func (m *Machine) startDiskRun(ctx context.Context, n *node.Node, phrase, step string) (*diskRun, error) {
+	c := m.o.Config.Get()
+	r := &diskRun{
+		m: m, phrase: phrase, step: step, flags: eraseFlagsOf(n, c.GuardSpecialFilesystems),
+		known: map[string]bool{}, reports: map[string]diskReport{},
+		stuck: map[string]error{}, explained: map[string]string{}, preservedMembers: map[string]raid.Member{},
+		notPreservable: map[string]error{},
+	}
+	r.flags.wait = WaitOf(c)
+	if step != "" {
+		r.evidence = newEvidenceLog(n, step, r.flags)
+	}
+	var err error
+	if r.arrays, err = softraid.RulesOf(n); err != nil {
+		return nil, err
+	}
+	if r.unused, err = unusedControllers(c.SkipStorageControllers, n); err != nil {
+		return nil, err
+	}
+	r.failUnsettled()
+	all, err := m.o.Disks.Disks(ctx)
+	if err := r.failUnread(err); err != nil {
+		return nil, err
+	}
+	if r.skips, err = node.NewSkipList(n); err != nil {
+		return nil, err
+	}
+	disks, err := r.skips.Without(all)
+	if err != nil {
+		return nil, err
+	}
+	r.evidence.add(all)
+	r.recordSkipped(all, disks)
+	disks = r.withoutNetwork(disks)
+	if err := r.failUnusable(ctx); err != nil {
+		return nil, err
+	}
+	for _, d := range all {
+		r.known[d.Path] = true
+	}
+	disks = r.recoverDisks(ctx, disks)
+	if r.arrays.HasProtected() {
+		r.readMembers(ctx, all)
+	}
+	r.warnUnmatched()
+	if err := r.guard(ctx, disks); err != nil {
+		r.storeEvidence(ctx, err)
+		return nil, err
+	}
+	r.failUnidentified()
+	return r, nil
+}
+
+// WaitOf returns the limits of the wait for holders of a disk.
+func WaitOf(c *config.Config) erase.Wait {
+	return erase.Wait{
+		Interval: c.DiskPartitioner.CheckDeviceInterval, Retries: c.DiskPartitioner.CheckDeviceMaxRetries,
+	}
+}
+
+// lastFirst returns the disks in reverse order, but arrays and maps before the disks that they are made of: NVMe disks
+// have larger device numbers.
+func (r *diskRun) lastFirst() []block.Device {
+	disks := slices.Clone(r.disks)
+	slices.Reverse(disks)
+	layer := func(d block.Device) int {
+		switch {
+		case d.IsArray():
+			return 0
+		case d.Type == "mpath":
+			return 1
+		}
+		return 2
+	}
+	slices.SortStableFunc(disks, func(a, b block.Device) int { return layer(a) - layer(b) })
+	return disks
+}
+
+// limitRunDisk calls a function that erases or reads a disk, with the time limits of the disk. While the kernel is busy
+// with a disk, later calls for it in the same run fail.
+func limitRunDisk[T any](
+	ctx context.Context, r *diskRun, d block.Device, call func(context.Context, block.Device) (T, error),
+) (value T, err error) {
+	r.mu.Lock()
+	err = r.stuck[d.Path]
+	r.mu.Unlock()
+	if err != nil {
+		return value, err
+	}
+	value, err = timelimit.Do(ctx, r.m.limits(d), func(ctx context.Context) (T, error) { return call(ctx, d) })
+	if errors.Is(err, timelimit.ErrStuck) {
+		r.mu.Lock()
+		r.stuck[d.Path] = err
+		r.mu.Unlock()
+	}
+	return value, err
+}
+
+// membersOn reads the members of arrays on a disk and its partitions, with the limits of limitRunDisk.
+func (r *diskRun) membersOn(ctx context.Context, d block.Device) ([]raid.Member, error) {
+	return limitRunDisk(ctx, r, d, func(ctx context.Context, d block.Device) ([]raid.Member, error) {
+		return raid.Members(ctx, r.m.o.System, d)
+	})
+}
+
+// do erases or overwrites one disk with work and records the result.
+func (r *diskRun) do(
+	ctx context.Context, d block.Device, work func(context.Context, block.Device) (diskReport, error),
+) {
+	report, err := limitRunDisk(ctx, r, d, work)
+	if err != nil {
+		r.fail(d, err)
+	}
+	r.record(d, report)
+	r.finishItem(d.Path, d, report, err)
+}
+
+func (r *diskRun) fail(d block.Device, err error) {
+	r.m.o.Log.Error(r.phrase, "device", d.Path, "err", err)
+	r.failures.add(fmt.Errorf("%s: %w", d.Path, err))
+	r.evidence.fail(d, err)
+}
+
+func (r *diskRun) record(d block.Device, report diskReport) {
+	for _, path := range slices.Sorted(maps.Keys(report.Untouched)) {
+		r.m.o.Log.Warn("device left untouched", "device", path, "reason", report.Untouched[path])
+	}
+	r.evidence.record(d, report)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.reports[d.Path] = report
+}
+
+// collected gathers the errors of several disks into one.
+type collected struct {
+	mu   sync.Mutex
+	errs []error
+}
+
+func (c *collected) add(err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.errs = append(c.errs, err)
+}
+
+func (c *collected) err() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return errors.Join(c.errs...)
+}

@@ -1,0 +1,63 @@
+package cleaning
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"testing"
+
+	"ironroot/agent/config"
+	"ironroot/agent/fault"
+	"ironroot/agent/hardware/burnin"
+	"ironroot/agent/node"
+	"ironroot/agent/status"
+	"ironroot/internal/test/disktest"
+	"ironroot/storage/block"
+	"ironroot/storage/sysfs"
+)
+
+// stepFunc is a step.
+type stepFunc func(context.Context, *node.Node) (any, error)
+
+func newMachine(t *testing.T, disks ...block.Device) *Machine {
+	t.Helper()
+	return New(Options{
+		Config: config.NewLive(&config.Config{MD5Enabled: true}),
+		System: sysfs.Root{Path: t.TempDir()},
+		Disks:  disktest.Lister(func(context.Context) ([]block.Device, error) { return disks, nil }),
+		Log:    slog.New(slog.DiscardHandler),
+		Board:  (*status.Board)(nil),
+	})
+}
+
+func typeOf(err error) string {
+	var f *fault.Error
+	if errors.As(err, &f) {
+		return f.Type
+	}
+	return ""
+}
+
+func paths(disks []block.Device) []string {
+	var list []string
+	for _, d := range disks {
+		list = append(list, d.Path)
+	}
+	return list
+}
+
+// burninNode returns a node with settings in driver_info.
+func burninNode(t *testing.T, info string) *node.Node {
+	t.Helper()
+	return nodeWith(t, `"driver_info": {`+info+`}`)
+}
+
+// burninDisk tests the disks of a machine with the settings of a node.
+func burninDisk(ctx context.Context, t *testing.T, m *Machine, n *node.Node) (any, error) {
+	t.Helper()
+	options, err := burnin.DiskOptionsOf(n.DriverInfo())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m.TestDisks(ctx, n, options)
+}

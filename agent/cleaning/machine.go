@@ -1,0 +1,89 @@
+package cleaning
+
+import (
+	"context"
+	"log/slog"
+	"net"
+	"time"
+
+	"ironroot/agent/config"
+	"ironroot/agent/hardware/burnin"
+	"ironroot/agent/journal"
+	"ironroot/agent/node"
+	"ironroot/agent/softraid"
+	"ironroot/agent/status"
+	"ironroot/internal/timelimit"
+	"ironroot/storage/block"
+	"ironroot/storage/erase"
+	"ironroot/storage/sysfs"
+)
+
+// Options are the options of a Machine.
+type Options struct {
+	Config *config.Live
+	System sysfs.Root
+	// Disks lists the disks that all managers together report.
+	Disks block.Lister
+	Log   *slog.Logger
+	// Journal keeps the evidence of erases for the log archive; nil keeps none.
+	Journal *journal.Journal
+	Version string // of the program, in the evidence
+	// Dial connects to erase_evidence_url; nil is a net.Dialer.
+	Dial func(ctx context.Context, network, address string) (net.Conn, error)
+	// Board shows the plan and the progress of work on devices.
+	Board status.Trackers
+	// Settled is closed when the drivers of all devices present at boot are loaded; nil means that they are.
+	Settled <-chan struct{}
+	Kernel  softraid.Kernel // nil means this machine's
+}
+
+// Machine runs the steps on the disks of a machine.
+type Machine struct {
+	o Options
+
+	limits      func(block.Device) timelimit.Limits // time limits of operations on one disk
+	recoverDisk func(ctx context.Context, d block.Device, record *erase.Recorder) error
+	eraseFull   func(ctx context.Context, s sysfs.Root, d block.Device, o erase.Options) error
+	decideErase func(ctx context.Context, s sysfs.Root, d block.Device, o erase.Options) (erase.Report, error)
+	testDisk    func(ctx context.Context, f burnin.Medium, size int64, o burnin.DiskOptions,
+		progress func(done, total int64)) (burnin.DiskReport, error)
+	controller func(ctx context.Context, path string, shown []uint32) (erase.Controller, error)
+	unbound    func(ctx context.Context) ([]block.UnboundController, error)
+	checkZeros func(ctx context.Context, s sysfs.Root, d block.Device, ranges [][2]int64, o erase.Options) error
+	postPause  time.Duration
+}
+
+// New returns the machine.
+func New(o Options) *Machine {
+	return &Machine{
+		o: o, limits: func(block.Device) timelimit.Limits { return timelimit.Disk }, recoverDisk: erase.Recover,
+		eraseFull: erase.Run, decideErase: erase.Decide, testDisk: burnin.Disk,
+		controller: erase.ReadController, checkZeros: erase.CheckZeros,
+		unbound: func(ctx context.Context) ([]block.UnboundController, error) {
+			return block.UnboundControllers(ctx, o.System)
+		},
+		postPause: postPause,
+	}
+}
+
+// List implements [softraid.Disks].
+func (m *Machine) List(ctx context.Context) ([]block.Device, error) { return m.o.Disks.Disks(ctx) }
+
+// raid returns the software RAID of this machine for a node, which may be nil. It creates no arrays.
+func (m *Machine) raid(n *node.Node) *softraid.Machine {
+	c := m.o.Config.Get()
+	return softraid.New(softraid.Options{
+		Node: n, System: m.o.System, Disks: m, Kernel: m.o.Kernel, Log: m.o.Log, Limits: m.limits,
+		Guard: Guards(n, c), Wait: WaitOf(c),
+	})
+}
+
+// track shows the progress of work on a device.
+func (m *Machine) track(what, device string) status.Tracker {
+	return m.o.Board.Track(m.o.Log, what, device)
+}
+
+// trackAside is track for work that is no part of the progress of the step, such as reading back.
+func (m *Machine) trackAside(what, device string) status.Tracker {
+	return m.o.Board.TrackAside(m.o.Log, what, device)
+}

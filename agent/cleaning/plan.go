@@ -1,0 +1,96 @@
+package cleaning
+
+import (
+	"slices"
+
+	"ironroot/agent/softraid"
+	"ironroot/agent/status"
+	"ironroot/storage/block"
+	"ironroot/storage/erase"
+)
+
+// announce plans the disks of the step, and the arrays whose content it erases, so that its progress is known as a
+// whole. They count by the bytes to write; in steps that only erase the metadata of some disks, each counts as one.
+func (r *diskRun) announce() {
+	var items []status.Item
+	inArrays := map[string]int64{} // bytes by path of the disk
+	for _, a := range r.preservedArrays {
+		for _, m := range a.Members {
+			inArrays[m.Disk.Path] += m.Device.Size
+		}
+		if slices.ContainsFunc(a.Members, r.erasesMember) {
+			items = append(items, r.arrayItem(a))
+		}
+	}
+	for _, d := range r.disks {
+		size := int64(1)
+		if r.countsBytes() {
+			size = max(d.Size-inArrays[d.Path], 1)
+		}
+		items = append(items, status.Item{Device: d.Path, Size: size})
+	}
+	r.plan = r.m.o.Board.Plan(items)
+}
+
+// countsBytes reports whether the step writes whole disks, so that its progress is that of its bytes.
+func (r *diskRun) countsBytes() bool { return r.step == fullErase || r.step == "" }
+
+// splitPlan plans the partitions of a disk that are written one by one, and the space outside of them. The data of a
+// member of an array is written through the array.
+func (r *diskRun) splitPlan(d block.Device, targets []block.Device) {
+	var parts []status.Item
+	rest := d.Size
+	for _, target := range targets {
+		part := status.Item{Device: target.Path}
+		if _, preserved := r.preservedMembers[target.Path]; !preserved && r.countsBytes() {
+			part.Size = target.Size
+		}
+		parts = append(parts, part)
+		rest -= target.Size
+	}
+	outside := status.Item{Device: d.Path}
+	if r.countsBytes() {
+		outside.Size = max(rest, 0)
+	}
+	r.plan.Split(d.Path, append(parts, outside))
+}
+
+// arrayItem returns the item of the plan for the content of an array. It counts by the bytes of its members.
+func (r *diskRun) arrayItem(a *softraid.Volume) status.Item {
+	item := status.Item{Device: a.String()}
+	if r.countsBytes() {
+		for _, m := range a.Members {
+			item.Size += max(m.Device.Size-m.DataOffset, 0)
+		}
+	}
+	item.Size = max(item.Size, 1)
+	return item
+}
+
+// finishItem records in the plan what was done to a device, whose erase or test has ended with an error or nil. In a
+// step that erases, the evidence decides, and the caller has recorded the report there.
+func (r *diskRun) finishItem(item string, d block.Device, report diskReport, err error) {
+	r.plan.Finish(item, r.outcome(d, report, err))
+}
+
+func (r *diskRun) outcome(d block.Device, report diskReport, err error) status.Outcome {
+	switch {
+	case err != nil:
+		return status.Failed
+	case report.tested != nil:
+		return status.Tested
+	case r.evidence != nil:
+		return r.evidence.progress(d)
+	}
+	return status.Untouched
+}
+
+// extent returns whether the techniques of an erased disk erase all data or only metadata.
+func (d diskReport) extent() status.Outcome {
+	for _, report := range d.Erased {
+		if report.Technique != erase.MetadataOnly {
+			return status.Erased
+		}
+	}
+	return status.MetadataErased
+}
