@@ -251,7 +251,7 @@ func TestEraseForeignESP(t *testing.T) {
 	}
 }
 
-// The error of an ambiguous name is complete for its first member. Those of the others refer to it.
+// The error of an ambiguous name is complete for its first member. The errors of the others refer to it.
 func TestAmbiguous(t *testing.T) {
 	r := &diskRun{explained: map[string]string{}}
 	broken := errors.New("broken")
@@ -267,8 +267,8 @@ func TestAmbiguous(t *testing.T) {
 	}
 }
 
-// A spare of a protected array is an error: it holds no data of the array, but can hold those of a tenant. An entry
-// for the disk itself protects it.
+// A spare of a protected array is an error: it holds no data of the array, but can hold data of a tenant. An
+// entry for the disk itself protects it.
 func TestEraseSpareOfProtectedArray(t *testing.T) {
 	array := memberDisk(t, testenv.RAID{Name: "root", Level: 1})
 	spare := memberDisk(t, testenv.RAID{Name: "root", Level: 1, Member: 2, Spare: true})

@@ -44,8 +44,8 @@ func (m *Machine) TestDisks(ctx context.Context, n *node.Node, options burnin.Di
 	return b.finish(ctx)
 }
 
-// notTested returns the error of a list of disks as that of a step that does not erase. That of a shared file system
-// keeps its type.
+// notTested converts the error of a list of disks to the type of errors of a step that does not erase. The error of a
+// shared file system keeps its type.
 func notTested(err error) error {
 	if errors.Is(err, erase.ErrProtected) {
 		return err

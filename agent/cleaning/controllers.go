@@ -10,7 +10,7 @@ import (
 	"ironroot/storage/erase"
 )
 
-// unattachedPolicy is how an erase step handles unattached namespaces of a private NVMe subsystem.
+// unattachedPolicy says how an erase step handles unattached namespaces of a private NVMe subsystem.
 type unattachedPolicy bool
 
 const (

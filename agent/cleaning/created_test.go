@@ -144,7 +144,7 @@ func TestPrepareArraysRunning(t *testing.T) {
 	sys := sysfs.Root{Path: t.TempDir()}
 	part := filepath.Base(block.PartitionPath(sysfs.Root{}, disks[1].Path, 1))
 	listArray(t, sys, "md9", part)
-	for _, d := range disks { // those of this machine
+	for _, d := range disks { // of this machine
 		for _, path := range []string{
 			d.Path, block.PartitionPath(sysfs.Root{}, d.Path, 1), block.PartitionPath(sysfs.Root{}, d.Path, 2),
 		} {
@@ -203,7 +203,7 @@ func TestPrepareArraysTables(t *testing.T) {
 }
 
 // A member that is in use is an error, and so is a disk whose partitions or superblocks cannot be read afterwards, or
-// that has others than those of the arrays.
+// that has superblocks of other arrays.
 func TestWipeCreatedFails(t *testing.T) {
 	disks, fields, _ := createdDisks(t, "gpt")
 	path := block.PartitionPath(sysfs.Root{}, disks[1].Path, 1)

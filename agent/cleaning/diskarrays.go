@@ -117,7 +117,7 @@ func (r *diskRun) wipeMember(ctx context.Context, member raid.Member, record *er
 }
 
 // wipeGaps zeroes the boot code of a disk with members of arrays that Ironic created, and both ends of each gap between
-// its partitions. It returns an error if the disk has other superblocks than those of the arrays afterwards.
+// its partitions. It returns an error if the disk has superblocks of other arrays afterwards.
 func (r *diskRun) wipeGaps(ctx context.Context, d block.Device) error {
 	if err := partition.WipeGaps(ctx, d.Path); err != nil {
 		return err

@@ -63,7 +63,7 @@ func (r *diskRun) checkRead(d block.Device, member raid.Member) error {
 			member.Device.Path, member.Superblock, strings.Join(words, "; "))
 	}
 	if !slices.ContainsFunc(r.members, func(m raid.Member) bool {
-		// The members of an assembled array are those of its components.
+		// An assembled array has the members of its components.
 		return m.UUID == member.UUID && m.Number == member.Number &&
 			(m.Device.Path == member.Device.Path || d.IsArray())
 	}) {
@@ -143,7 +143,7 @@ func (r *diskRun) notPreservableErr(member raid.Member, entry string) error {
 }
 
 // ambiguous returns the error of an ambiguous name for the first of its members, and a short one for the others: the
-// error of a step contains those of all disks.
+// error of a step contains the errors of all disks.
 func (r *diskRun) ambiguous(member raid.Member, err error) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()

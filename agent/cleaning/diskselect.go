@@ -79,7 +79,7 @@ func (r *diskRun) failUnread(err error) error {
 	case !errors.Is(err, block.ErrUnreadable):
 		return fmt.Errorf("list disks: %w", err)
 	case slices.ContainsFunc(r.unread, func(known error) bool { return strings.Contains(known.Error(), err.Error()) }):
-		return nil // the kernel's list and that of the disks to erase contain the same disks
+		return nil // the kernel's list and the list of disks to erase contain the same disks
 	}
 	r.m.o.Log.Error(r.phrase, "err", err)
 	r.failures.add(err)

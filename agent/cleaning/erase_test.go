@@ -489,7 +489,7 @@ func TestEraseMetadataWaits(t *testing.T) {
 		map[string]diskReport{disk.Path: {Erased: map[string]erase.Report{disk.Path: {Technique: erase.MetadataOnly}}}})
 }
 
-// The metadata of a disk that cannot be formatted are erased: its name is not that of an NVMe namespace.
+// The metadata of a disk that cannot be formatted are erased: its name is not the name of an NVMe namespace.
 func TestExpressFallsBack(t *testing.T) {
 	disk := loopDisk(t, partition.TypeLinux)
 	disk.Transport = "nvme"

@@ -31,7 +31,7 @@ type evidenceLog struct {
 	disks map[string]*diskEvidence
 }
 
-// diskEvidence is what is known of one disk.
+// diskEvidence has the facts about one disk.
 type diskEvidence struct {
 	disk    block.Device
 	errs    []error
@@ -39,7 +39,7 @@ type diskEvidence struct {
 	targets []*targetEvidence
 }
 
-// targetEvidence is what is known of a disk or partition whose erase was begun. It is changed under the log's mutex.
+// targetEvidence has the facts about a disk or partition whose erase was begun. It is changed under the log's mutex.
 type targetEvidence struct {
 	path           string
 	record         *erase.Recorder
@@ -63,7 +63,7 @@ func newEvidenceLog(n *node.Node, operation string, flags eraseFlags) *evidenceL
 	return l
 }
 
-// Names of steps: one erases all data, the other only that of NVMe disks.
+// Names of steps: one erases all data, the other only the data of NVMe disks.
 const (
 	fullErase    = "erase_devices"
 	expressErase = "erase_devices_express"
@@ -193,7 +193,7 @@ func (e *diskEvidence) outcome() evidence.Outcome {
 	return evidence.NotErased
 }
 
-// progress returns the outcome of a disk for the progress of the step. It agrees with that of the disk's record.
+// progress returns the outcome of a disk for the progress of the step. The disk's record has the same outcome.
 func (l *evidenceLog) progress(d block.Device) status.Outcome {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -320,7 +320,7 @@ func TestEvidenceUnreached(t *testing.T) {
 	}
 }
 
-// The sectors that the drive hides are those of the target.
+// The target has the sectors that the drive hides.
 func TestEvidenceHidden(t *testing.T) {
 	target := targetEvidence{started: time.Now(), ended: time.Now()}
 	hidden := &evidence.Hidden{NativeBytes: 512}
@@ -518,7 +518,7 @@ func TestEvidenceIncomplete(t *testing.T) {
 	}
 }
 
-// What keeps evidence from being posted is an error: TLS settings, and the time limit of all posts.
+// Invalid TLS settings and the time limit of all posts are errors of evidence that is not posted.
 func TestEvidenceNotPosted(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(http.StatusServiceUnavailable)

@@ -6,8 +6,8 @@ import (
 	"ironroot/storage/block"
 )
 
-// divideByReach divides disks into those that a step may change, those reached over a network, and those of which that
-// is not known. With the option erase_network_disks, a step may change all of them.
+// divideByReach divides disks into those that a step may change, those reached over a network, and those whose
+// connection is not known. With the option erase_network_disks, a step may change all of them.
 func (m *Machine) divideByReach(
 	disks []block.Device,
 ) (allowed []block.Device, remote []block.Device, unknown []unknownDisk) {
@@ -52,7 +52,7 @@ func (r *diskRun) withoutNetwork(disks []block.Device) []block.Device {
 	return allowed
 }
 
-// Local implements [softraid.Disks]: it divides disks as divideByReach does, and logs those of a network. It returns an
+// Local implements [softraid.Disks]: it divides disks as divideByReach does, and logs the disks of a network. It returns an
 // error if it is not known whether a disk is reached over a network.
 func (m *Machine) Local(disks []block.Device) (allowed []block.Device, remote []block.Device, err error) {
 	allowed, remote, unknown := m.divideByReach(disks)

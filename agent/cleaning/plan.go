@@ -32,7 +32,7 @@ func (r *diskRun) announce() {
 	r.plan = r.m.o.Board.Plan(items)
 }
 
-// countsBytes reports whether the step writes whole disks, so that its progress is that of its bytes.
+// countsBytes reports whether the step writes whole disks, so that its progress counts bytes.
 func (r *diskRun) countsBytes() bool { return r.step == fullErase || r.step == "" }
 
 // splitPlan plans the partitions of a disk that are written one by one, and the space outside of them. The data of a

@@ -45,8 +45,8 @@ func onBoard(m *Machine, step string) *status.Board {
 	return board
 }
 
-// The percentage of an erase is that of all disks by their size, also of those that wait. A disk that is left untouched
-// does not count.
+// The percentage of an erase counts all disks by their size, also those that wait. A disk that is left untouched does
+// not count.
 //
 // Parity: T12 (percentage of an erase)
 func TestErasePercentage(t *testing.T) {

@@ -124,7 +124,7 @@ func TestEraseMetadataKeepsCreated(t *testing.T) {
 	}
 }
 
-// An array that may not be that of raid_config, or is not complete, fails the step, and its disks keep their content.
+// An array that may not be the one of raid_config, or is not complete, fails the step, and its disks keep their content.
 func TestEraseMetadataRejectsArrays(t *testing.T) {
 	change := func(at int, value byte) func(t *testing.T, m *Machine, disks []block.Device) {
 		return func(t *testing.T, m *Machine, disks []block.Device) {

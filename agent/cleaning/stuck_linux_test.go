@@ -101,7 +101,7 @@ func TestEraseStuckCancelled(t *testing.T) {
 		_, err := m.EraseMetadata(ctx, nil)
 		ended <- err
 	}()
-	for { // the limit is that of the test binary
+	for { // limited by the test binary
 		text, err := os.ReadFile(filepath.Join("/sys/block", stuck.Name, "inflight"))
 		if err != nil {
 			t.Fatal(err)

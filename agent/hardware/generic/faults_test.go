@@ -102,7 +102,7 @@ func TestInitialize(t *testing.T) {
 		t.Error("got a time before the drivers are there")
 	}
 	close(settled)
-	for m.settledSince(time.Time{}).IsZero() { // the limit is that of the test binary
+	for m.settledSince(time.Time{}).IsZero() { // limited by the test binary
 		time.Sleep(time.Millisecond)
 	}
 	cancelled, cancel := context.WithCancel(t.Context())

@@ -14,8 +14,8 @@ import (
 	"ironroot/storage/block"
 )
 
-// RAID steps use no disk of a network and delete no array on one, unless the option allows it. What cannot be done
-// without it fails before the first write, and names these disks. A disk of which it is not known whether it is of this
+// RAID steps use no disk of a network and delete no array on one, unless the option allows it. A step
+// that needs it fails before the first write, and names these disks. A disk of which it is not known whether it is of this
 // machine fails the step.
 //
 // Parity: N2 (disks of a network), N3 (disks of a network)

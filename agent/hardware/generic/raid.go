@@ -96,7 +96,7 @@ func result(config map[string]any, err error) (any, error) {
 
 // deleteConfiguration implements the step delete_configuration, see [softraid.Machine.Delete].
 func (m *Manager) deleteConfiguration(ctx context.Context, call hardware.Call) (any, error) {
-	return nil, m.raidMachine(call.Node).Delete(ctx) // no result, as that of ironic-python-agent
+	return nil, m.raidMachine(call.Node).Delete(ctx) // no result, as in ironic-python-agent
 }
 
 // AssembleVolumes assembles the arrays of the node's raid_config for a deployment, see

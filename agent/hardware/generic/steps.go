@@ -16,7 +16,7 @@ import (
 // deployInterface is the Ironic interface of all steps but those for RAID.
 const deployInterface = "deploy"
 
-// Version implements [hardware.Manager]. The version is that of ironic-python-agent's manager. TestStepTable compares
+// Version implements [hardware.Manager]. It is the version of ironic-python-agent's manager. TestStepTable compares
 // version and steps; change them only together: Ironic lists the steps of a node again only if a version has changed. A
 // step that ironic-python-agent does not have belongs to another manager. See doc.go.
 func (m *Manager) Version() string { return "1.2" }
@@ -27,7 +27,7 @@ type row struct {
 	offers map[hardware.Kind]offer
 }
 
-// offer is how a step is offered in one kind.
+// offer describes how a step is offered in one kind.
 type offer struct {
 	priority  int
 	abortable bool // false omits the field

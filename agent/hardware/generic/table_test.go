@@ -60,7 +60,7 @@ var stepTable = map[hardware.Kind]string{
 	]`,
 }
 
-// The steps are those of ironic-python-agent, so the version is, too: Ironic lists the steps of a node again only if
+// Steps and version are the same as in ironic-python-agent: Ironic lists the steps of a node again only if
 // the version of a manager has changed.
 //
 // Parity: F3 (table of steps)

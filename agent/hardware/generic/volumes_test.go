@@ -247,8 +247,8 @@ func TestVolumesRelease(t *testing.T) {
 	}
 }
 
-// Without arrays of raid_config nothing is read. An error is that of the deployment only if the root volume may be
-// among the arrays.
+// Without arrays of raid_config nothing is read. An error fails the deployment only if the root volume may be among the
+// arrays.
 func TestVolumesErrors(t *testing.T) {
 	missing := block.Device{Name: "missing", Path: "/dev/missing", Type: "disk"}
 	for fields, want := range map[string]string{
