@@ -236,9 +236,9 @@ func (a *agent) loadHardware(ctx context.Context) error {
 		System: a.o.System, Log: a.log, Journal: a.o.Journal, Targets: a.targets,
 		Board: a.o.Board,
 	})
-	var join func(context.Context, []block.Device) bool
+	var join generic.Joiner
 	if a.o.Destructive {
-		join = (&multipath.Joiner{System: a.o.System, Log: a.log}).Join
+		join = &multipath.Joiner{System: a.o.System, Log: a.log}
 	}
 	a.builtin = generic.New(generic.Options{
 		Config: a.config, System: a.o.System, Disks: a, Imager: a.imager, Log: a.log,

@@ -88,7 +88,7 @@ func (b *diskBurnin) testDisk(ctx context.Context, d block.Device) (_ diskReport
 	tracker := b.m.track("testing disk", d.Path)
 	defer tracker.End()
 	err = erase.Exclusive(ctx, b.m.o.System, d, b.flags.wait, func(f *os.File, size int64) (err error) {
-		report, err = b.m.testDisk(ctx, f, size, b.options, func(done, total int64) {
+		report, err = b.m.tester.Test(ctx, f, size, b.options, func(done, total int64) {
 			timelimit.Progress(ctx)
 			tracker.Set(done, total)
 		})

@@ -105,7 +105,7 @@ func TestBurninDiskInUse(t *testing.T) {
 func TestBurninDiskUnbound(t *testing.T) {
 	disk := loopDisk(t, partition.TypeLinux)
 	m := onThisMachine(t, disk)
-	m.unbound = func(context.Context) ([]block.UnboundController, error) {
+	fake(m).unbound = func(context.Context) ([]block.UnboundController, error) {
 		return []block.UnboundController{{Address: "0000:03:00.0", ID: "1000:005d", Class: "0x010400"}}, nil
 	}
 	result, err := burninDisk(t.Context(), t, m, burninNode(t, `"agent_burnin_fio_disk_loops": 1`))
@@ -191,7 +191,7 @@ func TestBurninDiskCancelledLate(t *testing.T) {
 	m := onThisMachine(t, disk)
 	aborted := errors.New("aborted")
 	ctx, cancel := context.WithCancelCause(t.Context())
-	m.unbound = func(context.Context) ([]block.UnboundController, error) {
+	fake(m).unbound = func(context.Context) ([]block.UnboundController, error) {
 		cancel(aborted)
 		return nil, nil
 	}
@@ -215,10 +215,10 @@ func TestBurninDiskProgress(t *testing.T) {
 			m := onThisMachine(t, disk)
 			board := status.NewBoard("1", nil)
 			m.o.Board = board
-			m.limits = func(block.Device) timelimit.Limits {
+			fake(m).limits = func(block.Device) timelimit.Limits {
 				return timelimit.Limits{NoProgress: 90 * time.Second, Grace: time.Hour}
 			}
-			m.testDisk = func(
+			fake(m).test = func(
 				_ context.Context, _ burnin.Medium, _ int64, _ burnin.DiskOptions, progress func(done, total int64),
 			) (burnin.DiskReport, error) {
 				for i := range int64(3) {
@@ -245,7 +245,7 @@ func TestBurninDiskProgress(t *testing.T) {
 func TestBurninDiskFails(t *testing.T) {
 	good, bad := loopDisk(t, partition.TypeLinux), blankDisk(t, mib)
 	m := onThisMachine(t, good, bad)
-	m.testDisk = func(
+	fake(m).test = func(
 		ctx context.Context, f burnin.Medium, size int64, o burnin.DiskOptions, progress func(done, total int64),
 	) (burnin.DiskReport, error) {
 		report, err := burnin.Disk(ctx, f, size, o, progress)

@@ -52,7 +52,7 @@ func (r *diskRun) examineController(ctx context.Context, c block.NVMeController,
 		shown = append(shown, namespace.ID)
 	}
 	found, err := limitRunDisk(ctx, r, d, func(ctx context.Context, d block.Device) (erase.Controller, error) {
-		return r.m.controller(ctx, d.Path, shown)
+		return r.m.prober.Controller(ctx, d.Path, shown)
 	})
 	erased := slices.ContainsFunc(c.Namespaces, r.examined)
 	switch {

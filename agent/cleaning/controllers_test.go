@@ -92,7 +92,7 @@ func TestEraseExaminesControllers(t *testing.T) {
 		addController(t, m.o.System, "nvme0")
 		addController(t, m.o.System, "nvme1", "nvme1n1") // one that the kernel has no block device for
 		asked := map[string]int{}
-		m.controller = func(_ context.Context, path string, _ []uint32) (erase.Controller, error) {
+		fake(m).controller = func(_ context.Context, path string, _ []uint32) (erase.Controller, error) {
 			asked[path]++
 			return c.found, c.err
 		}
@@ -169,7 +169,7 @@ func TestEraseSkippedControllers(t *testing.T) {
 		addNamespaces(t, m.o.System, "nvme0n1")
 		addController(t, m.o.System, "nvme0", "nvme0n1")
 		controller := m.o.System.Dev("nvme0")
-		m.controller = func(_ context.Context, path string, _ []uint32) (erase.Controller, error) {
+		fake(m).controller = func(_ context.Context, path string, _ []uint32) (erase.Controller, error) {
 			if path != controller {
 				t.Errorf("%s: %s was asked", name, path)
 			}
@@ -229,7 +229,7 @@ func TestEraseAsksAllControllers(t *testing.T) {
 			addController(t, m.o.System, "nvme7", "nvme7n1", "nvme7n2")
 			addNamespaces(t, m.o.System, "nvme7n1", "nvme7n2")
 			var asked [][]uint32
-			m.controller = func(_ context.Context, _ string, shown []uint32) (erase.Controller, error) {
+			fake(m).controller = func(_ context.Context, _ string, shown []uint32) (erase.Controller, error) {
 				asked = append(asked, shown)
 				return c.found, c.err
 			}
@@ -270,7 +270,7 @@ func TestEraseControllersCancelled(t *testing.T) {
 	addController(t, m.o.System, "nvme0")
 	ctx, cancel := context.WithCancel(t.Context())
 	asked := 0
-	m.controller = func(ctx context.Context, _ string, _ []uint32) (erase.Controller, error) {
+	fake(m).controller = func(ctx context.Context, _ string, _ []uint32) (erase.Controller, error) {
 		asked++
 		cancel()
 		return erase.Controller{}, ctx.Err()

@@ -176,7 +176,7 @@ func limitRunDisk[T any](
 	if err != nil {
 		return value, err
 	}
-	value, err = timelimit.Do(ctx, r.m.limits(d), func(ctx context.Context) (T, error) { return call(ctx, d) })
+	value, err = timelimit.Do(ctx, r.m.limiter.Limits(d), func(ctx context.Context) (T, error) { return call(ctx, d) })
 	if errors.Is(err, timelimit.ErrStuck) {
 		r.mu.Lock()
 		r.stuck[d.Path] = err

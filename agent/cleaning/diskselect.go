@@ -46,7 +46,7 @@ func (r *diskRun) recoverDisks(ctx context.Context, disks []block.Device) []bloc
 func (r *diskRun) recoverDisk(ctx context.Context, d block.Device) error {
 	p := &eraseProgress{m: r.m, device: d, recovers: true}
 	defer p.end()
-	return r.m.recoverDisk(ctx, d, &erase.Recorder{Observer: p})
+	return r.m.eraser.Recover(ctx, d, &erase.Recorder{Observer: p})
 }
 
 // failUnidentified adds an error for each disk that skip_block_devices may name by something that could not be read.

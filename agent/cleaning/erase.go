@@ -217,7 +217,7 @@ func (r *diskRun) eraseWith(
 	ctx context.Context, d block.Device, options erase.Options, record *erase.Recorder,
 ) error {
 	options.Recorder = record
-	return r.withProgress(d, d.Size, record, func() error { return r.m.eraseFull(ctx, r.m.o.System, d, options) })
+	return r.withProgress(d, d.Size, record, func() error { return r.m.eraser.Erase(ctx, d, options) })
 }
 
 // withProgress calls a function that erases size bytes of a device, and shows its progress.

@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -33,9 +34,8 @@ const diskSize = 24 << 20
 
 func onThisMachine(t *testing.T, disks ...block.Device) *Machine {
 	t.Helper()
-	m := newMachine(t, disks...)
-	m.o.System = sysfs.Root{}
-	m.unbound = func(context.Context) ([]block.UnboundController, error) { return nil, nil }
+	m := newMachineOn(sysfs.Root{}, disks...)
+	fake(m).unbound = func(context.Context) ([]block.UnboundController, error) { return nil, nil }
 	m.o.Config.Update(func(c *config.Config) {
 		c.GuardSpecialFilesystems = true
 		// For a minute: another process, such as udev, can have a new disk open.
@@ -112,34 +112,6 @@ func TestEraseMetadata(t *testing.T) {
 	}
 }
 
-// meeting is a log handler that blocks the erase of a disk until the erase of all expected disks has begun.
-type meeting struct {
-	slog.Handler
-	t        *testing.T
-	mu       sync.Mutex
-	expected int
-	complete chan struct{}
-}
-
-func (m *meeting) Handle(_ context.Context, r slog.Record) error {
-	if r.Message != "erasing disk" {
-		return nil
-	}
-	m.mu.Lock()
-	if m.expected--; m.expected == 0 {
-		close(m.complete)
-	}
-	m.mu.Unlock()
-	select {
-	case <-m.complete:
-	case <-time.After(time.Minute):
-		m.t.Error("the erase of the other disks has not begun")
-	}
-	return nil
-}
-
-func (m *meeting) Enabled(context.Context, slog.Level) bool { return true }
-
 // With disk_erasure_concurrency, that many disks are erased in parallel.
 //
 // Parity: P3 (in parallel)
@@ -153,9 +125,19 @@ func TestEraseDevices(t *testing.T) {
 	}
 	n := nodeWith(t, `"driver_internal_info": {"disk_erasure_concurrency": 4, "agent_erase_devices_iterations": 0}`)
 	m := onThisMachine(t, disks...)
-	m.o.Log = slog.New(&meeting{
-		Handler: slog.DiscardHandler, t: t, expected: len(disks), complete: make(chan struct{}),
-	})
+	var begun atomic.Int32
+	all := make(chan struct{})
+	fake(m).erase = func(ctx context.Context, d block.Device, o erase.Options) error {
+		if int(begun.Add(1)) == len(disks) {
+			close(all)
+		}
+		select {
+		case <-all:
+		case <-time.After(time.Minute):
+			t.Error("the erase of the other disks has not begun")
+		}
+		return fake(m).local.Erase(ctx, d, o)
+	}
 	result, err := m.EraseDevices(t.Context(), n)
 	if err != nil {
 		t.Fatal(err)
@@ -202,11 +184,11 @@ func TestEraseNamesPasses(t *testing.T) {
 			t.Errorf("metadata: got %+v, want no overwrite", report)
 		}
 		failed := errors.New("failed")
-		full := m.eraseFull
-		m.eraseFull = func(
-			ctx context.Context, s sysfs.Root, d block.Device, o erase.Options,
+		full := fake(m).local.Erase
+		fake(m).erase = func(
+			ctx context.Context, d block.Device, o erase.Options,
 		) error {
-			return errors.Join(full(ctx, s, d, o), failed)
+			return errors.Join(full(ctx, d, o), failed)
 		}
 		var failures testenv.Log
 		m.o.Log = slog.New(slog.NewTextHandler(&failures, nil))
@@ -231,7 +213,7 @@ func TestEraseATA(t *testing.T) {
 	n := nodeWith(t, `"driver_internal_info": {"agent_continue_if_ata_erase_failed": true}`)
 	run := func(disks ...block.Device) (any, error) {
 		m := onThisMachine(t, disks...)
-		m.eraseFull = func(_ context.Context, _ sysfs.Root, d block.Device, o erase.Options) error {
+		fake(m).erase = func(_ context.Context, d block.Device, o erase.Options) error {
 			if !o.ATA || !o.ContinueOnFailure {
 				t.Errorf("got options %+v, want ATA and ContinueOnFailure", o)
 			}
@@ -287,7 +269,7 @@ func TestEraseRecovers(t *testing.T) {
 			var mu sync.Mutex
 			var recovered []string
 			both := make(chan struct{})
-			m.recoverDisk = func(_ context.Context, d block.Device, _ *erase.Recorder) error {
+			fake(m).recover = func(_ context.Context, d block.Device, _ *erase.Recorder) error {
 				mu.Lock()
 				recovered = append(recovered, d.Path)
 				if len(recovered) == 2 {
@@ -338,7 +320,7 @@ func TestEraseRecoversKinds(t *testing.T) {
 		m := newMachine(t)
 		var mu sync.Mutex
 		var recovered []string
-		m.recoverDisk = func(_ context.Context, d block.Device, _ *erase.Recorder) error {
+		fake(m).recover = func(_ context.Context, d block.Device, _ *erase.Recorder) error {
 			mu.Lock()
 			defer mu.Unlock()
 			recovered = append(recovered, d.Path)
@@ -365,7 +347,7 @@ func TestEraseLogsSanitize(t *testing.T) {
 		m := newMachine(t)
 		var log strings.Builder
 		m.o.Log = slog.New(slog.NewTextHandler(&log, nil))
-		m.eraseFull = func(_ context.Context, _ sysfs.Root, _ block.Device, o erase.Options) error {
+		fake(m).erase = func(_ context.Context, _ block.Device, o erase.Options) error {
 			o.Recorder.Observer.Observe(erase.Progress{
 				Phase: erase.SanitizeStarted, Technique: erase.NVMeSanitizeBlock, Estimate: estimate,
 			})
@@ -386,7 +368,7 @@ func TestEraseGuardsRecovered(t *testing.T) {
 	const vmfs = "AA31E02A-400F-11DB-9590-000C2911D1B8"
 	disk, shared := loopDisk(t, partition.TypeLinux), content(t, loopDisk(t, vmfs))
 	m := onThisMachine(t, disk)
-	m.recoverDisk = func(_ context.Context, d block.Device, _ *erase.Recorder) error {
+	fake(m).recover = func(_ context.Context, d block.Device, _ *erase.Recorder) error {
 		return os.WriteFile(d.Path, shared, 0)
 	}
 	_, err := m.EraseMetadata(t.Context(), nodeWith(t, `"properties": {}`))
@@ -419,7 +401,7 @@ func TestEraseRecoverProgress(t *testing.T) {
 		return recordedTracker{board.Track(m.o.Log, what, device), &shown}
 	})
 	idling, checked := make(chan struct{}), make(chan struct{})
-	m.recoverDisk = func(_ context.Context, d block.Device, record *erase.Recorder) error {
+	fake(m).recover = func(_ context.Context, d block.Device, record *erase.Recorder) error {
 		if d.Path != busy.Path {
 			close(idling)
 			<-checked

@@ -151,7 +151,7 @@ func (r *diskRun) eraseMember(ctx context.Context, member raid.Member, record *e
 	text := "its data was erased through the array"
 	if r.overwriteOptions().Zeroize { // other data cannot be compared on a single member
 		data := [][2]int64{{member.DataOffset, member.DataOffset + used[member.Role]}}
-		if err := r.m.checkZeros(ctx, r.m.o.System, member.Device, data, r.overwriteOptions()); err != nil {
+		if err := r.m.prober.CheckZeros(ctx, member.Device, data, r.overwriteOptions()); err != nil {
 			r.revoke(r.preservedArrays[i], err)
 			return err
 		}

@@ -44,8 +44,8 @@ func (k *fakeArrays) attach(t *testing.T, m *Machine, disks []block.Device) {
 	t.Helper()
 	k.Attach(t, disks)
 	m.o.Kernel = k
-	m.checkZeros = func(
-		_ context.Context, _ sysfs.Root, d block.Device, ranges [][2]int64, _ erase.Options,
+	fake(m).checkZeros = func(
+		_ context.Context, d block.Device, ranges [][2]int64, _ erase.Options,
 	) error {
 		k.checked = append(k.checked, fmt.Sprint(d.Path, ranges))
 		return k.zerosErr
@@ -291,14 +291,14 @@ func TestEraseArrayFails(t *testing.T) {
 		"member":   {func(k *fakeArrays, _ *Machine) { k.WrittenErr = broken }, 6, true},
 		"stop":     {func(k *fakeArrays, _ *Machine) { k.StopErr = broken }, 6, true},
 		"write": {func(_ *fakeArrays, m *Machine) {
-			full := m.eraseFull
-			m.eraseFull = func(
-				ctx context.Context, s sysfs.Root, d block.Device, o erase.Options,
+			full := fake(m).local.Erase
+			fake(m).erase = func(
+				ctx context.Context, d block.Device, o erase.Options,
 			) error {
 				if d.Size == 24*mib && d.Type == "loop" {
 					return broken
 				}
-				return full(ctx, s, d, o)
+				return full(ctx, d, o)
 			}
 		}, 4, true},
 		"list": {func(k *fakeArrays, _ *Machine) { k.ListErr = broken }, 0, false},
@@ -329,7 +329,7 @@ func TestEraseArrayFails(t *testing.T) {
 // An array whose members keep the kernel busy when it is stopped does not hold up the step forever.
 func TestStopStuck(t *testing.T) {
 	m := onThisMachine(t)
-	m.limits = func(block.Device) timelimit.Limits {
+	fake(m).limits = func(block.Device) timelimit.Limits {
 		return timelimit.Limits{NoProgress: time.Millisecond, Grace: time.Millisecond}
 	}
 	m.o.Kernel = &raidtest.Kernel{OnStop: func(string) error { <-t.Context().Done(); return nil }}
@@ -354,7 +354,7 @@ func TestEraseArrayLosesMember(t *testing.T) {
 	m, kernel := onThisMachine(t, disks...), &fakeArrays{}
 	kernel.attach(t, m, disks)
 	part := block.PartitionPath(m.o.System, disks[1].Path, 1)
-	m.eraseFull = func(context.Context, sysfs.Root, block.Device, erase.Options) error {
+	fake(m).erase = func(context.Context, block.Device, erase.Options) error {
 		return countEvents(t, part)
 	}
 	j, _ := withJournal(m)
@@ -530,12 +530,12 @@ func TestExpressArrays(t *testing.T) {
 		m, kernel := onThisMachine(t, disks...), &fakeArrays{}
 		kernel.attach(t, m, disks)
 		ranges := fillUnused(t, disks[1])
-		full := m.eraseFull
-		m.eraseFull = func(ctx context.Context, s sysfs.Root, d block.Device, o erase.Options) error {
+		full := fake(m).local.Erase
+		fake(m).erase = func(ctx context.Context, d block.Device, o erase.Options) error {
 			if o.Iterations != 0 || !o.Zeroize {
 				t.Errorf("%s: got %d random passes, zeros %v, want zeros only", d.Path, o.Iterations, o.Zeroize)
 			}
-			return full(ctx, s, d, o)
+			return full(ctx, d, o)
 		}
 		result, err := m.EraseExpress(t.Context(), nodeWith(t, fields))
 		if err != nil {

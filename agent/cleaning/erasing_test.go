@@ -13,7 +13,6 @@ import (
 	"ironroot/agent/status"
 	"ironroot/storage/block"
 	"ironroot/storage/erase"
-	"ironroot/storage/sysfs"
 )
 
 // Each phase of an erase has its own line, also if the disk is overwritten after the drive has not erased itself.
@@ -60,7 +59,7 @@ func TestEraseLogsEstimate(t *testing.T) {
 		m.o.Log = slog.New(slog.NewTextHandler(&log, nil))
 		board := status.NewBoard("1", nil)
 		m.o.Board = board
-		m.eraseFull = func(_ context.Context, _ sysfs.Root, _ block.Device, o erase.Options) error {
+		fake(m).erase = func(_ context.Context, _ block.Device, o erase.Options) error {
 			for elapsed := time.Duration(0); elapsed <= time.Hour; elapsed += time.Minute {
 				o.Recorder.Observer.Observe(erase.Progress{
 					Phase: erase.SelfErasing, Technique: erase.ATAErase, Elapsed: elapsed, Estimate: estimate,

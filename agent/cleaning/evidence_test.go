@@ -220,10 +220,10 @@ func TestEvidenceOfFailure(t *testing.T) {
 			m := onThisMachine(t, disk)
 			j, _ := withJournal(m)
 			if name == "kernel hangs" {
-				m.limits = func(block.Device) timelimit.Limits { return timelimit.Limits{NoProgress: 10 * time.Second} }
+				fake(m).limits = func(block.Device) timelimit.Limits { return timelimit.Limits{NoProgress: 10 * time.Second} }
 			}
-			m.eraseFull = func(
-				ctx context.Context, _ sysfs.Root, _ block.Device, _ erase.Options,
+			fake(m).erase = func(
+				ctx context.Context, _ block.Device, _ erase.Options,
 			) error {
 				return c.erase(ctx)
 			}
@@ -247,10 +247,10 @@ func TestEvidenceOfStuckErase(t *testing.T) {
 	disk.Serial = "S1"
 	m := onThisMachine(t, disk)
 	j, _ := withJournal(m)
-	m.limits = func(block.Device) timelimit.Limits { return timelimit.Limits{NoProgress: 10 * time.Second} }
-	full := m.eraseFull
-	m.eraseFull = func(ctx context.Context, s sysfs.Root, d block.Device, o erase.Options) error {
-		err := full(ctx, s, d, o)
+	fake(m).limits = func(block.Device) timelimit.Limits { return timelimit.Limits{NoProgress: 10 * time.Second} }
+	full := fake(m).local.Erase
+	fake(m).erase = func(ctx context.Context, d block.Device, o erase.Options) error {
+		err := full(ctx, d, o)
 		<-t.Context().Done()
 		return err
 	}
@@ -418,7 +418,7 @@ func TestEvidenceNotCreated(t *testing.T) {
 	disk := loopDisk(t, partition.TypeLinux)
 	m := onThisMachine(t, disk)
 	withJournal(m)
-	m.eraseFull = func(_ context.Context, _ sysfs.Root, _ block.Device, o erase.Options) error {
+	fake(m).erase = func(_ context.Context, _ block.Device, o erase.Options) error {
 		o.Recorder.Erased(erase.Overwrite)
 		return nil
 	}

@@ -132,8 +132,7 @@ func TestExpressBusy(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer holder.Close()
-	m := newMachine(t)
-	m.o.System = sysfs.Root{}
+	m := newMachineOn(sysfs.Root{})
 	d := block.Device{Name: filepath.Base(path), Path: path, Transport: "nvme"}
 	if err := startErase(t, m).format(t.Context(), d, &erase.Recorder{}); !errors.Is(err, erase.ErrBusy) {
 		t.Errorf("got %v, want %v", err, erase.ErrBusy)
@@ -143,9 +142,8 @@ func TestExpressBusy(t *testing.T) {
 // The status shows a disk only while it is erased.
 func TestEraseProgressEnds(t *testing.T) {
 	path := testenv.Loop(t, testenv.SparseFile(t, mib), 512)
-	m := newMachine(t)
+	m := newMachineOn(sysfs.Root{})
 	board := status.NewBoard("1", nil)
-	m.o.System = sysfs.Root{}
 	m.o.Board = board
 	d := block.Device{Name: filepath.Base(path), Path: path, Type: "disk", Size: mib}
 	record := &erase.Recorder{}
@@ -194,7 +192,7 @@ func eraseEvents(t *testing.T, progress ...erase.Progress) (events []string) {
 		events = append(events, what+" "+device)
 		return eventTracker{events: &events}
 	})
-	m.eraseFull = func(_ context.Context, _ sysfs.Root, _ block.Device, o erase.Options) error {
+	fake(m).erase = func(_ context.Context, _ block.Device, o erase.Options) error {
 		for _, p := range progress {
 			o.Recorder.Observer.Observe(p)
 		}

@@ -19,11 +19,17 @@ import (
 // stepFunc is a step.
 type stepFunc func(context.Context, *node.Node) (any, error)
 
+// newMachine returns a machine with disks and an empty sysfs.
 func newMachine(t *testing.T, disks ...block.Device) *Machine {
 	t.Helper()
+	return newMachineOn(sysfs.Root{Path: t.TempDir()}, disks...)
+}
+
+// newMachineOn returns a machine with disks.
+func newMachineOn(sys sysfs.Root, disks ...block.Device) *Machine {
 	return New(Options{
 		Config: config.NewLive(&config.Config{MD5Enabled: true}),
-		System: sysfs.Root{Path: t.TempDir()},
+		System: sys,
 		Disks:  disktest.Lister(func(context.Context) ([]block.Device, error) { return disks, nil }),
 		Log:    slog.New(slog.DiscardHandler),
 		Board:  (*status.Board)(nil),

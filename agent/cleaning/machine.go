@@ -7,14 +7,11 @@ import (
 	"time"
 
 	"ironroot/agent/config"
-	"ironroot/agent/hardware/burnin"
 	"ironroot/agent/journal"
 	"ironroot/agent/node"
 	"ironroot/agent/softraid"
 	"ironroot/agent/status"
-	"ironroot/internal/timelimit"
 	"ironroot/storage/block"
-	"ironroot/storage/erase"
 	"ironroot/storage/sysfs"
 )
 
@@ -41,29 +38,17 @@ type Options struct {
 type Machine struct {
 	o Options
 
-	limits      func(block.Device) timelimit.Limits // time limits of operations on one disk
-	recoverDisk func(ctx context.Context, d block.Device, record *erase.Recorder) error
-	eraseFull   func(ctx context.Context, s sysfs.Root, d block.Device, o erase.Options) error
-	decideErase func(ctx context.Context, s sysfs.Root, d block.Device, o erase.Options) (erase.Report, error)
-	testDisk    func(ctx context.Context, f burnin.Medium, size int64, o burnin.DiskOptions,
-		progress func(done, total int64)) (burnin.DiskReport, error)
-	controller func(ctx context.Context, path string, shown []uint32) (erase.Controller, error)
-	unbound    func(ctx context.Context) ([]block.UnboundController, error)
-	checkZeros func(ctx context.Context, s sysfs.Root, d block.Device, ranges [][2]int64, o erase.Options) error
-	postPause  time.Duration
+	eraser    eraser
+	prober    prober
+	tester    tester
+	limiter   limiter
+	postPause time.Duration
 }
 
 // New returns the machine.
 func New(o Options) *Machine {
-	return &Machine{
-		o: o, limits: func(block.Device) timelimit.Limits { return timelimit.Disk }, recoverDisk: erase.Recover,
-		eraseFull: erase.Run, decideErase: erase.Decide, testDisk: burnin.Disk,
-		controller: erase.ReadController, checkZeros: erase.CheckZeros,
-		unbound: func(ctx context.Context) ([]block.UnboundController, error) {
-			return block.UnboundControllers(ctx, o.System)
-		},
-		postPause: postPause,
-	}
+	this := local{o.System}
+	return &Machine{o: o, eraser: this, prober: this, tester: this, limiter: this, postPause: postPause}
 }
 
 // List implements [softraid.Disks].
@@ -73,7 +58,7 @@ func (m *Machine) List(ctx context.Context) ([]block.Device, error) { return m.o
 func (m *Machine) raid(n *node.Node) *softraid.Machine {
 	c := m.o.Config.Get()
 	return softraid.New(softraid.Options{
-		Node: n, System: m.o.System, Disks: m, Kernel: m.o.Kernel, Log: m.o.Log, Limits: m.limits,
+		Node: n, System: m.o.System, Disks: m, Kernel: m.o.Kernel, Log: m.o.Log, Limits: m.limiter.Limits,
 		Guard: Guards(n, c), Wait: WaitOf(c),
 	})
 }

@@ -118,7 +118,7 @@ func TestExpressHonoursSecureErase(t *testing.T) {
 func TestExpressNotesUnattached(t *testing.T) {
 	m := newMachine(t)
 	addController(t, m.o.System, "nvme0")
-	m.controller = func(context.Context, string, []uint32) (erase.Controller, error) { return unattached, nil }
+	fake(m).controller = func(context.Context, string, []uint32) (erase.Controller, error) { return unattached, nil }
 	n := nodeWith(t, `"driver_internal_info": {"agent_enable_nvme_secure_erase": false}`)
 	result, err := m.EraseExpress(t.Context(), n)
 	if err != nil {

@@ -20,7 +20,6 @@ import (
 	"ironroot/storage/block"
 	"ironroot/storage/erase"
 	"ironroot/storage/raid"
-	"ironroot/storage/sysfs"
 )
 
 // planned keeps the sizes of a plan by device.
@@ -64,7 +63,7 @@ func TestErasePercentage(t *testing.T) {
 			o.Recorder.Observer.Observe(erase.Progress{Phase: phase, Done: done, Total: total})
 			show()
 		}
-		m.eraseFull = func(_ context.Context, _ sysfs.Root, d block.Device, o erase.Options) error {
+		fake(m).erase = func(_ context.Context, d block.Device, o erase.Options) error {
 			switch d.Path {
 			case disks[0].Path: // two passes
 				at(o, erase.Overwriting, 0, 2*mib)
@@ -143,7 +142,7 @@ func TestBurninPercentage(t *testing.T) {
 		m := onThisMachine(t, disk)
 		board := onBoard(m, "burnin_disk")
 		during := ""
-		m.testDisk = func(
+		fake(m).test = func(
 			_ context.Context, _ burnin.Medium, size int64, _ burnin.DiskOptions, progress func(done, total int64),
 		) (burnin.DiskReport, error) {
 			time.Sleep(3 * time.Second)

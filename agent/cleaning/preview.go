@@ -106,7 +106,7 @@ func (r *diskRun) preview(ctx context.Context, d block.Device, unit []block.Devi
 		}
 		options := r.flags.options()
 		options.Siblings = r.siblings(ctx, d, unit)
-		p.Report, err = r.m.decideErase(ctx, r.m.o.System, d, options)
+		p.Report, err = r.m.eraser.Decide(ctx, d, options)
 		return p, err
 	})
 	if err != nil {

@@ -12,7 +12,6 @@ import (
 	"ironroot/storage/block"
 	"ironroot/storage/erase"
 	"ironroot/storage/partition"
-	"ironroot/storage/sysfs"
 )
 
 // A preview tells what erase_devices does to each disk, with the node's settings, and changes none.
@@ -28,10 +27,10 @@ func TestPreviewErase(t *testing.T) {
 	}
 	m := onThisMachine(t, disks...)
 	var given erase.Options
-	ask := m.decideErase
-	m.decideErase = func(ctx context.Context, s sysfs.Root, d block.Device, o erase.Options) (erase.Report, error) {
+	ask := fake(m).local.Decide
+	fake(m).decide = func(ctx context.Context, d block.Device, o erase.Options) (erase.Report, error) {
 		given = o
-		return ask(ctx, s, d, o)
+		return ask(ctx, d, o)
 	}
 	n := nodeWith(t, `"properties": {"skip_block_devices": [{"serial": "`+skipped.Serial+`"}]},
 		"driver_internal_info": {"agent_enable_nvme_secure_erase": false, "agent_erase_devices_iterations": 3}`)

@@ -46,7 +46,7 @@ func createdDisks(t *testing.T, scheme string) (disks []block.Device, fields str
 	schemes := map[string]string{"gpt": partition.GPT, "msdos": partition.MBR}
 	if _, err := softraid.New(softraid.Options{
 		Node: nodeWith(t, fields+`, "target_raid_config": `+config), Disks: m, Kernel: kernel, Log: m.o.Log,
-		Limits: m.limits, Guard: true, Wait: WaitOf(m.o.Config.Get()), Scheme: schemes[scheme],
+		Limits: m.limiter.Limits, Guard: true, Wait: WaitOf(m.o.Config.Get()), Scheme: schemes[scheme],
 	}).Create(t.Context()); err != nil {
 		t.Fatal(err)
 	}

@@ -37,8 +37,7 @@ func readOnlyNVMe(t *testing.T) (*Machine, *bytes.Buffer) {
 			}
 		}
 	}
-	m := newMachine(t, block.Device{Name: name, Path: path, Type: "disk", Transport: "nvme", Size: 8 << 20})
-	m.o.System = sys
+	m := newMachineOn(sys, block.Device{Name: name, Path: path, Type: "disk", Transport: "nvme", Size: 8 << 20})
 	log := &bytes.Buffer{}
 	m.o.Log = slog.New(slog.NewTextHandler(log, nil))
 	return m, log

@@ -71,8 +71,7 @@ func TestEraseSiblings(t *testing.T) {
 					}
 				}
 			}
-			m := newMachine(t)
-			m.o.System = sys
+			m := newMachineOn(sys)
 			n := nodeWith(t, `"name": "n"`)
 			if c.node != "" {
 				n = nodeWith(t, c.node)
@@ -111,7 +110,7 @@ func TestEraseSiblings(t *testing.T) {
 func TestEraseOptionsSiblings(t *testing.T) {
 	m := newMachine(t)
 	sibling := block.Device{Name: "nvme70n2", Path: "/dev/nvme70n2"}
-	m.eraseFull = func(_ context.Context, _ sysfs.Root, _ block.Device, o erase.Options) error {
+	fake(m).erase = func(_ context.Context, _ block.Device, o erase.Options) error {
 		if len(o.Siblings) != 1 || o.Siblings[0].Path != sibling.Path {
 			t.Errorf("got siblings %v, want %s", o.Siblings, sibling.Path)
 		}

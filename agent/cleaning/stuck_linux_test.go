@@ -38,7 +38,7 @@ func newStuckCase(t *testing.T, name string, step func(*Machine) stepFunc) *stuc
 		disks = []block.Device{c.plain, c.stuck} // the last one comes first
 	}
 	m := onThisMachine(t, disks...)
-	m.limits = func(d block.Device) timelimit.Limits {
+	fake(m).limits = func(d block.Device) timelimit.Limits {
 		if d.Path == c.stuck.Path {
 			return timelimit.Limits{NoProgress: 10 * time.Second, Grace: time.Second}
 		}
@@ -91,7 +91,7 @@ func TestEraseStuckDisk(t *testing.T) {
 func TestEraseStuckCancelled(t *testing.T) {
 	stuck, _ := raidtest.StuckDisk(t)
 	m := onThisMachine(t, stuck)
-	m.limits = func(block.Device) timelimit.Limits {
+	fake(m).limits = func(block.Device) timelimit.Limits {
 		return timelimit.Limits{NoProgress: timelimit.Disk.NoProgress, Grace: time.Second}
 	}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -124,7 +124,7 @@ func TestEraseStuckCancelled(t *testing.T) {
 func TestBoundedAgain(t *testing.T) {
 	m := newMachine(t)
 	limits := timelimit.Disk
-	m.limits = func(block.Device) timelimit.Limits { return limits }
+	fake(m).limits = func(block.Device) timelimit.Limits { return limits }
 	run := startErase(t, m)
 	disk, broken := block.Device{Path: "/dev/stuck"}, errors.New("broken")
 	calls := 0

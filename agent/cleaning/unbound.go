@@ -20,7 +20,7 @@ const namedBySkipControllers = "not examined: named by " + skipControllers
 // examineUnbound adds an error for each storage controller without a driver, because its disks are not known.
 // Controllers that the operator names, and those without disks, are part of the result.
 func (r *diskRun) examineUnbound(ctx context.Context) {
-	controllers, err := r.m.unbound(ctx)
+	controllers, err := r.m.prober.Unbound(ctx)
 	if err != nil {
 		r.m.o.Log.Error("storage controllers not examined", "err", err)
 		r.failures.add(err)

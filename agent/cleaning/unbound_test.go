@@ -294,7 +294,7 @@ func TestEraseUnusedNVMeController(t *testing.T) {
 		t.Fatal(err)
 	}
 	m.o.Config.Update(func(c *config.Config) { c.SkipStorageControllers = []string{"0000:3b:00.0", ""} })
-	m.controller = func(_ context.Context, path string, _ []uint32) (erase.Controller, error) {
+	fake(m).controller = func(_ context.Context, path string, _ []uint32) (erase.Controller, error) {
 		return erase.Controller{}, &fs.PathError{Op: "open", Path: path, Err: fs.ErrNotExist}
 	}
 	nvme0, nvme1 := m.o.System.Dev("nvme0"), m.o.System.Dev("nvme1")

@@ -43,11 +43,15 @@ type Options struct {
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 	// Board shows the plan and the progress of work on devices; nil shows nothing.
 	Board status.Trackers
-	// Join joins several paths to one disk into a multipath map, and reports whether the list of disks has changed;
-	// nil joins none.
-	Join func(ctx context.Context, disks []block.Device) (changed bool)
+	Join  Joiner // nil joins none
 	// Settled is closed when the drivers of all devices present at boot are loaded; nil means that they are.
 	Settled <-chan struct{}
+}
+
+// Joiner joins several paths to one disk into a multipath map.
+type Joiner interface {
+	// Join reports whether the list of disks has changed.
+	Join(ctx context.Context, disks []block.Device) (changed bool)
 }
 
 // track shows the progress of work on a device.
@@ -61,8 +65,7 @@ type Manager struct {
 
 	kernel softraid.Kernel // nil means this machine's
 
-	sync  func() // unix.Sync
-	flush func(ctx context.Context, path string) error
+	flusher flusher
 
 	mu        sync.Mutex
 	gaveUp    map[string]bool // UUIDs of nodes ("" without a node) whose root disk did not appear in time
@@ -80,11 +83,21 @@ func New(o Options) *Manager {
 	if o.Disks == nil {
 		o.Disks = block.Machine{System: o.System}
 	}
-	return &Manager{o: o, sync: syncAll, flush: block.Flush, gaveUp: map[string]bool{}}
+	return &Manager{o: o, flusher: kernel{}, gaveUp: map[string]bool{}}
 }
 
-// syncAll flushes all file systems. Unlike unix.Sync, its type is the same on every platform.
-func syncAll() { unix.Sync() }
+// flusher writes out what the kernel has buffered.
+type flusher interface {
+	Sync() // all file systems
+	Flush(ctx context.Context, path string) error
+}
+
+// kernel implements flusher.
+type kernel struct{}
+
+func (kernel) Sync() { unix.Sync() }
+
+func (kernel) Flush(ctx context.Context, path string) error { return block.Flush(ctx, path) }
 
 // Class implements [hardware.Manager].
 func (m *Manager) Class() string { return "GenericHardwareManager" }
@@ -98,7 +111,7 @@ func (m *Manager) Support(context.Context) hardware.Level { return hardware.Gene
 // Disks implements [hardware.DiskLister]. It joins multiple paths to a disk first, so that no disk is listed twice.
 func (m *Manager) Disks(ctx context.Context) ([]block.Device, error) {
 	disks, err := block.Disks(ctx, m.o.System)
-	if (err == nil || errors.Is(err, block.ErrUnreadable)) && m.o.Join != nil && m.o.Join(ctx, disks) {
+	if (err == nil || errors.Is(err, block.ErrUnreadable)) && m.o.Join != nil && m.o.Join.Join(ctx, disks) {
 		return block.Disks(ctx, m.o.System)
 	}
 	return disks, err
@@ -182,7 +195,7 @@ func (m *Manager) WaitDisks(ctx context.Context, n *node.Node) error {
 		m.o.Log.Info("waiting for the root disk", "limit", limit, "err", lack)
 		_, err = block.WaitDisks(waiting, m.o.System, func(disks []block.Device) bool {
 			// If Join created a map, the kernel reports it and the disks are listed again.
-			joined := m.o.Join != nil && m.o.Join(waiting, disks)
+			joined := m.o.Join != nil && m.o.Join.Join(waiting, disks)
 			return !joined && missing(disks) == nil
 		})
 	}
@@ -233,7 +246,7 @@ func (m *Manager) giveUp(n *node.Node) {
 // operation that did not end and wraps [timelimit.ErrStuck].
 func (m *Manager) Sync(ctx context.Context) error {
 	err := limitSync(ctx, "sync", func() error {
-		m.sync()
+		m.flusher.Sync()
 		return nil
 	})
 	if err != nil {
@@ -271,7 +284,7 @@ func (m *Manager) Sync(ctx context.Context) error {
 
 // flushDisk flushes one disk. If the disk does not support it, it logs a warning.
 func (m *Manager) flushDisk(ctx context.Context, d block.Device) error {
-	err := limitSync(ctx, "flush "+d.Path, func() error { return m.flush(ctx, d.Path) })
+	err := limitSync(ctx, "flush "+d.Path, func() error { return m.flusher.Flush(ctx, d.Path) })
 	if errors.Is(err, unix.ENOTTY) || errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EINVAL) {
 		m.o.Log.Warn("disk not flushed", "device", d.Path, "err", err)
 		return nil

@@ -164,6 +164,11 @@ func TestWaitDisksGivesUpOnceANode(t *testing.T) {
 	}
 }
 
+// joinFunc implements Joiner.
+type joinFunc func(context.Context, []block.Device) bool
+
+func (f joinFunc) Join(ctx context.Context, disks []block.Device) bool { return f(ctx, disks) }
+
 // Paths are joined before disks are listed, and during the wait for the root disk.
 func TestPathsAreJoined(t *testing.T) {
 	m := newManager(t)
@@ -182,14 +187,14 @@ func TestPathsAreJoined(t *testing.T) {
 	}
 	disk("sda", "")
 	joins := 0
-	m.o.Join = func(_ context.Context, disks []block.Device) bool {
+	m.o.Join = joinFunc(func(_ context.Context, disks []block.Device) bool {
 		joins++
 		if got := paths(disks); !slices.Equal(got, []string{"/dev/sda"}) {
 			return false
 		}
 		disk("dm-0", "mpath-3600")
 		return true
-	}
+	})
 	m.o.Config.Update(func(c *config.Config) { c.DiskWaitAttempts, c.DiskWaitDelay = 1, time.Minute })
 	n, err := node.FromJSON([]byte(`{"uuid": "u", "properties": {"root_device": {"name": "/dev/dm-0"}}}`))
 	if err != nil {

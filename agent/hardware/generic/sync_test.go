@@ -20,6 +20,35 @@ import (
 	"ironroot/storage/block"
 )
 
+// fakeFlusher is a flusher. Functions that are nil do nothing.
+type fakeFlusher struct {
+	sync  func()
+	flush func(ctx context.Context, path string) error
+}
+
+// flushes returns the flusher of a manager. The first call replaces the kernel.
+func flushes(m *Manager) *fakeFlusher {
+	if f, ok := m.flusher.(*fakeFlusher); ok {
+		return f
+	}
+	f := &fakeFlusher{}
+	m.flusher = f
+	return f
+}
+
+func (f *fakeFlusher) Sync() {
+	if f.sync != nil {
+		f.sync()
+	}
+}
+
+func (f *fakeFlusher) Flush(ctx context.Context, path string) error {
+	if f.flush != nil {
+		return f.flush(ctx, path)
+	}
+	return nil
+}
+
 // A disk that cannot be flushed is a warning. Any other error of a flush is an error of the sync, because data may be
 // lost. All disks are flushed, even if some fail.
 func TestSyncFlushErrors(t *testing.T) {
@@ -44,7 +73,7 @@ func TestSyncFlushErrors(t *testing.T) {
 		m := newManager(t, first, second)
 		m.o.Log = slog.New(slog.NewTextHandler(&log, nil))
 		flushed := map[string]chan bool{first.Path: make(chan bool, 1), second.Path: make(chan bool, 1)}
-		m.flush = func(_ context.Context, path string) error {
+		flushes(m).flush = func(_ context.Context, path string) error {
 			flushed[path] <- true
 			if err := map[string]error{first.Path: c.first, second.Path: c.second}[path]; err != nil {
 				return fmt.Errorf("flush %s: %w", path, err)
@@ -75,11 +104,9 @@ func TestSyncFlushErrors(t *testing.T) {
 func TestSyncDisksNotListed(t *testing.T) {
 	broken := errors.New("broken")
 	m := newManager(t)
-	m.o.Disks = disktest.Lister(func(context.Context) ([]block.Device, error) {
-		return []block.Device{{Path: "/dev/good"}}, broken
-	})
+	m.o.Disks = disktest.Lister(func(context.Context) ([]block.Device, error) { return []block.Device{{Path: "/dev/good"}}, broken })
 	flushed := ""
-	m.flush = func(_ context.Context, path string) error {
+	flushes(m).flush = func(_ context.Context, path string) error {
 		flushed = path
 		return nil
 	}
@@ -94,7 +121,7 @@ func TestSyncDisksNotListed(t *testing.T) {
 // A sync does nothing after its context has ended.
 func TestSyncCancelled(t *testing.T) {
 	m := newManager(t)
-	m.sync = func() { t.Error("called") }
+	flushes(m).sync = func() { t.Error("called") }
 	cause := errors.New("stopped")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(cause)
@@ -125,12 +152,12 @@ func TestSyncStuck(t *testing.T) {
 				}
 				m := newManager(t)
 				flushed := make(chan string, len(disks))
-				m.sync = func() { hang("sync") }
+				flushes(m).sync = func() { hang("sync") }
 				m.o.Disks = disktest.Lister(func(context.Context) ([]block.Device, error) {
 					hang("list")
 					return disks, nil
 				})
-				m.flush = func(_ context.Context, path string) error {
+				flushes(m).flush = func(_ context.Context, path string) error {
 					hang(path)
 					flushed <- path
 					return nil
@@ -179,7 +206,7 @@ func TestSyncCachesStuck(t *testing.T) {
 	})
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	m.sync = func() { time.AfterFunc(time.Second, cancel) } // time for the write to begin
+	flushes(m).sync = func() { time.AfterFunc(time.Second, cancel) } // time for the write to begin
 	if err := m.Sync(ctx); !errors.Is(err, context.Canceled) || !strings.HasPrefix(err.Error(), "drop caches: ") {
 		t.Errorf("got %v, want the caches to be stuck", err)
 	}
