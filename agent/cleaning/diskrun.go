@@ -63,7 +63,7 @@ type diskRun struct {
 	disks    []block.Device  // those to erase or overwrite
 	known    map[string]bool // paths of all disks that were there at the start, whether or not they can be erased
 	evidence *evidenceLog    // of a step that erases; nil for others
-	plan     *status.Plan    // that the progress of the step counts; nil before announce
+	progress *status.Plan    // of the step; nil before announce
 	// members are the members of arrays on all disks, including the disks that skip_block_devices names. They are read
 	// only if skip_block_devices names an array.
 	members  []raid.Member

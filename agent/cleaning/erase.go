@@ -370,7 +370,7 @@ func (r *diskRun) eraseUnprotected(
 		}
 	}
 	if len(targets) != 1 || targets[0].Path != d.Path {
-		r.splitPlan(d, targets)
+		r.splitItem(d, targets)
 	}
 	report := diskReport{Untouched: untouched}
 	var problems []error

@@ -25,7 +25,7 @@ func (r *diskRun) eraseArrays(ctx context.Context) {
 			continue
 		}
 		if err := r.eraseArray(ctx, a); err != nil {
-			r.plan.Finish(a.String(), status.Failed)
+			r.progress.Finish(a.String(), status.Failed)
 			r.dropPreserved(a, err)
 		}
 	}
@@ -65,7 +65,7 @@ func (r *diskRun) eraseArray(ctx context.Context, a *softraid.Volume) error {
 		return errors.Join(err, stop())
 	}
 	a.Device = d
-	r.plan.Split(a.String(), []status.Item{{Device: path, Size: r.arrayItem(a).Size}})
+	r.progress.Split(a.String(), []status.Item{{Device: path, Size: r.arrayItem(a).Size}})
 	r.evidence.add([]block.Device{d})
 	report, err := limitRunDisk(ctx, r, d, func(ctx context.Context, d block.Device) (diskReport, error) {
 		return r.eraseContent(ctx, a, d)
@@ -98,7 +98,7 @@ func (r *diskRun) guardArray(ctx context.Context, d block.Device) error {
 // revoke marks the content of an array as not erased: a member holds other data than the array.
 func (r *diskRun) revoke(a *softraid.Volume, err error) {
 	r.evidence.fail(a.Device, err)
-	r.plan.Finish(a.String(), status.Failed)
+	r.progress.Finish(a.String(), status.Failed)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.reports, a.Device.Path)

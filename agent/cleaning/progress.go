@@ -9,7 +9,7 @@ import (
 	"ironroot/storage/erase"
 )
 
-// announce plans the disks of the step, and the arrays whose content it erases, so that its progress is known as a
+// announce lists the disks of the step, and the arrays whose content it erases, so that its progress is known as a
 // whole. They count by the bytes to write; in steps that only erase the metadata of some disks, each counts as one.
 func (r *diskRun) announce() {
 	var items []status.Item
@@ -29,15 +29,15 @@ func (r *diskRun) announce() {
 		}
 		items = append(items, status.Item{Device: d.Path, Size: size})
 	}
-	r.plan = r.m.o.Board.Plan(items)
+	r.progress = r.m.o.Board.Plan(items)
 }
 
 // countsBytes reports whether the step writes whole disks, so that its progress counts bytes.
 func (r *diskRun) countsBytes() bool { return r.step == fullErase || r.step == "" }
 
-// splitPlan plans the partitions of a disk that are written one by one, and the space outside of them. The data of a
+// splitItem lists the partitions of a disk that are written one by one, and the space outside of them. The data of a
 // member of an array is written through the array.
-func (r *diskRun) splitPlan(d block.Device, targets []block.Device) {
+func (r *diskRun) splitItem(d block.Device, targets []block.Device) {
 	var parts []status.Item
 	rest := d.Size
 	for _, target := range targets {
@@ -52,10 +52,10 @@ func (r *diskRun) splitPlan(d block.Device, targets []block.Device) {
 	if r.countsBytes() {
 		outside.Size = max(rest, 0)
 	}
-	r.plan.Split(d.Path, append(parts, outside))
+	r.progress.Split(d.Path, append(parts, outside))
 }
 
-// arrayItem returns the item of the plan for the content of an array. It counts by the bytes of its members.
+// arrayItem returns the item of the progress for the content of an array. It counts by the bytes of its members.
 func (r *diskRun) arrayItem(a *softraid.Volume) status.Item {
 	item := status.Item{Device: a.String()}
 	if r.countsBytes() {
@@ -67,10 +67,10 @@ func (r *diskRun) arrayItem(a *softraid.Volume) status.Item {
 	return item
 }
 
-// finishItem records in the plan what was done to a device, whose erase or test has ended with an error or nil. In a
+// finishItem records in the progress what was done to a device, whose erase or test has ended with an error or nil. In a
 // step that erases, the evidence decides, and the caller has recorded the report there.
 func (r *diskRun) finishItem(item string, d block.Device, report diskReport, err error) {
-	r.plan.Finish(item, r.outcome(d, report, err))
+	r.progress.Finish(item, r.outcome(d, report, err))
 }
 
 func (r *diskRun) outcome(d block.Device, report diskReport, err error) status.Outcome {

@@ -175,8 +175,8 @@ func arrayOf(name string, size int64, disks ...block.Device) *softraid.Volume {
 	return a
 }
 
-// The plan of a step has its disks and the arrays whose content it erases, by their bytes or each as one.
-func TestPlanItems(t *testing.T) {
+// The progress of a step has its disks and the arrays whose content it erases, by their bytes or each as one.
+func TestProgressItems(t *testing.T) {
 	sda := block.Device{Path: "/dev/sda", Size: 1000}
 	sdb := block.Device{Path: "/dev/sdb", Size: 500}
 	nvme := block.Device{Path: "/dev/nvme0n1", Size: 300, Transport: "nvme"}
@@ -204,7 +204,7 @@ func TestPlanItems(t *testing.T) {
 }
 
 // The partitions of a disk count by their bytes, without members of arrays, and so does the space outside of them.
-func TestPlanOfPartitions(t *testing.T) {
+func TestProgressOfPartitions(t *testing.T) {
 	for step, want := range map[string][]string{
 		fullErase: {"30%", "30%", "100%"}, expressErase: {"0%", "0%", "0%"},
 	} {
@@ -217,8 +217,8 @@ func TestPlanOfPartitions(t *testing.T) {
 				m: m, step: step, disks: []block.Device{disk}, preservedArrays: []*softraid.Volume{a},
 				preservedMembers: map[string]raid.Member{"/dev/sda1": a.Members[0]},
 			}
-			r.plan = board.Plan([]status.Item{{Device: "/dev/sda", Size: 500}})
-			r.splitPlan(disk, []block.Device{a.Members[0].Device, {Path: "/dev/sda2", Size: 150}})
+			r.progress = board.Plan([]status.Item{{Device: "/dev/sda", Size: 500}})
+			r.splitItem(disk, []block.Device{a.Members[0].Device, {Path: "/dev/sda2", Size: 150}})
 			var got []string
 			for _, path := range []string{"/dev/sda2", "/dev/sda1", "/dev/sda"} {
 				tracker := m.track("erasing disk", path)
