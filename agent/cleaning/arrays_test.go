@@ -170,7 +170,7 @@ func TestEraseKeepsProtectedArrays(t *testing.T) {
 }
 
 // A protected name that several arrays share is an error that contains the name, the disks and the arrays. Their disks
-// are neither erased nor reported as untouched. The others are erased.
+// are neither erased nor reported as untouched, and the step erases no other disk.
 func TestEraseAmbiguousName(t *testing.T) {
 	skip := `{"volume_name": "root"}`
 	const uuid, otherUUID = "30313233-3435-3637-3839-616263646566", "6f746865-722d-7575-6964-2d2d2d2d2d2d"
@@ -183,7 +183,7 @@ func TestEraseAmbiguousName(t *testing.T) {
 		real := memberDisk(t, testenv.RAID{Name: "root", Level: 1})
 		foreign := memberDisk(t, other)
 		plain := loopDisk(t, partition.TypeLinux)
-		before := [][]byte{content(t, real), content(t, foreign)}
+		before := [][]byte{content(t, real), content(t, foreign), content(t, plain)}
 		for _, named := range []bool{false, true} { // the disk of the real array is on the list, too
 			list := skip
 			if named {
@@ -192,7 +192,7 @@ func TestEraseAmbiguousName(t *testing.T) {
 			_, err := step(onThisMachine(t, plain, real, foreign))(t.Context(),
 				nodeWith(t, `"properties": {"skip_block_devices": [`+list+`]}`))
 			for _, want := range []string{
-				"erased: " + plain.Path, `"root"`, "different UUIDs", real.Path, uuid, "not erased: ",
+				"erased: none", `"root"`, "different UUIDs", real.Path, uuid, "not erased: ",
 				foreign.Path, otherUUID,
 			} {
 				if typeOf(err) != "BlockDeviceEraseError" || !strings.Contains(err.Error(), want) {
@@ -203,7 +203,7 @@ func TestEraseAmbiguousName(t *testing.T) {
 				t.Errorf("%s: got %v, which lists the members %d times", name, err, count)
 			}
 		}
-		for i, d := range []block.Device{real, foreign} {
+		for i, d := range []block.Device{real, foreign, plain} {
 			if !bytes.Equal(content(t, d), before[i]) {
 				t.Errorf("%s wrote to %s", name, d.Path)
 			}

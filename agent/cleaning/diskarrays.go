@@ -19,21 +19,31 @@ import (
 // create_configuration creates it. Any other array that can be one of raid_config stays an error of its disks, see
 // protectedMembers. The log and that error contain the reason.
 func (r *diskRun) prepareArrays(ctx context.Context, n *node.Node) {
-	found, err := r.findCreated(ctx, n)
-	if err != nil {
-		r.m.o.Log.Warn("RAID arrays of raid_config cannot be kept", "err", err)
-		r.noneKept = err
-		return
-	}
-	for _, a := range found {
+	for _, a := range r.findKept(ctx, n) {
 		if err := r.stopRunning(ctx, a); err != nil {
 			r.addNotPreservable(a, err)
 			continue
 		}
-		r.preservedArrays = append(r.preservedArrays, a)
-		for _, m := range a.Members {
-			r.preservedMembers[m.Device.Path] = m
-		}
+		r.keep(a)
+	}
+}
+
+// findKept returns the arrays that prepareArrays keeps, and stops none. It logs why others cannot be kept.
+func (r *diskRun) findKept(ctx context.Context, n *node.Node) []*softraid.Volume {
+	found, err := r.findCreated(ctx, n)
+	if err != nil {
+		r.m.o.Log.Warn("RAID arrays of raid_config cannot be kept", "err", err)
+		r.noneKept = err
+		return nil
+	}
+	return found
+}
+
+// keep marks an array as one that the step erases and keeps.
+func (r *diskRun) keep(a *softraid.Volume) {
+	r.preservedArrays = append(r.preservedArrays, a)
+	for _, m := range a.Members {
+		r.preservedMembers[m.Device.Path] = m
 	}
 }
 

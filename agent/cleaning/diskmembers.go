@@ -99,11 +99,11 @@ func (r *diskRun) protectedMembers(ctx context.Context, d block.Device) (map[str
 		if err := r.checkRead(d, member); err != nil {
 			problems = append(problems, err)
 		} else if err := r.nameErrs.Of(member.Superblock); err != nil {
-			problems = append(problems, r.ambiguous(member, err))
+			problems = append(problems, conflict{r.ambiguous(member, err)})
 		} else if member.Role < 0 {
-			problems = append(problems, fmt.Errorf(
+			problems = append(problems, conflict{fmt.Errorf(
 				"%s has no role in %s, which skip_block_devices protects: it holds none of the array's data",
-				member.Device.Path, member.Superblock))
+				member.Device.Path, member.Superblock)})
 		}
 	}
 	for _, member := range members {
@@ -119,7 +119,7 @@ func (r *diskRun) protectedMembers(ctx context.Context, d block.Device) (map[str
 			untouched[member.Device.Path] = fmt.Sprintf("member of %s, the EFI system partition of a protected array",
 				member.Superblock)
 			if r.espErr != nil {
-				problems = append(problems, r.ambiguous(member, r.espErr))
+				problems = append(problems, conflict{r.ambiguous(member, r.espErr)})
 			}
 		}
 	}

@@ -89,13 +89,7 @@ type diskRun struct {
 // The phrase is logged for each disk that fails. With the name of a step, the run collects evidence of what it erases.
 func (m *Machine) startDiskRun(ctx context.Context, n *node.Node, phrase, step string) (*diskRun, error) {
 	c := m.o.Config.Get()
-	r := &diskRun{
-		m: m, phrase: phrase, step: step, flags: eraseFlagsOf(n, c.GuardSpecialFilesystems),
-		known: map[string]bool{}, reports: map[string]diskReport{},
-		stuck: map[string]error{}, explained: map[string]string{}, preservedMembers: map[string]raid.Member{},
-		notPreservable: map[string]error{},
-	}
-	r.flags.wait = WaitOf(c)
+	r := m.newDiskRun(n, phrase, step)
 	if step != "" {
 		r.evidence = newEvidenceLog(n, step, r.flags)
 	}
@@ -138,6 +132,19 @@ func (m *Machine) startDiskRun(ctx context.Context, n *node.Node, phrase, step s
 	}
 	r.failUnidentified()
 	return r, nil
+}
+
+// newDiskRun returns a run without disks.
+func (m *Machine) newDiskRun(n *node.Node, phrase, step string) *diskRun {
+	c := m.o.Config.Get()
+	r := &diskRun{
+		m: m, phrase: phrase, step: step, flags: eraseFlagsOf(n, c.GuardSpecialFilesystems),
+		known: map[string]bool{}, reports: map[string]diskReport{},
+		stuck: map[string]error{}, explained: map[string]string{}, preservedMembers: map[string]raid.Member{},
+		notPreservable: map[string]error{},
+	}
+	r.flags.wait = WaitOf(c)
+	return r
 }
 
 // WaitOf returns the limits of the wait for holders of a disk.

@@ -114,27 +114,33 @@ func (r *diskRun) failUnusable(ctx context.Context) error {
 	return nil
 }
 
+const skippedReason = "named by skip_block_devices"
+
 // recordSkipped records the disks of a list that are not among those that skip_block_devices keeps.
 func (r *diskRun) recordSkipped(all, kept []block.Device) {
 	for _, d := range all {
 		if !slices.ContainsFunc(kept, func(other block.Device) bool { return other.Path == d.Path }) {
-			r.record(d, untouched(d, "named by skip_block_devices"))
+			r.record(d, untouched(d, skippedReason))
 		}
 	}
 }
 
-// guard selects the disks that can be read and hold no shared file system. If the guard is off, it selects all.
-func (r *diskRun) guard(ctx context.Context, disks []block.Device) error {
+// guardDisk returns an error if a shared file system is on a disk, or if the disk cannot be read.
+func (r *diskRun) guardDisk(ctx context.Context, d block.Device) error {
 	if !r.flags.guard {
-		r.disks = disks
 		return nil
 	}
+	_, err := limitRunDisk(ctx, r, d, func(ctx context.Context, d block.Device) (any, error) {
+		return nil, erase.Guard(ctx, r.m.o.System, d.Path)
+	})
+	return err
+}
+
+// guard selects the disks that can be read and hold no shared file system. If the guard is off, it selects all.
+func (r *diskRun) guard(ctx context.Context, disks []block.Device) error {
 	var protected []error
 	for _, d := range disks {
-		_, err := limitRunDisk(ctx, r, d, func(ctx context.Context, d block.Device) (any, error) {
-			return nil, erase.Guard(ctx, r.m.o.System, d.Path)
-		})
-		switch {
+		switch err := r.guardDisk(ctx, d); {
 		case err == nil:
 			r.disks = append(r.disks, d)
 		case errors.Is(err, erase.ErrProtected):

@@ -5,13 +5,25 @@
 // # A disk that fails does not stop the others
 //
 // If a disk is unreadable or busy, the tenant's data on the others must still be erased. They are erased first, then
-// the step fails and names the rest. A shared file system is different: it is probably in use by other machines, so
-// that it ends the step before anything is written. A disk that the guard cannot read is not erased, because its
-// content is unknown. In the partitions of tables that are neither a GPT nor an MBR the guard searches only for gfs2:
-// these tables have no types of GPFS and VMFS. Refusing such disks was rejected, because a tenant could stop the
-// cleaning of a machine by writing such a table. The guard also searches members of arrays for gfs2: the superblock of
-// the array can be older than the file system, and an array with metadata at its end has the same content as its
-// members.
+// the step fails and names the rest.
+//
+// # A conflict ends the step before the first write
+//
+// A step recovers the disks (passwords, a sanitize in progress), decides what it does to each of them, checks the
+// decisions for conflicts, and then acts. Each disk is examined again when it is its turn: a decision that no longer
+// holds is an error of the disk. These conflicts end the step before anything is written:
+//
+//   - A shared file system on any disk: it is probably in use by other machines.
+//   - A name of skip_block_devices that several arrays have, and a spare of a protected array: the operator protects
+//     other data than the superblocks say. A tenant can have written one of them.
+//
+// The self-test shows the same decisions.
+//
+// A disk that the guard cannot read is not erased, because its content is unknown. In the partitions of tables that are
+// neither a GPT nor an MBR the guard searches only for gfs2: these tables have no types of GPFS and VMFS. Refusing such
+// disks was rejected, because a tenant could stop the cleaning of a machine by writing such a table. The guard also
+// searches members of arrays for gfs2: the superblock of the array can be older than the file system, and an array with
+// metadata at its end has the same content as its members.
 //
 // # Disks that appear late fail the erase
 //

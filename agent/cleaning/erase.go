@@ -33,26 +33,26 @@ func (m *Machine) EraseDevices(ctx context.Context, n *node.Node) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	run.prepareArrays(ctx, n)
+	plan, err := run.plan(ctx, n)
+	if err != nil {
+		return nil, err
+	}
 	run.announce()
 	run.eraseArrays(ctx)
-	run.eraseAll(ctx)
+	run.eraseAll(ctx, plan)
 	run.restartArrays(ctx)
 	return run.end(ctx, unattachedFail)
 }
 
 // eraseAll erases all data of the disks of the step. It erases disk_erasure_concurrency disks in parallel. Several
 // namespaces of an NVMe controller count as one disk.
-func (r *diskRun) eraseAll(ctx context.Context) {
+func (r *diskRun) eraseAll(ctx context.Context, p plan) {
 	group := goroutine.NewGroup()
 	group.SetLimit(r.flags.concurrency)
-	for _, disks := range r.bySubsystem(ctx) {
+	for _, unit := range p.units {
 		group.Go(func() error {
-			for _, d := range disks {
-				siblings := r.siblings(ctx, d, disks)
-				r.do(ctx, d, func(ctx context.Context, d block.Device) (diskReport, error) {
-					return r.eraseDisk(ctx, d, siblings)
-				})
+			for _, d := range unit {
+				r.act(ctx, p.decisions[d.Path])
 			}
 			return nil
 		})
@@ -67,10 +67,13 @@ func (m *Machine) EraseMetadata(ctx context.Context, n *node.Node) (any, error) 
 	if err != nil {
 		return nil, err
 	}
-	run.prepareArrays(ctx, n)
+	plan, err := run.plan(ctx, n)
+	if err != nil {
+		return nil, err
+	}
 	run.announce()
 	for _, d := range run.lastFirst() {
-		run.do(ctx, d, run.wipeDisk)
+		run.act(ctx, plan.decisions[d.Path])
 	}
 	run.restartArrays(ctx)
 	return run.end(ctx, unattachedNoted)
@@ -84,11 +87,14 @@ func (m *Machine) EraseExpress(ctx context.Context, n *node.Node) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	run.prepareArrays(ctx, n)
+	plan, err := run.plan(ctx, n)
+	if err != nil {
+		return nil, err
+	}
 	run.announce()
 	run.eraseArrays(ctx)
 	for _, d := range run.lastFirst() {
-		run.do(ctx, d, run.expressDisk)
+		run.act(ctx, plan.decisions[d.Path])
 	}
 	run.restartArrays(ctx)
 	if !run.flags.nvme { // the step promises no more than erase_devices_metadata
@@ -167,37 +173,6 @@ func (m *Machine) lacksUEFI() bool {
 	}
 	table, err := smbios.Parse(read("smbios_entry_point"), read("DMI"))
 	return err == nil && table.LacksUEFI()
-}
-
-// eraseDisk erases all data of a disk. A sanitize may erase the siblings, too.
-func (r *diskRun) eraseDisk(ctx context.Context, d block.Device, siblings []block.Device) (diskReport, error) {
-	if reason, err := r.skipReason(ctx, d, r.flags.skipReadOnly); err != nil || reason != "" {
-		return untouched(d, reason), err
-	}
-	return r.eraseUnprotected(ctx, d,
-		func(ctx context.Context, target block.Device, record *erase.Recorder) error {
-			return r.eraseFully(ctx, target, siblings, record)
-		})
-}
-
-// wipeDisk erases the metadata of a disk. As in ironic-python-agent, it skips a read-only disk regardless of
-// agent_erase_skip_read_only.
-func (r *diskRun) wipeDisk(ctx context.Context, d block.Device) (diskReport, error) {
-	if reason, err := r.skipReason(ctx, d, true); err != nil || reason != "" {
-		return untouched(d, reason), err
-	}
-	return r.eraseUnprotected(ctx, d, r.wipe)
-}
-
-// expressDisk formats a disk or erases its metadata. It skips a read-only disk as wipeDisk does.
-func (r *diskRun) expressDisk(ctx context.Context, d block.Device) (diskReport, error) {
-	if reason, err := r.skipReason(ctx, d, true); err != nil || reason != "" {
-		return untouched(d, reason), err
-	}
-	if !r.expressFormats(d) {
-		return r.eraseUnprotected(ctx, d, r.wipe)
-	}
-	return r.eraseUnprotected(ctx, d, r.format)
 }
 
 // expressFormats reports whether erase_devices_express formats a disk. Of all others it erases the metadata.
@@ -341,44 +316,19 @@ func (r *diskRun) skipReason(ctx context.Context, d block.Device, skipReadOnly b
 	return "", nil
 }
 
-// eraseUnprotected erases a disk with eraseDevice. If a partition of the disk is a member of a protected array, it
-// erases the other partitions. If one is a member of an array that Ironic created and that the step keeps, it erases
-// each partition, see eraseTarget. If a member belongs to another array that Ironic created, it erases nothing and
-// returns an error.
-func (r *diskRun) eraseUnprotected(
-	ctx context.Context, d block.Device,
-	eraseDevice func(context.Context, block.Device, *erase.Recorder) error,
-) (diskReport, error) {
-	untouched, err := r.protectedMembers(ctx, d)
-	if err != nil {
-		return diskReport{}, err
+// eraseTargets erases a disk as decided.
+func (r *diskRun) eraseTargets(ctx context.Context, p Decision) (diskReport, error) {
+	d := p.Disk
+	if !p.isWhole(d) {
+		r.splitItem(d, p.targets)
 	}
-	targets := []block.Device{d}
-	hasPreserved, err := r.hasPreservedMember(ctx, d)
-	if err != nil {
-		return diskReport{}, err
-	}
-	if len(untouched) > 0 || hasPreserved {
-		if targets, err = r.neighbours(ctx, d, untouched); err != nil {
-			return diskReport{}, err
-		}
-		if hasPreserved {
-			untouched[d.Path] = "partition table of a disk with an array that Ironic created"
-		} else if untouched[d.Path] == "" {
-			untouched[d.Path] = "partition table of a disk with a protected array, " +
-				"and the space outside of its partitions"
-		}
-	}
-	if len(targets) != 1 || targets[0].Path != d.Path {
-		r.splitItem(d, targets)
-	}
-	report := diskReport{Untouched: untouched}
+	report := diskReport{Untouched: p.untouched}
 	var problems []error
-	for _, target := range targets {
+	for _, target := range p.targets {
 		started := time.Now()
 		record, end := r.evidence.begin(d, target)
 		err := goroutine.Catch(func() error { // after a panic the report still lists what was erased
-			if err := r.eraseTarget(ctx, d, target, hasPreserved, record, eraseDevice); err != nil {
+			if err := r.eraseTarget(ctx, p, target, record); err != nil {
 				return err
 			}
 			return ctx.Err() // the step may have stopped waiting for this disk
@@ -392,9 +342,9 @@ func (r *diskRun) eraseUnprotected(
 		r.logErased(target, record.Report(), started)
 	}
 	switch {
-	case hasPreserved && r.erasesFully(d):
+	case p.hasPreserved && r.erasesFully(d):
 		problems = append(problems, r.eraseGaps(ctx, d, &report))
-	case hasPreserved:
+	case p.hasPreserved:
 		problems = append(problems, r.wipeGaps(ctx, d))
 	}
 	return report, errors.Join(problems...)
@@ -412,20 +362,21 @@ func (r *diskRun) logErased(d block.Device, report erase.Report, started time.Ti
 }
 
 // eraseTarget erases a disk, or one of its partitions if the disk stays partitioned: a member of an array that Ironic
-// created in a way that keeps the array, all others with eraseDevice. hasPreserved means that the disk has such a
-// member; erase_devices_express then overwrites the other partitions, because formatting would reach the whole disk.
-func (r *diskRun) eraseTarget(
-	ctx context.Context, d, target block.Device, hasPreserved bool, record *erase.Recorder,
-	eraseDevice func(context.Context, block.Device, *erase.Recorder) error,
-) error {
+// created in a way that keeps the array, all others as the step does. On a disk with such a member,
+// erase_devices_express overwrites the other partitions, because formatting would reach the whole disk.
+func (r *diskRun) eraseTarget(ctx context.Context, p Decision, target block.Device, record *erase.Recorder) error {
 	member, preserved := r.preservedMembers[target.Path]
-	switch {
-	case preserved && r.erasesFully(d):
+	switch full := r.erasesFully(p.Disk); {
+	case preserved && full:
 		return r.eraseMember(ctx, member, record)
 	case preserved:
 		return r.wipeMember(ctx, member, record)
-	case hasPreserved && r.step == expressErase && r.erasesFully(d):
+	case !full:
+		return r.wipe(ctx, target, record)
+	case r.step == fullErase:
+		return r.eraseFully(ctx, target, p.siblings, record)
+	case p.hasPreserved:
 		return r.eraseWith(ctx, target, r.overwriteOptions(), record)
 	}
-	return eraseDevice(ctx, target, record)
+	return r.format(ctx, target, record)
 }

@@ -59,7 +59,7 @@ func (r *diskRun) eraseArray(ctx context.Context, a *softraid.Volume) error {
 	stop := func() error { return r.m.raid(nil).Stop(context.WithoutCancel(ctx), a, path) }
 	d, err := block.Find(r.m.o.System, path)
 	if err == nil {
-		err = r.guardArray(ctx, d)
+		err = r.guardDisk(ctx, d) // startDiskRun sees only arrays that run
 	}
 	if err != nil {
 		return errors.Join(err, stop())
@@ -82,17 +82,6 @@ func (r *diskRun) eraseArray(ctx context.Context, a *softraid.Volume) error {
 	r.record(d, report)
 	r.finishItem(a.String(), d, report, nil)
 	return nil
-}
-
-// guardArray returns an error if a shared file system is on an array: startDiskRun sees only arrays that run.
-func (r *diskRun) guardArray(ctx context.Context, d block.Device) error {
-	if !r.flags.guard {
-		return nil
-	}
-	_, err := limitRunDisk(ctx, r, d, func(ctx context.Context, d block.Device) (any, error) {
-		return nil, erase.Guard(ctx, r.m.o.System, d.Path)
-	})
-	return err
 }
 
 // revoke marks the content of an array as not erased: a member holds other data than the array.

@@ -426,7 +426,7 @@ func TestEvidenceNotCreated(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	run.eraseAll(t.Context())
+	run.eraseAll(t.Context(), run.decideAll(t.Context()))
 	run.evidence.options["random_passes"] = func() {} // JSON has no functions
 	run.storeEvidence(t.Context(), nil)
 	result, err := run.finish()

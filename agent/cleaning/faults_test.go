@@ -87,8 +87,8 @@ func TestEraseErrors(t *testing.T) {
 	m := newMachine(t)
 	listed(t, m.o.System, "2048", d.Name, "missing")
 	run := startErase(t, m)
-	report, err := run.eraseUnprotected(t.Context(), d,
-		func(context.Context, block.Device, *erase.Recorder) error { return broken })
+	fake(m).erase = func(context.Context, block.Device, erase.Options) error { return broken }
+	report, err := eraseDisk(t.Context(), run, d)
 	if !errors.Is(err, broken) || len(report.Erased) > 0 {
 		t.Errorf("failing disk: got %v erased and %v, want none and %v", report.Erased, err, broken)
 	}

@@ -67,3 +67,12 @@ func burninDisk(ctx context.Context, t *testing.T, m *Machine, n *node.Node) (an
 	}
 	return m.TestDisks(ctx, n, options)
 }
+
+// eraseDisk decides about a disk and erases it.
+func eraseDisk(ctx context.Context, run *diskRun, d block.Device) (diskReport, error) {
+	p, err := run.decide(ctx, d, []block.Device{d})
+	if err != nil {
+		return diskReport{}, err
+	}
+	return run.eraseTargets(ctx, p)
+}

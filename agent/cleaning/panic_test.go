@@ -79,19 +79,20 @@ func TestEraseContainsPanics(t *testing.T) {
 func TestErasePartContainsPanics(t *testing.T) {
 	d := partsDisk(t, 8*mib-8192, &testenv.RAID{Name: "root", Level: 1}, nil, nil)
 	n := nodeWith(t, `"properties": {"skip_block_devices": [{"volume_name": "root"}]}`)
-	run, err := onThisMachine(t, d).startErase(t.Context(), n, fullErase)
+	m := onThisMachine(t, d)
+	run, err := m.startErase(t.Context(), n, fullErase)
 	if err != nil {
 		t.Fatal(err)
 	}
 	first, second := block.PartitionPath(sysfs.Root{}, d.Path, 2), block.PartitionPath(sysfs.Root{}, d.Path, 3)
-	report, err := run.eraseUnprotected(t.Context(), d,
-		func(_ context.Context, target block.Device, record *erase.Recorder) error {
-			if target.Path == second {
-				panic("in a partition")
-			}
-			record.Erased(erase.Overwrite)
-			return nil
-		})
+	fake(m).erase = func(_ context.Context, target block.Device, o erase.Options) error {
+		if target.Path == second {
+			panic("in a partition")
+		}
+		o.Recorder.Erased(erase.Overwrite)
+		return nil
+	}
+	report, err := eraseDisk(t.Context(), run, d)
 	var caught *goroutine.PanicError
 	want := map[string]erase.Report{first: {Technique: erase.Overwrite}}
 	if !errors.As(err, &caught) || !cmp.Equal(report.Erased, want) {
@@ -107,14 +108,15 @@ func TestErasePartContainsPanics(t *testing.T) {
 // A disk whose erase ended after the step gave up waiting is not listed as erased.
 func TestEraseEndedTooLate(t *testing.T) {
 	disk := loopDisk(t, partition.TypeLinux)
-	run := startErase(t, onThisMachine(t, disk))
+	m := onThisMachine(t, disk)
+	run := startErase(t, m)
 	ctx, cancel := context.WithCancel(t.Context())
-	report, err := run.eraseUnprotected(ctx, disk,
-		func(_ context.Context, _ block.Device, record *erase.Recorder) error {
-			cancel()
-			record.Erased(erase.Overwrite)
-			return nil
-		})
+	fake(m).erase = func(_ context.Context, _ block.Device, o erase.Options) error {
+		cancel()
+		o.Recorder.Erased(erase.Overwrite)
+		return nil
+	}
+	report, err := eraseDisk(ctx, run, disk)
 	if !errors.Is(err, context.Canceled) || len(report.Erased) > 0 {
 		t.Errorf("got %v and %v, want %v and nothing erased", report.Erased, err, context.Canceled)
 	}

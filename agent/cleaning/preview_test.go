@@ -38,7 +38,7 @@ func TestPreviewErase(t *testing.T) {
 	if err != nil || len(list) != len(disks) {
 		t.Fatalf("got %d previews and %v, want %d", len(list), err, len(disks))
 	}
-	for i, want := range []ErasePreview{
+	for i, want := range []Decision{
 		{Disk: plain, Report: erase.Report{Technique: erase.Overwrite}},
 		{Disk: shared, Err: erase.ErrProtected},
 		{Disk: skipped, Untouched: "named by skip_block_devices"},

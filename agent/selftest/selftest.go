@@ -54,7 +54,7 @@ type Inventory interface {
 // Cleaner describes what erase_devices would do. With an error that wraps [block.ErrUnreadable], it returns the disks
 // that could be described.
 type Cleaner interface {
-	PreviewErase(ctx context.Context, n *node.Node) ([]cleaning.ErasePreview, error)
+	PreviewErase(ctx context.Context, n *node.Node) ([]cleaning.Decision, error)
 }
 
 // Kernel has the clocks of a machine and the messages of the kernel.
@@ -96,7 +96,7 @@ type collector struct {
 
 func (c *collector) run(ctx context.Context) {
 	var inventoryErr, disksErr, neighboursErr error
-	var previews []cleaning.ErasePreview
+	var previews []cleaning.Decision
 	group := goroutine.NewGroup()
 	group.Go(func() error {
 		previews, disksErr = c.Cleaner.PreviewErase(ctx, c.Node)
@@ -356,7 +356,7 @@ func text(value *string) string {
 }
 
 // disks adds the disks.
-func (c *collector) disks(previews []cleaning.ErasePreview) {
+func (c *collector) disks(previews []cleaning.Decision) {
 	for _, p := range previews {
 		d := Disk{
 			Path: p.Disk.Path, Model: strings.Join(present(p.Disk.Vendor, p.Disk.Model), " "), Size: p.Disk.Size,

@@ -57,9 +57,9 @@ func (c *clocks) Hardware() (time.Time, error) { return c.hardware, c.hardwareEr
 func (c *clocks) KernelLog() ([]byte, error)   { return []byte(c.log), c.logErr }
 
 // previews implements [Cleaner].
-type previews func() ([]cleaning.ErasePreview, error)
+type previews func() ([]cleaning.Decision, error)
 
-func (p previews) PreviewErase(context.Context, *node.Node) ([]cleaning.ErasePreview, error) {
+func (p previews) PreviewErase(context.Context, *node.Node) ([]cleaning.Decision, error) {
 	return p()
 }
 
@@ -159,8 +159,8 @@ func TestProblems(t *testing.T) {
 	healthy := func(t *testing.T) Options {
 		t.Helper()
 		o := machine(machinetest.Unpack(t, bare))
-		o.Cleaner = previews(func() ([]cleaning.ErasePreview, error) {
-			return []cleaning.ErasePreview{{
+		o.Cleaner = previews(func() ([]cleaning.Decision, error) {
+			return []cleaning.Decision{{
 				Disk:   block.Device{Path: "/dev/nvme0n1", Model: "X", Transport: "nvme", Size: 1 << 40},
 				Report: erase.Report{Technique: erase.NVMeCrypto},
 			}}, nil
@@ -220,8 +220,8 @@ func TestProblems(t *testing.T) {
 		{
 			name: "disks",
 			change: func(_ *testing.T, o *Options) {
-				o.Cleaner = previews(func() ([]cleaning.ErasePreview, error) {
-					return []cleaning.ErasePreview{
+				o.Cleaner = previews(func() ([]cleaning.Decision, error) {
+					return []cleaning.Decision{
 						{Disk: block.Device{Path: "/dev/sda"}, Err: errors.Join(broken, broken)},
 						{Disk: block.Device{Path: "/dev/sdb"}, Untouched: "floppy"},
 					}, fmt.Errorf("%w: sdc", block.ErrUnreadable)
@@ -232,7 +232,7 @@ func TestProblems(t *testing.T) {
 		{
 			name: "no disk",
 			change: func(_ *testing.T, o *Options) {
-				o.Cleaner = previews(func() ([]cleaning.ErasePreview, error) { return nil, nil })
+				o.Cleaner = previews(func() ([]cleaning.Decision, error) { return nil, nil })
 			},
 			want: []string{"no disk"},
 		},
@@ -346,8 +346,8 @@ func TestNamesOfMACAddresses(t *testing.T) {
 // The report as text.
 func TestText(t *testing.T) {
 	o := machine(machinetest.Unpack(t, bare))
-	o.Cleaner = previews(func() ([]cleaning.ErasePreview, error) {
-		return []cleaning.ErasePreview{
+	o.Cleaner = previews(func() ([]cleaning.Decision, error) {
+		return []cleaning.Decision{
 			{
 				Disk: block.Device{
 					Path: "/dev/sda", Vendor: "HGST", Model: "HUS", Size: 4000, Transport: "sas", LogicalSector: 512,

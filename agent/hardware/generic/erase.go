@@ -17,7 +17,7 @@ func (m *Manager) cleaning() *cleaning.Machine {
 }
 
 // PreviewErase describes what erase_devices would do, see [cleaning.Machine.PreviewErase].
-func (m *Manager) PreviewErase(ctx context.Context, n *node.Node) ([]cleaning.ErasePreview, error) {
+func (m *Manager) PreviewErase(ctx context.Context, n *node.Node) ([]cleaning.Decision, error) {
 	return m.cleaning().PreviewErase(ctx, n)
 }
 
