@@ -33,6 +33,7 @@ const (
 	SCSISanitizeOverwrite Technique = "scsi-sanitize-overwrite"
 
 	Overwrite    Technique = "overwrite" // every byte of the size that the kernel reports was written
+	Discard      Technique = "discard"   // every byte reads as zero, and the medium can hold the data
 	MetadataOnly Technique = "metadata"
 )
 
@@ -40,8 +41,8 @@ const (
 // reached. It is the snapshot of a [Recorder].
 type Report struct {
 	Technique Technique // "" until the erase has succeeded
-	// Fallback is why a device was overwritten that has an erase of its own: an ATA drive, a SCSI disk, or an NVMe
-	// drive whose sanitize failed or that kept data. Otherwise it is nil.
+	// Fallback is why a device was overwritten or discarded that has an erase of its own: an ATA drive, a SCSI disk, or
+	// an NVMe drive whose sanitize failed or that kept data. Otherwise it is nil.
 	Fallback error
 	Passes   []evidence.Pass // of an overwrite
 	// InsteadOfZeros means that the last pass was random data although zeros were requested: it is not known whether

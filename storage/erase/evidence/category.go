@@ -7,12 +7,12 @@ import (
 
 // technique describes a technique of erasing.
 type technique struct {
-	category Category // if everything else permits it
+	category Category // if everything else permits it; None for a technique that claims none
 	name     string   // in IEEE 2883-2022
 	// completedBy is the command or log page by which the drive reports the end of its own erase; "" for an overwrite.
 	completedBy string
 	crypto      bool   // the drive deletes the key, so that the content afterwards is arbitrary
-	reason      string // why the category is not purge
+	reason      string // why the category is not purge, or why there is none
 	// rotating means that the category is purge only for hard disks.
 	rotating bool
 	reach    reach
@@ -80,6 +80,9 @@ const (
 		"which were not reached"
 
 	vendorUnique = "IEEE 2883 leaves it to the maker whether Format NVM is a purge"
+
+	// Of version 5.
+	discarded = "a discard is no technique of IEEE 2883: the disk reads as zeros, and its medium can hold the data"
 )
 
 // Sources of a [Statement] by which a drive reports the end of its own erase: a command or a log page. A technique has
@@ -92,9 +95,10 @@ const (
 	SourceSCSISanitize = "TEST UNIT READY"
 )
 
-// techniques are the techniques that can claim a category, by the names that records have.
+// techniques are the techniques that erase a disk as a whole, by the names that records have.
 func techniques() map[string]technique {
 	return map[string]technique{
+		discardTechnique: {category: None, reason: discarded},
 		overwriteTechnique: {
 			category: Clear, name: "overwrite", reason: "an overwrite reaches addressable blocks only",
 		},
@@ -141,6 +145,9 @@ func techniques() map[string]technique {
 
 // MetadataTechnique is the technique that erases partition tables and signatures only.
 const MetadataTechnique = "metadata"
+
+// discardTechnique is the technique that tells the disk that no block of it is in use.
+const discardTechnique = "discard"
 
 // overwriteTechnique is the technique that writes every byte, and the only one that replaces another that failed.
 const overwriteTechnique = "overwrite"
@@ -219,6 +226,8 @@ func claimable(r Record) (technique, Target, string) {
 		return no("%d bytes of the disk were considered for the read-back, not %d", back.Size, r.Disk.Bytes)
 	case back.Read <= 0 || back.Different != 0:
 		return no("the content that was read back is not the expected one")
+	case t.category == None:
+		return no("%s", t.reason)
 	case t.completedBy != "" && back.Expected != ExpectAny && back.Expected != ExpectUniform:
 		return no("the content that was read back was not expected to be that of the drive's own erase")
 	case t.completedBy == "" && !target.comparesLastPass():

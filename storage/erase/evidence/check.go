@@ -64,10 +64,12 @@ func (r Record) version() int {
 	version := 1
 	for _, t := range r.Targets {
 		switch {
-		case len(t.Limits) > 0:
+		case t.Technique == discardTechnique, t.ReadBack != nil && t.ReadBack.Whole:
 			return Version
+		case len(t.Limits) > 0:
+			version = max(version, 4)
 		case t.ReadBack != nil && t.ReadBack.Expected == ExpectUniform:
-			version = 3
+			version = max(version, 3)
 		case t.Hidden != nil:
 			version = max(version, 2)
 		}
@@ -83,9 +85,9 @@ func (t Target) check() error {
 		switch limit.Kind {
 		case LimitNamespaces, LimitPart:
 		case LimitFallback:
-			if t.Technique != overwriteTechnique {
-				return fmt.Errorf("limit of kind %q: got technique %q, want %q",
-					limit.Kind, t.Technique, overwriteTechnique)
+			if t.Technique != overwriteTechnique && t.Technique != discardTechnique {
+				return fmt.Errorf("limit of kind %q: got technique %q, want %q or %q",
+					limit.Kind, t.Technique, overwriteTechnique, discardTechnique)
 			}
 		case LimitHidden:
 			if t.Hidden == nil {
@@ -94,6 +96,9 @@ func (t Target) check() error {
 		default:
 			return fmt.Errorf("unknown kind of limit %q", limit.Kind)
 		}
+	}
+	if b := t.ReadBack; t.Technique == discardTechnique && (b == nil || !b.Whole || b.Expected != ExpectZeros) {
+		return fmt.Errorf("technique %q: got no read-back of every byte that expects zeros", t.Technique)
 	}
 	if h := t.Hidden; h != nil {
 		switch known := !h.NativeUnknown && !h.OverlayUnknown; {
@@ -128,12 +133,16 @@ func (t Target) check() error {
 		return nil
 	}
 	seed := parseSeed(b.Seed)
-	if seed == nil || b.Size <= 0 || b.Size > MaxDiskBytes || min(b.Zeros, b.Ones, b.Other, b.Different) < 0 ||
+	if (seed == nil) != b.Whole || b.Whole && b.Seed != "" ||
+		b.Size <= 0 || b.Size > MaxDiskBytes || min(b.Zeros, b.Ones, b.Other, b.Different) < 0 ||
 		max(b.Zeros, b.Ones, b.Other, b.Different) > b.Size || b.Zeros+b.Ones+b.Other != b.Read ||
 		b.Different > b.Read {
 		return errors.New("values of the read-back are impossible")
 	}
-	want, read := PlanDetection(b.Size, *seed)
+	want, read := WholeDetection(b.Size)
+	if !b.Whole {
+		want, read = PlanDetection(b.Size, *seed)
+	}
 	if b.Read != read {
 		return errors.New("bytes that were read back are not those of the seed")
 	}

@@ -201,7 +201,7 @@ func TestLimitKinds(t *testing.T) {
 	} {
 		r := full(c.technique)
 		r.Targets[0].Limits, r.Targets[0].Hidden = []Limit{{c.kind, "text"}}, c.hidden
-		r.Version, r.Sanitization = Version, Classify(r)
+		r.Version, r.Sanitization = r.version(), Classify(r)
 		record, err := encode(r)
 		if err != nil {
 			t.Fatal(err)

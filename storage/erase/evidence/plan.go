@@ -169,6 +169,11 @@ func PlanDetection(size int64, seed Seed) (probabilities []Detection, bytes int6
 	return detection(size, Plan(size, seed))
 }
 
+// WholeDetection returns what [PlanDetection] returns if every byte of a disk is read.
+func WholeDetection(size int64) (probabilities []Detection, bytes int64) {
+	return detection(size, slices.Values([]Extent{{0, size}}))
+}
+
 // SampleDetection returns the probabilities that samples find a range that was not erased. A sample finds it if the
 // range contains one of its parts of 512 bytes.
 func SampleDetection(size int64, offsets []int64) []Detection {

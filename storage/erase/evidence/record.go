@@ -8,11 +8,12 @@ import (
 
 // Format and Version identify the form of a record. A version is never changed: a new field or another meaning of a
 // field is a new version. Version 2 adds Target.Hidden, version 3 ExpectUniform, and version 4 Target.Limits, which
-// replaces Target.Detail. A record has the lowest version that defines its fields and values. A rule of [Classify] can
-// become stricter if no record that this program wrote is affected.
+// replaces Target.Detail. Version 5 adds the technique discard and ReadBack.Whole. A record has the lowest version that
+// defines its fields and values. A rule of [Classify] can become stricter if no record that this program wrote is
+// affected.
 const (
 	Format  = "ironroot-erase-evidence"
-	Version = 4 // the newest
+	Version = 5 // the newest
 )
 
 // Outcome is the result of an erase.
@@ -104,7 +105,7 @@ type LimitKind string
 
 // The kinds of limits.
 const (
-	LimitFallback   LimitKind = "fallback"   // why the target was overwritten, and not erased by its own command
+	LimitFallback   LimitKind = "fallback"   // why the target was not erased by its own command
 	LimitHidden     LimitKind = "hidden"     // what the drive hides or may hide; only with Target.Hidden
 	LimitNamespaces LimitKind = "namespaces" // namespaces of the drive that were not erased
 	LimitPart       LimitKind = "part"       // which part of the target was erased, or how the rest was
@@ -200,8 +201,9 @@ const (
 
 // ReadBack describes what was read after the erase, at the places of [Plan].
 type ReadBack struct {
-	Seed      string    `json:"seed"` // hexadecimal
-	Size      int64     `json:"size"` // bytes of the target
+	Seed      string    `json:"seed"`            // hexadecimal; "" with Whole
+	Whole     bool      `json:"whole,omitempty"` // every byte was read; since version 5
+	Size      int64     `json:"size"`            // bytes of the target
 	Read      int64     `json:"read_bytes"`
 	Direct    bool      `json:"direct_io"` // without the kernel's cache
 	Started   time.Time `json:"started"`
