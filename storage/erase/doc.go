@@ -2,9 +2,9 @@
 // technique that the device supports. A [Recorder] receives the report of what was done.
 //
 // Techniques are NVMe Format and Sanitize (package nvme, NVM Express base specification 2.0), the erase and the
-// sanitize commands of ATA drives (package ata, ACS-4), the sanitize commands of SCSI disks
-// (package scsi), and overwriting with direct I/O. A discard does not count as an erase: no kernel guarantees what a
-// discarded block reads as, and SBC-4 lets a disk ignore UNMAP.
+// sanitize commands of ATA drives (package ata, ACS-4), the sanitize commands of SCSI disks (package scsi), and
+// overwriting with direct I/O. A discard (TRIM, UNMAP) is used only on request, after the erase of the drive itself has
+// failed.
 //
 // The package has about thirty files, one for each technique and one for each question that decides between techniques.
 // A technique cannot be a package of its own without exporting how it reports, waits and falls back to another.
@@ -254,8 +254,31 @@
 // read back like any other, and its evidence never claims purge. Some drivers take a disk offline that sanitizes
 // itself. The step then fails after 10 minutes, and the sanitize continues in the disk. A machine that restarts during
 // a sanitize may show the disk without a size until it ends; an erase step fails for such a disk, and does not wait for
-// it. UNMAP, TRIM and Deallocate are not sent to erase: an overwrite would still be necessary. Zeros are written, and
-// read back.
+// it.
+//
+// # Discards
+//
+// With agent_enable_discard_erase, a disk whose own erase failed is discarded: for example an SSD whose security and
+// sanitize are frozen by the firmware at each start. A disk without an erase of its own is overwritten, as by
+// ironic-python-agent, because an overwrite is the better erase. So is every disk of a node whose
+// agent_enable_ata_secure_erase is off. If the discard fails, or not every byte is zero afterwards, the step fails.
+// With agent_continue_if_secure_erase_failed the disk is overwritten instead, with the reasons in the result.
+//
+// No kernel guarantees what a discarded block reads as, SBC-4 lets a disk ignore UNMAP, and a medium can hold the data
+// until its blocks are used again. Read zeros only show that the disk does not return the data now. The evidence
+// therefore claims no category, and names the command: BLKSECDISCARD, which must erase all copies of the data, or
+// BLKDISCARD if the disk does not support that. The differences from ironic-python-agent (IPA):
+//
+//   - Samples (IPA: 10 places of 1 MiB, written through the kernel's cache): 256 blocks as for all other erases,
+//     including both ends, with direct I/O. They are read before the discard, too, because a device that ignores writes
+//     can return zeros.
+//   - Read-back (IPA: the samples): every byte, which takes as long as reading the disk. A disk can keep parts of its
+//     allocation units, or any other blocks.
+//   - Hard disks, also with TRIM, and zoned disks (IPA: discarded): not discarded, because the sectors keep the data.
+//     The kernel takes old SSDs that report no rotation rate for hard disks.
+//   - NVMe drives (IPA: discarded after a failed Format): not discarded, because they are sanitized.
+//
+// A disk is discarded in parts of 1 GiB, which end at multiples of its granularity.
 //
 // # Tests without drives
 //

@@ -28,6 +28,7 @@ type Options struct {
 	Siblings          []block.Device // namespaces that a sanitize may erase, too
 	ATA               bool           // use ATA secure erase or sanitize if the device supports one
 	SCSI              bool           // use SCSI sanitize if the device supports it
+	Discard           bool           // discard the device if a secure erase failed; not for NVMe
 	ContinueOnFailure bool           // overwrite the device if a secure erase failed
 	Wait              Wait           // time limit for the device's holders
 	Recorder          *Recorder      // receives the report, of one erase; may be nil
@@ -37,6 +38,8 @@ type Options struct {
 	prove bool
 	// decideOnly ends the erase when its technique is known. Nothing is changed on the device, see [Decide].
 	decideOnly bool
+	// discarder discards the device; nil for the kernel.
+	discarder discarder
 }
 
 // sampling returns how samples of a device are taken.
@@ -48,6 +51,8 @@ func (o Options) sampling(device block.Device) sampling {
 // receives the parts that were not erased, with the reasons: namespaces of a shared NVMe subsystem that this host
 // cannot see, and sectors that an ATA drive hides. If the device does not support a secure erase, it is overwritten; if
 // a secure erase failed, only with ContinueOnFailure, and never while the drive rejects data because of a sanitize.
+// With Discard, a device whose secure erase failed is discarded first, and every byte is read back: zeros replace the
+// overwrite.
 //
 // Errors wrap ErrReadOnly for a read-only device, ErrBusy for a device in use, and ErrZoned for a disk that cannot be
 // overwritten. They wrap ErrRemains if the device's private NVMe subsystem has namespaces that are not attached or
@@ -95,6 +100,14 @@ func run(ctx context.Context, sys sysfs.Root, device block.Device, o Options, op
 		secureErr = readBackDrive(ctx, sys, device, o, technique)
 	}
 	var reason error
+	if ctx.Err() == nil && o.discardsAfter(device, secureErr) {
+		reason = secureErr
+		if err := discard(ctx, sys, device, o); err != nil {
+			secureErr = errors.Join(secureErr, fmt.Errorf("discard: %w", err))
+		} else {
+			technique, secureErr = Discard, nil
+		}
+	}
 	if secureErr != nil {
 		if !o.overwritesAfter(secureErr) {
 			return errors.Join(secureErr, scope.remains("not erased"))

@@ -123,9 +123,9 @@ func (p *pattern) name() string {
 // expected returns what a read-back expects after the pass.
 func (p *pattern) expected() expected {
 	if p.random == nil {
-		return expected{evidence.ExpectZeros, p}
+		return expected{name: evidence.ExpectZeros, written: p}
 	}
-	return expected{evidence.ExpectWritten, p}
+	return expected{name: evidence.ExpectWritten, written: p}
 }
 
 // buffers are two buffers at addresses that direct I/O accepts: one is filled while the other is written.

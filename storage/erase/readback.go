@@ -27,6 +27,7 @@ const (
 type expected struct {
 	name    string
 	written *pattern // of the pass; nil if the drive determines the content
+	whole   bool     // every byte is read
 }
 
 var (
@@ -70,7 +71,8 @@ func readBack(
 	return err
 }
 
-// readPlan reads the extents of the plan of a seed. If they were all read, it returns the result, also with an error.
+// readPlan reads the extents of the plan of a seed, or every byte. If they were all read, it returns the result, also
+// with an error.
 func readPlan(
 	ctx context.Context, f io.ReaderAt, size int64, seed evidence.Seed, want expected, record *Recorder,
 ) (*evidence.ReadBack, error) {
@@ -85,8 +87,14 @@ func readPlan(
 	r := reading{want: want, first: -1, result: evidence.ReadBack{
 		Seed: seed.String(), Size: size, Started: time.Now().UTC(), Expected: want.name,
 	}}
+	plan := evidence.Plan(size, seed)
 	detection, total := evidence.PlanDetection(size, seed)
-	for e := range evidence.Plan(size, seed) {
+	if want.whole {
+		r.result.Seed, r.result.Whole = "", true
+		plan = slices.Values([]evidence.Extent{{Start: 0, End: size}})
+		detection, total = evidence.WholeDetection(size)
+	}
+	for e := range plan {
 		for at := e.Start; at < e.End; {
 			if err := ctx.Err(); err != nil {
 				return nil, err
@@ -113,6 +121,9 @@ func readPlan(
 	case b.Different > 0 && want == expectedUniform:
 		return &b, fmt.Errorf("%w: %d of %d bytes that were read back are in blocks with data, between erased ones, "+
 			"the first at byte %d", ErrNotErased, b.Different, b.Read, r.first)
+	case b.Different > 0 && want.whole:
+		return &b, fmt.Errorf("%w: %d of %d bytes are in blocks that are not zeros, the first at byte %d",
+			ErrNotErased, b.Different, b.Read, r.first)
 	case b.Different > 0:
 		return &b, fmt.Errorf("%w: %d of %d bytes that were read back are in blocks that differ from what was "+
 			"written, the first at byte %d", ErrNotErased, b.Different, b.Read, r.first)

@@ -35,7 +35,7 @@ type Observer interface {
 type Progress struct {
 	Phase       Phase
 	Technique   Technique     // of SanitizeStarted and SelfErasing
-	Done, Total int64         // bytes of Overwriting, Sanitizing and ReadingBack
+	Done, Total int64         // bytes of Overwriting, Sanitizing, ReadingBack and Discarding
 	Elapsed     time.Duration // of SelfErasing
 	Estimate    time.Duration // by the drive, of SanitizeStarted and SelfErasing; 0 if it gives none
 }
@@ -53,6 +53,7 @@ const (
 	// goroutine.
 	SelfErasing
 	ReadingBack // Done bytes are read back
+	Discarding  // Done bytes are discarded
 )
 
 // Report returns what is known so far.

@@ -28,6 +28,8 @@ func discardedDisk(size int64) Record {
 
 // A discard claims no category, and says why. The file is evidence of the first release that wrote version 5, and never
 // changes.
+//
+// Parity: U1 (evidence)
 func TestStoredDiscard(t *testing.T) {
 	data, err := os.ReadFile("testdata/version5-discard.json")
 	if err != nil {
