@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"ironroot/agent/config"
 	"ironroot/agent/node"
 	"ironroot/internal/test/disktest"
 	"ironroot/storage/block"
@@ -28,7 +29,7 @@ func TestEraseWithoutDisks(t *testing.T) {
 	}
 }
 
-// Parity: P3 (names of the fallback switch)
+// Parity: P3 (names of the fallback switch), U1 (option and override)
 func TestEraseFlags(t *testing.T) {
 	standard := eraseFlags{concurrency: 1, iterations: 1, zeroize: true, nvme: true, ata: true, guard: true}
 	changed := func(change func(*eraseFlags)) eraseFlags {
@@ -36,6 +37,7 @@ func TestEraseFlags(t *testing.T) {
 		change(&f)
 		return f
 	}
+	c := config.Config{GuardSpecialFilesystems: true}
 	for _, tt := range []struct {
 		name, node string
 		want       eraseFlags
@@ -73,13 +75,23 @@ func TestEraseFlags(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if diff := cmp.Diff(tt.want, eraseFlagsOf(n, true), cmp.AllowUnexported(eraseFlags{})); diff != "" {
+			if diff := cmp.Diff(tt.want, eraseFlagsOf(n, &c), cmp.AllowUnexported(eraseFlags{})); diff != "" {
 				t.Errorf("flags differ (-want +got):\n%s", diff)
 			}
 		})
 	}
-	if f := eraseFlagsOf(nil, false); f.guard {
+	if f := eraseFlagsOf(nil, &config.Config{}); f.guard {
 		t.Error("guard: got on, want what the option says")
+	}
+	// The node overrides the option, in both directions.
+	for _, option := range []bool{false, true} {
+		c := config.Config{EnableDiscardErase: option}
+		for value, want := range map[string]bool{`null`: option, `"maybe"`: option, `true`: true, `"False"`: false} {
+			n := nodeWith(t, `"driver_internal_info": {"agent_enable_discard_erase": `+value+`}`)
+			if f := eraseFlagsOf(n, &c); f.discard != want {
+				t.Errorf("discard: option %t, node %s: got %t, want %t", option, value, f.discard, want)
+			}
+		}
 	}
 }
 
@@ -119,14 +131,18 @@ func TestEraseOptions(t *testing.T) {
 	wait := erase.Wait{Interval: time.Second, Retries: 2}
 	for _, want := range []erase.Options{
 		{Iterations: 3, Zeroize: true, NVMe: true, NVMeSanitize: true, ATA: true, SCSI: true, Wait: wait},
-		{ContinueOnFailure: true},
+		{ContinueOnFailure: true}, {Discard: true},
 	} {
 		f := eraseFlags{
 			iterations: want.Iterations, zeroize: want.Zeroize, nvme: want.NVMe, ata: want.ATA,
-			continueOnFailure: want.ContinueOnFailure, wait: want.Wait,
+			discard: want.Discard, continueOnFailure: want.ContinueOnFailure, wait: want.Wait,
 		}
 		if diff := cmp.Diff(want, f.options(), cmpopts.IgnoreUnexported(erase.Options{})); diff != "" {
 			t.Errorf("options (-want +got):\n%s", diff)
+		}
+		const recorded = "discard_if_secure_erase_fails" // in the evidence, only if it is on
+		if got := newEvidenceLog(nil, fullErase, f).options[recorded]; (got == true) != want.Discard {
+			t.Errorf("evidence: got %s %v, want %t", recorded, got, want.Discard)
 		}
 	}
 }

@@ -138,7 +138,7 @@ func (m *Machine) startDiskRun(ctx context.Context, n *node.Node, phrase, step s
 func (m *Machine) newDiskRun(n *node.Node, phrase, step string) *diskRun {
 	c := m.o.Config.Get()
 	r := &diskRun{
-		m: m, phrase: phrase, step: step, flags: eraseFlagsOf(n, c.GuardSpecialFilesystems),
+		m: m, phrase: phrase, step: step, flags: eraseFlagsOf(n, c),
 		known: map[string]bool{}, reports: map[string]diskReport{},
 		stuck: map[string]error{}, explained: map[string]string{}, preservedMembers: map[string]raid.Member{},
 		notPreservable: map[string]error{},

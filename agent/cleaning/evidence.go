@@ -57,6 +57,9 @@ func newEvidenceLog(n *node.Node, operation string, flags eraseFlags) *evidenceL
 			"random_passes": flags.iterations, "zeroize": flags.zeroize, "nvme_secure_erase": flags.nvme,
 			"ata_secure_erase": flags.ata, "overwrite_if_secure_erase_fails": flags.continueOnFailure,
 		}
+		if flags.discard {
+			l.options["discard_if_secure_erase_fails"] = true
+		}
 	case expressErase: // its other settings are fixed
 		l.options = map[string]any{"nvme_secure_erase": flags.nvme}
 	}

@@ -20,6 +20,7 @@ type eraseFlags struct {
 	iterations        int
 	zeroize           bool
 	nvme, ata         bool
+	discard           bool
 	continueOnFailure bool
 	skipReadOnly      bool
 	guard             bool
@@ -43,7 +44,7 @@ func checkIterations(n *node.Node) error {
 	return nil
 }
 
-func eraseFlagsOf(n *node.Node, guardOption bool) eraseFlags {
+func eraseFlagsOf(n *node.Node, c *config.Config) eraseFlags {
 	internal, info := map[string]any{}, map[string]any{}
 	if n != nil {
 		internal, info = n.DriverInternalInfo(), n.DriverInfo()
@@ -54,25 +55,26 @@ func eraseFlagsOf(n *node.Node, guardOption bool) eraseFlags {
 		zeroize:     truth(internal["agent_erase_devices_zeroize"], true),
 		nvme:        truth(internal["agent_enable_nvme_secure_erase"], true),
 		ata:         truth(internal["agent_enable_ata_secure_erase"], true),
+		discard:     truth(internal["agent_enable_discard_erase"], c.EnableDiscardErase),
 		continueOnFailure: truth(internal["agent_continue_if_secure_erase_failed"],
 			truth(internal["agent_continue_if_ata_erase_failed"], false)), // the older name
 		skipReadOnly: truth(internal["agent_erase_skip_read_only"], false),
 		// Two ways to disable the guard are in use: the documented one in driver_info, and the one that the conductor
 		// implements, in driver_internal_info, where false (sic) allows erasing the file systems.
-		guard: guardOption && truth(internal["wipe_special_filesystems"], true) &&
+		guard: c.GuardSpecialFilesystems && truth(internal["wipe_special_filesystems"], true) &&
 			!truth(info["wipe_special_filesystems"], false),
 	}
 }
 
 // Guards reports whether the steps of a node, which may be nil, refuse disks with shared file systems.
 func Guards(n *node.Node, c *config.Config) bool {
-	return eraseFlagsOf(n, c.GuardSpecialFilesystems).guard
+	return eraseFlagsOf(n, c).guard
 }
 
 func (f eraseFlags) options() erase.Options {
 	return erase.Options{
 		Iterations: f.iterations, Zeroize: f.zeroize, NVMe: f.nvme, NVMeSanitize: f.nvme, ATA: f.ata, SCSI: f.ata,
-		ContinueOnFailure: f.continueOnFailure, Wait: f.wait,
+		Discard: f.discard, ContinueOnFailure: f.continueOnFailure, Wait: f.wait,
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"ironroot/agent/config"
 	"ironroot/agent/softraid"
 	"ironroot/storage/block"
 	"ironroot/storage/erase"
@@ -81,7 +82,7 @@ func TestEraseSiblings(t *testing.T) {
 				t.Fatal(err)
 			}
 			r := &diskRun{
-				m: m, flags: eraseFlagsOf(n, false), arrays: arrays, reports: map[string]diskReport{},
+				m: m, flags: eraseFlagsOf(n, &config.Config{}), arrays: arrays, reports: map[string]diskReport{},
 				stuck: map[string]error{},
 			}
 			for _, d := range disks {

@@ -25,8 +25,8 @@
 //   - advertise_*, listen_*, enable_auto_tls, network_interface: make Ironic send the token to another host or in the
 //     clear.
 //   - [container], erase_managers, enable_bios_bootloader_install: have other programs run.
-//   - skip_storage_controllers, guard-special-filesystems, erase_network_disks, disk_wait_*: make an erase reach less,
-//     or other disks.
+//   - skip_storage_controllers, guard-special-filesystems, erase_network_disks, enable_discard_erase, disk_wait_*: make
+//     an erase weaker, reach less, or other disks.
 //   - ntp_server: set the clock to a time at which a certificate is valid.
 //   - syslog_server, log_file, log_dir, metrics, erase_evidence_url: send out files, the log or the inventory.
 //   - permitted_image_formats, md5_enabled, disable_deep_image_inspection: weaken the checks of images.

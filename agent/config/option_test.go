@@ -73,6 +73,7 @@ enable_vlan_interfaces ipa-enable-vlan-interfaces S -
 ignore_bootloader_failure ipa-ignore-bootloader-failure B false
 inject_files_priority ipa-inject-files-priority I0-99 0
 guard-special-filesystems ipa-guard-special-filesystems B true
+enable_discard_erase ipa-enable-discard-erase B false
 md5_enabled - B false
 http_request_timeout ipa-http-request-timeout I>=1 30s
 config_drive_rebuild - B false
