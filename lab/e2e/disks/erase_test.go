@@ -32,7 +32,7 @@ const crashVariable = "dump-type0-1-1-1700000000-C"
 // TestErase erases a machine with special disks: read-only disks, virtual media, members of RAID arrays, SATA and SCSI
 // disks without an erase of their own, an NVMe controller with two attached namespaces, a disk that fails. Its firmware
 // stores the log of a crashed kernel. QEMU ignores what the machine discards: only zeros that were written are read
-// back.
+// back. Discards of disks whose own erase failed are enabled, but no disk of QEMU has one that fails.
 func TestErase(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -51,7 +51,7 @@ func TestErase(t *testing.T) {
 	variables.AddOf(t, crashGUID, crashVariable, []byte("Kernel panic of a tenant"))
 	r := rig.Start(t, rig.Setup{
 		Append: "ipa-disk-wait-attempts=1 ipa-disk-wait-delay=1 ipa-progress-interval=3 ipa-lldp-timeout=1 " +
-			"ipa-selftest=1",
+			"ipa-selftest=1 ipa-enable-discard-erase=1",
 		Machine: qemu.Config{Dir: dir, Firmware: qemu.UEFI, Memory: 512 * rig.MiB, Disks: []qemu.Disk{
 			{File: plain, Serial: "plain", NoDiscard: true},
 			{File: unknown, Serial: "unknown", NoDiscard: true},
@@ -179,7 +179,7 @@ func eraseSome(t *testing.T, r *rig.Rig, names, files map[string]string) {
 // eraseSkips checks that the result and the log contain the skipped disks with the reasons, and that each step erases
 // the other disks as it should. files contains the disks' files by serial number.
 //
-// Parity: P5, P6
+// Parity: P5, P6, U1 (disks without an erase of their own)
 func eraseSkips(t *testing.T, r *rig.Rig, names, files map[string]string) {
 	skip := map[string]any{
 		"driver_internal_info": map[string]any{"agent_erase_skip_read_only": true, "agent_erase_devices_iterations": 0},
@@ -307,6 +307,10 @@ func checkEvidence(t *testing.T, r *rig.Rig) {
 		}
 		if want.category == evidence.Clear && got.Targets[0].ReadBack.Read != rig.DiskSize {
 			t.Errorf("%s: got %+v, want the whole disk", name, got.Targets[0].ReadBack)
+		}
+		const option = "discard_if_secure_erase_fails"
+		if got.Requested.Operation == "erase_devices" && got.Requested.Options[option] != true {
+			t.Errorf("%s: got options %v, want %s", name, got.Requested.Options, option)
 		}
 	}
 }
