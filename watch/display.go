@@ -11,6 +11,8 @@ import (
 	"github.com/mattn/go-runewidth"
 	"github.com/vbauerster/mpb/v8"
 	"github.com/vbauerster/mpb/v8/decor"
+
+	"ironroot/internal/printable"
 )
 
 // text describes what a node is doing, without its name.
@@ -31,14 +33,12 @@ func text(n *Node) string {
 // lines prints a line for each change of a node.
 type lines struct {
 	out   io.Writer
-	clean func(string) string
 	shown map[string]string // by UUID
 }
 
-// NewLines returns a display that prints a line with the time for each change of a node. clean removes control
-// characters.
-func NewLines(out io.Writer, clean func(string) string) Display {
-	return &lines{out, clean, map[string]string{}}
+// NewLines returns a display that prints a line with the time for each change of a node.
+func NewLines(out io.Writer) Display {
+	return &lines{out, map[string]string{}}
 }
 
 // Show implements [Display].
@@ -53,7 +53,7 @@ func (l *lines) Show(nodes []Node) {
 
 // Note implements [Display].
 func (l *lines) Note(text string) {
-	_, _ = fmt.Fprintf(l.out, "%s %s\n", time.Now().Format(time.TimeOnly), l.clean(text)) // to be read by people
+	_, _ = fmt.Fprintf(l.out, "%s %s\n", time.Now().Format(time.TimeOnly), printable.Text(text)) // to be read by people
 }
 
 // Close implements [Display].
@@ -65,7 +65,6 @@ const barWidth = 24
 // bars shows a progress bar for each node.
 type bars struct {
 	progress *mpb.Progress
-	clean    func(string) string
 
 	mu    sync.Mutex
 	nodes map[string]*bar // by UUID
@@ -78,13 +77,13 @@ type bar struct {
 	label, text string
 }
 
-// NewBars returns a display that shows a progress bar for each node on a terminal. clean removes control characters.
-func NewBars(out io.Writer, clean func(string) string) Display {
-	return newBars(clean, mpb.WithOutput(out))
+// NewBars returns a display that shows a progress bar for each node on a terminal.
+func NewBars(out io.Writer) Display {
+	return newBars(mpb.WithOutput(out))
 }
 
-func newBars(clean func(string) string, options ...mpb.ContainerOption) *bars {
-	return &bars{progress: mpb.New(options...), clean: clean, nodes: map[string]*bar{}}
+func newBars(options ...mpb.ContainerOption) *bars {
+	return &bars{progress: mpb.New(options...), nodes: map[string]*bar{}}
 }
 
 // Show implements [Display].
@@ -111,7 +110,7 @@ func (b *bars) node(n *Node) *bar {
 		known = &bar{}
 		b.nodes[n.UUID] = known
 	}
-	known.label, known.text = b.clean(n.Label()), b.clean(text(n))
+	known.label, known.text = printable.Text(n.Label()), printable.Text(text(n))
 	b.mu.Unlock()
 	if !ok {
 		known.Bar = b.progress.New(0, mpb.BarStyle(), // a bar with a total would end at 100 %
@@ -135,7 +134,7 @@ func (b *bars) read(known *bar) bar {
 
 // Note implements [Display].
 func (b *bars) Note(text string) {
-	_, _ = fmt.Fprintln(b.progress, b.clean(text)) // to be read by people
+	_, _ = fmt.Fprintln(b.progress, printable.Text(text)) // to be read by people
 }
 
 // Close implements [Display]. The bars stay on the terminal.

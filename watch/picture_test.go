@@ -20,7 +20,7 @@ const picture = "../docs/watch.svg"
 // The picture in the README equals the output of the command on a terminal with 110 columns.
 func TestPicture(t *testing.T) {
 	var out bytes.Buffer
-	bars := newBars(same, mpb.WithOutput(&out), mpb.WithAutoRefresh(), mpb.WithWidth(110))
+	bars := newBars(mpb.WithOutput(&out), mpb.WithAutoRefresh(), mpb.WithWidth(110))
 	nodes := []Node{
 		{
 			Name: "rack-1", State: "clean wait", Target: "available", Step: "erase_devices",

@@ -19,8 +19,6 @@ func at(seconds int) time.Time {
 	return time.Date(2026, 11, 27, 1, 2, 0, 0, time.UTC).Add(time.Duration(seconds) * time.Second)
 }
 
-func same(text string) string { return text }
-
 func TestNode(t *testing.T) {
 	for name, c := range map[string]struct {
 		node  Node
@@ -253,7 +251,7 @@ func TestRun(t *testing.T) {
 				defer cancel()
 				var out bytes.Buffer
 				err := Run(ctx, Options{
-					Source: &script{answers: c.answers}, Display: NewLines(&out, same), Names: c.names,
+					Source: &script{answers: c.answers}, Display: NewLines(&out), Names: c.names,
 					Interval: 5 * time.Second,
 				})
 				if fmt.Sprint(err) != c.err && (err != nil || c.err != "") {
@@ -275,8 +273,7 @@ func TestRun(t *testing.T) {
 // printed.
 func TestBars(t *testing.T) {
 	var out bytes.Buffer
-	b := newBars(func(text string) string { return strings.ReplaceAll(text, "\x07", "?") },
-		mpb.WithOutput(&out), mpb.WithAutoRefresh())
+	b := newBars(mpb.WithOutput(&out), mpb.WithAutoRefresh())
 	nodes := []Node{
 		{UUID: "1", Name: "first\x07", State: "clean wait", Target: "available", Progress: "erase_devices: 50%, disk"},
 		{

@@ -8,9 +8,9 @@ import (
 	"os"
 	"strings"
 	"time"
-	"unicode"
 
 	"ironroot/internal/bounded"
+	"ironroot/internal/printable"
 	"ironroot/storage/erase/evidence"
 )
 
@@ -60,7 +60,7 @@ func (c *eraseVerifyCmd) Run() error {
 // checkOrigin returns what is known of the author of evidence, and an error unless the caller accepts that.
 func (c *eraseVerifyCmd) checkOrigin(e evidence.Evidence) (string, error) {
 	if e.Key == nil {
-		text := "UNSIGNED: " + printed(e.Unsigned)
+		text := "UNSIGNED: " + printable.Text(e.Unsigned)
 		if c.Unsigned {
 			return text, nil
 		}
@@ -82,14 +82,14 @@ func (c *eraseVerifyCmd) checkOrigin(e evidence.Evidence) (string, error) {
 		return "signed, by another key " + name,
 			fmt.Errorf("got a signature by key %s, want %s", name, evidence.Fingerprint(want))
 	}
-	return "signed, by key " + name + " of " + printed(c.Key), nil
+	return "signed, by key " + name + " of " + printable.Text(c.Key), nil
 }
 
 func (c *eraseVerifyCmd) checkCategory(s evidence.Sanitization) error {
 	if c.Require == "any" || c.Require != "" && s.Category.Includes(evidence.Category(c.Require)) {
 		return nil
 	}
-	return fmt.Errorf("got category %q, want %q: %s", s.Category, c.Require, printed(s.Reason))
+	return fmt.Errorf("got category %q, want %q: %s", s.Category, c.Require, printable.Text(s.Reason))
 }
 
 // evidenceText describes a record.
@@ -153,15 +153,5 @@ func describeTarget(add func(name, format string, args ...any), t evidence.Targe
 
 // field returns a line of the output.
 func field(name, text string) string {
-	return fmt.Sprintf("%-11s %s\n", name+":", strings.Join(strings.Fields(printed(text)), " "))
-}
-
-// printed replaces control characters, because the file must not control the operator's terminal.
-func printed(text string) string {
-	return strings.Map(func(c rune) rune {
-		if unicode.IsControl(c) || !unicode.IsPrint(c) && !unicode.IsSpace(c) {
-			return '?'
-		}
-		return c
-	}, text)
+	return fmt.Sprintf("%-11s %s\n", name+":", strings.Join(strings.Fields(printable.Text(text)), " "))
 }

@@ -50,11 +50,11 @@ const minColumns = 60
 
 func (c *watchCmd) display() watch.Display {
 	if c.out != nil {
-		return watch.NewLines(c.out, printed)
+		return watch.NewLines(c.out)
 	}
 	columns, rows, err := term.GetSize(int(os.Stdout.Fd()))
 	if err == nil && columns >= minColumns && rows > 1 { // some terminals do not know their size
-		return watch.NewBars(os.Stdout, printed)
+		return watch.NewBars(os.Stdout)
 	}
-	return watch.NewLines(os.Stdout, printed)
+	return watch.NewLines(os.Stdout)
 }

@@ -256,7 +256,7 @@ func (n *Node) watchProgress(
 
 // show runs `ironroot watch` for the nodes.
 func (w *progressWatch) show(ctx context.Context, nodes []string, out io.Writer) error {
-	display := watch.NewLines(out, func(text string) string { return text })
+	display := watch.NewLines(out)
 	return watch.Run(ctx, watch.Options{Source: w.source, Display: display, Names: nodes, Interval: time.Second})
 }
 
