@@ -3,6 +3,7 @@
 package boot
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -13,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"ironroot/agent/status"
 	"ironroot/internal/goroutine"
 )
 
@@ -54,7 +56,8 @@ type Console struct {
 	mu    sync.Mutex
 	wait  []string // names of terminals that are not open yet
 	sinks []*sink
-	paint func(*sink) // starts to draw on a virtual terminal; nil if virtual terminals show lines
+	board *status.Board   // that virtual terminals show; nil if they show lines
+	ctx   context.Context // the end of the board
 }
 
 // OpenConsole opens the named terminals in the directory dir. Retry opens those that cannot be opened now.

@@ -40,9 +40,7 @@ func isVirtualTerminal(name string) bool {
 func (c *Console) Show(ctx context.Context, board *status.Board) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.paint = func(s *sink) {
-		keep(ctx, func() { c.draw(ctx, s, board) })
-	}
+	c.ctx, c.board = ctx, board
 	for _, s := range c.sinks {
 		c.startPainting(s)
 	}
@@ -50,8 +48,9 @@ func (c *Console) Show(ctx context.Context, board *status.Board) {
 
 // startPainting requires mu.
 func (c *Console) startPainting(s *sink) {
-	if s.virtual && c.paint != nil && s.setPainted(true) {
-		c.paint(s)
+	ctx, board := c.ctx, c.board
+	if s.virtual && board != nil && s.setPainted(true) {
+		keep(ctx, func() { c.draw(ctx, s, board) })
 	}
 }
 
@@ -70,7 +69,7 @@ func (c *Console) banner(text string) {
 func (c *Console) Plain() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.paint = nil
+	c.board = nil
 	for _, s := range c.sinks {
 		if s.virtual && s.setPainted(false) {
 			var release bytes.Buffer

@@ -22,12 +22,12 @@ import (
 )
 
 // New creates the manager. ironroot image calls it in the /init that it generates.
-func New(m hardware.Machine) hardware.Manager { return &manager{Machine: m, open: openBMC} }
+func New(m hardware.Machine) hardware.Manager { return &manager{Machine: m} }
 
 // manager is the hardware manager.
 type manager struct {
 	hardware.Machine
-	open func() (bmc, error)
+	bmc bmc // of tests; nil is the machine's
 }
 
 // Class is the name under which Ironic lists the steps.
@@ -187,5 +187,10 @@ type bmc interface {
 	Close() error
 }
 
-// openBMC connects to the first BMC.
-func openBMC() (bmc, error) { return ipmi.Open(0) }
+// open connects to the first BMC.
+func (m *manager) open() (bmc, error) {
+	if m.bmc != nil {
+		return m.bmc, nil
+	}
+	return ipmi.Open(0)
+}

@@ -37,7 +37,7 @@ func (b *fakeBMC) Close() error { return nil }
 func run(t *testing.T, b *fakeBMC, args string) (any, error) {
 	t.Helper()
 	m := New(hardware.Machine{Log: slog.New(slog.DiscardHandler)})
-	m.(*manager).open = func() (bmc, error) { return b, nil }
+	m.(*manager).bmc = b
 	managers, err := hardware.Load(t.Context(), []hardware.Manager{m}, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
