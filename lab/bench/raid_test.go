@@ -110,19 +110,24 @@ func (a *agent) step(kind string, step, fields map[string]any) (time.Duration, s
 
 const agentPort = 9999
 
+// forwarded connects to the agent of a machine.
+type forwarded struct{ machine **qemu.Machine }
+
+func (f forwarded) Dial(ctx context.Context, network, _ string) (net.Conn, error) {
+	port, err := (*f.machine).Forwarded(ctx, agentPort)
+	if err != nil {
+		return nil, err
+	}
+	return (&net.Dialer{}).DialContext(ctx, network, fmt.Sprintf("127.0.0.1:%d", port))
+}
+
 // runSteps boots the ramdisk on a machine with its own conductor, and calls do after the first heartbeat.
 func runSteps(b *testing.B, c qemu.Config, do func(*agent) error) {
 	image := build(b, b.TempDir(), initramfs.Options{Init: "ironroot/uinit", ModuleGroups: []string{"server"}})
 	var machine *qemu.Machine
 	ironic, err := conductor.New(conductor.Options{
 		TLS: true, Names: []string{"10.0.2.2"}, CommandTimeout: machineTimeout,
-		Dial: func(ctx context.Context, network, _ string) (net.Conn, error) {
-			port, err := machine.Forwarded(ctx, agentPort)
-			if err != nil {
-				return nil, err
-			}
-			return (&net.Dialer{}).DialContext(ctx, network, fmt.Sprintf("127.0.0.1:%d", port))
-		},
+		Dialer: forwarded{&machine},
 	})
 	if err != nil {
 		b.Fatal(err)

@@ -55,8 +55,13 @@ type Options struct {
 	Log     *slog.Logger // nil discards it
 	// Client downloads media; nil means http.DefaultClient.
 	Client *http.Client
-	// BeforeReset is called with the ResetType of each request, before the BMC acts on it, unless it is nil.
-	BeforeReset func(kind string)
+	Resets Resets // may be nil
+}
+
+// Resets receives the requests to reset a system.
+type Resets interface {
+	// BeforeReset is called with the ResetType of each request, before the BMC acts on it.
+	BeforeReset(kind string)
 }
 
 // System is one machine with its power state, boot device and virtual drives.
@@ -116,8 +121,8 @@ func (s *System) History() []string {
 // Reset performs a Redfish ResetType.
 func (s *System) Reset(ctx context.Context, kind string) error {
 	s.Log.Info("reset", "node", s.Name, "type", kind)
-	if s.BeforeReset != nil {
-		s.BeforeReset(kind)
+	if s.Resets != nil {
+		s.Resets.BeforeReset(kind)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -182,12 +182,20 @@ func TestGuestRestartsByTheBootOverride(t *testing.T) {
 	l.do("PATCH", "/redfish/v1/Systems/"+id, object{"Boot": object{"BootSourceOverrideTarget": "Floppy"}}, 400)
 }
 
+// resets records the resets and the state of the power before them.
+type resets struct {
+	lab  *lab
+	seen []string
+}
+
+func (r *resets) BeforeReset(kind string) { r.seen = append(r.seen, kind+" when "+r.lab.power()) }
+
 // The history has what was requested from the BMC and what guests did. BeforeReset is called while the machine is in
 // the state before.
 func TestHistoryHasRequestsAndGuestActions(t *testing.T) {
 	l := newLab(t)
-	var before []string
-	l.system.BeforeReset = func(kind string) { before = append(before, kind+" when "+l.power()) }
+	before := &resets{lab: l}
+	l.system.Resets = before
 	if err := l.system.SetBoot("Pxe", "Continuous"); err != nil {
 		t.Fatal(err)
 	}
@@ -208,7 +216,7 @@ func TestHistoryHasRequestsAndGuestActions(t *testing.T) {
 		t.Errorf("history (-want +got):\n%s", diff)
 	}
 	want = []string{"On when Off", "ForceRestart when On", "GracefulShutdown when On"}
-	if diff := cmp.Diff(want, before); diff != "" {
+	if diff := cmp.Diff(want, before.seen); diff != "" {
 		t.Errorf("calls of BeforeReset (-want +got):\n%s", diff)
 	}
 	if diff := cmp.Diff([]Boot{{Target: "Pxe"}, {Target: "Pxe"}, {Target: "Pxe"}}, l.machine.boots); diff != "" {

@@ -13,11 +13,13 @@ import (
 type QEMU struct {
 	// Config describes the machine. Start sets the boot orders, the media and, with Direct, the kernel.
 	Config qemu.Config
-	// Direct returns kernel, initramfs and command line for a network boot without firmware. If ok is false or Direct
-	// is nil, the firmware boots from the network.
-	Direct func() (kernel, initrd, cmdline string, ok bool)
-	// Started is called with each new virtual machine, unless it is nil.
-	Started func(*qemu.Machine)
+	Direct Direct // nil: the firmware boots from the network
+}
+
+// Direct has the files of a network boot without firmware.
+type Direct interface {
+	// Direct returns kernel, initramfs and command line. If ok is false, the firmware boots from the network.
+	Direct() (kernel, initrd, cmdline string, ok bool)
 }
 
 // Boot orders: the requested device, the disks, all other devices.
@@ -52,7 +54,7 @@ func (q *QEMU) Start(_ context.Context, boot Boot) (Session, error) {
 			qemu.Disk{Bus: qemu.USB, File: boot.USB, ReadOnly: true, Boot: order("UsbCd", bootMedia+1)})
 	}
 	if boot.Target == "Pxe" && q.Direct != nil {
-		if kernel, initrd, cmdline, ok := q.Direct(); ok {
+		if kernel, initrd, cmdline, ok := q.Direct.Direct(); ok {
 			c.Kernel, c.Initrd, c.Append = kernel, initrd, cmdline
 		}
 	}
@@ -63,9 +65,6 @@ func (q *QEMU) Start(_ context.Context, boot Boot) (Session, error) {
 	m, err := qemu.Start(context.Background(), c)
 	if err != nil {
 		return nil, err
-	}
-	if q.Started != nil {
-		q.Started(m)
 	}
 	return session{m}, nil
 }

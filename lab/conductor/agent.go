@@ -229,9 +229,9 @@ func (n *Node) client(ca string) (*http.Client, error) {
 	if !roots.AppendCertsFromPEM([]byte(ca)) && !n.conductor.options.PlainAgents {
 		return nil, errors.New("the heartbeat's agent_verify_ca holds no certificate")
 	}
-	dial := n.conductor.options.Dial
-	if dial == nil {
-		dial = (&net.Dialer{}).DialContext
+	dial := (&net.Dialer{}).DialContext
+	if dialer := n.conductor.options.Dialer; dialer != nil {
+		dial = dialer.Dial
 	}
 	return &http.Client{Transport: &http.Transport{
 		DialContext: dial, TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS13},

@@ -41,15 +41,25 @@ type Options struct {
 	AgentCA          string         // PEM; used to verify agents whose heartbeats contain no certificate
 	PlainAgents      bool           // accept callback URLs without TLS
 
-	// Dial connects to the agent at the address of its callback URL; nil means net/http's dialer. Guests on QEMU's
-	// own network are reached through a forwarded port.
-	Dial func(ctx context.Context, network, address string) (net.Conn, error)
+	Dialer Dialer // nil means net/http's
 	// CommandTimeout limits one request to an agent, 0 means 60 s. PollInterval is the interval between two requests
 	// for a command's status, 0 means 6 s.
 	CommandTimeout, PollInterval time.Duration
 
-	OnEvent func(*Node, Event) // called with each event, in order
-	Log     *slog.Logger
+	Events Events // may be nil
+	Log    *slog.Logger
+}
+
+// Dialer connects to agents. Guests on QEMU's own network are reached through a forwarded port.
+type Dialer interface {
+	// Dial connects to an agent at the address of its callback URL.
+	Dial(ctx context.Context, network, address string) (net.Conn, error)
+}
+
+// Events receives the events of nodes.
+type Events interface {
+	// Event is called with each event, in order.
+	Event(n *Node, e Event)
 }
 
 // Conductor is a running conductor.
@@ -112,7 +122,7 @@ func New(o Options) (*Conductor, error) {
 	return c, nil
 }
 
-// Close stops the API, aborts its requests and waits until the port is free and OnEvent has returned for them. Methods
+// Close stops the API, aborts its requests and waits until the port is free and Events has received theirs. Methods
 // that wait for a node return only when their context ends.
 func (c *Conductor) Close() error { return c.server.Close() }
 

@@ -199,8 +199,8 @@ func (n *Node) event(name, format string, args ...any) {
 	e := Event{Time: time.Now(), Name: name, Text: fmt.Sprintf(format, args...)}
 	n.update(func() { n.events = append(n.events, e) })
 	n.conductor.options.Log.Info(name, "node", n.spec.UUID, "details", e.Text)
-	if n.conductor.options.OnEvent != nil {
-		n.conductor.options.OnEvent(n, e)
+	if n.conductor.options.Events != nil {
+		n.conductor.options.Events.Event(n, e)
 	}
 }
 

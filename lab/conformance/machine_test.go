@@ -86,9 +86,7 @@ func boot(t *testing.T, rd ramdisk, s shape) *machine {
 	}
 	t.Cleanup(func() { _ = namespace.Close() })
 	m := &machine{t: t, namespace: namespace, conductor: &scriptedIronic{}, disks: map[string]qemu.Disk{}}
-	m.control.Dial = func(ctx context.Context) (net.Conn, error) {
-		return namespace.Dial(ctx, "tcp", fmt.Sprintf("127.0.0.1:%d", ipa.ControlPort))
-	}
+	m.control.Dialer = namespace
 	m.serve()
 	dir := t.TempDir()
 	config := qemu.Config{

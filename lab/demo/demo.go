@@ -327,8 +327,8 @@ var (
 	deadNode      = regexp.MustCompile(`Kernel panic - not syncing|panic: |fatal error: `)
 )
 
-// consoleLine reports progress that it finds in a line of the node's console, and ends the run if the node crashes.
-func (d *demo) consoleLine(line string) {
+// Line reports progress that it finds in a line of the node's console, and ends the run if the node crashes.
+func (d *demo) Line(line string) {
 	if m := imageProgress.FindStringSubmatch(line); m != nil {
 		d.progress.say("image: %s %%", m[1])
 	}

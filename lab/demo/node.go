@@ -20,7 +20,7 @@ const agentPort = 9999
 // serve starts the image server and the conductor, and adds the node.
 func (d *demo) serve(_ context.Context) error {
 	var err error
-	if d.images, err = imageserver.New(imageserver.Options{OnServed: d.served}); err != nil {
+	if d.images, err = imageserver.New(imageserver.Options{Observer: d}); err != nil {
 		return err
 	}
 	d.images.File("kernel", d.options.Kernel)
@@ -34,8 +34,7 @@ func (d *demo) serve(_ context.Context) error {
 		spec.Token = conductor.NewToken() // with virtual media, the token is on the kernel's command line
 	}
 	d.conductor, err = conductor.New(conductor.Options{
-		TLS: true, Names: []string{host}, FastTrack: true, OnEvent: d.event,
-		Dial: d.dial,
+		TLS: true, Names: []string{host}, FastTrack: true, Events: d, Dialer: d,
 	})
 	if err != nil {
 		return errors.Join(err, d.images.Close())
@@ -46,8 +45,8 @@ func (d *demo) serve(_ context.Context) error {
 	return d.describe()
 }
 
-// dial connects to the agent, whose address is on QEMU's own network, through a forwarded port.
-func (d *demo) dial(ctx context.Context, network, _ string) (net.Conn, error) {
+// Dial connects to the agent, whose address is on QEMU's own network, through a forwarded port.
+func (d *demo) Dial(ctx context.Context, network, _ string) (net.Conn, error) {
 	port, err := d.machine.Forwarded(ctx, agentPort)
 	if err != nil {
 		return nil, err
@@ -63,7 +62,7 @@ func (d *demo) describe() error {
 		Disks: []qemu.Disk{
 			{File: filepath.Join(d.report.Dir, "disk.raw"), Size: 8 << 30, Serial: "DEMO0001", Boot: 2},
 		},
-		OnPowerOff: qemu.Pause, Line: d.consoleLine,
+		OnPowerOff: qemu.Pause, Lines: d,
 		SMBIOS: []string{"type=1,manufacturer=ironroot,product=demonstration,serial=DEMO0001"},
 	}
 	nic := qemu.NIC{MAC: nodeMAC, Forwards: []qemu.Forward{{Guest: agentPort}}}
@@ -147,13 +146,13 @@ func (d *demo) bootFromDisk(ctx context.Context) error {
 	return d.machine.PowerOn(ctx)
 }
 
-// served reports a download.
-func (d *demo) served(name string, sent int64) {
+// Served reports a download.
+func (d *demo) Served(name string, sent int64) {
 	d.moment(fmt.Sprintf("downloaded by the node: %s, %.1f MiB", name, float64(sent)/(1<<20)))
 }
 
-// event reports an event of the conductor.
-func (d *demo) event(n *conductor.Node, e conductor.Event) {
+// Event reports an event of the conductor.
+func (d *demo) Event(n *conductor.Node, e conductor.Event) {
 	if e.Name == conductor.EventFirstHeartbeat {
 		token := n.Token()
 		d.progress.locked(func() { d.report.Token = token })

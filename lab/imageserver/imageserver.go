@@ -26,10 +26,15 @@ type Options struct {
 	TLS  bool   // serve HTTPS with a generated certificate, see CertificatePEM
 	// Names are additional host names or addresses for the certificate, for example the address of the host as seen
 	// from a guest.
-	Names []string
-	// OnServed, if not nil, is called after each GET request for which content was sent, with the name and the number
-	// of bytes of the body.
-	OnServed func(name string, sent int64)
+	Names    []string
+	Observer Observer // may be nil
+}
+
+// Observer follows the downloads of a server.
+type Observer interface {
+	// Served is called after each GET request for which content was sent, with the name and the number of bytes of the
+	// body.
+	Served(name string, sent int64)
 }
 
 // Fault describes a fault of GET requests. The zero value means none.
@@ -56,7 +61,7 @@ type Stats struct {
 type Server struct {
 	listener net.Listener
 	server   *webserver.Server
-	onServed func(name string, sent int64)
+	observer Observer
 	scheme   string
 	pem      []byte
 
@@ -65,10 +70,31 @@ type Server struct {
 }
 
 type item struct {
-	open  func() (io.ReadSeekCloser, time.Time, error)
-	tag   string
-	fault Fault
-	stats Stats
+	path    string // "" for one in memory
+	content []byte
+	added   time.Time
+	tag     string
+	fault   Fault
+	stats   Stats
+}
+
+// open returns the content and its modification time.
+func (i *item) open() (io.ReadSeekCloser, time.Time, error) {
+	if i.path == "" {
+		return struct {
+			io.ReadSeeker
+			io.Closer
+		}{bytes.NewReader(i.content), io.NopCloser(nil)}, i.added, nil
+	}
+	f, err := os.Open(i.path)
+	if err != nil {
+		return nil, time.Time{}, err
+	}
+	info, err := f.Stat()
+	if err != nil {
+		return nil, time.Time{}, errors.Join(err, f.Close())
+	}
+	return f, info.ModTime(), nil
 }
 
 // New starts a server. The caller must close it.
@@ -81,7 +107,7 @@ func New(o Options) (*Server, error) {
 		return nil, fmt.Errorf("image server: %w", err)
 	}
 	listener = webserver.Listener(listener)
-	s := &Server{listener: listener, scheme: "http", onServed: o.OnServed, items: map[string]*item{}}
+	s := &Server{listener: listener, scheme: "http", observer: o.Observer, items: map[string]*item{}}
 	if o.TLS {
 		host, _, _ := net.SplitHostPort(listener.Addr().String()) // a listener's address always has both parts
 		certificate, pem, err := selfsigned.Issue(append(o.Names, host)...)
@@ -96,7 +122,7 @@ func New(o Options) (*Server, error) {
 	return s, nil
 }
 
-// Close stops the server, aborts all downloads and waits until the port is free and OnServed has returned.
+// Close stops the server, aborts all downloads and waits until the port is free and the observer's methods have returned.
 func (s *Server) Close() error { return s.server.Close() }
 
 // Port returns the server's TCP port.
@@ -116,35 +142,24 @@ func (s *Server) URLFrom(host, name string) string {
 func (s *Server) CertificatePEM() []byte { return s.pem }
 
 // File serves the file at path under name.
-func (s *Server) File(name, path string) {
-	s.add(name, func() (io.ReadSeekCloser, time.Time, error) {
-		f, err := os.Open(path)
-		if err != nil {
-			return nil, time.Time{}, err
-		}
-		info, err := f.Stat()
-		if err != nil {
-			return nil, time.Time{}, errors.Join(err, f.Close())
-		}
-		return f, info.ModTime(), nil
-	})
-}
+func (s *Server) File(name, path string) { s.add(name, &item{path: path}) }
 
 // Bytes serves content under name.
-func (s *Server) Bytes(name string, content []byte) {
-	at := time.Now()
-	s.add(name, func() (io.ReadSeekCloser, time.Time, error) {
-		return struct {
-			io.ReadSeeker
-			io.Closer
-		}{bytes.NewReader(content), io.NopCloser(nil)}, at, nil
-	})
-}
+func (s *Server) Bytes(name string, content []byte) { s.add(name, &item{content: content}) }
 
-func (s *Server) add(name string, open func() (io.ReadSeekCloser, time.Time, error)) {
+func (s *Server) add(name string, i *item) {
+	i.added = time.Now()
+	i.tag = fmt.Sprintf("%q", fmt.Sprintf("%s-%x", name, i.added.UnixNano()))
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.items[name] = &item{open: open, tag: fmt.Sprintf("%q", fmt.Sprintf("%s-%x", name, time.Now().UnixNano()))}
+	s.items[name] = i
+}
+
+// count adds to the bytes that were sent of an item.
+func (s *Server) count(i *item, n int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	i.stats.Bytes += n
 }
 
 // Fault sets the fault of name; the zero Fault removes it.
@@ -213,13 +228,9 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer content.Close() //nolint:errcheck // only read
-	out := &writer{ResponseWriter: w, fault: fault, request: r, count: func(n int64) {
-		s.mu.Lock()
-		i.stats.Bytes += n
-		s.mu.Unlock()
-	}}
-	if s.onServed != nil && r.Method == http.MethodGet {
-		defer func() { s.onServed(name, out.sent) }()
+	out := &writer{ResponseWriter: w, fault: fault, request: r, server: s, item: i}
+	if s.observer != nil && r.Method == http.MethodGet {
+		defer func() { s.observer.Served(name, out.sent) }()
 	}
 	send(out, i.tag, content, modified)
 }
@@ -255,7 +266,8 @@ type writer struct {
 	fault   Fault
 	request *http.Request
 	sent    int64
-	count   func(int64)
+	server  *Server
+	item    *item
 }
 
 func (w *writer) Write(p []byte) (int, error) {
@@ -269,7 +281,7 @@ func (w *writer) Write(p []byte) (int, error) {
 	}
 	n, err := w.ResponseWriter.Write(p)
 	w.sent += int64(n)
-	w.count(int64(n))
+	w.server.count(w.item, int64(n))
 	if err != nil || !cut {
 		return n, err
 	}

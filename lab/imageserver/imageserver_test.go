@@ -58,9 +58,14 @@ func get(t *testing.T, ctx context.Context, url, ranges string) (answer, []byte,
 	return answer{resp.StatusCode, resp.ContentLength, resp.Header.Get("ETag")}, body, err
 }
 
+// observer receives the numbers of bytes.
+type observer chan int64
+
+func (o observer) Served(_ string, sent int64) { o <- sent }
+
 func TestServesWholeAndRanges(t *testing.T) {
-	served := make(chan int64, 10)
-	s := serve(t, imageserver.Options{OnServed: func(_ string, sent int64) { served <- sent }})
+	served := make(observer, 10)
+	s := serve(t, imageserver.Options{Observer: served})
 	resp, body, err := get(t, t.Context(), s.URL("image"), "")
 	if err != nil || resp.status != http.StatusOK || !bytes.Equal(body, content) || resp.tag == "" {
 		t.Errorf("whole: got %v, %d bytes, ETag %q, %v", resp.status, len(body), resp.tag, err)

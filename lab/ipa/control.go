@@ -23,11 +23,15 @@ const ControlPort = 9998
 // Ready matches the console's line after which the machine accepts requests of Control.
 var Ready = regexp.MustCompile(`ipa-control: ready`)
 
+// Dialer connects to the machine, whose ControlPort is forwarded from 127.0.0.1.
+type Dialer interface {
+	Dial(ctx context.Context, network, address string) (net.Conn, error)
+}
+
 // Control starts and stops an agent in its machine: ironic-python-agent in a Ramdisk, or the one of this project in a
 // ramdisk whose init is ironroot/lab/conformance/agentinit.
 type Control struct {
-	// Dial connects to ControlPort of the machine.
-	Dial func(ctx context.Context) (net.Conn, error)
+	Dialer Dialer
 }
 
 // Start stops a running agent, and starts one with a kernel command line and configuration files. files maps paths to
@@ -63,13 +67,13 @@ func (c Control) Log(ctx context.Context) (string, error) {
 }
 
 func (c Control) request(ctx context.Context, method, path string, body []byte) ([]byte, error) {
-	request, err := http.NewRequestWithContext(ctx, method, "http://agent"+path, bytes.NewReader(body))
+	request, err := http.NewRequestWithContext(ctx, method, fmt.Sprintf("http://127.0.0.1:%d%s", ControlPort, path), bytes.NewReader(body))
 	if err != nil {
 		return nil, err
 	}
 	client := &http.Client{Transport: &http.Transport{
 		DisableKeepAlives: true,
-		DialContext:       func(ctx context.Context, _, _ string) (net.Conn, error) { return c.Dial(ctx) },
+		DialContext:       c.Dialer.Dial,
 	}}
 	response, err := client.Do(request)
 	if err != nil {

@@ -51,7 +51,7 @@ func TestRealIronicFastTrack(t *testing.T) {
 	})
 	lockdown := lockdownCheck{ns: i.ns, result: make(chan error, 1)}
 	n, err := i.Enroll(ctx, NodeOptions{
-		Kernel: kernel, Ramdisk: ramdisk, Memory: memory, BeforeReset: lockdown.beforeReset,
+		Kernel: kernel, Ramdisk: ramdisk, Memory: memory, Resets: &lockdown,
 		Disks: []qemu.Disk{{Size: 5 << 30, Serial: "DISK0"}},
 	})
 	step(t, "enroll", err)
@@ -178,8 +178,8 @@ func (c *lockdownCheck) connect(ctx context.Context, target string) error {
 	return connection.Close()
 }
 
-// beforeReset connects to the agent if a lockdown is expected.
-func (c *lockdownCheck) beforeReset(string) {
+// BeforeReset connects to the agent if a lockdown is expected.
+func (c *lockdownCheck) BeforeReset(string) {
 	c.mu.Lock()
 	target := c.target
 	c.target = ""

@@ -52,8 +52,8 @@ type NodeOptions struct {
 	Firmware bool
 	// Kernel and Ramdisk are the paths of the deploy ramdisk's files.
 	Kernel, Ramdisk string
-	// BeforeReset is called with the ResetType of each request to the BMC before it is performed, unless it is nil.
-	BeforeReset func(kind string)
+	// Resets receives the requests to the BMC; it may be nil.
+	Resets bmc.Resets
 	// KernelParams replaces the command line of Options.KernelParams; "%default%" inserts it.
 	KernelParams string
 }
@@ -136,15 +136,15 @@ func (n *Node) build() error {
 	}
 	n.machine = qemu.Config{
 		Name: n.Name, Dir: dir, Memory: n.Memory, CPUs: n.CPUs, Firmware: firmware, Disks: disks,
-		NICs: nics, NetNS: i.ns.Path(), Line: n.console.add,
+		NICs: nics, NetNS: i.ns.Path(), Lines: n.console,
 		SMBIOS: []string{"type=1,manufacturer=ironroot,product=Lab,serial=SN-" + n.Name + ",uuid=" + n.UUID},
 	}
 	n.UseFirmware(n.Firmware)
 	n.system = bmc.NewSystem(bmc.Options{
 		UUID: n.UUID, Name: n.Name, MACs: n.MACs, Memory: n.Memory, CPUs: n.CPUs, UEFI: !n.BIOS, Dir: dir,
-		Machine: &bmc.QEMU{Config: n.machine, Direct: n.direct},
+		Machine: &bmc.QEMU{Config: n.machine, Direct: n},
 		Log:     i.log, Client: &http.Client{Transport: i.http.Transport},
-		BeforeReset: n.BeforeReset,
+		Resets: n.Resets,
 	})
 	i.bmc.Add(n.system)
 	i.mu.Lock()
@@ -271,9 +271,9 @@ func (n *Node) Follow(ctx context.Context, mark int, expression *regexp.Regexp) 
 // ramdisk and the command line that Ironic's iPXE script names, which saves half a minute of emulated firmware.
 func (n *Node) UseFirmware(use bool) { n.byHand.Store(!use) }
 
-// direct returns what Ironic's iPXE script boots on this machine. ok is false if the firmware should boot, or if the
+// Direct returns what Ironic's iPXE script boots on this machine. ok is false if the firmware should boot, or if the
 // script boots from the disk.
-func (n *Node) direct() (kernel, initrd, cmdline string, ok bool) {
+func (n *Node) Direct() (kernel, initrd, cmdline string, ok bool) {
 	if !n.byHand.Load() {
 		return "", "", "", false
 	}

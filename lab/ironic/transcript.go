@@ -19,7 +19,7 @@ type transcript struct {
 
 func newTranscript() *transcript { return &transcript{changed: make(chan struct{})} }
 
-func (t *transcript) add(line string) {
+func (t *transcript) Line(line string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.lines = append(t.lines, line)

@@ -14,10 +14,10 @@ import (
 func TestTranscript(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := newTranscript()
-		log.add("INSTANCE-UP before")
+		log.Line("INSTANCE-UP before")
 		mark := log.mark()
-		time.AfterFunc(time.Second, func() { log.add("noise") })
-		time.AfterFunc(2*time.Second, func() { log.add("INSTANCE-UP after") })
+		time.AfterFunc(time.Second, func() { log.Line("noise") })
+		time.AfterFunc(2*time.Second, func() { log.Line("INSTANCE-UP after") })
 		groups, err := log.follow(t.Context(), mark, regexp.MustCompile(`INSTANCE-UP (\S+)\s`))
 		if err != nil || groups[1] != "after" {
 			t.Errorf("got %q, %v, want the line behind the mark", groups, err)

@@ -134,8 +134,7 @@ type Config struct {
 	Extra  []string // additional arguments of QEMU
 	NetNS  string   // path of the network namespace to run in, "" means the caller's
 
-	// Line is called from one goroutine with each complete line of the serial console, without its line end.
-	Line func(line string)
+	Lines Lines // of the serial console; may be nil
 }
 
 // ClockHints are kernel parameters for guests that run without hardware virtualisation. On a busy host, the kernel

@@ -13,6 +13,12 @@ import (
 // consoleLimit is the number of bytes that a Console keeps. The console's log file is complete.
 const consoleLimit = 4 << 20
 
+// Lines receives the lines of a console.
+type Lines interface {
+	// Line is called from one goroutine with each complete line, without its line end.
+	Line(text string)
+}
+
 // Console is the output of the machine's serial port. Its methods may be called concurrently, also after the machine
 // has ended.
 type Console struct {
@@ -22,12 +28,12 @@ type Console struct {
 	changed chan struct{} // closed and replaced at each change
 	ended   bool
 	input   io.Writer
-	line    func(string)
-	partial []byte // the incomplete last line, for line
+	to      Lines  // may be nil
+	partial []byte // the incomplete last line, for to
 }
 
-func newConsole(input io.Writer, line func(string)) *Console {
-	return &Console{changed: make(chan struct{}), input: input, line: line}
+func newConsole(input io.Writer, to Lines) *Console {
+	return &Console{changed: make(chan struct{}), input: input, to: to}
 }
 
 // Match is a match of an expression on the console.
@@ -136,9 +142,9 @@ func (c *Console) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// lines calls the line callback. Only the reading goroutine calls it.
+// lines passes on complete lines. Only the reading goroutine calls it.
 func (c *Console) lines(p []byte) {
-	if c.line == nil {
+	if c.to == nil {
 		return
 	}
 	c.partial = append(c.partial, p...)
@@ -147,7 +153,7 @@ func (c *Console) lines(p []byte) {
 		if !found {
 			break
 		}
-		c.line(strings.TrimRight(Plain(string(line)), "\r"))
+		c.to.Line(strings.TrimRight(Plain(string(line)), "\r"))
 		c.partial = rest
 	}
 	if len(c.partial) > 1<<16 {

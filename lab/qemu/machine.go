@@ -81,7 +81,7 @@ func start(ctx context.Context, c Config) (*Machine, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	m := &Machine{
 		config: c, cancel: cancel, done: make(chan struct{}), stopped: make(chan struct{}),
-		console: newConsole(consoleHere, c.Line), qmp: newClient(monitorHere),
+		console: newConsole(consoleHere, c.Lines), qmp: newClient(monitorHere),
 	}
 	err = m.launch(ctx, args, consoleThere, monitorThere)
 	// QEMU must hold the only open copies of its ends; otherwise its exit would not close the connections.

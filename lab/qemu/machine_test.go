@@ -274,11 +274,16 @@ func TestEndOfTheContextKillsTheMachine(t *testing.T) {
 	}
 }
 
+// lineChannel receives lines.
+type lineChannel chan string
+
+func (c lineChannel) Line(text string) { c <- text }
+
 func TestLinesArriveWithoutControls(t *testing.T) {
-	lines := make(chan string, 100)
+	lines := make(lineChannel, 100)
 	m := start(t, qemu.Config{
 		Disks: []qemu.Disk{{File: bootDisk(t, "\r\n\x1b[1;32mgreen\x1b[0m\r"), Boot: 1}},
-		Line:  func(line string) { lines <- line },
+		Lines: lines,
 	})
 	_ = m
 	deadline := time.After(10 * time.Minute)

@@ -22,16 +22,20 @@ type ISCSITarget struct {
 	// User and Secret belong to the initiator, TargetUser and TargetSecret to the target; "" is no CHAP.
 	User, Secret, TargetUser, TargetSecret string
 
-	Address netip.AddrPort // if it is not set, StartISCSI chooses one of the loopback interface
-	// Launch starts the program, for example in a network namespace, and returns a function that waits for its end; nil
-	// starts it here.
-	Launch func(*exec.Cmd) (wait func() error, err error)
+	Address  netip.AddrPort // if it is not set, StartISCSI chooses one of the loopback interface
+	Launcher Launcher       // nil starts the program in the namespace of the test
 
 	t       testing.TB
-	cmd     *exec.Cmd // nil while it is stopped
-	wait    func() error
+	cmd     *exec.Cmd     // nil while it is stopped
+	ended   chan struct{} // closed when the program has ended
 	socket  string
 	control int
+}
+
+// Launcher starts programs, for example in a network namespace.
+type Launcher interface {
+	// Start starts a program and returns a function that waits for its end.
+	Start(cmd *exec.Cmd) (wait func() error, err error)
 }
 
 // iscsiTargets counts the programs of this process, which need different numbers.
@@ -44,9 +48,6 @@ func StartISCSI(t testing.TB, target ISCSITarget) *ISCSITarget {
 	Programs(t, "tgtd", "tgtadm")
 	if !target.Address.IsValid() {
 		target.Address = netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), uint16(Port(t)))
-	}
-	if target.Launch == nil {
-		target.Launch = func(cmd *exec.Cmd) (func() error, error) { return cmd.Wait, cmd.Start() }
 	}
 	target.t, target.control = t, int(iscsiTargets.Add(1))
 	target.socket = filepath.Join(t.TempDir(), "tgtd")
@@ -64,11 +65,16 @@ func (s *ISCSITarget) Start() {
 		"portal="+s.Address.String())
 	cmd.Env = append(os.Environ(), "TGT_IPC_SOCKET="+s.socket)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	wait, err := s.Launch(cmd)
+	wait, err := s.launch(cmd)
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	s.cmd, s.wait = cmd, wait
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = wait() // the program is killed
+	}()
+	s.cmd, s.ended = cmd, ended
 	for { // until it accepts requests
 		err := s.admin("--mode", "target", "--op", "new", "--tid", "1", "-T", s.Name)
 		if err == nil {
@@ -101,11 +107,18 @@ func (s *ISCSITarget) Start() {
 	}
 }
 
+func (s *ISCSITarget) launch(cmd *exec.Cmd) (wait func() error, err error) {
+	if s.Launcher == nil {
+		return cmd.Wait, cmd.Start()
+	}
+	return s.Launcher.Start(cmd)
+}
+
 // Stop kills the program, which closes all connections.
 func (s *ISCSITarget) Stop() {
 	if s.cmd != nil {
 		_ = s.cmd.Process.Kill() // it may have ended already
-		_ = s.wait()             // it was killed
+		<-s.ended
 	}
 	s.cmd = nil
 }

@@ -59,7 +59,7 @@ func startISCSI(t *testing.T) (*rig.Rig, *testenv.ISCSITarget) {
 	rig.Patch(t, disk, 0, bytes.Repeat([]byte{0xa5}, rig.MiB))
 	ns := rig.NewNamespace(t)
 	target := testenv.StartISCSI(t, testenv.ISCSITarget{
-		Address: netip.MustParseAddrPort("127.0.0.1:3260"), Launch: ns.Start,
+		Address: netip.MustParseAddrPort("127.0.0.1:3260"), Launcher: ns,
 		Name: sanTarget, Disk: disk, User: "node", Secret: "chap-of-the-node", TargetUser: "disk",
 		TargetSecret: "chap-of-the-disk",
 	})
@@ -276,7 +276,7 @@ func TestISCSIStatic(t *testing.T) {
 		disk := rig.File(t, fmt.Sprint(port), 64*rig.MiB, nil)
 		rig.Patch(t, disk, 0, []byte(onTarget))
 		return testenv.StartISCSI(t, testenv.ISCSITarget{
-			Name: name, Disk: disk, User: "node", Secret: secret, Launch: s.NS.Start,
+			Name: name, Disk: disk, User: "node", Secret: secret, Launcher: s.NS,
 			Address: netip.AddrPortFrom(netip.MustParseAddr("198.51.100.1"), port),
 		})
 	}

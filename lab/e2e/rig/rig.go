@@ -161,12 +161,7 @@ func (r *Rig) StartConductor() {
 	err := r.Namespace.Do(func() (err error) {
 		ironic, err = conductor.New(conductor.Options{
 			Addr: fmt.Sprintf("127.0.0.1:%d", APIPort), TLS: true, Names: []string{Host},
-			CommandTimeout: OperationTimeout, Dial: r.Dial, Config: r.config, AgentCA: r.agentCA,
-			OnEvent: func(n *conductor.Node, e conductor.Event) {
-				if e.Name == conductor.EventFirstHeartbeat {
-					r.Secrets = append(r.Secrets, n.Token())
-				}
-			},
+			CommandTimeout: OperationTimeout, Dialer: r, Config: r.config, AgentCA: r.agentCA, Events: r,
 		})
 		return err
 	})
@@ -184,6 +179,13 @@ func (r *Rig) StartConductor() {
 		Name: "e2e", MACs: []string{NodeMAC}, Token: r.token, Properties: r.Properties,
 	})
 	r.Node.SetState(conductor.DeployWait)
+}
+
+// Event records the token of the agent.
+func (r *Rig) Event(n *conductor.Node, e conductor.Event) {
+	if e.Name == conductor.EventFirstHeartbeat {
+		r.Secrets = append(r.Secrets, n.Token())
+	}
 }
 
 // Dial connects to the agent.

@@ -84,7 +84,7 @@ func (s *Site) StartIronic(
 	s.T.Helper()
 	options := conductor.Options{
 		Addr: netip.AddrPortFrom(address, 0).String(), TLS: true, HeartbeatTimeout: heartbeats,
-		CommandTimeout: OperationTimeout, Dial: s.NS.Dial,
+		CommandTimeout: OperationTimeout, Dialer: s.NS,
 	}
 	for _, f := range change {
 		f(&options)
