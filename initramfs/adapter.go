@@ -1,7 +1,6 @@
 package initramfs
 
 import (
-	"bytes"
 	"embed"
 	"fmt"
 	"io"
@@ -99,9 +98,7 @@ func embedded() ([]squashfs.Entry, error) {
 
 // textEntry returns a file with a content.
 func textEntry(name string, mode fs.FileMode, data []byte) squashfs.Entry {
-	return squashfs.Entry{Path: name, Mode: mode, Size: int64(len(data)), Open: func() (squashfs.File, error) {
-		return memoryFile{bytes.NewReader(data)}, nil
-	}}
+	return squashfs.Entry{Path: name, Mode: mode, Size: int64(len(data)), Content: squashfs.Bytes(data)}
 }
 
 // maxLinks limits the links from a name to a content. It is the limit of Linux for symbolic links (MAXSYMLINKS).
@@ -126,7 +123,7 @@ func linkedContent(entries map[string]squashfs.Entry, name string) (string, erro
 		case rest != "": // a directory, which need not have an entry
 		case !found:
 			return "", fmt.Errorf("%s does not exist", at)
-		case e.Mode.IsRegular() && e.Open != nil:
+		case e.Mode.IsRegular() && e.Content != nil:
 			return contentOf(e)
 		case e.Mode.IsRegular() && e.Link != "":
 			links++
@@ -139,7 +136,7 @@ func linkedContent(entries map[string]squashfs.Entry, name string) (string, erro
 }
 
 func contentOf(e squashfs.Entry) (string, error) {
-	f, err := e.Open()
+	f, err := e.Content.Open()
 	if err != nil {
 		return "", err
 	}

@@ -165,6 +165,11 @@ func TestAdapterHandles(t *testing.T) {
 	}
 }
 
+// forbidden is content that cannot be read.
+type forbidden struct{}
+
+func (forbidden) Open() (squashfs.File, error) { return nil, fs.ErrPermission }
+
 // A list of entry points that is a link, or a link to a link, is a list like others. One that cannot be read is an
 // error: its plug-ins would be missing.
 func TestAdapterLinks(t *testing.T) {
@@ -178,7 +183,7 @@ func TestAdapterLinks(t *testing.T) {
 	}
 	content := textEntry("usr/share/same", 0o644, []byte("["+pluginGroup+"]\nvendor = vendor:Manager\n"))
 	unreadable := textEntry(list, 0o644, nil)
-	unreadable.Open = func() (squashfs.File, error) { return nil, fs.ErrPermission }
+	unreadable.Content = forbidden{}
 	for name, tt := range map[string]struct {
 		entries []squashfs.Entry
 		want    string // error, "" for none

@@ -111,7 +111,7 @@ func TestAuthorities(t *testing.T) {
 func debianBundle(t *testing.T) string {
 	t.Helper()
 	testenv.Programs(t, "dpkg-deb")
-	archive, err := debian.Open(debian.Options{Progress: t.Logf})
+	archive, err := debian.Open(debian.Options{Progress: t.Output()})
 	if err != nil {
 		t.Fatal(err)
 	}

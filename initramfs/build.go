@@ -46,7 +46,7 @@ func Build(ctx context.Context, o Options) (Report, error) {
 		return Report{}, fmt.Errorf("build image: %w", err)
 	}
 	b := &builder{Options: o, start: time.Now()}
-	o.Debian.CacheDir, o.Debian.Progress = o.CacheDir, b.say
+	o.Debian.CacheDir, o.Debian.Progress = o.CacheDir, b
 	archive, err := debian.Open(o.Debian)
 	if err != nil {
 		return Report{}, fmt.Errorf("build image: %w", err)
@@ -318,6 +318,12 @@ func (b *builder) join(programs, drivers []cpio.Record) ([]byte, error) {
 
 func (b *builder) say(format string, args ...any) {
 	_, _ = fmt.Fprintf(b.Progress, "%6.1fs  %s\n", time.Since(b.start).Seconds(), fmt.Sprintf(format, args...))
+}
+
+// Write implements [io.Writer] for the messages of the archive.
+func (b *builder) Write(message []byte) (int, error) {
+	b.say("%s", bytes.TrimSuffix(message, []byte("\n")))
+	return len(message), nil
 }
 
 func (b *builder) count(name string, files int, raw int64) { b.countPacked(name, files, raw, 0) }

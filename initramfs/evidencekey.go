@@ -48,7 +48,7 @@ const (
 func checkNoEvidenceKeys(ctx context.Context, entries []squashfs.Entry) error {
 	buffer := make([]byte, maxKeyBytes+searchBytes)
 	for _, e := range entries {
-		if e.Open == nil { // a directory, or a link whose target is searched
+		if e.Content == nil { // a directory, or a link whose target is searched
 			continue
 		}
 		found, err := searchEvidenceKey(ctx, e, buffer)
@@ -65,7 +65,7 @@ func checkNoEvidenceKeys(ctx context.Context, entries []squashfs.Entry) error {
 // searchEvidenceKey reports whether a file contains a private key for evidence. It searches parts of the file, each
 // with the end of the part before it.
 func searchEvidenceKey(ctx context.Context, e squashfs.Entry, buffer []byte) (bool, error) {
-	f, err := e.Open()
+	f, err := e.Content.Open()
 	if err != nil {
 		return false, err
 	}

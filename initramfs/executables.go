@@ -19,10 +19,10 @@ import (
 
 // imageFile is a file of the ramdisk or of a manager root.
 type imageFile struct {
-	path string // relative, with slashes
-	mode fs.FileMode
-	open func() (squashfs.File, error) // of a regular file
-	size int64
+	path    string // relative, with slashes
+	mode    fs.FileMode
+	content squashfs.Content // of a regular file
+	size    int64
 }
 
 // checkManagers returns the names of the managers, or an error if the directory of managers has a file that is not one.
@@ -58,7 +58,7 @@ func checkManager(f imageFile, files []imageFile, arch string) error {
 	case f.mode&0o022 != 0:
 		return fmt.Errorf("mode %v: others than the owner can write to it", f.mode)
 	}
-	content, err := f.open()
+	content, err := f.content.Open()
 	if err != nil {
 		return err
 	}
@@ -153,7 +153,7 @@ func recordFiles(records []cpio.Record) []imageFile {
 		f := imageFile{path: r.Name, mode: fs.FileMode(r.Mode & 0o777), size: int64(r.FileSize)}
 		switch r.Mode & cpio.S_IFMT {
 		case cpio.S_IFREG:
-			f.open = func() (squashfs.File, error) { return recordContent{r.ReaderAt}, nil }
+			f.content = recordContent{r.ReaderAt}
 		case cpio.S_IFLNK:
 			f.mode |= fs.ModeSymlink
 		case cpio.S_IFDIR:
@@ -169,6 +169,9 @@ func recordFiles(records []cpio.Record) []imageFile {
 // recordContent is the content of a record.
 type recordContent struct{ io.ReaderAt }
 
+// Open implements [squashfs.Content].
+func (c recordContent) Open() (squashfs.File, error) { return c, nil }
+
 // Close implements [io.Closer].
 func (recordContent) Close() error { return nil }
 
@@ -180,12 +183,12 @@ func entryFiles(entries []squashfs.Entry) []imageFile {
 	}
 	var files []imageFile
 	for _, e := range entries {
-		f := imageFile{path: e.Path, mode: e.Mode, open: e.Open, size: e.Size}
+		f := imageFile{path: e.Path, mode: e.Mode, content: e.Content, size: e.Size}
 		for links := 0; e.Link != "" && links < maxLinks; links++ {
 			e = byPath[e.Link]
-			f.mode, f.open, f.size = e.Mode, e.Open, e.Size
+			f.mode, f.content, f.size = e.Mode, e.Content, e.Size
 		}
-		if f.mode.IsRegular() && f.open == nil {
+		if f.mode.IsRegular() && f.content == nil {
 			f.mode |= fs.ModeIrregular // a link to nothing
 		}
 		files = append(files, f)

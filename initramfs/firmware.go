@@ -26,7 +26,18 @@ type Missing struct {
 // compression is a format of compressed firmware files.
 type compression struct {
 	suffix string // of the file that the kernel looks for
-	pack   func(data []byte) ([]byte, error)
+}
+
+// pack compresses a file.
+func (c compression) pack(data []byte) ([]byte, error) {
+	switch c.suffix {
+	case kmod.SuffixZstd:
+		return pack(data), nil
+	case ".xz":
+		return packXZ(data)
+	default:
+		return data, nil
+	}
 }
 
 // firmwareCompression returns the best compression that the kernel can unpack.
@@ -37,11 +48,11 @@ func firmwareCompression(kernel Kernel) (compression, error) {
 	}
 	switch {
 	case has("CONFIG_FW_LOADER_COMPRESS_ZSTD"):
-		return compression{".zst", func(data []byte) ([]byte, error) { return pack(data), nil }}, nil
+		return compression{".zst"}, nil
 	case has("CONFIG_FW_LOADER_COMPRESS_XZ"):
-		return compression{".xz", packXZ}, nil
+		return compression{".xz"}, nil
 	default:
-		return compression{"", func(data []byte) ([]byte, error) { return data, nil }}, nil
+		return compression{}, nil
 	}
 }
 

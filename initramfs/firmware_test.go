@@ -20,7 +20,7 @@ func TestDeltaNames(t *testing.T) {
 	}
 	b := &builder{Options: Options{CacheDir: t.TempDir()}}
 	f := firmwareFiles{
-		b: b, compression: compression{kmod.SuffixZstd, func(data []byte) ([]byte, error) { return pack(data), nil }},
+		b: b, compression: compression{kmod.SuffixZstd},
 		names: map[string]bool{}, dirs: map[string]bool{}, bases: map[*kmod.Module][]base{},
 	}
 	module := &kmod.Module{Name: "card"}

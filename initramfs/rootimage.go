@@ -2,7 +2,6 @@ package initramfs
 
 import (
 	"archive/tar"
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -136,7 +135,7 @@ func imageEntries(image v1.Image) ([]squashfs.Entry, error) {
 				return nil, fmt.Errorf("%s: %w", h.Name, err)
 			}
 			e.Size = int64(len(data))
-			e.Open = func() (squashfs.File, error) { return memoryFile{bytes.NewReader(data)}, nil }
+			e.Content = squashfs.Bytes(data)
 		default:
 			continue
 		}
@@ -151,9 +150,3 @@ func insidePath(name string) string {
 	}
 	return name
 }
-
-// memoryFile is a file in memory.
-type memoryFile struct{ *bytes.Reader }
-
-// Close implements [io.Closer].
-func (memoryFile) Close() error { return nil }

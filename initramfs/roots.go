@@ -166,7 +166,7 @@ func directoryEntries(ctx context.Context, dir string) ([]squashfs.Entry, error)
 			}
 		case d.Type().IsRegular():
 			e.Size, e.ModTime = info.Size(), info.ModTime()
-			e.Open = func() (squashfs.File, error) { return os.Open(name) }
+			e.Content = squashfs.Path(name)
 			if key, ok := sharedInode(info); ok {
 				if first, ok := links[key]; ok {
 					e.Link = first

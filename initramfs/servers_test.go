@@ -22,7 +22,7 @@ func TestStorageOfServers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	archive, err := debian.Open(debian.Options{Progress: t.Logf})
+	archive, err := debian.Open(debian.Options{Progress: t.Output()})
 	if err != nil {
 		t.Fatal(err)
 	}

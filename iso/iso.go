@@ -74,7 +74,7 @@ func Build(ctx context.Context, o Options) (Report, error) {
 		return Report{}, err
 	}
 	o.Debian.CacheDir = o.CacheDir
-	o.Debian.Progress = func(format string, args ...any) { _, _ = fmt.Fprintf(o.Log, format+"\n", args...) }
+	o.Debian.Progress = o.Log
 	archive, err := debian.Open(o.Debian)
 	if err != nil {
 		return Report{}, fmt.Errorf("build ISO: %w", err)

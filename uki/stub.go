@@ -30,7 +30,7 @@ func readStub(ctx context.Context, o Options, arch string) ([]byte, *debian.Used
 	}
 	settings := o.Debian
 	settings.CacheDir = o.CacheDir
-	settings.Progress = func(format string, args ...any) { _, _ = fmt.Fprintf(log, format+"\n", args...) }
+	settings.Progress = log
 	used, err := fetchStub(ctx, settings, arch)
 	if err != nil {
 		return nil, nil, fmt.Errorf("stub of systemd: %w", err)

@@ -240,7 +240,7 @@ func TestImageEqualsUkify(t *testing.T) {
 			o := options(t, identity{})
 			o.Unsigned = true
 			o.Kernel = write(t, "vmlinuz", program(machine, testRelease))
-			stub, err := fetchStub(t.Context(), debian.Options{Progress: t.Logf}, arch)
+			stub, err := fetchStub(t.Context(), debian.Options{Progress: t.Output()}, arch)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"os"
 	"os/signal"
 	"slices"
@@ -25,7 +24,7 @@ func (c *lockCmd) Run() error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
 	o := c.options()
-	o.Progress = func(format string, args ...any) { _, _ = fmt.Fprintf(os.Stderr, format+"\n", args...) }
+	o.Progress = os.Stderr
 	archive, err := debian.Open(o)
 	if err != nil {
 		return err

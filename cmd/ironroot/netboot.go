@@ -206,7 +206,7 @@ func (c *netbootCmd) addresses() (*pxe.Addresses, error) {
 func (c *netbootCmd) loaders(ctx context.Context, o pxe.Options) (map[string][]byte, error) {
 	names := pxe.LoaderNames(slices.Sorted(maps.Keys(o.Systems)), c.SecureBoot)
 	options := c.options()
-	options.Progress = func(format string, args ...any) { _, _ = fmt.Fprintf(os.Stderr, format+"\n", args...) }
+	options.Progress = os.Stderr
 	loaders, err := netloaders.Read(ctx, names, c.Loaders, options)
 	if err != nil {
 		return nil, fmt.Errorf("%w (--loaders takes boot loaders from a directory)", err)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/url"
 	"os"
@@ -31,16 +32,15 @@ var ErrGone = errors.New("not in the archive")
 
 // Options describe an archive. The zero value is Debian's current stable release.
 type Options struct {
-	Suite    string // name of the release; "" = DefaultSuite
-	Mirror   string // URL of the archive: http, https or file; "" = DefaultMirror
-	Security string // URL of the security archive, or NoMirror; "" = Mirror with "debian-security" in place of "debian"
-	Keyring  string // OpenPGP keys that sign the indexes; "" = DefaultKeyring
-	CacheDir string // directory of downloaded packages and indexes; "" = ironroot in the user's cache directory
-	Lock     Lock   // pinned versions; nil = the lock file of this repository
-	Locked   bool   // a package that is not pinned, or no longer there in its pinned version, is an error
-	Offline  bool   // only the cache is read
-	// Progress receives messages; nil = none.
-	Progress func(format string, args ...any)
+	Suite    string    // name of the release; "" = DefaultSuite
+	Mirror   string    // URL of the archive: http, https or file; "" = DefaultMirror
+	Security string    // URL of the security archive, or NoMirror; "" = Mirror with "debian-security" in place of "debian"
+	Keyring  string    // OpenPGP keys that sign the indexes; "" = DefaultKeyring
+	CacheDir string    // directory of downloaded packages and indexes; "" = ironroot in the user's cache directory
+	Lock     Lock      // pinned versions; nil = the lock file of this repository
+	Locked   bool      // a package that is not pinned, or no longer there in its pinned version, is an error
+	Offline  bool      // only the cache is read
+	Progress io.Writer // receives one line for each message; nil discards them
 }
 
 // Archive is a Debian archive. It is safe for concurrent use.
@@ -67,7 +67,7 @@ func Open(o Options) (*Archive, error) {
 		o.Lock = Pinned()
 	}
 	if o.Progress == nil {
-		o.Progress = func(string, ...any) {}
+		o.Progress = io.Discard
 	}
 	if o.CacheDir == "" {
 		cache, err := os.UserCacheDir()
@@ -144,7 +144,7 @@ func (a *Archive) FetchAll(ctx context.Context, pkg string, follow func(name str
 	if a.o.Locked {
 		return nil, fmt.Errorf("%w (--locked)", err)
 	}
-	a.o.Progress("%v: taking the newest version", err)
+	a.say("%v: taking the newest version", err)
 	return a.fetchTree(ctx, name, follow, func(ctx context.Context, name string) (string, error) {
 		return a.fetchNewest(ctx, name, arch)
 	})
@@ -250,7 +250,7 @@ func (a *Archive) download(ctx context.Context, p Package) (string, error) {
 	if mirror == NoMirror {
 		return "", fmt.Errorf("comes from %s, which has no mirror here: %w", p.Origin, ErrGone)
 	}
-	a.o.Progress("downloading %s", filepath.Base(p.Path))
+	a.say("downloading %s", filepath.Base(p.Path))
 	return path, a.save(ctx, mirror+"/"+p.Path, path, p.SHA256)
 }
 
@@ -279,4 +279,9 @@ func (a *Archive) newestCached(name, arch string) (string, bool) {
 		}
 	}
 	return path, path != ""
+}
+
+// say writes a message.
+func (a *Archive) say(format string, args ...any) {
+	_, _ = fmt.Fprintf(a.o.Progress, format+"\n", args...)
 }

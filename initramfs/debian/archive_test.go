@@ -134,7 +134,7 @@ func (s *site) open(change func(*Options)) *Archive {
 	s.t.Helper()
 	o := Options{
 		Suite: "trixie", Mirror: s.URL + "/debian", Keyring: s.keyring, CacheDir: s.t.TempDir(), Lock: Lock{},
-		Progress: s.t.Logf,
+		Progress: s.t.Output(),
 	}
 	if change != nil {
 		change(&o)
@@ -211,7 +211,7 @@ func TestPinnedVersionGone(t *testing.T) {
 	delete(s.files, "/debian/"+older[1].Path)
 	var said bytes.Buffer
 	got, err := fetchKernel(t, s.open(func(o *Options) {
-		o.Lock, o.Progress = older, func(format string, args ...any) { fmt.Fprintf(&said, format+"\n", args...) }
+		o.Lock, o.Progress = older, &said
 	}))
 	if err != nil {
 		t.Fatal(err)

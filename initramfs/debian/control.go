@@ -108,7 +108,7 @@ func (a *Archive) Copyright(ctx context.Context, deb string, c Control, tree str
 	} else if !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
-	a.o.Progress("reading the licences of %s", c.Name)
+	a.say("reading the licences of %s", c.Name)
 	var text []byte
 	err := walk(deb, "data.tar", func(h *tar.Header, r io.Reader) (err error) {
 		if err := ctx.Err(); err != nil {

@@ -113,7 +113,7 @@ func (a *Archive) retry(ctx context.Context, f func() error) error {
 			return fmt.Errorf("%w\nwithout a network: --offline builds from the cache, --mirror names another archive",
 				err)
 		}
-		a.o.Progress("%v: trying again", err)
+		a.say("%v: trying again", err)
 		if err := pause.For(ctx, retryDelay); err != nil {
 			return err
 		}

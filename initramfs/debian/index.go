@@ -84,7 +84,7 @@ func newer(a, b string) bool {
 
 // readSuite returns the packages of one suite.
 func (a *Archive) readSuite(ctx context.Context, mirror, suite, arch string) ([]Package, error) {
-	a.o.Progress("reading the index of %s", suite)
+	a.say("reading the index of %s", suite)
 	signed, err := a.get(ctx, mirror+"/dists/"+suite+"/InRelease", maxRelease)
 	if err != nil {
 		return nil, err
@@ -99,7 +99,7 @@ func (a *Archive) readSuite(ctx context.Context, mirror, suite, arch string) ([]
 			mirror, suite, release.suite, release.codename, suite)
 	}
 	if !release.validUntil.IsZero() && time.Now().After(release.validUntil) {
-		a.o.Progress("the index of %s expired on %s: newer versions may exist",
+		a.say("the index of %s expired on %s: newer versions may exist",
 			suite, release.validUntil.Format(time.DateOnly))
 	}
 	var all []Package

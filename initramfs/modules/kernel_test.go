@@ -43,7 +43,7 @@ func kernelModules(t *testing.T, arch string) []string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	archive, err := debian.Open(debian.Options{Progress: t.Logf})
+	archive, err := debian.Open(debian.Options{Progress: t.Output()})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -169,7 +169,7 @@ func (u *unit) read() ([]byte, error) {
 }
 
 func (p part) read(data []byte) error {
-	f, err := p.file.Open()
+	f, err := p.file.Content.Open()
 	if err != nil {
 		return err
 	}

@@ -9,6 +9,7 @@ import (
 	"io"
 	"io/fs"
 	"math"
+	"os"
 	"path"
 	"slices"
 	"strings"
@@ -21,15 +22,37 @@ type File interface {
 	io.Closer
 }
 
+// Content opens the content of a regular file.
+type Content interface {
+	Open() (File, error)
+}
+
+// Bytes is content in memory.
+type Bytes []byte
+
+// Open implements [Content].
+func (b Bytes) Open() (File, error) { return memoryFile{bytes.NewReader(b)}, nil }
+
+// Path is the path of a file of this machine with the content.
+type Path string
+
+// Open implements [Content].
+func (p Path) Open() (File, error) { return os.Open(string(p)) }
+
+type memoryFile struct{ *bytes.Reader }
+
+// Close implements [io.Closer].
+func (memoryFile) Close() error { return nil }
+
 // Entry is a file, a directory or a symbolic link.
 type Entry struct {
 	Path    string // relative, cleaned, with slashes; "." is the root
 	Mode    fs.FileMode
 	ModTime time.Time
-	Size    int64                // of a regular file, in bytes
-	Open    func() (File, error) // returns the content of a regular file
-	Target  string               // of a symbolic link
-	Link    string               // path of the regular file that this entry is a further name of, "" for none
+	Size    int64   // of a regular file, in bytes
+	Content Content // of a regular file
+	Target  string  // of a symbolic link
+	Link    string  // path of the regular file that this entry is a further name of, "" for none
 }
 
 const (

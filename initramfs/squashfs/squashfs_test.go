@@ -15,15 +15,16 @@ import (
 	"ironroot/internal/test/testenv"
 )
 
-type content struct{ *bytes.Reader }
+// broken is content that cannot be read.
+type broken struct{}
 
-func (content) Close() error { return nil }
+func (broken) Open() (File, error) { return nil, errors.New("broken") }
 
 // file returns a regular file.
 func file(path string, data []byte) Entry {
 	return Entry{
 		Path: path, Mode: 0o644, Size: int64(len(data)), ModTime: time.Unix(1e9, 0),
-		Open: func() (File, error) { return content{bytes.NewReader(data)}, nil },
+		Content: Bytes(data),
 	}
 }
 
@@ -42,7 +43,7 @@ func sample() []Entry {
 		{Path: "second", Link: "deep/first"},
 		file("deep/first", []byte("two names")),
 		{Path: "deep/er", Mode: fs.ModeDir | 0o700},
-		{Path: "program", Mode: fs.ModeSetuid | 0o755, Open: file("", nil).Open},
+		{Path: "program", Mode: fs.ModeSetuid | 0o755, Content: Bytes(nil)},
 		{Path: "sticky", Mode: fs.ModeDir | fs.ModeSticky | 0o777},
 	}
 	for i := range 4000 {
@@ -121,7 +122,7 @@ func check(t *testing.T, dir string) {
 
 func checkFile(t *testing.T, path string, e Entry) {
 	t.Helper()
-	f, err := e.Open()
+	f, err := e.Content.Open()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -143,7 +144,7 @@ func TestImageRefuses(t *testing.T) {
 	shorter := file("shorter", []byte("abc"))
 	shorter.Size = 4
 	failing := file("failing", []byte("abc"))
-	failing.Open = func() (File, error) { return nil, errors.New("broken") }
+	failing.Content = broken{}
 	for want, entries := range map[string][]Entry{
 		`path "../a": want a clean relative path`:                 {file("../a", nil)},
 		`path "/a": want a clean relative path`:                   {file("/a", nil)},

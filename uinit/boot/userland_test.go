@@ -3,7 +3,6 @@
 package boot
 
 import (
-	"bytes"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -15,19 +14,12 @@ import (
 	"ironroot/uinit/boot/layout"
 )
 
-// content is the content of a file in a userland.
-type content struct{ *bytes.Reader }
-
-func (content) Close() error { return nil }
-
 // userlandWith returns a userland with a file.
 func userlandWith(t *testing.T, name string) string {
 	t.Helper()
 	image, err := squashfs.Image([]squashfs.Entry{
 		{Path: "bin", Mode: fs.ModeDir | 0o755},
-		{Path: name, Mode: 0o755, Size: 1, Open: func() (squashfs.File, error) {
-			return content{bytes.NewReader([]byte("x"))}, nil
-		}},
+		{Path: name, Mode: 0o755, Size: 1, Content: squashfs.Bytes("x")},
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -38,7 +38,7 @@ func TestAttacks(t *testing.T) {
 	}
 	rootDir := writeRoot(t, map[string]string{"site": string(inRoot)}, squashfs.Entry{
 		Path: "bin/attack", Mode: 0o755, Size: int64(len(text)),
-		Open: func() (squashfs.File, error) { return os.Open(program) },
+		Content: squashfs.Path(program),
 	})
 	log := slog.New(slog.DiscardHandler)
 	executables := func() []hardware.Manager { return Load(t.Context(), dir, log, nil) }

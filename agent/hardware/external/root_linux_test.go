@@ -45,7 +45,7 @@ func programEntries(t *testing.T, seen map[string]bool, names ...string) []squas
 			t.Fatal(err)
 		}
 		entries = append(entries, squashfs.Entry{
-			Path: at, Mode: 0o755, Size: info.Size(), Open: func() (squashfs.File, error) { return os.Open(file) },
+			Path: at, Mode: 0o755, Size: info.Size(), Content: squashfs.Path(file),
 		})
 	}
 	library := regexp.MustCompile(`(/\S+) \(0x`)
@@ -64,14 +64,8 @@ func programEntries(t *testing.T, seen map[string]bool, names ...string) []squas
 
 // textFile is an entry with a content.
 func textFile(path string, mode fs.FileMode, text string) squashfs.Entry {
-	return squashfs.Entry{Path: path, Mode: mode, Size: int64(len(text)), Open: func() (squashfs.File, error) {
-		return content{bytes.NewReader([]byte(text))}, nil
-	}}
+	return squashfs.Entry{Path: path, Mode: mode, Size: int64(len(text)), Content: squashfs.Bytes(text)}
 }
-
-type content struct{ *bytes.Reader }
-
-func (content) Close() error { return nil }
 
 // writeRoot writes a manager root with a shell, a few programs and managers, and returns its directory.
 func writeRoot(t *testing.T, managers map[string]string, more ...squashfs.Entry) string {

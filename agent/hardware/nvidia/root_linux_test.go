@@ -125,7 +125,7 @@ func writeRoot(t *testing.T, names ...string) (dir, state string) {
 			t.Fatal(err)
 		}
 		entries = append(entries, squashfs.Entry{
-			Path: at, Mode: 0o755, Size: info.Size(), Open: func() (squashfs.File, error) { return os.Open(file) },
+			Path: at, Mode: 0o755, Size: info.Size(), Content: squashfs.Path(file),
 		})
 	}
 	add(stateName, name)

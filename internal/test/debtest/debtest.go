@@ -13,7 +13,7 @@ import (
 // the paths of the files. The suite "" is the default one.
 func Packages(t testing.TB, suite, pkg string, prefixes ...string) []string {
 	t.Helper()
-	archive, err := debian.Open(debian.Options{Suite: suite, Progress: t.Logf})
+	archive, err := debian.Open(debian.Options{Suite: suite, Progress: t.Output()})
 	if err != nil {
 		t.Fatal(err)
 	}
