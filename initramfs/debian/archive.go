@@ -34,7 +34,7 @@ var ErrGone = errors.New("not in the archive")
 type Options struct {
 	Suite    string    // name of the release; "" = DefaultSuite
 	Mirror   string    // URL of the archive: http, https or file; "" = DefaultMirror
-	Security string    // URL of the security archive, or NoMirror; "" = Mirror with "debian-security" in place of "debian"
+	Security string    // of the security archive, or NoMirror; "" = Mirror with "debian-security" in place of "debian"
 	Keyring  string    // OpenPGP keys that sign the indexes; "" = DefaultKeyring
 	CacheDir string    // directory of downloaded packages and indexes; "" = ironroot in the user's cache directory
 	Lock     Lock      // pinned versions; nil = the lock file of this repository

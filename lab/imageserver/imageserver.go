@@ -118,11 +118,12 @@ func New(o Options) (*Server, error) {
 			&tls.Config{Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12})
 		s.scheme, s.pem = "https", pem
 	}
-	s.server = webserver.Serve(context.Background(), listener, &http.Server{Handler: s, ReadHeaderTimeout: time.Minute}, nil)
+	server := &http.Server{Handler: s, ReadHeaderTimeout: time.Minute}
+	s.server = webserver.Serve(context.Background(), listener, server, nil)
 	return s, nil
 }
 
-// Close stops the server, aborts all downloads and waits until the port is free and the observer's methods have returned.
+// Close stops the server, aborts all downloads and waits until the port is free and the observer was called.
 func (s *Server) Close() error { return s.server.Close() }
 
 // Port returns the server's TCP port.

@@ -67,7 +67,8 @@ func (c Control) Log(ctx context.Context) (string, error) {
 }
 
 func (c Control) request(ctx context.Context, method, path string, body []byte) ([]byte, error) {
-	request, err := http.NewRequestWithContext(ctx, method, fmt.Sprintf("http://127.0.0.1:%d%s", ControlPort, path), bytes.NewReader(body))
+	url := fmt.Sprintf("http://127.0.0.1:%d%s", ControlPort, path)
+	request, err := http.NewRequestWithContext(ctx, method, url, bytes.NewReader(body))
 	if err != nil {
 		return nil, err
 	}

@@ -172,8 +172,8 @@ func (c *Client) hold(ctx context.Context, lease *Lease) error {
 			if reason == moved && next.Address == lease.Address { // is asked often
 				level = slog.LevelDebug
 			}
-			c.Log.Log(ctx, level, "lease renewed", "interface", c.Link.Interface().Name, "address", next.Address.String(),
-				"server", next.Server.String(), "lifetime", next.Duration)
+			c.Log.Log(ctx, level, "lease renewed", "interface", c.Link.Interface().Name,
+				"address", next.Address.String(), "server", next.Server.String(), "lifetime", next.Duration)
 			if next.Address != lease.Address {
 				conflict = c.watchConflict(ctx, next.Address.Addr())
 			}

@@ -279,7 +279,8 @@ func TestReceiveContainsPanics(t *testing.T) {
 	conn := &nettest.Conn{Reads: []func([]byte) (int, error){read, read}}
 	ctx, cancel := context.WithTimeout(t.Context(), nettest.Timeout)
 	defer cancel()
-	if lease, err := c.receive(ctx, conn, "eth0", e, request, time.Now()); err != nil || lease == nil || parser.parsed != 2 {
+	lease, err := c.receive(ctx, conn, "eth0", e, request, time.Now())
+	if err != nil || lease == nil || parser.parsed != 2 {
 		t.Errorf("got %+v and %v after %d messages, want the answer of the second one", lease, err, parser.parsed)
 	}
 }

@@ -15,7 +15,7 @@ type Format struct {
 	Name string
 	// Detect reports whether a file that begins with head is of this format.
 	Detect func(head []byte) bool
-	// open returns a reader of the content that needs at most memory bytes for its window or dictionary. Its Close frees
+	// open returns a reader of the content that needs at most memory bytes for its window or dictionary. Close frees
 	// them and never fails.
 	open func(r io.Reader, memory int64) (io.ReadCloser, error)
 }
