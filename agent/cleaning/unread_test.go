@@ -49,7 +49,9 @@ func TestEraseProtectedNameAndUnreadableList(t *testing.T) {
 	foreign := memberDisk(t, testenv.RAID{Name: "root", Level: 1})
 	m := onThisMachine(t)
 	broken := fmt.Errorf("%w: sdx", block.ErrUnreadable)
-	m.o.Disks = disktest.Lister(func(context.Context) ([]block.Device, error) { return []block.Device{foreign}, broken })
+	m.o.Disks = disktest.Lister(func(context.Context) ([]block.Device, error) {
+		return []block.Device{foreign}, broken
+	})
 	n := nodeWith(t, `"properties": {"skip_block_devices": [{"volume_name": "root"}]}`)
 	_, err := m.EraseDevices(t.Context(), n)
 	want := foreign.Path + ` is a member of raid1 array "root", but its name cannot be checked: ` + broken.Error()

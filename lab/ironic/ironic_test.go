@@ -15,12 +15,11 @@ import (
 	"testing"
 	"time"
 
-	"ironroot/lab/netns"
-
 	"ironroot/agent/config"
 	agent "ironroot/agent/ironic"
 	"ironroot/agent/token"
 	"ironroot/internal/test/testenv"
+	"ironroot/lab/netns"
 )
 
 // start starts a real Ironic for one test.
