@@ -4,9 +4,13 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io/fs"
 	"maps"
 	"os"
+	"path"
 	"path/filepath"
+	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -15,6 +19,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"ironroot/agent/config"
 	"ironroot/agent/hardware"
 	"ironroot/agent/node"
 	"ironroot/internal/test/testenv"
@@ -43,6 +48,30 @@ func (m siteManager) Steps(kind hardware.Kind, _ *node.Node, _ []map[string]any)
 }
 
 func explode(context.Context, hardware.Call) (any, error) { panic("boom") }
+
+// Every package below agent that declares a hardware manager is in the list of the built-in ones, except those for
+// managers of the operator.
+func TestBuiltinManagersAreListed(t *testing.T) {
+	listed := map[string]bool{"hardware": true, "hardware/external": true}
+	for _, m := range BuiltinManagers(&config.Config{}) {
+		path := reflect.Indirect(reflect.ValueOf(m)).Type().PkgPath()
+		listed[strings.TrimPrefix(path, "ironroot/agent/")] = true
+	}
+	declares := regexp.MustCompile(`(?m)^func \(.*\) Support\(.*context\.Context\) hardware\.Level `)
+	err := fs.WalkDir(os.DirFS("."), ".", func(name string, _ fs.DirEntry, err error) error {
+		if err != nil || !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go") {
+			return err
+		}
+		text, err := os.ReadFile(name)
+		if dir := path.Dir(name); declares.Match(text) && !listed[dir] {
+			t.Errorf("builtinManagers in agent/state.go lists no manager of agent/%s", dir)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
 
 // The steps of custom managers are listed and executed. Their erase steps need the option erase_managers. A step that
 // panics fails.

@@ -236,19 +236,7 @@ func (a *agent) loadHardware(ctx context.Context) error {
 		System: a.o.System, Log: a.log, Journal: a.o.Journal, Targets: a.targets,
 		Board: a.o.Board,
 	})
-	var join generic.Joiner
-	if a.o.Destructive {
-		join = &multipath.Joiner{System: a.o.System, Log: a.log}
-	}
-	a.builtin = generic.New(generic.Options{
-		Config: a.config, System: a.o.System, Disks: a, Imager: a.imager, Log: a.log,
-		Settled: a.o.Machine.Drivers.Settled(),
-		Join:    join, Journal: a.o.Journal, Version: a.o.Version, Dial: a.o.Dialer.DialContext,
-		Board: a.o.Board,
-	})
-	list := []hardware.Manager{
-		a.builtin, a.containerManager(), a.nvidiaManager(), &selftest.Manager{Reporter: a},
-	}
+	list := a.builtinManagers()
 	if custom := a.customManagers(ctx); len(custom) > 0 {
 		a.settle(ctx, managersSettleTimeout)
 		list = append(list, custom...)
@@ -271,6 +259,29 @@ func (a *agent) loadHardware(ctx context.Context) error {
 		}
 	})
 	return pause.For(ctx, a.config.Get().HardwareInitializationDelay)
+}
+
+// builtinManagers returns the managers of every image. Among managers of one level, the order decides who is asked
+// first. docs/steps.md has a table of the steps of each.
+func (a *agent) builtinManagers() []hardware.Manager {
+	var join generic.Joiner
+	if a.o.Destructive {
+		join = &multipath.Joiner{System: a.o.System, Log: a.log}
+	}
+	a.builtin = generic.New(generic.Options{
+		Config: a.config, System: a.o.System, Disks: a, Imager: a.imager, Log: a.log,
+		Settled: a.o.Machine.Drivers.Settled(),
+		Join:    join, Journal: a.o.Journal, Version: a.o.Version, Dial: a.o.Dialer.DialContext,
+		Board: a.o.Board,
+	})
+	return []hardware.Manager{
+		a.builtin, a.containerManager(), a.nvidiaManager(), &selftest.Manager{Reporter: a},
+	}
+}
+
+// BuiltinManagers returns the managers of every image with a configuration, to list their steps without a machine.
+func BuiltinManagers(c *config.Config) []hardware.Manager {
+	return newAgent(Options{Config: c}).builtinManagers()
 }
 
 // commandObserver shows commands on the board, and tells Ironic when an asynchronous one has ended.

@@ -8,40 +8,32 @@ import (
 	"slices"
 	"strings"
 
+	"ironroot/agent"
 	"ironroot/agent/config"
 	"ironroot/agent/hardware"
 	"ironroot/agent/hardware/burnin"
-	"ironroot/agent/hardware/containers"
-	"ironroot/agent/hardware/generic"
-	"ironroot/agent/hardware/nvidia"
-	"ironroot/agent/node"
-	"ironroot/agent/selftest"
 )
 
-// stepper lists the steps of a manager.
-type stepper func(kind hardware.Kind, n *node.Node, ports []map[string]any) []hardware.Step
-
-// steppers returns the managers of every image by class, as they are without any configuration.
-func steppers() (map[string]stepper, error) {
+// managers returns the managers of every image, without any configuration.
+func managers() ([]hardware.Manager, error) {
 	defaults, err := config.Load(config.Sources{})
 	if err != nil {
 		return nil, err
 	}
 	defaults.Container.ContainerStepsFile = "" // a file of this machine
-	options := config.NewLive(defaults)
-	listed := map[string]stepper{}
-	g := generic.New(generic.Options{Config: options})
-	listed[g.Class()] = g.Steps
-	self := &selftest.Manager{}
-	listed[self.Class()] = self.Steps
-	n := nvidia.New(nvidia.Options{})
-	listed[n.Class()] = n.Steps
-	c := containers.New(containers.Options{Config: options})
-	listed[c.Class()] = func(kind hardware.Kind, n *node.Node, ports []map[string]any) []hardware.Step {
-		steps, _ := c.ListSteps(kind, n, ports) // only the steps file can be an error
+	return agent.BuiltinManagers(defaults), nil
+}
+
+// listSteps returns the steps of a manager.
+func listSteps(m hardware.Manager, kind hardware.Kind) []hardware.Step {
+	switch m := m.(type) {
+	case hardware.Stepper:
+		return m.Steps(kind, nil, nil)
+	case hardware.StepLister:
+		steps, _ := m.ListSteps(kind, nil, nil) // only the steps file can be an error
 		return steps
 	}
-	return listed, nil
+	return nil
 }
 
 // stepRow is a step with how it is offered in each kind.
@@ -62,17 +54,17 @@ func rowsOf(arguments []string) ([]stepRow, error) {
 	if len(arguments) != 1 {
 		return nil, errors.New("want the class of a manager")
 	}
-	listed, err := steppers()
+	all, err := managers()
 	if err != nil {
 		return nil, err
 	}
-	list := listed[arguments[0]]
-	if list == nil {
-		return nil, fmt.Errorf("manager %s is unknown", arguments[0])
+	at := slices.IndexFunc(all, func(m hardware.Manager) bool { return m.Class() == arguments[0] })
+	if at < 0 {
+		return nil, fmt.Errorf("manager %s is unknown: builtinManagers in agent/state.go does not list it", arguments[0])
 	}
 	var rows []stepRow
 	for _, kind := range kinds {
-		for _, step := range list(kind, nil, nil) {
+		for _, step := range listSteps(all[at], kind) {
 			if step.Help == "" {
 				return nil, fmt.Errorf("step %s has no help", step.Name)
 			}

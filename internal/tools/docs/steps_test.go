@@ -1,9 +1,28 @@
 package main
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 )
+
+// docs/steps.md has a table of the steps of each manager in every image.
+func TestStepsOfAllManagers(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join(root, "docs/steps.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, err := managers()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range all {
+		if want := "<!-- generated: steps " + m.Class() + " -->"; !strings.Contains(string(text), want) {
+			t.Errorf("docs/steps.md has no block %s", want)
+		}
+	}
+}
 
 func TestSteps(t *testing.T) {
 	for _, test := range []struct {
