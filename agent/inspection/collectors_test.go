@@ -17,6 +17,7 @@ import (
 	"ironroot/agent/inventory"
 	"ironroot/agent/inventory/machinetest"
 	"ironroot/internal/pciids"
+	"ironroot/internal/test/testenv"
 	"ironroot/storage/block"
 	"ironroot/storage/sysfs"
 )
@@ -61,6 +62,16 @@ func TestCollectorKeys(t *testing.T) {
 			t.Errorf("%s: keys differ (-listed +posted):\n%s", c.Name, diff)
 		}
 	}
+}
+
+// Collectors lists every function that is one.
+func TestCollectorsAreListed(t *testing.T) {
+	var functions []any
+	for _, c := range Collectors() {
+		functions = append(functions, c.run)
+	}
+	testenv.CheckListed(t, ".", "func(context.Context, *inspection) error",
+		"Collectors in agent/inspection/inspection.go", functions...)
 }
 
 func expected(t *testing.T, name string) any {

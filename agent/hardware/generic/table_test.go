@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"ironroot/agent/hardware"
+	"ironroot/internal/test/testenv"
 )
 
 // stepVersion is the version of the manager of the same name in ironic-python-agent.
@@ -101,9 +102,19 @@ func TestStepTable(t *testing.T) {
 			return named
 		}
 		if diff := cmp.Diff(byName(want), byName(got)); diff != "" || len(got) != len(want) {
-			t.Errorf("%s steps (-want +got):\n%s", kind, diff)
+			t.Errorf("%s steps: Manager.table in steps.go differs from stepTable of this test (-want +got):\n%s", kind, diff)
 		}
 	}
+}
+
+// The table lists every method that is a step.
+func TestStepsAreListed(t *testing.T) {
+	var functions []any
+	for _, r := range newManager(t).table() {
+		functions = append(functions, r.step.Run)
+	}
+	testenv.CheckListed(t, ".", "func(context.Context, hardware.Call) (any, error)",
+		"Manager.table in agent/hardware/generic/steps.go", functions...)
 }
 
 // stepOf returns the function of a step, which checks the names of its arguments.
