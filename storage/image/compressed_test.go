@@ -3,16 +3,21 @@ package image
 import (
 	"bytes"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
 	"ironroot/internal/test/imagetest"
 	"ironroot/storage/image/checksum"
 	"ironroot/storage/image/device"
+	"ironroot/storage/image/unpack"
 )
 
-// packers are compression programs, and the formats of their files.
-var packers = []struct{ command, name string }{
+// packer is a compression program, and the format of its files.
+type packer struct{ command, name string }
+
+// packers has programs for each format of unpack.Formats.
+var packers = []packer{
 	{"gzip -1 -c", "gzip"},
 	{"gzip -9 -c", "gzip"},
 	{"zstd -q -1 -c", "zstd"},
@@ -34,6 +39,11 @@ func packedSource(file []byte, url string) Source {
 }
 
 func TestPacked(t *testing.T) {
+	for _, f := range unpack.Formats {
+		if !slices.ContainsFunc(packers, func(p packer) bool { return p.name == f.Name }) {
+			t.Errorf("packers in compressed_test.go has no program for the format %s of unpack.Formats", f.Name)
+		}
+	}
 	content := imagetest.DiskContent(40, 5*mib+12345, 400<<10)
 	for _, p := range packers {
 		t.Run(p.command, func(t *testing.T) {

@@ -53,6 +53,7 @@ func with(off int, text string) []byte {
 // Parity: K7
 func TestDetect(t *testing.T) {
 	luks := with(0, "LUKS\xba\xbe\x00\x01")
+	var tested []string
 	for _, c := range []struct {
 		name string
 		head []byte
@@ -78,9 +79,23 @@ func TestDetect(t *testing.T) {
 		{"qcow2 and iso", append(qemuImage(t, "qcow2")[:0x8000:0x8000], "\x01CD001\x01"...), []string{"qcow2", "iso"}},
 	} {
 		if diff := cmp.Diff(c.want, detect(c.head)); diff != "" {
-			t.Errorf("%s: %s", c.name, diff)
+			t.Errorf("%s: formats in format.go that detect the image (-want +got):\n%s", c.name, diff)
+		}
+		tested = append(tested, c.want...)
+	}
+	for _, f := range formats() {
+		if !slices.Contains(tested, f.name) && !f.compressed && f.name != formatRaw {
+			t.Errorf("the table of TestDetect in format_test.go has no image of the format %s", f.name)
 		}
 	}
+	var opens []any
+	for _, f := range formats() {
+		if f.open != nil {
+			opens = append(opens, f.open)
+		}
+	}
+	testenv.CheckListed(t, ".", "func(context.Context, *attempt) (content, error)",
+		"formats in storage/image/format.go", opens...)
 }
 
 // Parity: K7, K8

@@ -18,12 +18,20 @@ import (
 
 const mib = 1 << 20
 
+// programs are programs that write files of each format.
+var programs = map[string]string{
+	"gzip": "gzip -c", "zstd": "zstd -q -c", "xz": "xz -0 -c", "bzip2": "bzip2 -c", "lz4": "lz4 -q -c",
+}
+
 // Each format is detected alone, and its reader returns what the program compressed.
 func TestReader(t *testing.T) {
+	for _, f := range Formats {
+		if programs[f.Name] == "" {
+			t.Errorf("programs in unpack_test.go has no program for the format %s of Formats", f.Name)
+		}
+	}
 	data := imagetest.DiskContent(48, mib+4321, 100<<10)
-	for name, command := range map[string]string{
-		"gzip": "gzip -c", "zstd": "zstd -q -c", "xz": "xz -0 -c", "bzip2": "bzip2 -c", "lz4": "lz4 -q -c",
-	} {
+	for name, command := range programs {
 		file := imagetest.Pack(t, data, command)
 		var found []string
 		for _, f := range Formats {
@@ -46,7 +54,7 @@ func TestReader(t *testing.T) {
 			}
 		}
 		if !slices.Equal(found, []string{name}) {
-			t.Errorf("%s: detected %q", name, found)
+			t.Errorf("%s: got %q detected by Formats in unpack.go, want only %s", name, found, name)
 		}
 	}
 }
