@@ -28,15 +28,16 @@ and ` + "`rootpwd`" + ` are no options: [rescue.md](rescue.md#logins-of-operator
 
 Under Secure Boot, a [unified kernel image](uki.md#what-other-sources-can-set) accepts kernel parameters from itself
 only, and from virtual media and multicast DNS only the options of the
-[last table](#options-that-unsigned-sources-can-set).
+[last section](#options-that-unsigned-sources-can-set).
 `
 
-// unsignedIntroduction is the text before the last table.
+// unsignedIntroduction is the text before the last tables.
 const unsignedIntroduction = `
 ## Options that unsigned sources can set
 
 In a [signed image](uki.md#what-other-sources-can-set), these options can be set by virtual media, and by answers of
-multicast DNS if ` + "`allowed_overrides`" + ` contains them, unless the image sets them itself. All others are ignored.
+multicast DNS if ` + "`allowed_overrides`" + ` contains them, unless the image sets them itself. All others are ignored. Of kernel parameters without an option, virtual media can
+set the ones with "yes" in the second table.
 
 | Option | Virtual media | Multicast DNS |
 |---|---|---|
@@ -66,6 +67,13 @@ func Reference(w io.Writer) error {
 			fmt.Fprintf(&text, "| `%s` | %s | %s |\n",
 				o.fullName(), yes(o.opensTo(FromMedia)), yes(o.opensTo(FromMDNS)))
 		}
+	}
+	text.WriteString("\n| Kernel parameter without an option | Virtual media |\n|---|---|\n")
+	for _, name := range mediaParams {
+		fmt.Fprintf(&text, "| `%s` | yes |\n", name)
+	}
+	for _, name := range closedParams {
+		fmt.Fprintf(&text, "| `%s` | – |\n", name)
 	}
 	_, err := io.WriteString(w, text.String())
 	return err

@@ -1,9 +1,12 @@
 package config
 
 import (
+	"io/fs"
 	"maps"
+	"os"
 	"path/filepath"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -126,14 +129,40 @@ func TestSourcesOfOptions(t *testing.T) {
 	for _, o := range options() {
 		tag := reflect.TypeFor[Config]().FieldByIndex(o.index).Tag.Get("unsigned")
 		if !slices.Contains(classes, tag) {
-			t.Errorf("%s: tag unsigned: got %q, want one of %q", o.fullName(), tag, classes)
+			t.Errorf("%s: tag unsigned in agent/config/config.go: got %q, want one of %q", o.fullName(), tag, classes)
 		}
 		if tag != "none" {
 			open = append(open, o.fullName()+" "+strings.ReplaceAll(tag, ",", " "))
 		}
 	}
 	if diff := cmp.Diff(strings.Split(openOptions, ", "), open); diff != "" {
-		t.Errorf("open options (-want +got):\n%s", diff)
+		t.Errorf("tags unsigned in config.go differ from openOptions in signed_test.go (-openOptions +tags):\n%s", diff)
+	}
+}
+
+// Each kernel parameter that the ramdisk reads belongs to an option, or is in one of the two lists of others.
+func TestParametersAreClassified(t *testing.T) {
+	indexed := regexp.MustCompile(`[pP]arams(?:\(\))?\["([^"]+)"\]`)
+	for _, root := range []string{"..", "../../netboot", "../../uinit"} {
+		err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+			switch {
+			case err == nil && d.IsDir() && d.Name() == "testdata":
+				return fs.SkipDir
+			case err != nil || filepath.Ext(path) != ".go" || strings.HasSuffix(path, "_test.go"):
+				return err
+			}
+			text, err := os.ReadFile(path)
+			for _, match := range indexed.FindAllSubmatch(text, -1) {
+				if known, _ := parameterClass(string(match[1])); !known {
+					t.Errorf("%s reads the parameter %s: neither mediaParams nor closedParams in agent/config/signed.go "+
+						"lists it, and no option in config.go has it", path, match[1])
+				}
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 
