@@ -8,9 +8,6 @@ import (
 	"go/parser"
 	"go/token"
 	"io"
-	"io/fs"
-	"os"
-	"path/filepath"
 	"reflect"
 	"regexp"
 	"slices"
@@ -191,33 +188,6 @@ func TestFieldsAreOptions(t *testing.T) {
 		if field.Tag.Get("file") == "" && field.Tag.Get("group") == "" && field.IsExported() &&
 			!slices.Contains([]string{"Params", "Signed", "TokenUnverified"}, field.Name) {
 			t.Errorf("Config in agent/config/config.go declares %s without the tag file", field.Name)
-		}
-	}
-}
-
-// Each option is read by some code, or has the tag unused.
-func TestOptionsAreRead(t *testing.T) {
-	read := map[string]bool{}
-	selected := regexp.MustCompile(`\.(\w+)`)
-	for _, root := range []string{"..", "../../uinit"} {
-		err := filepath.WalkDir(root, func(path string, _ fs.DirEntry, err error) error {
-			if err != nil || filepath.Ext(path) != ".go" || strings.HasSuffix(path, "_test.go") {
-				return err
-			}
-			text, err := os.ReadFile(path)
-			for _, match := range selected.FindAllSubmatch(text, -1) {
-				read[string(match[1])] = true
-			}
-			return err
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	for _, o := range options() {
-		if name := reflect.TypeFor[Config]().FieldByIndex(o.index).Name; o.unused == "" && !read[name] {
-			t.Errorf("option %s: no code reads Config.%s of agent/config/config.go, and it has no tag unused",
-				o.fullName(), name)
 		}
 	}
 }

@@ -66,7 +66,8 @@ func TestUnusedOptionsAreMarked(t *testing.T) {
 		}
 		name := owner.Name() + "." + config.FieldByIndex(o.index).Name
 		if used := read[name]; used != (o.unused == "") {
-			t.Errorf("%s: read by some code: %v, reason for having no effect: %q", o.fullName(), used, o.unused)
+			t.Errorf("%s: got code that reads it: %t, tag unused in agent/config/config.go: %q, want one of the two",
+				o.fullName(), used, o.unused)
 		}
 	}
 }
