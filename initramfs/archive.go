@@ -13,9 +13,8 @@ import (
 	"github.com/u-root/mkuimage/cpio"
 )
 
-// windowSize is the window, in bytes, of archives that the kernel unpacks. It contains the agent and the shell, which
-// share much code. The kernel's decoder accepts up to 128 MiB, and allocates the window or the unpacked size, whichever
-// is less.
+// windowSize is the window, in bytes, of archives that the kernel unpacks. It contains the agent. The kernel's decoder
+// accepts up to 128 MiB, and allocates the window or the unpacked size, whichever is less.
 const windowSize = 32 << 20
 
 // pack compresses data with Zstandard at the highest level.

@@ -74,7 +74,7 @@ func (b *builder) build(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	programs, err := b.programs(ctx)
+	programs, deltas, err := b.programs(ctx)
 	if err != nil {
 		return err
 	}
@@ -97,7 +97,8 @@ func (b *builder) build(ctx context.Context) error {
 		return err
 	}
 	programs = append(programs, calls...)
-	archive, err := b.join(programs, append(drivers, roots...)) // roots are compressed, too
+	// All but the programs are compressed already.
+	archive, err := b.join(programs, slices.Concat(deltas, drivers, roots))
 	if err != nil {
 		return err
 	}
@@ -124,31 +125,32 @@ func (b *builder) kernel(ctx context.Context) (Kernel, error) {
 	return kernel, err
 }
 
-// programs returns directories, /init, the shell, extra files and the certificate authorities.
-func (b *builder) programs(ctx context.Context) ([]cpio.Record, error) {
+// programs returns directories, /init, the shell's links, extra files and the certificate authorities. The deltas, of
+// the shell, are compressed already.
+func (b *builder) programs(ctx context.Context) (records, deltas []cpio.Record, err error) {
 	b.say("building the agent")
 	agent, err := b.init(ctx)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	records := append(skeleton(), cpio.StaticFile("init", string(agent), 0o755))
+	records = append(skeleton(), cpio.StaticFile("init", string(agent), 0o755))
 	b.count("agent", 1, int64(len(agent)))
 	agentModules, err := b.programModules(ctx, agent, nil)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	b.note("init", origin{modules: agentModules})
 	if b.Shell {
-		shell, err := b.shell(ctx)
-		if err != nil {
-			return nil, err
+		var links []cpio.Record
+		if links, deltas, err = b.shell(ctx, agent); err != nil {
+			return nil, nil, err
 		}
-		records = append(records, shell...)
+		records = append(records, links...)
 	}
 	for _, pair := range b.Files {
 		extra, err := extraFiles(pair)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		records = append(records, extra...)
 		for _, r := range extra {
@@ -158,18 +160,18 @@ func (b *builder) programs(ctx context.Context) ([]cpio.Record, error) {
 	}
 	keys, err := b.authorizedKeys()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	records = append(records, keys...)
 	authorities, err := b.authorities(ctx, records)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	records = append(records, authorities...)
 	if b.managers, err = checkManagers(recordFiles(records), b.Arch); err != nil {
-		return nil, fmt.Errorf("extra file: %w", err)
+		return nil, nil, fmt.Errorf("extra file: %w", err)
 	}
-	return records, nil
+	return records, deltas, nil
 }
 
 // skeleton returns the directories, devices and files that exist before file systems are mounted.

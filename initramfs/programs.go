@@ -20,6 +20,8 @@ import (
 	"golang.org/x/mod/modfile"
 
 	"ironroot/internal/newfile"
+	"ironroot/uinit/boot/layout"
+	"ironroot/uinit/kmod"
 )
 
 // inlined are the packages in which the compiler inlines calls: the runtime, and the packages that process the bytes
@@ -136,41 +138,49 @@ func withEnvironment(variables []string, f func() error) error {
 // to the terminal whose answers a serial line can lose.
 const lineEditor = "goshliner"
 
-// shell returns u-root's shell and commands as one program with a link for each command. The program is cached, because
-// building it takes up to a minute. The key contains the commands, the versions of all their modules, and the version
-// of the compiler.
-func (b *builder) shell(ctx context.Context) ([]cpio.Record, error) {
+// shell returns u-root's shell and commands as one program, a delta of the agent, and a link for each command. /init
+// unpacks the program when a command is started. The program is cached, because building it takes up to a minute. The
+// key contains the commands, the versions of all their modules, and the version of the compiler.
+func (b *builder) shell(ctx context.Context, agent []byte) (links, deltas []cpio.Record, err error) {
 	commands, key, err := b.shellCommands(ctx)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	cached := filepath.Join(b.CacheDir, "shell-"+b.Arch+"-"+key)
 	program, err := os.ReadFile(cached)
 	if err != nil {
 		b.say("building u-root's shell with %d commands, once; this takes a minute", len(commands))
 		if program, err = b.buildShell(ctx, commands); err != nil {
-			return nil, fmt.Errorf("u-root's shell: %w", err)
+			return nil, nil, fmt.Errorf("u-root's shell: %w", err)
 		}
 		if err := newfile.Write(cached, program); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 	}
-	records := []cpio.Record{cpio.StaticFile("bbin/bb", string(program), 0o755)}
-	for _, pkg := range commands {
-		records = append(records, cpio.Symlink("bbin/"+filepath.Base(pkg), "bb"))
+	delta, err := kmod.PackDelta(agent, program, windowSize)
+	if err != nil {
+		return nil, nil, fmt.Errorf("compress u-root's shell: %w", err)
 	}
-	records = append(records, cpio.Symlink("bin/sh", "/bbin/gosh"))
-	b.count("shell", len(records), int64(len(program)))
+	links = []cpio.Record{
+		cpio.StaticFile(layout.ShellFile, "#!/"+layout.ShellUnpacker+"\n", 0o755),
+		cpio.Symlink(layout.ShellUnpacker, "/init"),
+	}
+	for _, pkg := range commands {
+		links = append(links, cpio.Symlink("bbin/"+filepath.Base(pkg), "bb"))
+	}
+	links = append(links, cpio.Symlink("bin/sh", "/bbin/gosh"))
+	deltas = []cpio.Record{cpio.StaticFile(layout.ShellDelta, string(delta), 0o644)}
+	b.countPacked("shell", len(links)+1, int64(len(program)), int64(len(delta)))
 	if b.Bill == nil {
-		return records, nil
+		return links, deltas, nil
 	}
 	versions, err := b.shellModules(ctx, commands, "-tags", lineEditor)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	modules, err := b.programModules(ctx, program, versions)
-	b.note("bbin/bb", origin{modules: modules})
-	return records, err
+	b.note(layout.ShellDelta, origin{modules: modules})
+	return links, deltas, err
 }
 
 // shellCommands returns u-root's packages that tools.go imports, and the key of their program in the cache.

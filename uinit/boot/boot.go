@@ -106,6 +106,7 @@ func Main(f Func) { Run(f, Options{}) }
 // process was started for it, and otherwise returns.
 var children = []func(){
 	modprobeChild,
+	shellChild,
 	crashReporterChild,
 	worker.Child,
 	sshd.Child,

@@ -262,6 +262,7 @@ func TestTruncatedArchive(t *testing.T) {
 	restarts(t, m)
 }
 
+// The first command replaces the script of the shell by its program.
 func TestShell(t *testing.T) {
 	m := start(t, ramdisk(t, initramfs.Options{
 		Package: "linux-image-cloud-amd64", ModuleGroups: []string{"none"}, Shell: true, Init: programs + "success",
@@ -270,5 +271,9 @@ func TestShell(t *testing.T) {
 	if err := m.Console().Send("cat /etc/hosts\r"); err != nil {
 		t.Fatal(err)
 	}
-	expect(t, m, `127\.0\.0\.1 localhost`)
+	expect(t, m, `127\.0\.0\.1 localhost`, `[$#>] `) // input before the prompt is lost
+	if err := m.Console().Send("ls -l /bbin/bb\r"); err != nil {
+		t.Fatal(err)
+	}
+	expect(t, m, `-rwxr-xr-x .* \d{7} .*bb`)
 }

@@ -19,11 +19,6 @@ import (
 // littleMemory is the memory, in bytes, of the smallest machine.
 const littleMemory = 256 * rig.MiB
 
-// rootUnlimited is the kernel parameter that removes the limit of the root file system. A machine with littleMemory and
-// UEFI needs it unless GRUB loads the kernel: with iPXE and with a kernel that QEMU loads, the memory contains the
-// archive twice when the kernel starts.
-const rootUnlimited = "rootfstype=ramfs"
-
 // TestLittleMemory inspects, cleans and deploys a machine with 256 MiB of memory. The image is six times as large.
 //
 // Parity: R11 (memory)
@@ -37,7 +32,7 @@ func TestLittleMemory(t *testing.T) {
 // Parity: R11 (memory)
 func TestLittleMemoryUEFI(t *testing.T) {
 	t.Parallel()
-	deployLittle(t, rig.Setup{Append: rootUnlimited, Machine: qemu.Config{Firmware: qemu.UEFI}})
+	deployLittle(t, rig.Setup{Machine: qemu.Config{Firmware: qemu.UEFI}})
 }
 
 // TestLittleMemoryISO starts machines with 256 MiB of memory from an ISO, to the first heartbeat.

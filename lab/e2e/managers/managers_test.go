@@ -49,7 +49,7 @@ func TestManagers(t *testing.T) {
 	testenv.Run(t, "env", "CGO_ENABLED=0", "go", "build", "-o", probe, "ironroot/lab/e2e/guest/managerprobe")
 	report, err := initramfs.Build(t.Context(), initramfs.Options{
 		Out: t.TempDir(), Dir: testenv.Top(t), Managers: []string{filepath.Join(dir, "bmcuser")},
-		ModuleGroups: []string{"virtual", "network", "platform"}, NoFirmware: true,
+		ModuleGroups: []string{"virtual", "network", "platform"}, NoFirmware: true, Shell: true,
 		Files: []string{
 			firmware + ":" + external.Dir + "/firmware", probe + ":" + external.Dir + "/probe",
 			plantedSettings(t),
@@ -176,7 +176,7 @@ func probeConfinement(t *testing.T, r *rig.Rig, more map[string]string) {
 		"write /proc/sys/kernel/core_pattern": "failed", "write /proc/sysrq-trigger": "failed",
 		"write /sys/kernel/uevent_helper": "failed", "replace /sbin/modprobe": "failed",
 		"create a file in /dev": "failed", "mount": "failed", "unmount": "failed", "make node": "failed",
-		"write /tmp": "succeeded",
+		"write /tmp": "succeeded", "run a shell": "succeeded",
 	}
 	maps.Copy(want, more)
 	if diff := cmp.Diff(want, got.Result); diff != "" {

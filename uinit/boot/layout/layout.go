@@ -17,6 +17,11 @@ const (
 	KeysFile = "root/.ssh/authorized_keys"
 	// RescueFile is the userland of a rescue, as a SquashFS image.
 	RescueFile = "usr/lib/ironroot/rescue.squashfs"
+	// ShellFile is u-root's shell with all commands. In the archive it is a script, whose interpreter is ShellUnpacker.
+	ShellFile = "bbin/bb"
+	// ShellUnpacker is a link to /init, which replaces the script by the program: the delta ShellDelta of /init.
+	ShellUnpacker = "bbin/unpack-bb"
+	ShellDelta    = "bbin/bb.delta"
 )
 
 // About is the description that an image contains of itself.

@@ -7,10 +7,12 @@ package main
 
 import (
 	"bufio"
+	"context"
 	"encoding/json"
 	"fmt"
 	"maps"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -131,5 +133,6 @@ func probe() map[string]string {
 	try("unmount", unix.Unmount("/proc", unix.MNT_DETACH))
 	try("make node", unix.Mknod("/tmp/mem", unix.S_IFCHR|0o600, int(unix.Mkdev(1, 1))))
 	try("write /tmp", os.WriteFile("/tmp/file", nil, 0o600))
+	try("run a shell", exec.CommandContext(context.Background(), "/bin/sh", "-c", "ls /").Run())
 	return found
 }
