@@ -79,7 +79,7 @@ func frozenDisk(t *testing.T, size int64) (block.Device, openers) {
 	drive := &fakeATA{path: path, frozen: true}
 	d := device(t, path)
 	d.Transport, d.Rotational = "sata", false
-	return d, openers{ata: drive.open, query: drive.open}
+	return d, sgOpeners(drive.open)
 }
 
 // A disk whose own erase is possible, but failed, is discarded if the option is set: as ironic-python-agent does, never
@@ -195,7 +195,7 @@ func TestDiscard(t *testing.T) {
 			}
 			c.o.Recorder = &Recorder{}
 			method, err := decidedRun(
-				t.Context(), t, sysfs.Root{}, d, c.o, openers{ata: drive.open, query: drive.open})
+				t.Context(), t, sysfs.Root{}, d, c.o, sgOpeners(drive.open))
 			if method != c.method || (err == nil) != (c.method != "") {
 				t.Fatalf("got %q, %v, want %q", method, err, c.method)
 			}
@@ -259,7 +259,7 @@ func TestDiscardsAfter(t *testing.T) {
 	disk := &fakeSCSI{path: d.Path, actions: []byte{2}, mlu: 1, rejects: true}
 	d.Transport, d.HCTL = "sas", "0:0:0:0"
 	o := Options{SCSI: true, Zeroize: true, Discard: true}
-	method, err := decidedRun(t.Context(), t, sysfs.Root{}, d, o, openers{scsi: disk.open, query: disk.open})
+	method, err := decidedRun(t.Context(), t, sysfs.Root{}, d, o, sgOpeners(disk.open))
 	if !strings.HasPrefix(string(method), "discard; secure erase failed: SANITIZE BLOCK ERASE") {
 		t.Errorf("got %q, %v, want a discard", method, err)
 	}
