@@ -1,8 +1,6 @@
 package generic
 
 import (
-	"context"
-	"log/slog"
 	"testing"
 	"time"
 
@@ -58,20 +56,4 @@ func errorText(err error) string {
 		return ""
 	}
 	return err.Error()
-}
-
-// onMessage calls a function before a message is logged.
-type onMessage struct {
-	slog.Handler
-	message string
-	call    func()
-}
-
-func (h onMessage) Enabled(context.Context, slog.Level) bool { return true }
-
-func (h onMessage) Handle(_ context.Context, r slog.Record) error {
-	if r.Message == h.message {
-		h.call()
-	}
-	return nil
 }
