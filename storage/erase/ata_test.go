@@ -1013,7 +1013,7 @@ func TestATAFallback(t *testing.T) {
 }
 
 // Recover makes disks usable that an erase has left with a password or sanitizing, and leaves all others alone: a
-// password that no erase sets can be that of the firmware.
+// password that no erase sets can belong to the firmware.
 func TestRecover(t *testing.T) {
 	tenant, null := ata.Password{'t'}, ata.Password{'N', 'U', 'L', 'L'}
 	failure := errors.New("cannot be opened")

@@ -78,8 +78,8 @@ func (d *ataDisk) securityErase(ctx context.Context, s ata.SecurityState) (Techn
 }
 
 // eraseTimeout returns the time limit of an erase that the drive says to take so long, 0 if it does not say. At its end
-// the kernel resets the drive, which aborts the erase and leaves the drive locked. So the limit is at least that of
-// get_erase_timeout_secs in hdparm.c for a drive of the size that understates the time.
+// the kernel resets the drive, which aborts the erase and leaves the drive locked. So the limit is at least
+// the one that get_erase_timeout_secs in hdparm.c has for a drive of the size that understates the time.
 func eraseTimeout(estimate time.Duration, size int64) time.Duration {
 	limit := defaultEraseTimeout
 	if estimate > 0 {

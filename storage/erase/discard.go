@@ -111,7 +111,7 @@ func discardFile(ctx context.Context, f *os.File, size, unit int64, o Options) e
 	return readBack(ctx, f, isDirect(f), size, expectedDiscarded, o.Recorder)
 }
 
-// expectedDiscarded is what every byte of a device must be after a discard.
+// expectedDiscarded is the content of every byte of a device after a discard: zero.
 var expectedDiscarded = expected{name: evidence.ExpectZeros, written: &pattern{}, whole: true}
 
 // discardAll discards all bytes of a device: by a secure discard, otherwise by a discard.

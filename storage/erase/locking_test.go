@@ -325,7 +325,7 @@ func (f *forgetting) Err() error {
 	return f.Context.Err()
 }
 
-// Ranges of a locked drive are not written; those of one that may be locked are proved.
+// Ranges of a locked drive are not written. Ranges of a drive that may be locked are proved.
 func TestTCGRanges(t *testing.T) {
 	for _, c := range []struct {
 		name    string
@@ -367,7 +367,7 @@ func TestTCGRanges(t *testing.T) {
 	}
 }
 
-// partitionTree is the sysfs of a disk with a partition. The device of the disk is that of a SCSI disk.
+// partitionTree is the sysfs of a disk with a partition. Its device is a SCSI disk.
 func partitionTree(t *testing.T, disk, partition string) sysfs.Root {
 	t.Helper()
 	root := t.TempDir()

@@ -53,7 +53,7 @@ func Metadata(ctx context.Context, sys sysfs.Root, device string, wait Wait) err
 }
 
 // RecordMetadata records the erase of a device by Metadata, with the namespaces of an NVMe subsystem that this host
-// cannot see. It only reads. It returns an error if the record is already that of another erase, which it keeps.
+// cannot see. It only reads. It returns an error if the record already has another erase, which it keeps.
 func RecordMetadata(ctx context.Context, device block.Device, record *Recorder) error {
 	if err := recordMetadata(ctx, device, record, readOnly{}.nvme); err != nil {
 		return fmt.Errorf("record the erase of the metadata of %s: %w", device.Path, err)

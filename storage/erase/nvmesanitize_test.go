@@ -38,7 +38,7 @@ type fakeSanitize struct {
 	fails       bool
 	keeps       [2]int64 // range in bytes that a sanitize leaves
 	stalled     bool
-	noResult    bool // the state afterwards is that of a drive that was never sanitized
+	noResult    bool // the state afterwards is the one of a drive that was never sanitized
 	noErasedBit bool // GDE is never set
 	resets      int  // queries that are lost in the second half of a sanitize
 	deaf        bool // the log cannot be read
@@ -762,7 +762,7 @@ func TestRecoverNVMe(t *testing.T) {
 		name  string
 		drive fakeNVMe
 		open  error
-		err   error // unix.ENOTTY is that of the rescan of a file
+		err   error // unix.ENOTTY comes from the rescan of a file
 		words []uint32
 		took  time.Duration
 	}{

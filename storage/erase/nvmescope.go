@@ -11,14 +11,14 @@ import (
 )
 
 // nvmeScope describes which namespaces belong to the NVM subsystem of a namespace (NVM Express base specification 2.0,
-// 5.17 and 8.11). Block devices do not show unattached namespaces or those of other controllers.
+// 5.17 and 8.11). Block devices do not show unattached namespaces or namespaces of other controllers.
 type nvmeScope struct {
 	unknown    error    // why the other fields are incomplete
 	managed    bool     // the controller manages namespaces, so a private subsystem can have unattached ones
 	shared     bool     // other controllers may reach the subsystem or the namespace
 	listed     bool     // unattached was read; controllers without namespace management have no such list
 	others     []uint32 // all known namespaces except the one to erase
-	unattached []uint32 // those of others that are not attached to the controller
+	unattached []uint32 // the others that are not attached to the controller
 
 	lockUnknown bool // the drive does not say whether it is locked, see checkLocked
 }
@@ -85,7 +85,7 @@ func (s nvmeScope) namespaces() Namespaces {
 }
 
 // remains returns an error that wraps ErrRemains if a private subsystem has unattached namespaces, or may have unknown
-// ones. done is what was done to the namespace itself.
+// ones. done names the command that erased the namespace itself.
 func (s nvmeScope) remains(done string) error {
 	if !s.shared && s.managed && s.unknown != nil {
 		return fmt.Errorf(

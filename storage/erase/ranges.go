@@ -15,7 +15,7 @@ import (
 // rest of the device stays as it is. Ranges are given by their start and end in bytes, in order and at multiples of the
 // sector size. The kernel keeps the partitions of the device, and none of them may be in use.
 //
-// Errors wrap ErrReadOnly, ErrBusy, ErrZoned, ErrTCGLocked and ErrNotErased as those of Run do.
+// Errors wrap ErrReadOnly, ErrBusy, ErrZoned, ErrTCGLocked and ErrNotErased like the errors of Run.
 func Ranges(
 	ctx context.Context, sys sysfs.Root, device block.Device, ranges [][2]int64, o Options,
 ) error {

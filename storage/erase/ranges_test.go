@@ -139,7 +139,7 @@ func TestRangesRefused(t *testing.T) {
 	}
 }
 
-// Data in a range is found, and not beside it. The evidence stays that of what was written.
+// Data in a range is found, and not beside it. The evidence still describes the data that were written.
 func TestCheckZeros(t *testing.T) {
 	d := rangesDisk(t, 1<<20)
 	record := &Recorder{}
@@ -168,7 +168,7 @@ func TestCheckZeros(t *testing.T) {
 	}
 }
 
-// Offsets in a space are those of its ranges one after the other.
+// Offsets in a space count through its ranges one after the other.
 func TestSpace(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(path, []byte("0123456789"), 0o600); err != nil {

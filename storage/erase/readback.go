@@ -23,7 +23,7 @@ const (
 	pageSize = 4096    // bytes of the blocks that are classified
 )
 
-// expected is what a read-back expects: one of evidence.ExpectZeros and so on.
+// expected describes the content that a read-back expects: evidence.ExpectZeros and so on.
 type expected struct {
 	name    string
 	written *pattern // of the pass; nil if the drive determines the content
@@ -83,7 +83,7 @@ func readPlan(
 	if err != nil {
 		return nil, fmt.Errorf("buffer of %d bytes: %w", readSize, err)
 	}
-	defer func() { _ = unix.Munmap(buffer) }() // the arguments are those of Mmap
+	defer func() { _ = unix.Munmap(buffer) }() // the arguments come from Mmap
 	r := reading{want: want, first: -1, result: evidence.ReadBack{
 		Seed: seed.String(), Size: size, Started: time.Now().UTC(), Expected: want.name,
 	}}

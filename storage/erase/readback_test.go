@@ -275,7 +275,7 @@ func TestRecorderReport(t *testing.T) {
 	}
 }
 
-// What a drive reports, the samples and the read-back are traced, also of a drive that keeps data.
+// The report of a drive, the samples and the read-back are traced, also if the drive keeps data.
 func TestTraceATA(t *testing.T) {
 	for name, c := range map[string]struct {
 		drive     fakeATA
@@ -390,7 +390,7 @@ func TestTraceNVMeSanitize(t *testing.T) {
 	}
 }
 
-// Namespaces that a Format does not erase are traced: the evidence of one namespace is not that of the drive.
+// Namespaces that a Format does not erase are traced: the evidence of one namespace does not cover the drive.
 func TestTraceOtherNamespaces(t *testing.T) {
 	for _, c := range []struct {
 		active []uint32

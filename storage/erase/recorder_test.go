@@ -78,7 +78,7 @@ func TestErasing(t *testing.T) {
 			if len(calls) != count {
 				t.Errorf("%s: got %d calls after the end", name, len(calls)-count)
 			}
-			// The last call can be that of the end of the command.
+			// The last call can come from the end of the command.
 			if err != nil || count < c.count || count > c.count+1 {
 				t.Errorf("%s: got %v and %d calls, want %d", name, err, count, c.count)
 			}

@@ -33,7 +33,7 @@ type samples struct {
 	record  *Recorder
 }
 
-// sampling is how samples of a device are taken.
+// sampling has the rules by which samples of a device are taken.
 type sampling struct {
 	sequential bool // the device is a zoned disk that must be written sequentially
 	prove      bool // the drive may ignore writes, see Options.prove
@@ -133,7 +133,7 @@ func newSamples(size int64) (*samples, error) {
 }
 
 // free releases the buffer.
-func (s *samples) free() { _ = unix.Munmap(s.buffer) } // the arguments are those of Mmap
+func (s *samples) free() { _ = unix.Munmap(s.buffer) } // the arguments come from Mmap
 
 // verify reads the samples. The error wraps ErrNotErased if a part of them is unchanged, unless all of its bytes are
 // equal: a device that was not written may hold that before and after an erase.

@@ -26,8 +26,8 @@ type scsiDevice struct {
 
 // isSCSI reports whether a device is a SCSI disk that is sent commands of its own: a SAS disk, or one of an adapter
 // that does not tell how its disks are connected. ATA and NVMe drives behind SAS adapters are not: their commands would
-// pass through the adapter's translation, which has these vendors. Disks of other transports are those of a server, or
-// of a USB bridge.
+// pass through the adapter's translation, which has these vendors. Disks of other transports belong to a server
+// or are behind a USB bridge.
 func isSCSI(d block.Device) bool {
 	return d.Type == "disk" && d.HCTL != "" && (d.Transport == "sas" || d.Transport == "") &&
 		d.Vendor != "ATA" && d.Vendor != "NVMe"

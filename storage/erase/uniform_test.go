@@ -145,7 +145,7 @@ func TestKeptBetweenSamples(t *testing.T) {
 	}
 }
 
-// Uniform sectors are those of an erased drive, whatever their values. Without uniform blocks the content is a pattern
+// Uniform sectors come from an erased drive, whatever their values. Without uniform blocks the content is a pattern
 // of the drive, which the samples compare.
 func TestReadBackUniform(t *testing.T) {
 	fill := func(value byte, size int) []byte { return bytes.Repeat([]byte{value}, size) }

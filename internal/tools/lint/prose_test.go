@@ -59,15 +59,6 @@ func TestParagraphs(t *testing.T) {
 	}
 }
 
-// A directory that was moved or removed is not listed as unchecked.
-func TestUncheckedExist(t *testing.T) {
-	for _, dir := range unchecked {
-		if info, err := os.Stat(filepath.Join("../../..", dir)); err != nil || !info.IsDir() {
-			t.Errorf("unchecked in internal/tools/lint/prose.go lists %s: got %v, want a directory", dir, err)
-		}
-	}
-}
-
 // Comments and documents are checked, and neither strings, blocks of code nor testdata.
 func TestCheckProse(t *testing.T) {
 	dir := t.TempDir()
