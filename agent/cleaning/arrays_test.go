@@ -31,8 +31,6 @@ var (
 	memberDisk  = raidtest.MemberDisk
 	memberDisks = raidtest.MemberDisks
 	partsDisk   = raidtest.PartsDisk
-	superblocks = raidtest.Names
-	target      = raidtest.Target
 	write       = raidtest.Write
 )
 

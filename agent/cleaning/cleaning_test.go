@@ -131,7 +131,8 @@ func TestEraseOptions(t *testing.T) {
 	wait := erase.Wait{Interval: time.Second, Retries: 2}
 	for _, want := range []erase.Options{
 		{Iterations: 3, Zeroize: true, NVMe: true, NVMeSanitize: true, ATA: true, SCSI: true, Wait: wait},
-		{ContinueOnFailure: true}, {Discard: true},
+		{ContinueOnFailure: true},
+		{Discard: true},
 	} {
 		f := eraseFlags{
 			iterations: want.Iterations, zeroize: want.Zeroize, nvme: want.NVMe, ata: want.ATA,

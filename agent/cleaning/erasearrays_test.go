@@ -436,7 +436,7 @@ func TestEraseRunningArrays(t *testing.T) {
 		uuid := kernel.uuidOf(t, disks[0], 1)
 		running := kernel.Devices[uuid]
 		running.Type = "raid1"
-		m.o.Disks = disktest.Lister(func(context.Context) ([]block.Device, error) { return append(slices.Clone(disks), running), nil })
+		m.o.Disks = disktest.List(append(slices.Clone(disks), running))
 		kernel.Running = []raid.Status{{Name: "md0", Path: running.Path, Devices: 2, Slots: []raid.Slot{
 			{Path: block.PartitionPath(m.o.System, disks[0].Path, 1)},
 			{Path: block.PartitionPath(m.o.System, disks[1].Path, 1)},

@@ -220,7 +220,9 @@ func TestEvidenceOfFailure(t *testing.T) {
 			m := onThisMachine(t, disk)
 			j, _ := withJournal(m)
 			if name == "kernel hangs" {
-				fake(m).limits = func(block.Device) timelimit.Limits { return timelimit.Limits{NoProgress: 10 * time.Second} }
+				fake(m).limits = func(block.Device) timelimit.Limits {
+					return timelimit.Limits{NoProgress: 10 * time.Second}
+				}
 			}
 			fake(m).erase = func(
 				ctx context.Context, _ block.Device, _ erase.Options,

@@ -52,8 +52,8 @@ func (r *diskRun) withoutNetwork(disks []block.Device) []block.Device {
 	return allowed
 }
 
-// Local implements [softraid.Disks]: it divides disks as divideByReach does, and logs the disks of a network. It returns an
-// error if it is not known whether a disk is reached over a network.
+// Local implements [softraid.Disks]: it divides disks as divideByReach does, and logs the disks of a network. It
+// returns an error if it is not known whether a disk is reached over a network.
 func (m *Machine) Local(disks []block.Device) (allowed []block.Device, remote []block.Device, err error) {
 	allowed, remote, unknown := m.divideByReach(disks)
 	for _, d := range remote {

@@ -62,9 +62,11 @@ func TestConflictBeforeFirstWrite(t *testing.T) {
 				}
 			}
 			for _, text := range archived(t, j) {
-				if r := parsed(t, text).Record; r.Outcome != evidence.NotErased || !strings.Contains(r.Reason, c.want) &&
-					r.Disk.Path == first.Path {
-					t.Errorf("%s, %s: got evidence %s: %s, want not erased: %s", name, step, r.Outcome, r.Reason, c.want)
+				r := parsed(t, text).Record
+				if r.Outcome != evidence.NotErased ||
+					r.Disk.Path == first.Path && !strings.Contains(r.Reason, c.want) {
+					t.Errorf("%s, %s: got evidence %s: %s, want not erased: %s",
+						name, step, r.Outcome, r.Reason, c.want)
 				}
 			}
 		}
@@ -89,8 +91,10 @@ func TestDecisionChanges(t *testing.T) {
 	}
 	n := nodeWith(t, `"driver_internal_info": {"agent_erase_devices_iterations": 0}`)
 	_, err := m.EraseDevices(t.Context(), n)
-	want := "erased: " + other.Path + " (overwrite); not erased: " + disk.Path + ": changed since the step was planned: "
-	if typeOf(err) != "BlockDeviceEraseError" || !errors.Is(err, errChanged) || !strings.Contains(errorText(err), want) {
+	want := "erased: " + other.Path + " (overwrite); not erased: " + disk.Path +
+		": changed since the step was planned: "
+	if typeOf(err) != "BlockDeviceEraseError" || !errors.Is(err, errChanged) ||
+		!strings.Contains(errorText(err), want) {
 		t.Errorf("got %v, want %q", err, want)
 	}
 	if !bytes.Equal(content(t, disk), before) {

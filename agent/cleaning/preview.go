@@ -14,8 +14,8 @@ import (
 	"ironroot/storage/erase"
 )
 
-// PreviewErase returns the decisions of erase_devices about all disks, with the settings of a node, which may be nil. It
-// changes nothing. With an error that wraps [block.ErrUnreadable], the result contains the disks that could be
+// PreviewErase returns the decisions of erase_devices about all disks, with the settings of a node, which may be nil.
+// It changes nothing. With an error that wraps [block.ErrUnreadable], the result contains the disks that could be
 // described.
 func (m *Machine) PreviewErase(ctx context.Context, n *node.Node) ([]Decision, error) {
 	if err := checkIterations(n); err != nil {

@@ -67,8 +67,8 @@ func (r *diskRun) arrayItem(a *softraid.Volume) status.Item {
 	return item
 }
 
-// finishItem records in the progress what was done to a device, whose erase or test has ended with an error or nil. In a
-// step that erases, the evidence decides, and the caller has recorded the report there.
+// finishItem records in the progress what was done to a device, whose erase or test has ended with an error or nil. In
+// a step that erases, the evidence decides, and the caller has recorded the report there.
 func (r *diskRun) finishItem(item string, d block.Device, report diskReport, err error) {
 	r.progress.Finish(item, r.outcome(d, report, err))
 }

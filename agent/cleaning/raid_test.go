@@ -124,7 +124,8 @@ func TestEraseMetadataKeepsCreated(t *testing.T) {
 	}
 }
 
-// An array that may not be the one of raid_config, or is not complete, fails the step, and its disks keep their content.
+// An array that may not be the one of raid_config, or is not complete, fails the step, and its disks keep their
+// content.
 func TestEraseMetadataRejectsArrays(t *testing.T) {
 	change := func(at int, value byte) func(t *testing.T, m *Machine, disks []block.Device) {
 		return func(t *testing.T, m *Machine, disks []block.Device) {
@@ -150,7 +151,7 @@ func TestEraseMetadataRejectsArrays(t *testing.T) {
 		}},
 		"planted array": {`got 2 arrays of name \"root\"`, func(t *testing.T, m *Machine, disks []block.Device) {
 			planted := memberDisk(t, testenv.RAID{Name: "root", Level: 1})
-			m.o.Disks = disktest.Lister(func(context.Context) ([]block.Device, error) { return append(disks, planted), nil })
+			m.o.Disks = disktest.List(append(disks, planted))
 		}},
 		"other UUID":  {`got 2 arrays of name \"root\"`, change(16, 0xff)},
 		"same role":   {"two members have role 0", change(256+2, 0)},

@@ -72,8 +72,8 @@ func (r *diskRun) isUnused(address string) bool {
 	})
 }
 
-// unusedControllers returns the PCI addresses of skip_storage_controllers: of the option, and of the node's driver_info, a
-// list or a text with commas. Addresses are not validated: a wrong one has no effect.
+// unusedControllers returns the PCI addresses of skip_storage_controllers: of the option, and of the node's
+// driver_info, a list or a text with commas. Addresses are not validated: a wrong one has no effect.
 func unusedControllers(option []string, n *node.Node) ([]string, error) {
 	if n == nil {
 		return option, nil

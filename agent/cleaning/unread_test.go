@@ -100,7 +100,9 @@ func TestEraseNewMember(t *testing.T) {
 // Disks are read concurrently: one that hangs does not delay the others.
 func TestReadMembersConcurrently(t *testing.T) {
 	m := newMachine(t)
-	fake(m).limits = func(block.Device) timelimit.Limits { return timelimit.Limits{NoProgress: time.Hour, Grace: time.Hour} }
+	fake(m).limits = func(block.Device) timelimit.Limits {
+		return timelimit.Limits{NoProgress: time.Hour, Grace: time.Hour}
+	}
 	var disks []block.Device
 	for _, name := range []string{"first", "second"} {
 		pipe := filepath.Join(t.TempDir(), name) // its reader waits for a writer
