@@ -36,8 +36,8 @@ const unsignedIntroduction = `
 ## Options that unsigned sources can set
 
 In a [signed image](uki.md#what-other-sources-can-set), these options can be set by virtual media, and by answers of
-multicast DNS if ` + "`allowed_overrides`" + ` contains them, unless the image sets them itself. All others are ignored. Of kernel parameters without an option, virtual media can
-set the ones with "yes" in the second table.
+multicast DNS if ` + "`allowed_overrides`" + ` contains them, unless the image sets them itself. All others
+are ignored. Of kernel parameters without an option, virtual media can set the ones with "yes" in the second table.
 
 | Option | Virtual media | Multicast DNS |
 |---|---|---|

@@ -154,8 +154,8 @@ func TestParametersAreClassified(t *testing.T) {
 			text, err := os.ReadFile(path)
 			for _, match := range indexed.FindAllSubmatch(text, -1) {
 				if known, _ := parameterClass(string(match[1])); !known {
-					t.Errorf("%s reads the parameter %s: neither mediaParams nor closedParams in agent/config/signed.go "+
-						"lists it, and no option in config.go has it", path, match[1])
+					t.Errorf("%s reads the parameter %s: neither mediaParams nor closedParams in "+
+						"agent/config/signed.go lists it, and no option in config.go has it", path, match[1])
 				}
 			}
 			return err

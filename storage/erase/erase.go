@@ -141,8 +141,8 @@ func (o Options) finish(scope nvmeScope, done Report) error {
 // Express formats an NVMe namespace, which takes seconds on most drives. Of the options, it uses Wait and Recorder. If
 // the device cannot be formatted, Express calls notFormatted with the reason and erases the metadata.
 // Express asks NVMe drives whether they are locked. Only [Recover] and Run ask other drives.
-// Errors wrap ErrReadOnly, ErrBusy, ErrRemains, ErrTCGLocked and ErrNotErased like the errors of Run. With ErrRemains the
-// device was formatted or its metadata were erased, unless the error also contains a failure to erase them.
+// Errors wrap ErrReadOnly, ErrBusy, ErrRemains, ErrTCGLocked and ErrNotErased like the errors of Run. With ErrRemains
+// the device was formatted or its metadata were erased, unless the error also contains a failure to erase them.
 func Express(
 	ctx context.Context, sys sysfs.Root, device block.Device, o Options, notFormatted func(error),
 ) error {

@@ -15,7 +15,7 @@ import (
 	"ironroot/storage/sysfs"
 )
 
-// Sectors that a drive hides are part of the method and the evidence. A fact that the drive does not report is no error.
+// Sectors that a drive hides are part of the method and the evidence. It is no error if the drive does not report them.
 func TestHidden(t *testing.T) {
 	const last = ataSize/512 - 1 // largest address that the drive addresses
 	o := Options{ATA: true, Zeroize: true}

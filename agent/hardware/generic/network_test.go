@@ -15,8 +15,8 @@ import (
 )
 
 // RAID steps use no disk of a network and delete no array on one, unless the option allows it. A step
-// that needs it fails before the first write, and names these disks. A disk of which it is not known whether it is of this
-// machine fails the step.
+// that needs it fails before the first write, and names these disks. A disk that may or may not belong to this machine
+// fails the step.
 //
 // Parity: N2 (disks of a network), N3 (disks of a network)
 func TestRAIDNetworkDisks(t *testing.T) {

@@ -104,7 +104,9 @@ func TestSyncFlushErrors(t *testing.T) {
 func TestSyncDisksNotListed(t *testing.T) {
 	broken := errors.New("broken")
 	m := newManager(t)
-	m.o.Disks = disktest.Lister(func(context.Context) ([]block.Device, error) { return []block.Device{{Path: "/dev/good"}}, broken })
+	m.o.Disks = disktest.Lister(func(context.Context) ([]block.Device, error) {
+		return []block.Device{{Path: "/dev/good"}}, broken
+	})
 	flushed := ""
 	flushes(m).flush = func(_ context.Context, path string) error {
 		flushed = path

@@ -102,7 +102,8 @@ func TestStepTable(t *testing.T) {
 			return named
 		}
 		if diff := cmp.Diff(byName(want), byName(got)); diff != "" || len(got) != len(want) {
-			t.Errorf("%s steps: Manager.table in steps.go differs from stepTable of this test (-want +got):\n%s", kind, diff)
+			t.Errorf("%s steps: Manager.table in steps.go differs from stepTable of this test (-want +got):\n%s",
+				kind, diff)
 		}
 	}
 }

@@ -60,7 +60,8 @@ func rowsOf(arguments []string) ([]stepRow, error) {
 	}
 	at := slices.IndexFunc(all, func(m hardware.Manager) bool { return m.Class() == arguments[0] })
 	if at < 0 {
-		return nil, fmt.Errorf("manager %s is unknown: builtinManagers in agent/state.go does not list it", arguments[0])
+		return nil, fmt.Errorf("manager %s is unknown: builtinManagers in agent/state.go does not list it",
+			arguments[0])
 	}
 	var rows []stepRow
 	for _, kind := range kinds {

@@ -162,7 +162,8 @@ func layerOf(t *testing.T, files map[string][]byte) []byte {
 func (r *testRegistry) pushAll() {
 	r.t.Helper()
 	path := filepath.Join(r.t.TempDir(), "bootc")
-	testenv.Run(r.t, "env", "CGO_ENABLED=0", "go", "build", "-ldflags=-s -w", "-o", path, "ironroot/lab/e2e/guest/fakebootc")
+	testenv.Run(r.t, "env", "CGO_ENABLED=0", "go", "build", "-ldflags=-s -w", "-o", path,
+		"ironroot/lab/e2e/guest/fakebootc")
 	program, err := os.ReadFile(path)
 	if err != nil {
 		r.t.Fatal(err)
