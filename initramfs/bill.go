@@ -27,7 +27,7 @@ type origin struct {
 	file    string        // path of its origin on this machine, below the directory of unpacked packages; "" = another
 	source  string        // path in the source package, for its licence; "" = the licence is known otherwise
 	modules []bill.Module // of a program
-	module  *moduleFile   // of a kernel module
+	module  *Module       // of a kernel module
 	own     bool          // it is a file of the operator
 }
 
@@ -313,7 +313,7 @@ func (c *licenseCache) save() error {
 }
 
 // of returns the licence of a kernel module.
-func (c *licenseCache) of(f *moduleFile) (license.Found, error) {
+func (c *licenseCache) of(f *Module) (license.Found, error) {
 	packed, err := os.ReadFile(f.path)
 	if err != nil {
 		return license.Found{}, err

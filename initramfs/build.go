@@ -204,7 +204,7 @@ func (b *builder) drivers(ctx context.Context, kernel Kernel) (records, cards []
 		return nil, nil, err
 	}
 	b.say("reading modules")
-	files, err := listModules(ctx, kernel.Modules)
+	files, err := ListModules(ctx, kernel.Modules)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -222,11 +222,11 @@ func (b *builder) drivers(ctx context.Context, kernel Kernel) (records, cards []
 	records = []cpio.Record{cpio.Directory(filepath.Dir(dir), 0o755), cpio.Directory(dir, 0o755)}
 	index := make([]*kmod.Module, len(chosen))
 	for i, f := range chosen {
-		index[i] = f.info
+		index[i] = f.Info
 		records = append(records,
-			cpio.StaticFile(filepath.Join(dir, f.info.Name+packed[i].suffix), string(packed[i].data), 0o644))
-		b.note(filepath.Join(dir, f.info.Name+packed[i].suffix), origin{file: f.path, module: f})
-		b.countPacked("modules: "+groupOf(f.tree), 1, f.info.Size, int64(len(packed[i].data)))
+			cpio.StaticFile(filepath.Join(dir, f.Info.Name+packed[i].suffix), string(packed[i].data), 0o644))
+		b.note(filepath.Join(dir, f.Info.Name+packed[i].suffix), origin{file: f.path, module: f})
+		b.countPacked("modules: "+groupOf(f.Tree), 1, f.Info.Size, int64(len(packed[i].data)))
 	}
 	firmware, err := b.firmware(ctx, kernel, index)
 	if err != nil {
@@ -257,11 +257,11 @@ func (b *builder) drivers(ctx context.Context, kernel Kernel) (records, cards []
 
 // others returns the index of the drivers of network adapters that were not chosen. With it the ramdisk can name a
 // missing driver.
-func (b *builder) others(files, chosen []*moduleFile, dir string) (cpio.Record, error) {
+func (b *builder) others(files, chosen []*Module, dir string) (cpio.Record, error) {
 	var index []*kmod.Module
 	for _, f := range files {
-		if kmod.IsOther(f.info) && !slices.Contains(chosen, f) {
-			index = append(index, kmod.Other(f.info))
+		if kmod.IsOther(f.Info) && !slices.Contains(chosen, f) {
+			index = append(index, kmod.Other(f.Info))
 		}
 	}
 	var text bytes.Buffer
@@ -274,14 +274,14 @@ func (b *builder) others(files, chosen []*moduleFile, dir string) (cpio.Record, 
 }
 
 // releaseOf returns the kernel's release: its package's, or otherwise the one that a module was built for.
-func releaseOf(files []*moduleFile, kernel Kernel) (string, error) {
+func releaseOf(files []*Module, kernel Kernel) (string, error) {
 	if kernel.Release != "" {
 		return kernel.Release, nil
 	}
 	if len(files) == 0 {
 		return "", fmt.Errorf("no modules below %s", kernel.Modules)
 	}
-	if release := files[0].info.Release; release != "" {
+	if release := files[0].Info.Release; release != "" {
 		return release, nil
 	}
 	return "", fmt.Errorf("%s does not tell its kernel's release", files[0].path)

@@ -26,28 +26,29 @@ import (
 // maxModule limits the size of an unpacked module, in bytes.
 const maxModule = 64 << 20
 
-// moduleFile is a module in a kernel's tree.
-type moduleFile struct {
+// Module is a module in a kernel's tree.
+type Module struct {
+	Tree string // path below the directory of searchOrder, without suffix: drivers/net/tun
+	Info *kmod.Module
+
 	path string // on this machine
-	tree string // path below the directory of searchOrder, without suffix
 	rank int    // index of that directory: of two modules of one name, the one with the lower rank is used
-	info *kmod.Module
 }
 
-// listModules returns the modules below dir with their modinfo, ordered by path.
-func listModules(ctx context.Context, dir string) ([]*moduleFile, error) {
+// ListModules returns the modules below dir with their modinfo, ordered by path.
+func ListModules(ctx context.Context, dir string) ([]*Module, error) {
 	known, err := loadModinfo(dir)
 	if err != nil {
 		return nil, fmt.Errorf("modules: %w", err)
 	}
-	var files []*moduleFile
+	var files []*Module
 	err = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
 		if name, err := filepath.Rel(dir, path); err == nil && d.Type().IsRegular() {
 			if tree, rank, ok := treeName(name); ok {
-				files = append(files, &moduleFile{path: path, tree: tree, rank: rank, info: known[name]})
+				files = append(files, &Module{path: path, Tree: tree, rank: rank, Info: known[name]})
 			}
 		}
 		return nil
@@ -89,8 +90,8 @@ func treeName(name string) (tree string, rank int, ok bool) {
 	return tree, slices.Index(searchOrder, "kernel"), true
 }
 
-func (f *moduleFile) read() error {
-	if f.info != nil { // cached, possibly by another version
+func (f *Module) read() error {
+	if f.Info != nil { // cached, possibly by another version
 		return f.named(nil)
 	}
 	if strings.HasSuffix(f.path, ".ko") { // only a small part of the file is read
@@ -103,30 +104,30 @@ func (f *moduleFile) read() error {
 		if err != nil {
 			return err
 		}
-		f.info, err = kmod.Modinfo(file, stat.Size())
+		f.Info, err = kmod.Modinfo(file, stat.Size())
 		return f.named(err)
 	}
 	image, err := f.image()
 	if err != nil {
 		return err
 	}
-	f.info, err = kmod.Modinfo(bytes.NewReader(image), int64(len(image)))
+	f.Info, err = kmod.Modinfo(bytes.NewReader(image), int64(len(image)))
 	return f.named(err)
 }
 
-func (f *moduleFile) named(err error) error {
+func (f *Module) named(err error) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", f.path, err)
 	}
-	if f.info.Name == "" {
-		f.info.Name = kmod.Normalize(filepath.Base(f.tree))
+	if f.Info.Name == "" {
+		f.Info.Name = kmod.Normalize(filepath.Base(f.Tree))
 	}
-	f.info.Dir = filepath.Dir(f.tree)
+	f.Info.Dir = filepath.Dir(f.Tree)
 	return nil
 }
 
 // image returns the unpacked module.
-func (f *moduleFile) image() ([]byte, error) {
+func (f *Module) image() ([]byte, error) {
 	file, err := os.Open(f.path)
 	if err != nil {
 		return nil, err
@@ -159,20 +160,20 @@ func (f *moduleFile) image() ([]byte, error) {
 }
 
 // choose returns the modules of the selection and all their dependencies, ordered by name.
-func choose(files []*moduleFile, selection modules.Selection) []*moduleFile {
-	byName := make(map[string]*moduleFile, len(files))
+func choose(files []*Module, selection modules.Selection) []*Module {
+	byName := make(map[string]*Module, len(files))
 	aliases := map[string][]string{} // names of modules by alias without wildcards, such as "crypto-crc32c"
 	for _, f := range files {
-		if other := byName[f.info.Name]; other == nil || f.rank < other.rank {
-			byName[f.info.Name] = f
+		if other := byName[f.Info.Name]; other == nil || f.rank < other.rank {
+			byName[f.Info.Name] = f
 		}
-		for _, alias := range f.info.Aliases {
+		for _, alias := range f.Info.Aliases {
 			if !strings.ContainsAny(alias, "*?[") {
-				aliases[kmod.Normalize(alias)] = append(aliases[kmod.Normalize(alias)], f.info.Name)
+				aliases[kmod.Normalize(alias)] = append(aliases[kmod.Normalize(alias)], f.Info.Name)
 			}
 		}
 	}
-	chosen := map[string]*moduleFile{}
+	chosen := map[string]*Module{}
 	var add func(name string)
 	add = func(name string) {
 		f := byName[name]
@@ -188,21 +189,21 @@ func choose(files []*moduleFile, selection modules.Selection) []*moduleFile {
 			return
 		}
 		chosen[name] = f
-		for _, list := range [][]string{f.info.Depends, f.info.Pre, f.info.Post} {
+		for _, list := range [][]string{f.Info.Depends, f.Info.Pre, f.Info.Post} {
 			for _, other := range list {
 				add(other)
 			}
 		}
 	}
 	for _, f := range files {
-		if selection.Has(f.tree) {
-			add(f.info.Name)
+		if selection.Has(f.Tree) {
+			add(f.Info.Name)
 		}
 	}
-	result := make([]*moduleFile, 0, len(chosen))
+	result := make([]*Module, 0, len(chosen))
 	for _, f := range chosen {
 		result = append(result, f)
 	}
-	sort.Slice(result, func(i, j int) bool { return result[i].info.Name < result[j].info.Name })
+	sort.Slice(result, func(i, j int) bool { return result[i].Info.Name < result[j].Info.Name })
 	return result
 }

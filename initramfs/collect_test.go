@@ -59,15 +59,15 @@ func TestSearchOrder(t *testing.T) {
 				t.Fatal(err)
 			}
 			for range 2 { // in both orders
-				var files []*moduleFile
+				var files []*Module
 				for _, name := range c.files {
 					tree, rank, ok := treeName(release + name)
 					if !ok {
 						t.Fatalf("%s is not recognized as a module", name)
 					}
-					files = append([]*moduleFile{{
-						path: name, tree: tree, rank: rank,
-						info: &kmod.Module{Name: strings.SplitN(filepath.Base(name), ".", 2)[0]},
+					files = append([]*Module{{
+						path: name, Tree: tree, rank: rank,
+						Info: &kmod.Module{Name: strings.SplitN(filepath.Base(name), ".", 2)[0]},
 					}}, files...)
 				}
 				got := ""
@@ -101,8 +101,8 @@ func TestCachedModinfo(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	files, err := listModules(t.Context(), dir)
-	if err != nil || len(files) != 1 || files[0].info.Name != "tulip" || files[0].info.Dir != "drivers/net" {
+	files, err := ListModules(t.Context(), dir)
+	if err != nil || len(files) != 1 || files[0].Info.Name != "tulip" || files[0].Info.Dir != "drivers/net" {
 		t.Errorf("got %+v and %v, want tulip in drivers/net", files, err)
 	}
 }

@@ -74,7 +74,7 @@ const modinfoFile = "modinfo.json"
 
 // saveModinfo writes modinfoFile into the directory of a package.
 func saveModinfo(ctx context.Context, dir string) error {
-	files, err := listModules(ctx, dir)
+	files, err := ListModules(ctx, dir)
 	if err != nil {
 		return err
 	}
@@ -84,7 +84,7 @@ func saveModinfo(ctx context.Context, dir string) error {
 		if err != nil {
 			return err
 		}
-		known[name] = f.info
+		known[name] = f.Info
 	}
 	text, err := json.Marshal(known)
 	if err != nil {

@@ -26,7 +26,7 @@ type packed struct {
 }
 
 // packModules compresses each module. The results are cached by content, because compression is slow.
-func (b *builder) packModules(ctx context.Context, kernel Kernel, files []*moduleFile) ([]packed, error) {
+func (b *builder) packModules(ctx context.Context, kernel Kernel, files []*Module) ([]packed, error) {
 	cache := filepath.Join(b.CacheDir, "modules", packVersion)
 	if err := os.MkdirAll(cache, 0o755); err != nil {
 		return nil, err

@@ -31,7 +31,7 @@ func TestStorageOfServers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	files, err := listModules(t.Context(), kernel.Modules)
+	files, err := ListModules(t.Context(), kernel.Modules)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -42,8 +42,8 @@ func TestStorageOfServers(t *testing.T) {
 	var all []*kmod.Module
 	stored := map[string]bool{}
 	for _, f := range files {
-		all = append(all, f.info)
-		stored[f.info.Name] = selection.Has(f.tree)
+		all = append(all, f.Info)
+		stored[f.Info.Name] = selection.Has(f.Tree)
 	}
 	index := kmod.NewIndex(all)
 	servers := testenv.Servers(t)

@@ -1,4 +1,4 @@
-package initramfs
+package main
 
 import (
 	"strings"
@@ -12,8 +12,8 @@ import (
 func TestDriverCoverage(t *testing.T) {
 	const minPercent = 99
 	unused := map[string]bool{}
-	for _, l := range LegacyDrivers {
-		unused[l.Pattern] = true
+	for _, l := range legacyDrivers {
+		unused[l.pattern] = true
 	}
 	for _, arch := range []string{"amd64", "arm64"} {
 		files, err := debianModules(t.Context(), arch)
@@ -28,15 +28,15 @@ func TestDriverCoverage(t *testing.T) {
 			total, covered := 0, 0
 			var missing []string
 			for _, f := range files {
-				ids := pciIDs(f.info)
-				if ids == 0 || !kind.has(f.tree) {
+				ids := pciIDs(f.Info)
+				if ids == 0 || !kind.has(f.Tree) {
 					continue
 				}
-				has := selection.Has(f.tree)
-				if pattern := legacyPattern(f.tree); pattern != "" {
+				has := selection.Has(f.Tree)
+				if pattern := legacyPattern(f.Tree); pattern != "" {
 					delete(unused, pattern)
 					if has {
-						t.Errorf("%s: the image has %s, which %s lists as old", arch, f.tree, pattern)
+						t.Errorf("%s: the image has %s, which %s lists as old", arch, f.Tree, pattern)
 					}
 					continue
 				}
@@ -44,7 +44,7 @@ func TestDriverCoverage(t *testing.T) {
 				if has {
 					covered += ids
 				} else {
-					missing = append(missing, f.tree)
+					missing = append(missing, f.Tree)
 				}
 			}
 			if covered*100 < total*minPercent {
