@@ -73,6 +73,49 @@ func TestBuiltinManagersAreListed(t *testing.T) {
 	}
 }
 
+// A step of the steps file for containers cannot have the name of a built-in step, also of a manager that does not
+// support this machine.
+func TestBuiltinStepsAreReserved(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "mysteps.yaml")
+	a := newAgent(Options{Config: &config.Config{Container: config.Container{ContainerStepsFile: file}}})
+	builtin := a.builtinManagers()
+	managers, err := hardware.Load(t.Context(), builtin, a.log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.managers.Store(managers)
+	names := map[string]bool{}
+	for _, m := range builtin {
+		for _, kind := range []hardware.Kind{hardware.Clean, hardware.Deploy, hardware.Service} {
+			var steps []hardware.Step
+			switch m := m.(type) {
+			case hardware.Stepper:
+				steps = m.Steps(kind, nil, nil)
+			case hardware.StepLister:
+				steps, _ = m.ListSteps(kind, nil, nil) // the steps file does not exist yet
+			}
+			for _, step := range steps {
+				names[step.Name] = true
+			}
+		}
+	}
+	if !names["erase_devices"] || !names["generic_container_step"] {
+		t.Fatalf("got steps %v, want those of all managers", names)
+	}
+	for name := range names {
+		text := "steps: [{name: " + name + ", image: a, interface: deploy, reboot_requested: false, abortable: true, " +
+			"priority: 0}]"
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		_, err := a.containerManager().(hardware.StepLister).ListSteps(hardware.Clean, nil, nil)
+		if err == nil || !strings.Contains(err.Error(), "'"+name+"' has the name of a method or step") {
+			t.Errorf("got error %v, want %s refused: add it to reserved in agent/hardware/containers/reserved.go",
+				err, name)
+		}
+	}
+}
+
 // The steps of custom managers are listed and executed. Their erase steps need the option erase_managers. A step that
 // panics fails.
 //

@@ -257,7 +257,6 @@ func TestInvalidFile(t *testing.T) {
 		"priority as text":    {step("priority: high"), "cannot unmarshal"},
 		"negative priority":   {step("priority: -1"), "priority -1"},
 		"abortable as text":   {step("abortable: perhaps"), "cannot unmarshal"},
-		"built-in step":       {step("name: erase_devices_metadata"), "'erase_devices_metadata'"},
 		"method":              {step("name: list_block_devices"), "'list_block_devices'"},
 		"own step":            {step("name: generic_container_step"), "'generic_container_step'"},
 		"step of another":     {step("name: vendor_reset"), "'vendor_reset'"},

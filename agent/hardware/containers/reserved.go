@@ -1,34 +1,21 @@
 package containers
 
-// reserved are the names of methods of hardware managers in ironic-python-agent: of the base class, of the generic
-// manager and of the managers for network cards. A step of the steps file with such a name would run in place of the
-// method, and must have another name.
+// reserved are the names of this manager's steps, and of methods of hardware managers in ironic-python-agent: of the
+// base class, of the generic manager and of the managers for network cards. A step of the steps file with such a name
+// would run in place of the method, and must have another name. The list lacks the steps of managers that support every
+// machine: [StepNamer] returns these names.
 var reserved = map[string]bool{
 	"any_ipmi_device_exists":              true,
-	"apply_configuration":                 true,
-	"burnin_cpu":                          true,
-	"burnin_disk":                         true,
-	"burnin_gpu":                          true,
-	"burnin_memory":                       true,
-	"burnin_network":                      true,
-	"clean_uefi_nvram":                    true,
 	"collect_lldp_data":                   true,
 	"collect_system_logs":                 true,
-	"container_clean_step":                true,
-	"create_configuration":                true,
+	formerStep:                            true,
 	"create_cpu_info_dict":                true,
-	"delete_configuration":                true,
 	"erase_block_device":                  true,
-	"erase_devices":                       true,
-	"erase_devices_express":               true,
-	"erase_devices_metadata":              true,
-	"erase_pstore":                        true,
 	"evaluate_hardware_support":           true,
-	"execute_bootc_install":               true,
 	"filter_device":                       true,
 	"full_sync":                           true,
 	"generate_tls_certificate":            true,
-	"generic_container_step":              true,
+	genericStep:                           true,
 	"get_bios_given_nic_name":             true,
 	"get_bmc_address":                     true,
 	"get_bmc_mac":                         true,
@@ -50,7 +37,6 @@ var reserved = map[string]bool{
 	"get_usb_devices":                     true,
 	"get_version":                         true,
 	"initialize":                          true,
-	"inject_files":                        true,
 	"list_block_devices":                  true,
 	"list_block_devices_check_skip_list":  true,
 	"list_hardware_info":                  true,
@@ -60,5 +46,4 @@ var reserved = map[string]bool{
 	"update_nvidia_nic_firmware_settings": true,
 	"validate_configuration":              true,
 	"wait_for_disks":                      true,
-	"write_image":                         true,
 }
