@@ -1,5 +1,5 @@
 // Package netloaders reads the boot loaders that machines load from the network, from a directory or otherwise from
-// Debian's packages. They have the names that package netboot/pxe gives them.
+// Debian's packages.
 package netloaders
 
 import (
@@ -12,6 +12,7 @@ import (
 	"slices"
 
 	"ironroot/initramfs/debian"
+	"ironroot/netboot/pxe"
 )
 
 // debianFile is a file in a Debian package, NAME:ARCH.
@@ -19,13 +20,13 @@ type debianFile struct{ pkg, path string }
 
 // sources are the boot loaders of Debian by their names.
 var sources = map[string]debianFile{
-	"undionly.kpxe":  {"ipxe:amd64", "usr/lib/ipxe/undionly.kpxe"},
-	"snponly.efi":    {"ipxe:amd64", "usr/lib/ipxe/snponly.efi"},
-	"ipxe-arm64.efi": {"ipxe:amd64", "usr/lib/ipxe/ipxe-arm64.efi"},
-	"shimx64.efi":    {"shim-signed:amd64", "usr/lib/shim/shimx64.efi.signed"},
-	"grubx64.efi":    {"grub-efi-amd64-signed:amd64", "usr/lib/grub/x86_64-efi-signed/grubnetx64.efi.signed"},
-	"shimaa64.efi":   {"shim-signed:arm64", "usr/lib/shim/shimaa64.efi.signed"},
-	"grubaa64.efi":   {"grub-efi-arm64-signed:arm64", "usr/lib/grub/arm64-efi-signed/grubnetaa64.efi.signed"},
+	pxe.BIOSLoader:      {"ipxe:amd64", "usr/lib/ipxe/undionly.kpxe"},
+	pxe.IPXELoaderAMD64: {"ipxe:amd64", "usr/lib/ipxe/snponly.efi"},
+	pxe.IPXELoaderARM64: {"ipxe:amd64", "usr/lib/ipxe/ipxe-arm64.efi"},
+	pxe.ShimLoaderAMD64: {"shim-signed:amd64", "usr/lib/shim/shimx64.efi.signed"},
+	pxe.GRUBLoaderAMD64: {"grub-efi-amd64-signed:amd64", "usr/lib/grub/x86_64-efi-signed/grubnetx64.efi.signed"},
+	pxe.ShimLoaderARM64: {"shim-signed:arm64", "usr/lib/shim/shimaa64.efi.signed"},
+	pxe.GRUBLoaderARM64: {"grub-efi-arm64-signed:arm64", "usr/lib/grub/arm64-efi-signed/grubnetaa64.efi.signed"},
 }
 
 // Packages returns the Debian packages with the boot loaders, each NAME:ARCH.

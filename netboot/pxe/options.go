@@ -59,12 +59,20 @@ type Addresses struct {
 }
 
 // Names of the boot loaders. The second stage of a shim has the name that is compiled into it.
-const biosLoader = "undionly.kpxe"
+const (
+	BIOSLoader      = "undionly.kpxe"
+	IPXELoaderAMD64 = "snponly.efi"
+	IPXELoaderARM64 = "ipxe-arm64.efi"
+	ShimLoaderAMD64 = "shimx64.efi"
+	ShimLoaderARM64 = "shimaa64.efi"
+	GRUBLoaderAMD64 = "grubx64.efi"
+	GRUBLoaderARM64 = "grubaa64.efi"
+)
 
 var (
-	ipxeLoaders = map[string]string{"amd64": "snponly.efi", "arm64": "ipxe-arm64.efi"}
-	shimLoaders = map[string]string{"amd64": "shimx64.efi", "arm64": "shimaa64.efi"}
-	grubLoaders = map[string]string{"amd64": "grubx64.efi", "arm64": "grubaa64.efi"}
+	ipxeLoaders = map[string]string{"amd64": IPXELoaderAMD64, "arm64": IPXELoaderARM64}
+	shimLoaders = map[string]string{"amd64": ShimLoaderAMD64, "arm64": ShimLoaderARM64}
+	grubLoaders = map[string]string{"amd64": GRUBLoaderAMD64, "arm64": GRUBLoaderARM64}
 	// grubNames are GRUB's own names of architectures, its variable grub_cpu.
 	grubNames = map[string]string{"amd64": "x86_64", "arm64": "arm64"}
 )
@@ -74,7 +82,7 @@ func LoaderNames(architectures []string, secureBoot bool) []string {
 	var names []string
 	for _, arch := range architectures {
 		if arch == "amd64" {
-			names = append(names, biosLoader)
+			names = append(names, BIOSLoader)
 		}
 		if secureBoot {
 			names = append(names, shimLoaders[arch], grubLoaders[arch])

@@ -60,7 +60,7 @@ func (s *source) File(c server.Client) string {
 		s.attempts.refuse(c, "not an Ethernet address")
 		return ""
 	}
-	name := biosLoader
+	name := BIOSLoader
 	switch {
 	case c.IPXE:
 		name = scriptName(c.Arch)
