@@ -91,8 +91,8 @@ func isIPXE(m *dhcpv4.DHCPv4) bool {
 
 // Loaders are the boot files of a network in which each machine boots the same.
 type Loaders struct {
-	BIOS   string // for BIOS clients; "" means undionly.kpxe
-	UEFI   string // for UEFI clients on x86-64; "" means snponly.efi
+	BIOS   string // for BIOS clients
+	UEFI   string // for UEFI clients on x86-64
 	Script string // URL of the script for iPXE
 }
 
@@ -104,15 +104,8 @@ func (l Loaders) File(c Client) string {
 	case c.HTTP || c.Arch != "amd64":
 		return ""
 	case c.UEFI:
-		return withDefault(l.UEFI, "snponly.efi")
+		return l.UEFI
 	default:
-		return withDefault(l.BIOS, "undionly.kpxe")
+		return l.BIOS
 	}
-}
-
-func withDefault(value, fallback string) string {
-	if value == "" {
-		return fallback
-	}
-	return value
 }
