@@ -13,7 +13,6 @@ import (
 
 	"ironroot/internal/goroutine"
 	"ironroot/internal/pause"
-	"ironroot/storage/block"
 	"ironroot/storage/removable"
 )
 
@@ -96,7 +95,7 @@ func (m *Media) untilQuiet(ctx context.Context, loaded time.Time, v visit) error
 	defer stop()
 	timer := goroutine.AfterTime(m.grace, stop)
 	defer timer.Stop()
-	return block.Await(quiet, func() (bool, error) {
+	return m.drives.await(quiet, func() (bool, error) {
 		if time.Since(loaded) < m.scan { // later changes do not extend the wait
 			timer.Stop()
 			defer func() { timer.Reset(m.quietTime()) }()

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -181,25 +182,27 @@ func TestUnwritableForAWhile(t *testing.T) {
 // Parameters that were read again stay in effect if their medium is gone when another one is read again.
 func TestAgainKeepsWhatItFound(t *testing.T) {
 	t.Parallel()
-	m := newMachine(t)
-	m.attach("sda", usb, "0", "S", t.TempDir(), mib)
-	m.attach("sr0", "pci/ata1/host1", "5", "D", t.TempDir(), mib)
-	o := m.options(cmdline)
-	o.limit = readable
-	media := New(o)
-	check := func(when, debug string, read func(context.Context) (config.Params, error)) {
-		t.Helper()
-		if params, err := read(limited(t)); !errors.Is(err, ErrMedia) || params["ipa-debug"] != debug {
-			t.Errorf("%s: got %v, %v, want ipa-debug=%s and ErrMedia", when, params, err, debug)
+	synctest.Test(t, func(t *testing.T) {
+		m := newMachine(t)
+		m.attach("sda", usb, "0", "S", t.TempDir(), mib)
+		m.attach("sr0", "pci/ata1/host1", "5", "D", t.TempDir(), mib)
+		o := m.options(cmdline)
+		o.limit, o.drives = readable, unchanging{}
+		media := New(o)
+		check := func(when, debug string, read func(context.Context) (config.Params, error)) {
+			t.Helper()
+			if params, err := read(limited(t)); !errors.Is(err, ErrMedia) || params["ipa-debug"] != debug {
+				t.Errorf("%s: got %v, %v, want ipa-debug=%s and ErrMedia", when, params, err, debug)
+			}
 		}
-	}
-	check("both bad", "0", media.Load)
-	m.replace("sda", floppy(t, "ir-vfd-dev", "parameters.txt", "ipa-debug=1"))
-	check("floppy good", "1", media.Again)
-	if err := os.Remove(filepath.Join(m.root, "sys/block/sda")); err != nil {
-		t.Fatal(err)
-	}
-	check("floppy gone", "1", media.Again)
+		check("both bad", "0", media.Load)
+		m.replace("sda", floppy(t, "ir-vfd-dev", "parameters.txt", "ipa-debug=1"))
+		check("floppy good", "1", media.Again)
+		if err := os.Remove(filepath.Join(m.root, "sys/block/sda")); err != nil {
+			t.Fatal(err)
+		}
+		check("floppy gone", "1", media.Again)
+	})
 }
 
 // Load does not wait forever for a drive that hangs.
@@ -228,19 +231,21 @@ func TestMediaThatHang(t *testing.T) {
 // A failure to list the block devices is reported.
 func TestNoBlockDevices(t *testing.T) {
 	t.Parallel()
-	m := newMachine(t)
-	if err := os.RemoveAll(filepath.Join(m.root, "sys/block")); err != nil {
-		t.Fatal(err)
-	}
-	o := m.options(cmdline)
-	o.limit = readable
-	params, err := New(o).Load(limited(t))
-	if !errors.Is(err, ErrMedia) || !strings.Contains(err.Error(), "/sys/block") {
-		t.Errorf("got %v, want ErrMedia that names /sys/block", err)
-	}
-	if params["ipa-api-url"] != "http://cmdline" {
-		t.Errorf("got %v, want the parameters of the command line", params)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		m := newMachine(t)
+		if err := os.RemoveAll(filepath.Join(m.root, "sys/block")); err != nil {
+			t.Fatal(err)
+		}
+		o := m.options(cmdline)
+		o.limit, o.drives = readable, unchanging{}
+		params, err := New(o).Load(limited(t))
+		if !errors.Is(err, ErrMedia) || !strings.Contains(err.Error(), "/sys/block") {
+			t.Errorf("got %v, want ErrMedia that names /sys/block", err)
+		}
+		if params["ipa-api-url"] != "http://cmdline" {
+			t.Errorf("got %v, want the parameters of the command line", params)
+		}
+	})
 }
 
 // If neither the floppy nor the boot ISO is attached, that is logged.
@@ -267,20 +272,22 @@ func TestNoMediaWarning(t *testing.T) {
 // Load waits for grace if there are no media yet. With an id of a config drive on the command line, NetworkData waits
 // ten times as long as limit.
 func TestTimeToAppear(t *testing.T) {
-	m := newMachine(t)
-	o := m.options(cmdline)
-	o.grace = 300 * time.Millisecond
-	start := time.Now()
-	if _, err := New(o).Load(limited(t)); err != nil || time.Since(start) < o.grace {
-		t.Errorf("got %v after %v, want %v for media to appear", err, time.Since(start), o.grace)
-	}
-	o = m.options("ir_pub_id=x")
-	o.limit = short
-	start = time.Now()
-	data, err := New(o).NetworkData(limited(t), func() {})
-	if took := time.Since(start); data != nil || err != nil || took < 10*o.limit {
-		t.Errorf("got %q, %v after %v, want nothing, and %v for the drive to appear", data, err, took, 10*o.limit)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		m := newMachine(t)
+		o := m.options(cmdline)
+		o.grace, o.drives = 300*time.Millisecond, unchanging{}
+		start := time.Now()
+		if _, err := New(o).Load(limited(t)); err != nil || time.Since(start) < o.grace {
+			t.Errorf("got %v after %v, want %v for media to appear", err, time.Since(start), o.grace)
+		}
+		o = m.options("ir_pub_id=x")
+		o.limit, o.drives = short, unchanging{}
+		start = time.Now()
+		data, err := New(o).NetworkData(limited(t), func() {})
+		if took := time.Since(start); data != nil || err != nil || took < 10*o.limit {
+			t.Errorf("got %q, %v after %v, want nothing, and %v for the drive to appear", data, err, took, 10*o.limit)
+		}
+	})
 }
 
 // Load does not wait forever for drivers.
@@ -296,15 +303,17 @@ func TestDriversNeverLoad(t *testing.T) {
 // Media are read although the drivers take longer than the limit for media.
 func TestDriversLoadSlowly(t *testing.T) {
 	t.Parallel()
-	m := newMachine(t)
-	m.attach("sda", usb, "0", "S", floppy(t, "ir-vfd-dev", "parameters.txt", "ipa-api-url=http://floppy"), mib)
-	o := m.options(cmdline)
-	settled := make(chan struct{})
-	o.Settled, o.limit = settled, readable
-	time.AfterFunc(readable+time.Second, func() { close(settled) })
-	if params, err := New(o).Load(limited(t)); err != nil || params["ipa-api-url"] != "http://floppy" {
-		t.Errorf("got %v, %v, want the parameters of the floppy", params, err)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		m := newMachine(t)
+		m.attach("sda", usb, "0", "S", floppy(t, "ir-vfd-dev", "parameters.txt", "ipa-api-url=http://floppy"), mib)
+		o := m.options(cmdline)
+		settled := make(chan struct{})
+		o.Settled, o.limit, o.drives = settled, readable, unchanging{}
+		time.AfterFunc(readable+time.Second, func() { close(settled) })
+		if params, err := New(o).Load(limited(t)); err != nil || params["ipa-api-url"] != "http://floppy" {
+			t.Errorf("got %v, %v, want the parameters of the floppy", params, err)
+		}
+	})
 }
 
 // Without options the waits are the constants of the package.

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 )
 
 // A configuration that exceeds a limit, or that cannot be written, is an error. It is copied completely or not at all.
@@ -55,29 +56,31 @@ func TestConfigurationRefused(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			m := newMachine(t)
-			m.attach("sr0", "pci/ata1/host1", "5", "D", iso(t, "VMEDIA_BOOT_ISO", "", c.files), 32*mib)
-			o := m.options(cmdline)
-			o.limit = readable
-			if err := os.MkdirAll(o.Root, 0o700); err != nil {
-				t.Fatal(err)
-			}
-			if c.root != nil {
-				if err := c.root(o.Root); err != nil {
+			synctest.Test(t, func(t *testing.T) {
+				m := newMachine(t)
+				m.attach("sr0", "pci/ata1/host1", "5", "D", iso(t, "VMEDIA_BOOT_ISO", "", c.files), 32*mib)
+				o := m.options(cmdline)
+				o.limit, o.drives = readable, unchanging{}
+				if err := os.MkdirAll(o.Root, 0o700); err != nil {
 					t.Fatal(err)
 				}
-			}
-			_, err := New(o).Load(t.Context())
-			switch {
-			case c.err == "" && err != nil:
-				t.Error(err)
-			case c.err != "" && (!errors.Is(err, ErrMedia) || !strings.Contains(err.Error(), c.err)):
-				t.Errorf("got %v, want ErrMedia with %q", err, c.err)
-			}
-			copied, err := filepath.Glob(filepath.Join(o.Root, "etc/*/*"))
-			if err != nil || c.root == nil && len(copied) != c.count {
-				t.Errorf("got %d files, %v, want %d", len(copied), err, c.count)
-			}
+				if c.root != nil {
+					if err := c.root(o.Root); err != nil {
+						t.Fatal(err)
+					}
+				}
+				_, err := New(o).Load(t.Context())
+				switch {
+				case c.err == "" && err != nil:
+					t.Error(err)
+				case c.err != "" && (!errors.Is(err, ErrMedia) || !strings.Contains(err.Error(), c.err)):
+					t.Errorf("got %v, want ErrMedia with %q", err, c.err)
+				}
+				copied, err := filepath.Glob(filepath.Join(o.Root, "etc/*/*"))
+				if err != nil || c.root == nil && len(copied) != c.count {
+					t.Errorf("got %d files, %v, want %d", len(copied), err, c.count)
+				}
+			})
 		})
 	}
 }

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"ironroot/agent/fault"
-	"ironroot/storage/block"
 	"ironroot/storage/removable"
 )
 
@@ -61,7 +60,7 @@ func (m *Media) NetworkData(ctx context.Context, overdue func()) ([]byte, error)
 func (m *Media) watch(ctx context.Context, wait time.Duration) error {
 	limited, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
-	err := block.Await(limited, func() (bool, error) { return m.look(limited, m.visitNetwork) })
+	err := m.drives.await(limited, func() (bool, error) { return m.look(limited, m.visitNetwork) })
 	if ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) {
 		return nil
 	}

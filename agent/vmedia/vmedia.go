@@ -16,6 +16,7 @@ import (
 	"ironroot/agent/config"
 	"ironroot/agent/fault"
 	"ironroot/internal/goroutine"
+	"ironroot/storage/block"
 	"ironroot/storage/removable"
 	"ironroot/storage/sysfs"
 )
@@ -57,9 +58,11 @@ type Options struct {
 type drives interface {
 	volumes(ctx context.Context, s sysfs.Root) ([]*removable.Volume, []*removable.Problem, error)
 	ignored(ctx context.Context, s sysfs.Root) ([]removable.IgnoredDisk, error)
+	// await calls done, again after every change of the drives, until it returns true or an error, or ctx ends.
+	await(ctx context.Context, done func() (bool, error)) error
 }
 
-// removableDrives implements drives: see package removable.
+// removableDrives implements drives: see packages removable and block.
 type removableDrives struct{}
 
 func (removableDrives) volumes(
@@ -71,6 +74,8 @@ func (removableDrives) volumes(
 func (removableDrives) ignored(ctx context.Context, s sysfs.Root) ([]removable.IgnoredDisk, error) {
 	return removable.IgnoredDisks(ctx, s)
 }
+
+func (removableDrives) await(ctx context.Context, done func() (bool, error)) error { return block.Await(ctx, done) }
 
 // Media are the media of one boot. NetworkData uses what Load has found.
 type Media struct {

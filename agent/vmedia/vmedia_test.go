@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 	"unicode/utf8"
 
@@ -97,7 +98,8 @@ func (m *machine) link(target, path string) {
 }
 
 const (
-	// readable is long enough to read media on a busy machine. If a medium cannot be read, it elapses completely.
+	// readable is long enough to read media on a busy machine. If a medium cannot be read, it elapses completely: such
+	// tests run in a bubble.
 	readable = 6 * time.Second
 	// short limits the wait for a device that does not appear.
 	short = 100 * time.Millisecond
@@ -110,6 +112,18 @@ func (m *machine) options(cmdline string) Options {
 		System: sysfs.Root{Path: m.root}, Params: config.ParseCmdline(cmdline), Root: filepath.Join(m.root, "ramdisk"),
 		drivers: time.Hour, limit: time.Hour, scan: time.Hour, grace: 20 * time.Millisecond,
 	}
+}
+
+// unchanging are drives whose changes are not reported, so that the waits for them run in a bubble of testing/synctest:
+// while media are read, its time stands still.
+type unchanging struct{ removableDrives }
+
+func (unchanging) await(ctx context.Context, done func() (bool, error)) error {
+	if ok, err := done(); ok || err != nil {
+		return err
+	}
+	<-ctx.Done()
+	return context.Cause(ctx)
 }
 
 // limited returns a context that limits the waits of a test.
@@ -265,66 +279,68 @@ func TestFloppy(t *testing.T) {
 // Parity: D1, D3
 func TestAgain(t *testing.T) {
 	t.Parallel()
-	ca := map[string]string{"etc/ironic-python-agent.d/ca.conf": "[DEFAULT]\n"}
-	m := newMachine(t)
-	m.attach("sda", usb, "0", "S",
-		floppy(t, "ir-vfd-dev", "parameters.txt", "ipa-api-url=http://floppy ipa-debug=1"), mib)
-	// Reading a directory fails as reading a bad medium does.
-	m.attach("sr0", "pci/ata1/host1", "5", "D", t.TempDir(), mib)
-	o := m.options(cmdline)
-	o.limit = readable
-	media := New(o)
-	step := func(when, read string, want map[string]string, wantErr bool) {
-		t.Helper()
-		load := media.Again
-		if read == "Load" {
-			load = media.Load
+	synctest.Test(t, func(t *testing.T) {
+		ca := map[string]string{"etc/ironic-python-agent.d/ca.conf": "[DEFAULT]\n"}
+		m := newMachine(t)
+		m.attach("sda", usb, "0", "S",
+			floppy(t, "ir-vfd-dev", "parameters.txt", "ipa-api-url=http://floppy ipa-debug=1"), mib)
+		// Reading a directory fails as reading a bad medium does.
+		m.attach("sr0", "pci/ata1/host1", "5", "D", t.TempDir(), mib)
+		o := m.options(cmdline)
+		o.limit, o.drives = readable, unchanging{}
+		media := New(o)
+		step := func(when, read string, want map[string]string, wantErr bool) {
+			t.Helper()
+			load := media.Again
+			if read == "Load" {
+				load = media.Load
+			}
+			got, err := load(t.Context())
+			if errors.Is(err, ErrMedia) != wantErr || err != nil && !wantErr {
+				t.Errorf("%s: got error %v, want one %v", when, err, wantErr)
+			}
+			if diff := cmp.Diff(want, map[string]string(got)); diff != "" {
+				t.Errorf("%s: parameters differ (-want +got):\n%s", when, diff)
+			}
 		}
-		got, err := load(t.Context())
-		if errors.Is(err, ErrMedia) != wantErr || err != nil && !wantErr {
-			t.Errorf("%s: got error %v, want one %v", when, err, wantErr)
+		replace := func(device, image string) {
+			t.Helper()
+			if err := os.Remove(filepath.Join(m.root, "dev", device)); err != nil {
+				t.Fatal(err)
+			}
+			if image != "" {
+				m.link(image, filepath.Join(m.root, "dev", device))
+			}
 		}
-		if diff := cmp.Diff(want, map[string]string(got)); diff != "" {
-			t.Errorf("%s: parameters differ (-want +got):\n%s", when, diff)
+		merged := maps.Clone(o.Params)
+		merged["ipa-api-url"], merged["ipa-debug"] = "http://floppy", "1"
+		detach := func(device string) {
+			t.Helper()
+			if err := os.Remove(filepath.Join(m.root, "sys/block", device)); err != nil {
+				t.Fatal(err)
+			}
 		}
-	}
-	replace := func(device, image string) {
-		t.Helper()
-		if err := os.Remove(filepath.Join(m.root, "dev", device)); err != nil {
+		step("bad ISO", "Load", merged, true)
+		detach("sda")
+		m.attach("sdb", usb, "0", "S", floppy(t, "ir-vfd-dev", "parameters.txt", "ipa-api-url=http://second"), mib)
+		merged["ipa-api-url"] = "http://second"
+		step("another floppy", "Again", merged, true)
+		detach("sdb")
+		step("floppy gone", "Again", merged, true)
+		detach("sr0")
+		step("ISO gone", "Again", merged, false)
+		drive, err := filepath.EvalSymlinks(filepath.Join(m.root, "sys/class/block/sr0"))
+		if err != nil {
 			t.Fatal(err)
 		}
-		if image != "" {
-			m.link(image, filepath.Join(m.root, "dev", device))
+		m.link(drive, filepath.Join(m.root, "sys/block/sr0"))
+		replace("sr0", iso(t, "VMEDIA_BOOT_ISO", "", ca))
+		step("good ISO", "Again", merged, false)
+		if files, err := filepath.Glob(filepath.Join(o.Root, "etc/*/*")); err != nil || len(files) != 1 {
+			t.Errorf("got files %q and %v, want that of the ISO", files, err)
 		}
-	}
-	merged := maps.Clone(o.Params)
-	merged["ipa-api-url"], merged["ipa-debug"] = "http://floppy", "1"
-	detach := func(device string) {
-		t.Helper()
-		if err := os.Remove(filepath.Join(m.root, "sys/block", device)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	step("bad ISO", "Load", merged, true)
-	detach("sda")
-	m.attach("sdb", usb, "0", "S", floppy(t, "ir-vfd-dev", "parameters.txt", "ipa-api-url=http://second"), mib)
-	merged["ipa-api-url"] = "http://second"
-	step("another floppy", "Again", merged, true)
-	detach("sdb")
-	step("floppy gone", "Again", merged, true)
-	detach("sr0")
-	step("ISO gone", "Again", merged, false)
-	drive, err := filepath.EvalSymlinks(filepath.Join(m.root, "sys/class/block/sr0"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	m.link(drive, filepath.Join(m.root, "sys/block/sr0"))
-	replace("sr0", iso(t, "VMEDIA_BOOT_ISO", "", ca))
-	step("good ISO", "Again", merged, false)
-	if files, err := filepath.Glob(filepath.Join(o.Root, "etc/*/*")); err != nil || len(files) != 1 {
-		t.Errorf("got files %q and %v, want that of the ISO", files, err)
-	}
-	step("all read", "Again", nil, false)
+		step("all read", "Again", nil, false)
+	})
 }
 
 // cutOff keeps the beginning of an image.
