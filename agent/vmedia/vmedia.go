@@ -75,7 +75,9 @@ func (removableDrives) ignored(ctx context.Context, s sysfs.Root) ([]removable.I
 	return removable.IgnoredDisks(ctx, s)
 }
 
-func (removableDrives) await(ctx context.Context, done func() (bool, error)) error { return block.Await(ctx, done) }
+func (removableDrives) await(ctx context.Context, done func() (bool, error)) error {
+	return block.Await(ctx, done)
+}
 
 // Media are the media of one boot. NetworkData uses what Load has found.
 type Media struct {
