@@ -2,7 +2,6 @@ package cleaning
 
 import (
 	"bytes"
-	"errors"
 	"strings"
 	"testing"
 
@@ -11,7 +10,6 @@ import (
 	"ironroot/storage/block"
 	"ironroot/storage/erase"
 	"ironroot/storage/partition"
-	"ironroot/storage/raid"
 	"ironroot/storage/sysfs"
 )
 
@@ -249,19 +247,35 @@ func TestEraseForeignESP(t *testing.T) {
 	}
 }
 
-// The error of an ambiguous name is complete for its first member. The errors of the others refer to it.
+// The error of an ambiguous name is complete for its first disk in the list. The errors of the others refer to it.
 func TestAmbiguous(t *testing.T) {
-	r := &diskRun{explained: map[string]string{}}
-	broken := errors.New("broken")
-	first := raid.Member{Device: block.Device{Path: "/dev/sda"}}
-	second := raid.Member{Device: block.Device{Path: "/dev/sdb"}}
-	if err := r.ambiguous(first, broken); err != broken { //nolint:errorlint // as it is
-		t.Errorf("first: got %v, want %v", err, broken)
+	n := nodeWith(t, `"properties": {"skip_block_devices": [{"volume_name": "root"}]}`)
+	var disks []block.Device
+	for _, uuid := range []string{"third-uuid------", "first-uuid------", "other-uuid------"} {
+		disks = append(disks, memberDisk(t, testenv.RAID{Name: "root", Level: 1, UUID: uuid}))
 	}
-	err := r.ambiguous(second, broken)
-	text := errorText(err)
-	if !strings.HasPrefix(text, "/dev/sdb ") || !strings.HasSuffix(text, "see the error of /dev/sda") {
-		t.Errorf("second: got %v, want an error of /dev/sdb that refers to /dev/sda", err)
+	m := onThisMachine(t, disks...)
+	see := "whose name is ambiguous: see the error of " + disks[0].Path
+	for range 20 {
+		decisions, err := m.PreviewErase(t.Context(), n)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, decision := range decisions {
+			text := errorText(decision.Err)
+			if strings.Contains(text, see) != (i > 0) || strings.Contains(text, "different UUIDs") != (i == 0) {
+				t.Errorf("disk %d: got %v, want the whole text for the first disk", i, text)
+			}
+		}
+	}
+	for range 5 {
+		_, err := burninDisk(t.Context(), t, m, n)
+		for i, d := range disks {
+			refers := d.Path + " is a member of raid1 array \"root\", " + see
+			if strings.Contains(errorText(err), refers) != (i > 0) {
+				t.Errorf("burnin_disk, disk %d: got %v, want the whole text for the first disk", i, err)
+			}
+		}
 	}
 }
 

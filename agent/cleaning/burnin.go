@@ -32,10 +32,13 @@ func (m *Machine) TestDisks(ctx context.Context, n *node.Node, options burnin.Di
 	}
 	b := &diskBurnin{diskRun: run, options: options, results: results}
 	run.announce()
+	reasons, errs := b.examine(ctx)
 	group := goroutine.NewGroup()
-	for _, d := range run.disks {
+	for i, d := range run.disks {
 		group.Go(func() error {
-			run.do(ctx, d, b.testDisk)
+			run.do(ctx, d, func(ctx context.Context, d block.Device) (diskReport, error) {
+				return b.testDisk(ctx, d, reasons[i], errs[i])
+			})
 			return nil
 		})
 	}
@@ -64,24 +67,45 @@ type diskBurnin struct {
 	results *burnin.DiskResults
 }
 
-// testDisk tests one disk, unless it must be left as it is.
-func (b *diskBurnin) testDisk(ctx context.Context, d block.Device) (_ diskReport, err error) {
+// examine returns why disks must be left as they are, "" for those to test, and the errors of disks, in their order.
+func (b *diskBurnin) examine(ctx context.Context) (reasons []string, errs []error) {
+	reasons, errs = make([]string, len(b.disks)), make([]error, len(b.disks))
+	group := goroutine.NewGroup()
+	for i, d := range b.disks {
+		group.Go(func() error {
+			reasons[i], errs[i] = limitRunDisk(ctx, b.diskRun, d, b.leaveReason)
+			return nil
+		})
+	}
+	_ = group.Wait() // the functions return no errors
+	shortenAmbiguous(errs)
+	return reasons, errs
+}
+
+// leaveReason returns why a disk must be left as it is, "" if it is tested.
+func (b *diskBurnin) leaveReason(ctx context.Context, d block.Device) (string, error) {
+	if reason, err := b.skipReason(ctx, d, b.flags.skipReadOnly); err != nil || reason != "" {
+		return reason, err
+	}
+	protected, err := b.protectedMembers(ctx, d)
+	return strings.Join(slices.Sorted(maps.Values(protected)), ", "), err
+}
+
+// testDisk tests one disk, unless examine has found a reason to leave it as it is, or an error.
+func (b *diskBurnin) testDisk(
+	ctx context.Context, d block.Device, reason string, problem error,
+) (_ diskReport, err error) {
 	var report burnin.DiskReport
 	defer func() {
 		if err != nil {
 			b.results.Add(d.Path, report, err)
 		}
 	}()
-	if reason, err := b.skipReason(ctx, d, b.flags.skipReadOnly); err != nil || reason != "" {
-		return untouched(d, reason), err
+	if problem != nil {
+		return diskReport{}, problem
 	}
-	protected, err := b.protectedMembers(ctx, d)
-	if err != nil {
-		return diskReport{}, err
-	}
-	if len(protected) > 0 {
-		reasons := slices.Sorted(maps.Values(protected))
-		return untouched(d, strings.Join(reasons, ", ")), nil
+	if reason != "" {
+		return untouched(d, reason), nil
 	}
 	log := b.m.o.Log
 	log.Info("testing disk", "device", d.Path, "bytes", d.Size)

@@ -99,7 +99,7 @@ func (r *diskRun) protectedMembers(ctx context.Context, d block.Device) (map[str
 		if err := r.checkRead(d, member); err != nil {
 			problems = append(problems, err)
 		} else if err := r.nameErrs.Of(member.Superblock); err != nil {
-			problems = append(problems, conflict{r.ambiguous(member, err)})
+			problems = append(problems, conflict{&ambiguous{member: member, err: err}})
 		} else if member.Role < 0 {
 			problems = append(problems, conflict{fmt.Errorf(
 				"%s has no role in %s, which skip_block_devices protects: it holds none of the array's data",
@@ -119,7 +119,7 @@ func (r *diskRun) protectedMembers(ctx context.Context, d block.Device) (map[str
 			untouched[member.Device.Path] = fmt.Sprintf("member of %s, the EFI system partition of a protected array",
 				member.Superblock)
 			if r.espErr != nil {
-				problems = append(problems, conflict{r.ambiguous(member, r.espErr)})
+				problems = append(problems, conflict{&ambiguous{member: member, err: r.espErr}})
 			}
 		}
 	}
@@ -142,19 +142,49 @@ func (r *diskRun) notPreservableErr(member raid.Member, entry string) error {
 		problem, reason)
 }
 
-// ambiguous returns the error of an ambiguous name for the first of its members, and a short one for the others: the
-// error of a step contains the errors of all disks.
-func (r *diskRun) ambiguous(member raid.Member, err error) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	text := err.Error()
-	first, ok := r.explained[text]
-	if !ok {
-		r.explained[text] = member.Device.Path
-		return err
+// ambiguous is the error of a member whose name several arrays have.
+type ambiguous struct {
+	member raid.Member
+	err    error
+	first  string // path of the member whose error has the whole text; "" if it is this one
+}
+
+func (a *ambiguous) Error() string {
+	if a.first == "" {
+		return a.err.Error()
 	}
-	return fmt.Errorf("%s is a member of %s, whose name is ambiguous: see the error of %s",
-		member.Device.Path, member.Superblock, first)
+	return fmt.Sprintf("%s is a member of %s, whose name is ambiguous: see the error of %s",
+		a.member.Device.Path, a.member.Superblock, a.first)
+}
+
+// Unwrap returns the error of the name.
+func (a *ambiguous) Unwrap() error { return a.err }
+
+// shortenAmbiguous keeps the whole text of an ambiguous name in the first error that has it, and shortens it in the
+// others: the error of a step contains the errors of all disks.
+func shortenAmbiguous(errs []error) {
+	first := map[string]string{}
+	var visit func(err error)
+	visit = func(err error) {
+		switch e := err.(type) { //nolint:errorlint // it visits each error of the tree
+		case *ambiguous:
+			text := e.err.Error()
+			if path, ok := first[text]; ok {
+				e.first = path
+			} else {
+				first[text] = e.member.Device.Path
+			}
+		case interface{ Unwrap() []error }:
+			for _, part := range e.Unwrap() {
+				visit(part)
+			}
+		case interface{ Unwrap() error }:
+			visit(e.Unwrap())
+		}
+	}
+	for _, err := range errs {
+		visit(err)
+	}
 }
 
 // neighbours returns the partitions of a disk that are not left untouched. A disk that is left untouched as a whole has

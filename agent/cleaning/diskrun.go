@@ -80,8 +80,6 @@ type diskRun struct {
 	reports  map[string]diskReport
 	stuck    map[string]error // why the kernel is still busy, by device path
 	failures collected
-	// explained has the devices whose error is the whole error of an ambiguous name, by its text.
-	explained map[string]string
 }
 
 // startDiskRun lists the disks to erase or overwrite. It checks all of them for shared file systems before the first is
@@ -140,7 +138,7 @@ func (m *Machine) newDiskRun(n *node.Node, phrase, step string) *diskRun {
 	r := &diskRun{
 		m: m, phrase: phrase, step: step, flags: eraseFlagsOf(n, c),
 		known: map[string]bool{}, reports: map[string]diskReport{},
-		stuck: map[string]error{}, explained: map[string]string{}, preservedMembers: map[string]raid.Member{},
+		stuck: map[string]error{}, preservedMembers: map[string]raid.Member{},
 		notPreservable: map[string]error{},
 	}
 	r.flags.wait = WaitOf(c)

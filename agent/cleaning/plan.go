@@ -94,6 +94,11 @@ func (r *diskRun) decideAll(ctx context.Context) plan {
 		}
 	}
 	_ = group.Wait() // the functions return no errors
+	errs := make([]error, len(r.disks))
+	for i, d := range r.disks {
+		errs[i] = p.decisions[d.Path].Err
+	}
+	shortenAmbiguous(errs)
 	return p
 }
 
