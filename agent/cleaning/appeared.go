@@ -22,7 +22,7 @@ func (r *diskRun) failUnsettled() {
 		return
 	}
 	r.m.o.Log.Error("disks may be missing", "err", errUnsettled)
-	r.failures.add(errUnsettled)
+	r.results.addErr(errUnsettled)
 	r.unread = append(r.unread, errUnsettled)
 }
 
@@ -30,7 +30,7 @@ func (r *diskRun) failUnsettled() {
 // therefore was not erased.
 func (r *diskRun) failAppeared(ctx context.Context) {
 	if err := r.listAgain(ctx); err != nil {
-		r.failures.add(fmt.Errorf("disks that appeared during the step: %w", err))
+		r.results.addErr(fmt.Errorf("disks that appeared during the step: %w", err))
 	}
 }
 
@@ -43,7 +43,7 @@ func (r *diskRun) listAgain(ctx context.Context) error {
 		return err
 	}
 	disks = slices.DeleteFunc(disks, r.isKnown)
-	r.evidence.add(disks)
+	r.results.add(disks)
 	for _, d := range r.withoutNetwork(disks) {
 		r.fail(d, errAppeared)
 	}

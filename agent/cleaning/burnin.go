@@ -26,11 +26,11 @@ func (m *Machine) TestDisks(ctx context.Context, n *node.Node, options burnin.Di
 	if err != nil {
 		return nil, notTested(err)
 	}
-	results, err := burnin.NewDiskResults(options)
+	files, err := burnin.NewDiskResults(options)
 	if err != nil {
 		return nil, fault.CommandExecution(fmt.Errorf("burnin_disk: %w", err))
 	}
-	b := &diskBurnin{diskRun: run, options: options, results: results}
+	b := &diskBurnin{diskRun: run, options: options, files: files}
 	run.announce()
 	reasons, errs := b.examine(ctx)
 	group := goroutine.NewGroup()
@@ -64,7 +64,7 @@ func notTested(err error) error {
 type diskBurnin struct {
 	*diskRun
 	options burnin.DiskOptions
-	results *burnin.DiskResults
+	files   *burnin.DiskResults
 }
 
 // examine returns why disks must be left as they are, "" for those to test, and the errors of disks, in their order.
@@ -98,7 +98,7 @@ func (b *diskBurnin) testDisk(
 	var report burnin.DiskReport
 	defer func() {
 		if err != nil {
-			b.results.Add(d.Path, report, err)
+			b.files.Add(d.Path, report, err)
 		}
 	}()
 	if problem != nil {
@@ -121,7 +121,7 @@ func (b *diskBurnin) testDisk(
 	if err != nil {
 		return diskReport{}, err
 	}
-	b.results.Add(d.Path, report, nil)
+	b.files.Add(d.Path, report, nil)
 	log.Info("disk tested", "device", d.Path, "written", report.Written, "verified", report.Verified,
 		"duration", time.Duration(report.Seconds*float64(time.Second)).Round(time.Millisecond))
 	return diskReport{tested: &report}, nil
@@ -130,10 +130,10 @@ func (b *diskBurnin) testDisk(
 // finish returns the reports by disk: what was tested, or why the disk was left untouched. It returns an error if a
 // disk has failed, or if none was tested.
 func (b *diskBurnin) finish(ctx context.Context) (any, error) {
-	result := map[string]any{}
+	result, reports := map[string]any{}, b.results.reports()
 	var passed []string
-	for _, path := range slices.Sorted(maps.Keys(b.reports)) {
-		report := b.reports[path]
+	for _, path := range slices.Sorted(maps.Keys(reports)) {
+		report := reports[path]
 		if report.tested == nil {
 			result[path] = report
 			continue
@@ -141,7 +141,7 @@ func (b *diskBurnin) finish(ctx context.Context) (any, error) {
 		result[path] = report.tested
 		passed = append(passed, path)
 	}
-	err := b.failures.err()
+	err := b.results.err()
 	if cause := context.Cause(ctx); cause != nil {
 		err = errors.Join(cause, err)
 	}
@@ -150,7 +150,7 @@ func (b *diskBurnin) finish(ctx context.Context) (any, error) {
 	} else if err != nil && len(passed) > 0 {
 		err = fmt.Errorf("%w; tested without errors: %s", err, strings.Join(passed, ", "))
 	}
-	if err := errors.Join(err, b.results.Finish()); err != nil {
+	if err := errors.Join(err, b.files.Finish()); err != nil {
 		return nil, fault.CommandExecution(fmt.Errorf("burnin_disk: %w", err))
 	}
 	return result, nil

@@ -142,19 +142,19 @@ func TestEraseOptions(t *testing.T) {
 			t.Errorf("options (-want +got):\n%s", diff)
 		}
 		const recorded = "discard_if_secure_erase_fails" // in the evidence, only if it is on
-		if got := newEvidenceLog(nil, fullErase, f).options[recorded]; (got == true) != want.Discard {
+		if got := newResults(nil, fullErase, f).options[recorded]; (got == true) != want.Discard {
 			t.Errorf("evidence: got %s %v, want %t", recorded, got, want.Discard)
 		}
 	}
 }
 
 func TestCollectedErrors(t *testing.T) {
-	var c collected
+	var c results
 	if err := c.err(); err != nil {
 		t.Errorf("nothing collected: got %v", err)
 	}
-	c.add(errors.New("/dev/sda: one"))
-	c.add(errors.New("/dev/sdb: two"))
+	c.addErr(errors.New("/dev/sda: one"))
+	c.addErr(errors.New("/dev/sdb: two"))
 	err := c.err()
 	if err == nil || !strings.Contains(err.Error(), "one") || !strings.Contains(err.Error(), "two") {
 		t.Errorf("got %v, want both errors", err)

@@ -24,7 +24,7 @@ func (r *diskRun) examineControllers(ctx context.Context, policy unattachedPolic
 	controllers, err := block.NVMeControllers(ctx, r.m.o.System)
 	if err != nil {
 		r.m.o.Log.Error("NVMe controllers not examined", "err", err)
-		r.failures.add(err)
+		r.results.addErr(err)
 	}
 	for _, c := range controllers {
 		if r.isUnused(c.Address) {
@@ -38,7 +38,7 @@ func (r *diskRun) examineControllers(ctx context.Context, policy unattachedPolic
 
 // examined reports whether the step erased the disk of a namespace, or tried to.
 func (r *diskRun) examined(namespace block.NVMeNamespace) bool {
-	report, ok := r.reports[namespace.Path]
+	report, ok := r.results.reports()[namespace.Path]
 	return ok && report.Untouched[namespace.Path] == ""
 }
 

@@ -3,13 +3,11 @@ package cleaning
 import (
 	"context"
 	"errors"
-	"fmt"
 	"maps"
 	"slices"
 	"sync"
 
 	"ironroot/agent/config"
-	"ironroot/agent/hardware/burnin"
 	"ironroot/agent/node"
 	"ironroot/agent/softraid"
 	"ironroot/agent/status"
@@ -18,37 +16,6 @@ import (
 	"ironroot/storage/erase"
 	"ironroot/storage/raid"
 )
-
-// diskReport describes what a step did to a disk.
-type diskReport struct {
-	Erased map[string]erase.Report `json:"erased,omitempty"` // by device path
-	// Overwritten has the passes of overwrites, and what was read back of the last one, by device path.
-	Overwritten map[string]string `json:"overwritten,omitempty"`
-	Untouched   map[string]string `json:"untouched,omitempty"` // reasons by device path
-	Evidence    *diskResult       `json:"evidence,omitempty"`  // of steps that erase
-
-	tested *burnin.DiskReport // of burnin_disk; it is the result of the disk
-}
-
-// addErased adds the report of a device that was erased.
-func (r *diskReport) addErased(path string, report erase.Report) {
-	if r.Erased == nil {
-		r.Erased = map[string]erase.Report{}
-	}
-	r.Erased[path] = report
-	overwritten := report.Overwritten()
-	if overwritten == "" {
-		return
-	}
-	if r.Overwritten == nil {
-		r.Overwritten = map[string]string{}
-	}
-	r.Overwritten[path] = overwritten
-}
-
-func untouched(d block.Device, reason string) diskReport {
-	return diskReport{Untouched: map[string]string{d.Path: reason}}
-}
 
 // diskRun is one run of a step that erases or overwrites disks. It collects reports and errors, so that a disk that
 // fails does not keep the step from the others.
@@ -62,8 +29,8 @@ type diskRun struct {
 	unused   []string        // PCI addresses of storage controllers that the operator does not use
 	disks    []block.Device  // those to erase or overwrite
 	known    map[string]bool // paths of all disks that were there at the start, whether or not they can be erased
-	evidence *evidenceLog    // of a step that erases; nil for others
-	progress *status.Plan    // of the step; nil before announce
+	results  *results
+	progress *status.Plan // of the step; nil before announce
 	// members are the members of arrays on all disks, including the disks that skip_block_devices names. They are read
 	// only if skip_block_devices names an array.
 	members  []raid.Member
@@ -76,21 +43,17 @@ type diskRun struct {
 	notPreservable   map[string]error       // why other arrays that Ironic created are not kept, by name
 	noneKept         error                  // why no array that Ironic created can be kept, or nil
 
-	mu       sync.Mutex
-	reports  map[string]diskReport
-	stuck    map[string]error // why the kernel is still busy, by device path
-	failures collected
+	mu    sync.Mutex
+	stuck map[string]error // why the kernel is still busy, by device path
 }
 
 // startDiskRun lists the disks to erase or overwrite. It checks all of them for shared file systems before the first is
 // written; one that is found fails the step. A disk that cannot be described or read is an error of that disk alone.
-// The phrase is logged for each disk that fails. With the name of a step, the run collects evidence of what it erases.
+// The phrase is logged for each disk that fails. With the name of a step, the evidence
+// of what it erases is stored.
 func (m *Machine) startDiskRun(ctx context.Context, n *node.Node, phrase, step string) (*diskRun, error) {
 	c := m.o.Config.Get()
 	r := m.newDiskRun(n, phrase, step)
-	if step != "" {
-		r.evidence = newEvidenceLog(n, step, r.flags)
-	}
 	var err error
 	if r.arrays, err = softraid.RulesOf(n); err != nil {
 		return nil, err
@@ -110,7 +73,7 @@ func (m *Machine) startDiskRun(ctx context.Context, n *node.Node, phrase, step s
 	if err != nil {
 		return nil, err
 	}
-	r.evidence.add(all)
+	r.results.add(all)
 	r.recordSkipped(all, disks)
 	disks = r.withoutNetwork(disks)
 	if err := r.failUnusable(ctx); err != nil {
@@ -137,11 +100,11 @@ func (m *Machine) newDiskRun(n *node.Node, phrase, step string) *diskRun {
 	c := m.o.Config.Get()
 	r := &diskRun{
 		m: m, phrase: phrase, step: step, flags: eraseFlagsOf(n, c),
-		known: map[string]bool{}, reports: map[string]diskReport{},
-		stuck: map[string]error{}, preservedMembers: map[string]raid.Member{},
+		known: map[string]bool{}, stuck: map[string]error{}, preservedMembers: map[string]raid.Member{},
 		notPreservable: map[string]error{},
 	}
 	r.flags.wait = WaitOf(c)
+	r.results = newResults(n, step, r.flags)
 	return r
 }
 
@@ -206,39 +169,17 @@ func (r *diskRun) do(
 		r.fail(d, err)
 	}
 	r.record(d, report)
-	r.finishItem(d.Path, d, report, err)
+	r.finishItem(d.Path, d, err)
 }
 
 func (r *diskRun) fail(d block.Device, err error) {
 	r.m.o.Log.Error(r.phrase, "device", d.Path, "err", err)
-	r.failures.add(fmt.Errorf("%s: %w", d.Path, err))
-	r.evidence.fail(d, err)
+	r.results.fail(d, err)
 }
 
 func (r *diskRun) record(d block.Device, report diskReport) {
 	for _, path := range slices.Sorted(maps.Keys(report.Untouched)) {
 		r.m.o.Log.Warn("device left untouched", "device", path, "reason", report.Untouched[path])
 	}
-	r.evidence.record(d, report)
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.reports[d.Path] = report
-}
-
-// collected gathers the errors of several disks into one.
-type collected struct {
-	mu   sync.Mutex
-	errs []error
-}
-
-func (c *collected) add(err error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.errs = append(c.errs, err)
-}
-
-func (c *collected) err() error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return errors.Join(c.errs...)
+	r.results.record(d, report)
 }

@@ -82,7 +82,7 @@ func (r *diskRun) failUnread(err error) error {
 		return nil // the kernel's list and the list of disks to erase contain the same disks
 	}
 	r.m.o.Log.Error(r.phrase, "err", err)
-	r.failures.add(err)
+	r.results.addErr(err)
 	r.unread = append(r.unread, err)
 	return nil
 }

@@ -115,11 +115,11 @@ func (r *diskRun) end(ctx context.Context, policy unattachedPolicy) (any, error)
 // finish returns the reports by disk, or an error with the devices that were erased and the errors of all disks that
 // were not.
 func (r *diskRun) finish() (any, error) {
-	if err := r.failures.err(); err != nil {
+	if err := r.results.err(); err != nil {
 		return nil, fault.BlockDeviceErase("erased: %s; not erased: %w", r.erasedText(), err)
 	}
 	result := map[string]any{}
-	for path, report := range r.reports {
+	for path, report := range r.results.reports() {
 		result[path] = report
 	}
 	return result, nil
@@ -132,7 +132,7 @@ const maxErasedText = 1024
 // they do not fit into maxErasedText bytes, it ends with the number of those left out.
 func (r *diskRun) erasedText() string {
 	erased := map[string]erase.Report{}
-	for _, report := range r.reports {
+	for _, report := range r.results.reports() {
 		maps.Copy(erased, report.Erased)
 	}
 	if len(erased) == 0 {
@@ -326,7 +326,7 @@ func (r *diskRun) eraseTargets(ctx context.Context, p Decision) (diskReport, err
 	var problems []error
 	for _, target := range p.targets {
 		started := time.Now()
-		record, end := r.evidence.begin(d, target)
+		record, end := r.results.begin(d, target)
 		err := goroutine.Catch(func() error { // after a panic the report still lists what was erased
 			if err := r.eraseTarget(ctx, p, target, record); err != nil {
 				return err

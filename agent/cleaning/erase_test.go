@@ -169,7 +169,7 @@ func TestEraseNamesPasses(t *testing.T) {
 		}
 		report := reports(t, result)[disk.Path]
 		want += fmt.Sprintf("%d of %d bytes, ", diskSize, diskSize)
-		got := report.Overwritten[disk.Path]
+		got := report.overwritten()[disk.Path]
 		if !strings.HasPrefix(got, want) || report.Erased[disk.Path].String() != string(erase.Overwrite) ||
 			!strings.Contains(log.String(), "method=overwrite duration=") ||
 			!strings.Contains(log.String(), fmt.Sprintf("overwritten=%q", got)) {
@@ -180,7 +180,7 @@ func TestEraseNamesPasses(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if report := reports(t, result)[disk.Path]; len(report.Erased) != 1 || len(report.Overwritten) > 0 {
+		if report := reports(t, result)[disk.Path]; len(report.Erased) != 1 || len(report.overwritten()) > 0 {
 			t.Errorf("metadata: got %+v, want no overwrite", report)
 		}
 		failed := errors.New("failed")

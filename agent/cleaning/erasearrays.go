@@ -66,7 +66,7 @@ func (r *diskRun) eraseArray(ctx context.Context, a *softraid.Volume) error {
 	}
 	a.Device = d
 	r.progress.Split(a.String(), []status.Item{{Device: path, Size: r.arrayItem(a).Size}})
-	r.evidence.add([]block.Device{d})
+	r.results.add([]block.Device{d})
 	report, err := limitRunDisk(ctx, r, d, func(ctx context.Context, d block.Device) (diskReport, error) {
 		return r.eraseContent(ctx, a, d)
 	})
@@ -80,24 +80,21 @@ func (r *diskRun) eraseArray(ctx context.Context, a *softraid.Volume) error {
 		return fmt.Errorf("the content of %s was not erased", path)
 	}
 	r.record(d, report)
-	r.finishItem(a.String(), d, report, nil)
+	r.finishItem(a.String(), d, nil)
 	return nil
 }
 
 // revoke marks the content of an array as not erased: a member holds other data than the array.
 func (r *diskRun) revoke(a *softraid.Volume, err error) {
-	r.evidence.fail(a.Device, err)
+	r.results.revoke(a.Device, err)
 	r.progress.Finish(a.String(), status.Failed)
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	delete(r.reports, a.Device.Path)
 }
 
 // eraseContent overwrites the device of an array. It returns an error if the array has lost a member, or a member could
 // not be written to.
 func (r *diskRun) eraseContent(ctx context.Context, a *softraid.Volume, d block.Device) (diskReport, error) {
 	started := time.Now()
-	record, end := r.evidence.begin(d, d)
+	record, end := r.results.begin(d, d)
 	record.Restrict(fmt.Sprintf("content of %s on %s", a, a.Describe()))
 	err := goroutine.Catch(func() error {
 		err := r.eraseWith(ctx, d, r.overwriteOptions(), record)
@@ -159,7 +156,7 @@ func (r *diskRun) eraseGaps(ctx context.Context, d block.Device, report *diskRep
 		return err
 	}
 	if len(ranges) > 0 {
-		record, end := r.evidence.begin(d, d)
+		record, end := r.results.begin(d, d)
 		record.Restrict("outside of the partitions")
 		err := r.eraseRanges(ctx, d, ranges, record)
 		if end(err); err != nil {

@@ -155,14 +155,14 @@ func TestEraseKeepsArrays(t *testing.T) {
 		}
 		sameResult(t, result, want)
 		for path, report := range reports(t, result) {
-			for device, text := range report.Overwritten {
+			for device, text := range report.overwritten() {
 				if !strings.HasPrefix(text, "passes: ") || report.Erased[device].Technique == "" {
 					t.Errorf("%s: got %q for %s", path, text, device)
 				}
 			}
-			if len(report.Untouched) > 0 && len(report.Overwritten) != 3 {
+			if len(report.Untouched) > 0 && len(report.overwritten()) != 3 {
 				t.Errorf("%s: got %v, want the passes of two members and the space around them", path,
-					report.Overwritten)
+					report.overwritten())
 			}
 		}
 		if diff := cmp.Diff([]string{

@@ -8,62 +8,18 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
-	"ironroot/agent/node"
-	"ironroot/agent/status"
-	"ironroot/storage/block"
 	"ironroot/storage/erase"
 	"ironroot/storage/erase/evidence"
 )
 
-// evidenceLog collects what an erase step does to each disk. A nil log collects nothing. It is safe for concurrent use:
-// an operation that the kernel does not return from continues while the evidence is written.
-type evidenceLog struct {
-	operation string
-	node      string
-	options   map[string]any
-	started   time.Time
-
-	mu    sync.Mutex
-	order []string // device paths
-	disks map[string]*diskEvidence
-}
-
-// diskEvidence has the facts about one disk.
-type diskEvidence struct {
-	disk    block.Device
-	errs    []error
-	report  diskReport
-	targets []*targetEvidence
-}
-
-// targetEvidence has the facts about a disk or partition whose erase was begun. It is changed under the log's mutex.
+// targetEvidence has the facts about a disk or partition whose erase was begun. It is changed under the mutex of the results.
 type targetEvidence struct {
 	path           string
 	record         *erase.Recorder
 	started, ended time.Time // ended is zero while the erase runs
 	err            error
-}
-
-func newEvidenceLog(n *node.Node, operation string, flags eraseFlags) *evidenceLog {
-	l := &evidenceLog{
-		operation: operation, node: n.UUID(), started: time.Now(), disks: map[string]*diskEvidence{},
-	}
-	switch operation {
-	case fullErase:
-		l.options = map[string]any{
-			"random_passes": flags.iterations, "zeroize": flags.zeroize, "nvme_secure_erase": flags.nvme,
-			"ata_secure_erase": flags.ata, "overwrite_if_secure_erase_fails": flags.continueOnFailure,
-		}
-		if flags.discard {
-			l.options["discard_if_secure_erase_fails"] = true
-		}
-	case expressErase: // its other settings are fixed
-		l.options = map[string]any{"nvme_secure_erase": flags.nvme}
-	}
-	return l
 }
 
 // Names of steps: one erases all data, the other only the data of NVMe disks.
@@ -72,103 +28,30 @@ const (
 	expressErase = "erase_devices_express"
 )
 
-// add adds disks without a result.
-func (l *evidenceLog) add(disks []block.Device) {
-	if l == nil {
-		return
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for _, d := range disks {
-		l.of(d)
-	}
-}
-
-// of returns the entry of a disk and adds it if it is missing.
-func (l *evidenceLog) of(d block.Device) *diskEvidence {
-	entry := l.disks[d.Path]
-	if entry == nil {
-		entry = &diskEvidence{disk: d}
-		l.disks[d.Path], l.order = entry, append(l.order, d.Path)
-	}
-	return entry
-}
-
-// fail adds the error of a disk.
-func (l *evidenceLog) fail(d block.Device, err error) {
-	if l == nil {
-		return
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	entry := l.of(d)
-	entry.errs = append(entry.errs, err)
-}
-
-// record adds the report of a disk. Reports of other devices, such as controllers, are ignored.
-func (l *evidenceLog) record(d block.Device, report diskReport) {
-	if l == nil {
-		return
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if entry := l.disks[d.Path]; entry != nil {
-		entry.report = report
-	}
-}
-
-// begin adds a target of a disk, and returns the recorder for its erase. The target ends with the call of end.
-func (l *evidenceLog) begin(d, target block.Device) (record *erase.Recorder, end func(error)) {
-	record = &erase.Recorder{}
-	if l == nil {
-		return record, func(error) {}
-	}
-	t := &targetEvidence{path: target.Path, record: record, started: time.Now()}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	entry := l.of(d)
-	entry.targets = append(entry.targets, t)
-	return record, func(err error) {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		t.ended, t.err = time.Now(), err
-	}
-}
-
-// records returns a record of each disk. stepErr is why the step ended before it erased anything, or nil.
-func (l *evidenceLog) records(m *Machine, stepErr error) []evidence.Record {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	var list []evidence.Record
-	for _, path := range l.order {
-		list = append(list, l.disks[path].newRecord(m, l, stepErr))
-	}
-	return list
-}
-
-func (e *diskEvidence) newRecord(m *Machine, l *evidenceLog, stepErr error) evidence.Record {
+// newRecord returns the evidence of the disk.
+func (d *diskReport) newRecord(m *Machine, l *results, stepErr error) evidence.Record {
 	r := evidence.Record{
-		Program: "ironroot " + m.o.Version, Node: l.node, Disk: erase.Describe(m.o.System, e.disk),
+		Program: "ironroot " + m.o.Version, Node: l.node, Disk: erase.Describe(m.o.System, d.disk),
 		Requested: evidence.Request{Operation: l.operation, Options: l.options},
 		Started:   l.started, Ended: after(l.started, time.Now()),
 		Targets: []evidence.Target{}, Untouched: []evidence.Place{},
 	}
-	for i, t := range e.targets {
+	for i, t := range d.targets {
 		t.addTo(&r, t.record.Report())
 		if i == 0 {
 			r.Started = t.started.UTC()
 		}
-		r.Ended = after(e.targets[0].started, t.end())
+		r.Ended = after(d.targets[0].started, t.end())
 	}
-	for _, path := range slices.Sorted(maps.Keys(e.report.Untouched)) {
-		r.Untouched = append(r.Untouched, evidence.Place{Path: path, Reason: e.report.Untouched[path]})
+	for _, path := range slices.Sorted(maps.Keys(d.Untouched)) {
+		r.Untouched = append(r.Untouched, evidence.Place{Path: path, Reason: d.Untouched[path]})
 	}
 	var reasons []string
 	for _, place := range r.Untouched {
 		reasons = append(reasons, place.Path+": "+place.Reason)
 	}
-	r.Outcome = e.outcome()
-	switch err := errors.Join(e.errs...); {
+	r.Outcome = d.outcome()
+	switch err := errors.Join(d.errs...); {
 	case err != nil:
 		reasons = append([]string{err.Error()}, reasons...)
 	case r.Outcome != evidence.NotErased:
@@ -179,40 +62,6 @@ func (e *diskEvidence) newRecord(m *Machine, l *evidenceLog, stepErr error) evid
 	}
 	r.Reason = strings.Join(reasons, "; ")
 	return r
-}
-
-// outcome returns the outcome of the disk by what is known of it.
-func (e *diskEvidence) outcome() evidence.Outcome {
-	switch {
-	case len(e.errs) > 0 && len(e.targets) > 0:
-		return evidence.Failed
-	case len(e.errs) > 0:
-		return evidence.NotErased
-	case len(e.report.Erased) > 0 && len(e.report.Untouched) > 0:
-		return evidence.Partial
-	case len(e.report.Erased) > 0:
-		return evidence.Erased
-	}
-	return evidence.NotErased
-}
-
-// progress returns the outcome of a disk for the progress of the step. The disk's record has the same outcome.
-func (l *evidenceLog) progress(d block.Device) status.Outcome {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	entry := l.disks[d.Path]
-	if entry == nil {
-		return status.Untouched
-	}
-	switch outcome := entry.outcome(); {
-	case len(entry.errs) > 0:
-		return status.Failed
-	case outcome == evidence.Partial:
-		return status.PartlyErased
-	case outcome == evidence.Erased:
-		return entry.report.extent()
-	}
-	return status.Untouched
 }
 
 // addTo adds the report of the target's erase to a record: the target, and the facts that the drive reported of itself.
@@ -263,14 +112,14 @@ type diskResult struct {
 // erased if its evidence cannot be signed, stored or posted: that is logged, and part of the report. stepErr is why the
 // step ended before it erased anything, or nil.
 func (r *diskRun) storeEvidence(ctx context.Context, stepErr error) {
-	if r.evidence == nil {
+	if r.step == "" {
 		return
 	}
 	log := r.m.o.Log
 	key, unsigned := r.m.evidenceKey()
 	poster := r.m.newPoster()
 	defer poster.close()
-	for _, record := range r.evidence.records(r.m, stepErr) {
+	for _, record := range r.results.records(r.m, stepErr) {
 		path := record.Disk.Path
 		sealed, err := evidence.Seal(record, key, unsigned, r.m.clean)
 		var data []byte
@@ -279,7 +128,7 @@ func (r *diskRun) storeEvidence(ctx context.Context, stepErr error) {
 		}
 		if err != nil {
 			log.Error("erase evidence not created", "device", path, "err", err)
-			r.addEvidence(path, diskResult{Error: fmt.Sprintf("not created: %v", err)})
+			r.results.addEvidence(path, diskResult{Error: fmt.Sprintf("not created: %v", err)})
 			continue
 		}
 		claimed := evidence.Classify(record)
@@ -298,17 +147,8 @@ func (r *diskRun) storeEvidence(ctx context.Context, stepErr error) {
 		log.Info("erase evidence", "device", path, "file", result.File, "outcome", string(record.Outcome),
 			"category", string(claimed.Category), "reason", claimed.Reason, "signed", key != nil,
 			"posted", result.Posted)
-		r.addEvidence(path, result)
+		r.results.addEvidence(path, result)
 	}
-}
-
-// addEvidence adds evidence to the report of a disk.
-func (r *diskRun) addEvidence(path string, result diskResult) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	report := r.reports[path]
-	report.Evidence = &result
-	r.reports[path] = report
 }
 
 // clean redacts secrets.

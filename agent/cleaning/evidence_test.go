@@ -273,7 +273,7 @@ func TestEvidenceOfStuckErase(t *testing.T) {
 // The clock can be set while a disk is erased. Evidence whose end is before its start would not be valid.
 func TestEvidenceClockSet(t *testing.T) {
 	m := onThisMachine(t)
-	log := newEvidenceLog(nodeWith(t, `"properties": {}`), fullErase, eraseFlags{})
+	log := newResults(nodeWith(t, `"properties": {}`), fullErase, eraseFlags{})
 	log.started = advanced(t, log.started)
 	_, end := log.begin(block.Device{Path: "/dev/sda"}, block.Device{Path: "/dev/sda"})
 	log.disks["/dev/sda"].targets[0].started = advanced(t, log.disks["/dev/sda"].targets[0].started)
@@ -361,7 +361,7 @@ func TestEvidenceOfDrive(t *testing.T) {
 				Zeros: read, Detection: detection,
 			},
 		}
-		log := newEvidenceLog(nodeWith(t, `"properties": {}`), fullErase, eraseFlags{})
+		log := newResults(nodeWith(t, `"properties": {}`), fullErase, eraseFlags{})
 		_, end := log.begin(disk, disk)
 		end(nil)
 		log.record(disk, diskReport{Erased: map[string]erase.Report{disk.Path: report}})
@@ -390,7 +390,7 @@ func TestEvidenceOfDrive(t *testing.T) {
 // The evidence of a disk lasts from the start of its first target to the end of its last.
 func TestEvidenceTimes(t *testing.T) {
 	disk, second := block.Device{Path: "/dev/sda"}, block.Device{Path: "/dev/sda2"}
-	log := newEvidenceLog(nil, fullErase, eraseFlags{})
+	log := newResults(nil, fullErase, eraseFlags{})
 	for _, target := range []block.Device{disk, second} {
 		_, end := log.begin(disk, target)
 		end(nil)
@@ -429,7 +429,7 @@ func TestEvidenceNotCreated(t *testing.T) {
 		t.Fatal(err)
 	}
 	run.eraseAll(t.Context(), run.decideAll(t.Context()))
-	run.evidence.options["random_passes"] = func() {} // JSON has no functions
+	run.results.options["random_passes"] = func() {} // JSON has no functions
 	run.storeEvidence(t.Context(), nil)
 	result, err := run.finish()
 	if err != nil {
@@ -597,7 +597,7 @@ func TestEvidenceOutcomes(t *testing.T) {
 		"left":    {nil, diskReport{Untouched: left}, evidence.NotErased, "/dev/sda2: protected"},
 		"nothing": {nil, diskReport{}, evidence.NotErased, "the step ended before the disk's turn"},
 	} {
-		log := newEvidenceLog(nil, fullErase, eraseFlags{})
+		log := newResults(nil, fullErase, eraseFlags{})
 		log.add([]block.Device{d})
 		log.record(d, c.report)
 		if c.err != nil {

@@ -6,7 +6,6 @@ import (
 	"ironroot/agent/softraid"
 	"ironroot/agent/status"
 	"ironroot/storage/block"
-	"ironroot/storage/erase"
 )
 
 // announce lists the disks of the step, and the arrays whose content it erases, so that its progress is known as a
@@ -67,30 +66,12 @@ func (r *diskRun) arrayItem(a *softraid.Volume) status.Item {
 	return item
 }
 
-// finishItem records in the progress what was done to a device, whose erase or test has ended with an error or nil. In
-// a step that erases, the evidence decides, and the caller has recorded the report there.
-func (r *diskRun) finishItem(item string, d block.Device, report diskReport, err error) {
-	r.progress.Finish(item, r.outcome(d, report, err))
-}
-
-func (r *diskRun) outcome(d block.Device, report diskReport, err error) status.Outcome {
-	switch {
-	case err != nil:
-		return status.Failed
-	case report.tested != nil:
-		return status.Tested
-	case r.evidence != nil:
-		return r.evidence.progress(d)
+// finishItem records in the progress what was done to a device, whose erase or test has ended with an error or nil. The
+// caller has recorded the report before.
+func (r *diskRun) finishItem(item string, d block.Device, err error) {
+	outcome := status.Failed
+	if err == nil {
+		outcome = r.results.progress(d)
 	}
-	return status.Untouched
-}
-
-// extent returns whether the techniques of an erased disk erase all data or only metadata.
-func (d diskReport) extent() status.Outcome {
-	for _, report := range d.Erased {
-		if report.Technique != erase.MetadataOnly {
-			return status.Erased
-		}
-	}
-	return status.MetadataErased
+	r.progress.Finish(item, outcome)
 }

@@ -270,10 +270,10 @@ func TestOutcome(t *testing.T) {
 		m := onThisMachine(t)
 		board := onBoard(m, fullErase)
 		r := &diskRun{
-			m: m, phrase: "not erased", step: fullErase, reports: map[string]diskReport{}, stuck: map[string]error{},
-			evidence: newEvidenceLog(nil, fullErase, eraseFlags{}), disks: []block.Device{d},
+			m: m, phrase: "not erased", step: fullErase, stuck: map[string]error{},
+			results: newResults(nil, fullErase, eraseFlags{}), disks: []block.Device{d},
 		}
-		r.evidence.add(r.disks)
+		r.results.add(r.disks)
 		r.announce()
 		if c.earlier != nil {
 			r.fail(d, c.earlier)

@@ -23,7 +23,7 @@ func (r *diskRun) examineUnbound(ctx context.Context) {
 	controllers, err := r.m.prober.Unbound(ctx)
 	if err != nil {
 		r.m.o.Log.Error("storage controllers not examined", "err", err)
-		r.failures.add(err)
+		r.results.addErr(err)
 	}
 	for _, c := range controllers {
 		d := block.Device{Name: c.Address, Path: c.Address}

@@ -231,13 +231,13 @@ func TestEraseServers(t *testing.T) {
 		}
 		run := startErase(t, m)
 		run.examineUnbound(t.Context())
-		failures := errorText(run.failures.err())
+		failures := errorText(run.results.err())
 		if (failures != "") != strings.Contains(failures, "has no driver") {
 			t.Errorf("%s: got %s", server.Model, failures)
 		}
 		for address, controller := range unbound {
 			verdict := "fails"
-			if run.reports[address].Untouched[address] != "" {
+			if run.results.reports()[address].Untouched[address] != "" {
 				verdict = "noted"
 			}
 			if strings.Contains(failures, address+": ") != (verdict == "fails") {
@@ -306,7 +306,7 @@ func TestEraseUnusedNVMeController(t *testing.T) {
 	}
 	run := startErase(t, m)
 	run.examineControllers(t.Context(), unattachedFail)
-	got, want := run.reports[nvme0].Untouched[nvme0], "not examined: named by skip_storage_controllers"
+	got, want := run.results.reports()[nvme0].Untouched[nvme0], "not examined: named by skip_storage_controllers"
 	if got != want {
 		t.Errorf("got reason %q, want %q", got, want)
 	}
