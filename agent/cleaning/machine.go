@@ -55,7 +55,7 @@ func New(o Options) *Machine {
 func (m *Machine) List(ctx context.Context) ([]block.Device, error) { return m.o.Disks.Disks(ctx) }
 
 // raid returns the software RAID of this machine for a node, which may be nil. It creates no arrays.
-func (m *Machine) raid(n *node.Node) *softraid.Machine {
+func (m *Machine) raid(n *node.Node) *softraid.Arrays {
 	c := m.o.Config.Get()
 	return softraid.New(softraid.Options{
 		Node: n, System: m.o.System, Disks: m, Kernel: m.o.Kernel, Log: m.o.Log, Limits: m.limiter.Limits,

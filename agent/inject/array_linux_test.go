@@ -45,7 +45,7 @@ func (a arrayDisks) Local(disks []block.Device) (local, remote []block.Device, e
 	return disks, nil, nil
 }
 
-func (a arrayDisks) machine(n *node.Node) *softraid.Machine {
+func (a arrayDisks) of(n *node.Node) *softraid.Arrays {
 	return softraid.New(softraid.Options{
 		Node: n, Disks: a, Kernel: a.kernel, Log: slog.New(slog.DiscardHandler), Scheme: partition.GPT,
 		Limits: func(block.Device) timelimit.Limits { return timelimit.Disk },
@@ -53,7 +53,7 @@ func (a arrayDisks) machine(n *node.Node) *softraid.Machine {
 }
 
 func (a arrayDisks) Assemble(ctx context.Context, n *node.Node) (softraid.Assembled, error) {
-	return a.machine(n).AssembleAll(ctx)
+	return a.of(n).AssembleAll(ctx)
 }
 
 // A file on a named array is written while the arrays of raid_config run: they are assembled before and stopped after,
@@ -67,7 +67,7 @@ func TestInjectFilesIntoArray(t *testing.T) {
 	config := `{"logical_disks": [` + raidtest.LogicalDisk("1", "1", `"volume_name": "root", "is_root_volume": true`) +
 		", " + raidtest.LogicalDisk("0", `"MAX"`, "") + "]}"
 	n := nodeWith(t, `"target_raid_config": `+config+`, "raid_config": `+config)
-	if _, err := disks.machine(n).Create(t.Context()); err != nil {
+	if _, err := disks.of(n).Create(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	arrays, err := disks.kernel.List(t.Context())

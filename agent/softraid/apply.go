@@ -13,27 +13,27 @@ import (
 
 // Create creates the arrays of the node's target_raid_config. It returns the configuration, which Ironic stores as
 // raid_config, or an empty one if it contains no software RAID.
-func (m *Machine) Create(ctx context.Context) (map[string]any, error) {
+func (r *Arrays) Create(ctx context.Context) (map[string]any, error) {
 	var config map[string]any
-	if m.o.Node != nil {
-		value := m.o.Node.Raw()["target_raid_config"]
+	if r.o.Node != nil {
+		value := r.o.Node.Raw()["target_raid_config"]
 		var ok bool
 		if config, ok = value.(map[string]any); value != nil && !ok {
 			return nil, fault.SoftwareRAID("target_raid_config is not an object")
 		}
 	}
 	if parse(config, false).lacksSoftware {
-		m.o.Log.Warn("RAID configuration contains no software RAID")
+		r.o.Log.Warn("RAID configuration contains no software RAID")
 		return map[string]any{}, nil
 	}
-	return m.Apply(ctx, config, false)
+	return r.Apply(ctx, config, false)
 }
 
 // Apply creates the arrays of a configuration and returns it. With remove, it first deletes the existing arrays.
 // Everything is checked before the first write. If an array cannot be created, all arrays of the configuration are
 // removed again. A configuration without software RAID is an error: it would delete the arrays and create none.
-func (m *Machine) Apply(ctx context.Context, config map[string]any, remove bool) (map[string]any, error) {
-	rules, err := RulesOf(m.o.Node)
+func (r *Arrays) Apply(ctx context.Context, config map[string]any, remove bool) (map[string]any, error) {
+	rules, err := RulesOf(r.o.Node)
 	if err != nil {
 		return nil, toFault(ctx, err)
 	}
@@ -42,18 +42,18 @@ func (m *Machine) Apply(ctx context.Context, config map[string]any, remove bool)
 	if err != nil {
 		return nil, err
 	}
-	if err := m.replace(ctx, c, volumes, remove); err != nil {
+	if err := r.replace(ctx, c, volumes, remove); err != nil {
 		return nil, toFault(ctx, err)
 	}
 	return config, nil
 }
 
-func (m *Machine) replace(ctx context.Context, c *configuration, volumes []Volume, remove bool) error {
-	s, err := m.read(ctx)
+func (r *Arrays) replace(ctx context.Context, c *configuration, volumes []Volume, remove bool) error {
+	s, err := r.read(ctx)
 	if err == nil {
-		err = m.checkDisks(ctx, volumes, c, s)
+		err = r.checkDisks(ctx, volumes, c, s)
 	}
-	if err := cmp.Or(c.err(m.o.Node), err); err != nil {
+	if err := cmp.Or(c.err(r.o.Node), err); err != nil {
 		return err
 	}
 	del := deletion{state: s}
@@ -61,51 +61,51 @@ func (m *Machine) replace(ctx context.Context, c *configuration, volumes []Volum
 		if err := checkExternal(ctx, s.disks); err != nil {
 			return err
 		}
-		if del, err = m.planDelete(ctx, s); err != nil {
+		if del, err = r.planDelete(ctx, s); err != nil {
 			return err
 		}
 	}
-	plan, err := m.planCreate(ctx, volumes, del)
+	plan, err := r.planCreate(ctx, volumes, del)
 	if err != nil {
 		return err
 	}
 	if remove {
-		if err := m.deleteArrays(ctx, del); err != nil {
+		if err := r.deleteArrays(ctx, del); err != nil {
 			return err
 		}
 	}
-	return m.createArrays(ctx, plan)
+	return r.createArrays(ctx, plan)
 }
 
 // Delete removes all arrays that skip_block_devices does not protect, and the partition tables of their disks. Arrays
 // that share a disk with a protected one are wiped and kept, with the partition table.
-func (m *Machine) Delete(ctx context.Context) error { return toFault(ctx, m.deleteAll(ctx)) }
+func (r *Arrays) Delete(ctx context.Context) error { return toFault(ctx, r.deleteAll(ctx)) }
 
-func (m *Machine) deleteAll(ctx context.Context) error {
-	s, err := m.read(ctx)
+func (r *Arrays) deleteAll(ctx context.Context) error {
+	s, err := r.read(ctx)
 	if err != nil {
 		return err
 	}
 	if err := checkExternal(ctx, s.disks); err != nil {
 		return err
 	}
-	del, err := m.planDelete(ctx, s)
+	del, err := r.planDelete(ctx, s)
 	if err != nil {
 		return err
 	}
-	if err := m.deleteArrays(ctx, del); err != nil {
+	if err := r.deleteArrays(ctx, del); err != nil {
 		return err
 	}
-	return m.checkDeleted(ctx)
+	return r.checkDeleted(ctx)
 }
 
 // checkDeleted returns an error if an array is left that had to be deleted.
-func (m *Machine) checkDeleted(ctx context.Context) error {
-	s, err := m.read(ctx)
+func (r *Arrays) checkDeleted(ctx context.Context) error {
+	s, err := r.read(ctx)
 	if err != nil {
 		return err
 	}
-	del, err := m.planDelete(ctx, s)
+	del, err := r.planDelete(ctx, s)
 	if err != nil {
 		return err
 	}

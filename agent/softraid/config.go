@@ -89,7 +89,7 @@ type configuration struct {
 // parse parses a configuration. With named, all arrays need a name.
 //
 // The rules are the same as in ironic-python-agent. In addition, levels, sizes and names must be usable before anything
-// is written. The disks are not read: see [Machine.checkDisks].
+// is written. The disks are not read: see [Arrays.checkDisks].
 func parse(config map[string]any, named bool) *configuration {
 	disks, isList := config["logical_disks"].([]any)
 	c := &configuration{

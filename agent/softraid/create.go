@@ -41,7 +41,7 @@ const superblockVersion = "1.2"
 
 // planCreate chooses disks, partitions and device numbers for a configuration, and checks whether they can be used. It
 // only reads. del precedes the creation.
-func (m *Machine) planCreate(
+func (r *Arrays) planCreate(
 	ctx context.Context, volumes []Volume, del deletion,
 ) (creation, error) {
 	plan := creation{layouts: map[string]partition.Layout{}}
@@ -49,7 +49,7 @@ func (m *Machine) planCreate(
 	if err != nil {
 		return creation{}, err
 	}
-	candidates, err := m.candidates(del.disks)
+	candidates, err := r.candidates(del.disks)
 	if err != nil {
 		return creation{}, err
 	}
@@ -62,9 +62,9 @@ func (m *Machine) planCreate(
 		for _, d := range disks {
 			if _, known := plan.layouts[d.Path]; !known {
 				plan.disks = append(plan.disks, d)
-				plan.layouts[d.Path] = partition.Layout{Scheme: m.o.Scheme}
+				plan.layouts[d.Path] = partition.Layout{Scheme: r.o.Scheme}
 			}
-			member, err := plan.add(d, v, m.o.UEFI)
+			member, err := plan.add(d, v, r.o.UEFI)
 			if err != nil {
 				return creation{}, err
 			}
@@ -80,13 +80,13 @@ func (m *Machine) planCreate(
 	}
 	var partitioned []string
 	for _, d := range plan.disks {
-		if err := m.checkWritable(ctx, d); err != nil {
+		if err := r.checkWritable(ctx, d); err != nil {
 			return creation{}, err
 		}
 		if slices.ContainsFunc(del.clear, func(other block.Device) bool { return other.Path == d.Path }) {
 			continue // it will be empty
 		}
-		empty, err := m.isEmpty(ctx, d, del)
+		empty, err := r.isEmpty(ctx, d, del)
 		if err != nil {
 			return creation{}, err
 		}
@@ -102,10 +102,10 @@ func (m *Machine) planCreate(
 }
 
 // candidates returns the disks that arrays can be created on: all but the media of a BMC, which come and go.
-func (m *Machine) candidates(disks []block.Device) ([]block.Device, error) {
+func (r *Arrays) candidates(disks []block.Device) ([]block.Device, error) {
 	var candidates []block.Device
 	for _, d := range disks {
-		medium, err := block.IsVirtualMedia(m.o.System, d.Name)
+		medium, err := block.IsVirtualMedia(r.o.System, d.Name)
 		if err != nil {
 			return nil, err
 		}
@@ -118,8 +118,8 @@ func (m *Machine) candidates(disks []block.Device) ([]block.Device, error) {
 
 // checkDisks adds a problem for each array that has fewer disks than its level needs, or whose hints match no disk. It
 // ignores arrays that exist and remain.
-func (m *Machine) checkDisks(ctx context.Context, volumes []Volume, c *configuration, s *state) error {
-	candidates, err := m.candidates(s.disks)
+func (r *Arrays) checkDisks(ctx context.Context, volumes []Volume, c *configuration, s *state) error {
+	candidates, err := r.candidates(s.disks)
 	if err != nil {
 		return err
 	}
@@ -289,7 +289,7 @@ func (v *Volume) checkMembers() error {
 }
 
 // isEmpty reports whether a disk has no partitions. A disk that is in use or a member of an array is an error.
-func (m *Machine) isEmpty(ctx context.Context, d block.Device, del deletion) (bool, error) {
+func (r *Arrays) isEmpty(ctx context.Context, d block.Device, del deletion) (bool, error) {
 	for _, g := range del.groups {
 		for _, member := range g.Array {
 			if member.Device.Path == d.Path {
@@ -297,7 +297,7 @@ func (m *Machine) isEmpty(ctx context.Context, d block.Device, del deletion) (bo
 			}
 		}
 	}
-	parts, err := block.Partitions(ctx, m.o.System, d.Path)
+	parts, err := block.Partitions(ctx, r.o.System, d.Path)
 	if err != nil || len(parts) > 0 {
 		return false, err
 	}
@@ -315,23 +315,23 @@ func (m *Machine) isEmpty(ctx context.Context, d block.Device, del deletion) (bo
 }
 
 // createArrays writes the partition tables and creates the arrays. If it fails, it removes both again.
-func (m *Machine) createArrays(ctx context.Context, plan creation) (err error) {
+func (r *Arrays) createArrays(ctx context.Context, plan creation) (err error) {
 	var written []block.Device
 	var running []string
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, m.removeArrays(context.WithoutCancel(ctx), plan, running, written))
+			err = errors.Join(err, r.removeArrays(context.WithoutCancel(ctx), plan, running, written))
 		}
 	}()
 	for _, d := range plan.disks {
 		written = append(written, d) // at least in part
-		if err := m.limitDisk(ctx, d, func(ctx context.Context) error {
+		if err := r.limitDisk(ctx, d, func(ctx context.Context) error {
 			_, err := partition.Create(ctx, d.Path, plan.layouts[d.Path])
 			return err
 		}); err != nil {
 			return err
 		}
-		if err := partition.Sync(ctx, m.o.System, d.Path); err != nil {
+		if err := partition.Sync(ctx, r.o.System, d.Path); err != nil {
 			return err
 		}
 	}
@@ -341,28 +341,28 @@ func (m *Machine) createArrays(ctx context.Context, plan creation) (err error) {
 			Number: a.number, Version: superblockVersion, Level: a.Level, Name: arrayName(a.Name),
 		}
 		for _, member := range a.Members {
-			path, err := m.waitMember(ctx, member)
+			path, err := r.waitMember(ctx, member)
 			if err != nil {
 				return err
 			}
 			o.Members = append(o.Members, path)
 		}
-		path, err := m.o.Kernel.Create(ctx, o)
+		path, err := r.o.Kernel.Create(ctx, o)
 		if err != nil {
 			return err
 		}
 		running = append(running, path)
 		members[path] = o.Members
 		// The disks can have been members of a similar array, whose content would appear again.
-		if err := m.limitDisk(ctx, block.Device{Path: path}, func(ctx context.Context) error {
-			return m.o.Kernel.Wipe(ctx, path, m.o.Wait)
+		if err := r.limitDisk(ctx, block.Device{Path: path}, func(ctx context.Context) error {
+			return r.o.Kernel.Wipe(ctx, path, r.o.Wait)
 		}); err != nil {
 			return err
 		}
-		m.o.Log.Info("RAID array created", "device", path, "name", a.Name, "level", a.Level, "members", o.Members)
+		r.o.Log.Info("RAID array created", "device", path, "name", a.Name, "level", a.Level, "members", o.Members)
 	}
 	for i, path := range running { // members can have failed since
-		if err := m.o.Kernel.Check(path, plan.volumes[i].Level, members[path]); err != nil {
+		if err := r.o.Kernel.Check(path, plan.volumes[i].Level, members[path]); err != nil {
 			return err
 		}
 	}
@@ -373,21 +373,21 @@ func (m *Machine) createArrays(ctx context.Context, plan creation) (err error) {
 const partitionTimeout = 30 * time.Second
 
 // waitMember waits until the kernel shows a partition, and returns its path.
-func (m *Machine) waitMember(ctx context.Context, member raid.Member) (string, error) {
+func (r *Arrays) waitMember(ctx context.Context, member raid.Member) (string, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, partitionTimeout, errors.New("partition did not appear"))
 	defer cancel()
-	return block.WaitPartition(ctx, m.o.System, member.Disk.Path, member.Device.Number)
+	return block.WaitPartition(ctx, r.o.System, member.Disk.Path, member.Device.Number)
 }
 
 // removeArrays stops arrays and removes the partition tables and superblocks of their disks.
-func (m *Machine) removeArrays(ctx context.Context, plan creation, running []string, written []block.Device) error {
+func (r *Arrays) removeArrays(ctx context.Context, plan creation, running []string, written []block.Device) error {
 	var problems []error
 	for _, path := range running {
-		problems = append(problems, m.o.Kernel.Stop(ctx, path))
+		problems = append(problems, r.o.Kernel.Stop(ctx, path))
 	}
 	for _, d := range written {
-		problems = append(problems, m.limitDisk(ctx, d, func(ctx context.Context) error {
-			return erase.Metadata(ctx, m.o.System, d.Path, m.o.Wait)
+		problems = append(problems, r.limitDisk(ctx, d, func(ctx context.Context) error {
+			return erase.Metadata(ctx, r.o.System, d.Path, r.o.Wait)
 		}))
 	}
 	return errors.Join(problems...)

@@ -83,17 +83,17 @@ func (g *group) mark(action action, reason string, disks map[string]bool) {
 // read reads the arrays on all disks and decides what deleting the configuration does to each. It only reads. A disk
 // that cannot be read or compared is an error, unless skip_block_devices names the disk and names no array. Disks that
 // are reached over a network are handled as if skip_block_devices named them, see [Disks].
-func (m *Machine) read(ctx context.Context) (*state, error) {
+func (r *Arrays) read(ctx context.Context) (*state, error) {
 	s := &state{}
 	var err error
-	if s.rules, err = RulesOf(m.o.Node); err != nil {
+	if s.rules, err = RulesOf(r.o.Node); err != nil {
 		return nil, err
 	}
-	skips, err := node.NewSkipList(m.o.Node)
+	skips, err := node.NewSkipList(r.o.Node)
 	if err != nil {
 		return nil, err
 	}
-	all, err := m.o.Disks.List(ctx)
+	all, err := r.o.Disks.List(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("list disks: %w", err)
 	}
@@ -101,20 +101,20 @@ func (m *Machine) read(ctx context.Context) (*state, error) {
 	if s.disks, err = skips.Without(all); err != nil {
 		return nil, err
 	}
-	if s.disks, s.network, err = m.o.Disks.Local(s.disks); err != nil {
+	if s.disks, s.network, err = r.o.Disks.Local(s.disks); err != nil {
 		return nil, err
 	}
 	for _, d := range s.disks {
-		if err := errors.Join(skips.CheckRead(d), s.rules.CheckShown(ctx, m.o.System, d)); err != nil {
+		if err := errors.Join(skips.CheckRead(d), s.rules.CheckShown(ctx, r.o.System, d)); err != nil {
 			return nil, fmt.Errorf("%s: %w", d.Path, err)
 		}
 	}
 	found := groups{}
 	for _, d := range all {
-		members, err := m.membersOn(ctx, d)
+		members, err := r.membersOn(ctx, d)
 		if err != nil {
 			if !s.has(d) && !s.rules.HasProtected() {
-				m.o.Log.Warn("RAID superblocks not read", "device", d.Path, "err", err)
+				r.o.Log.Warn("RAID superblocks not read", "device", d.Path, "err", err)
 				continue
 			}
 			return nil, fmt.Errorf("%s: %w", d.Path, err)
@@ -124,7 +124,7 @@ func (m *Machine) read(ctx context.Context) (*state, error) {
 	for _, uuid := range slices.Sorted(maps.Keys(found)) {
 		s.groups = append(s.groups, found[uuid])
 	}
-	if s.running, err = m.o.Kernel.List(ctx); err != nil {
+	if s.running, err = r.o.Kernel.List(ctx); err != nil {
 		return nil, err
 	}
 	return s, s.decide()
@@ -225,7 +225,7 @@ type deletion struct {
 }
 
 // planDelete checks whether the configuration can be deleted. It only reads.
-func (m *Machine) planDelete(ctx context.Context, s *state) (deletion, error) {
+func (r *Arrays) planDelete(ctx context.Context, s *state) (deletion, error) {
 	del := deletion{state: s}
 	changed := map[string]bool{} // paths of disks and members
 	for _, g := range s.groups {
@@ -261,13 +261,13 @@ func (m *Machine) planDelete(ctx context.Context, s *state) (deletion, error) {
 		}) {
 			continue
 		}
-		if err := m.checkWritable(ctx, d); err != nil {
+		if err := r.checkWritable(ctx, d); err != nil {
 			return deletion{}, err
 		}
 		del.clear = append(del.clear, d)
 	}
 	for _, g := range del.wipe {
-		if err := m.checkWipe(ctx, s, g); err != nil {
+		if err := r.checkWipe(ctx, s, g); err != nil {
 			return deletion{}, err
 		}
 	}
@@ -292,12 +292,12 @@ func (m *Machine) planDelete(ctx context.Context, s *state) (deletion, error) {
 // checkWipe returns an error if the content of an array must not or cannot be removed: if its disks cannot be
 // overwritten, if [raid.Wipe] does not support its superblocks, or if one of its members shares space with a member of
 // an array that is kept. A superblock that a newer array did not overwrite claims such space.
-func (m *Machine) checkWipe(ctx context.Context, s *state, g *group) error {
+func (r *Arrays) checkWipe(ctx context.Context, s *state, g *group) error {
 	for _, d := range s.disks {
 		if !g.isOn(map[string]bool{d.Path: true}) {
 			continue
 		}
-		if err := m.checkWritable(ctx, d); err != nil {
+		if err := r.checkWritable(ctx, d); err != nil {
 			return err
 		}
 	}
@@ -305,7 +305,7 @@ func (m *Machine) checkWipe(ctx context.Context, s *state, g *group) error {
 		if member.Version != "1.2" {
 			continue // of other members, only the data is wiped
 		}
-		if err := m.limitDisk(ctx, member.Device, func(context.Context) error {
+		if err := r.limitDisk(ctx, member.Device, func(context.Context) error {
 			return raid.CheckWipe(member)
 		}); err != nil {
 			return fmt.Errorf("wipe %s on %w", g, err)
@@ -342,25 +342,25 @@ func overlap(m, other raid.Member) bool {
 func devices(a raid.Array) string { return strings.Join(a.Paths(), ", ") }
 
 // checkWritable returns an error if a disk must not or cannot be overwritten.
-func (m *Machine) checkWritable(ctx context.Context, d block.Device) error {
+func (r *Arrays) checkWritable(ctx context.Context, d block.Device) error {
 	switch {
 	case d.ReadOnly:
 		return fmt.Errorf("%s: %w", d.Path, erase.ErrReadOnly)
 	case d.Zoned == "host-managed":
 		return fmt.Errorf("%s: %w", d.Path, erase.ErrZoned)
-	case m.o.Guard:
-		return m.limitDisk(ctx, d, func(ctx context.Context) error { return erase.Guard(ctx, m.o.System, d.Path) })
+	case r.o.Guard:
+		return r.limitDisk(ctx, d, func(ctx context.Context) error { return erase.Guard(ctx, r.o.System, d.Path) })
 	}
 	return nil
 }
 
 // deleteArrays stops and deletes the arrays of a plan. If one of their disks or members is in use, it writes to none.
-func (m *Machine) deleteArrays(ctx context.Context, del deletion) error {
+func (r *Arrays) deleteArrays(ctx context.Context, del deletion) error {
 	for _, a := range del.stop {
-		if err := m.o.Kernel.Stop(ctx, a.Path); err != nil {
+		if err := r.o.Kernel.Stop(ctx, a.Path); err != nil {
 			return err
 		}
-		m.o.Log.Info("RAID array stopped", "device", a.Path)
+		r.o.Log.Info("RAID array stopped", "device", a.Path)
 	}
 	var written []string // device paths
 	for _, d := range del.clear {
@@ -372,31 +372,31 @@ func (m *Machine) deleteArrays(ctx context.Context, del deletion) error {
 		}
 	}
 	for _, path := range written {
-		if err := erase.AwaitFree(ctx, m.o.System, path, m.o.Wait); err != nil {
+		if err := erase.AwaitFree(ctx, r.o.System, path, r.o.Wait); err != nil {
 			return err
 		}
 	}
 	for _, g := range del.wipe {
 		for _, member := range g.Array {
-			if err := m.limitDisk(ctx, member.Device, func(ctx context.Context) error {
+			if err := r.limitDisk(ctx, member.Device, func(ctx context.Context) error {
 				return raid.Wipe(ctx, member)
 			}); err != nil {
 				return err
 			}
 		}
-		m.o.Log.Warn("RAID array wiped", "array", g.String(), "devices", devices(g.Array), "reason", g.reason)
+		r.o.Log.Warn("RAID array wiped", "array", g.String(), "devices", devices(g.Array), "reason", g.reason)
 	}
 	for _, d := range del.clear {
-		if err := m.limitDisk(ctx, d, func(ctx context.Context) error {
-			return erase.Metadata(ctx, m.o.System, d.Path, m.o.Wait)
+		if err := r.limitDisk(ctx, d, func(ctx context.Context) error {
+			return erase.Metadata(ctx, r.o.System, d.Path, r.o.Wait)
 		}); err != nil {
 			return err
 		}
-		m.o.Log.Info("RAID superblocks and partitions removed", "device", d.Path)
+		r.o.Log.Info("RAID superblocks and partitions removed", "device", d.Path)
 	}
 	for _, g := range del.groups {
 		if g.action == actionKeep {
-			m.o.Log.Warn("RAID array kept", "array", g.String(), "devices", devices(g.Array), "reason", g.reason)
+			r.o.Log.Warn("RAID array kept", "array", g.String(), "devices", devices(g.Array), "reason", g.reason)
 		}
 	}
 	return nil

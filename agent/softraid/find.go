@@ -30,11 +30,11 @@ var errProtectedVolume = errors.New("skip_block_devices protects the array")
 
 // Find finds the arrays of raid_config among the members on disks, which it reads with membersOn. Those that are not as
 // create_configuration creates them have the reason as their error, and no members. It only reads.
-func (m *Machine) Find(
+func (r *Arrays) Find(
 	ctx context.Context, rules Rules, disks []block.Device,
 	membersOn func(context.Context, block.Device) ([]raid.Member, error),
 ) ([]*Volume, error) {
-	volumes, err := rules.config.validated(m.o.Node)
+	volumes, err := rules.config.validated(r.o.Node)
 	if err != nil || len(volumes) == 0 {
 		return nil, err
 	}
@@ -46,7 +46,7 @@ func (m *Machine) Find(
 		}
 		found.add(members)
 	}
-	running, err := m.o.Kernel.List(ctx)
+	running, err := r.o.Kernel.List(ctx)
 	if err != nil {
 		return nil, err
 	}

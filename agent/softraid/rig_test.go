@@ -66,7 +66,7 @@ func (m *rig) Local(disks []block.Device) (local, remote []block.Device, err err
 }
 
 // on returns the machine for a node.
-func (m *rig) on(n *node.Node) *Machine {
+func (m *rig) on(n *node.Node) *Arrays {
 	o := m.o
 	o.Node, o.Disks, o.Scheme = n, m, partition.MBR
 	if n != nil && strings.Contains(fmt.Sprint(n.Raw()), "disk_label:gpt") {

@@ -83,29 +83,29 @@ func (k kernel) Wipe(ctx context.Context, path string, wait erase.Wait) error {
 	return erase.Metadata(ctx, k.sys, path, wait)
 }
 
-// Machine applies the configuration of a node to the disks of a machine.
-type Machine struct {
+// Arrays creates, deletes and assembles the arrays of a node on the disks of a machine.
+type Arrays struct {
 	o Options
 }
 
 // New returns a machine.
-func New(o Options) *Machine {
+func New(o Options) *Arrays {
 	if o.Kernel == nil {
 		o.Kernel = NewKernel(o.System)
 	}
-	return &Machine{o}
+	return &Arrays{o}
 }
 
 // membersOn reads the members of arrays on a disk and its partitions, with the time limits of the disk.
-func (m *Machine) membersOn(ctx context.Context, d block.Device) ([]raid.Member, error) {
-	return timelimit.Do(ctx, m.o.Limits(d), func(ctx context.Context) ([]raid.Member, error) {
-		return raid.Members(ctx, m.o.System, d)
+func (r *Arrays) membersOn(ctx context.Context, d block.Device) ([]raid.Member, error) {
+	return timelimit.Do(ctx, r.o.Limits(d), func(ctx context.Context) ([]raid.Member, error) {
+		return raid.Members(ctx, r.o.System, d)
 	})
 }
 
 // limitDisk calls a function that reads or writes a disk, with the time limits of the disk.
-func (m *Machine) limitDisk(ctx context.Context, d block.Device, call func(context.Context) error) error {
-	return timelimit.Run(ctx, m.o.Limits(d), call)
+func (r *Arrays) limitDisk(ctx context.Context, d block.Device, call func(context.Context) error) error {
+	return timelimit.Run(ctx, r.o.Limits(d), call)
 }
 
 // toFault converts an error of a RAID step to an error of the protocol, unless the step was cancelled.

@@ -179,7 +179,7 @@ func (m *Manager) WaitDisks(ctx context.Context, n *node.Node) error {
 	missing := func(disks []block.Device) error {
 		// Arrays of raid_config are assembled later, see AssembleVolumes. Until then, their members are waited for.
 		if hasArrays && !slices.ContainsFunc(disks, block.Device.IsArray) {
-			return m.raidMachine(n).Missing(waiting, rules, disks)
+			return m.raidArrays(n).Missing(waiting, rules, disks)
 		}
 		if _, err := imaging.ChooseRootDisk(c, n, disks); errors.Is(err, hint.ErrNoDisk) {
 			return err

@@ -34,8 +34,8 @@ func raidArguments() map[string]hardware.ArgInfo {
 	}
 }
 
-// raidMachine returns the software RAID of this machine for a node.
-func (m *Manager) raidMachine(n *node.Node) *softraid.Machine {
+// raidArrays returns the arrays of a node on this machine.
+func (m *Manager) raidArrays(n *node.Node) *softraid.Arrays {
 	c := m.o.Config.Get()
 	uefi := imaging.BootsUEFI(n, bootloader.FirmwareIsUEFI(m.o.System))
 	return softraid.New(softraid.Options{
@@ -57,13 +57,13 @@ func (d nodeArrays) Assemble(ctx context.Context, n *node.Node) (softraid.Assemb
 	if err := d.m.WaitDisks(ctx, n); err != nil {
 		return softraid.Assembled{}, err
 	}
-	return d.m.raidMachine(n).AssembleAll(ctx)
+	return d.m.raidArrays(n).AssembleAll(ctx)
 }
 
 // createConfiguration implements the step create_configuration: it creates the arrays of the node's
 // target_raid_config. Its result is the configuration, which Ironic stores as raid_config.
 func (m *Manager) createConfiguration(ctx context.Context, call hardware.Call) (any, error) {
-	return result(m.raidMachine(call.Node).Create(ctx))
+	return result(m.raidArrays(call.Node).Create(ctx))
 }
 
 // applyConfiguration implements the step apply_configuration: it creates the arrays of its argument raid_config, and
@@ -83,7 +83,7 @@ func (m *Manager) applyConfiguration(ctx context.Context, call hardware.Call) (a
 		}
 		remove = value != nil && *value
 	}
-	return result(m.raidMachine(call.Node).Apply(ctx, config, remove))
+	return result(m.raidArrays(call.Node).Apply(ctx, config, remove))
 }
 
 // result returns the configuration that was applied as the result of a step, nil if err is not nil.
@@ -94,15 +94,15 @@ func result(config map[string]any, err error) (any, error) {
 	return config, nil
 }
 
-// deleteConfiguration implements the step delete_configuration, see [softraid.Machine.Delete].
+// deleteConfiguration implements the step delete_configuration, see [softraid.Arrays.Delete].
 func (m *Manager) deleteConfiguration(ctx context.Context, call hardware.Call) (any, error) {
-	return nil, m.raidMachine(call.Node).Delete(ctx) // no result, as in ironic-python-agent
+	return nil, m.raidArrays(call.Node).Delete(ctx) // no result, as in ironic-python-agent
 }
 
 // AssembleVolumes assembles the arrays of the node's raid_config for a deployment, see
-// [softraid.Machine.AssembleRoot].
+// [softraid.Arrays.AssembleRoot].
 func (m *Manager) AssembleVolumes(ctx context.Context, n *node.Node) (softraid.Assembled, error) {
-	return m.raidMachine(n).AssembleRoot(ctx)
+	return m.raidArrays(n).AssembleRoot(ctx)
 }
 
 // ReleaseVolumes stops the arrays that AssembleVolumes has started, except the one with the device path.

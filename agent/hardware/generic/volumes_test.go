@@ -326,7 +326,7 @@ func TestMissingVolume(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		err = onThisMachine(t).raidMachine(n).Missing(t.Context(), arrays, disks[:tt.present])
+		err = onThisMachine(t).raidArrays(n).Missing(t.Context(), arrays, disks[:tt.present])
 		if (err == nil) != (tt.want == "") || !strings.HasPrefix(errorText(err), tt.want) {
 			t.Errorf("%s: got %v, want %q", name, err, tt.want)
 		}
