@@ -61,7 +61,8 @@ func (i *Imager) resolve(ctx context.Context, info ImageInfo, src *image.Source)
 		i.o.Log.Info("image found in the registry", "image", info.ID, "url", artifact.URL.String())
 		src.URLs, src.Fetch = []fetch.URL{artifact.URL}, artifact.Fetch
 		if digest == (Digest{}) {
-			digest = Digest{Value: artifact.Checksum.Value, Algorithm: artifact.Checksum.Algorithm}
+			src.Checksum = artifact.Checksum
+			return nil
 		}
 	}
 	if digest.Value == "" || digest.Algorithm != "" && !checksum.Available(digest.Algorithm) {
