@@ -168,7 +168,7 @@ func New(o Options) (*Client, error) {
 		return nil, err
 	}
 	transport := &http.Transport{
-		Proxy: http.ProxyFromEnvironment, DialContext: redialOnChange(o.Dialer.DialContext, c.network),
+		Proxy: http.ProxyFromEnvironment, DialContext: redialer{o.Dialer, c.network}.DialContext,
 		TLSClientConfig: settings,
 		MaxIdleConns:    idleConnections, MaxIdleConnsPerHost: idleConnections, IdleConnTimeout: 90 * time.Second,
 	}

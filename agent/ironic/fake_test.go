@@ -79,6 +79,14 @@ func (n *network) serve(host string, handler http.Handler) {
 	go func() { _ = p.server.Serve(p) }()
 }
 
+// dialFunc is a [Dialer] of a test.
+type dialFunc func(ctx context.Context, network, address string) (net.Conn, error)
+
+// DialContext implements [Dialer].
+func (f dialFunc) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
+	return f(ctx, network, address)
+}
+
 func (n *network) DialContext(ctx context.Context, _, address string) (net.Conn, error) {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {

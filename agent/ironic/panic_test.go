@@ -18,8 +18,8 @@ import (
 // A panic in a connection attempt counts as a failure.
 func TestDialContainsPanics(t *testing.T) {
 	testenv.ExpectPanics(t)
-	dial := redialOnChange(func(context.Context, string, string) (net.Conn, error) { panic("oops") }, nothing{})
-	_, err := dial(t.Context(), "tcp", "192.0.2.1:80")
+	broken := dialFunc(func(context.Context, string, string) (net.Conn, error) { panic("oops") })
+	_, err := redialer{broken, nothing{}}.DialContext(t.Context(), "tcp", "192.0.2.1:80")
 	var caught *goroutine.PanicError
 	if !errors.As(err, &caught) || caught.Value != "oops" {
 		t.Errorf("got error %v, want the panic", err)

@@ -129,56 +129,58 @@ func root(text string) string {
 	return u.Scheme + "://" + u.Host + "/"
 }
 
-// redialOnChange returns a dial function that starts a further concurrent attempt whenever the network changes. The
-// right interface can come up after a wrong one whose route drops all packets.
-func redialOnChange(dial dialFunc, machine Network) dialFunc {
-	return func(ctx context.Context, network, address string) (net.Conn, error) {
-		type result struct {
-			conn net.Conn
-			err  error
-		}
-		ctx, cancel := context.WithCancel(ctx)
-		defer cancel()
-		results := make(chan result)
-		var failed []error
-		for started := 0; ; {
-			change := machine.Changed()
-			if started < maxDials {
-				started++
-				var conn net.Conn
-				goroutine.Go(func() (err error) {
-					conn, err = dial(ctx, network, address)
-					return err
-				}, func(err error) {
-					select {
-					case results <- result{conn, err}:
-					case <-ctx.Done():
-						if err == nil {
-							_ = conn.Close() // another attempt was faster
-						}
-					}
-				})
-			}
-			for waiting := true; waiting; {
+// redialer starts a further concurrent attempt to connect whenever the network changes. The right interface can come up
+// after a wrong one whose route drops all packets.
+type redialer struct {
+	dialer  Dialer
+	network Network
+}
+
+// DialContext implements [Dialer].
+func (d redialer) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
+	type result struct {
+		conn net.Conn
+		err  error
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	results := make(chan result)
+	var failed []error
+	for started := 0; ; {
+		change := d.network.Changed()
+		if started < maxDials {
+			started++
+			var conn net.Conn
+			goroutine.Go(func() (err error) {
+				conn, err = d.dialer.DialContext(ctx, network, address)
+				return err
+			}, func(err error) {
 				select {
-				case r := <-results:
-					if r.err == nil {
-						return r.conn, nil
-					}
-					if failed = append(failed, r.err); len(failed) == started {
-						return nil, errors.Join(failed...)
-					}
-				case <-change:
-					waiting = false
+				case results <- result{conn, err}:
 				case <-ctx.Done():
-					return nil, errors.Join(append(failed, ctx.Err())...)
+					if err == nil {
+						_ = conn.Close() // another attempt was faster
+					}
 				}
+			})
+		}
+		for waiting := true; waiting; {
+			select {
+			case r := <-results:
+				if r.err == nil {
+					return r.conn, nil
+				}
+				if failed = append(failed, r.err); len(failed) == started {
+					return nil, errors.Join(failed...)
+				}
+			case <-change:
+				waiting = false
+			case <-ctx.Done():
+				return nil, errors.Join(append(failed, ctx.Err())...)
 			}
 		}
 	}
 }
-
-type dialFunc func(ctx context.Context, network, address string) (net.Conn, error)
 
 // notePeer stores the remote address of the request's connection, unless it uses a proxy.
 func (c *Client) notePeer(req *http.Request) *http.Request {

@@ -156,13 +156,13 @@ func TestRedialOnChange(t *testing.T) {
 		here, there := net.Pipe()
 		defer there.Close() //nolint:errcheck // of a pipe
 		var dials atomic.Int32
-		dial := redialOnChange(func(ctx context.Context, _, _ string) (net.Conn, error) {
+		dial := redialer{dialFunc(func(ctx context.Context, _, _ string) (net.Conn, error) {
 			if dials.Add(1) < 3 {
 				<-ctx.Done()
 				return nil, ctx.Err()
 			}
 			return here, nil
-		}, &n)
+		}), &n}.DialContext
 		go func() {
 			for range 2 {
 				time.Sleep(time.Second)
@@ -176,18 +176,18 @@ func TestRedialOnChange(t *testing.T) {
 				conn, err, time.Since(started))
 		}
 	})
-	refuse := redialOnChange(func(context.Context, string, string) (net.Conn, error) {
+	refuse := redialer{dialFunc(func(context.Context, string, string) (net.Conn, error) {
 		return nil, errors.New("refused")
-	}, &changes{})
+	}), &changes{}}.DialContext
 	if _, err := refuse(t.Context(), "tcp", "10.0.0.1:80"); err == nil || !strings.Contains(err.Error(), "refused") {
 		t.Errorf("got error %v, want that of the only attempt", err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	hang := redialOnChange(func(ctx context.Context, _, _ string) (net.Conn, error) {
+	hang := redialer{dialFunc(func(ctx context.Context, _, _ string) (net.Conn, error) {
 		<-ctx.Done()
 		return nil, ctx.Err()
-	}, &changes{})
+	}), &changes{}}.DialContext
 	if _, err := hang(ctx, "tcp", "10.0.0.1:80"); !errors.Is(err, context.Canceled) {
 		t.Errorf("got error %v, want the context's", err)
 	}
@@ -337,14 +337,14 @@ func TestRedialOnChangeDropsTheOthers(t *testing.T) {
 		release := make(chan struct{})
 		var dials atomic.Int32
 		contexts := make(chan context.Context, 1) // of the first attempt
-		dial := redialOnChange(func(ctx context.Context, _, _ string) (net.Conn, error) {
+		dial := redialer{dialFunc(func(ctx context.Context, _, _ string) (net.Conn, error) {
 			if dials.Add(1) == 1 {
 				contexts <- ctx
 				<-release
 				return first, nil
 			}
 			return second, nil
-		}, &n)
+		}), &n}.DialContext
 		time.AfterFunc(time.Second, n.happen)
 		if conn, err := dial(t.Context(), "tcp", "10.0.0.1:80"); err != nil || conn != second {
 			t.Errorf("got %v, %v, want the connection of the second attempt", conn, err)
