@@ -123,7 +123,7 @@ func (i *Imager) installGRUB(
 	uefi bool,
 ) error {
 	grub := bootloader.GRUB{
-		Disk: disk.Path, System: i.o.System, Disks: i.unprotectedDisks, RootUUID: b.RootUUID,
+		Disk: disk.Path, System: i.o.System, Disks: unprotectedDisks{i.o}, RootUUID: b.RootUUID,
 		ESPUUID: b.EFISystemPartUUID, PRePUUID: b.PRePBootPartUUID, UEFI: uefi, Log: i.o.Log,
 	}
 	array, err := i.bootArray(ctx, disk)
@@ -154,7 +154,7 @@ func (i *Imager) installEFI(ctx context.Context, disk block.Device, b Bootloader
 	}
 	if b.isPartitionImage() && b.EFISystemPartUUID != "" && !i.hasMovedESP(disk.Path) {
 		if _, err := bootloader.KeepEFI(ctx, bootloader.Keep{
-			Disk: disk.Path, System: i.o.System, Disks: i.unprotectedDisks, RootUUID: b.RootUUID,
+			Disk: disk.Path, System: i.o.System, Disks: unprotectedDisks{i.o}, RootUUID: b.RootUUID,
 			ESPUUID: b.EFISystemPartUUID, Configure: i.o.Config.Get().EnableBIOSBootloaderInstall,
 			Array: array, Log: i.o.Log,
 		}); err != nil {

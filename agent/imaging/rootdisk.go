@@ -118,13 +118,15 @@ func (i *Imager) selectDisk(
 }
 
 // unprotectedDisks lists the disks that the hardware managers report, without those that the node's skip list protects.
-// If an error wraps [block.ErrUnreadable], the list has the others.
-func (i *Imager) unprotectedDisks(ctx context.Context) ([]block.Device, error) {
-	disks, unread := i.o.Disks.Disks(ctx)
+type unprotectedDisks struct{ o Options }
+
+// Disks implements [block.Lister].
+func (u unprotectedDisks) Disks(ctx context.Context) ([]block.Device, error) {
+	disks, unread := u.o.Disks.Disks(ctx)
 	if unread != nil && !errors.Is(unread, block.ErrUnreadable) {
 		return nil, fmt.Errorf("list disks: %w", unread)
 	}
-	disks, err := softraid.Unprotected(ctx, i.o.System, i.o.Node.Get(), disks)
+	disks, err := softraid.Unprotected(ctx, u.o.System, u.o.Node.Get(), disks)
 	if err != nil {
 		return nil, err
 	}

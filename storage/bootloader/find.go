@@ -11,22 +11,18 @@ import (
 	"ironroot/storage/sysfs"
 )
 
-// Lister lists the disks, maps and arrays that are searched for a UUID if the deployed disk has no device with it. The
-// programs of a root that is found there run, and its files are changed. With an error that wraps
-// [block.ErrUnreadable], the others are searched.
-type Lister func(ctx context.Context) ([]block.Device, error)
-
 // findRoot returns the device of the disk's partition with the UUID, otherwise the one with that label. If the disk has
-// neither, it returns the device with the UUID among the devices of list; a nil list has none.
+// neither, it returns the device with the UUID among the disks, maps and arrays of others; nil has none. The programs
+// of a root that is found there run, and its files are changed.
 func findRoot(
-	ctx context.Context, sys sysfs.Root, list Lister, disk string, table *partition.Table, uuid string,
+	ctx context.Context, sys sysfs.Root, others block.Lister, disk string, table *partition.Table, uuid string,
 ) (string, error) {
 	device, unread, err := findPartition(ctx, sys, disk, table, uuid)
 	if err != nil || device != "" {
 		return device, err
 	}
-	if list != nil {
-		disks, err := list(ctx)
+	if others != nil {
+		disks, err := others.Disks(ctx)
 		if err != nil && !errors.Is(err, block.ErrUnreadable) {
 			return "", fmt.Errorf("find UUID %s: %w", uuid, err)
 		}

@@ -142,21 +142,20 @@ func TestFindRoot(t *testing.T) {
 		write(t, sys.Sys(dir), name+"/size", "16384\n")
 	}
 	for uuid, want := range map[string]string{rootFS: disk + "p2", elsewhere: "/dev/.." + other, newUUID(t): ""} {
-		list := func(ctx context.Context) ([]block.Device, error) { return block.Disks(ctx, sys) }
-		got, err := findRoot(t.Context(), sys, list, disk, table, uuid)
+		got, err := findRoot(t.Context(), sys, block.Machine{System: sys}, disk, table, uuid)
 		if got != want || errors.Is(err, ErrNoRoot) != (want == "") || want != "" && err != nil {
 			t.Errorf("%s: got %q and %v, want %q", uuid, got, err, want)
 		}
 	}
 	refused := errors.New("no list of disks")
 	for name, tt := range map[string]struct {
-		list Lister
+		list block.Lister
 		want error
 	}{
 		"none":       {nil, ErrNoRoot},
-		"not listed": {func(context.Context) ([]block.Device, error) { return nil, nil }, ErrNoRoot},
-		"unreadable": {func(context.Context) ([]block.Device, error) { return nil, block.ErrUnreadable }, ErrNoRoot},
-		"refused":    {func(context.Context) ([]block.Device, error) { return nil, refused }, refused},
+		"not listed": {listed{}, ErrNoRoot},
+		"unreadable": {listed{block.ErrUnreadable}, ErrNoRoot},
+		"refused":    {listed{refused}, refused},
 	} {
 		got, err := findRoot(t.Context(), sys, tt.list, disk, table, elsewhere)
 		if got != "" || !errors.Is(err, tt.want) {
@@ -164,6 +163,11 @@ func TestFindRoot(t *testing.T) {
 		}
 	}
 }
+
+// listed lists no disks, and returns the error.
+type listed struct{ err error }
+
+func (l listed) Disks(context.Context) ([]block.Device, error) { return nil, l.err }
 
 // One of the two installations on an ESP may fail: the one with --removable or the one without.
 //

@@ -19,12 +19,12 @@ import (
 type GRUB struct {
 	Disk     string
 	System   sysfs.Root
-	Disks    Lister      // searched for what is not on Disk; nil for none
-	RootUUID string      // of the root's file system or partition
-	ESPUUID  string      // of the ESP's file system or partition, "" for none
-	PRePUUID string      // of the PReP boot partition on POWER, "" for none
-	UEFI     bool        // the machine was booted by UEFI
-	Array    *ArrayDisks // if Disk is a Linux RAID array that firmware cannot read; nil otherwise
+	Disks    block.Lister // searched for what is not on Disk; nil for none
+	RootUUID string       // of the root's file system or partition
+	ESPUUID  string       // of the ESP's file system or partition, "" for none
+	PRePUUID string       // of the PReP boot partition on POWER, "" for none
+	UEFI     bool         // the machine was booted by UEFI
+	Array    *ArrayDisks  // if Disk is a Linux RAID array that firmware cannot read; nil otherwise
 	Log      *slog.Logger
 }
 

@@ -37,8 +37,8 @@ type Kept struct {
 type Keep struct {
 	Disk      string
 	System    sysfs.Root
-	Disks     Lister // searched for the root if it is not on Disk; nil for none
-	RootUUID  string // of the root's file system or partition
+	Disks     block.Lister // searched for the root if it is not on Disk; nil for none
+	RootUUID  string       // of the root's file system or partition
 	ESPUUID   string
 	Configure bool // first run the image's GRUB, if any, to write its menu
 	// Array is not nil if Disk is a Linux RAID array that firmware cannot read. The ESP will be moved to its disks, so
