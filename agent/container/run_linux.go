@@ -121,7 +121,6 @@ type runner struct {
 
 	process *os.Process
 	stop    context.CancelCauseFunc // kills the container
-	ended   context.CancelFunc      // called when process 1 ends: limits the wait for the other processes
 	result  *message                // of the program, nil if process 1 reported none
 
 	claiming sync.Mutex
@@ -165,7 +164,6 @@ func (r *runner) run(ctx context.Context) error {
 	defer r.stop(nil)
 	running, ended := context.WithCancel(ctx)
 	defer ended()
-	r.ended = ended
 	control, in, err := r.start()
 	if err != nil {
 		return err
@@ -178,7 +176,7 @@ func (r *runner) run(ctx context.Context) error {
 		output = readOutput(in, r.spec.Output)
 		return nil
 	})
-	group.Go(func() error { return r.serve(ctx, control) })
+	group.Go(func() error { return r.serve(ctx, control, ended) })
 	var state *os.ProcessState
 	waitErr := r.await(running, func() (err error) {
 		state, err = r.process.Wait() // until all its processes have ended
@@ -305,12 +303,12 @@ func (r *runner) leftBehind(err error, output string) error {
 }
 
 // serve answers the messages of process 1, keeps the device nodes up to date and mounts file systems, until the
-// container has ended.
-func (r *runner) serve(ctx context.Context, control *net.UnixConn) error {
+// container has ended. It calls ended when process 1 ends, which limits the wait for the other processes.
+func (r *runner) serve(ctx context.Context, control *net.UnixConn, ended func()) error {
 	ctx, cancel := context.WithCancel(ctx)
 	group := goroutine.NewGroup()
 	err := r.endAfter(r.receive(ctx, control, group))
-	r.ended() // process 1 has closed the connection
+	ended() // process 1 has closed the connection
 	cancel()
 	return errors.Join(err, group.Wait())
 }
