@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"ironroot/agent/config"
-	"ironroot/storage/configdrive"
 	"ironroot/storage/image/fetch"
 )
 
@@ -142,20 +141,22 @@ func (d *download) Close() error {
 	return err
 }
 
-// opener returns a function that opens the URL of a config drive, without retries. The limits of image downloads apply
-// to connecting, each read, the rate and the whole transfer; configdrive limits the size.
-func (i *Imager) opener(client *http.Client) configdrive.Opener {
-	c := i.o.Config.Get()
-	options := fetch.Options{
-		Client: client, ConnectTimeout: c.ImageDownloadConnectionTimeout, MinRate: c.ImageDownloadMinRate,
+// driveOpener opens the URL of a config drive, without retries. The limits of image downloads apply to connecting, each
+// read, the rate and the whole transfer; configdrive limits the size.
+type driveOpener struct {
+	client *http.Client
+	c      *config.Config
+}
+
+// Open implements [configdrive.Opener].
+func (o driveOpener) Open(ctx context.Context, address string) (io.ReadCloser, error) {
+	ctx, cancel := withMaxDuration(ctx, o.c.ImageDownloadMaxDuration)
+	body, err := fetch.Open(ctx, fetch.Options{
+		Client: o.client, ConnectTimeout: o.c.ImageDownloadConnectionTimeout, MinRate: o.c.ImageDownloadMinRate,
+	}, address)
+	if err != nil {
+		cancel()
+		return nil, err
 	}
-	return func(ctx context.Context, address string) (io.ReadCloser, error) {
-		ctx, cancel := withMaxDuration(ctx, c.ImageDownloadMaxDuration)
-		body, err := fetch.Open(ctx, options, address)
-		if err != nil {
-			cancel()
-			return nil, err
-		}
-		return &download{body, cancel, nil}, nil
-	}
+	return &download{body, cancel, nil}, nil
 }

@@ -100,7 +100,8 @@ func TestConfigDriveLimits(t *testing.T) {
 			"/long": "maximum duration reached",
 		} {
 			begin := time.Now()
-			drive, err := configdrive.Load(t.Context(), "http://host"+path+"?key=secret", i.opener(client))
+			drive, err := configdrive.Load(t.Context(), "http://host"+path+"?key=secret",
+				driveOpener{client, i.o.Config.Get()})
 			if want == "" && (err != nil || len(drive) != size) {
 				t.Errorf("%s: got %d bytes and %v, want the drive", path, len(drive), err)
 			}

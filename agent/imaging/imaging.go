@@ -287,7 +287,7 @@ func (i *Imager) loadConfigDrive(ctx context.Context, source string, disk block.
 		return nil, fault.Deployment("config drive: %w", err)
 	}
 	defer client.CloseIdleConnections()
-	drive, err := configdrive.Load(ctx, source, i.opener(client))
+	drive, err := configdrive.Load(ctx, source, driveOpener{client, i.o.Config.Get()})
 	if err != nil {
 		return nil, fault.Deployment("config drive: %w", err)
 	}

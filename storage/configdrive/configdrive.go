@@ -22,15 +22,17 @@ const MaxSize = 64 << 20
 // ErrTooLarge is returned for a config drive of more than MaxSize bytes.
 var ErrTooLarge = fmt.Errorf("config drive is larger than %d bytes", MaxSize)
 
-// Opener opens a URL for reading. An HTTP status of 400 or above is an error.
-type Opener func(ctx context.Context, url string) (io.ReadCloser, error)
+// Opener opens URLs for reading. An HTTP status of 400 or above is an error.
+type Opener interface {
+	Open(ctx context.Context, url string) (io.ReadCloser, error)
+}
 
 // Load returns the config drive's image. source is base64 text of gzip data, or an http or https URL whose body is
 // such a text or the image itself. Other schemes, and images without a file system, are rejected.
-func Load(ctx context.Context, source string, open Opener) ([]byte, error) {
+func Load(ctx context.Context, source string, o Opener) ([]byte, error) {
 	source = strings.TrimSpace(source)
 	if scheme, _, ok := strings.Cut(source, "://"); ok {
-		return loadURL(ctx, source, strings.ToLower(scheme), open)
+		return loadURL(ctx, source, strings.ToLower(scheme), o)
 	}
 	drive, err := decode(strings.NewReader(source))
 	if err == nil {
@@ -42,7 +44,7 @@ func Load(ctx context.Context, source string, open Opener) ([]byte, error) {
 	return drive, nil
 }
 
-func loadURL(ctx context.Context, source, scheme string, open Opener) ([]byte, error) {
+func loadURL(ctx context.Context, source, scheme string, o Opener) ([]byte, error) {
 	name := "from a URL"
 	if parsed, err := url.Parse(source); err == nil {
 		parsed.RawQuery, parsed.Fragment = "", "" // may contain the signature of a temporary URL
@@ -51,7 +53,7 @@ func loadURL(ctx context.Context, source, scheme string, open Opener) ([]byte, e
 	if scheme != "http" && scheme != "https" {
 		return nil, fmt.Errorf("config drive %s: scheme %q is neither http nor https", name, scheme)
 	}
-	body, err := open(ctx, source)
+	body, err := o.Open(ctx, source)
 	if err != nil {
 		return nil, fmt.Errorf("config drive %s: %w", name, err)
 	}

@@ -86,12 +86,12 @@ func TestLoad(t *testing.T) {
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			got, err := Load(context.Background(), c.source,
-				func(_ context.Context, url string) (io.ReadCloser, error) {
+				openFunc(func(_ context.Context, url string) (io.ReadCloser, error) {
 					if url != c.source {
 						t.Errorf("opened %q", url)
 					}
 					return io.NopCloser(strings.NewReader(c.body)), nil
-				})
+				}))
 			if c.err == "" && err != nil || c.err != "" && (err == nil || !strings.Contains(err.Error(), c.err)) {
 				t.Fatalf("got error %v, want %q", err, c.err)
 			}
@@ -102,12 +102,18 @@ func TestLoad(t *testing.T) {
 	}
 }
 
+// openFunc is an [Opener] of a test.
+type openFunc func(ctx context.Context, url string) (io.ReadCloser, error)
+
+// Open implements [Opener].
+func (f openFunc) Open(ctx context.Context, url string) (io.ReadCloser, error) { return f(ctx, url) }
+
 func TestLoadHidesSignature(t *testing.T) {
 	failure := errors.New("connection refused")
 	_, err := Load(context.Background(), "https://user:pw@host/d?signature=secret",
-		func(context.Context, string) (io.ReadCloser, error) {
+		openFunc(func(context.Context, string) (io.ReadCloser, error) {
 			return nil, failure
-		})
+		}))
 	if !errors.Is(err, failure) || strings.Contains(err.Error(), "secret") || strings.Contains(err.Error(), "pw@") {
 		t.Errorf("got %v", err)
 	}
@@ -203,9 +209,10 @@ func TestFromSourceToDisk(t *testing.T) {
 	}
 	for name, c := range sources {
 		t.Run(name, func(t *testing.T) {
-			loaded, err := Load(context.Background(), c.source, func(context.Context, string) (io.ReadCloser, error) {
+			open := func(context.Context, string) (io.ReadCloser, error) {
 				return io.NopCloser(strings.NewReader(c.body)), nil
-			})
+			}
+			loaded, err := Load(context.Background(), c.source, openFunc(open))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -274,9 +281,10 @@ func FuzzLoad(f *testing.F) {
 	f.Add("H4sIAAAAAAAA")
 	f.Add("http://x/")
 	f.Fuzz(func(t *testing.T, source string) {
-		drive, err := Load(context.Background(), source, func(context.Context, string) (io.ReadCloser, error) {
+		open := func(context.Context, string) (io.ReadCloser, error) {
 			return io.NopCloser(strings.NewReader(source)), nil
-		})
+		}
+		drive, err := Load(context.Background(), source, openFunc(open))
 		if err == nil && (len(drive) == 0 || len(drive) > MaxSize) {
 			t.Errorf("got %d bytes", len(drive))
 		}
@@ -299,9 +307,9 @@ func TestErrorsDoNotRepeatTheDrive(t *testing.T) {
 		gzipText + "\n" + base64.StdEncoding.EncodeToString([]byte(planted)),
 	} {
 		_, err := Load(t.Context(), "http://user:pw@host/drive?key="+planted,
-			func(context.Context, string) (io.ReadCloser, error) {
+			openFunc(func(context.Context, string) (io.ReadCloser, error) {
 				return io.NopCloser(strings.NewReader(body)), nil
-			})
+			}))
 		if err == nil || strings.Contains(err.Error(), "s3cret") || !strings.Contains(err.Error(), "host/drive") {
 			t.Errorf("body %q: got %v, want an error that names the URL alone", body, err)
 		}
@@ -316,9 +324,9 @@ func (endless) Read(p []byte) (int, error) { return copy(p, bytes.Repeat([]byte(
 // A server cannot keep Load busy with text that contains nothing.
 func TestLoadEndlessText(t *testing.T) {
 	text := pack(t, make([]byte, mib))
-	open := func(context.Context, string) (io.ReadCloser, error) {
+	open := openFunc(func(context.Context, string) (io.ReadCloser, error) {
 		return io.NopCloser(io.MultiReader(strings.NewReader(text), endless{})), nil
-	}
+	})
 	if _, err := Load(t.Context(), "http://host/drive", open); !errors.Is(err, ErrTooLarge) {
 		t.Errorf("got %v, want %v", err, ErrTooLarge)
 	}
