@@ -54,19 +54,20 @@ func TestConversation(t *testing.T) {
 //
 // Parity: B7, T12 (result)
 func TestCommandForcesHeartbeat(t *testing.T) {
-	ironic := newIronic(t)
-	board := status.NewBoard("", nil)
-	r := startAgent(t, func(o *Options) { o.Destructive, o.Board = true, board }, "--api-url="+ironic.URL)
-	if first := r.beat(ironic); first.Progress != "waiting for the first step" {
-		t.Errorf("first heartbeat: got progress %q, want that there is none", first.Progress)
-	}
-	if got := r.run("clean.execute_clean_step", `{"step":{"step":"none","interface":"deploy"},"node":{"uuid":"`+
-		nodeUUID+`"},"ports":[]}`); got.Status != "FAILED" {
-		t.Errorf("unknown step: got %s, want FAILED", got.Status)
-	}
-	if got := r.beat(ironic).Progress; !strings.HasPrefix(got, "none: failed: ") {
-		t.Errorf("got progress %q, want the failure of the step none", got)
-	}
+	inBubble(t, func(t *testing.T, ironic *fakeIronic, start startFunc) {
+		board := status.NewBoard("", nil)
+		r := start(func(o *Options) { o.Destructive, o.Board = true, board })
+		if first := r.beat(ironic); first.Progress != "waiting for the first step" {
+			t.Errorf("first heartbeat: got progress %q, want that there is none", first.Progress)
+		}
+		if got := r.run("clean.execute_clean_step", `{"step":{"step":"none","interface":"deploy"},"node":{"uuid":"`+
+			nodeUUID+`"},"ports":[]}`); got.Status != "FAILED" {
+			t.Errorf("unknown step: got %s, want FAILED", got.Status)
+		}
+		if got := r.beat(ironic).Progress; !strings.HasPrefix(got, "none: failed: ") {
+			t.Errorf("got progress %q, want the failure of the step none", got)
+		}
+	})
 }
 
 // Parity: B21
@@ -178,49 +179,50 @@ func TestMaskedToken(t *testing.T) {
 func TestUnverifiedToken(t *testing.T) {
 	for name, accepted := range map[string]bool{"accepted": true, "refused": false} {
 		t.Run(name, func(t *testing.T) {
-			ironic := newIronic(t)
-			ironic.config["agent_token"] = "******"
-			if !accepted {
-				ironic.forgot = testToken
-			}
-			statuses := make(chan int, 1)
-			var first sync.Once
-			ironic.callBack = func(b beat) error {
-				first.Do(func() {
-					started := make(chan struct{})
-					trace := &httptrace.ClientTrace{WroteRequest: func(httptrace.WroteRequestInfo) { close(started) }}
-					request, err := http.NewRequestWithContext(httptrace.WithClientTrace(t.Context(), trace),
-						http.MethodGet, b.CallbackURL+"/v1/commands/?agent_token="+testToken, http.NoBody)
-					if err != nil {
-						t.Error(err)
-						return
-					}
-					go func() {
-						answer, err := trusting(b.CA).Do(request)
+			inBubble(t, func(t *testing.T, ironic *fakeIronic, start startFunc) {
+				ironic.config["agent_token"] = "******"
+				if !accepted {
+					ironic.forgot = testToken
+				}
+				statuses := make(chan int, 1)
+				var first sync.Once
+				ironic.callBack = func(b beat) error {
+					first.Do(func() {
+						started := make(chan struct{})
+						trace := &httptrace.ClientTrace{WroteRequest: func(httptrace.WroteRequestInfo) { close(started) }}
+						request, err := http.NewRequestWithContext(httptrace.WithClientTrace(t.Context(), trace),
+							http.MethodGet, b.CallbackURL+"/v1/commands/?agent_token="+testToken, http.NoBody)
 						if err != nil {
 							t.Error(err)
-							statuses <- 0
 							return
 						}
-						_ = answer.Body.Close()
-						statuses <- answer.StatusCode
-					}()
-					<-started
-				})
-				return nil
-			}
-			r := startAgent(t, func(o *Options) { o.Config.TokenUnverified = true }, "--api-url="+ironic.URL,
-				"--agent_token="+testToken)
-			want := map[bool]int{true: http.StatusOK, false: http.StatusUnauthorized}[accepted]
-			r.beat(ironic)
-			if got := <-statuses; got != want {
-				t.Errorf("command during the heartbeat: got %d, want %d; log:\n%s", got, want, r.console)
-			}
-			if accepted {
-				if code, body := r.do("GET", "/v1/commands/?agent_token="+testToken, ""); code != want {
-					t.Errorf("command after the heartbeat: got %d %s, want %d", code, body, want)
+						go func() {
+							answer, err := ironic.client(b.CA).Do(request)
+							if err != nil {
+								t.Error(err)
+								statuses <- 0
+								return
+							}
+							_ = answer.Body.Close()
+							statuses <- answer.StatusCode
+						}()
+						<-started
+					})
+					return nil
 				}
-			}
+				r := start(func(o *Options) { o.Config.TokenUnverified = true },
+					"--agent_token="+testToken)
+				want := map[bool]int{true: http.StatusOK, false: http.StatusUnauthorized}[accepted]
+				r.beat(ironic)
+				if got := <-statuses; got != want {
+					t.Errorf("command during the heartbeat: got %d, want %d; log:\n%s", got, want, r.console)
+				}
+				if accepted {
+					if code, body := r.do("GET", "/v1/commands/?agent_token="+testToken, ""); code != want {
+						t.Errorf("command after the heartbeat: got %d %s, want %d", code, body, want)
+					}
+				}
+			})
 		})
 	}
 }

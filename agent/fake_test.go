@@ -18,6 +18,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"ironroot/agent/api"
@@ -43,6 +44,7 @@ type fakeIronic struct {
 	callBack   func(beat) error // calls the agent back
 	version    string           // of the API, "" for 1.115
 	inspected  int              // status of the inspection's answer; 0 is 202
+	api        *pipes           // to the agent in a bubble; otherwise nil
 
 	mu       sync.Mutex
 	hidden   bool   // the root document contains no version
@@ -65,13 +67,52 @@ type beat struct {
 
 func newIronic(t *testing.T) *fakeIronic {
 	t.Helper()
-	f := &fakeIronic{
-		beats: make(chan beat, 100), config: map[string]any{"heartbeat_timeout": 300, "agent_token": testToken},
-		callBack: callBack,
-	}
+	f := unstartedIronic()
 	f.Server = httptest.NewTLSServer(f)
 	t.Cleanup(f.Close)
 	return f
+}
+
+func unstartedIronic() *fakeIronic {
+	f := &fakeIronic{
+		beats: make(chan beat, 100), config: map[string]any{"heartbeat_timeout": 300, "agent_token": testToken},
+	}
+	f.callBack = f.readStatus
+	return f
+}
+
+// startFunc starts an agent like startAgent.
+type startFunc func(change func(*Options), args ...string) *running
+
+// inBubble runs a test in a bubble of testing/synctest, so that the pauses between heartbeats take no time. Ironic and
+// the agent, which start starts, are connected by pipes.
+func inBubble(
+	t *testing.T, test func(t *testing.T, ironic *fakeIronic, start startFunc),
+) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		ironic, port := unstartedIronic(), newPipes()
+		ironic.api = newPipes()
+		ironic.Server = httptest.NewUnstartedServer(ironic)
+		_ = ironic.Listener.Close()
+		ironic.Listener = port
+		ironic.Start()
+		t.Cleanup(func() {
+			ironic.Close()
+			time.Sleep(time.Minute) // both ends of a TLS connection that close it at the same time wait for 5 s
+		})
+		test(t, ironic, func(change func(*Options), args ...string) *running {
+			return startAgent(t, func(o *Options) {
+				o.Dialer = port
+				o.Ports = listening(func(context.Context, string, int) (net.Listener, error) {
+					return ironic.api.open(), nil
+				})
+				if change != nil {
+					change(o)
+				}
+			}, append(args, "--api-url="+ironic.URL, "--tls-certificate-curve=p256")...)
+		})
+	})
 }
 
 func (f *fakeIronic) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -173,8 +214,16 @@ func trusting(ca string) *http.Client {
 	}
 }
 
-func callBack(b beat) error {
-	answer, err := trusting(b.CA).Get(b.CallbackURL + "/v1/status")
+// client returns a client for the agent that trusts only the certificate of a heartbeat.
+func (f *fakeIronic) client(ca string) *http.Client {
+	if f.api != nil {
+		return f.api.client(ca)
+	}
+	return trusting(ca)
+}
+
+func (f *fakeIronic) readStatus(b beat) error {
+	answer, err := f.client(b.CA).Get(b.CallbackURL + "/v1/status")
 	if err != nil {
 		return err
 	}
@@ -375,7 +424,7 @@ func (r *running) beat(f *fakeIronic) beat {
 	r.t.Helper()
 	select {
 	case b := <-f.beats:
-		r.base, r.client = b.CallbackURL, trusting(b.CA)
+		r.base, r.client = b.CallbackURL, f.client(b.CA)
 		return b
 	case <-time.After(time.Minute):
 		r.t.Fatalf("no heartbeat; log:\n%s", r.console)

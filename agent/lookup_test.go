@@ -74,35 +74,35 @@ func TestForgottenToken(t *testing.T) {
 		"other's node": {"8f3b1a3e-2a4d-4f0e-9a57-2c3d1f9b7a12", testToken},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel() // it waits for the pause after a failed heartbeat
-			ironic := newIronic(t)
-			ironic.forgot = testToken
-			ironic.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				if r.URL.Path == "/v1/lookup" && r.URL.Query().Has("node_uuid") {
-					_ = json.NewEncoder(w).Encode(map[string]any{
-						"node":   map[string]any{"uuid": tt.node},
-						"config": map[string]any{"heartbeat_timeout": 300, "agent_token": second},
-					})
-					return
+			inBubble(t, func(t *testing.T, ironic *fakeIronic, start startFunc) {
+				ironic.forgot = testToken
+				ironic.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					if r.URL.Path == "/v1/lookup" && r.URL.Query().Has("node_uuid") {
+						_ = json.NewEncoder(w).Encode(map[string]any{
+							"node":   map[string]any{"uuid": tt.node},
+							"config": map[string]any{"heartbeat_timeout": 300, "agent_token": second},
+						})
+						return
+					}
+					ironic.ServeHTTP(w, r)
+				})
+				r := start(nil)
+				if first := r.beat(ironic); first.Token != testToken {
+					t.Fatalf("first heartbeat: got token %q, want that of the lookup", first.Token)
 				}
-				ironic.ServeHTTP(w, r)
+				if got := r.beat(ironic).Token; got != tt.want {
+					t.Errorf("second heartbeat: got token %q, want %q; log:\n%s", got, tt.want, r.console)
+				}
+				for _, token := range []string{testToken, second} {
+					want := map[bool]int{true: http.StatusOK, false: http.StatusUnauthorized}[token == tt.want]
+					if code, body := r.do("GET", "/v1/commands/?agent_token="+token, ""); code != want {
+						t.Errorf("API with token %q: got %d %s, want %d", token, code, body, want)
+					}
+				}
+				if strings.Contains(r.console.String(), second) {
+					t.Error("the log shows the token")
+				}
 			})
-			r := startAgent(t, nil, "--api-url="+ironic.URL)
-			if first := r.beat(ironic); first.Token != testToken {
-				t.Fatalf("first heartbeat: got token %q, want that of the lookup", first.Token)
-			}
-			if got := r.beat(ironic).Token; got != tt.want {
-				t.Errorf("second heartbeat: got token %q, want %q; log:\n%s", got, tt.want, r.console)
-			}
-			for _, token := range []string{testToken, second} {
-				want := map[bool]int{true: http.StatusOK, false: http.StatusUnauthorized}[token == tt.want]
-				if code, body := r.do("GET", "/v1/commands/?agent_token="+token, ""); code != want {
-					t.Errorf("API with token %q: got %d %s, want %d", token, code, body, want)
-				}
-			}
-			if strings.Contains(r.console.String(), second) {
-				t.Error("the log shows the token")
-			}
 		})
 	}
 }
@@ -110,7 +110,7 @@ func TestForgottenToken(t *testing.T) {
 // If Ironic refuses a token while a command is running, the command continues as long as a lookup fails. When Ironic
 // has issued another token, the command ends and the list of commands is empty before the next heartbeat.
 func TestForgottenTokenWhileBusy(t *testing.T) {
-	t.Parallel() // heartbeats are seconds apart
+	t.Parallel() // heartbeats are seconds apart, and the wait for a disk reads a socket, so a bubble does not work
 	const second = "zX9Zr0vYc1mK4tXw8sBn2dHf6gJp3aQe5uTi7oRyVzB"
 	ironic := newIronic(t)
 	ironic.config["heartbeat_timeout"] = 5
@@ -458,20 +458,21 @@ func TestReadsWithoutToken(t *testing.T) {
 
 // The version of Ironic can become known after the API was opened.
 func TestReadsWithoutTokenLater(t *testing.T) {
-	ironic := newIronic(t)
-	ironic.version, ironic.hidden = "1.82", true
-	r := startAgent(t, func(o *Options) { o.Destructive = true }, "--api-url="+ironic.URL)
-	r.beat(ironic)
-	if got, body := r.do(http.MethodGet, "/v1/commands/", ""); got != http.StatusUnauthorized {
-		t.Errorf("version unknown: got %d %s, want 401", got, body)
-	}
-	ironic.mu.Lock()
-	ironic.hidden = false
-	ironic.mu.Unlock()
-	r.run("clean.execute_clean_step",
-		`{"step":{"step":"none","interface":"deploy"},"node":{"uuid":"`+nodeUUID+`"},"ports":[]}`)
-	r.beat(ironic) // the end of the command has forced it
-	if got, body := r.do(http.MethodGet, "/v1/commands/", ""); got != http.StatusOK {
-		t.Errorf("version known: got %d %s, want 200", got, body)
-	}
+	inBubble(t, func(t *testing.T, ironic *fakeIronic, start startFunc) {
+		ironic.version, ironic.hidden = "1.82", true
+		r := start(func(o *Options) { o.Destructive = true })
+		r.beat(ironic)
+		if got, body := r.do(http.MethodGet, "/v1/commands/", ""); got != http.StatusUnauthorized {
+			t.Errorf("version unknown: got %d %s, want 401", got, body)
+		}
+		ironic.mu.Lock()
+		ironic.hidden = false
+		ironic.mu.Unlock()
+		r.run("clean.execute_clean_step",
+			`{"step":{"step":"none","interface":"deploy"},"node":{"uuid":"`+nodeUUID+`"},"ports":[]}`)
+		r.beat(ironic) // the end of the command has forced it
+		if got, body := r.do(http.MethodGet, "/v1/commands/", ""); got != http.StatusOK {
+			t.Errorf("version known: got %d %s, want 200", got, body)
+		}
+	})
 }

@@ -162,15 +162,16 @@ func TestStartsOverWithItsPort(t *testing.T) {
 
 // A heartbeat follows the end of a command immediately.
 func TestHeartbeatAfterCommand(t *testing.T) {
-	ironic := newIronic(t)
-	bare := func(o *Options) { o.Destructive, o.System = true, bareMachine(t) }
-	r := startAgent(t, bare, "--api-url="+ironic.URL, "--disk_wait_attempts=0")
-	r.beat(ironic)
-	image := `{"image_info":{"id":"i","urls":["http://192.0.2.1/i"],"checksum":"` + strings.Repeat("a", 64) + `"}}`
-	if got := r.run("standby.prepare_image", image); got.Status != "FAILED" {
-		t.Errorf("got %s, want FAILED", got.Status)
-	}
-	r.beat(ironic) // long before the heartbeat interval
+	inBubble(t, func(t *testing.T, ironic *fakeIronic, start startFunc) {
+		bare := func(o *Options) { o.Destructive, o.System = true, bareMachine(t) }
+		r := start(bare, "--disk_wait_attempts=0")
+		r.beat(ironic)
+		image := `{"image_info":{"id":"i","urls":["http://192.0.2.1/i"],"checksum":"` + strings.Repeat("a", 64) + `"}}`
+		if got := r.run("standby.prepare_image", image); got.Status != "FAILED" {
+			t.Errorf("got %s, want FAILED", got.Status)
+		}
+		r.beat(ironic) // long before the heartbeat interval
+	})
 }
 
 // brokenPower cannot stop the machine.
@@ -182,14 +183,15 @@ func (brokenPower) PowerOff(context.Context) error { return errors.New("no power
 // If the machine cannot be stopped, the command fails, also without a network to take down.
 func TestMachineDoesNotStop(t *testing.T) {
 	for name, want := range map[string]string{"run_image": "no reboot", "power_off": "no power off"} {
-		ironic := newIronic(t)
-		broken := func(o *Options) { o.Destructive, o.Machine = true, Machine{Power: brokenPower{}} }
-		r := startAgent(t, broken, "--api-url="+ironic.URL)
-		r.beat(ironic)
-		got := r.run("standby."+name, "{}")
-		if details, _ := got.Error["details"].(string); got.Status != "FAILED" || !strings.Contains(details, want) {
-			t.Errorf("%s: got %s %v, want FAILED with %q", name, got.Status, got.Error, want)
-		}
+		inBubble(t, func(t *testing.T, ironic *fakeIronic, start startFunc) {
+			broken := func(o *Options) { o.Destructive, o.Machine = true, Machine{Power: brokenPower{}} }
+			r := start(broken)
+			r.beat(ironic)
+			got := r.run("standby."+name, "{}")
+			if details, _ := got.Error["details"].(string); got.Status != "FAILED" || !strings.Contains(details, want) {
+				t.Errorf("%s: got %s %v, want FAILED with %q", name, got.Status, got.Error, want)
+			}
+		})
 	}
 }
 

@@ -201,12 +201,18 @@ func (p *pipes) DialContext(ctx context.Context, _, _ string) (net.Conn, error) 
 	}
 }
 
+// client returns a client that opens a new connection for each request, and trusts only the certificate of a heartbeat.
+func (p *pipes) client(ca string) *http.Client {
+	client := trusting(ca)
+	transport := client.Transport.(*http.Transport)
+	transport.DialContext, transport.DisableKeepAlives = p.DialContext, true
+	return client
+}
+
 // request sends a request to the agent over a new connection, and trusts only the certificate of a heartbeat.
 func (p *pipes) request(t *testing.T, b beat, method, path, body string, into any) error {
 	t.Helper()
-	client := trusting(b.CA)
-	transport := client.Transport.(*http.Transport)
-	transport.DialContext, transport.DisableKeepAlives = p.DialContext, true
+	client := p.client(b.CA)
 	request, err := http.NewRequest(method, b.CallbackURL+path, strings.NewReader(body))
 	if err != nil {
 		return err
