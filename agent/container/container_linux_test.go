@@ -1344,7 +1344,7 @@ func TestScratchOverlap(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	testenv.Run(t, "sgdisk", "-n", "3:2048:0", disk)
+	testenv.GPT(t, disk, "3: start=2048")
 	s.ran = true // as after a program that made the partition
 	want := fmt.Sprintf("partition 3 of %s ends at byte", disk)
 	if err := s.free(t.Context()); err == nil || !strings.HasPrefix(err.Error(), want) ||
@@ -1362,7 +1362,7 @@ func TestScratchFormerPartitions(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	const size = 3 << 30
 	file := testenv.SparseFile(t, size)
-	testenv.Run(t, "sgdisk", "-n", "3:2048:0", file)
+	testenv.GPT(t, file, "3: start=2048")
 	disk := testenv.Loop(t, file, 512)
 	s := newStore(t)
 	probe, large := probeLayer(t), largeLayer(t, 240<<20)

@@ -78,7 +78,7 @@ func (f *fakeRuntime) Run(_ context.Context, s container.Spec) error {
 	if f.makeRoot != nil {
 		f.installRoot(s.Args)
 	} else if f.runErr == nil && !f.idle {
-		testenv.Run(f.t, "sgdisk", "--zap-all", "-n", "1:2048:+16M", "-c", "1:root", f.disk)
+		testenv.GPT(f.t, f.disk, "start=2048, size=16MiB, name=root")
 	}
 	return f.runErr
 }
@@ -88,7 +88,7 @@ func (f *fakeRuntime) installRoot(args []string) {
 	f.t.Helper()
 	i := slices.IndexFunc(args, func(arg string) bool { return strings.HasPrefix(arg, "--root-size=") })
 	size := strings.TrimPrefix(args[i], "--root-size=")
-	testenv.Run(f.t, "sgdisk", "--zap-all", "-n", "1:2048:+512M", "-n", "2:0:+"+size, "-c", "2:root", f.disk)
+	testenv.GPT(f.t, f.disk, "start=2048, size=512MiB", "size="+size+"iB, name=root")
 	if err := partition.Sync(f.t.Context(), sysfs.Root{}, f.disk); err != nil {
 		f.t.Fatal(err)
 	}
@@ -268,7 +268,7 @@ func TestInstallContainerGrowthFails(t *testing.T) {
 	})
 	t.Run("lost disk", func(t *testing.T) {
 		path, i := loopDisk(t)
-		testenv.Run(t, "sgdisk", "-n", fmt.Sprintf("1:2048:+%dM", 4096-868), path)
+		testenv.GPT(t, path, fmt.Sprintf("start=2048, size=%dMiB", 4096-868))
 		table, err := partition.Read(t.Context(), path)
 		if err != nil {
 			t.Fatal(err)
@@ -383,7 +383,7 @@ func TestInstallContainerFails(t *testing.T) {
 		},
 		"bootc does nothing on a used disk": {
 			func(_ *Imager, f *fakeRuntime, _ *BootableContainer) {
-				testenv.Run(f.t, "sgdisk", "-n", "1:2048:+16M", f.disk)
+				testenv.GPT(f.t, f.disk, "start=2048, size=16MiB, name=root")
 				f.idle = true
 			}, "DeploymentError", "no valid partition table", 1, 1,
 		},

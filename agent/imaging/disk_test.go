@@ -43,7 +43,7 @@ const (
 func osImage(t *testing.T) string {
 	t.Helper()
 	path := testenv.SparseFile(t, imageSize)
-	testenv.Run(t, "sgdisk", "-n", "1:2048:+16M", "-t", "1:8300", "-c", "1:root", path)
+	testenv.GPT(t, path, "start=2048, size=16MiB, name=root")
 	noise := make([]byte, 16*mib)
 	source := rand.NewChaCha8([32]byte{1})
 	if _, err := source.Read(noise); err != nil {

@@ -313,7 +313,7 @@ func TestInstallBootloaderSearchesUnprotected(t *testing.T) {
 		"another":   {skip: `{"name": "/dev/sdz"}`},
 	} {
 		deployed, i := layoutDisk(t, 512, "boot_mode:bios")
-		testenv.Run(t, "sgdisk", "-n", "1:2048:+8M", deployed)
+		testenv.GPT(t, deployed, "start=2048, size=8MiB")
 		i.o.Config.Update(func(c *config.Config) { c.EnableBIOSBootloaderInstall = true })
 		i.o.Node.Set(testNode(t, fmt.Sprintf(
 			`{"uuid": "b77a8c26", "properties": {"root_device": {"name": %q}, "skip_block_devices": [%s]}}`,

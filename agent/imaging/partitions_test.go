@@ -346,7 +346,7 @@ func TestPartitionImageRefusals(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			disk, i := layoutDisk(t, 512, "boot_mode:bios")
-			testenv.Run(t, "sgdisk", "-n", "1:2048:+5M", disk)
+			testenv.GPT(t, disk, "start=2048, size=5MiB")
 			before := sumOf(t, disk, 0, 256*mib)
 			path := map[string]string{"raw": raw, "qcow2": qcow, "vmdk": raw}[tt.format]
 			_, err := i.Prepare(t.Context(), partitionImage(t, path, serve(t, path).URL, tt.format, tt.layout), "")
@@ -388,7 +388,7 @@ func TestPrepareRefusesFormats(t *testing.T) {
 				i.o.Config.Update(func(c *config.Config) {
 					c.PermittedImageFormats = []string{"raw", "gpt", "vdi", "vhd", "vhdx", "vmdk"}
 				})
-				testenv.Run(t, "sgdisk", "-n", "1:2048:+5M", disk)
+				testenv.GPT(t, disk, "start=2048, size=5MiB")
 				before := sumOf(t, disk, 0, 256*mib)
 				info := partitionImage(t, file, serve(t, file).URL, tt.format, layout)
 				_, err := i.Prepare(t.Context(), info, "")

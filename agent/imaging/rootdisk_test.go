@@ -20,7 +20,7 @@ import (
 func memberDisk(t *testing.T, size int64, array string) block.Device {
 	t.Helper()
 	file := testenv.SparseFile(t, size)
-	testenv.Run(t, "sgdisk", "-n", "1:2048:+8M", "-t", "1:FD00", file)
+	testenv.GPT(t, file, "start=2048, size=8MiB, type=raid")
 	f, err := os.OpenFile(file, os.O_WRONLY, 0)
 	if err != nil {
 		t.Fatal(err)

@@ -36,7 +36,7 @@ func TestInstallBootloaderUEFI(t *testing.T) {
 	t.Parallel() // sgdisk sleeps
 	testenv.Programs(t, "sgdisk", "mkfs.vfat", "mmd", "mcopy")
 	file := testenv.SparseFile(t, 64*mib)
-	testenv.Run(t, "sgdisk", "-n", "1:2048:+40M", "-t", "1:ef00", file)
+	testenv.GPT(t, file, "start=2048, size=40MiB, type=uefi")
 	testenv.Run(t, "mkfs.vfat", "--offset", "2048", file, "40960")
 	loader := filepath.Join(t.TempDir(), "BOOTX64.EFI")
 	if err := os.WriteFile(loader, []byte("MZ"), 0o600); err != nil {
@@ -95,12 +95,10 @@ func TestInstallBootloaderKernelWithoutUEFI(t *testing.T) {
 		"BIOS, with no ESP": {b: Bootloader{TargetBootMode: "bios"}},
 	} {
 		file := testenv.SparseFile(t, 64*mib)
-		kind := "8300"
-		if tt.dir != "" {
-			kind = "ef00"
-		}
-		testenv.Run(t, "sgdisk", "-n", "1:2048:+40M", "-t", "1:"+kind, file)
-		if tt.dir != "" {
+		if tt.dir == "" {
+			testenv.GPT(t, file, "start=2048, size=40MiB")
+		} else {
+			testenv.GPT(t, file, "start=2048, size=40MiB, type=uefi")
 			testenv.Run(t, "mkfs.vfat", "--offset", "2048", file, "40960")
 			testenv.Run(t, "mmd", "-i", file+"@@1M", "::EFI", "::EFI/"+tt.dir)
 			testenv.Run(t, "mcopy", "-i", file+"@@1M", loader, "::EFI/"+tt.dir+"/BOOTX64.EFI")
