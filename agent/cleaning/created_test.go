@@ -49,7 +49,7 @@ func createdLog(t *testing.T, fields string, disks ...block.Device) (string, int
 		t.Fatal(err)
 	}
 	run.prepareArrays(t.Context(), n)
-	return log.String(), len(run.preservedMembers)
+	return log.String(), len(run.kept.members)
 }
 
 // An array is erased and kept only if its members are as create_configuration makes them.
@@ -163,8 +163,8 @@ func TestPrepareArraysRunning(t *testing.T) {
 	var log bytes.Buffer
 	m.o.System, m.o.Log = sys, slog.New(slog.NewTextHandler(&log, nil))
 	run.prepareArrays(t.Context(), n)
-	if !strings.Contains(log.String(), "volume_name=root err=\"/dev/md9 runs") || len(run.preservedMembers) != 2 {
-		t.Errorf("got %d members and log %s, want those of the other array", len(run.preservedMembers), &log)
+	if !strings.Contains(log.String(), "volume_name=root err=\"/dev/md9 runs") || len(run.kept.members) != 2 {
+		t.Errorf("got %d members and log %s, want those of the other array", len(run.kept.members), &log)
 	}
 }
 
@@ -244,16 +244,16 @@ func TestWipeCreatedFails(t *testing.T) {
 		"no disk":           {all, block.Device{Path: "/dev/missing"}, fs.ErrNotExist, "/dev/missing"},
 		"not listed":        {all, block.Device{Path: file}, fs.ErrNotExist, ""},
 	} {
-		r := &diskRun{m: m, preservedMembers: c.created}
-		err := r.wipeGaps(t.Context(), c.disk)
+		kept := keptArrays{members: c.created}
+		err := kept.wipeGaps(t.Context(), m.o.System, c.disk)
 		if (err != nil) != (c.want != "" || c.is != nil) || c.is != nil && !errors.Is(err, c.is) ||
 			!strings.Contains(errorText(err), c.want) {
 			t.Errorf("%s: got %v, want %v and %q", name, err, c.is, c.want)
 		}
 	}
-	r := &diskRun{m: m, preservedMembers: all}
+	kept := keptArrays{members: all}
 	missing := block.Device{Path: "/dev/missing"}
-	if has, err := r.hasPreservedMember(t.Context(), missing); !errors.Is(err, fs.ErrNotExist) {
+	if has, err := kept.onDisk(t.Context(), m.o.System, missing); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("got %v and %v, want %v", has, err, fs.ErrNotExist)
 	}
 }

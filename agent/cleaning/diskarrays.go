@@ -2,7 +2,6 @@ package cleaning
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 
@@ -10,7 +9,6 @@ import (
 	"ironroot/agent/softraid"
 	"ironroot/storage/block"
 	"ironroot/storage/erase"
-	"ironroot/storage/partition"
 	"ironroot/storage/raid"
 )
 
@@ -24,7 +22,7 @@ func (r *diskRun) prepareArrays(ctx context.Context, n *node.Node) {
 			r.addNotPreservable(a, err)
 			continue
 		}
-		r.keep(a)
+		r.kept.keep(a)
 	}
 }
 
@@ -33,18 +31,10 @@ func (r *diskRun) findKept(ctx context.Context, n *node.Node) []*softraid.Volume
 	found, err := r.findCreated(ctx, n)
 	if err != nil {
 		r.m.o.Log.Warn("RAID arrays of raid_config cannot be kept", "err", err)
-		r.noneKept = err
+		r.kept.none = err
 		return nil
 	}
 	return found
-}
-
-// keep marks an array as one that the step erases and keeps.
-func (r *diskRun) keep(a *softraid.Volume) {
-	r.preservedArrays = append(r.preservedArrays, a)
-	for _, m := range a.Members {
-		r.preservedMembers[m.Device.Path] = m
-	}
 }
 
 // findCreated returns the arrays of raid_config that are as create_configuration creates them, and notes why the others
@@ -74,7 +64,13 @@ func (r *diskRun) findCreated(ctx context.Context, n *node.Node) ([]*softraid.Vo
 // addNotPreservable notes why the step cannot keep an array of raid_config.
 func (r *diskRun) addNotPreservable(v *softraid.Volume, err error) {
 	r.m.o.Log.Warn("RAID array cannot be kept", "volume_name", v.Name, "err", err)
-	r.notPreservable[v.Name] = err
+	r.kept.refuse(v, err)
+}
+
+// dropPreserved marks an array as one that the step cannot keep, which is an error of its disks.
+func (r *diskRun) dropPreserved(a *softraid.Volume, err error) {
+	r.m.o.Log.Error("RAID array not erased", "array", a.String(), "devices", a.Describe(), "err", err)
+	r.kept.drop(a, err)
 }
 
 // stopRunning stops an array if it runs, and reads its superblocks again. Its device is then no disk of the step.
@@ -93,28 +89,6 @@ func (r *diskRun) stopRunning(ctx context.Context, v *softraid.Volume) error {
 	return nil
 }
 
-// dropPreserved marks an array as one that the step cannot keep, which is an error of its disks.
-func (r *diskRun) dropPreserved(a *softraid.Volume, err error) {
-	r.m.o.Log.Error("RAID array not erased", "array", a.String(), "devices", a.Describe(), "err", err)
-	r.notPreservable[a.Name] = err
-	for _, m := range a.Members {
-		delete(r.preservedMembers, m.Device.Path)
-	}
-	r.preservedArrays = slices.DeleteFunc(r.preservedArrays, func(other *softraid.Volume) bool { return other == a })
-}
-
-// hasPreservedMember reports whether a partition of a disk is a member of an array that the step erases and keeps.
-func (r *diskRun) hasPreservedMember(ctx context.Context, d block.Device) (bool, error) {
-	if len(r.preservedMembers) == 0 {
-		return false, nil
-	}
-	parts, err := block.Partitions(ctx, r.m.o.System, d.Path)
-	return slices.ContainsFunc(parts, func(part block.Device) bool {
-		_, preserved := r.preservedMembers[part.Path]
-		return preserved
-	}), err
-}
-
 // wipeMember removes the content of a member of an array that Ironic created, and keeps its superblock.
 func (r *diskRun) wipeMember(ctx context.Context, member raid.Member, record *erase.Recorder) error {
 	r.m.o.Log.Info("wiping RAID member", "device", member.Device.Path, "array", member.String())
@@ -124,38 +98,4 @@ func (r *diskRun) wipeMember(ctx context.Context, member raid.Member, record *er
 	record.Erased(erase.MetadataOnly)
 	record.Restrict("not erased: superblock of " + member.String())
 	return nil
-}
-
-// wipeGaps zeroes the boot code of a disk with members of arrays that Ironic created, and both ends of each gap between
-// its partitions. It returns an error if the disk has superblocks of other arrays afterwards.
-func (r *diskRun) wipeGaps(ctx context.Context, d block.Device) error {
-	if err := partition.WipeGaps(ctx, d.Path); err != nil {
-		return err
-	}
-	return r.checkSuperblocks(ctx, d)
-}
-
-// checkSuperblocks returns an error unless each member of an array that Ironic created has its superblock, and the disk
-// and its partitions have no others.
-func (r *diskRun) checkSuperblocks(ctx context.Context, d block.Device) error {
-	members, err := raid.Members(ctx, r.m.o.System, d)
-	if err != nil {
-		return err
-	}
-	var problems []error
-	found := map[string]int{}
-	for _, m := range members {
-		found[m.Device.Path]++
-		if own, preserved := r.preservedMembers[m.Device.Path]; !preserved || own.UUID != m.UUID {
-			problems = append(problems, fmt.Errorf("a superblock of %s is left on %s", m, m.Device.Path))
-		}
-	}
-	parts, err := block.Partitions(ctx, r.m.o.System, d.Path)
-	for _, part := range parts {
-		if own, preserved := r.preservedMembers[part.Path]; preserved && found[part.Path] != 1 {
-			problems = append(problems, fmt.Errorf("%s has %d superblocks, want that of %s",
-				part.Path, found[part.Path], own))
-		}
-	}
-	return errors.Join(append(problems, err)...)
 }

@@ -110,7 +110,7 @@ func (r *diskRun) protectedMembers(ctx context.Context, d block.Device) (map[str
 		if untouched[member.Device.Path] != "" {
 			continue
 		}
-		if own, ok := r.preservedMembers[member.Device.Path]; ok && own.UUID == member.UUID {
+		if own, ok := r.kept.members[member.Device.Path]; ok && own.UUID == member.UUID {
 			continue
 		}
 		if entry := r.arrays.Created(member.Superblock); entry != "" {
@@ -131,10 +131,7 @@ func (r *diskRun) protectedMembers(ctx context.Context, d block.Device) (map[str
 func (r *diskRun) notPreservableErr(member raid.Member, entry string) error {
 	problem := fmt.Errorf("%s is a member of %s, which Ironic created (%s)",
 		member.Device.Path, member.Superblock, entry)
-	reason := r.notPreservable[member.ShortName()]
-	if reason == nil {
-		reason = r.noneKept
-	}
+	reason := r.kept.refusal(member)
 	if reason == nil {
 		return fmt.Errorf("%w: erase its content by erase_devices, or remove it by delete_configuration", problem)
 	}

@@ -37,11 +37,7 @@ type diskRun struct {
 	nameErrs softraid.NameErrors // of the members
 	espErr   error               // if the members that look like the EFI system partition are not of one array
 	unread   []error             // errors of the disks whose members could not be read, with the devices
-
-	preservedArrays  []*softraid.Volume     // those that Ironic created and that are erased and kept, see prepareArrays
-	preservedMembers map[string]raid.Member // their members by device path
-	notPreservable   map[string]error       // why other arrays that Ironic created are not kept, by name
-	noneKept         error                  // why no array that Ironic created can be kept, or nil
+	kept     keptArrays
 
 	mu    sync.Mutex
 	stuck map[string]error // why the kernel is still busy, by device path
@@ -49,8 +45,7 @@ type diskRun struct {
 
 // startDiskRun lists the disks to erase or overwrite. It checks all of them for shared file systems before the first is
 // written; one that is found fails the step. A disk that cannot be described or read is an error of that disk alone.
-// The phrase is logged for each disk that fails. With the name of a step, the evidence
-// of what it erases is stored.
+// The phrase is logged for each disk that fails. With the name of a step, the evidence of what it erases is stored.
 func (m *Machine) startDiskRun(ctx context.Context, n *node.Node, phrase, step string) (*diskRun, error) {
 	c := m.o.Config.Get()
 	r := m.newDiskRun(n, phrase, step)
@@ -100,8 +95,7 @@ func (m *Machine) newDiskRun(n *node.Node, phrase, step string) *diskRun {
 	c := m.o.Config.Get()
 	r := &diskRun{
 		m: m, phrase: phrase, step: step, flags: eraseFlagsOf(n, c),
-		known: map[string]bool{}, stuck: map[string]error{}, preservedMembers: map[string]raid.Member{},
-		notPreservable: map[string]error{},
+		known: map[string]bool{}, stuck: map[string]error{},
 	}
 	r.flags.wait = WaitOf(c)
 	r.results = newResults(n, step, r.flags)

@@ -345,7 +345,7 @@ func (r *diskRun) eraseTargets(ctx context.Context, p Decision) (diskReport, err
 	case p.hasPreserved && r.erasesFully(d):
 		problems = append(problems, r.eraseGaps(ctx, d, &report))
 	case p.hasPreserved:
-		problems = append(problems, r.wipeGaps(ctx, d))
+		problems = append(problems, r.kept.wipeGaps(ctx, r.m.o.System, d))
 	}
 	return report, errors.Join(problems...)
 }
@@ -365,7 +365,7 @@ func (r *diskRun) logErased(d block.Device, report erase.Report, started time.Ti
 // created in a way that keeps the array, all others as the step does. On a disk with such a member,
 // erase_devices_express overwrites the other partitions, because formatting would reach the whole disk.
 func (r *diskRun) eraseTarget(ctx context.Context, p Decision, target block.Device, record *erase.Recorder) error {
-	member, preserved := r.preservedMembers[target.Path]
+	member, preserved := r.kept.members[target.Path]
 	switch full := r.erasesFully(p.Disk); {
 	case preserved && full:
 		return r.eraseMember(ctx, member, record)

@@ -20,7 +20,7 @@ import (
 // assembles each of them, overwrites the array's device and stops it again. The unused ranges of the members are erased
 // later with their disks. An array that fails is an error of its disks, whose other content is then not erased.
 func (r *diskRun) eraseArrays(ctx context.Context) {
-	for _, a := range slices.Clone(r.preservedArrays) {
+	for _, a := range slices.Clone(r.kept.arrays) {
 		if !slices.ContainsFunc(a.Members, r.erasesMember) {
 			continue
 		}
@@ -119,11 +119,11 @@ func (r *diskRun) eraseContent(ctx context.Context, a *softraid.Volume, d block.
 // eraseMember overwrites the ranges of a member that its array does not use. After zeros, it reads the data back on the
 // member, too.
 func (r *diskRun) eraseMember(ctx context.Context, member raid.Member, record *erase.Recorder) error {
-	i := slices.IndexFunc(r.preservedArrays, func(a *softraid.Volume) bool { return a.Members[0].UUID == member.UUID })
-	if i < 0 {
+	array := r.kept.of(member)
+	if array == nil {
 		return fmt.Errorf("%s is not kept", member)
 	}
-	_, used, err := r.preservedArrays[i].Members.UsedSizes()
+	_, used, err := array.Members.UsedSizes()
 	if err != nil {
 		return err
 	}
@@ -138,7 +138,7 @@ func (r *diskRun) eraseMember(ctx context.Context, member raid.Member, record *e
 	if r.overwriteOptions().Zeroize { // other data cannot be compared on a single member
 		data := [][2]int64{{member.DataOffset, member.DataOffset + used[member.Role]}}
 		if err := r.m.prober.CheckZeros(ctx, member.Device, data, r.overwriteOptions()); err != nil {
-			r.revoke(r.preservedArrays[i], err)
+			r.revoke(array, err)
 			return err
 		}
 		text += " and read back on this member"
@@ -164,7 +164,7 @@ func (r *diskRun) eraseGaps(ctx context.Context, d block.Device, report *diskRep
 		}
 		report.addErased(d.Path, record.Report())
 	}
-	return r.wipeGaps(ctx, d)
+	return r.kept.wipeGaps(ctx, r.m.o.System, d)
 }
 
 // eraseRanges overwrites ranges of a device.
@@ -184,7 +184,7 @@ func (r *diskRun) eraseRanges(
 
 // restartArrays starts the arrays again that prepareArrays has stopped, so that the kernel can resync them.
 func (r *diskRun) restartArrays(ctx context.Context) {
-	for _, a := range r.preservedArrays {
+	for _, a := range r.kept.arrays {
 		if a.Running == "" || ctx.Err() != nil {
 			continue
 		}

@@ -153,7 +153,7 @@ func (r *diskRun) divide(ctx context.Context, d block.Device) (p division, err e
 	if p.untouched, err = r.protectedMembers(ctx, d); err != nil {
 		return p, err
 	}
-	if p.hasPreserved, err = r.hasPreservedMember(ctx, d); err != nil {
+	if p.hasPreserved, err = r.kept.onDisk(ctx, r.m.o.System, d); err != nil {
 		return p, err
 	}
 	p.targets = []block.Device{d}

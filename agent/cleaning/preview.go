@@ -54,7 +54,7 @@ func (m *Machine) PreviewErase(ctx context.Context, n *node.Node) ([]Decision, e
 		r.readMembers(ctx, all)
 	}
 	for _, a := range r.findKept(ctx, n) {
-		r.keep(a)
+		r.kept.keep(a)
 	}
 	for path, decision := range r.decideAll(ctx).decisions {
 		decisions[path] = r.preview(ctx, decision)

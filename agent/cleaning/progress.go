@@ -13,7 +13,7 @@ import (
 func (r *diskRun) announce() {
 	var items []status.Item
 	inArrays := map[string]int64{} // bytes by path of the disk
-	for _, a := range r.preservedArrays {
+	for _, a := range r.kept.arrays {
 		for _, m := range a.Members {
 			inArrays[m.Disk.Path] += m.Device.Size
 		}
@@ -41,7 +41,7 @@ func (r *diskRun) splitItem(d block.Device, targets []block.Device) {
 	rest := d.Size
 	for _, target := range targets {
 		part := status.Item{Device: target.Path}
-		if _, preserved := r.preservedMembers[target.Path]; !preserved && r.countsBytes() {
+		if !r.kept.has(target) && r.countsBytes() {
 			part.Size = target.Size
 		}
 		parts = append(parts, part)

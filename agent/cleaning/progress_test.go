@@ -193,8 +193,8 @@ func TestProgressItems(t *testing.T) {
 		m.o.Board = planned(got)
 		r := &diskRun{
 			m: m, step: step, disks: []block.Device{sda, sdb, nvme},
-			preservedArrays: []*softraid.Volume{onDisks, onNVMe},
-			flags:           eraseFlags{nvme: true},
+			kept:  keptArrays{arrays: []*softraid.Volume{onDisks, onNVMe}},
+			flags: eraseFlags{nvme: true},
 		}
 		r.announce()
 		if diff := cmp.Diff(want, got); diff != "" {
@@ -214,8 +214,10 @@ func TestProgressOfPartitions(t *testing.T) {
 			m := newMachine(t)
 			board := onBoard(m, step)
 			r := &diskRun{
-				m: m, step: step, disks: []block.Device{disk}, preservedArrays: []*softraid.Volume{a},
-				preservedMembers: map[string]raid.Member{"/dev/sda1": a.Members[0]},
+				m: m, step: step, disks: []block.Device{disk},
+				kept: keptArrays{
+					arrays: []*softraid.Volume{a}, members: map[string]raid.Member{"/dev/sda1": a.Members[0]},
+				},
 			}
 			r.progress = board.Plan([]status.Item{{Device: "/dev/sda", Size: 500}})
 			r.splitItem(disk, []block.Device{a.Members[0].Device, {Path: "/dev/sda2", Size: 150}})
