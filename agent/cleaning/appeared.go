@@ -23,7 +23,7 @@ func (r *diskRun) failUnsettled() {
 	}
 	r.m.o.Log.Error("disks may be missing", "err", errUnsettled)
 	r.results.addErr(errUnsettled)
-	r.unread = append(r.unread, errUnsettled)
+	r.arrays.unread = append(r.arrays.unread, errUnsettled)
 }
 
 // failAppeared lists the disks again, and adds an error for each disk that was missing when the step began and

@@ -130,7 +130,7 @@ func TestPrepareArraysDisks(t *testing.T) {
 	m.o.Log = slog.New(slog.NewTextHandler(&log, nil))
 	run, n := startErase(t, m), nodeWith(t, fields)
 	var err error
-	if run.arrays, err = softraid.RulesOf(n); err != nil {
+	if run.arrays.Rules, err = softraid.RulesOf(n); err != nil {
 		t.Fatal(err)
 	}
 	if run.prepareArrays(t.Context(), n); !strings.Contains(log.String(), "list arrays: ") {

@@ -44,7 +44,7 @@ func (r *diskRun) findCreated(ctx context.Context, n *node.Node) ([]*softraid.Vo
 		return nil, nil
 	}
 	if r.arrays.HasProtected() {
-		for _, m := range r.members {
+		for _, m := range r.arrays.members {
 			if r.arrays.Created(m.Superblock) != "" && !r.arrays.Protected(m.Superblock) {
 				return nil, fmt.Errorf("%s on %s: skip_block_devices protects another array by its name",
 					m, m.Device.Path)
@@ -52,7 +52,7 @@ func (r *diskRun) findCreated(ctx context.Context, n *node.Node) ([]*softraid.Vo
 		}
 		return nil, nil
 	}
-	found, err := r.m.raid(n).Find(ctx, r.arrays, r.disks, r.membersOn)
+	found, err := r.m.raid(n).Find(ctx, r.arrays.Rules, r.disks, r.membersOn)
 	return slices.DeleteFunc(found, func(v *softraid.Volume) bool {
 		if v.Err != nil {
 			r.addNotPreservable(v, v.Err)

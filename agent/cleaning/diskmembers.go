@@ -27,42 +27,63 @@ func (r *diskRun) readMembers(ctx context.Context, disks []block.Device) {
 			return nil
 		})
 	}
-	_ = group.Wait()    // the functions return no errors
-	var esps raid.Array // those that look like members of the EFI system partition of a protected array
+	_ = group.Wait() // the functions return no errors
 	for i, d := range disks {
 		if err := errs[i]; err != nil {
 			r.m.o.Log.Warn("RAID superblocks not read", "device", d.Path, "err", err)
-			r.unread = append(r.unread, fmt.Errorf("%s: %w", d.Path, err))
+			errs[i] = fmt.Errorf("%s: %w", d.Path, err)
+		}
+	}
+	r.arrays.add(found, errs)
+}
+
+// namedArrays has the arrays that the node object names, and compares them with the members of arrays on all disks.
+type namedArrays struct {
+	softraid.Rules
+
+	// members are on all disks, including the disks that skip_block_devices names. They are read only if
+	// skip_block_devices names an array.
+	members  []raid.Member
+	nameErrs softraid.NameErrors // of the members
+	espErr   error               // if the members that look like the EFI system partition are not of one array
+	unread   []error             // errors of the disks whose members could not be read, with the devices
+}
+
+// add adds the members on disks, or the errors of disks, and compares those with protected names.
+func (n *namedArrays) add(found [][]raid.Member, errs []error) {
+	var esps raid.Array // those that look like members of the EFI system partition of a protected array
+	for i, members := range found {
+		if errs[i] != nil {
+			n.unread = append(n.unread, errs[i])
 			continue
 		}
-		members := found[i]
-		r.members = append(r.members, members...)
-		if slices.ContainsFunc(members, func(m raid.Member) bool { return r.arrays.Protected(m.Superblock) }) {
+		n.members = append(n.members, members...)
+		if slices.ContainsFunc(members, func(m raid.Member) bool { return n.Protected(m.Superblock) }) {
 			notESP := func(m raid.Member) bool { return !softraid.IsESPMember(m) }
 			esps = append(esps, slices.DeleteFunc(slices.Clone(members), notESP)...)
 		}
 	}
-	r.nameErrs = r.arrays.CheckNames(r.members)
+	n.nameErrs = n.CheckNames(n.members)
 	if err := esps.CheckConsistent(); err != nil {
-		r.espErr = fmt.Errorf("%q is not the name of one array: %w", bootloader.ESPName, err)
+		n.espErr = fmt.Errorf("%q is not the name of one array: %w", bootloader.ESPName, err)
 	}
 }
 
 // checkRead returns an error if the members on some disk are not known, or if the member was not among those that were
 // compared. Another array could then have the same protected name.
-func (r *diskRun) checkRead(d block.Device, member raid.Member) error {
-	if len(r.unread) > 0 {
+func (n *namedArrays) checkRead(d block.Device, member raid.Member) error {
+	if len(n.unread) > 0 {
 		var words []string
-		for _, err := range r.unread[:min(len(r.unread), maxUnread)] {
+		for _, err := range n.unread[:min(len(n.unread), maxUnread)] {
 			words = append(words, err.Error())
 		}
-		if more := len(r.unread) - len(words); more > 0 {
+		if more := len(n.unread) - len(words); more > 0 {
 			words = append(words, fmt.Sprintf("and %d more", more))
 		}
 		return fmt.Errorf("%s is a member of %s, but its name cannot be checked: %s",
 			member.Device.Path, member.Superblock, strings.Join(words, "; "))
 	}
-	if !slices.ContainsFunc(r.members, func(m raid.Member) bool {
+	if !slices.ContainsFunc(n.members, func(m raid.Member) bool {
 		// An assembled array has the members of its components.
 		return m.UUID == member.UUID && m.Number == member.Number &&
 			(m.Device.Path == member.Device.Path || d.IsArray())
@@ -96,9 +117,9 @@ func (r *diskRun) protectedMembers(ctx context.Context, d block.Device) (map[str
 			continue
 		}
 		untouched[member.Device.Path] = fmt.Sprintf("member of %s, protected by skip_block_devices", member.Superblock)
-		if err := r.checkRead(d, member); err != nil {
+		if err := r.arrays.checkRead(d, member); err != nil {
 			problems = append(problems, err)
-		} else if err := r.nameErrs.Of(member.Superblock); err != nil {
+		} else if err := r.arrays.nameErrs.Of(member.Superblock); err != nil {
 			problems = append(problems, conflict{&ambiguous{member: member, err: err}})
 		} else if member.Role < 0 {
 			problems = append(problems, conflict{fmt.Errorf(
@@ -118,8 +139,8 @@ func (r *diskRun) protectedMembers(ctx context.Context, d block.Device) (map[str
 		} else if len(untouched) > 0 && softraid.IsESPMember(member) {
 			untouched[member.Device.Path] = fmt.Sprintf("member of %s, the EFI system partition of a protected array",
 				member.Superblock)
-			if r.espErr != nil {
-				problems = append(problems, conflict{&ambiguous{member: member, err: r.espErr}})
+			if r.arrays.espErr != nil {
+				problems = append(problems, conflict{&ambiguous{member: member, err: r.arrays.espErr}})
 			}
 		}
 	}

@@ -24,23 +24,15 @@ type diskRun struct {
 	phrase   string // of the log for a disk that failed
 	step     string // that erases; "" for others
 	flags    eraseFlags
-	arrays   softraid.Rules
+	arrays   namedArrays
 	skips    *node.SkipList
 	unused   []string        // PCI addresses of storage controllers that the operator does not use
 	disks    []block.Device  // those to erase or overwrite
 	known    map[string]bool // paths of all disks that were there at the start, whether or not they can be erased
 	results  *results
 	progress *status.Plan // of the step; nil before announce
-	// members are the members of arrays on all disks, including the disks that skip_block_devices names. They are read
-	// only if skip_block_devices names an array.
-	members  []raid.Member
-	nameErrs softraid.NameErrors // of the members
-	espErr   error               // if the members that look like the EFI system partition are not of one array
-	unread   []error             // errors of the disks whose members could not be read, with the devices
 	kept     keptArrays
-
-	mu    sync.Mutex
-	stuck map[string]error // why the kernel is still busy, by device path
+	stuck    sync.Map // errors of disks with which the kernel is still busy, by device path
 }
 
 // startDiskRun lists the disks to erase or overwrite. It checks all of them for shared file systems before the first is
@@ -50,7 +42,7 @@ func (m *Machine) startDiskRun(ctx context.Context, n *node.Node, phrase, step s
 	c := m.o.Config.Get()
 	r := m.newDiskRun(n, phrase, step)
 	var err error
-	if r.arrays, err = softraid.RulesOf(n); err != nil {
+	if r.arrays.Rules, err = softraid.RulesOf(n); err != nil {
 		return nil, err
 	}
 	if r.unused, err = unusedControllers(c.SkipStorageControllers, n); err != nil {
@@ -94,8 +86,7 @@ func (m *Machine) startDiskRun(ctx context.Context, n *node.Node, phrase, step s
 func (m *Machine) newDiskRun(n *node.Node, phrase, step string) *diskRun {
 	c := m.o.Config.Get()
 	r := &diskRun{
-		m: m, phrase: phrase, step: step, flags: eraseFlagsOf(n, c),
-		known: map[string]bool{}, stuck: map[string]error{},
+		m: m, phrase: phrase, step: step, flags: eraseFlagsOf(n, c), known: map[string]bool{},
 	}
 	r.flags.wait = WaitOf(c)
 	r.results = newResults(n, step, r.flags)
@@ -132,17 +123,13 @@ func (r *diskRun) lastFirst() []block.Device {
 func limitRunDisk[T any](
 	ctx context.Context, r *diskRun, d block.Device, call func(context.Context, block.Device) (T, error),
 ) (value T, err error) {
-	r.mu.Lock()
-	err = r.stuck[d.Path]
-	r.mu.Unlock()
-	if err != nil {
+	busy, _ := r.stuck.Load(d.Path)
+	if err, ok := busy.(error); ok {
 		return value, err
 	}
 	value, err = timelimit.Do(ctx, r.m.limiter.Limits(d), func(ctx context.Context) (T, error) { return call(ctx, d) })
 	if errors.Is(err, timelimit.ErrStuck) {
-		r.mu.Lock()
-		r.stuck[d.Path] = err
-		r.mu.Unlock()
+		r.stuck.Store(d.Path, err)
 	}
 	return value, err
 }

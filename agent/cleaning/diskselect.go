@@ -65,7 +65,7 @@ func (r *diskRun) warnUnmatched() {
 	for _, entry := range r.skips.Unmatched() {
 		r.m.o.Log.Warn("no disk matches an entry of skip_block_devices", "entry", entry)
 	}
-	for _, name := range r.arrays.Unmatched(r.members) {
+	for _, name := range r.arrays.Unmatched(r.arrays.members) {
 		r.m.o.Log.Warn("no RAID array matches an entry of skip_block_devices", "volume_name", name)
 	}
 }
@@ -78,12 +78,12 @@ func (r *diskRun) failUnread(err error) error {
 		return nil
 	case !errors.Is(err, block.ErrUnreadable):
 		return fmt.Errorf("list disks: %w", err)
-	case slices.ContainsFunc(r.unread, func(known error) bool { return strings.Contains(known.Error(), err.Error()) }):
+	case slices.ContainsFunc(r.arrays.unread, func(known error) bool { return strings.Contains(known.Error(), err.Error()) }):
 		return nil // the kernel's list and the list of disks to erase contain the same disks
 	}
 	r.m.o.Log.Error(r.phrase, "err", err)
 	r.results.addErr(err)
-	r.unread = append(r.unread, err)
+	r.arrays.unread = append(r.arrays.unread, err)
 	return nil
 }
 

@@ -657,8 +657,8 @@ func TestEraseUndescribedNamespace(t *testing.T) {
 			t.Errorf("got %v, want one error of nvme0n1 and %s erased", err, disk.Path)
 		}
 		run := startErase(t, m)
-		if len(run.unread) != 1 || !errors.Is(run.unread[0], block.ErrUnreadable) {
-			t.Errorf("got unread disks %v, want nvme0n1", run.unread)
+		if len(run.arrays.unread) != 1 || !errors.Is(run.arrays.unread[0], block.ErrUnreadable) {
+			t.Errorf("got unread disks %v, want nvme0n1", run.arrays.unread)
 		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 
 	"ironroot/agent/node"
 	"ironroot/internal/goroutine"
@@ -81,13 +82,14 @@ func (p Decision) isConflict() bool { return errors.As(p.Err, new(conflict)) }
 // decideAll decides about all disks of the step. It examines them concurrently.
 func (r *diskRun) decideAll(ctx context.Context) plan {
 	p := plan{decisions: map[string]Decision{}, units: r.bySubsystem(ctx)}
+	var mu sync.Mutex // of the decisions
 	group := goroutine.NewGroup()
 	for _, unit := range p.units {
 		for _, d := range unit {
 			group.Go(func() error {
 				decision := r.decideLimited(ctx, d, unit)
-				r.mu.Lock()
-				defer r.mu.Unlock()
+				mu.Lock()
+				defer mu.Unlock()
 				p.decisions[d.Path] = decision
 				return nil
 			})

@@ -49,7 +49,7 @@ func (m *Machine) PreviewErase(ctx context.Context, n *node.Node) ([]Decision, e
 		decisions[d.Path] = Decision{Disk: d.Device, Err: d.err}
 	}
 	r := m.newDiskRun(n, "disk not examined", fullErase)
-	r.arrays, r.skips, r.disks = arrays, skips, allowed
+	r.arrays.Rules, r.skips, r.disks = arrays, skips, allowed
 	if arrays.HasProtected() {
 		r.readMembers(ctx, all)
 	}

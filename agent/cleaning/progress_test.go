@@ -272,7 +272,7 @@ func TestOutcome(t *testing.T) {
 		m := onThisMachine(t)
 		board := onBoard(m, fullErase)
 		r := &diskRun{
-			m: m, phrase: "not erased", step: fullErase, stuck: map[string]error{},
+			m: m, phrase: "not erased", step: fullErase,
 			results: newResults(nil, fullErase, eraseFlags{}), disks: []block.Device{d},
 		}
 		r.results.add(r.disks)

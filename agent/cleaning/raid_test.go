@@ -207,7 +207,7 @@ func TestPrepareArraysLog(t *testing.T) {
 		}
 		data := raid.Member{Superblock: md.Superblock{Name: "data", Level: "raid1"}}
 		r := &diskRun{
-			m: m, arrays: arrays, disks: tt.disks, members: []raid.Member{data},
+			m: m, disks: tt.disks, arrays: namedArrays{Rules: arrays, members: []raid.Member{data}},
 		}
 		r.prepareArrays(t.Context(), n)
 		lines := strings.Count(log.String(), "\n")

@@ -82,7 +82,7 @@ func TestEraseSiblings(t *testing.T) {
 				t.Fatal(err)
 			}
 			r := &diskRun{
-				m: m, flags: eraseFlagsOf(n, &config.Config{}), arrays: arrays, stuck: map[string]error{},
+				m: m, flags: eraseFlagsOf(n, &config.Config{}), arrays: namedArrays{Rules: arrays},
 			}
 			for _, d := range disks {
 				if d.Name != c.without {

@@ -65,7 +65,7 @@ func TestEraseProtectedNameAndUnreadableList(t *testing.T) {
 
 // An error lists at most maxUnread disks and the number of the others.
 func TestCheckReadOfManyDisks(t *testing.T) {
-	r := &diskRun{}
+	var r namedArrays
 	for i := range maxUnread {
 		r.unread = append(r.unread, fmt.Errorf("disk %d", i))
 	}
@@ -90,7 +90,7 @@ func TestEraseNewMember(t *testing.T) {
 	if untouched, err := run.protectedMembers(t.Context(), disk); err != nil || len(untouched) != 1 {
 		t.Errorf("got %v and %v, want one kept member", untouched, err)
 	}
-	run.members = nil
+	run.arrays.members = nil
 	untouched, err := run.protectedMembers(t.Context(), disk)
 	if err == nil || !strings.Contains(err.Error(), "was not read") {
 		t.Errorf("got %v and %v, want an error", untouched, err)
@@ -126,13 +126,13 @@ func TestReadMembersConcurrently(t *testing.T) {
 		defer f.Close() //nolint:errcheck // nothing is written
 	}
 	_ = group.Wait() // it returns no error
-	for _, err := range run.unread {
+	for _, err := range run.arrays.unread {
 		if !errors.Is(err, unix.ENOTTY) {
 			t.Errorf("got %v, want %v", err, unix.ENOTTY)
 		}
 	}
-	if len(run.unread) != 2 {
-		t.Errorf("got %v, want two disks that cannot be read", run.unread)
+	if len(run.arrays.unread) != 2 {
+		t.Errorf("got %v, want two disks that cannot be read", run.arrays.unread)
 	}
 }
 
