@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"ironroot/internal/test/disktest"
+	"ironroot/internal/test/raidtest"
 	"ironroot/internal/test/testenv"
 	"ironroot/storage/block"
 	"ironroot/storage/partition"
@@ -24,7 +25,7 @@ func TestEraseUnsettled(t *testing.T) {
 	for name, settled := range map[string]chan struct{}{
 		"settled": closed, "nothing to wait for": nil, "unsettled": make(chan struct{}),
 	} {
-		disk := loopDisk(t, partition.TypeLinux)
+		disk := raidtest.PartitionedDisk(t, partition.TypeLinux)
 		m := onThisMachine(t, disk)
 		m.o.Settled = settled
 		var log strings.Builder
@@ -57,7 +58,7 @@ func TestEraseUnsettled(t *testing.T) {
 
 // A missing disk could hold the array with the protected name.
 func TestEraseProtectedNameUnsettled(t *testing.T) {
-	disk := memberDisk(t, testenv.RAID{Name: "root", Level: 1})
+	disk := raidtest.MemberDisk(t, testenv.RAID{Name: "root", Level: 1})
 	m := onThisMachine(t, disk)
 	m.o.Settled = make(chan struct{})
 	n := nodeWith(t, `"properties": {"skip_block_devices": [{"volume_name": "root"}]}`)
@@ -131,7 +132,8 @@ func TestEraseNamesAppearedDisks(t *testing.T) {
 		{"unreadable twice", failing(unread), failing(unread), none, []string{unread.Error()}},
 		{"skip list fails later", read(), read(text), none, []string{again + "entry 1 of skip_block_devices: "}},
 		{
-			"without a capacity", read(), read(), func(sys sysfs.Root) { listed(t, sys, "0", "vda", "nvme0n1") },
+			"without a capacity", read(), read(),
+			func(sys sysfs.Root) { raidtest.ListDisks(t, sys, "0", "vda", "nvme0n1") },
 			[]string{"/dev/nvme0n1: " + block.ErrUnusableNamespace.Error(), "/dev/vda: " + block.ErrNoCapacity.Error()},
 		},
 		{
@@ -170,7 +172,7 @@ func TestEraseNamesAppearedDisks(t *testing.T) {
 // An entry of the skip list that cannot be compared with a disk ends the step before it erases anything. As with
 // ironic-python-agent, the error is no BlockDeviceEraseError, so that it becomes a CleaningError of the step.
 func TestEraseSkipListFails(t *testing.T) {
-	disk := memberDisk(t, testenv.RAID{Name: "plain", Level: 1})
+	disk := raidtest.MemberDisk(t, testenv.RAID{Name: "plain", Level: 1})
 	disk.Serial, disk.Serials = "S3X9", []string{"S3X9"}
 	before := content(t, disk)
 	n := nodeWith(t, `"properties": {"skip_block_devices": [{"serial": ">= 100"}]}`)
@@ -189,7 +191,7 @@ func TestEraseSkipListFails(t *testing.T) {
 // A disk that the kernel could not use from the start is one error.
 func TestEraseNamesUnusableDisksOnce(t *testing.T) {
 	m := newMachine(t)
-	listed(t, m.o.System, "0", "vda")
+	raidtest.ListDisks(t, m.o.System, "0", "vda")
 	if _, err := m.EraseMetadata(t.Context(), nil); strings.Count(errorText(err), "/dev/vda") != 1 {
 		t.Errorf("got %v, want one error of /dev/vda", err)
 	}
@@ -198,7 +200,7 @@ func TestEraseNamesUnusableDisksOnce(t *testing.T) {
 // A disk that loses its capacity while it is erased is a known disk.
 func TestEraseKnownDiskWithoutCapacity(t *testing.T) {
 	vda := func() ([]block.Device, error) { return []block.Device{{Name: "vda", Path: "/dev/vda"}}, nil }
-	run := startErase(t, appearing(t, vda, vda, func(sys sysfs.Root) { listed(t, sys, "0", "vda") }))
+	run := startErase(t, appearing(t, vda, vda, func(sys sysfs.Root) { raidtest.ListDisks(t, sys, "0", "vda") }))
 	run.failAppeared(t.Context())
 	if result, err := run.finish(); err != nil {
 		t.Errorf("got %v and %v, want no error", result, err)

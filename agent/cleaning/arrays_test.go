@@ -18,20 +18,6 @@ const (
 	gib = raidtest.GiB
 )
 
-// The disks and entries of package raidtest.
-var (
-	blankDisk   = raidtest.BlankDisk
-	layoutOf    = raidtest.Layout
-	listArray   = raidtest.ListArray
-	listed      = raidtest.ListDisks
-	loopDisk    = raidtest.PartitionedDisk
-	logical     = raidtest.LogicalDisk
-	memberDisk  = raidtest.MemberDisk
-	memberDisks = raidtest.MemberDisks
-	partsDisk   = raidtest.PartsDisk
-	write       = raidtest.Write
-)
-
 // erasing returns the steps that erase disks.
 func erasing(m *Machine) map[string]stepFunc {
 	return map[string]stepFunc{
@@ -48,7 +34,7 @@ func TestEraseForeignMembers(t *testing.T) {
 		{"controller": "PERC", "volume_name": "data", "raid_level": "1", "size_gb": 10}]},
 		"properties": {"skip_block_devices": [{"volume_name": "other"}]}`)
 	for _, name := range []string{"erase_devices", "erase_devices_metadata", "erase_devices_express"} {
-		whole, parts := memberDisk(t, foreign), partsDisk(t, 4096, &foreign, nil)
+		whole, parts := raidtest.MemberDisk(t, foreign), raidtest.PartsDisk(t, 4096, &foreign, nil)
 		m := onThisMachine(t, whole, parts)
 		result, err := erasing(m)[name](t.Context(), n)
 		if err != nil {
@@ -77,7 +63,7 @@ func TestEraseForeignMembers(t *testing.T) {
 // A member of an array that Ironic created fails the step, which names disk and array. The other disks are erased.
 func TestEraseKeepsCreatedArrays(t *testing.T) {
 	created := testenv.RAID{Name: "host:root", Level: 1}
-	whole, parts := memberDisk(t, created), partsDisk(t, 0, nil, &created)
+	whole, parts := raidtest.MemberDisk(t, created), raidtest.PartsDisk(t, 0, nil, &created)
 	before := [][]byte{content(t, whole), content(t, parts)}
 	for _, list := range []string{
 		`[{"controller": "software", "volume_name": "root", "raid_level": "1", "size_gb": "MAX"}]`,
@@ -87,7 +73,7 @@ func TestEraseKeepsCreatedArrays(t *testing.T) {
 	} {
 		n := nodeWith(t, `"raid_config": {"logical_disks": `+list+`}`)
 		for _, name := range []string{"erase_devices", "erase_devices_metadata", "erase_devices_express"} {
-			plain := loopDisk(t, partition.TypeLinux)
+			plain := raidtest.PartitionedDisk(t, partition.TypeLinux)
 			m := onThisMachine(t, whole, plain, parts)
 			_, err := erasing(m)[name](t.Context(), n)
 			part := block.PartitionPath(m.o.System, parts.Path, 2)
@@ -120,8 +106,8 @@ func TestEraseKeepsProtectedArrays(t *testing.T) {
 	at := int64(8*mib - 8192) // version 1.0
 	const arrayData = 4 * mib // of both members
 	for _, name := range []string{"erase_devices", "erase_devices_metadata", "erase_devices_express"} {
-		whole := memberDisk(t, testenv.RAID{Name: "root", Level: 1, Member: 1, Data: arrayData})
-		parts := partsDisk(t, at, &testenv.RAID{Name: "host:root", Level: 1, Data: arrayData},
+		whole := raidtest.MemberDisk(t, testenv.RAID{Name: "root", Level: 1, Member: 1, Data: arrayData})
+		parts := raidtest.PartsDisk(t, at, &testenv.RAID{Name: "host:root", Level: 1, Data: arrayData},
 			&testenv.RAID{Name: "esp", Level: 1},
 			&testenv.RAID{Name: "scratch", Level: 1}, nil)
 		before, beforeParts := content(t, whole), content(t, parts)
@@ -176,9 +162,9 @@ func TestEraseAmbiguousName(t *testing.T) {
 		"metadata":      func(m *Machine) stepFunc { return m.EraseMetadata },
 		"express":       func(m *Machine) stepFunc { return m.EraseExpress },
 	} {
-		real := memberDisk(t, testenv.RAID{Name: "root", Level: 1})
-		foreign := memberDisk(t, other)
-		plain := loopDisk(t, partition.TypeLinux)
+		real := raidtest.MemberDisk(t, testenv.RAID{Name: "root", Level: 1})
+		foreign := raidtest.MemberDisk(t, other)
+		plain := raidtest.PartitionedDisk(t, partition.TypeLinux)
 		before := [][]byte{content(t, real), content(t, foreign), content(t, plain)}
 		for _, named := range []bool{false, true} { // the disk of the real array is on the list, too
 			list := skip
@@ -210,7 +196,8 @@ func TestEraseAmbiguousName(t *testing.T) {
 // The mirrored EFI system partition of a protected array must be one array, too.
 func TestEraseAmbiguousESP(t *testing.T) {
 	n := nodeWith(t, `"properties": {"skip_block_devices": [{"volume_name": "root"}]}`)
-	disk := partsDisk(t, 8*mib-8192, &testenv.RAID{Name: "root", Level: 1}, &testenv.RAID{Name: "esp", Level: 1},
+	disk := raidtest.PartsDisk(t, 8*mib-8192,
+		&testenv.RAID{Name: "root", Level: 1}, &testenv.RAID{Name: "esp", Level: 1},
 		&testenv.RAID{Name: "esp", Level: 1, Member: 1, UUID: "other-uuid------"})
 	before := content(t, disk)
 	m := onThisMachine(t, disk)
@@ -233,8 +220,8 @@ func TestEraseAmbiguousESP(t *testing.T) {
 func TestEraseForeignESP(t *testing.T) {
 	n := nodeWith(t, `"properties": {"skip_block_devices": [{"volume_name": "root"}]}`)
 	const at = 8*mib - 8192 // version 1.0
-	system := partsDisk(t, at, &testenv.RAID{Name: "root", Level: 1}, &testenv.RAID{Name: "esp", Level: 1})
-	foreign := partsDisk(t, at, &testenv.RAID{Name: "esp", Level: 1, UUID: "other-uuid------"})
+	system := raidtest.PartsDisk(t, at, &testenv.RAID{Name: "root", Level: 1}, &testenv.RAID{Name: "esp", Level: 1})
+	foreign := raidtest.PartsDisk(t, at, &testenv.RAID{Name: "esp", Level: 1, UUID: "other-uuid------"})
 	before := content(t, system)
 	if _, err := onThisMachine(t, system, foreign).EraseDevices(t.Context(), n); err != nil {
 		t.Fatal(err)
@@ -252,7 +239,7 @@ func TestAmbiguous(t *testing.T) {
 	n := nodeWith(t, `"properties": {"skip_block_devices": [{"volume_name": "root"}]}`)
 	var disks []block.Device
 	for _, uuid := range []string{"third-uuid------", "first-uuid------", "other-uuid------"} {
-		disks = append(disks, memberDisk(t, testenv.RAID{Name: "root", Level: 1, UUID: uuid}))
+		disks = append(disks, raidtest.MemberDisk(t, testenv.RAID{Name: "root", Level: 1, UUID: uuid}))
 	}
 	m := onThisMachine(t, disks...)
 	see := "whose name is ambiguous: see the error of " + disks[0].Path
@@ -282,8 +269,8 @@ func TestAmbiguous(t *testing.T) {
 // A spare of a protected array is an error: it holds no data of the array, but can hold data of a tenant. An
 // entry for the disk itself protects it.
 func TestEraseSpareOfProtectedArray(t *testing.T) {
-	array := memberDisk(t, testenv.RAID{Name: "root", Level: 1})
-	spare := memberDisk(t, testenv.RAID{Name: "root", Level: 1, Member: 2, Spare: true})
+	array := raidtest.MemberDisk(t, testenv.RAID{Name: "root", Level: 1})
+	spare := raidtest.MemberDisk(t, testenv.RAID{Name: "root", Level: 1, Member: 2, Spare: true})
 	before := content(t, spare)
 	for _, named := range []bool{false, true} {
 		list := `{"volume_name": "root"}`
@@ -308,15 +295,15 @@ func TestEraseSpareOfProtectedArray(t *testing.T) {
 // name.
 func TestEraseProtectsByValidSuperblocks(t *testing.T) {
 	skip := `"properties": {"skip_block_devices": [{"volume_name": "root"}]}`
-	disk := memberDisk(t, testenv.RAID{Name: "host:root", Level: 1})
-	write(t, disk.Path, 4096+100, []byte{1}) // the checksum is wrong now
+	disk := raidtest.MemberDisk(t, testenv.RAID{Name: "host:root", Level: 1})
+	raidtest.Write(t, disk.Path, 4096+100, []byte{1}) // the checksum is wrong now
 	if _, err := onThisMachine(t, disk).EraseDevices(t.Context(), nodeWith(t, skip)); err != nil {
 		t.Fatal(err)
 	}
 	if len(bytes.Trim(content(t, disk), "\x00")) > 0 {
 		t.Error("the disk with an invalid superblock holds data")
 	}
-	disk = memberDisk(t, testenv.RAID{Name: "host:root", Level: 1})
+	disk = raidtest.MemberDisk(t, testenv.RAID{Name: "host:root", Level: 1})
 	for name, entry := range map[string]string{
 		"level": `"raid_level": "0", "size_gb": "MAX"`, "size": `"raid_level": "1", "size_gb": 100`,
 	} {
@@ -343,9 +330,9 @@ func TestEraseProtectsByValidSuperblocks(t *testing.T) {
 // The kernel can have partitions of a table that was removed. If one of them is a member of a protected array, nothing
 // is erased.
 func TestEraseProtectedWithoutTable(t *testing.T) {
-	disk := partsDisk(t, 0, &testenv.RAID{Name: "root", Level: 1}, nil)
-	write(t, disk.Path, 0, make([]byte, mib))
-	write(t, disk.Path, disk.Size-mib, make([]byte, mib))
+	disk := raidtest.PartsDisk(t, 0, &testenv.RAID{Name: "root", Level: 1}, nil)
+	raidtest.Write(t, disk.Path, 0, make([]byte, mib))
+	raidtest.Write(t, disk.Path, disk.Size-mib, make([]byte, mib))
 	before := content(t, disk)
 	n := nodeWith(t, `"properties": {"skip_block_devices": [{"volume_name": "root"}]}`)
 	for name, step := range erasing(onThisMachine(t, disk)) {
@@ -363,8 +350,8 @@ func TestEraseProtectedWithoutTable(t *testing.T) {
 // are members of the arrays that the node names: nothing is erased. The other disks are erased, and so is the disk if
 // the node names no arrays.
 func TestEraseHiddenPartitions(t *testing.T) {
-	hidden := partsDisk(t, 0, nil, &testenv.RAID{Name: "root", Level: 1})
-	write(t, hidden.Path, 512, make([]byte, 512)) // the primary GPT
+	hidden := raidtest.PartsDisk(t, 0, nil, &testenv.RAID{Name: "root", Level: 1})
+	raidtest.Write(t, hidden.Path, 512, make([]byte, 512)) // the primary GPT
 	if err := partition.Forget(t.Context(), sysfs.Root{}, hidden.Path); err != nil {
 		t.Fatal(err)
 	}
@@ -375,7 +362,7 @@ func TestEraseHiddenPartitions(t *testing.T) {
 			`"raid_level": "1"}]}`,
 	} {
 		for _, step := range []string{"erase_devices", "erase_devices_metadata", "erase_devices_express"} {
-			plain := memberDisk(t, testenv.RAID{Name: "tenant", Level: 1})
+			plain := raidtest.MemberDisk(t, testenv.RAID{Name: "tenant", Level: 1})
 			_, err := erasing(onThisMachine(t, hidden, plain))[step](t.Context(),
 				nodeWith(t, list))
 			erased, failed, _ := strings.Cut(errorText(err), "; not erased: ")

@@ -15,6 +15,7 @@ import (
 
 	"ironroot/agent/hardware/burnin"
 	"ironroot/agent/status"
+	"ironroot/internal/test/raidtest"
 	"ironroot/internal/test/testenv"
 	"ironroot/internal/timelimit"
 	"ironroot/storage/block"
@@ -24,7 +25,8 @@ import (
 
 // All disks are written, except those that the node protects. The result lists each.
 func TestBurninDisk(t *testing.T) {
-	disk, protected := loopDisk(t, partition.TypeLinux), loopDisk(t, partition.TypeLinux)
+	disk := raidtest.PartitionedDisk(t, partition.TypeLinux)
+	protected := raidtest.PartitionedDisk(t, partition.TypeLinux)
 	before := content(t, protected)
 	m := onThisMachine(t, disk, protected)
 	out := filepath.Join(t.TempDir(), "fio.json")
@@ -70,7 +72,7 @@ func TestBurninDisk(t *testing.T) {
 
 // A disk in use is not written to, and fails the step, while others are tested.
 func TestBurninDiskInUse(t *testing.T) {
-	disk, used := loopDisk(t, partition.TypeLinux), loopDisk(t, partition.TypeLinux)
+	disk, used := raidtest.PartitionedDisk(t, partition.TypeLinux), raidtest.PartitionedDisk(t, partition.TypeLinux)
 	holder, err := os.Open(used.Path)
 	if err != nil {
 		t.Fatal(err)
@@ -103,7 +105,7 @@ func TestBurninDiskInUse(t *testing.T) {
 
 // A storage controller without a driver fails the step, because its disks are not tested. The others are.
 func TestBurninDiskUnbound(t *testing.T) {
-	disk := loopDisk(t, partition.TypeLinux)
+	disk := raidtest.PartitionedDisk(t, partition.TypeLinux)
 	m := onThisMachine(t, disk)
 	fake(m).unbound = func(context.Context) ([]block.UnboundController, error) {
 		return []block.UnboundController{{Address: "0000:03:00.0", ID: "1000:005d", Class: "0x010400"}}, nil
@@ -119,7 +121,7 @@ func TestBurninDiskUnbound(t *testing.T) {
 // A shared file system on any disk keeps all disks from being written to.
 func TestBurninDiskShared(t *testing.T) {
 	const vmfs = "AA31E02A-400F-11DB-9590-000C2911D1B8"
-	disk, shared := loopDisk(t, partition.TypeLinux), loopDisk(t, vmfs)
+	disk, shared := raidtest.PartitionedDisk(t, partition.TypeLinux), raidtest.PartitionedDisk(t, vmfs)
 	before := content(t, disk)
 	_, err := burninDisk(t.Context(), t, onThisMachine(t, disk, shared), burninNode(t, ""))
 	if typeOf(err) != "ProtectedDeviceError" {
@@ -159,7 +161,7 @@ func TestBurninDiskReadOnly(t *testing.T) {
 
 // A disk with a member of a protected array is not tested.
 func TestBurninDiskMember(t *testing.T) {
-	member := memberDisk(t, testenv.RAID{Name: "host:data", Level: 1})
+	member := raidtest.MemberDisk(t, testenv.RAID{Name: "host:data", Level: 1})
 	before := content(t, member)
 	n := nodeWith(t, `"properties": {"skip_block_devices": [{"volume_name": "data"}]}`)
 	result, err := burninDisk(t.Context(), t, onThisMachine(t, member), n)
@@ -172,7 +174,7 @@ func TestBurninDiskMember(t *testing.T) {
 }
 
 func TestBurninDiskCancelled(t *testing.T) {
-	disk := loopDisk(t, partition.TypeLinux)
+	disk := raidtest.PartitionedDisk(t, partition.TypeLinux)
 	m := onThisMachine(t, disk)
 	aborted := errors.New("aborted")
 	ctx, cancel := context.WithCancelCause(t.Context())
@@ -187,7 +189,7 @@ func TestBurninDiskCancelled(t *testing.T) {
 
 // A step that is cancelled after the last disk was tested is no success.
 func TestBurninDiskCancelledLate(t *testing.T) {
-	disk := loopDisk(t, partition.TypeLinux)
+	disk := raidtest.PartitionedDisk(t, partition.TypeLinux)
 	m := onThisMachine(t, disk)
 	aborted := errors.New("aborted")
 	ctx, cancel := context.WithCancelCause(t.Context())
@@ -204,7 +206,7 @@ func TestBurninDiskCancelledLate(t *testing.T) {
 
 // The time limit of a disk applies to the time without progress, and the status shows the disk only while it is tested.
 func TestBurninDiskProgress(t *testing.T) {
-	disk := loopDisk(t, partition.TypeLinux)
+	disk := raidtest.PartitionedDisk(t, partition.TypeLinux)
 	for name, c := range map[string]struct {
 		interval time.Duration // between two reports of progress
 		want     string
@@ -243,7 +245,7 @@ func TestBurninDiskProgress(t *testing.T) {
 
 // A disk whose test fails is an error of that disk, in the output file, too.
 func TestBurninDiskFails(t *testing.T) {
-	good, bad := loopDisk(t, partition.TypeLinux), blankDisk(t, mib)
+	good, bad := raidtest.PartitionedDisk(t, partition.TypeLinux), raidtest.BlankDisk(t, mib)
 	m := onThisMachine(t, good, bad)
 	fake(m).test = func(
 		ctx context.Context, f burnin.Medium, size int64, o burnin.DiskOptions, progress func(done, total int64),
@@ -268,9 +270,10 @@ func TestBurninDiskFails(t *testing.T) {
 
 // A disk with a member of an array that Ironic created is not tested, and fails the step.
 func TestBurninDiskCreated(t *testing.T) {
-	member := memberDisk(t, testenv.RAID{Name: "host:data", Level: 1})
+	member := raidtest.MemberDisk(t, testenv.RAID{Name: "host:data", Level: 1})
 	before := content(t, member)
-	n := nodeWith(t, `"raid_config": {"logical_disks": [`+logical("1", `"MAX"`, `"volume_name": "data"`)+`]}`)
+	n := nodeWith(t, `"raid_config": {"logical_disks": [`+
+		raidtest.LogicalDisk("1", `"MAX"`, `"volume_name": "data"`)+`]}`)
 	result, err := burninDisk(t.Context(), t, onThisMachine(t, member), n)
 	if result != nil || typeOf(err) != "CommandExecutionError" ||
 		!strings.Contains(err.Error(), member.Path+` is a member of raid1 array "host:data", which Ironic created`) {

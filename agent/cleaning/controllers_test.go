@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
+	"ironroot/internal/test/raidtest"
 	"ironroot/internal/test/testenv"
 	"ironroot/storage/block"
 	"ironroot/storage/erase"
@@ -38,7 +39,7 @@ func addController(t *testing.T, sys sysfs.Root, name string, namespaces ...stri
 // addNamespaces adds block devices for namespaces. The id of nvmeXnY is Y.
 func addNamespaces(t *testing.T, sys sysfs.Root, names ...string) {
 	t.Helper()
-	listed(t, sys, "2048", names...)
+	raidtest.ListDisks(t, sys, "2048", names...)
 	for _, name := range names {
 		id := name[strings.LastIndex(name, "n")+1:]
 		if err := os.WriteFile(sys.Sys("block", name, "nsid"), []byte(id+"\n"), 0o600); err != nil {
@@ -289,7 +290,7 @@ func TestEraseControllerErrors(t *testing.T) {
 	path := testenv.Loop(t, testenv.SparseFile(t, diskSize), 512)
 	disk := block.Device{Name: filepath.Base(path), Path: path, Type: "disk", Size: diskSize}
 	m := newMachine(t, disk)
-	listed(t, m.o.System, strconv.Itoa(diskSize/512), disk.Name)
+	raidtest.ListDisks(t, m.o.System, strconv.Itoa(diskSize/512), disk.Name)
 	if err := os.WriteFile(m.o.System.Sys("class/block", disk.Name, "ro"), []byte("0\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}

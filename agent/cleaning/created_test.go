@@ -15,6 +15,7 @@ import (
 
 	"ironroot/agent/softraid"
 	"ironroot/internal/test/imagetest"
+	"ironroot/internal/test/raidtest"
 	"ironroot/internal/test/testenv"
 	"ironroot/storage/block"
 	"ironroot/storage/raid"
@@ -26,7 +27,7 @@ func editSuperblock(t *testing.T, path string, change func(b []byte)) {
 	t.Helper()
 	b := imagetest.ReadAt(t, path, 4096, 512)
 	before := bytes.Clone(b)
-	t.Cleanup(func() { write(t, path, 4096, before) })
+	t.Cleanup(func() { raidtest.Write(t, path, 4096, before) })
 	change(b)
 	binary.LittleEndian.PutUint32(b[216:], 0)
 	var sum uint64
@@ -34,7 +35,7 @@ func editSuperblock(t *testing.T, path string, change func(b []byte)) {
 		sum += uint64(binary.LittleEndian.Uint32(b[i:]))
 	}
 	binary.LittleEndian.PutUint32(b[216:], uint32(sum)+uint32(sum>>32))
-	write(t, path, 4096, b)
+	raidtest.Write(t, path, 4096, b)
 }
 
 // createdLog returns what prepareArrays logs, and the number of members that it has found.
@@ -116,10 +117,11 @@ func TestPrepareArraysMembers(t *testing.T) {
 
 // The members of an array must be partitions, each on a disk of its own.
 func TestPrepareArraysDisks(t *testing.T) {
-	fields := `"raid_config": {"logical_disks": [` + logical("1", `"MAX"`, `"volume_name": "root"`) + `]}`
-	both := partsDisk(t, 4096, &testenv.RAID{Name: "root", Level: 1}, &testenv.RAID{Name: "root", Level: 1, Member: 1})
+	fields := `"raid_config": {"logical_disks": [` + raidtest.LogicalDisk("1", `"MAX"`, `"volume_name": "root"`) + `]}`
+	both := raidtest.PartsDisk(t, 4096,
+		&testenv.RAID{Name: "root", Level: 1}, &testenv.RAID{Name: "root", Level: 1, Member: 1})
 	for want, disks := range map[string][]block.Device{
-		"is not a partition": memberDisks(t, "root"), "has two members of": {both},
+		"is not a partition": raidtest.MemberDisks(t, "root"), "has two members of": {both},
 	} {
 		if log, members := createdLog(t, fields, disks...); !strings.Contains(log, want) || members > 0 {
 			t.Errorf("got %d members and log %s, want %q", members, log, want)
@@ -143,7 +145,7 @@ func TestPrepareArraysRunning(t *testing.T) {
 	disks, fields, _ := createdDisks(t, "gpt")
 	sys := sysfs.Root{Path: t.TempDir()}
 	part := filepath.Base(block.PartitionPath(sysfs.Root{}, disks[1].Path, 1))
-	listArray(t, sys, "md9", part)
+	raidtest.ListArray(t, sys, "md9", part)
 	for _, d := range disks { // of this machine
 		for _, path := range []string{
 			d.Path, block.PartitionPath(sysfs.Root{}, d.Path, 1), block.PartitionPath(sysfs.Root{}, d.Path, 2),
@@ -177,11 +179,11 @@ func TestPrepareArraysTables(t *testing.T) {
 		want   string
 	}{
 		"none": {"gpt", func(t *testing.T, d block.Device) {
-			write(t, d.Path, 0, make([]byte, 17<<10))
-			write(t, d.Path, d.Size-17<<10, make([]byte, 17<<10))
+			raidtest.Write(t, d.Path, 0, make([]byte, 17<<10))
+			raidtest.Write(t, d.Path, d.Size-17<<10, make([]byte, 17<<10))
 		}, "no partition table"},
 		"damaged": {"gpt", func(t *testing.T, d block.Device) {
-			write(t, d.Path, d.Size-512, make([]byte, 512))
+			raidtest.Write(t, d.Path, d.Size-512, make([]byte, 512))
 		}, "the partition table is damaged"},
 		"extended": {"msdos", func(t *testing.T, d block.Device) {
 			const size = 512 // sectors
@@ -190,8 +192,8 @@ func TestPrepareArraysTables(t *testing.T) {
 			entry[4] = 5
 			binary.LittleEndian.PutUint32(entry[8:], start)
 			binary.LittleEndian.PutUint32(entry[12:], size)
-			write(t, d.Path, extended, entry)
-			write(t, d.Path, int64(start)*512+510, []byte{0x55, 0xaa})
+			raidtest.Write(t, d.Path, extended, entry)
+			raidtest.Write(t, d.Path, int64(start)*512+510, []byte{0x55, 0xaa})
 		}, "has an extended partition"},
 	} {
 		disks, fields, _ := createdDisks(t, c.scheme)
@@ -228,7 +230,7 @@ func TestWipeCreatedFails(t *testing.T) {
 	for _, member := range members {
 		all[member.Device.Path] = member
 	}
-	empty := partsDisk(t, 0, nil)
+	empty := raidtest.PartsDisk(t, 0, nil)
 	emptyPart := block.PartitionPath(sysfs.Root{}, empty.Path, 1)
 	file := testenv.SparseFile(t, 3*mib)
 	testenv.GPT(t, file, "size=1MiB")

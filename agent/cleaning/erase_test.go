@@ -23,6 +23,7 @@ import (
 	"ironroot/agent/node"
 	"ironroot/agent/status"
 	"ironroot/internal/test/disktest"
+	"ironroot/internal/test/raidtest"
 	"ironroot/internal/test/testenv"
 	"ironroot/storage/block"
 	"ironroot/storage/erase"
@@ -87,7 +88,8 @@ func sameResult(t *testing.T, got any, want map[string]diskReport) {
 }
 
 func TestEraseMetadata(t *testing.T) {
-	disk, protected := loopDisk(t, partition.TypeLinux), loopDisk(t, partition.TypeLinux)
+	disk := raidtest.PartitionedDisk(t, partition.TypeLinux)
+	protected := raidtest.PartitionedDisk(t, partition.TypeLinux)
 	before := content(t, protected)
 	n := nodeWith(t, `"properties": {"skip_block_devices": [{"serial": "`+protected.Serial+`"}]}`)
 	result, err := onThisMachine(t, disk, protected).EraseMetadata(t.Context(), n)
@@ -119,7 +121,7 @@ func TestEraseDevices(t *testing.T) {
 	var disks []block.Device
 	want := map[string]diskReport{}
 	for range 4 {
-		d := loopDisk(t, partition.TypeLinux)
+		d := raidtest.PartitionedDisk(t, partition.TypeLinux)
 		disks = append(disks, d)
 		want[d.Path] = diskReport{Erased: map[string]erase.Report{d.Path: {Technique: erase.Overwrite}}}
 	}
@@ -158,7 +160,7 @@ func TestEraseNamesPasses(t *testing.T) {
 		`"agent_erase_devices_iterations": 2, "agent_erase_devices_zeroize": false`: "passes: 2, " +
 			"the last of random data; read back: ",
 	} {
-		disk := loopDisk(t, partition.TypeLinux)
+		disk := raidtest.PartitionedDisk(t, partition.TypeLinux)
 		m := onThisMachine(t, disk)
 		var log testenv.Log
 		m.o.Log = slog.New(slog.NewTextHandler(&log, nil))
@@ -208,7 +210,7 @@ func TestEraseATA(t *testing.T) {
 	locked := fmt.Errorf("erase: %w of 32 zero bytes: hdparm --security-disable NULL", erase.ErrLocked)
 	var disks []block.Device
 	for range 3 {
-		disks = append(disks, loopDisk(t, partition.TypeLinux))
+		disks = append(disks, raidtest.PartitionedDisk(t, partition.TypeLinux))
 	}
 	n := nodeWith(t, `"driver_internal_info": {"agent_continue_if_ata_erase_failed": true}`)
 	run := func(disks ...block.Device) (any, error) {
@@ -256,7 +258,8 @@ func TestEraseRecovers(t *testing.T) {
 		"erase_devices": (*Machine).EraseDevices, "erase_devices_metadata": (*Machine).EraseMetadata,
 		"erase_devices_express": (*Machine).EraseExpress,
 	} {
-		disk, locked, skipped := loopDisk(t, partition.TypeLinux), loopDisk(t, partition.TypeLinux), block.Device{
+		disk := raidtest.PartitionedDisk(t, partition.TypeLinux)
+		locked, skipped := raidtest.PartitionedDisk(t, partition.TypeLinux), block.Device{
 			Name: "sdz", Path: "/dev/sdz", Type: "disk", Serial: "z", Serials: []string{"z"},
 		}
 		before, other := content(t, locked), content(t, disk)
@@ -366,7 +369,7 @@ func TestEraseLogsSanitize(t *testing.T) {
 // A disk is checked for shared file systems after its recovery made it readable.
 func TestEraseGuardsRecovered(t *testing.T) {
 	const vmfs = "AA31E02A-400F-11DB-9590-000C2911D1B8"
-	disk, shared := loopDisk(t, partition.TypeLinux), content(t, loopDisk(t, vmfs))
+	disk, shared := raidtest.PartitionedDisk(t, partition.TypeLinux), content(t, raidtest.PartitionedDisk(t, vmfs))
 	m := onThisMachine(t, disk)
 	fake(m).recover = func(_ context.Context, d block.Device, _ *erase.Recorder) error {
 		return os.WriteFile(d.Path, shared, 0)
@@ -393,7 +396,7 @@ func (r recordedTracker) Set(done, total int64) {
 
 // The status shows a disk that is being recovered only while it sanitizes itself.
 func TestEraseRecoverProgress(t *testing.T) {
-	busy, idle := loopDisk(t, partition.TypeLinux), loopDisk(t, partition.TypeLinux)
+	busy, idle := raidtest.PartitionedDisk(t, partition.TypeLinux), raidtest.PartitionedDisk(t, partition.TypeLinux)
 	m := onThisMachine(t, busy, idle)
 	board := status.NewBoard("1", nil)
 	var shown [][2]int64
@@ -451,7 +454,7 @@ func (h onMessage) Handle(_ context.Context, r slog.Record) error {
 //
 // Parity: P4 (options)
 func TestEraseMetadataWaits(t *testing.T) {
-	disk := loopDisk(t, partition.TypeLinux)
+	disk := raidtest.PartitionedDisk(t, partition.TypeLinux)
 	holder, err := os.Open(disk.Path)
 	if err != nil {
 		t.Fatal(err)
@@ -473,7 +476,7 @@ func TestEraseMetadataWaits(t *testing.T) {
 
 // The metadata of a disk that cannot be formatted are erased: its name is not the name of an NVMe namespace.
 func TestExpressFallsBack(t *testing.T) {
-	disk := loopDisk(t, partition.TypeLinux)
+	disk := raidtest.PartitionedDisk(t, partition.TypeLinux)
 	disk.Transport = "nvme"
 	middle := content(t, disk)[diskSize/2:][:mib]
 	for i := range middle {
@@ -505,7 +508,8 @@ func TestExpressFallsBack(t *testing.T) {
 
 // No step erases the disks of the skip list.
 func TestEraseLeavesSkippedDisks(t *testing.T) {
-	disk, protected := loopDisk(t, partition.TypeLinux), loopDisk(t, partition.TypeLinux)
+	disk := raidtest.PartitionedDisk(t, partition.TypeLinux)
+	protected := raidtest.PartitionedDisk(t, partition.TypeLinux)
 	before := content(t, protected)
 	n := nodeWith(t, `"driver_internal_info": {"agent_erase_devices_iterations": 0},
 		"properties": {"skip_block_devices": [{"serial": "`+protected.Serial+`"}, {"name": "/dev/not-there"}]}`)
@@ -529,7 +533,7 @@ func TestEraseLeavesSkippedDisks(t *testing.T) {
 // The guard checks all disks before the first one is written.
 func TestEraseRefusesSharedFileSystems(t *testing.T) {
 	const vmfs = "AA31E02A-400F-11DB-9590-000C2911D1B8"
-	disk, shared := loopDisk(t, partition.TypeLinux), loopDisk(t, vmfs)
+	disk, shared := raidtest.PartitionedDisk(t, partition.TypeLinux), raidtest.PartitionedDisk(t, vmfs)
 	before, beforeShared := content(t, disk), content(t, shared)
 	m := onThisMachine(t, disk, shared)
 	for name, step := range map[string]stepFunc{
@@ -553,7 +557,7 @@ func TestEraseRefusesSharedFileSystems(t *testing.T) {
 // A disk that fails for any reason does not prevent the erase of the others. The step fails and names the disks that
 // failed.
 func TestEraseCollectsErrors(t *testing.T) {
-	disk, closed := loopDisk(t, partition.TypeLinux), loopDisk(t, partition.TypeLinux)
+	disk, closed := raidtest.PartitionedDisk(t, partition.TypeLinux), raidtest.PartitionedDisk(t, partition.TypeLinux)
 	holder, err := os.Open(closed.Path)
 	if err != nil {
 		t.Fatal(err)
@@ -602,7 +606,7 @@ func TestEraseNamesUnusableDisks(t *testing.T) {
 		m := newMachine(t)
 		var log strings.Builder
 		m.o.Log = slog.New(slog.NewTextHandler(&log, nil))
-		listed(t, m.o.System, "0", name)
+		raidtest.ListDisks(t, m.o.System, "0", name)
 		for step, run := range erasing(m) {
 			if _, err := run(t.Context(), nil); typeOf(err) != "BlockDeviceEraseError" ||
 				!strings.Contains(err.Error(), want) {
@@ -627,12 +631,12 @@ func TestEraseNamesUnusableDisks(t *testing.T) {
 // A namespace that cannot be described is an error of this disk alone, and one error: several lists contain it. The
 // other disks are erased.
 func TestEraseUndescribedNamespace(t *testing.T) {
-	disk := loopDisk(t, partition.TypeLinux)
+	disk := raidtest.PartitionedDisk(t, partition.TypeLinux)
 	m := newMachine(t)
 	var log strings.Builder
 	m.o.Log = slog.New(slog.NewTextHandler(&log, nil))
-	listed(t, m.o.System, "many", "nvme0n1")
-	listed(t, m.o.System, strconv.Itoa(diskSize/512), disk.Name)
+	raidtest.ListDisks(t, m.o.System, "many", "nvme0n1")
+	raidtest.ListDisks(t, m.o.System, strconv.Itoa(diskSize/512), disk.Name)
 	if err := os.WriteFile(m.o.System.Sys("class/block", disk.Name, "ro"), []byte("0\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -667,7 +671,7 @@ func TestEraseUndescribedNamespace(t *testing.T) {
 func TestEraseUnusableDiskWithoutNumber(t *testing.T) {
 	for name, file := range map[string]string{"nvme0n2": "device/serial", "vda": "serial"} {
 		m := newMachine(t, block.Device{Path: "/dev/sda", Serial: "50", Serials: []string{"50"}})
-		listed(t, m.o.System, "0", name)
+		raidtest.ListDisks(t, m.o.System, "0", name)
 		serial := m.o.System.Sys("class/block", name, file)
 		if err := os.MkdirAll(filepath.Dir(serial), 0o755); err != nil {
 			t.Fatal(err)
@@ -829,12 +833,12 @@ func TestEraseErrorTextOfPart(t *testing.T) {
 // A disk whose serial number or WWN cannot be read is not erased if the skip list has such an entry: the entry may
 // name this disk. A disk without one is erased.
 func TestEraseUnidentifiedDisk(t *testing.T) {
-	unread := memberDisk(t, testenv.RAID{Name: "tenant", Level: 1})
+	unread := raidtest.MemberDisk(t, testenv.RAID{Name: "tenant", Level: 1})
 	unread.Serial, unread.Serials, unread.Unread = "", nil, sysfs.ErrHangs
 	before := content(t, unread)
 	n := nodeWith(t, `"properties": {"skip_block_devices": [{"serial": "S1"}]}`)
 	for step := range erasing(newMachine(t)) {
-		without := memberDisk(t, testenv.RAID{Name: "tenant", Level: 1})
+		without := raidtest.MemberDisk(t, testenv.RAID{Name: "tenant", Level: 1})
 		without.Serial, without.Serials = "", nil
 		var log strings.Builder
 		m := onThisMachine(t, unread, without)

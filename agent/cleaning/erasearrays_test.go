@@ -108,10 +108,10 @@ func fillUnused(t *testing.T, d block.Device) (ranges [][2]int64) {
 func TestEraseKeepsArrays(t *testing.T) {
 	for _, scheme := range []string{"gpt", "msdos"} {
 		disks, fields, _ := createdDisks(t, scheme)
-		plain := loopDisk(t, partition.TypeLinux)
+		plain := raidtest.PartitionedDisk(t, partition.TypeLinux)
 		m, kernel := onThisMachine(t, append(slices.Clone(disks), plain)...), &fakeArrays{}
 		kernel.attach(t, m, disks)
-		layouts := []string{layoutOf(t, disks[0]), layoutOf(t, disks[1])}
+		layouts := []string{raidtest.Layout(t, disks[0]), raidtest.Layout(t, disks[1])}
 		part := func(d block.Device, number int) string { return block.PartitionPath(m.o.System, d.Path, number) }
 		var ranges [][][2]int64
 		var before [][]byte
@@ -191,7 +191,7 @@ func TestEraseKeepsArrays(t *testing.T) {
 					t.Errorf("%s: the superblock on partition %d of disk %d has changed", scheme, number+1, i+1)
 				}
 			}
-			if got := layoutOf(t, d); got != layouts[i] {
+			if got := raidtest.Layout(t, d); got != layouts[i] {
 				t.Errorf("%s: disk %d: got table %s, want %s", scheme, i+1, got, layouts[i])
 			}
 		}
@@ -305,7 +305,7 @@ func TestEraseArrayFails(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			disks, fields, positions := createdDisks(t, "gpt")
-			plain := loopDisk(t, partition.TypeLinux)
+			plain := raidtest.PartitionedDisk(t, partition.TypeLinux)
 			m, kernel := onThisMachine(t, append(slices.Clone(disks), plain)...), &fakeArrays{}
 			kernel.attach(t, m, disks)
 			tt.prepare(kernel, m)
@@ -374,7 +374,8 @@ func TestEraseArrayGuard(t *testing.T) {
 		m, kernel := onThisMachine(t, disks...), &fakeArrays{}
 		kernel.attach(t, m, disks)
 		array := kernel.Devices[kernel.uuidOf(t, disks[0], 1)]
-		write(t, array.Path, 0, content(t, loopDisk(t, "AA31E02A-400F-11DB-9590-000C2911D1B8"))[:mib]) // VMFS
+		vmfs := raidtest.PartitionedDisk(t, "AA31E02A-400F-11DB-9590-000C2911D1B8")
+		raidtest.Write(t, array.Path, 0, content(t, vmfs)[:mib])
 		_, err := m.EraseDevices(t.Context(), nodeWith(t, fields+
 			`, "driver_info": {"wipe_special_filesystems": `+wipe+`}`))
 		if !strings.Contains(errorText(err), want) || (err == nil) != (want == "") {
@@ -402,7 +403,7 @@ func TestEraseArrayTable(t *testing.T) {
 		"msdos": {func(t *testing.T, disk string) {
 			entry := imagetest.ReadAt(t, disk, 446, 16)
 			entry[4] = 0x83
-			write(t, disk, 446+32, entry) // the same sectors as the first partition
+			raidtest.Write(t, disk, 446+32, entry) // the same sectors as the first partition
 		}, "overlap"},
 		"gpt": {func(t *testing.T, disk string) {
 			testenv.Run(t, "sgdisk", "--resize-table=256", disk)

@@ -24,6 +24,7 @@ import (
 	"ironroot/agent/config"
 	"ironroot/agent/journal"
 	"ironroot/internal/test/imagetest"
+	"ironroot/internal/test/raidtest"
 	"ironroot/internal/test/testenv"
 	"ironroot/internal/timelimit"
 	"ironroot/storage/block"
@@ -89,7 +90,8 @@ func withPassword(server *httptest.Server) string {
 // The evidence of each disk is in the result, in the log archive, and posted: a disk that was erased, and one that the
 // node protects.
 func TestEvidence(t *testing.T) {
-	disk, protected := loopDisk(t, partition.TypeLinux), loopDisk(t, partition.TypeLinux)
+	disk := raidtest.PartitionedDisk(t, partition.TypeLinux)
+	protected := raidtest.PartitionedDisk(t, partition.TypeLinux)
 	disk.Serial, protected.Serial = "S1/../x", "S2"
 	m := onThisMachine(t, disk, protected)
 	j, log := withJournal(m)
@@ -179,7 +181,7 @@ func TestEvidence(t *testing.T) {
 
 // Later evidence of a disk does not replace earlier: an erase of the metadata claims no category.
 func TestEvidenceOfMetadata(t *testing.T) {
-	disk := loopDisk(t, partition.TypeLinux)
+	disk := raidtest.PartitionedDisk(t, partition.TypeLinux)
 	disk.Serial = ""
 	m := onThisMachine(t, disk)
 	j, _ := withJournal(m)
@@ -215,7 +217,7 @@ func TestEvidenceOfFailure(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			disk := loopDisk(t, partition.TypeLinux)
+			disk := raidtest.PartitionedDisk(t, partition.TypeLinux)
 			disk.Serial = "S1"
 			m := onThisMachine(t, disk)
 			j, _ := withJournal(m)
@@ -245,7 +247,7 @@ func TestEvidenceOfFailure(t *testing.T) {
 // The evidence of an erase that the kernel does not return from has what is known until then: here, that the disk was
 // overwritten and read back.
 func TestEvidenceOfStuckErase(t *testing.T) {
-	disk := loopDisk(t, partition.TypeLinux)
+	disk := raidtest.PartitionedDisk(t, partition.TypeLinux)
 	disk.Serial = "S1"
 	m := onThisMachine(t, disk)
 	j, _ := withJournal(m)
@@ -417,7 +419,7 @@ func TestEvidenceLists(t *testing.T) {
 
 // Evidence that cannot be created is reported, and the disk stays erased.
 func TestEvidenceNotCreated(t *testing.T) {
-	disk := loopDisk(t, partition.TypeLinux)
+	disk := raidtest.PartitionedDisk(t, partition.TypeLinux)
 	m := onThisMachine(t, disk)
 	withJournal(m)
 	fake(m).erase = func(_ context.Context, _ block.Device, o erase.Options) error {
@@ -444,7 +446,8 @@ func TestEvidenceNotCreated(t *testing.T) {
 
 // A shared file system fails the step before anything is erased, and the evidence of all disks says so.
 func TestEvidenceOfProtectedDisk(t *testing.T) {
-	shared, other := loopDisk(t, "37AFFC90-EF7D-4E96-91C3-2D7AE055B174"), loopDisk(t, partition.TypeLinux)
+	shared := raidtest.PartitionedDisk(t, "37AFFC90-EF7D-4E96-91C3-2D7AE055B174")
+	other := raidtest.PartitionedDisk(t, partition.TypeLinux)
 	shared.Serial, other.Serial = "S1", "S2"
 	m := onThisMachine(t, shared, other)
 	j, _ := withJournal(m)
@@ -491,7 +494,7 @@ func TestEvidenceIncomplete(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			attempts, status = 0, c.status
-			disk := loopDisk(t, partition.TypeLinux)
+			disk := raidtest.PartitionedDisk(t, partition.TypeLinux)
 			disk.Serial = "S1"
 			m := onThisMachine(t, disk)
 			m.postPause = time.Millisecond
@@ -552,7 +555,8 @@ func TestEvidenceConnection(t *testing.T) {
 	connections := imagetest.CountConnections(server)
 	server.Start()
 	defer server.Close()
-	m := onThisMachine(t, loopDisk(t, partition.TypeLinux), loopDisk(t, partition.TypeLinux))
+	m := onThisMachine(t,
+		raidtest.PartitionedDisk(t, partition.TypeLinux), raidtest.PartitionedDisk(t, partition.TypeLinux))
 	withJournal(m)
 	dials := 0
 	m.o.Dial = func(ctx context.Context, network, _ string) (net.Conn, error) {
@@ -626,7 +630,7 @@ func TestEvidenceNames(t *testing.T) {
 
 // Without a journal, evidence is not stored, which is reported.
 func TestEvidenceWithoutJournal(t *testing.T) {
-	disk := loopDisk(t, partition.TypeLinux)
+	disk := raidtest.PartitionedDisk(t, partition.TypeLinux)
 	result, err := onThisMachine(t, disk).EraseMetadata(t.Context(), nil)
 	if err != nil {
 		t.Fatal(err)

@@ -20,6 +20,7 @@ import (
 	"ironroot/agent/config"
 	"ironroot/agent/status"
 	"ironroot/internal/test/disktest"
+	"ironroot/internal/test/raidtest"
 	"ironroot/internal/test/testenv"
 	"ironroot/storage/block"
 	"ironroot/storage/erase"
@@ -85,7 +86,7 @@ func TestEraseErrors(t *testing.T) {
 	path := testenv.Loop(t, testenv.SparseFile(t, mib), 512)
 	d := block.Device{Name: filepath.Base(path), Path: path}
 	m := newMachine(t)
-	listed(t, m.o.System, "2048", d.Name, "missing")
+	raidtest.ListDisks(t, m.o.System, "2048", d.Name, "missing")
 	run := startErase(t, m)
 	fake(m).erase = func(context.Context, block.Device, erase.Options) error { return broken }
 	report, err := eraseDisk(t.Context(), run, d)

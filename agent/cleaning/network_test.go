@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"ironroot/agent/config"
+	"ironroot/internal/test/raidtest"
 	"ironroot/storage/block"
 	"ironroot/storage/erase/evidence"
 	"ironroot/storage/partition"
@@ -21,7 +22,8 @@ import (
 func TestEraseNetworkDisks(t *testing.T) {
 	for name, allowed := range map[string]bool{"left": false, "allowed": true} {
 		t.Run(name, func(t *testing.T) {
-			own, remote := loopDisk(t, partition.TypeLinux), loopDisk(t, partition.TypeLinux)
+			own := raidtest.PartitionedDisk(t, partition.TypeLinux)
+			remote := raidtest.PartitionedDisk(t, partition.TypeLinux)
 			remote.Network = "iscsi"
 			m := onThisMachine(t, own, remote)
 			m.o.Config.Update(func(c *config.Config) { c.EraseNetworkDisks = allowed })
@@ -73,7 +75,7 @@ func TestEraseNetworkDisks(t *testing.T) {
 // Erase steps fail for a disk if it is not known whether it is reached over a network. They leave it as it is, and
 // erase the others. If the option allows erasing disks of a network, it is erased.
 func TestEraseUnknownNetwork(t *testing.T) {
-	own, unknown := loopDisk(t, partition.TypeLinux), loopDisk(t, partition.TypeLinux)
+	own, unknown := raidtest.PartitionedDisk(t, partition.TypeLinux), raidtest.PartitionedDisk(t, partition.TypeLinux)
 	unknown.NetworkUnread = errors.New("read transport: file hangs")
 	m := onThisMachine(t, own, unknown)
 	n := nodeWith(t, `"driver_internal_info": {"agent_erase_devices_iterations": 0}`)
@@ -115,7 +117,7 @@ func TestNetworkDiskAppears(t *testing.T) {
 
 // burnin_disk tests no disk of a network.
 func TestBurninNetworkDisk(t *testing.T) {
-	own := loopDisk(t, partition.TypeLinux)
+	own := raidtest.PartitionedDisk(t, partition.TypeLinux)
 	remote := block.Device{Name: "nvme9n1", Path: "/dev/nvme9n1", Type: "disk", Network: "nvme-tcp", Size: 1 << 20}
 	m := onThisMachine(t, own, remote)
 	result, err := burninDisk(t.Context(), t, m, nodeWith(t,

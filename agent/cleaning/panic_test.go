@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"ironroot/internal/goroutine"
+	"ironroot/internal/test/raidtest"
 	"ironroot/internal/test/testenv"
 	"ironroot/storage/block"
 	"ironroot/storage/erase"
@@ -40,7 +41,9 @@ func (l brokenLog) Handle(_ context.Context, r slog.Record) error {
 // A panic while a disk is erased is an error of that disk: the others are erased, and the step fails and names it.
 func TestEraseContainsPanics(t *testing.T) {
 	disks := []block.Device{
-		loopDisk(t, partition.TypeLinux), loopDisk(t, partition.TypeLinux), loopDisk(t, partition.TypeLinux),
+		raidtest.PartitionedDisk(t, partition.TypeLinux),
+		raidtest.PartitionedDisk(t, partition.TypeLinux),
+		raidtest.PartitionedDisk(t, partition.TypeLinux),
 	}
 	broken := disks[1]
 	n := nodeWith(t, `"driver_internal_info": {"disk_erasure_concurrency": 2}`)
@@ -77,7 +80,7 @@ func TestEraseContainsPanics(t *testing.T) {
 
 // A panic while a part of a disk is erased fails the disk. The report contains what was erased before.
 func TestErasePartContainsPanics(t *testing.T) {
-	d := partsDisk(t, 8*mib-8192, &testenv.RAID{Name: "root", Level: 1}, nil, nil)
+	d := raidtest.PartsDisk(t, 8*mib-8192, &testenv.RAID{Name: "root", Level: 1}, nil, nil)
 	n := nodeWith(t, `"properties": {"skip_block_devices": [{"volume_name": "root"}]}`)
 	m := onThisMachine(t, d)
 	run, err := m.startErase(t.Context(), n, fullErase)
@@ -107,7 +110,7 @@ func TestErasePartContainsPanics(t *testing.T) {
 
 // A disk whose erase ended after the step gave up waiting is not listed as erased.
 func TestEraseEndedTooLate(t *testing.T) {
-	disk := loopDisk(t, partition.TypeLinux)
+	disk := raidtest.PartitionedDisk(t, partition.TypeLinux)
 	m := onThisMachine(t, disk)
 	run := startErase(t, m)
 	ctx, cancel := context.WithCancel(t.Context())

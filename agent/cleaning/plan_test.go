@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"ironroot/internal/test/raidtest"
 	"ironroot/internal/test/testenv"
 	"ironroot/storage/block"
 	"ironroot/storage/erase"
@@ -18,7 +19,7 @@ import (
 func TestConflictBeforeFirstWrite(t *testing.T) {
 	const vmfs = "AA31E02A-400F-11DB-9590-000C2911D1B8"
 	protected := `"properties": {"skip_block_devices": [{"volume_name": "root"}]}`
-	real := memberDisk(t, testenv.RAID{Name: "root", Level: 1})
+	real := raidtest.MemberDisk(t, testenv.RAID{Name: "root", Level: 1})
 	for name, c := range map[string]struct {
 		last   block.Device
 		others []block.Device
@@ -27,21 +28,21 @@ func TestConflictBeforeFirstWrite(t *testing.T) {
 		want   string
 	}{
 		"shared file system": {
-			loopDisk(t, vmfs), nil, `"properties": {}`, "ProtectedDeviceError", "VMFS",
+			raidtest.PartitionedDisk(t, vmfs), nil, `"properties": {}`, "ProtectedDeviceError", "VMFS",
 		},
 		"ambiguous name": {
-			memberDisk(t, testenv.RAID{Name: "tenant:root", Level: 1, Member: 1, UUID: "other-uuid------"}),
+			raidtest.MemberDisk(t, testenv.RAID{Name: "tenant:root", Level: 1, Member: 1, UUID: "other-uuid------"}),
 			[]block.Device{real},
 			protected, "BlockDeviceEraseError", "different UUIDs",
 		},
 		"spare of a protected array": {
-			memberDisk(t, testenv.RAID{Name: "root", Level: 1, Member: 2, Spare: true}),
+			raidtest.MemberDisk(t, testenv.RAID{Name: "root", Level: 1, Member: 2, Spare: true}),
 			[]block.Device{real},
 			protected,
 			"BlockDeviceEraseError", "has no role in",
 		},
 	} {
-		first := loopDisk(t, partition.TypeLinux)
+		first := raidtest.PartitionedDisk(t, partition.TypeLinux)
 		disks := append([]block.Device{first}, c.others...)
 		disks = append(disks, c.last)
 		var before [][]byte
@@ -76,7 +77,7 @@ func TestConflictBeforeFirstWrite(t *testing.T) {
 // A decision that no longer holds when it is the disk's turn is an error of that disk, before a write. The other disk
 // is erased.
 func TestDecisionChanges(t *testing.T) {
-	other, disk := loopDisk(t, partition.TypeLinux), loopDisk(t, partition.TypeLinux)
+	other, disk := raidtest.PartitionedDisk(t, partition.TypeLinux), raidtest.PartitionedDisk(t, partition.TypeLinux)
 	before := content(t, disk)
 	m := onThisMachine(t, other, disk)
 	calls := 0
@@ -144,8 +145,8 @@ func TestDecisionCheck(t *testing.T) {
 // A preview has the decisions of the step about members of arrays that the node names, and stops no array.
 func TestPreviewArrays(t *testing.T) {
 	const arrayData = 4 * mib // of both members
-	whole := memberDisk(t, testenv.RAID{Name: "root", Level: 1, Member: 1, Data: arrayData})
-	parts := partsDisk(t, 8*mib-8192, &testenv.RAID{Name: "root", Level: 1, Data: arrayData}, nil)
+	whole := raidtest.MemberDisk(t, testenv.RAID{Name: "root", Level: 1, Member: 1, Data: arrayData})
+	parts := raidtest.PartsDisk(t, 8*mib-8192, &testenv.RAID{Name: "root", Level: 1, Data: arrayData}, nil)
 	m := onThisMachine(t, whole, parts)
 	list, err := m.PreviewErase(t.Context(),
 		nodeWith(t, `"properties": {"skip_block_devices": [{"volume_name": "root"}]}`))

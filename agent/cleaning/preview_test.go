@@ -9,6 +9,7 @@ import (
 
 	"ironroot/agent/config"
 	"ironroot/internal/test/disktest"
+	"ironroot/internal/test/raidtest"
 	"ironroot/storage/block"
 	"ironroot/storage/erase"
 	"ironroot/storage/partition"
@@ -16,8 +17,9 @@ import (
 
 // A preview tells what erase_devices does to each disk, with the node's settings, and changes none.
 func TestPreviewErase(t *testing.T) {
-	plain, shared := loopDisk(t, partition.TypeLinux), loopDisk(t, "37AFFC90-EF7D-4E96-91C3-2D7AE055B174")
-	skipped := loopDisk(t, partition.TypeLinux)
+	plain := raidtest.PartitionedDisk(t, partition.TypeLinux)
+	shared := raidtest.PartitionedDisk(t, "37AFFC90-EF7D-4E96-91C3-2D7AE055B174")
+	skipped := raidtest.PartitionedDisk(t, partition.TypeLinux)
 	remote := block.Device{Name: "sdn", Path: "/dev/sdn", Type: "disk", Network: "iscsi"}
 	unknown := block.Device{Name: "sdu", Path: "/dev/sdu", Type: "disk", NetworkUnread: errors.New("broken")}
 	disks := []block.Device{plain, shared, skipped, remote, unknown}
@@ -72,7 +74,7 @@ func TestPreviewErase(t *testing.T) {
 
 // Disks that cannot be described, or that the kernel cannot use, are an error; the others are described.
 func TestPreviewEraseIncomplete(t *testing.T) {
-	plain := loopDisk(t, partition.TypeLinux)
+	plain := raidtest.PartitionedDisk(t, partition.TypeLinux)
 	m := onThisMachine(t, plain)
 	m.o.Disks = disktest.Lister(func(context.Context) ([]block.Device, error) {
 		return []block.Device{plain}, block.ErrUnreadable

@@ -17,6 +17,7 @@ import (
 	"ironroot/agent/node"
 	"ironroot/agent/softraid"
 	"ironroot/agent/status"
+	"ironroot/internal/test/raidtest"
 	"ironroot/storage/block"
 	"ironroot/storage/erase"
 	"ironroot/storage/raid"
@@ -49,7 +50,10 @@ func onBoard(m *Machine, step string) *status.Board {
 //
 // Parity: T12 (percentage of an erase)
 func TestErasePercentage(t *testing.T) {
-	disks := []block.Device{blankDisk(t, mib), blankDisk(t, 2*mib), blankDisk(t, mib), blankDisk(t, mib)}
+	disks := []block.Device{
+		raidtest.BlankDisk(t, mib), raidtest.BlankDisk(t, 2*mib),
+		raidtest.BlankDisk(t, mib), raidtest.BlankDisk(t, mib),
+	}
 	var got []string
 	synctest.Test(t, func(t *testing.T) {
 		m := onThisMachine(t, disks...)
@@ -97,7 +101,7 @@ func TestErasePercentage(t *testing.T) {
 
 // A step that erases the metadata counts disks, and its result says what it has erased.
 func TestMetadataResult(t *testing.T) {
-	disks := []block.Device{blankDisk(t, mib), blankDisk(t, 2*mib)}
+	disks := []block.Device{raidtest.BlankDisk(t, mib), raidtest.BlankDisk(t, 2*mib)}
 	n := nodeWith(t, `"properties": {"skip_block_devices": [{"name": "`+disks[0].Path+`"}]}`)
 	for _, c := range []struct {
 		node *node.Node
@@ -137,7 +141,7 @@ func TestReadOnlyResult(t *testing.T) {
 //
 // Parity: T12 (percentage of a burn-in)
 func TestBurninPercentage(t *testing.T) {
-	disk := blankDisk(t, mib)
+	disk := raidtest.BlankDisk(t, mib)
 	synctest.Test(t, func(t *testing.T) {
 		m := onThisMachine(t, disk)
 		board := onBoard(m, "burnin_disk")

@@ -38,9 +38,9 @@ func checkUntouched(t *testing.T, disks []block.Device, positions []int64) {
 // that the erasure of metadata must reach. It returns the node, and the positions on the disks.
 func createdDisks(t *testing.T, scheme string) (disks []block.Device, fields string, positions []int64) {
 	t.Helper()
-	disks = []block.Device{blankDisk(t, 3*gib), blankDisk(t, 3*gib+mib)}
-	config := `{"logical_disks": [` + logical("1", "1", `"volume_name": "root"`) + ", " +
-		logical("0", `"MAX"`, "") + `]}`
+	disks = []block.Device{raidtest.BlankDisk(t, 3*gib), raidtest.BlankDisk(t, 3*gib+mib)}
+	config := `{"logical_disks": [` + raidtest.LogicalDisk("1", "1", `"volume_name": "root"`) + ", " +
+		raidtest.LogicalDisk("0", `"MAX"`, "") + `]}`
 	fields = `"properties": {"capabilities": "boot_mode:bios,disk_label:` + scheme + `"}, "raid_config": ` + config
 	m, kernel := onThisMachine(t, disks...), raidtest.NewKernel(t)
 	schemes := map[string]string{"gpt": partition.GPT, "msdos": partition.MBR}
@@ -70,7 +70,7 @@ func createdDisks(t *testing.T, scheme string) (disks []block.Device, fields str
 	}
 	for _, d := range disks {
 		for _, at := range positions {
-			write(t, d.Path, at, bytes.Repeat([]byte("tenant! "), 440/8))
+			raidtest.Write(t, d.Path, at, bytes.Repeat([]byte("tenant! "), 440/8))
 		}
 	}
 	return disks, fields, positions
@@ -81,7 +81,7 @@ func createdDisks(t *testing.T, scheme string) (disks []block.Device, fields str
 func TestEraseMetadataKeepsCreated(t *testing.T) {
 	for _, scheme := range []string{"gpt", "msdos"} {
 		disks, fields, positions := createdDisks(t, scheme)
-		layouts := []string{layoutOf(t, disks[0]), layoutOf(t, disks[1])}
+		layouts := []string{raidtest.Layout(t, disks[0]), raidtest.Layout(t, disks[1])}
 		m := onThisMachine(t, disks...)
 		part := func(d block.Device, number int) string { return block.PartitionPath(m.o.System, d.Path, number) }
 		var before [][]byte
@@ -117,7 +117,7 @@ func TestEraseMetadataKeepsCreated(t *testing.T) {
 					t.Errorf("%s: the superblock on partition %d of disk %d has changed", scheme, number+1, i+1)
 				}
 			}
-			if got := layoutOf(t, d); got != layouts[i] {
+			if got := raidtest.Layout(t, d); got != layouts[i] {
 				t.Errorf("%s: disk %d: got table %s, want %s", scheme, i+1, got, layouts[i])
 			}
 		}
@@ -137,7 +137,7 @@ func TestEraseMetadataRejectsArrays(t *testing.T) {
 		prepare func(t *testing.T, m *Machine, disks []block.Device)
 	}{
 		"member missing": {"got 1 members, want 2", func(t *testing.T, m *Machine, disks []block.Device) {
-			write(t, block.PartitionPath(m.o.System, disks[1].Path, 1), 4096, make([]byte, 4096))
+			raidtest.Write(t, block.PartitionPath(m.o.System, disks[1].Path, 1), 4096, make([]byte, 4096))
 		}},
 		"member skipped": {"got 1 members, want 2", func(_ *testing.T, m *Machine, disks []block.Device) {
 			m.o.Disks = disktest.Lister(func(context.Context) ([]block.Device, error) { return disks[:1], nil })
@@ -150,7 +150,7 @@ func TestEraseMetadataRejectsArrays(t *testing.T) {
 			})
 		}},
 		"planted array": {`got 2 arrays of name \"root\"`, func(t *testing.T, m *Machine, disks []block.Device) {
-			planted := memberDisk(t, testenv.RAID{Name: "root", Level: 1})
+			planted := raidtest.MemberDisk(t, testenv.RAID{Name: "root", Level: 1})
 			m.o.Disks = disktest.List(append(disks, planted))
 		}},
 		"other UUID":  {`got 2 arrays of name \"root\"`, change(16, 0xff)},
@@ -184,15 +184,17 @@ func TestEraseMetadataRejectsArrays(t *testing.T) {
 // If no array of raid_config can be kept, the log has the reason once.
 func TestPrepareArraysLog(t *testing.T) {
 	missing := block.Device{Name: "missing", Path: "/dev/missing", Type: "disk"}
-	config := `"raid_config": {"logical_disks": [` + logical("1", `"MAX"`, `"volume_name": "data"`) + `]}`
+	config := `"raid_config": {"logical_disks": [` + raidtest.LogicalDisk("1", `"MAX"`, `"volume_name": "data"`) + `]}`
 	for name, tt := range map[string]struct {
 		fields string
 		disks  []block.Device
 		want   string // "" for none
 	}{
-		"no arrays":       {`"properties": {}`, nil, ""},
-		"array missing":   {config, nil, `volume_name=data err="got 0 arrays of name \"data\", want 1"`},
-		"invalid":         {`"raid_config": {"logical_disks": [` + logical("9", "1", "") + `]}`, nil, "RAID-1"},
+		"no arrays":     {`"properties": {}`, nil, ""},
+		"array missing": {config, nil, `volume_name=data err="got 0 arrays of name \"data\", want 1"`},
+		"invalid": {
+			`"raid_config": {"logical_disks": [` + raidtest.LogicalDisk("9", "1", "") + `]}`, nil, "RAID-1",
+		},
 		"unreadable":      {config, []block.Device{missing}, "/dev/missing"},
 		"protected":       {config + `, "properties": {"skip_block_devices": [{"volume_name": "data"}]}`, nil, ""},
 		"other protected": {config + `, "properties": {"skip_block_devices": [{"volume_name": "x"}]}`, nil, "another"},

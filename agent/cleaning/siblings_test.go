@@ -8,6 +8,7 @@ import (
 
 	"ironroot/agent/config"
 	"ironroot/agent/softraid"
+	"ironroot/internal/test/raidtest"
 	"ironroot/storage/block"
 	"ironroot/storage/erase"
 	"ironroot/storage/sysfs"
@@ -22,7 +23,7 @@ func threeNamespaces(t *testing.T) (sysfs.Root, []block.Device) {
 	for _, name := range []string{"nvme70n1", "sdzz", "nvme70n2", "nvme70n3", "nvme71n1"} {
 		disks = append(disks, block.Device{Name: name, Path: "/dev/" + name, Serial: name, Serials: []string{name}})
 	}
-	listed(t, sys, "2048", "sdzz")
+	raidtest.ListDisks(t, sys, "2048", "sdzz")
 	addNamespaces(t, sys, "nvme70n1", "nvme70n2", "nvme70n3", "nvme71n1")
 	addController(t, sys, "nvme70", "nvme70n1", "nvme70n2", "nvme70n3")
 	addController(t, sys, "nvme71", "nvme71n1")

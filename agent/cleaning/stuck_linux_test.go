@@ -31,7 +31,7 @@ type stuckCase struct {
 // newStuckCase makes the disks of a case. Only the stuck disk has a short limit: the other one can be slow.
 func newStuckCase(t *testing.T, name string, step func(*Machine) stepFunc) *stuckCase {
 	t.Helper()
-	c := &stuckCase{name: name, plain: memberDisk(t, testenv.RAID{Name: "plain", Level: 1})}
+	c := &stuckCase{name: name, plain: raidtest.MemberDisk(t, testenv.RAID{Name: "plain", Level: 1})}
 	c.stuck, c.thaw = raidtest.StuckDisk(t)
 	disks := []block.Device{c.stuck, c.plain}
 	if name == "metadata" {

@@ -16,6 +16,7 @@ import (
 
 	"ironroot/internal/goroutine"
 	"ironroot/internal/test/disktest"
+	"ironroot/internal/test/raidtest"
 	"ironroot/internal/test/testenv"
 	"ironroot/internal/timelimit"
 	"ironroot/storage/block"
@@ -27,8 +28,8 @@ import (
 func TestEraseProtectedNameAndUnreadDisk(t *testing.T) {
 	broken := block.Device{Name: "broken", Path: "/dev/broken", Type: "disk", Size: diskSize, Serials: []string{"B1"}}
 	for _, list := range []string{`{"volume_name": "root"}`, `{"volume_name": "root"}, {"serial": "B1"}`} {
-		foreign := memberDisk(t, testenv.RAID{Name: "root", Level: 1})
-		plain := memberDisk(t, testenv.RAID{Name: "other", Level: 1})
+		foreign := raidtest.MemberDisk(t, testenv.RAID{Name: "root", Level: 1})
+		plain := raidtest.MemberDisk(t, testenv.RAID{Name: "other", Level: 1})
 		before := content(t, foreign)
 		n := nodeWith(t, `"properties": {"skip_block_devices": [`+list+`]}`)
 		_, err := onThisMachine(t, foreign, plain, broken).EraseMetadata(t.Context(), n)
@@ -46,7 +47,7 @@ func TestEraseProtectedNameAndUnreadDisk(t *testing.T) {
 
 // The same holds for a disk that the list of disks lacks, because it cannot be described.
 func TestEraseProtectedNameAndUnreadableList(t *testing.T) {
-	foreign := memberDisk(t, testenv.RAID{Name: "root", Level: 1})
+	foreign := raidtest.MemberDisk(t, testenv.RAID{Name: "root", Level: 1})
 	m := onThisMachine(t)
 	broken := fmt.Errorf("%w: sdx", block.ErrUnreadable)
 	m.o.Disks = disktest.Lister(func(context.Context) ([]block.Device, error) {
@@ -81,7 +82,7 @@ func TestCheckReadOfManyDisks(t *testing.T) {
 
 // A member of a protected array that did not exist when the disks were compared is an error.
 func TestEraseNewMember(t *testing.T) {
-	disk := memberDisk(t, testenv.RAID{Name: "root", Level: 1})
+	disk := raidtest.MemberDisk(t, testenv.RAID{Name: "root", Level: 1})
 	n := nodeWith(t, `"properties": {"skip_block_devices": [{"volume_name": "root"}]}`)
 	run, err := onThisMachine(t, disk).startErase(t.Context(), n, fullErase)
 	if err != nil {
@@ -109,7 +110,7 @@ func TestReadMembersConcurrently(t *testing.T) {
 		if err := unix.Mkfifo(pipe, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		listed(t, m.o.System, "2048", strings.ReplaceAll(pipe, "/", "!"))
+		raidtest.ListDisks(t, m.o.System, "2048", strings.ReplaceAll(pipe, "/", "!"))
 		disks = append(disks, block.Device{Name: name, Path: pipe})
 	}
 	run := startErase(t, m)
@@ -139,10 +140,10 @@ func TestReadMembersConcurrently(t *testing.T) {
 // Entries of skip_block_devices that match nothing are logged. Those that match disks, arrays or disks that the kernel
 // cannot use are not.
 func TestEraseWarnsOfUnmatchedEntries(t *testing.T) {
-	disk := memberDisk(t, testenv.RAID{Name: "root", Level: 1})
+	disk := raidtest.MemberDisk(t, testenv.RAID{Name: "root", Level: 1})
 	m := newMachine(t, disk)
-	listed(t, m.o.System, "0", "vdz")
-	listed(t, m.o.System, "49152", disk.Name)
+	raidtest.ListDisks(t, m.o.System, "0", "vdz")
+	raidtest.ListDisks(t, m.o.System, "49152", disk.Name)
 	var log strings.Builder
 	m.o.Log = slog.New(slog.NewTextHandler(&log, nil))
 	n := nodeWith(t, `"properties": {"skip_block_devices": [{"volume_name": "root"}, {"volume_name": "wrong"},

@@ -16,6 +16,7 @@ import (
 	"ironroot/agent/hardware"
 	"ironroot/agent/imaging"
 	"ironroot/agent/node"
+	"ironroot/internal/test/raidtest"
 	"ironroot/storage/sysfs"
 )
 
@@ -84,7 +85,7 @@ func TestDisksOfTheSystem(t *testing.T) {
 	if disks, err := m.Disks(t.Context()); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("no disks in sysfs: got %v and %v, want %v", paths(disks), err, fs.ErrNotExist)
 	}
-	listed(t, sys, "16777216", "sda")
+	raidtest.ListDisks(t, sys, "16777216", "sda")
 	if disks, err := m.o.Disks.Disks(t.Context()); err != nil || !slices.Equal(paths(disks), []string{"/dev/sda"}) {
 		t.Errorf("got %v and %v, want /dev/sda", paths(disks), err)
 	}

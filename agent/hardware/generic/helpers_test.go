@@ -16,18 +16,6 @@ const (
 	gib = raidtest.GiB
 )
 
-// The disks and entries of package raidtest.
-var (
-	blankDisk   = raidtest.BlankDisk
-	layoutOf    = raidtest.Layout
-	listed      = raidtest.ListDisks
-	logical     = raidtest.LogicalDisk
-	memberDisk  = raidtest.MemberDisk
-	superblocks = raidtest.Names
-	target      = raidtest.Target
-	write       = raidtest.Write
-)
-
 // onThisMachine returns a manager with disks of this machine.
 func onThisMachine(t *testing.T, disks ...block.Device) *Manager {
 	t.Helper()

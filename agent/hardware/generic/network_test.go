@@ -27,13 +27,13 @@ func TestRAIDNetworkDisks(t *testing.T) {
 		d.Serial, d.Serials, d.Network = serial, []string{serial}, network
 		return d
 	}
-	blank := func(t *testing.T) block.Device { t.Helper(); return blankDisk(t, 3*gib) }
+	blank := func(t *testing.T) block.Device { t.Helper(); return raidtest.BlankDisk(t, 3*gib) }
 	unknown := blank(t)
 	unknown.NetworkUnread = errors.New("read transport: file hangs")
-	first, second := memberDisk(t, testenv.RAID{Name: "data", Level: 1}),
-		memberDisk(t, testenv.RAID{Name: "data", Level: 1, Member: 1})
-	third, fourth := memberDisk(t, testenv.RAID{Name: "san", Level: 1, UUID: "uuid-of-the-san-"}),
-		memberDisk(t, testenv.RAID{Name: "san", Level: 1, Member: 1, UUID: "uuid-of-the-san-"})
+	first, second := raidtest.MemberDisk(t, testenv.RAID{Name: "data", Level: 1}),
+		raidtest.MemberDisk(t, testenv.RAID{Name: "data", Level: 1, Member: 1})
+	third, fourth := raidtest.MemberDisk(t, testenv.RAID{Name: "san", Level: 1, UUID: "uuid-of-the-san-"}),
+		raidtest.MemberDisk(t, testenv.RAID{Name: "san", Level: 1, Member: 1, UUID: "uuid-of-the-san-"})
 	for name, c := range map[string]struct {
 		disks  []block.Device
 		config string // "" deletes the configuration
@@ -81,7 +81,8 @@ func TestRAIDNetworkDisks(t *testing.T) {
 					_, err := m.deleteConfiguration(t.Context(), hardware.Call{Node: nodeWith(t, `"properties": {}`)})
 					return kernel, err
 				}
-				_, err := m.createConfiguration(t.Context(), hardware.Call{Node: nodeWith(t, target(c.config, ""))})
+				n := nodeWith(t, raidtest.Target(c.config, ""))
+				_, err := m.createConfiguration(t.Context(), hardware.Call{Node: n})
 				return kernel, err
 			}
 			kernel, err := run(false)

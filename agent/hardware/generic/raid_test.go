@@ -64,8 +64,8 @@ func TestCreateConfiguration(t *testing.T) {
 			[]int{2, 0},
 		},
 	} {
-		disks := []block.Device{blankDisk(t, size), blankDisk(t, size), blankDisk(t, size)}
-		fields := target(tt.disks, tt.fields)
+		disks := []block.Device{raidtest.BlankDisk(t, size), raidtest.BlankDisk(t, size), raidtest.BlankDisk(t, size)}
+		fields := raidtest.Target(tt.disks, tt.fields)
 		fields = strings.ReplaceAll(fields, `"C"`, `"`+disks[2].Serial+`"`)
 		m, kernel := onThisMachine(t, disks...), raidtest.NewKernel(t)
 		m.kernel = kernel
@@ -103,7 +103,7 @@ func TestCreateConfiguration(t *testing.T) {
 			t.Errorf("%s: checked arrays differ (-want +got):\n%s", name, diff)
 		}
 		for i, d := range disks {
-			if got := layoutOf(t, d); !strings.Contains(got, tt.want[i]) {
+			if got := raidtest.Layout(t, d); !strings.Contains(got, tt.want[i]) {
 				t.Errorf("%s: disk %d: got %s, want %s", name, i+1, got, tt.want[i])
 			}
 		}
@@ -116,11 +116,12 @@ func TestCreateConfiguration(t *testing.T) {
 // Parity: N6 (result)
 func TestApplyConfiguration(t *testing.T) {
 	config := func(size string) json.RawMessage {
-		return json.RawMessage(`{"logical_disks": [` + logical("1", size, "") + `]}`)
+		return json.RawMessage(`{"logical_disks": [` + raidtest.LogicalDisk("1", size, "") + `]}`)
 	}
-	disks := []block.Device{blankDisk(t, 3*gib), blankDisk(t, 3*gib)}
+	disks := []block.Device{raidtest.BlankDisk(t, 3*gib), raidtest.BlankDisk(t, 3*gib)}
 	for i, d := range disks {
-		write(t, d.Path, 4096, testenv.RAID{Name: "old", Level: 1, Member: uint32(i), Size: d.Size}.Superblock(4096))
+		old := testenv.RAID{Name: "old", Level: 1, Member: uint32(i), Size: d.Size}
+		raidtest.Write(t, d.Path, 4096, old.Superblock(4096))
 	}
 	m, kernel := onThisMachine(t, disks...), raidtest.NewKernel(t)
 	m.kernel = kernel
@@ -140,7 +141,7 @@ func TestApplyConfiguration(t *testing.T) {
 			t.Errorf("got %v, want an error with %q", err, want)
 		}
 		for _, d := range disks {
-			if got := superblocks(t, d); !slices.Equal(got, []string{"old"}) {
+			if got := raidtest.Names(t, d); !slices.Equal(got, []string{"old"}) {
 				t.Fatalf("%s: got arrays %q on %s, want the old one", want, got, d.Path)
 			}
 		}
@@ -154,9 +155,10 @@ func TestApplyConfiguration(t *testing.T) {
 		t.Errorf("got %s and %v, want %s", text, err, want)
 	}
 	for _, d := range disks {
-		if got := superblocks(t, d); !slices.Equal(got, []string{"md0"}) ||
-			!strings.Contains(layoutOf(t, d), "mbr 1-1024") {
-			t.Errorf("%s: got arrays %q and %s, want the new partition and array alone", d.Path, got, layoutOf(t, d))
+		if got := raidtest.Names(t, d); !slices.Equal(got, []string{"md0"}) ||
+			!strings.Contains(raidtest.Layout(t, d), "mbr 1-1024") {
+			t.Errorf("%s: got arrays %q and %s, want the new partition and array alone", d.Path, got,
+				raidtest.Layout(t, d))
 		}
 	}
 }

@@ -27,9 +27,9 @@ import (
 // createdDisks makes two disks with the arrays root and md1 of raid_config.
 func createdDisks(t *testing.T) []block.Device {
 	t.Helper()
-	disks := []block.Device{blankDisk(t, 3*gib), blankDisk(t, 3*gib+mib)}
-	config := `{"logical_disks": [` + logical("1", "1", `"volume_name": "root"`) + ", " +
-		logical("0", `"MAX"`, "") + `]}`
+	disks := []block.Device{raidtest.BlankDisk(t, 3*gib), raidtest.BlankDisk(t, 3*gib+mib)}
+	config := `{"logical_disks": [` + raidtest.LogicalDisk("1", "1", `"volume_name": "root"`) + ", " +
+		raidtest.LogicalDisk("0", `"MAX"`, "") + `]}`
 	m, kernel := onThisMachine(t, disks...), raidtest.NewKernel(t)
 	m.kernel = kernel
 	n := nodeWith(t, `"properties": {"capabilities": "boot_mode:bios,disk_label:gpt"}, "target_raid_config": `+config)
@@ -49,12 +49,12 @@ func volumeDisks(t *testing.T, roots ...string) (disks []block.Device, fields st
 			roots[i] = `"is_root_volume": ` + root
 		}
 	}
-	second := logical("0", `"MAX"`, roots[1])
+	second := raidtest.LogicalDisk("0", `"MAX"`, roots[1])
 	first := `"volume_name": "root"`
 	if roots[0] != "" {
 		first += ", " + roots[0]
 	}
-	return disks, `"raid_config": {"logical_disks": [` + logical("1", "1", first) + ", " + second + `]}`
+	return disks, `"raid_config": {"logical_disks": [` + raidtest.LogicalDisk("1", "1", first) + ", " + second + `]}`
 }
 
 // runningRoot is the array of the first partitions of the disks.
@@ -178,7 +178,7 @@ func TestVolumes(t *testing.T) {
 		"incomplete": {
 			[]string{"true", ""},
 			func(t *testing.T, m *Manager, _ *raidtest.CallRecorder, disks []block.Device) {
-				write(t, block.PartitionPath(m.o.System, disks[1].Path, 1), 4096, make([]byte, 4096))
+				raidtest.Write(t, block.PartitionPath(m.o.System, disks[1].Path, 1), 4096, make([]byte, 4096))
 			}, "",
 			[]string{"root root=true device=false disks=0 got 1 members, want 2"},
 			nil,
@@ -253,10 +253,12 @@ func TestVolumesErrors(t *testing.T) {
 	missing := block.Device{Name: "missing", Path: "/dev/missing", Type: "disk"}
 	for fields, want := range map[string]string{
 		`"properties": {}`: "",
-		`"raid_config": {"logical_disks": [` + logical("1", `"MAX"`, "") + `]}`:                        "",
-		`"raid_config": {"logical_disks": [` + logical("1", `"MAX"`, `"is_root_volume": true`) + `]}`:  "/dev/missing",
-		`"raid_config": {"logical_disks": [` + logical("9", `"MAX"`, `"is_root_volume": true`) + `]}`:  "RAID-1",
-		`"raid_config": {"logical_disks": [` + logical("9", `"MAX"`, `"is_root_volume": false`) + `]}`: "",
+		`"raid_config": {"logical_disks": [` + raidtest.LogicalDisk("1", `"MAX"`, "") + `]}`: "",
+		`"raid_config": {"logical_disks": [` +
+			raidtest.LogicalDisk("1", `"MAX"`, `"is_root_volume": true`) + `]}`: "/dev/missing",
+		`"raid_config": {"logical_disks": [` +
+			raidtest.LogicalDisk("9", `"MAX"`, `"is_root_volume": true`) + `]}`: "RAID-1",
+		`"raid_config": {"logical_disks": [` + raidtest.LogicalDisk("9", `"MAX"`, `"is_root_volume": false`) + `]}`: "",
 		`"raid_config": []`: "raid_config is not an object",
 	} {
 		m := onThisMachine(t, missing)
@@ -277,7 +279,7 @@ func TestVolumesErrors(t *testing.T) {
 	broken := errors.New("broken")
 	m.o.Disks = disktest.Lister(func(context.Context) ([]block.Device, error) { return nil, broken })
 	if _, err := m.AssembleVolumes(t.Context(), nodeWith(t, `"raid_config": {"logical_disks": [`+
-		logical("1", `"MAX"`, "")+`]}`)); !errors.Is(err, broken) {
+		raidtest.LogicalDisk("1", `"MAX"`, "")+`]}`)); !errors.Is(err, broken) {
 		t.Errorf("got %v, want %v", err, broken)
 	}
 }
@@ -285,8 +287,8 @@ func TestVolumesErrors(t *testing.T) {
 // The members of arrays of raid_config are waited for, but not the arrays: the deployment assembles them.
 func TestWaitDisksWithArrays(t *testing.T) {
 	for fields, waits := range map[string]bool{
-		`"raid_config": {"logical_disks": [` + logical("1", `"MAX"`, "") + `]}`: true,
-		`"raid_config": {"logical_disks": [` + logical("9", `"MAX"`, "") + `]}`: false, // not valid
+		`"raid_config": {"logical_disks": [` + raidtest.LogicalDisk("1", `"MAX"`, "") + `]}`: true,
+		`"raid_config": {"logical_disks": [` + raidtest.LogicalDisk("9", `"MAX"`, "") + `]}`: false, // not valid
 		`"raid_config": {}`: true,
 	} {
 		var log testenv.Log
@@ -320,8 +322,8 @@ func TestMissingVolume(t *testing.T) {
 	} {
 		disks := createdDisks(t)
 		n := nodeWith(t, `"properties": {"skip_block_devices": [{"volume_name": "`+tt.skip+`"}]}, "raid_config": `+
-			`{"logical_disks": [`+logical("1", "1", `"volume_name": "root"`)+", "+
-			logical("0", `"MAX"`, `"volume_name": "md1"`)+`]}`)
+			`{"logical_disks": [`+raidtest.LogicalDisk("1", "1", `"volume_name": "root"`)+", "+
+			raidtest.LogicalDisk("0", `"MAX"`, `"volume_name": "md1"`)+`]}`)
 		arrays, err := softraid.RulesOf(n)
 		if err != nil {
 			t.Fatal(err)
