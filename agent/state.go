@@ -271,7 +271,7 @@ func (a *agent) builtinManagers() []hardware.Manager {
 	a.builtin = generic.New(generic.Options{
 		Config: a.config, System: a.o.System, Disks: a, Imager: a.imager, Log: a.log,
 		Settled: a.o.Machine.Drivers.Settled(),
-		Join:    join, Journal: a.o.Journal, Version: a.o.Version, Dial: a.o.Dialer.DialContext,
+		Join:    join, Journal: a.o.Journal, Version: a.o.Version, Dialer: a.o.Dialer,
 		Board: a.o.Board,
 	})
 	return []hardware.Manager{

@@ -547,7 +547,18 @@ func TestEvidenceNotPosted(t *testing.T) {
 	}
 }
 
-// The evidence of all disks is posted over one connection, which is closed at the end. The option Dial makes it.
+// countingDialer connects to a server under any address.
+type countingDialer struct {
+	address string
+	dials   int
+}
+
+func (d *countingDialer) DialContext(ctx context.Context, network, _ string) (net.Conn, error) {
+	d.dials++
+	return (&net.Dialer{}).DialContext(ctx, network, d.address)
+}
+
+// The evidence of all disks is posted over one connection, which is closed at the end. The option Dialer makes it.
 func TestEvidenceConnection(t *testing.T) {
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = w.Write(make([]byte, maxPostReply-1))
@@ -558,11 +569,8 @@ func TestEvidenceConnection(t *testing.T) {
 	m := onThisMachine(t,
 		raidtest.PartitionedDisk(t, partition.TypeLinux), raidtest.PartitionedDisk(t, partition.TypeLinux))
 	withJournal(m)
-	dials := 0
-	m.o.Dial = func(ctx context.Context, network, _ string) (net.Conn, error) {
-		dials++
-		return (&net.Dialer{}).DialContext(ctx, network, server.Listener.Addr().String())
-	}
+	dialer := &countingDialer{address: server.Listener.Addr().String()}
+	m.o.Dialer = dialer
 	m.o.Config.Update(func(c *config.Config) {
 		c.EraseEvidenceURL, c.HTTPRequestTimeout = "http://evidence.example/", time.Minute
 	})
@@ -575,8 +583,8 @@ func TestEvidenceConnection(t *testing.T) {
 			t.Errorf("%s: got %+v, want posted evidence", path, e)
 		}
 	}
-	if dials != 1 {
-		t.Errorf("got %d connections, want 1", dials)
+	if dialer.dials != 1 {
+		t.Errorf("got %d connections, want 1", dialer.dials)
 	}
 	connections.AwaitClosed(t, "evidence")
 }

@@ -45,7 +45,10 @@ func (m *Machine) newPoster() *poster {
 		p.err = err
 		return p
 	}
-	transport := &http.Transport{Proxy: http.ProxyFromEnvironment, DialContext: m.o.Dial, TLSClientConfig: settings}
+	transport := &http.Transport{Proxy: http.ProxyFromEnvironment, TLSClientConfig: settings}
+	if m.o.Dialer != nil {
+		transport.DialContext = m.o.Dialer.DialContext
+	}
 	config.VerifyWithoutZone(transport)
 	p.client = &http.Client{
 		Transport: transport,

@@ -25,13 +25,18 @@ type Options struct {
 	// Journal keeps the evidence of erases for the log archive; nil keeps none.
 	Journal *journal.Journal
 	Version string // of the program, in the evidence
-	// Dial connects to erase_evidence_url; nil is a net.Dialer.
-	Dial func(ctx context.Context, network, address string) (net.Conn, error)
+	// Dialer connects to erase_evidence_url; nil is a net.Dialer.
+	Dialer Dialer
 	// Board shows the plan and the progress of work on devices.
 	Board status.Trackers
 	// Settled is closed when the drivers of all devices present at boot are loaded; nil means that they are.
 	Settled <-chan struct{}
 	Kernel  softraid.Kernel // nil means this machine's
+}
+
+// Dialer connects to servers: see [net.Dialer].
+type Dialer interface {
+	DialContext(ctx context.Context, network, address string) (net.Conn, error)
 }
 
 // Machine runs the steps on the disks of a machine.

@@ -12,7 +12,7 @@ import (
 func (m *Manager) cleaning() *cleaning.Machine {
 	return cleaning.New(cleaning.Options{
 		Config: m.o.Config, System: m.o.System, Disks: m.o.Disks, Log: m.o.Log, Journal: m.o.Journal,
-		Version: m.o.Version, Dial: m.o.Dial, Board: m.o.Board, Settled: m.o.Settled, Kernel: m.kernel,
+		Version: m.o.Version, Dialer: m.o.Dialer, Board: m.o.Board, Settled: m.o.Settled, Kernel: m.kernel,
 	})
 }
 

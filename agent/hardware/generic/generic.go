@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"os"
 	"slices"
 	"sync"
@@ -13,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"ironroot/agent/cleaning"
 	"ironroot/agent/config"
 	"ironroot/agent/hardware"
 	"ironroot/agent/imaging"
@@ -39,8 +39,8 @@ type Options struct {
 	// Journal keeps the evidence of erases for the log archive; nil keeps none.
 	Journal *journal.Journal
 	Version string // of the program, in the evidence
-	// Dial connects to erase_evidence_url; nil is a net.Dialer.
-	Dial func(ctx context.Context, network, address string) (net.Conn, error)
+	// Dialer connects to erase_evidence_url; nil is a net.Dialer.
+	Dialer cleaning.Dialer
 	// Board shows the plan and the progress of work on devices; nil shows nothing.
 	Board status.Trackers
 	Join  Joiner // nil joins none
