@@ -189,7 +189,9 @@ func TestUnverifiedToken(t *testing.T) {
 				ironic.callBack = func(b beat) error {
 					first.Do(func() {
 						started := make(chan struct{})
-						trace := &httptrace.ClientTrace{WroteRequest: func(httptrace.WroteRequestInfo) { close(started) }}
+						trace := &httptrace.ClientTrace{
+							WroteRequest: func(httptrace.WroteRequestInfo) { close(started) },
+						}
 						request, err := http.NewRequestWithContext(httptrace.WithClientTrace(t.Context(), trace),
 							http.MethodGet, b.CallbackURL+"/v1/commands/?agent_token="+testToken, http.NoBody)
 						if err != nil {

@@ -78,7 +78,9 @@ func (r *diskRun) failUnread(err error) error {
 		return nil
 	case !errors.Is(err, block.ErrUnreadable):
 		return fmt.Errorf("list disks: %w", err)
-	case slices.ContainsFunc(r.arrays.unread, func(known error) bool { return strings.Contains(known.Error(), err.Error()) }):
+	case slices.ContainsFunc(r.arrays.unread, func(known error) bool {
+		return strings.Contains(known.Error(), err.Error())
+	}):
 		return nil // the kernel's list and the list of disks to erase contain the same disks
 	}
 	r.m.o.Log.Error(r.phrase, "err", err)

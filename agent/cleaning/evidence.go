@@ -14,7 +14,8 @@ import (
 	"ironroot/storage/erase/evidence"
 )
 
-// targetEvidence has the facts about a disk or partition whose erase was begun. It is changed under the mutex of the results.
+// targetEvidence has the facts about a disk or partition whose erase was begun. It is changed under the mutex of the
+// results.
 type targetEvidence struct {
 	path           string
 	record         *erase.Recorder
