@@ -1,6 +1,7 @@
 // Package cleaning runs the steps that erase or test all disks of a machine. It selects the disks, decides what a step
 // does to each of them, and records evidence of what was done. It also removes crash logs and boot entries from the
-// firmware.
+// firmware. The package has more than 20 files because each has one part of a run (selecting disks, arrays, decisions,
+// erase, results, evidence, progress) or one kind of storage that a run must not miss.
 //
 // # A disk that fails does not stop the others
 //
