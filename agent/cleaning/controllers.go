@@ -27,7 +27,7 @@ func (r *diskRun) examineControllers(ctx context.Context, policy unattachedPolic
 		r.results.addErr(err)
 	}
 	for _, c := range controllers {
-		if r.isUnused(c.Address) {
+		if r.unused.has(c.Address) {
 			d := block.Device{Name: c.Name, Path: c.Path}
 			r.record(d, untouched(d, namedBySkipControllers))
 			continue

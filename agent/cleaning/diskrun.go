@@ -22,11 +22,10 @@ import (
 type diskRun struct {
 	m        *Machine
 	phrase   string // of the log for a disk that failed
-	step     string // that erases; "" for others
 	flags    eraseFlags
 	arrays   namedArrays
 	skips    *node.SkipList
-	unused   []string        // PCI addresses of storage controllers that the operator does not use
+	unused   pciAddresses
 	disks    []block.Device  // those to erase or overwrite
 	known    map[string]bool // paths of all disks that were there at the start, whether or not they can be erased
 	results  *results
@@ -86,9 +85,9 @@ func (m *Machine) startDiskRun(ctx context.Context, n *node.Node, phrase, step s
 func (m *Machine) newDiskRun(n *node.Node, phrase, step string) *diskRun {
 	c := m.o.Config.Get()
 	r := &diskRun{
-		m: m, phrase: phrase, step: step, flags: eraseFlagsOf(n, c), known: map[string]bool{},
+		m: m, phrase: phrase, flags: eraseFlagsOf(n, c), known: map[string]bool{},
 	}
-	r.flags.wait = WaitOf(c)
+	r.flags.step, r.flags.wait = step, WaitOf(c)
 	r.results = newResults(n, step, r.flags)
 	return r
 }

@@ -73,14 +73,13 @@ func (r *diskRun) warnUnmatched() {
 // failUnread records the error of a list that lacks disks, because they cannot be described, once. It returns any
 // other error of the list.
 func (r *diskRun) failUnread(err error) error {
+	known := func(other error) bool { return strings.Contains(other.Error(), err.Error()) }
 	switch {
 	case err == nil:
 		return nil
 	case !errors.Is(err, block.ErrUnreadable):
 		return fmt.Errorf("list disks: %w", err)
-	case slices.ContainsFunc(r.arrays.unread, func(known error) bool {
-		return strings.Contains(known.Error(), err.Error())
-	}):
+	case slices.ContainsFunc(r.arrays.unread, known):
 		return nil // the kernel's list and the list of disks to erase contain the same disks
 	}
 	r.m.o.Log.Error(r.phrase, "err", err)

@@ -175,9 +175,6 @@ func (m *Machine) lacksUEFI() bool {
 	return err == nil && table.LacksUEFI()
 }
 
-// expressFormats reports whether erase_devices_express formats a disk. Of all others it erases the metadata.
-func (r *diskRun) expressFormats(d block.Device) bool { return d.Transport == "nvme" && r.flags.nvme }
-
 // eraseFully erases all data of a device by its best technique.
 func (r *diskRun) eraseFully(
 	ctx context.Context, d block.Device, siblings []block.Device, record *erase.Recorder,
@@ -342,7 +339,7 @@ func (r *diskRun) eraseTargets(ctx context.Context, p Decision) (diskReport, err
 		r.logErased(target, record.Report(), started)
 	}
 	switch {
-	case p.hasPreserved && r.erasesFully(d):
+	case p.hasPreserved && r.flags.erasesFully(d):
 		problems = append(problems, r.eraseGaps(ctx, d, &report))
 	case p.hasPreserved:
 		problems = append(problems, r.kept.wipeGaps(ctx, r.m.o.System, d))
@@ -366,17 +363,17 @@ func (r *diskRun) logErased(d block.Device, report erase.Report, started time.Ti
 // erase_devices_express overwrites the other partitions, because formatting would reach the whole disk.
 func (r *diskRun) eraseTarget(ctx context.Context, p Decision, target block.Device, record *erase.Recorder) error {
 	member, preserved := r.kept.members[target.Path]
-	switch full := r.erasesFully(p.Disk); {
+	switch full := r.flags.erasesFully(p.Disk); {
 	case preserved && full:
 		return r.eraseMember(ctx, member, record)
 	case preserved:
 		return r.wipeMember(ctx, member, record)
 	case !full:
 		return r.wipe(ctx, target, record)
-	case r.step == fullErase:
+	case r.flags.step == fullErase:
 		return r.eraseFully(ctx, target, p.siblings, record)
 	case p.hasPreserved:
-		return r.eraseWith(ctx, target, r.overwriteOptions(), record)
+		return r.eraseWith(ctx, target, r.flags.overwriteOptions(), record)
 	}
 	return r.format(ctx, target, record)
 }

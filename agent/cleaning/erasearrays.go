@@ -21,7 +21,7 @@ import (
 // later with their disks. An array that fails is an error of its disks, whose other content is then not erased.
 func (r *diskRun) eraseArrays(ctx context.Context) {
 	for _, a := range slices.Clone(r.kept.arrays) {
-		if !slices.ContainsFunc(a.Members, r.erasesMember) {
+		if !slices.ContainsFunc(a.Members, r.flags.erasesMember) {
 			continue
 		}
 		if err := r.eraseArray(ctx, a); err != nil {
@@ -29,24 +29,6 @@ func (r *diskRun) eraseArrays(ctx context.Context) {
 			r.dropPreserved(a, err)
 		}
 	}
-}
-
-// erasesFully reports whether the step erases all data of a disk with an array that it keeps, and not only metadata.
-func (r *diskRun) erasesFully(d block.Device) bool {
-	return r.step == fullErase || r.step == expressErase && r.expressFormats(d)
-}
-
-// erasesMember is erasesFully for the disk of a member.
-func (r *diskRun) erasesMember(m raid.Member) bool { return r.erasesFully(m.Disk) }
-
-// overwriteOptions returns the options for erasing an array that the step keeps, and the rest of its disks.
-// erase_devices_express overwrites them once, with zeros.
-func (r *diskRun) overwriteOptions() erase.Options {
-	options := r.flags.options()
-	if r.step == expressErase {
-		options.Iterations, options.Zeroize = 0, true
-	}
-	return options
 }
 
 // eraseArray assembles an array, erases its content, and stops it. It must be complete afterwards.
@@ -97,7 +79,7 @@ func (r *diskRun) eraseContent(ctx context.Context, a *softraid.Volume, d block.
 	record, end := r.results.begin(d, d)
 	record.Restrict(fmt.Sprintf("content of %s on %s", a, a.Describe()))
 	err := goroutine.Catch(func() error {
-		err := r.eraseWith(ctx, d, r.overwriteOptions(), record)
+		err := r.eraseWith(ctx, d, r.flags.overwriteOptions(), record)
 		if err == nil {
 			err = r.m.raid(nil).CheckWritten(a, d.Path)
 		}
@@ -135,9 +117,9 @@ func (r *diskRun) eraseMember(ctx context.Context, member raid.Member, record *e
 		return err
 	}
 	text := "its data was erased through the array"
-	if r.overwriteOptions().Zeroize { // other data cannot be compared on a single member
+	if r.flags.overwriteOptions().Zeroize { // other data cannot be compared on a single member
 		data := [][2]int64{{member.DataOffset, member.DataOffset + used[member.Role]}}
-		if err := r.m.prober.CheckZeros(ctx, member.Device, data, r.overwriteOptions()); err != nil {
+		if err := r.m.prober.CheckZeros(ctx, member.Device, data, r.flags.overwriteOptions()); err != nil {
 			r.revoke(array, err)
 			return err
 		}
@@ -175,7 +157,7 @@ func (r *diskRun) eraseRanges(
 	for _, s := range ranges {
 		size += s[1] - s[0]
 	}
-	options := r.overwriteOptions()
+	options := r.flags.overwriteOptions()
 	options.Recorder = record
 	return r.withProgress(d, size, record, func() error {
 		return erase.Ranges(ctx, r.m.o.System, d, ranges, options)

@@ -113,7 +113,7 @@ type diskResult struct {
 // erased if its evidence cannot be signed, stored or posted: that is logged, and part of the report. stepErr is why the
 // step ended before it erased anything, or nil.
 func (r *diskRun) storeEvidence(ctx context.Context, stepErr error) {
-	if r.step == "" {
+	if r.flags.step == "" {
 		return
 	}
 	log := r.m.o.Log

@@ -12,10 +12,12 @@ import (
 	"ironroot/internal/oslo"
 	"ironroot/storage/block"
 	"ironroot/storage/erase"
+	"ironroot/storage/raid"
 )
 
-// eraseFlags are the settings of the erase steps, from the node's driver_internal_info and the options.
+// eraseFlags are the settings of a step, from the node's driver_internal_info and the options.
 type eraseFlags struct {
+	step              string // that erases; "" for others
 	concurrency       int
 	iterations        int
 	zeroize           bool
@@ -76,6 +78,28 @@ func (f eraseFlags) options() erase.Options {
 		Iterations: f.iterations, Zeroize: f.zeroize, NVMe: f.nvme, NVMeSanitize: f.nvme, ATA: f.ata, SCSI: f.ata,
 		Discard: f.discard, ContinueOnFailure: f.continueOnFailure, Wait: f.wait,
 	}
+}
+
+// erasesFully reports whether the step erases all data of a disk with an array that it keeps, and not only metadata.
+// erase_devices_express formats NVMe disks. Of all others it erases the metadata.
+func (f eraseFlags) erasesFully(d block.Device) bool {
+	return f.step == fullErase || f.step == expressErase && d.Transport == "nvme" && f.nvme
+}
+
+// erasesMember is erasesFully for the disk of a member.
+func (f eraseFlags) erasesMember(m raid.Member) bool { return f.erasesFully(m.Disk) }
+
+// countsBytes reports whether the step writes whole disks, so that its progress counts bytes.
+func (f eraseFlags) countsBytes() bool { return f.step == fullErase || f.step == "" }
+
+// overwriteOptions returns the options for erasing an array that the step keeps, and the rest of its disks.
+// erase_devices_express overwrites them once, with zeros.
+func (f eraseFlags) overwriteOptions() erase.Options {
+	options := f.options()
+	if f.step == expressErase {
+		options.Iterations, options.Zeroize = 0, true
+	}
+	return options
 }
 
 // secureErase reports whether a disk may be sent commands that erase it.

@@ -119,14 +119,14 @@ func (r *diskRun) decideLimited(ctx context.Context, d block.Device, unit []bloc
 func (r *diskRun) decide(ctx context.Context, d block.Device, unit []block.Device) (p Decision, err error) {
 	p.Disk, p.unit = d, unit
 	// As in ironic-python-agent, the other steps skip a read-only disk regardless of agent_erase_skip_read_only.
-	skipReadOnly := r.step != fullErase || r.flags.skipReadOnly
+	skipReadOnly := r.flags.step != fullErase || r.flags.skipReadOnly
 	if p.Untouched, err = r.skipReason(ctx, d, skipReadOnly); err != nil || p.Untouched != "" {
 		return p, err
 	}
 	if p.sequence, err = r.sequence(d); err != nil {
 		return p, err
 	}
-	if p.division, err = r.divide(ctx, d); err != nil || r.step != fullErase {
+	if p.division, err = r.divide(ctx, d); err != nil || r.flags.step != fullErase {
 		return p, err
 	}
 	p.siblings = r.siblings(ctx, d, unit)

@@ -17,22 +17,19 @@ func (r *diskRun) announce() {
 		for _, m := range a.Members {
 			inArrays[m.Disk.Path] += m.Device.Size
 		}
-		if slices.ContainsFunc(a.Members, r.erasesMember) {
+		if slices.ContainsFunc(a.Members, r.flags.erasesMember) {
 			items = append(items, r.arrayItem(a))
 		}
 	}
 	for _, d := range r.disks {
 		size := int64(1)
-		if r.countsBytes() {
+		if r.flags.countsBytes() {
 			size = max(d.Size-inArrays[d.Path], 1)
 		}
 		items = append(items, status.Item{Device: d.Path, Size: size})
 	}
 	r.progress = r.m.o.Board.Plan(items)
 }
-
-// countsBytes reports whether the step writes whole disks, so that its progress counts bytes.
-func (r *diskRun) countsBytes() bool { return r.step == fullErase || r.step == "" }
 
 // splitItem lists the partitions of a disk that are written one by one, and the space outside of them. The data of a
 // member of an array is written through the array.
@@ -41,14 +38,14 @@ func (r *diskRun) splitItem(d block.Device, targets []block.Device) {
 	rest := d.Size
 	for _, target := range targets {
 		part := status.Item{Device: target.Path}
-		if !r.kept.has(target) && r.countsBytes() {
+		if !r.kept.has(target) && r.flags.countsBytes() {
 			part.Size = target.Size
 		}
 		parts = append(parts, part)
 		rest -= target.Size
 	}
 	outside := status.Item{Device: d.Path}
-	if r.countsBytes() {
+	if r.flags.countsBytes() {
 		outside.Size = max(rest, 0)
 	}
 	r.progress.Split(d.Path, append(parts, outside))
@@ -57,7 +54,7 @@ func (r *diskRun) splitItem(d block.Device, targets []block.Device) {
 // arrayItem returns the item of the progress for the content of an array. It counts by the bytes of its members.
 func (r *diskRun) arrayItem(a *softraid.Volume) status.Item {
 	item := status.Item{Device: a.String()}
-	if r.countsBytes() {
+	if r.flags.countsBytes() {
 		for _, m := range a.Members {
 			item.Size += max(m.Device.Size-m.DataOffset, 0)
 		}

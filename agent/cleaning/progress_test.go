@@ -196,9 +196,9 @@ func TestProgressItems(t *testing.T) {
 		got := map[string]int64{}
 		m.o.Board = planned(got)
 		r := &diskRun{
-			m: m, step: step, disks: []block.Device{sda, sdb, nvme},
+			m: m, disks: []block.Device{sda, sdb, nvme},
 			kept:  keptArrays{arrays: []*softraid.Volume{onDisks, onNVMe}},
-			flags: eraseFlags{nvme: true},
+			flags: eraseFlags{step: step, nvme: true},
 		}
 		r.announce()
 		if diff := cmp.Diff(want, got); diff != "" {
@@ -218,7 +218,7 @@ func TestProgressOfPartitions(t *testing.T) {
 			m := newMachine(t)
 			board := onBoard(m, step)
 			r := &diskRun{
-				m: m, step: step, disks: []block.Device{disk},
+				m: m, flags: eraseFlags{step: step}, disks: []block.Device{disk},
 				kept: keptArrays{
 					arrays: []*softraid.Volume{a}, members: map[string]raid.Member{"/dev/sda1": a.Members[0]},
 				},
@@ -276,7 +276,7 @@ func TestOutcome(t *testing.T) {
 		m := onThisMachine(t)
 		board := onBoard(m, fullErase)
 		r := &diskRun{
-			m: m, phrase: "not erased", step: fullErase,
+			m: m, phrase: "not erased", flags: eraseFlags{step: fullErase},
 			results: newResults(nil, fullErase, eraseFlags{}), disks: []block.Device{d},
 		}
 		r.results.add(r.disks)

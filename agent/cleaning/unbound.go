@@ -28,7 +28,7 @@ func (r *diskRun) examineUnbound(ctx context.Context) {
 	for _, c := range controllers {
 		d := block.Device{Name: c.Address, Path: c.Address}
 		description := fmt.Sprintf("storage controller %s of class %s", c.ID, c.Class)
-		if r.isUnused(c.Address) {
+		if r.unused.has(c.Address) {
 			r.record(d, untouched(d, description+" "+namedBySkipControllers))
 			continue
 		}
@@ -64,9 +64,12 @@ func (m *Machine) withoutDisks(c block.UnboundController) (reason string, err er
 	return "no drive answers: " + found, nil
 }
 
-// isUnused reports whether the operator names a PCI address, with or without its domain.
-func (r *diskRun) isUnused(address string) bool {
-	return address != "" && slices.ContainsFunc(r.unused, func(entry string) bool {
+// pciAddresses are addresses of storage controllers that the operator does not use.
+type pciAddresses []string
+
+// has reports whether the operator names a PCI address, with or without its domain.
+func (a pciAddresses) has(address string) bool {
+	return address != "" && slices.ContainsFunc(a, func(entry string) bool {
 		entry = strings.ToLower(strings.TrimSpace(entry))
 		return entry == address || "0000:"+entry == address
 	})
