@@ -231,19 +231,19 @@ func TestVolumes(t *testing.T) {
 // The root disk stays assembled, and an array that cannot be stopped is an error.
 func TestVolumesRelease(t *testing.T) {
 	disks, fields := volumeDisks(t, "", "")
-	m, kernel := onThisMachine(t, disks...), &raidtest.CallRecorder{}
+	m, kernel := onThisMachine(t, disks...), raidtest.NewKernel(t)
 	m.kernel = kernel
-	kernel.Attach(t, disks)
 	volumes, err := m.AssembleVolumes(t.Context(), nodeWith(t, fields))
 	if err != nil {
 		t.Fatal(err)
 	}
-	kernel.StopErr = errors.New("broken")
-	if err := volumes.Release(t.Context(), volumes.Volumes[0].Path()); !errors.Is(err, kernel.StopErr) {
-		t.Errorf("got %v, want %v", err, kernel.StopErr)
+	broken := errors.New("broken")
+	kernel.OnStop = func(string) error { return broken }
+	if err := volumes.Release(t.Context(), volumes.Volumes[0].Path()); !errors.Is(err, broken) {
+		t.Errorf("got %v, want %v", err, broken)
 	}
-	if stopped := kernel.Calls[2:]; !slices.Equal(stopped, []string{"stop md1"}) {
-		t.Errorf("got calls %q, want md1 stopped", stopped)
+	if !slices.Equal(kernel.Stopped, []string{"/dev/md1"}) {
+		t.Errorf("got stopped %q, want md1", kernel.Stopped)
 	}
 }
 
@@ -262,14 +262,14 @@ func TestVolumesErrors(t *testing.T) {
 		`"raid_config": []`: "raid_config is not an object",
 	} {
 		m := onThisMachine(t, missing)
-		kernel := &raidtest.CallRecorder{}
+		kernel := raidtest.NewKernel(t)
 		m.kernel = kernel
 		volumes, err := m.AssembleVolumes(t.Context(), nodeWith(t, fields))
 		if (err == nil) != (want == "") || !strings.Contains(errorText(err), want) || len(volumes.Volumes) > 0 {
 			t.Errorf("%s: got %+v and %v, want %q", fields, volumes, err, want)
 		}
-		if len(kernel.Calls) > 0 {
-			t.Errorf("%s: got calls %q, want none", fields, kernel.Calls)
+		if calls := append(kernel.Assembled, kernel.Stopped...); len(calls) > 0 {
+			t.Errorf("%s: got calls for %q, want none", fields, calls)
 		}
 	}
 	if volumes, err := onThisMachine(t).AssembleVolumes(t.Context(), nil); err != nil || len(volumes.Volumes) > 0 {
