@@ -8,6 +8,7 @@ import (
 	"encoding/base64"
 	"encoding/hex"
 	"fmt"
+	"hash/maphash"
 	"io"
 	"log/slog"
 	"math/rand/v2"
@@ -97,6 +98,31 @@ func sumOf(t *testing.T, path string, offset, length int64) string {
 		t.Fatalf("read %s: got %d bytes and %v, want %d", path, n, err, length)
 	}
 	return hex.EncodeToString(h.Sum(nil))
+}
+
+var fingerprintSeed = maphash.MakeSeed()
+
+// fingerprint returns a hash of a file or block device that is valid in this process. It is faster than sumOf.
+func fingerprint(t *testing.T, path string) uint64 {
+	t.Helper()
+	f, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close() //nolint:errcheck // only read
+	var h maphash.Hash
+	h.SetSeed(fingerprintSeed)
+	buf := make([]byte, mib)
+	for {
+		n, err := f.Read(buf)
+		_, _ = h.Write(buf[:n]) // never fails
+		if err == io.EOF {
+			return h.Sum64()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
 }
 
 // loopDisk returns a disk of the minimum size for a root disk, and an Imager on a machine with only this disk.

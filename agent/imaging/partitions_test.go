@@ -347,7 +347,7 @@ func TestPartitionImageRefusals(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			disk, i := layoutDisk(t, 512, "boot_mode:bios")
 			testenv.GPT(t, disk, "start=2048, size=5MiB")
-			before := sumOf(t, disk, 0, 256*mib)
+			before := fingerprint(t, disk)
 			path := map[string]string{"raw": raw, "qcow2": qcow, "vmdk": raw}[tt.format]
 			_, err := i.Prepare(t.Context(), partitionImage(t, path, serve(t, path).URL, tt.format, tt.layout), "")
 			if typeOf(err) != tt.kind || !strings.Contains(err.Error(), tt.text) {
@@ -356,7 +356,7 @@ func TestPartitionImageRefusals(t *testing.T) {
 			if tt.kind == "InvalidCommandParamsError" && fault.From(err).Code != http.StatusBadRequest {
 				t.Errorf("got code %d, want %d", fault.From(err).Code, http.StatusBadRequest)
 			}
-			if sumOf(t, disk, 0, 256*mib) != before {
+			if fingerprint(t, disk) != before {
 				t.Error("the disk has changed")
 			}
 		})
@@ -389,13 +389,13 @@ func TestPrepareRefusesFormats(t *testing.T) {
 					c.PermittedImageFormats = []string{"raw", "gpt", "vdi", "vhd", "vhdx", "vmdk"}
 				})
 				testenv.GPT(t, disk, "start=2048, size=5MiB")
-				before := sumOf(t, disk, 0, 256*mib)
+				before := fingerprint(t, disk)
 				info := partitionImage(t, file, serve(t, file).URL, tt.format, layout)
 				_, err := i.Prepare(t.Context(), info, "")
 				if typeOf(err) != "InvalidImage" || !strings.Contains(err.Error(), tt.text) {
 					t.Errorf("layout %+v: got %s (%v), want InvalidImage with %q", layout, typeOf(err), err, tt.text)
 				}
-				if sumOf(t, disk, 0, 256*mib) != before {
+				if fingerprint(t, disk) != before {
 					t.Errorf("layout %+v: the disk has changed", layout)
 				}
 			}
@@ -407,14 +407,14 @@ func TestPrepareRefusesFormats(t *testing.T) {
 func TestPreserveEphemeralWithoutTable(t *testing.T) {
 	disk, i := layoutDisk(t, 512, "boot_mode:bios")
 	raw := rootImage(t, rootUUID)
-	before := sumOf(t, disk, 0, 256*mib)
+	before := fingerprint(t, disk)
 	layout := &PartitionInfo{Root: 16 * mib, PreserveEphemeral: true}
 	_, err := i.Prepare(t.Context(), partitionImage(t, raw, serve(t, raw).URL, "raw", layout), "")
 	want := "read layout for preserve_ephemeral, nothing was written: partition table of " + disk + ": "
 	if typeOf(err) != "DeploymentError" || !strings.Contains(err.Error(), want) {
 		t.Errorf("got %s (%v), want a DeploymentError with %q", typeOf(err), err, want)
 	}
-	if sumOf(t, disk, 0, 256*mib) != before {
+	if fingerprint(t, disk) != before {
 		t.Error("the disk has changed")
 	}
 }
@@ -461,13 +461,13 @@ func TestPreserveEphemeral(t *testing.T) {
 				t.Error("root does not hold the new image")
 			}
 
-			before := sumOf(t, disk, 0, 256*mib)
+			before := fingerprint(t, disk)
 			again.Ephemeral = 31 * mib
 			_, err = i.Prepare(t.Context(), partitionImage(t, raw, serve(t, raw).URL, "raw", &again), drive)
 			if typeOf(err) != "DeploymentError" || !strings.Contains(err.Error(), "(ephemeral): got 31457280 bytes") {
 				t.Errorf("got %v, want a DeploymentError with the sizes", err)
 			}
-			if sumOf(t, disk, 0, 256*mib) != before {
+			if fingerprint(t, disk) != before {
 				t.Error("the disk has changed")
 			}
 		})
