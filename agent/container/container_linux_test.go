@@ -22,6 +22,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -190,9 +191,20 @@ type packedLayer struct {
 
 const largeMarker = "MARKER-OF-THE-LARGE-FILE"
 
+// largeLayers contains the layers that largeLayer has made: making one takes seconds.
+var largeLayers = struct {
+	sync.Mutex
+	bySize map[int64]*packedLayer
+}{bySize: map[int64]*packedLayer{}}
+
 // largeLayer returns a layer whose file is filled with a marker, so that the layer is small.
 func largeLayer(t testing.TB, size int64) *packedLayer {
 	t.Helper()
+	largeLayers.Lock()
+	defer largeLayers.Unlock()
+	if layer := largeLayers.bySize[size]; layer != nil {
+		return layer
+	}
 	testenv.Programs(t, "tar", "zstd", "sha256sum")
 	dir := t.TempDir()
 	out := testenv.Run(t, "sh", "-ec", `cd "$1"; yes "$2" | head -c "$3" >large; tar -cf archive large; rm large
@@ -201,7 +213,9 @@ func largeLayer(t testing.TB, size int64) *packedLayer {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &packedLayer{data: packed, diffID: "sha256:" + strings.Fields(out)[0], size: size}
+	layer := &packedLayer{data: packed, diffID: "sha256:" + strings.Fields(out)[0], size: size}
+	largeLayers.bySize[size] = layer
+	return layer
 }
 
 // archive returns the archive of a directory, made by Debian's tar.
