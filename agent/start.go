@@ -266,7 +266,7 @@ func (a *agent) listen(ctx context.Context) error {
 	return nil
 }
 
-// ReadsWithoutToken implements [api.Ironic]. Ironic's version can become known after the API was opened.
+// ReadsWithoutToken implements [api.TokenRules]. Ironic's version can become known after the API was opened.
 func (a *agent) ReadsWithoutToken() bool {
 	client := a.apiIronic.Load()
 	return client != nil && client.ReadsWithoutToken()

@@ -26,8 +26,8 @@ type Options struct {
 	Version  string
 	Started  time.Time // when the agent started
 	Log      *slog.Logger
-	Timers   Timers // measures handlers; nil measures none
-	Ironic   Ironic // nil sends the token with every request
+	Timers   Timers     // measures handlers; nil measures none
+	Ironic   TokenRules // nil sends the token with every request
 }
 
 // Timers measures durations: see [metrics.Metrics].
@@ -36,8 +36,8 @@ type Timers interface {
 	Timer(name string) (stop func())
 }
 
-// Ironic is the client of the API.
-type Ironic interface {
+// TokenRules is the client of the API.
+type TokenRules interface {
 	// ReadsWithoutToken reports whether Ironic can be one that sends no token when it reads records.
 	ReadsWithoutToken() bool
 }

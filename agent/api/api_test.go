@@ -278,12 +278,12 @@ func TestToken(t *testing.T) {
 	each("?agent_token="+secret, 200)
 }
 
-// oldIronic implements [Ironic].
+// oldIronic implements [TokenRules].
 type oldIronic struct{ old *atomic.Bool }
 
 func (o *oldIronic) ReadsWithoutToken() bool { return o.old.Load() }
 
-// alwaysOld implements [Ironic].
+// alwaysOld implements [TokenRules].
 type alwaysOld struct{}
 
 func (alwaysOld) ReadsWithoutToken() bool { return true }

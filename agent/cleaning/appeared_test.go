@@ -69,7 +69,7 @@ func TestEraseProtectedNameUnsettled(t *testing.T) {
 }
 
 // appearing returns a manager that lists first once and then second. It calls appear before it lists second.
-func appearing(t *testing.T, first, second func() ([]block.Device, error), appear func(sysfs.Root)) *Machine {
+func appearing(t *testing.T, first, second func() ([]block.Device, error), appear func(sysfs.Root)) *Steps {
 	t.Helper()
 	m := newMachine(t)
 	calls := 0

@@ -19,7 +19,7 @@ const (
 )
 
 // erasing returns the steps that erase disks.
-func erasing(m *Machine) map[string]stepFunc {
+func erasing(m *Steps) map[string]stepFunc {
 	return map[string]stepFunc{
 		"erase_devices": m.EraseDevices, "erase_devices_metadata": m.EraseMetadata,
 		"erase_devices_express": m.EraseExpress,
@@ -157,10 +157,10 @@ func TestEraseAmbiguousName(t *testing.T) {
 	skip := `{"volume_name": "root"}`
 	const uuid, otherUUID = "30313233-3435-3637-3839-616263646566", "6f746865-722d-7575-6964-2d2d2d2d2d2d"
 	other := testenv.RAID{Name: "tenant:root", Level: 1, Member: 1, UUID: "other-uuid------"}
-	for name, step := range map[string]func(*Machine) stepFunc{
-		"erase_devices": func(m *Machine) stepFunc { return m.EraseDevices },
-		"metadata":      func(m *Machine) stepFunc { return m.EraseMetadata },
-		"express":       func(m *Machine) stepFunc { return m.EraseExpress },
+	for name, step := range map[string]func(*Steps) stepFunc{
+		"erase_devices": func(m *Steps) stepFunc { return m.EraseDevices },
+		"metadata":      func(m *Steps) stepFunc { return m.EraseMetadata },
+		"express":       func(m *Steps) stepFunc { return m.EraseExpress },
 	} {
 		real := raidtest.MemberDisk(t, testenv.RAID{Name: "root", Level: 1})
 		foreign := raidtest.MemberDisk(t, other)

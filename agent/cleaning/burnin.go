@@ -21,7 +21,7 @@ import (
 
 // TestDisks overwrites and tests all disks in parallel, except those that EraseDevices protects and those with members
 // of protected arrays. As with EraseDevices, a storage controller without a driver is an error.
-func (m *Machine) TestDisks(ctx context.Context, n *node.Node, options burnin.DiskOptions) (any, error) {
+func (m *Steps) TestDisks(ctx context.Context, n *node.Node, options burnin.DiskOptions) (any, error) {
 	run, err := m.startDiskRun(ctx, n, "disk not tested", "")
 	if err != nil {
 		return nil, notTested(err)

@@ -36,8 +36,8 @@ func (r *diskRun) examineControllers(ctx context.Context, policy unattachedPolic
 	}
 }
 
-// examined reports whether the step erased the disk of a namespace, or tried to.
-func (r *diskRun) examined(namespace block.NVMeNamespace) bool {
+// wasErased reports whether the step erased the disk of a namespace, or tried to.
+func (r *diskRun) wasErased(namespace block.NVMeNamespace) bool {
 	report, ok := r.results.reports()[namespace.Path]
 	return ok && report.Untouched[namespace.Path] == ""
 }
@@ -54,7 +54,7 @@ func (r *diskRun) examineController(ctx context.Context, c block.NVMeController,
 	found, err := limitRunDisk(ctx, r, d, func(ctx context.Context, d block.Device) (erase.Controller, error) {
 		return r.m.prober.Controller(ctx, d.Path, shown)
 	})
-	erased := slices.ContainsFunc(c.Namespaces, r.examined)
+	erased := slices.ContainsFunc(c.Namespaces, r.wasErased)
 	switch {
 	case len(c.Namespaces) > 0 && !erased:
 		r.noteProtected(d, found, err)

@@ -259,7 +259,7 @@ func TestEraseExamined(t *testing.T) {
 	for device, want := range map[string]bool{
 		erased.Path: true, protected.Path: false, "/dev/failed": true, "/dev/unlisted": false,
 	} {
-		if got := run.examined(block.NVMeNamespace{Path: device}); got != want {
+		if got := run.wasErased(block.NVMeNamespace{Path: device}); got != want {
 			t.Errorf("%s: got examined %v, want %v", device, got, want)
 		}
 	}

@@ -96,6 +96,6 @@ func (r *diskRun) wipeMember(ctx context.Context, member raid.Member, record *er
 		return err
 	}
 	record.Erased(erase.MetadataOnly)
-	record.Restrict("not erased: superblock of " + member.String())
+	record.AddLimit("not erased: superblock of " + member.String())
 	return nil
 }

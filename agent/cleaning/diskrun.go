@@ -20,7 +20,7 @@ import (
 // diskRun is one run of a step that erases or overwrites disks. It collects reports and errors, so that a disk that
 // fails does not keep the step from the others.
 type diskRun struct {
-	m        *Machine
+	m        *Steps
 	phrase   string // of the log for a disk that failed
 	flags    eraseFlags
 	arrays   namedArrays
@@ -37,7 +37,7 @@ type diskRun struct {
 // startDiskRun lists the disks to erase or overwrite. It checks all of them for shared file systems before the first is
 // written; one that is found fails the step. A disk that cannot be described or read is an error of that disk alone.
 // The phrase is logged for each disk that fails. With the name of a step, the evidence of what it erases is stored.
-func (m *Machine) startDiskRun(ctx context.Context, n *node.Node, phrase, step string) (*diskRun, error) {
+func (m *Steps) startDiskRun(ctx context.Context, n *node.Node, phrase, step string) (*diskRun, error) {
 	c := m.o.Config.Get()
 	r := m.newDiskRun(n, phrase, step)
 	var err error
@@ -82,7 +82,7 @@ func (m *Machine) startDiskRun(ctx context.Context, n *node.Node, phrase, step s
 }
 
 // newDiskRun returns a run without disks.
-func (m *Machine) newDiskRun(n *node.Node, phrase, step string) *diskRun {
+func (m *Steps) newDiskRun(n *node.Node, phrase, step string) *diskRun {
 	c := m.o.Config.Get()
 	r := &diskRun{
 		m: m, phrase: phrase, flags: eraseFlagsOf(n, c), known: map[string]bool{},

@@ -19,13 +19,13 @@ import (
 )
 
 // startErase starts a step that erases disks. If a disk is protected, it stores the evidence that nothing was erased.
-func (m *Machine) startErase(ctx context.Context, n *node.Node, step string) (*diskRun, error) {
+func (m *Steps) startErase(ctx context.Context, n *node.Node, step string) (*diskRun, error) {
 	return m.startDiskRun(ctx, n, "disk not erased", step)
 }
 
 // EraseDevices erases all data of all disks that are not protected. Arrays that Ironic created are erased and kept, see
 // prepareArrays.
-func (m *Machine) EraseDevices(ctx context.Context, n *node.Node) (any, error) {
+func (m *Steps) EraseDevices(ctx context.Context, n *node.Node) (any, error) {
 	if err := checkIterations(n); err != nil {
 		return nil, err
 	}
@@ -62,7 +62,7 @@ func (r *diskRun) eraseAll(ctx context.Context, p plan) {
 
 // EraseMetadata removes partition tables and signatures from all disks and partitions that are not protected. Arrays
 // that Ironic created are wiped and kept where that is safe, see prepareArrays.
-func (m *Machine) EraseMetadata(ctx context.Context, n *node.Node) (any, error) {
+func (m *Steps) EraseMetadata(ctx context.Context, n *node.Node) (any, error) {
 	run, err := m.startErase(ctx, n, "erase_devices_metadata")
 	if err != nil {
 		return nil, err
@@ -82,7 +82,7 @@ func (m *Machine) EraseMetadata(ctx context.Context, n *node.Node) (any, error) 
 // EraseExpress formats NVMe disks, which takes seconds, unless agent_enable_nvme_secure_erase is off. On all other
 // disks, and if formatting fails, it erases the metadata. Arrays that Ironic created are kept, see prepareArrays. Those
 // with members on disks to format are overwritten with zeros. Of all others the metadata is erased.
-func (m *Machine) EraseExpress(ctx context.Context, n *node.Node) (any, error) {
+func (m *Steps) EraseExpress(ctx context.Context, n *node.Node) (any, error) {
 	run, err := m.startErase(ctx, n, expressErase)
 	if err != nil {
 		return nil, err
@@ -156,7 +156,7 @@ func (r *diskRun) erasedText() string {
 const variablesNotSearched = "UEFI variables not searched for crash logs: the machine was booted by BIOS"
 
 // ErasePstore removes the crash logs of earlier kernels from the firmware.
-func (m *Machine) ErasePstore(ctx context.Context) (any, error) {
+func (m *Steps) ErasePstore(ctx context.Context) (any, error) {
 	searched, err := erase.Pstore(ctx, m.o.System)
 	if err != nil || searched || m.lacksUEFI() {
 		return nil, err
@@ -166,7 +166,7 @@ func (m *Machine) ErasePstore(ctx context.Context) (any, error) {
 }
 
 // lacksUEFI reports whether the firmware's SMBIOS table says that it does not support UEFI.
-func (m *Machine) lacksUEFI() bool {
+func (m *Steps) lacksUEFI() bool {
 	read := func(name string) []byte {
 		data, _ := m.o.System.Files.Read(m.o.System.Sys("firmware/dmi/tables", name)) // nil if the table is missing
 		return data
@@ -204,7 +204,7 @@ func (r *diskRun) withProgress(d block.Device, size int64, record *erase.Recorde
 
 // eraseProgress shows the phases of the erase of a device, each with a tracker of its own.
 type eraseProgress struct {
-	m        *Machine
+	m        *Steps
 	device   block.Device
 	recovers bool // the device is not erased: the end of a sanitize that is in progress is waited for
 	phase    string
@@ -339,9 +339,9 @@ func (r *diskRun) eraseTargets(ctx context.Context, p Decision) (diskReport, err
 		r.logErased(target, record.Report(), started)
 	}
 	switch {
-	case p.hasPreserved && r.flags.erasesFully(d):
+	case p.hasKept && r.flags.erasesFully(d):
 		problems = append(problems, r.eraseGaps(ctx, d, &report))
-	case p.hasPreserved:
+	case p.hasKept:
 		problems = append(problems, r.kept.wipeGaps(ctx, r.m.o.System, d))
 	}
 	return report, errors.Join(problems...)
@@ -372,7 +372,7 @@ func (r *diskRun) eraseTarget(ctx context.Context, p Decision, target block.Devi
 		return r.wipe(ctx, target, record)
 	case r.flags.step == fullErase:
 		return r.eraseFully(ctx, target, p.siblings, record)
-	case p.hasPreserved:
+	case p.hasKept:
 		return r.eraseWith(ctx, target, r.flags.overwriteOptions(), record)
 	}
 	return r.format(ctx, target, record)

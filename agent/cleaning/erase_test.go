@@ -33,7 +33,7 @@ import (
 
 const diskSize = 24 << 20
 
-func onThisMachine(t *testing.T, disks ...block.Device) *Machine {
+func onThisMachine(t *testing.T, disks ...block.Device) *Steps {
 	t.Helper()
 	m := newMachineOn(sysfs.Root{}, disks...)
 	fake(m).unbound = func(context.Context) ([]block.UnboundController, error) { return nil, nil }
@@ -46,7 +46,7 @@ func onThisMachine(t *testing.T, disks ...block.Device) *Machine {
 }
 
 // impatient limits the wait for disks to a second. The test itself keeps one in use.
-func impatient(m *Machine) *Machine {
+func impatient(m *Steps) *Steps {
 	m.o.Config.Update(func(c *config.Config) { c.DiskPartitioner.CheckDeviceMaxRetries = 50 })
 	return m
 }
@@ -138,7 +138,7 @@ func TestEraseDevices(t *testing.T) {
 		case <-time.After(time.Minute):
 			t.Error("the erase of the other disks has not begun")
 		}
-		return fake(m).local.Erase(ctx, d, o)
+		return fake(m).thisMachine.Erase(ctx, d, o)
 	}
 	result, err := m.EraseDevices(t.Context(), n)
 	if err != nil {
@@ -186,7 +186,7 @@ func TestEraseNamesPasses(t *testing.T) {
 			t.Errorf("metadata: got %+v, want no overwrite", report)
 		}
 		failed := errors.New("failed")
-		full := fake(m).local.Erase
+		full := fake(m).thisMachine.Erase
 		fake(m).erase = func(
 			ctx context.Context, d block.Device, o erase.Options,
 		) error {
@@ -254,9 +254,9 @@ func TestEraseATA(t *testing.T) {
 //
 // Parity: P1 (unlocking)
 func TestEraseRecovers(t *testing.T) {
-	for name, step := range map[string]func(*Machine, context.Context, *node.Node) (any, error){
-		"erase_devices": (*Machine).EraseDevices, "erase_devices_metadata": (*Machine).EraseMetadata,
-		"erase_devices_express": (*Machine).EraseExpress,
+	for name, step := range map[string]func(*Steps, context.Context, *node.Node) (any, error){
+		"erase_devices": (*Steps).EraseDevices, "erase_devices_metadata": (*Steps).EraseMetadata,
+		"erase_devices_express": (*Steps).EraseExpress,
 	} {
 		disk := raidtest.PartitionedDisk(t, partition.TypeLinux)
 		locked, skipped := raidtest.PartitionedDisk(t, partition.TypeLinux), block.Device{
@@ -564,10 +564,10 @@ func TestEraseCollectsErrors(t *testing.T) {
 	}
 	defer holder.Close() //nolint:errcheck // only held
 	gone := block.Device{Name: "gone", Path: "/dev/gone"}
-	for name, step := range map[string]func(*Machine) stepFunc{
-		"erase_devices":          func(m *Machine) stepFunc { return m.EraseDevices },
-		"erase_devices_metadata": func(m *Machine) stepFunc { return m.EraseMetadata },
-		"erase_devices_express":  func(m *Machine) stepFunc { return m.EraseExpress },
+	for name, step := range map[string]func(*Steps) stepFunc{
+		"erase_devices":          func(m *Steps) stepFunc { return m.EraseDevices },
+		"erase_devices_metadata": func(m *Steps) stepFunc { return m.EraseMetadata },
+		"erase_devices_express":  func(m *Steps) stepFunc { return m.EraseExpress },
 	} {
 		for _, guard := range []bool{true, false} {
 			testenv.GPT(t, disk.Path)

@@ -77,7 +77,7 @@ func (r *diskRun) revoke(a *softraid.Volume, err error) {
 func (r *diskRun) eraseContent(ctx context.Context, a *softraid.Volume, d block.Device) (diskReport, error) {
 	started := time.Now()
 	record, end := r.results.begin(d, d)
-	record.Restrict(fmt.Sprintf("content of %s on %s", a, a.Describe()))
+	record.AddLimit(fmt.Sprintf("content of %s on %s", a, a.Describe()))
 	err := goroutine.Catch(func() error {
 		err := r.eraseWith(ctx, d, r.flags.overwriteOptions(), record)
 		if err == nil {
@@ -125,8 +125,8 @@ func (r *diskRun) eraseMember(ctx context.Context, member raid.Member, record *e
 		}
 		text += " and read back on this member"
 	}
-	record.Restrict(fmt.Sprintf("not erased: superblock of %s", member))
-	record.Restrict(text)
+	record.AddLimit(fmt.Sprintf("not erased: superblock of %s", member))
+	record.AddLimit(text)
 	return nil
 }
 
@@ -139,7 +139,7 @@ func (r *diskRun) eraseGaps(ctx context.Context, d block.Device, report *diskRep
 	}
 	if len(ranges) > 0 {
 		record, end := r.results.begin(d, d)
-		record.Restrict("outside of the partitions")
+		record.AddLimit("outside of the partitions")
 		err := r.eraseRanges(ctx, d, ranges, record)
 		if end(err); err != nil {
 			return err

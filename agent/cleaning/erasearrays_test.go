@@ -33,14 +33,14 @@ import (
 
 // fakeArrays are arrays whose members are not read back.
 type fakeArrays struct {
-	raidtest.CallRecorder
+	raidtest.StubKernel
 
 	checked  []string // members whose data was read back
 	zerosErr error
 }
 
 // attach makes a machine use the arrays on its disks.
-func (k *fakeArrays) attach(t *testing.T, m *Machine, disks []block.Device) {
+func (k *fakeArrays) attach(t *testing.T, m *Steps, disks []block.Device) {
 	t.Helper()
 	k.Attach(t, disks)
 	m.o.Kernel = k
@@ -283,15 +283,15 @@ func (k *fakeArrays) uuidOf(t *testing.T, d block.Device, number int) string {
 func TestEraseArrayFails(t *testing.T) {
 	broken := errors.New("broken")
 	for name, tt := range map[string]struct {
-		prepare func(k *fakeArrays, m *Machine)
+		prepare func(k *fakeArrays, m *Steps)
 		calls   int
 		stopped bool
 	}{
-		"assembly": {func(k *fakeArrays, _ *Machine) { k.AssembleErr = broken }, 0, false},
-		"member":   {func(k *fakeArrays, _ *Machine) { k.WrittenErr = broken }, 6, true},
-		"stop":     {func(k *fakeArrays, _ *Machine) { k.StopErr = broken }, 6, true},
-		"write": {func(_ *fakeArrays, m *Machine) {
-			full := fake(m).local.Erase
+		"assembly": {func(k *fakeArrays, _ *Steps) { k.AssembleErr = broken }, 0, false},
+		"member":   {func(k *fakeArrays, _ *Steps) { k.WrittenErr = broken }, 6, true},
+		"stop":     {func(k *fakeArrays, _ *Steps) { k.StopErr = broken }, 6, true},
+		"write": {func(_ *fakeArrays, m *Steps) {
+			full := fake(m).thisMachine.Erase
 			fake(m).erase = func(
 				ctx context.Context, d block.Device, o erase.Options,
 			) error {
@@ -301,7 +301,7 @@ func TestEraseArrayFails(t *testing.T) {
 				return full(ctx, d, o)
 			}
 		}, 4, true},
-		"list": {func(k *fakeArrays, _ *Machine) { k.ListErr = broken }, 0, false},
+		"list": {func(k *fakeArrays, _ *Steps) { k.ListErr = broken }, 0, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			disks, fields, positions := createdDisks(t, "gpt")
@@ -332,7 +332,7 @@ func TestStopStuck(t *testing.T) {
 	fake(m).limits = func(block.Device) timelimit.Limits {
 		return timelimit.Limits{NoProgress: time.Millisecond, Grace: time.Millisecond}
 	}
-	m.o.Kernel = &raidtest.Kernel{OnStop: func(string) error { <-t.Context().Done(); return nil }}
+	m.o.Kernel = &raidtest.FakeKernel{OnStop: func(string) error { <-t.Context().Done(); return nil }}
 	err := m.raid(nil).Stop(t.Context(), &softraid.Volume{Members: make(raid.Array, 1)}, "/dev/md0")
 	if !errors.Is(err, timelimit.ErrStuck) {
 		t.Errorf("got %v, want %v", err, timelimit.ErrStuck)
@@ -500,7 +500,7 @@ func TestEraseRunningOthers(t *testing.T) {
 		"in use":     {2, false, 0, errors.New("device or resource busy"), "device or resource busy"},
 	} {
 		disks, fields, positions := createdDisks(t, "gpt")
-		m, kernel := onThisMachine(t, disks...), &fakeArrays{CallRecorder: raidtest.CallRecorder{StopErr: tt.busy}}
+		m, kernel := onThisMachine(t, disks...), &fakeArrays{StubKernel: raidtest.StubKernel{StopErr: tt.busy}}
 		kernel.attach(t, m, disks)
 		array := raid.Status{Name: "md0", Path: "/dev/md0", Degraded: tt.lacking}
 		for _, d := range disks[:tt.members] {
@@ -531,7 +531,7 @@ func TestExpressArrays(t *testing.T) {
 		m, kernel := onThisMachine(t, disks...), &fakeArrays{}
 		kernel.attach(t, m, disks)
 		ranges := fillUnused(t, disks[1])
-		full := fake(m).local.Erase
+		full := fake(m).thisMachine.Erase
 		fake(m).erase = func(ctx context.Context, d block.Device, o erase.Options) error {
 			if o.Iterations != 0 || !o.Zeroize {
 				t.Errorf("%s: got %d random passes, zeros %v, want zeros only", d.Path, o.Iterations, o.Zeroize)

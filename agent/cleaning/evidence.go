@@ -30,7 +30,7 @@ const (
 )
 
 // newRecord returns the evidence of the disk.
-func (d *diskReport) newRecord(m *Machine, l *results, stepErr error) evidence.Record {
+func (d *diskReport) newRecord(m *Steps, l *results, stepErr error) evidence.Record {
 	r := evidence.Record{
 		Program: "ironroot " + m.o.Version, Node: l.node, Disk: erase.Describe(m.o.System, d.disk),
 		Requested: evidence.Request{Operation: l.operation, Options: l.options},
@@ -101,8 +101,8 @@ func (t *targetEvidence) end() time.Time {
 	return t.ended
 }
 
-// diskResult is the evidence of a disk in the result of a step.
-type diskResult struct {
+// storedEvidence is the evidence of a disk in the result of a step.
+type storedEvidence struct {
 	File     string             `json:"file,omitempty"` // in the log archive; "" if it could not be stored
 	Posted   bool               `json:"posted"`         // to erase_evidence_url
 	Error    string             `json:"error,omitempty"`
@@ -122,18 +122,18 @@ func (r *diskRun) storeEvidence(ctx context.Context, stepErr error) {
 	defer poster.close()
 	for _, record := range r.results.records(r.m, stepErr) {
 		path := record.Disk.Path
-		sealed, err := evidence.Seal(record, key, unsigned, r.m.clean)
+		sealed, err := evidence.Seal(record, key, unsigned, r.m.redact)
 		var data []byte
 		if err == nil {
 			data, err = sealed.JSON()
 		}
 		if err != nil {
 			log.Error("erase evidence not created", "device", path, "err", err)
-			r.results.addEvidence(path, diskResult{Error: fmt.Sprintf("not created: %v", err)})
+			r.results.addEvidence(path, storedEvidence{Error: fmt.Sprintf("not created: %v", err)})
 			continue
 		}
 		claimed := evidence.Classify(record)
-		result := diskResult{Envelope: &sealed}
+		result := storedEvidence{Envelope: &sealed}
 		var problems []error
 		if result.File, err = r.m.keep(evidenceName(record.Disk), data); err != nil {
 			problems = append(problems, fmt.Errorf("not stored in the log archive: %w", err))
@@ -152,8 +152,8 @@ func (r *diskRun) storeEvidence(ctx context.Context, stepErr error) {
 	}
 }
 
-// clean redacts secrets.
-func (m *Machine) clean(text string) string {
+// redact redacts secrets.
+func (m *Steps) redact(text string) string {
 	if m.o.Journal == nil {
 		return text
 	}
@@ -161,7 +161,7 @@ func (m *Machine) clean(text string) string {
 }
 
 // keep stores a file in the log archive and returns its name there.
-func (m *Machine) keep(name string, data []byte) (string, error) {
+func (m *Steps) keep(name string, data []byte) (string, error) {
 	if m.o.Journal == nil {
 		return "", errors.New("no journal")
 	}
@@ -169,7 +169,7 @@ func (m *Machine) keep(name string, data []byte) (string, error) {
 }
 
 // evidenceKey returns the key of the option erase_evidence_key, or why there is none.
-func (m *Machine) evidenceKey() (ed25519.PrivateKey, string) {
+func (m *Steps) evidenceKey() (ed25519.PrivateKey, string) {
 	name := m.o.Config.Get().EraseEvidenceKey
 	if name == "" {
 		return nil, "no key is configured (option erase_evidence_key)"

@@ -35,7 +35,7 @@ import (
 )
 
 // withJournal gives a manager a journal, and returns it with what it has logged.
-func withJournal(m *Machine) (*journal.Journal, *bytes.Buffer) {
+func withJournal(m *Steps) (*journal.Journal, *bytes.Buffer) {
 	var log bytes.Buffer
 	j := journal.New(&log, nil, 1<<20)
 	m.o.Journal, m.o.Log, m.o.Version = j, j.Logger(), "1.2.3"
@@ -174,7 +174,7 @@ func TestEvidence(t *testing.T) {
 	if text := log.String(); strings.Contains(text, secret) || strings.Contains(text, "hidden-password") {
 		t.Error("the log contains a secret")
 	}
-	if m.clean("x "+secret) != "x ***" {
+	if m.redact("x "+secret) != "x ***" {
 		t.Error("the key is not redacted")
 	}
 }
@@ -252,7 +252,7 @@ func TestEvidenceOfStuckErase(t *testing.T) {
 	m := onThisMachine(t, disk)
 	j, _ := withJournal(m)
 	fake(m).limits = func(block.Device) timelimit.Limits { return timelimit.Limits{NoProgress: 10 * time.Second} }
-	full := fake(m).local.Erase
+	full := fake(m).thisMachine.Erase
 	fake(m).erase = func(ctx context.Context, d block.Device, o erase.Options) error {
 		err := full(ctx, d, o)
 		<-t.Context().Done()

@@ -32,7 +32,7 @@ type poster struct {
 }
 
 // newPoster returns a poster with the TLS settings for Ironic. The time limit of all posts starts now.
-func (m *Machine) newPoster() *poster {
+func (m *Steps) newPoster() *poster {
 	c := m.o.Config.Get()
 	p := &poster{
 		url: c.EraseEvidenceURL, timeout: c.HTTPRequestTimeout, end: time.Now().Add(postTimeout), pause: m.postPause,

@@ -11,7 +11,7 @@ import (
 
 // fakeDisks implements eraser, prober, tester and limiter. Methods whose function is nil use this machine.
 type fakeDisks struct {
-	local
+	thisMachine
 
 	recover    func(ctx context.Context, d block.Device, record *erase.Recorder) error
 	decide     func(ctx context.Context, d block.Device, o erase.Options) (erase.Report, error)
@@ -25,11 +25,11 @@ type fakeDisks struct {
 }
 
 // fake returns the fake of a machine. The first call makes the machine use it.
-func fake(m *Machine) *fakeDisks {
+func fake(m *Steps) *fakeDisks {
 	if f, ok := m.eraser.(*fakeDisks); ok {
 		return f
 	}
-	f := &fakeDisks{local: local{m.o.System}}
+	f := &fakeDisks{thisMachine: thisMachine{m.o.System}}
 	m.eraser, m.prober, m.tester, m.limiter = f, f, f, f
 	return f
 }
@@ -38,42 +38,42 @@ func (f *fakeDisks) Recover(ctx context.Context, d block.Device, record *erase.R
 	if f.recover != nil {
 		return f.recover(ctx, d, record)
 	}
-	return f.local.Recover(ctx, d, record)
+	return f.thisMachine.Recover(ctx, d, record)
 }
 
 func (f *fakeDisks) Decide(ctx context.Context, d block.Device, o erase.Options) (erase.Report, error) {
 	if f.decide != nil {
 		return f.decide(ctx, d, o)
 	}
-	return f.local.Decide(ctx, d, o)
+	return f.thisMachine.Decide(ctx, d, o)
 }
 
 func (f *fakeDisks) Erase(ctx context.Context, d block.Device, o erase.Options) error {
 	if f.erase != nil {
 		return f.erase(ctx, d, o)
 	}
-	return f.local.Erase(ctx, d, o)
+	return f.thisMachine.Erase(ctx, d, o)
 }
 
 func (f *fakeDisks) CheckZeros(ctx context.Context, d block.Device, ranges [][2]int64, o erase.Options) error {
 	if f.checkZeros != nil {
 		return f.checkZeros(ctx, d, ranges, o)
 	}
-	return f.local.CheckZeros(ctx, d, ranges, o)
+	return f.thisMachine.CheckZeros(ctx, d, ranges, o)
 }
 
 func (f *fakeDisks) Controller(ctx context.Context, path string, shown []uint32) (erase.Controller, error) {
 	if f.controller != nil {
 		return f.controller(ctx, path, shown)
 	}
-	return f.local.Controller(ctx, path, shown)
+	return f.thisMachine.Controller(ctx, path, shown)
 }
 
 func (f *fakeDisks) Unbound(ctx context.Context) ([]block.UnboundController, error) {
 	if f.unbound != nil {
 		return f.unbound(ctx)
 	}
-	return f.local.Unbound(ctx)
+	return f.thisMachine.Unbound(ctx)
 }
 
 func (f *fakeDisks) Test(
@@ -82,12 +82,12 @@ func (f *fakeDisks) Test(
 	if f.test != nil {
 		return f.test(ctx, m, size, o, progress)
 	}
-	return f.local.Test(ctx, m, size, o, progress)
+	return f.thisMachine.Test(ctx, m, size, o, progress)
 }
 
 func (f *fakeDisks) Limits(d block.Device) timelimit.Limits {
 	if f.limits != nil {
 		return f.limits(d)
 	}
-	return f.local.Limits(d)
+	return f.thisMachine.Limits(d)
 }

@@ -27,7 +27,7 @@ import (
 	"ironroot/storage/sysfs"
 )
 
-func startErase(t *testing.T, m *Machine) *diskRun {
+func startErase(t *testing.T, m *Steps) *diskRun {
 	t.Helper()
 	run, err := m.startErase(t.Context(), nil, fullErase)
 	if err != nil {

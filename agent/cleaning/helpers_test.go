@@ -20,13 +20,13 @@ import (
 type stepFunc func(context.Context, *node.Node) (any, error)
 
 // newMachine returns a machine with disks and an empty sysfs.
-func newMachine(t *testing.T, disks ...block.Device) *Machine {
+func newMachine(t *testing.T, disks ...block.Device) *Steps {
 	t.Helper()
 	return newMachineOn(sysfs.Root{Path: t.TempDir()}, disks...)
 }
 
 // newMachineOn returns a machine with disks.
-func newMachineOn(sys sysfs.Root, disks ...block.Device) *Machine {
+func newMachineOn(sys sysfs.Root, disks ...block.Device) *Steps {
 	return New(Options{
 		Config: config.NewLive(&config.Config{MD5Enabled: true}),
 		System: sys,
@@ -59,7 +59,7 @@ func burninNode(t *testing.T, info string) *node.Node {
 }
 
 // burninDisk tests the disks of a machine with the settings of a node.
-func burninDisk(ctx context.Context, t *testing.T, m *Machine, n *node.Node) (any, error) {
+func burninDisk(ctx context.Context, t *testing.T, m *Steps, n *node.Node) (any, error) {
 	t.Helper()
 	options, err := burnin.DiskOptionsOf(n.DriverInfo())
 	if err != nil {

@@ -40,37 +40,37 @@ type limiter interface {
 	Limits(d block.Device) timelimit.Limits
 }
 
-// local implements eraser, prober, tester and limiter for the disks of this machine.
-type local struct{ sys sysfs.Root }
+// thisMachine implements eraser, prober, tester and limiter for the disks of this machine.
+type thisMachine struct{ sys sysfs.Root }
 
-func (l local) Recover(ctx context.Context, d block.Device, record *erase.Recorder) error {
+func (l thisMachine) Recover(ctx context.Context, d block.Device, record *erase.Recorder) error {
 	return erase.Recover(ctx, d, record)
 }
 
-func (l local) Decide(ctx context.Context, d block.Device, o erase.Options) (erase.Report, error) {
+func (l thisMachine) Decide(ctx context.Context, d block.Device, o erase.Options) (erase.Report, error) {
 	return erase.Decide(ctx, l.sys, d, o)
 }
 
-func (l local) Erase(ctx context.Context, d block.Device, o erase.Options) error {
+func (l thisMachine) Erase(ctx context.Context, d block.Device, o erase.Options) error {
 	return erase.Run(ctx, l.sys, d, o)
 }
 
-func (l local) CheckZeros(ctx context.Context, d block.Device, ranges [][2]int64, o erase.Options) error {
+func (l thisMachine) CheckZeros(ctx context.Context, d block.Device, ranges [][2]int64, o erase.Options) error {
 	return erase.CheckZeros(ctx, l.sys, d, ranges, o)
 }
 
-func (l local) Controller(ctx context.Context, path string, shown []uint32) (erase.Controller, error) {
+func (l thisMachine) Controller(ctx context.Context, path string, shown []uint32) (erase.Controller, error) {
 	return erase.ReadController(ctx, path, shown)
 }
 
-func (l local) Unbound(ctx context.Context) ([]block.UnboundController, error) {
+func (l thisMachine) Unbound(ctx context.Context) ([]block.UnboundController, error) {
 	return block.UnboundControllers(ctx, l.sys)
 }
 
-func (l local) Test(
+func (l thisMachine) Test(
 	ctx context.Context, f burnin.Medium, size int64, o burnin.DiskOptions, progress func(done, total int64),
 ) (burnin.DiskReport, error) {
 	return burnin.Disk(ctx, f, size, o, progress)
 }
 
-func (l local) Limits(block.Device) timelimit.Limits { return timelimit.Disk }
+func (l thisMachine) Limits(block.Device) timelimit.Limits { return timelimit.Disk }

@@ -39,8 +39,8 @@ type Dialer interface {
 	DialContext(ctx context.Context, network, address string) (net.Conn, error)
 }
 
-// Machine runs the steps on the disks of a machine.
-type Machine struct {
+// Steps runs the steps on the disks of a machine.
+type Steps struct {
 	o Options
 
 	eraser    eraser
@@ -51,16 +51,16 @@ type Machine struct {
 }
 
 // New returns the machine.
-func New(o Options) *Machine {
-	this := local{o.System}
-	return &Machine{o: o, eraser: this, prober: this, tester: this, limiter: this, postPause: postPause}
+func New(o Options) *Steps {
+	this := thisMachine{o.System}
+	return &Steps{o: o, eraser: this, prober: this, tester: this, limiter: this, postPause: postPause}
 }
 
 // List implements [softraid.Disks].
-func (m *Machine) List(ctx context.Context) ([]block.Device, error) { return m.o.Disks.Disks(ctx) }
+func (m *Steps) List(ctx context.Context) ([]block.Device, error) { return m.o.Disks.Disks(ctx) }
 
 // raid returns the software RAID of this machine for a node, which may be nil. It creates no arrays.
-func (m *Machine) raid(n *node.Node) *softraid.Arrays {
+func (m *Steps) raid(n *node.Node) *softraid.Arrays {
 	c := m.o.Config.Get()
 	return softraid.New(softraid.Options{
 		Node: n, System: m.o.System, Disks: m, Kernel: m.o.Kernel, Log: m.o.Log, Limits: m.limiter.Limits,
@@ -69,11 +69,11 @@ func (m *Machine) raid(n *node.Node) *softraid.Arrays {
 }
 
 // track shows the progress of work on a device.
-func (m *Machine) track(what, device string) status.Tracker {
+func (m *Steps) track(what, device string) status.Tracker {
 	return m.o.Board.Track(m.o.Log, what, device)
 }
 
 // trackAside is track for work that is no part of the progress of the step, such as reading back.
-func (m *Machine) trackAside(what, device string) status.Tracker {
+func (m *Steps) trackAside(what, device string) status.Tracker {
 	return m.o.Board.TrackAside(m.o.Log, what, device)
 }

@@ -21,7 +21,7 @@ import (
 )
 
 // silentNVMe is a machine whose only disk is an NVMe disk that fails every NVMe command.
-func silentNVMe(t *testing.T) (m *Machine, path string, log *strings.Builder) {
+func silentNVMe(t *testing.T) (m *Steps, path string, log *strings.Builder) {
 	t.Helper()
 	path = testenv.Loop(t, testenv.SparseFile(t, diskSize), 512) // fails them all
 	sys := sysfs.Root{Path: t.TempDir()}

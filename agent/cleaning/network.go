@@ -8,7 +8,7 @@ import (
 
 // divideByReach divides disks into those that a step may change, those reached over a network, and those whose
 // connection is not known. With the option erase_network_disks, a step may change all of them.
-func (m *Machine) divideByReach(
+func (m *Steps) divideByReach(
 	disks []block.Device,
 ) (allowed []block.Device, remote []block.Device, unknown []unknownDisk) {
 	if m.o.Config.Get().EraseNetworkDisks {
@@ -54,7 +54,7 @@ func (r *diskRun) withoutNetwork(disks []block.Device) []block.Device {
 
 // Local implements [softraid.Disks]: it divides disks as divideByReach does, and logs the disks of a network. It
 // returns an error if it is not known whether a disk is reached over a network.
-func (m *Machine) Local(disks []block.Device) (allowed []block.Device, remote []block.Device, err error) {
+func (m *Steps) Local(disks []block.Device) (allowed []block.Device, remote []block.Device, err error) {
 	allowed, remote, unknown := m.divideByReach(disks)
 	for _, d := range remote {
 		m.o.Log.Warn("disk left as it is", "device", d.Path, "reason", networkReason(d))

@@ -15,7 +15,7 @@ const MatchPatterns = "match_patterns"
 // RemoveBootEntries removes boot entries of the previous owner's systems from the firmware. Its argument is a list of
 // regular expressions as JSON, nil means the default. If the machine was not booted by UEFI, it returns an error,
 // because the firmware may contain entries nevertheless.
-func (m *Machine) RemoveBootEntries(ctx context.Context, matchPatterns json.RawMessage) error {
+func (m *Steps) RemoveBootEntries(ctx context.Context, matchPatterns json.RawMessage) error {
 	patterns, err := parsePatterns(matchPatterns)
 	if err != nil {
 		return err

@@ -47,10 +47,10 @@ func TestEraseContainsPanics(t *testing.T) {
 	}
 	broken := disks[1]
 	n := nodeWith(t, `"driver_internal_info": {"disk_erasure_concurrency": 2}`)
-	for name, step := range map[string]func(*Machine) stepFunc{
-		"erase_devices":          func(m *Machine) stepFunc { return m.EraseDevices },
-		"erase_devices_metadata": func(m *Machine) stepFunc { return m.EraseMetadata },
-		"erase_devices_express":  func(m *Machine) stepFunc { return m.EraseExpress },
+	for name, step := range map[string]func(*Steps) stepFunc{
+		"erase_devices":          func(m *Steps) stepFunc { return m.EraseDevices },
+		"erase_devices_metadata": func(m *Steps) stepFunc { return m.EraseMetadata },
+		"erase_devices_express":  func(m *Steps) stepFunc { return m.EraseExpress },
 	} {
 		m := onThisMachine(t, disks...)
 		m.o.Log = slog.New(brokenLog{broken.Path})

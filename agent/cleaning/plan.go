@@ -32,9 +32,9 @@ type Decision struct {
 
 // division divides a disk into the devices that a step erases and the ones that it leaves as they are.
 type division struct {
-	targets      []block.Device
-	untouched    map[string]string // reasons by device path
-	hasPreserved bool              // a member of an array that Ironic created is kept
+	targets   []block.Device
+	untouched map[string]string // reasons by device path
+	hasKept   bool              // a member of an array that Ironic created is kept
 }
 
 // isWhole reports whether the step erases a disk as a whole.
@@ -81,7 +81,7 @@ func (p Decision) isConflict() bool { return errors.As(p.Err, new(conflict)) }
 
 // decideAll decides about all disks of the step. It examines them concurrently.
 func (r *diskRun) decideAll(ctx context.Context) plan {
-	p := plan{decisions: map[string]Decision{}, units: r.bySubsystem(ctx)}
+	p := plan{decisions: map[string]Decision{}, units: r.byController(ctx)}
 	var mu sync.Mutex // of the decisions
 	group := goroutine.NewGroup()
 	for _, unit := range p.units {
@@ -155,17 +155,17 @@ func (r *diskRun) divide(ctx context.Context, d block.Device) (p division, err e
 	if p.untouched, err = r.protectedMembers(ctx, d); err != nil {
 		return p, err
 	}
-	if p.hasPreserved, err = r.kept.onDisk(ctx, r.m.o.System, d); err != nil {
+	if p.hasKept, err = r.kept.onDisk(ctx, r.m.o.System, d); err != nil {
 		return p, err
 	}
 	p.targets = []block.Device{d}
-	if len(p.untouched) == 0 && !p.hasPreserved {
+	if len(p.untouched) == 0 && !p.hasKept {
 		return p, nil
 	}
 	if p.targets, err = r.neighbours(ctx, d, p.untouched); err != nil {
 		return p, err
 	}
-	if p.hasPreserved {
+	if p.hasKept {
 		p.untouched[d.Path] = "partition table of a disk with an array that Ironic created"
 	} else if p.untouched[d.Path] == "" {
 		p.untouched[d.Path] = "partition table of a disk with a protected array, " +

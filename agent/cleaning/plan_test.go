@@ -82,7 +82,7 @@ func TestDecisionChanges(t *testing.T) {
 	m := onThisMachine(t, other, disk)
 	calls := 0
 	fake(m).decide = func(ctx context.Context, d block.Device, o erase.Options) (erase.Report, error) {
-		report, err := fake(m).local.Decide(ctx, d, o)
+		report, err := fake(m).thisMachine.Decide(ctx, d, o)
 		if d.Path == disk.Path {
 			if calls++; calls == 2 {
 				report.Technique = erase.ATAEnhanced

@@ -17,7 +17,7 @@ import (
 // PreviewErase returns the decisions of erase_devices about all disks, with the settings of a node, which may be nil.
 // It changes nothing. With an error that wraps [block.ErrUnreadable], the result contains the disks that could be
 // described.
-func (m *Machine) PreviewErase(ctx context.Context, n *node.Node) ([]Decision, error) {
+func (m *Steps) PreviewErase(ctx context.Context, n *node.Node) ([]Decision, error) {
 	if err := checkIterations(n); err != nil {
 		return nil, err
 	}
@@ -88,7 +88,7 @@ func (r *diskRun) preview(ctx context.Context, p Decision) Decision {
 }
 
 // unusable returns an error that wraps [block.ErrUnreadable] if there are disks that the kernel cannot use.
-func (m *Machine) unusable(ctx context.Context) error {
+func (m *Steps) unusable(ctx context.Context) error {
 	disks, err := block.UnusableDisks(ctx, m.o.System)
 	errs := []error{err}
 	for _, d := range disks {

@@ -29,7 +29,7 @@ func TestPreviewErase(t *testing.T) {
 	}
 	m := onThisMachine(t, disks...)
 	var given erase.Options
-	ask := fake(m).local.Decide
+	ask := fake(m).thisMachine.Decide
 	fake(m).decide = func(ctx context.Context, d block.Device, o erase.Options) (erase.Report, error) {
 		given = o
 		return ask(ctx, d, o)

@@ -38,7 +38,7 @@ func (p planned) Plan(items []status.Item) *status.Plan {
 }
 
 // onBoard lets a manager show its progress on a board, during a step.
-func onBoard(m *Machine, step string) *status.Board {
+func onBoard(m *Steps, step string) *status.Board {
 	board := status.NewBoard("1", nil)
 	m.o.Board = board
 	board.Begin("clean.execute_clean_step", step)

@@ -127,29 +127,29 @@ func TestEraseMetadataKeepsCreated(t *testing.T) {
 // An array that may not be the one of raid_config, or is not complete, fails the step, and its disks keep their
 // content.
 func TestEraseMetadataRejectsArrays(t *testing.T) {
-	change := func(at int, value byte) func(t *testing.T, m *Machine, disks []block.Device) {
-		return func(t *testing.T, m *Machine, disks []block.Device) {
+	change := func(at int, value byte) func(t *testing.T, m *Steps, disks []block.Device) {
+		return func(t *testing.T, m *Steps, disks []block.Device) {
 			editSuperblock(t, block.PartitionPath(m.o.System, disks[1].Path, 1), func(b []byte) { b[at] = value })
 		}
 	}
 	for name, tt := range map[string]struct {
 		want    string // in the log
-		prepare func(t *testing.T, m *Machine, disks []block.Device)
+		prepare func(t *testing.T, m *Steps, disks []block.Device)
 	}{
-		"member missing": {"got 1 members, want 2", func(t *testing.T, m *Machine, disks []block.Device) {
+		"member missing": {"got 1 members, want 2", func(t *testing.T, m *Steps, disks []block.Device) {
 			raidtest.Write(t, block.PartitionPath(m.o.System, disks[1].Path, 1), 4096, make([]byte, 4096))
 		}},
-		"member skipped": {"got 1 members, want 2", func(_ *testing.T, m *Machine, disks []block.Device) {
+		"member skipped": {"got 1 members, want 2", func(_ *testing.T, m *Steps, disks []block.Device) {
 			m.o.Disks = disktest.Lister(func(context.Context) ([]block.Device, error) { return disks[:1], nil })
 		}},
-		"read-only disk": {"device is read-only", func(_ *testing.T, m *Machine, disks []block.Device) {
+		"read-only disk": {"device is read-only", func(_ *testing.T, m *Steps, disks []block.Device) {
 			m.o.Disks = disktest.Lister(func(context.Context) ([]block.Device, error) {
 				second := disks[1]
 				second.ReadOnly = true
 				return []block.Device{disks[0], second}, nil
 			})
 		}},
-		"planted array": {`got 2 arrays of name \"root\"`, func(t *testing.T, m *Machine, disks []block.Device) {
+		"planted array": {`got 2 arrays of name \"root\"`, func(t *testing.T, m *Steps, disks []block.Device) {
 			planted := raidtest.MemberDisk(t, testenv.RAID{Name: "root", Level: 1})
 			m.o.Disks = disktest.List(append(disks, planted))
 		}},

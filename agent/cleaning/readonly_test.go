@@ -18,7 +18,7 @@ import (
 )
 
 // readOnlyNVMe is a write-protected disk of a machine in a directory.
-func readOnlyNVMe(t *testing.T) (*Machine, *bytes.Buffer) {
+func readOnlyNVMe(t *testing.T) (*Steps, *bytes.Buffer) {
 	t.Helper()
 	sys := sysfs.Root{Path: t.TempDir()}
 	path := filepath.Join(t.TempDir(), "disk")
@@ -52,10 +52,10 @@ func TestReadOnlyDisk(t *testing.T) {
 	if _, err := m.EraseDevices(t.Context(), nil); !errors.Is(err, erase.ErrReadOnly) {
 		t.Errorf("full: got %v, want %v", err, erase.ErrReadOnly)
 	}
-	for name, step := range map[string]func(*Machine) stepFunc{
-		"full":     func(m *Machine) stepFunc { return m.EraseDevices },
-		"express":  func(m *Machine) stepFunc { return m.EraseExpress },
-		"metadata": func(m *Machine) stepFunc { return m.EraseMetadata },
+	for name, step := range map[string]func(*Steps) stepFunc{
+		"full":     func(m *Steps) stepFunc { return m.EraseDevices },
+		"express":  func(m *Steps) stepFunc { return m.EraseExpress },
+		"metadata": func(m *Steps) stepFunc { return m.EraseMetadata },
 	} {
 		for _, skip := range []bool{false, true} {
 			if name == "full" && !skip {

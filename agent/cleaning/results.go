@@ -20,7 +20,7 @@ import (
 type diskReport struct {
 	Erased    map[string]erase.Report // by device path
 	Untouched map[string]string       // reasons by device path
-	Evidence  *diskResult             // of steps that erase
+	Evidence  *storedEvidence         // of steps that erase
 
 	tested   *burnin.DiskReport // of burnin_disk; it is the result of the disk
 	disk     block.Device
@@ -36,7 +36,7 @@ func (r diskReport) MarshalJSON() ([]byte, error) {
 		Erased      map[string]erase.Report `json:"erased,omitempty"`
 		Overwritten map[string]string       `json:"overwritten,omitempty"`
 		Untouched   map[string]string       `json:"untouched,omitempty"`
-		Evidence    *diskResult             `json:"evidence,omitempty"`
+		Evidence    *storedEvidence         `json:"evidence,omitempty"`
 	}{r.Erased, r.overwritten(), r.Untouched, r.Evidence})
 }
 
@@ -208,7 +208,7 @@ func (l *results) record(d block.Device, report diskReport) {
 }
 
 // addEvidence adds evidence to the report of a disk.
-func (l *results) addEvidence(path string, result diskResult) {
+func (l *results) addEvidence(path string, result storedEvidence) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.disks[path].Evidence, l.disks[path].recorded = &result, true
@@ -249,7 +249,7 @@ func (l *results) begin(d, target block.Device) (record *erase.Recorder, end fun
 }
 
 // records returns a record of each listed disk. stepErr is why the step ended before it erased anything, or nil.
-func (l *results) records(m *Machine, stepErr error) []evidence.Record {
+func (l *results) records(m *Steps, stepErr error) []evidence.Record {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	var list []evidence.Record

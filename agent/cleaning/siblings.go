@@ -7,10 +7,10 @@ import (
 	"ironroot/storage/block"
 )
 
-// bySubsystem returns the disks of the step, in their order. The namespaces of an NVMe controller that has several are
+// byController returns the disks of the step, in their order. The namespaces of an NVMe controller that has several are
 // returned together if the step erases all of them: none is written while another one is being sanitized. If the node
 // names arrays, parts of namespaces can be protected, so its namespaces are returned one by one.
-func (r *diskRun) bySubsystem(ctx context.Context) [][]block.Device {
+func (r *diskRun) byController(ctx context.Context) [][]block.Device {
 	group := map[string]int{} // the controller by device path, as an index + 1
 	if r.arrays.IsEmpty() && r.flags.nvme {
 		// With an error, the controllers that could be read are listed; the end of the step reports it.

@@ -91,7 +91,7 @@ func TestEraseSiblings(t *testing.T) {
 				}
 			}
 			var erased []string
-			for _, unit := range r.bySubsystem(t.Context()) {
+			for _, unit := range r.byController(t.Context()) {
 				for _, d := range unit {
 					var names []string
 					for _, sibling := range r.siblings(t.Context(), d, unit) {

@@ -29,7 +29,7 @@ type stuckCase struct {
 }
 
 // newStuckCase makes the disks of a case. Only the stuck disk has a short limit: the other one can be slow.
-func newStuckCase(t *testing.T, name string, step func(*Machine) stepFunc) *stuckCase {
+func newStuckCase(t *testing.T, name string, step func(*Steps) stepFunc) *stuckCase {
 	t.Helper()
 	c := &stuckCase{name: name, plain: raidtest.MemberDisk(t, testenv.RAID{Name: "plain", Level: 1})}
 	c.stuck, c.thaw = raidtest.StuckDisk(t)
@@ -55,8 +55,8 @@ func newStuckCase(t *testing.T, name string, step func(*Machine) stepFunc) *stuc
 // steps run concurrently because each one takes the time of its limit.
 func TestEraseStuckDisk(t *testing.T) {
 	cases := []*stuckCase{
-		newStuckCase(t, "erase_devices", func(m *Machine) stepFunc { return m.EraseDevices }),
-		newStuckCase(t, "metadata", func(m *Machine) stepFunc { return m.EraseMetadata }),
+		newStuckCase(t, "erase_devices", func(m *Steps) stepFunc { return m.EraseDevices }),
+		newStuckCase(t, "metadata", func(m *Steps) stepFunc { return m.EraseMetadata }),
 	}
 	var steps sync.WaitGroup
 	for _, c := range cases {

@@ -47,7 +47,7 @@ var errNoDriver = errors.New("has no driver, so its disks are not known")
 
 // withoutDisks returns why there are no disks behind a controller without a driver. It returns an error if there can
 // be some, or if that is not known.
-func (m *Machine) withoutDisks(c block.UnboundController) (reason string, err error) {
+func (m *Steps) withoutDisks(c block.UnboundController) (reason string, err error) {
 	if what := block.FunctionWithoutMedia(c.ID, c.Class); what != "" {
 		return what, nil
 	}

@@ -35,7 +35,7 @@ type Options struct {
 	// Hardware waits for disks and assembles arrays; nil does neither.
 	Hardware Hardware
 	// Ironic looks nodes up; nil looks none up.
-	Ironic Ironic
+	Ironic NodeRefresher
 	System sysfs.Root
 	Log    *slog.Logger
 	// Board shows the progress of work on a device; nil shows nothing.
@@ -58,8 +58,8 @@ type Hardware interface {
 	ReleaseVolumes(ctx context.Context, volumes softraid.Assembled, except string) error
 }
 
-// Ironic looks up the node of this machine.
-type Ironic interface {
+// NodeRefresher looks up the node of this machine.
+type NodeRefresher interface {
 	// Refresh looks the node up again and stores it in the cache.
 	Refresh(ctx context.Context) error
 }
@@ -110,7 +110,7 @@ func New(o Options) *Imager {
 		o.Board = (*status.Board)(nil)
 	}
 	if o.Disks == nil {
-		o.Disks = block.Machine{System: o.System}
+		o.Disks = block.MachineDisks{System: o.System}
 	}
 	return &Imager{o: o, runtime: machineRuntime{}, uuids: map[string]any{}}
 }

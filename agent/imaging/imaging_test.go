@@ -211,7 +211,7 @@ func raidTree(t *testing.T, sys sysfs.Root, arrays map[string][]string) {
 	}
 }
 
-// lookingUp implements [Ironic].
+// lookingUp implements [NodeRefresher].
 type lookingUp func() error
 
 func (l lookingUp) Refresh(context.Context) error { return l() }

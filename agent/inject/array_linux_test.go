@@ -24,10 +24,10 @@ import (
 	"ironroot/storage/sysfs"
 )
 
-// arrayDisks implements [block.Lister], [Arrays] and [softraid.Disks] for disks with the arrays of a node.
+// arrayDisks implements [block.Lister], [Assembler] and [softraid.Disks] for disks with the arrays of a node.
 type arrayDisks struct {
 	disks  []block.Device
-	kernel *raidtest.Kernel
+	kernel *raidtest.FakeKernel
 }
 
 func (a arrayDisks) Disks(ctx context.Context) ([]block.Device, error) {

@@ -35,13 +35,13 @@ type Injector struct {
 	Ports  []map[string]any // of the node
 	System sysfs.Root
 	Disks  block.Lister // of all hardware managers together
-	Arrays Arrays
+	Arrays Assembler
 	Imager Imager
 	Log    *slog.Logger
 }
 
-// Arrays runs the arrays of a machine.
-type Arrays interface {
+// Assembler runs the arrays of a machine.
+type Assembler interface {
 	// Assemble waits for the members of the arrays of the node's raid_config, and assembles all of them.
 	Assemble(ctx context.Context, n *node.Node) (softraid.Assembled, error)
 }

@@ -50,7 +50,7 @@ type fakeDisks struct {
 
 func (f fakeDisks) Disks(context.Context) ([]block.Device, error) { return f.disks, f.err }
 
-// noArrays implements [Arrays] for a machine without arrays.
+// noArrays implements [Assembler] for a machine without arrays.
 type noArrays struct{}
 
 func (noArrays) Assemble(context.Context, *node.Node) (softraid.Assembled, error) {

@@ -31,9 +31,9 @@ type Imager interface {
 	RootDisk(ctx context.Context, refresh bool) (block.Device, error)
 }
 
-// Ironic receives inspection data, as JSON, and returns the UUID of the node that it found: see
+// InspectionReceiver receives inspection data, as JSON, and returns the UUID of the node that it found: see
 // [ironic.Client.PostInspection].
-type Ironic interface {
+type InspectionReceiver interface {
 	PostInspection(ctx context.Context, body []byte) (nodeUUID string, err error)
 }
 
@@ -51,7 +51,7 @@ type Options struct {
 	// Neighbours receives LLDP frames.
 	Neighbours inventory.Neighbours
 	// Ironic receives the data.
-	Ironic Ironic
+	Ironic InspectionReceiver
 	// Board shows the progress of benchmarks; nil shows nothing.
 	Board status.Trackers
 	Log   *slog.Logger

@@ -170,7 +170,7 @@ func TestReduce(t *testing.T) {
 	}
 }
 
-// received implements [Ironic].
+// received implements [InspectionReceiver].
 type received []byte
 
 func (r *received) PostInspection(_ context.Context, body []byte) (string, error) {

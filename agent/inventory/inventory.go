@@ -142,7 +142,7 @@ func New(o Options) *Source {
 		o.System.Files = &sysfs.Reader{Log: o.Log}
 	}
 	if o.Disks == nil {
-		o.Disks = block.Machine{System: o.System}
+		o.Disks = block.MachineDisks{System: o.System}
 	}
 	thisMachine := o.System.Path == "" || o.System.Path == "/"
 	if o.BMC == nil && thisMachine {

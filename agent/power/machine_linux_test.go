@@ -267,7 +267,7 @@ func TestMachineUnmounts(t *testing.T) {
 	}
 }
 
-// flushing implements [Console].
+// flushing implements [LogFlusher].
 type flushing func()
 
 func (f flushing) Flush() { f() }

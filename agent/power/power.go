@@ -29,11 +29,11 @@ type Power interface {
 // Machine is the machine this process runs on.
 type Machine struct {
 	Log     *slog.Logger // nil discards messages
-	Console Console      // nil flushes nothing
+	Console LogFlusher   // nil flushes nothing
 }
 
-// Console is the destination of the log.
-type Console interface {
+// LogFlusher is the destination of the log.
+type LogFlusher interface {
 	// Flush waits until the log is written. It is called before each attempt to stop the machine.
 	Flush()
 }

@@ -34,7 +34,7 @@ type Options struct {
 	System    sysfs.Root
 	Program   string // name and version of this program
 	Inventory Inventory
-	Cleaner   Cleaner
+	Cleaner   ErasePreviewer
 	// Node has the settings for Cleaner; nil has none.
 	Node *node.Node
 	// Neighbours receives LLDP frames, for LLDPTimeout; nil receives none.
@@ -51,9 +51,9 @@ type Inventory interface {
 	Collect(ctx context.Context) (*inventory.Inventory, error)
 }
 
-// Cleaner describes what erase_devices would do. With an error that wraps [block.ErrUnreadable], it returns the disks
+// ErasePreviewer describes what erase_devices would do. With an error that wraps [block.ErrUnreadable], it returns the disks
 // that could be described.
-type Cleaner interface {
+type ErasePreviewer interface {
 	PreviewErase(ctx context.Context, n *node.Node) ([]cleaning.Decision, error)
 }
 

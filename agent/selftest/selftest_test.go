@@ -56,7 +56,7 @@ func (c *clocks) Now() time.Time               { return c.now }
 func (c *clocks) Hardware() (time.Time, error) { return c.hardware, c.hardwareErr }
 func (c *clocks) KernelLog() ([]byte, error)   { return []byte(c.log), c.logErr }
 
-// previews implements [Cleaner].
+// previews implements [ErasePreviewer].
 type previews func() ([]cleaning.Decision, error)
 
 func (p previews) PreviewErase(context.Context, *node.Node) ([]cleaning.Decision, error) {

@@ -290,7 +290,7 @@ func TestCreateFails(t *testing.T) {
 	broken := errors.New("broken")
 	second, lost := raidtest.NewKernel(t), raidtest.NewKernel(t)
 	second.Fail, lost.CheckErr = map[string]error{"any:md1": broken}, broken
-	for name, kernel := range map[string]*raidtest.Kernel{"second array": second, "lost member": lost} {
+	for name, kernel := range map[string]*raidtest.FakeKernel{"second array": second, "lost member": lost} {
 		disks := []block.Device{raidtest.BlankDisk(t, 3*gib), raidtest.BlankDisk(t, 3*gib)}
 		m := onThisMachine(t, disks...)
 		m.o.Kernel = kernel

@@ -190,7 +190,7 @@ func TestDeleteStops(t *testing.T) {
 	m, disks := runningDisks(t)
 	before := content(t, disks[0])
 	broken := errors.New("broken")
-	kernel := &raidtest.Kernel{System: m.o.System, OnStop: func(string) error { return broken }}
+	kernel := &raidtest.FakeKernel{System: m.o.System, OnStop: func(string) error { return broken }}
 	m.o.Kernel = kernel
 	if _, err := m.deleteConfiguration(t.Context(), call{}); !errors.Is(err, broken) ||
 		typeOf(err) != "SoftwareRAIDError" {
@@ -233,7 +233,7 @@ func TestCheckDeletedReadOnly(t *testing.T) {
 // for its name.
 func TestDeleteLeavesRunning(t *testing.T) {
 	m, disks := runningDisks(t)
-	m.o.Kernel = &raidtest.Kernel{System: m.o.System, OnStop: func(path string) error {
+	m.o.Kernel = &raidtest.FakeKernel{System: m.o.System, OnStop: func(path string) error {
 		return fmt.Errorf("%s was stopped", path)
 	}}
 	before := content(t, disks[0])

@@ -97,7 +97,7 @@ type Problem struct {
 
 // Board stores the current State. It is safe for concurrent use. Methods of a nil Board do nothing.
 type Board struct {
-	cleaner Cleaner // nil cleans nothing
+	cleaner Redactor // nil cleans nothing
 	mu      sync.Mutex
 	state   State
 	command int             // number of the latest command; 0 before the first
@@ -113,13 +113,13 @@ type work struct {
 	tracker *tracker
 }
 
-// Cleaner redacts secrets: see [journal.Journal].
-type Cleaner interface {
+// Redactor redacts secrets: see [journal.Journal].
+type Redactor interface {
 	Clean(text string) string
 }
 
 // NewBoard returns a board. The cleaner, if not nil, redacts secrets in foreign text.
-func NewBoard(version string, cleaner Cleaner) *Board {
+func NewBoard(version string, cleaner Redactor) *Board {
 	return &Board{
 		cleaner: cleaner, state: State{Version: version}, work: map[string]work{}, changed: make(chan struct{}),
 	}

@@ -107,7 +107,7 @@ func TestChanged(t *testing.T) {
 	}
 }
 
-// cleaning implements [Cleaner].
+// cleaning implements [Redactor].
 type cleaning func(text string) string
 
 func (c cleaning) Clean(text string) string { return c(text) }

@@ -26,13 +26,13 @@ type Lister interface {
 	Disks(ctx context.Context) ([]Device, error)
 }
 
-// Machine is the [Lister] of all disks of a machine: see the function [Disks].
-type Machine struct {
+// MachineDisks is the [Lister] of all disks of a machine: see the function [Disks].
+type MachineDisks struct {
 	System sysfs.Root
 }
 
 // Disks implements [Lister].
-func (m Machine) Disks(ctx context.Context) ([]Device, error) { return Disks(ctx, m.System) }
+func (m MachineDisks) Disks(ctx context.Context) ([]Device, error) { return Disks(ctx, m.System) }
 
 // Disks lists the machine's disks sorted by device number, as lsblk does: devices of type disk, RAID arrays and
 // multipath maps that have a size. It omits floppies, RAM disks of the kernel and of the firmware, optical drives, loop

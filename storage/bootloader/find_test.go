@@ -142,7 +142,7 @@ func TestFindRoot(t *testing.T) {
 		write(t, sys.Sys(dir), name+"/size", "16384\n")
 	}
 	for uuid, want := range map[string]string{rootFS: disk + "p2", elsewhere: "/dev/.." + other, newUUID(t): ""} {
-		got, err := findRoot(t.Context(), sys, block.Machine{System: sys}, disk, table, uuid)
+		got, err := findRoot(t.Context(), sys, block.MachineDisks{System: sys}, disk, table, uuid)
 		if got != want || errors.Is(err, ErrNoRoot) != (want == "") || want != "" && err != nil {
 			t.Errorf("%s: got %q and %v, want %q", uuid, got, err, want)
 		}

@@ -116,7 +116,7 @@ func formatSetting(controller nvme.Identity, scope nvmeScope) (Technique, nvme.F
 			ErrUnsupported)
 	case (controller.FormatsAll || controller.ErasesAll) && len(scope.others) > 0:
 		return "", 0, fmt.Errorf("%w: NVMe Format would also erase %s", ErrUnsupported, namespaceList(scope.others))
-	case controller.CryptoErase:
+	case controller.FormatsCrypto:
 		return NVMeCrypto, nvme.EraseCrypto, nil
 	}
 	return NVMeUser, nvme.EraseUserData, nil

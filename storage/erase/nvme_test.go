@@ -606,7 +606,7 @@ func TestNVMeTechniques(t *testing.T) {
 	if method, setting, err := formatSetting(controller, scope); method != NVMeUser || setting != 1 || err != nil {
 		t.Errorf("Format: got %q, %d, %v", method, setting, err)
 	}
-	controller.CryptoErase = true
+	controller.FormatsCrypto = true
 	if method, setting, err := formatSetting(controller, scope); method != NVMeCrypto || setting != 2 || err != nil {
 		t.Errorf("cryptographic Format: got %q, %d, %v", method, setting, err)
 	}

@@ -31,9 +31,9 @@ type sanitizeAction struct {
 
 // sanitizeActions are the actions, the preferred one first.
 var sanitizeActions = []sanitizeAction{
-	{NVMeSanitizeBlock, nvme.BlockErase},
-	{NVMeSanitizeCrypto, nvme.CryptoErase},
-	{NVMeSanitizeOverwrite, nvme.Overwrite},
+	{NVMeSanitizeBlock, nvme.SanitizeBlock},
+	{NVMeSanitizeCrypto, nvme.SanitizeCrypto},
+	{NVMeSanitizeOverwrite, nvme.SanitizeOverwrite},
 }
 
 // chooseSanitize selects the action for a namespace. A sanitize erases all namespaces of the subsystem. So the error

@@ -259,7 +259,7 @@ func TestRecorderReport(t *testing.T) {
 	first := record.Report()
 	first.Passes[0].Pattern, first.Reported[0].Source = "", ""
 	record.change(pass)
-	record.Restrict("a part")
+	record.AddLimit("a part")
 	o := record.Report()
 	if o.Restrictions[0] = ""; record.Report().Restrictions[0] != "a part" {
 		t.Error("a report changed the recorder")

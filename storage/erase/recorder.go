@@ -92,8 +92,8 @@ func (r *Recorder) Erased(technique Technique) {
 	r.change(func(report *Report) { report.Technique = technique })
 }
 
-// Restrict adds a text that says which part of the device was erased, or how the rest was.
-func (r *Recorder) Restrict(text string) {
+// AddLimit adds a text that says which part of the device was erased, or how the rest was.
+func (r *Recorder) AddLimit(text string) {
 	r.change(func(report *Report) { report.Restrictions = append(report.Restrictions, text) })
 }
 

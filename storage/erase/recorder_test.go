@@ -168,7 +168,7 @@ func TestRecorderOnce(t *testing.T) {
 		path := secretDisk(t, size)
 		for second, act := range again {
 			record := &Recorder{}
-			record.Restrict("a part") // what a caller adds is no use
+			record.AddLimit("a part") // what a caller adds is no use
 			other := device(t, testenv.Loop(t, testenv.SparseFile(t, size), 512))
 			if err := use(record, other); err != nil {
 				t.Fatal(err)

@@ -46,9 +46,9 @@ type Identity struct {
 	FormatCommand       bool // Format NVM (OACS bit 1)
 	NamespaceManagement bool // namespaces can be created and attached (OACS bit 3)
 
-	FormatsAll  bool // a Format changes the block format of all namespaces (FNA bit 0)
-	ErasesAll   bool // the erase of a Format covers all namespaces (FNA bit 1)
-	CryptoErase bool // a Format can erase cryptographically (FNA bit 2)
+	FormatsAll    bool // a Format changes the block format of all namespaces (FNA bit 0)
+	ErasesAll     bool // the erase of a Format covers all namespaces (FNA bit 1)
+	FormatsCrypto bool // a Format can erase cryptographically (FNA bit 2)
 
 	SanitizeCapabilities SanitizeCapabilities
 	HighestNamespace     uint32 // largest valid number of a namespace (NN)
@@ -105,7 +105,7 @@ func parseIdentity(data []byte) Identity {
 		SharedSubsystem: data[76]&0x0f != 0,
 
 		SecurityCommands: oacs&(1<<0) != 0, FormatCommand: oacs&(1<<1) != 0, NamespaceManagement: oacs&(1<<3) != 0,
-		FormatsAll: fna&(1<<0) != 0, ErasesAll: fna&(1<<1) != 0, CryptoErase: fna&(1<<2) != 0,
+		FormatsAll: fna&(1<<0) != 0, ErasesAll: fna&(1<<1) != 0, FormatsCrypto: fna&(1<<2) != 0,
 
 		SanitizeCapabilities: SanitizeCapabilities(binary.LittleEndian.Uint32(data[328:])),
 		HighestNamespace:     binary.LittleEndian.Uint32(data[516:]),

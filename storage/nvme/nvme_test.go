@@ -99,19 +99,19 @@ func TestCommandBytes(t *testing.T) {
 			nil, day,
 		},
 		{ // AUSE
-			"block erase", func() error { return c.Sanitize(BlockErase) },
+			"block erase", func() error { return c.Sanitize(SanitizeBlock) },
 			0x84, nil,
 			[]byte{0b0_0000_1_010},
 			nil, tenMinutes,
 		},
 		{ // AUSE
-			"crypto erase", func() error { return c.Sanitize(CryptoErase) },
+			"crypto erase", func() error { return c.Sanitize(SanitizeCrypto) },
 			0x84, nil,
 			[]byte{0b0_0000_1_100},
 			nil, tenMinutes,
 		},
 		{ // AUSE, OWPASS 1; OVRPAT in dword 11 is 0
-			"overwrite", func() error { return c.Sanitize(Overwrite) },
+			"overwrite", func() error { return c.Sanitize(SanitizeOverwrite) },
 			0x84, nil,
 			[]byte{0b0_0001_1_011},
 			nil, tenMinutes,
@@ -178,7 +178,7 @@ func TestIdentity(t *testing.T) {
 		"namespace management": {256, 1 << 3, func(i *Identity) { i.NamespaceManagement = true }},
 		"formats all":          {524, 1 << 0, func(i *Identity) { i.FormatsAll = true }},
 		"erases all":           {524, 1 << 1, func(i *Identity) { i.ErasesAll = true }},
-		"crypto erase":         {524, 1 << 2, func(i *Identity) { i.CryptoErase = true }},
+		"crypto erase":         {524, 1 << 2, func(i *Identity) { i.FormatsCrypto = true }},
 		"sanitize":             {331, 0x80, func(i *Identity) { i.SanitizeCapabilities = 1 << 31 }},
 	} {
 		changed, expected := slices.Clone(data), want
@@ -192,9 +192,9 @@ func TestIdentity(t *testing.T) {
 		t.Errorf("got version %s, want 1.4.0", got)
 	}
 	for capability, want := range map[SanitizeCapabilities]SanitizeMethod{
-		0b001: CryptoErase, 0b010: BlockErase, 0b100: Overwrite,
+		0b001: SanitizeCrypto, 0b010: SanitizeBlock, 0b100: SanitizeOverwrite,
 	} {
-		for _, m := range []SanitizeMethod{CryptoErase, BlockErase, Overwrite} {
+		for _, m := range []SanitizeMethod{SanitizeCrypto, SanitizeBlock, SanitizeOverwrite} {
 			if got := capability.Supports(m); got != (m == want) {
 				t.Errorf("SANICAP %03b: got %v supported %v", capability, m, got)
 			}
@@ -318,7 +318,7 @@ func TestSanitizeStatus(t *testing.T) {
 			t.Errorf("%s: got %+v and %v, want %+v", c.name, s, err, c)
 		}
 		for m, want := range map[SanitizeMethod]time.Duration{
-			BlockErase: time.Minute, CryptoErase: 0, Overwrite: time.Hour,
+			SanitizeBlock: time.Minute, SanitizeCrypto: 0, SanitizeOverwrite: time.Hour,
 		} {
 			if got := s.Estimate(m); got != want {
 				t.Errorf("%s, %v: got estimate %v, want %v", c.name, m, got, want)
@@ -391,7 +391,7 @@ func FuzzController(f *testing.F) {
 		if err != nil {
 			t.Error(err)
 		}
-		for _, m := range []SanitizeMethod{BlockErase, CryptoErase, Overwrite} {
+		for _, m := range []SanitizeMethod{SanitizeBlock, SanitizeCrypto, SanitizeOverwrite} {
 			if status.Estimate(m) < 0 {
 				t.Errorf("%v: got estimate %v", m, status.Estimate(m))
 			}

@@ -46,12 +46,12 @@ const (
 	onePass = 1 << 4
 )
 
-// The methods. Overwrite writes zeros once. NDAS is not set, so that the drive deallocates the blocks: those that it
+// The methods. SanitizeOverwrite writes zeros once. NDAS is not set, so that the drive deallocates the blocks: those that it
 // keeps allocated can return errors when they are read.
 var (
-	CryptoErase = SanitizeMethod{"crypto erase", 1 << 0, actionCryptoErase | unrestrictedExit, 16}
-	BlockErase  = SanitizeMethod{"block erase", 1 << 1, actionBlockErase | unrestrictedExit, 12}
-	Overwrite   = SanitizeMethod{"overwrite", 1 << 2, actionOverwrite | unrestrictedExit | onePass, 8}
+	SanitizeCrypto    = SanitizeMethod{"crypto erase", 1 << 0, actionCryptoErase | unrestrictedExit, 16}
+	SanitizeBlock     = SanitizeMethod{"block erase", 1 << 1, actionBlockErase | unrestrictedExit, 12}
+	SanitizeOverwrite = SanitizeMethod{"overwrite", 1 << 2, actionOverwrite | unrestrictedExit | onePass, 8}
 )
 
 // String returns the name of the method.

@@ -76,7 +76,7 @@ func TestNetworkConfigStopsFirmwareLLDP(t *testing.T) {
 	}
 }
 
-// trimming implements [status.Cleaner].
+// trimming implements [status.Redactor].
 type trimming struct{}
 
 func (trimming) Clean(text string) string { return strings.TrimSpace(text) }

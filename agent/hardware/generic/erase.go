@@ -9,14 +9,14 @@ import (
 )
 
 // cleaning returns the steps on the disks of this machine.
-func (m *Manager) cleaning() *cleaning.Machine {
+func (m *Manager) cleaning() *cleaning.Steps {
 	return cleaning.New(cleaning.Options{
 		Config: m.o.Config, System: m.o.System, Disks: m.o.Disks, Log: m.o.Log, Journal: m.o.Journal,
 		Version: m.o.Version, Dialer: m.o.Dialer, Board: m.o.Board, Settled: m.o.Settled, Kernel: m.kernel,
 	})
 }
 
-// PreviewErase describes what erase_devices would do, see [cleaning.Machine.PreviewErase].
+// PreviewErase describes what erase_devices would do, see [cleaning.Steps.PreviewErase].
 func (m *Manager) PreviewErase(ctx context.Context, n *node.Node) ([]cleaning.Decision, error) {
 	return m.cleaning().PreviewErase(ctx, n)
 }

@@ -81,7 +81,7 @@ func New(o Options) *Manager {
 		o.Board = (*status.Board)(nil)
 	}
 	if o.Disks == nil {
-		o.Disks = block.Machine{System: o.System}
+		o.Disks = block.MachineDisks{System: o.System}
 	}
 	return &Manager{o: o, flusher: kernel{}, gaveUp: map[string]bool{}}
 }

@@ -73,7 +73,7 @@ func TestRAIDNetworkDisks(t *testing.T) {
 			for i, d := range c.disks {
 				before[i] = head(t, d)
 			}
-			run := func(allowed bool) (*raidtest.Kernel, error) {
+			run := func(allowed bool) (*raidtest.FakeKernel, error) {
 				m, kernel := onThisMachine(t, c.disks...), raidtest.NewKernel(t)
 				m.kernel = kernel
 				m.o.Config.Update(func(o *config.Config) { o.EraseNetworkDisks = allowed })

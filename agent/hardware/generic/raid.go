@@ -46,7 +46,7 @@ func (m *Manager) raidArrays(n *node.Node) *softraid.Arrays {
 	})
 }
 
-// nodeArrays implements [inject.Arrays].
+// nodeArrays implements [inject.Assembler].
 type nodeArrays struct{ m *Manager }
 
 // Assemble waits for the members of the arrays of the node's raid_config, and assembles all of them.

@@ -113,7 +113,7 @@ func described(list []*softraid.Volume) []string {
 func TestVolumes(t *testing.T) {
 	for name, tt := range map[string]struct {
 		roots   []string
-		prepare func(t *testing.T, m *Manager, k *raidtest.CallRecorder, disks []block.Device)
+		prepare func(t *testing.T, m *Manager, k *raidtest.StubKernel, disks []block.Device)
 		fields  string
 		want    []string
 		calls   []string
@@ -144,7 +144,7 @@ func TestVolumes(t *testing.T) {
 		},
 		"runs": {
 			[]string{"true", ""},
-			func(_ *testing.T, m *Manager, k *raidtest.CallRecorder, disks []block.Device) {
+			func(_ *testing.T, m *Manager, k *raidtest.StubKernel, disks []block.Device) {
 				k.Running = []raid.Status{runningRoot(m, disks)}
 			}, "",
 			[]string{"root root=true device=true disks=2 "},
@@ -152,7 +152,7 @@ func TestVolumes(t *testing.T) {
 		},
 		"runs, superblocks were read at different times": {
 			[]string{"true", ""},
-			func(t *testing.T, m *Manager, k *raidtest.CallRecorder, disks []block.Device) {
+			func(t *testing.T, m *Manager, k *raidtest.StubKernel, disks []block.Device) {
 				addEvents(t, block.PartitionPath(m.o.System, disks[1].Path, 1), 40)
 				k.Running = []raid.Status{runningRoot(m, disks)}
 			}, "",
@@ -161,7 +161,7 @@ func TestVolumes(t *testing.T) {
 		},
 		"events differ": {
 			[]string{"true", ""},
-			func(t *testing.T, m *Manager, _ *raidtest.CallRecorder, disks []block.Device) {
+			func(t *testing.T, m *Manager, _ *raidtest.StubKernel, disks []block.Device) {
 				addEvents(t, block.PartitionPath(m.o.System, disks[1].Path, 1), 40)
 			}, "",
 			[]string{"root root=true device=false disks=0 events of members differ by 40"},
@@ -169,7 +169,7 @@ func TestVolumes(t *testing.T) {
 		},
 		"number in use": {
 			[]string{"true", ""},
-			func(_ *testing.T, _ *Manager, k *raidtest.CallRecorder, _ []block.Device) {
+			func(_ *testing.T, _ *Manager, k *raidtest.StubKernel, _ []block.Device) {
 				k.Running = []raid.Status{{Name: "md0", Path: "/dev/md0"}, {Name: "md1", Path: "/dev/md1"}}
 			}, "",
 			[]string{"root root=true device=true disks=2 "},
@@ -177,7 +177,7 @@ func TestVolumes(t *testing.T) {
 		},
 		"incomplete": {
 			[]string{"true", ""},
-			func(t *testing.T, m *Manager, _ *raidtest.CallRecorder, disks []block.Device) {
+			func(t *testing.T, m *Manager, _ *raidtest.StubKernel, disks []block.Device) {
 				raidtest.Write(t, block.PartitionPath(m.o.System, disks[1].Path, 1), 4096, make([]byte, 4096))
 			}, "",
 			[]string{"root root=true device=false disks=0 got 1 members, want 2"},
@@ -185,7 +185,7 @@ func TestVolumes(t *testing.T) {
 		},
 		"not assembled": {
 			[]string{"true", ""},
-			func(_ *testing.T, _ *Manager, k *raidtest.CallRecorder, _ []block.Device) {
+			func(_ *testing.T, _ *Manager, k *raidtest.StubKernel, _ []block.Device) {
 				k.AssembleErr = errors.New("broken")
 			}, "",
 			[]string{"root root=true device=false disks=2 broken"},
@@ -199,7 +199,7 @@ func TestVolumes(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			disks, fields := volumeDisks(t, tt.roots...)
-			m, kernel := onThisMachine(t, disks...), &raidtest.CallRecorder{}
+			m, kernel := onThisMachine(t, disks...), &raidtest.StubKernel{}
 			m.kernel = kernel
 			kernel.Attach(t, disks)
 			if tt.prepare != nil {

@@ -12,10 +12,10 @@ import (
 	"ironroot/storage/sysfs"
 )
 
-// CallRecorder stands in for the kernel when arrays that exist are assembled and stopped: the device of each is a loop
+// StubKernel stands in for the kernel when arrays that exist are assembled and stopped: the device of each is a loop
 // device.
-type CallRecorder struct {
-	Kernel
+type StubKernel struct {
+	FakeKernel
 
 	Devices map[string]block.Device // by UUID
 	Running []raid.Status
@@ -27,7 +27,7 @@ type CallRecorder struct {
 }
 
 // Attach adds the arrays on disks, by the members on the first one. Their devices are full of bytes of a tenant.
-func (k *CallRecorder) Attach(t *testing.T, disks []block.Device) {
+func (k *StubKernel) Attach(t *testing.T, disks []block.Device) {
 	t.Helper()
 	k.Devices = map[string]block.Device{}
 	members, err := raid.Members(t.Context(), sysfs.Root{}, disks[0])
@@ -43,7 +43,7 @@ func (k *CallRecorder) Attach(t *testing.T, disks []block.Device) {
 }
 
 // name returns the name of the array with a device path.
-func (k *CallRecorder) name(path string) string {
+func (k *StubKernel) name(path string) string {
 	for uuid, d := range k.Devices {
 		if d.Path == path {
 			for _, member := range k.members {
@@ -57,10 +57,10 @@ func (k *CallRecorder) name(path string) string {
 }
 
 // List implements softraid.Kernel.
-func (k *CallRecorder) List(context.Context) ([]raid.Status, error) { return k.Running, k.ListErr }
+func (k *StubKernel) List(context.Context) ([]raid.Status, error) { return k.Running, k.ListErr }
 
 // Assemble implements softraid.Kernel.
-func (k *CallRecorder) Assemble(_ context.Context, number int, uuid string, paths []string) (string, error) {
+func (k *StubKernel) Assemble(_ context.Context, number int, uuid string, paths []string) (string, error) {
 	if k.AssembleErr != nil {
 		return "", k.AssembleErr
 	}
@@ -70,7 +70,7 @@ func (k *CallRecorder) Assemble(_ context.Context, number int, uuid string, path
 }
 
 // Stop implements softraid.Kernel.
-func (k *CallRecorder) Stop(ctx context.Context, path string) error {
+func (k *StubKernel) Stop(ctx context.Context, path string) error {
 	k.Calls = append(k.Calls, "stop "+k.name(path))
 	if k.OnStop != nil {
 		return k.OnStop(path)
@@ -79,13 +79,13 @@ func (k *CallRecorder) Stop(ctx context.Context, path string) error {
 }
 
 // Resync implements softraid.Kernel.
-func (k *CallRecorder) Resync(path string) error {
+func (k *StubKernel) Resync(path string) error {
 	k.Calls = append(k.Calls, "resync "+k.name(path))
 	return nil
 }
 
 // CheckWritten implements softraid.Kernel.
-func (k *CallRecorder) CheckWritten(path, level string, paths []string) error {
+func (k *StubKernel) CheckWritten(path, level string, paths []string) error {
 	k.Calls = append(k.Calls, fmt.Sprintf("check %s %s of %d", k.name(path), level, len(paths)))
 	return k.WrittenErr
 }

@@ -19,8 +19,8 @@ import (
 	"ironroot/storage/sysfs"
 )
 
-// Arrays is a kernel that creates and runs arrays: a [Kernel], or the kernel of a machine as agent/softraid calls it.
-type Arrays interface {
+// Kernel is a kernel that creates and runs arrays: a [FakeKernel], or the kernel of a machine as agent/softraid calls it.
+type Kernel interface {
 	List(ctx context.Context) ([]raid.Status, error)
 	Create(ctx context.Context, o raid.Options) (path string, err error)
 	Assemble(ctx context.Context, number int, uuid string, members []string) (path string, err error)
@@ -42,7 +42,7 @@ type Result struct {
 
 // Cases checks the behaviours of a kernel that tests of arrays rely on. The kernel must have no arrays, and the disks
 // must be free. Each case leaves them free again.
-func Cases(ctx context.Context, k Arrays, disks []string) []Result {
+func Cases(ctx context.Context, k Kernel, disks []string) []Result {
 	var results []Result
 	add := func(name string, err error) { results = append(results, Result{name, err}) }
 	for _, o := range []raid.Options{
@@ -82,7 +82,7 @@ func Cases(ctx context.Context, k Arrays, disks []string) []Result {
 
 // bench is an array of a case.
 type bench struct {
-	k     Arrays
+	k     Kernel
 	o     raid.Options
 	other string // a disk that is no member, except of arrays of all disks
 	path  string // while the array runs

@@ -23,12 +23,12 @@ import (
 	"ironroot/storage/sysfs"
 )
 
-// Kernel stands in for the kernel of a machine without software RAID. Its members are block devices of this machine,
+// FakeKernel stands in for the kernel of a machine without software RAID. Its members are block devices of this machine,
 // and its arrays are loop devices, so that this machine's kernel answers for sizes, partitions, and devices in use.
 // It passes the same [Cases] as the real kernel. It differs from the real kernel in five points: the device of an array
 // is named as a loop device, it remains when the array is stopped, its content is kept apart from the members, sysfs
-// does not show the array as a holder of its members, and nothing is resynced. It implements softraid.Kernel.
-type Kernel struct {
+// does not show the array as a holder of its members, and nothing is resynced. It implements softraid.FakeKernel.
+type FakeKernel struct {
 	System sysfs.Root // arrays of ListArray are listed and stopped, too
 
 	// Calls, with the paths that the arrays have on a real machine. Assembled has only calls that succeeded.
@@ -59,15 +59,15 @@ type array struct {
 }
 
 // NewKernel returns a kernel without arrays.
-func NewKernel(t testing.TB) *Kernel {
+func NewKernel(t testing.TB) *FakeKernel {
 	t.Helper()
-	return &Kernel{
+	return &FakeKernel{
 		t: t, own: sysfs.Root{Path: t.TempDir()}, devices: map[string]device{}, arrays: map[string]*array{},
 	}
 }
 
 // List implements softraid.Kernel.
-func (k *Kernel) List(ctx context.Context) ([]raid.Status, error) {
+func (k *FakeKernel) List(ctx context.Context) ([]raid.Status, error) {
 	list, err := raid.List(ctx, k.System)
 	if err != nil || len(k.arrays) == 0 {
 		return list, err
@@ -88,7 +88,7 @@ func (k *Kernel) List(ctx context.Context) ([]raid.Status, error) {
 }
 
 // Create implements softraid.Kernel.
-func (k *Kernel) Create(ctx context.Context, o raid.Options) (path string, err error) {
+func (k *FakeKernel) Create(ctx context.Context, o raid.Options) (path string, err error) {
 	fail := func(err error) (string, error) { return "", fmt.Errorf("create array %q: %w", o.Name, err) }
 	uuid, err := writeMembers(o)
 	if err != nil {
@@ -172,7 +172,7 @@ func closeAll(files []*os.File) error {
 }
 
 // Assemble implements softraid.Kernel.
-func (k *Kernel) Assemble(ctx context.Context, number int, uuid string, members []string) (path string, err error) {
+func (k *FakeKernel) Assemble(ctx context.Context, number int, uuid string, members []string) (path string, err error) {
 	found, err := raid.ReadMembers(ctx, sysfs.Root{}, uuid, members)
 	if err == nil {
 		state := "read-auto"
@@ -189,7 +189,7 @@ func (k *Kernel) Assemble(ctx context.Context, number int, uuid string, members 
 }
 
 // start runs an array in a state. Its members are in the order of their roles.
-func (k *Kernel) start(ctx context.Context, number int, members raid.Array, state string) (string, error) {
+func (k *FakeKernel) start(ctx context.Context, number int, members raid.Array, state string) (string, error) {
 	size, _, err := members.UsedSizes()
 	if err != nil {
 		return "", err
@@ -259,7 +259,7 @@ func show(sys sysfs.Root, a raid.Status) error {
 }
 
 // update shows the arrays that are writable since they have been written to.
-func (k *Kernel) update() error {
+func (k *FakeKernel) update() error {
 	for _, a := range k.arrays {
 		info, err := os.Stat(a.device.file)
 		if err != nil {
@@ -276,7 +276,7 @@ func (k *Kernel) update() error {
 }
 
 // shown returns the path that an array has on a real machine.
-func (k *Kernel) shown(path string) string {
+func (k *FakeKernel) shown(path string) string {
 	if a := k.arrays[path]; a != nil {
 		return "/dev/" + a.Name
 	}
@@ -284,7 +284,7 @@ func (k *Kernel) shown(path string) string {
 }
 
 // Check implements softraid.Kernel.
-func (k *Kernel) Check(path, level string, members []string) error {
+func (k *FakeKernel) Check(path, level string, members []string) error {
 	k.Checked = append(k.Checked, fmt.Sprint(k.shown(path), " ", level, " ", members))
 	if k.CheckErr != nil {
 		return k.CheckErr
@@ -296,7 +296,7 @@ func (k *Kernel) Check(path, level string, members []string) error {
 }
 
 // CheckWritten implements softraid.Kernel.
-func (k *Kernel) CheckWritten(path, level string, members []string) error {
+func (k *FakeKernel) CheckWritten(path, level string, members []string) error {
 	if err := k.update(); err != nil {
 		return err
 	}
@@ -304,7 +304,7 @@ func (k *Kernel) CheckWritten(path, level string, members []string) error {
 }
 
 // Resync implements softraid.Kernel.
-func (k *Kernel) Resync(path string) error {
+func (k *FakeKernel) Resync(path string) error {
 	a := k.arrays[path]
 	if a == nil {
 		return fmt.Errorf("resync array: %w", &os.PathError{Op: "open", Path: path, Err: unix.ENOENT})
@@ -316,7 +316,7 @@ func (k *Kernel) Resync(path string) error {
 }
 
 // Wipe implements softraid.Kernel.
-func (k *Kernel) Wipe(ctx context.Context, path string, wait erase.Wait) error {
+func (k *FakeKernel) Wipe(ctx context.Context, path string, wait erase.Wait) error {
 	k.Wiped = append(k.Wiped, k.shown(path))
 	if k.OnWipe != nil {
 		if err := k.OnWipe(ctx); err != nil {
@@ -327,7 +327,7 @@ func (k *Kernel) Wipe(ctx context.Context, path string, wait erase.Wait) error {
 }
 
 // Stop implements softraid.Kernel.
-func (k *Kernel) Stop(ctx context.Context, path string) error {
+func (k *FakeKernel) Stop(ctx context.Context, path string) error {
 	k.Stopped = append(k.Stopped, k.shown(path))
 	a, listed := k.arrays[path], k.System.Sys("class/block", filepath.Base(path))
 	isListed := false // by ListArray
@@ -355,7 +355,7 @@ func (k *Kernel) Stop(ctx context.Context, path string) error {
 }
 
 // StopAll stops all arrays that were created or assembled.
-func (k *Kernel) StopAll(t testing.TB) {
+func (k *FakeKernel) StopAll(t testing.TB) {
 	t.Helper()
 	for path := range k.arrays {
 		if err := k.Stop(context.WithoutCancel(t.Context()), path); err != nil {

@@ -33,7 +33,7 @@ func show(path string) (err error) {
 		return err
 	}
 	fmt.Println(id.Model, id.Serial, "firmware", id.Firmware, "NVMe", id.Version)
-	for _, method := range []nvme.SanitizeMethod{nvme.BlockErase, nvme.CryptoErase, nvme.Overwrite} {
+	for _, method := range []nvme.SanitizeMethod{nvme.SanitizeBlock, nvme.SanitizeCrypto, nvme.SanitizeOverwrite} {
 		fmt.Printf("sanitize by %v: %t\n", method, id.SanitizeCapabilities.Supports(method))
 	}
 	numbers, err := controller.ActiveNamespaces(id)
