@@ -36,7 +36,7 @@ type Timers interface {
 	Timer(name string) (stop func())
 }
 
-// TokenRules is the client of the API.
+// TokenRules decides about the tokens of requests: see [ironic.Client].
 type TokenRules interface {
 	// ReadsWithoutToken reports whether Ironic can be one that sends no token when it reads records.
 	ReadsWithoutToken() bool

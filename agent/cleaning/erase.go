@@ -79,9 +79,9 @@ func (m *Steps) EraseMetadata(ctx context.Context, n *node.Node) (any, error) {
 	return run.end(ctx, unattachedNoted)
 }
 
-// EraseExpress formats NVMe disks, which takes seconds, unless agent_enable_nvme_secure_erase is off. On all other
-// disks, and if formatting fails, it erases the metadata. Arrays that Ironic created are kept, see prepareArrays. Those
-// with members on disks to format are overwritten with zeros. Of all others the metadata is erased.
+// EraseExpress formats NVMe disks, which takes seconds. It erases the metadata of all other disks, of disks that cannot
+// be formatted, and of all disks if agent_enable_nvme_secure_erase is off. It keeps arrays that Ironic created, see
+// prepareArrays: an array with members on disks to format is overwritten with zeros, and any other loses its metadata.
 func (m *Steps) EraseExpress(ctx context.Context, n *node.Node) (any, error) {
 	run, err := m.startErase(ctx, n, expressErase)
 	if err != nil {

@@ -80,8 +80,8 @@ func (f eraseFlags) options() erase.Options {
 	}
 }
 
-// erasesFully reports whether the step erases all data of a disk with an array that it keeps, and not only metadata.
-// erase_devices_express formats NVMe disks. Of all others it erases the metadata.
+// erasesFully reports whether the step erases all data of a disk: erase_devices does of every disk, and
+// erase_devices_express of NVMe disks. Otherwise the step erases only metadata.
 func (f eraseFlags) erasesFully(d block.Device) bool {
 	return f.step == fullErase || f.step == expressErase && d.Transport == "nvme" && f.nvme
 }

@@ -66,7 +66,8 @@ func (m *Steps) PreviewErase(ctx context.Context, n *node.Node) ([]Decision, err
 	return list, errors.Join(listErr, m.unusable(ctx))
 }
 
-// preview adds to a decision what the step checks of all disks before, and what the erase itself would report.
+// preview completes a decision with the checks that a step makes before it decides, and with the error that the erase
+// would return.
 func (r *diskRun) preview(ctx context.Context, p Decision) Decision {
 	if p.Err != nil || p.Untouched != "" {
 		return p

@@ -91,8 +91,8 @@ func (b *Bundle) checkPaths(s Spec) error {
 	return nil
 }
 
-// readOutput passes each line of a program's output to to, which may be nil, and returns the end of the output.
-func readOutput(in io.Reader, to Output) string {
+// readOutput passes each line of a program's output to out, which may be nil, and returns the end of the output.
+func readOutput(in io.Reader, out Output) string {
 	reader, kept := bufio.NewReaderSize(in, maxLine), []byte(nil)
 	for {
 		piece, more, err := reader.ReadLine()
@@ -103,8 +103,8 @@ func readOutput(in io.Reader, to Output) string {
 		if line != "" || err == nil {
 			kept = append(append(kept, line...), '\n')
 			kept = kept[max(0, len(kept)-confine.MaxOutput):]
-			if to != nil {
-				to.Line(line)
+			if out != nil {
+				out.Line(line)
 			}
 		}
 		if err != nil {

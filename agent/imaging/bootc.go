@@ -98,7 +98,7 @@ func ParseBootableContainer(
 	return c, nil
 }
 
-// bundle is a container image that is ready to run: a [container.Bundle], but for tests.
+// bundle is the part of [container.Bundle] that an Imager uses: a container image that is ready to run.
 type bundle interface {
 	Reserved() int64
 	Run(ctx context.Context, s container.Spec) error

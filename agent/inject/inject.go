@@ -46,13 +46,13 @@ type Assembler interface {
 	Assemble(ctx context.Context, n *node.Node) (softraid.Assembled, error)
 }
 
-// Imager finds the root disk, and opens files at URLs.
+// Imager finds the root disk, and opens files at URLs: it is an [imaging.Imager], which this package does not import.
 type Imager interface {
 	DeployDisk(ctx context.Context, refresh bool) (block.Device, error)
 	Open(ctx context.Context, url string, verify bool) (io.ReadCloser, error)
 }
 
-// Run writes files of the operator's to file systems of the node, or removes files. The whole list is validated first.
+// Run writes the operator's files to file systems of the node, or removes files. The whole list is validated first.
 // Names are resolved as inside a chroot to the file system, because its content belongs to the tenant. If a file is on
 // a named array, the arrays of raid_config are assembled, and stopped again when all files are written.
 func (in Injector) Run(ctx context.Context, args map[string]json.RawMessage) (err error) {

@@ -67,7 +67,7 @@ func (in Injector) parse(args map[string]json.RawMessage) (files []file, verify 
 	return append(ofNode, ofStep...), verify, nil
 }
 
-// parseFiles returns the files of a list, which errors call by name, and all that is wrong with them. values are those
+// parseFiles parses a list, which errors refer to by name. wrong describes all invalid entries. values are the fields
 // that a URL can name.
 func parseFiles(name string, list json.RawMessage, values map[string]any) (files []file, wrong []string, err error) {
 	var entries []map[string]json.RawMessage

@@ -88,7 +88,7 @@ type Arrays struct {
 	o Options
 }
 
-// New returns a machine.
+// New returns the arrays of a machine.
 func New(o Options) *Arrays {
 	if o.Kernel == nil {
 		o.Kernel = NewKernel(o.System)

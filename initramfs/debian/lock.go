@@ -21,7 +21,7 @@ var packagesLock []byte
 var Pinned = sync.OnceValue(func() Lock {
 	lock, err := ParseLock(packagesLock)
 	if err != nil {
-		panic(err) // the file is embedded, and TestLockFile parses it
+		panic(err) // the file is embedded, and cmd/ironroot.TestLockFile parses it
 	}
 	return lock
 })

@@ -28,8 +28,8 @@ type discarder interface {
 	discard(f *os.File, offset, length int64, secure bool) error
 }
 
-// discardsAfter reports whether a device is discarded whose own erase returned an error. It is not if the device has no
-// erase of its own: it is then overwritten, which is the better erase.
+// discardsAfter reports whether a device is discarded after its own erase returned an error. A device without an erase
+// of its own is overwritten instead, which is the better erase.
 func (o Options) discardsAfter(device block.Device, err error) bool {
 	if !o.Discard || err == nil || block.IsNVMeNamespace(device.Name) || errors.Is(err, ErrUnsupported) {
 		return false
@@ -61,10 +61,10 @@ func discard(ctx context.Context, sys sysfs.Root, device block.Device, o Options
 // device, because a device can ignore parts of a unit. An error says why the device cannot be discarded.
 func discardUnit(sys sysfs.Root, device block.Device) (int64, error) {
 	if device.Rotational {
-		return 0, errors.New("the disk rotates")
+		return 0, errors.New("rotational disk")
 	}
 	if device.Zoned == "host-managed" {
-		return 0, errors.New("the disk is zoned")
+		return 0, errors.New("zoned disk")
 	}
 	limit := func(name string) (int64, error) {
 		text, err := sys.Files.Read(filepath.Join(sys.Sys("class/block", device.Name, "queue"), name))

@@ -161,11 +161,11 @@ func TestDiscard(t *testing.T) {
 		},
 		{
 			name: "rotates", o: ask, disk: func(d *block.Device, _ *fakeATA) { d.Rotational = true },
-			texts: []string{frozenText, "discard: the disk rotates"},
+			texts: []string{frozenText, "discard: rotational disk"},
 		},
 		{
 			name: "rotates, may overwrite", o: both, disk: func(d *block.Device, _ *fakeATA) { d.Rotational = true },
-			method: "overwrite" + insteadText + "; discard: the disk rotates",
+			method: "overwrite" + insteadText + "; discard: rotational disk",
 		},
 		{
 			name: "without erase", o: ask, disk: func(_ *block.Device, drive *fakeATA) { drive.noSecurity = true },

@@ -49,7 +49,7 @@ var goldens = map[string]Superblock{
 	},
 }
 
-// compareOptions compare all fields that mdadm prints. TestCheckComplete covers the table of roles.
+// compareOptions compare all fields that mdadm prints. storage/raid.TestCheckComplete covers the table of roles.
 var compareOptions = cmp.Options{cmpopts.EquateErrors(), cmpopts.IgnoreUnexported(Superblock{})}
 
 func golden(t testing.TB, name string) []byte {

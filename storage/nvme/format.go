@@ -13,10 +13,10 @@ type FormatErase uint8
 // The erases (figure "Format NVM - Command Dword 10").
 const (
 	EraseUserData FormatErase = 1
-	EraseCrypto   FormatErase = 2 // deletes the key; needs [Identity].CryptoErase
+	EraseCrypto   FormatErase = 2 // deletes the key; needs [Identity].FormatsCrypto
 )
 
-// Format erases a namespace and keeps its block format. It returns when the erase has ended. The error is the
+// Format erases a namespace and keeps its block format, which only a namespace from [Controller.Namespace] has. It returns when the erase has ended. The error is the
 // transport's.
 func (c Controller) Format(n Namespace, erase FormatErase) error {
 	return c.transport.Send(Command{

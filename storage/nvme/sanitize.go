@@ -104,6 +104,9 @@ func (s SanitizeStatus) Erased() bool { return s.Status&(1<<8) != 0 }
 
 // Estimate returns the time that the drive says a method takes, 0 if it does not say.
 func (s SanitizeStatus) Estimate(m SanitizeMethod) time.Duration {
+	if s.page == nil { // the zero value
+		return 0
+	}
 	seconds := binary.LittleEndian.Uint32(s.page[m.estimateOffset:])
 	if seconds == 0xffffffff {
 		return 0

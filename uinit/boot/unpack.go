@@ -14,8 +14,8 @@ import (
 	"ironroot/uinit/kmod"
 )
 
-// shellChild unpacks u-root's shell, if this process was started as the interpreter of its script, and becomes the
-// command as which the script was started.
+// shellChild replaces this process by a command of u-root's shell, if it was started as the interpreter of the shell's
+// script.
 func shellChild() {
 	if filepath.Base(os.Args[0]) != filepath.Base(layout.ShellUnpacker) {
 		return

@@ -26,7 +26,8 @@ const (
 const deltaID = 1 << 15
 
 // Delta is a firmware file that is compressed with the content of another one as its dictionary, because the two have
-// much in common. The names are those that drivers request, below FirmwareDir.
+// much in common. The names are the ones that drivers request, below FirmwareDir. The shell is stored in the same way:
+// see layout.ShellDelta.
 type Delta struct{ File, Base string }
 
 // deltaHeader precedes the compressed data of a delta. Its hashes detect that an appended archive has replaced the

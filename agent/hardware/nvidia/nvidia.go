@@ -51,7 +51,7 @@ type Options struct {
 	Log   *slog.Logger
 }
 
-// ToolFinder finds the tools of names.
+// ToolFinder finds tools by their names.
 type ToolFinder interface {
 	FindTools(ctx context.Context, names ...string) (Tools, error)
 }

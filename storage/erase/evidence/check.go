@@ -65,7 +65,7 @@ func (r Record) version() int {
 	for _, t := range r.Targets {
 		switch {
 		case t.Technique == discardTechnique, t.ReadBack != nil && t.ReadBack.Whole:
-			return Version
+			version = max(version, 5)
 		case len(t.Limits) > 0:
 			version = max(version, 4)
 		case t.ReadBack != nil && t.ReadBack.Expected == ExpectUniform:

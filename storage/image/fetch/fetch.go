@@ -43,7 +43,7 @@ type Options struct {
 	smallFile  time.Duration    // 0 = smallFileTimeout, and tokenTimeout for tokens
 }
 
-// Secrets redacts texts in logs.
+// Secrets registers secrets, which are then redacted in logs.
 type Secrets interface {
 	// Redact is called with each token of a registry before it is used.
 	Redact(secret string)

@@ -19,9 +19,10 @@ const (
 	RescueFile = "usr/lib/ironroot/rescue.squashfs"
 	// ShellFile is u-root's shell with all commands. In the archive it is a script, whose interpreter is ShellUnpacker.
 	ShellFile = "bbin/bb"
-	// ShellUnpacker is a link to /init, which replaces the script by the program: the delta ShellDelta of /init.
+	// ShellUnpacker is a link to /init. Started under this name, /init unpacks ShellDelta over ShellFile.
 	ShellUnpacker = "bbin/unpack-bb"
-	ShellDelta    = "bbin/bb.delta"
+	// ShellDelta is the program of the shell, stored as its difference from /init.
+	ShellDelta = "bbin/bb.delta"
 )
 
 // About is the description that an image contains of itself.
