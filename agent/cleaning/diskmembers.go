@@ -69,6 +69,18 @@ func (n *namedArrays) add(found [][]raid.Member, errs []error) {
 	}
 }
 
+// conflict returns the error of a protected name that several arrays share, if a member of one of them is on a disk for
+// which skipped is false: also on a disk that the step leaves as it is for another reason, such as a read-only one.
+func (n *namedArrays) conflict(skipped func(path string) bool) error {
+	for _, member := range n.members {
+		if err := n.nameErrs.Of(member.Superblock); err != nil && n.Protected(member.Superblock) &&
+			!skipped(member.Disk.Path) {
+			return err
+		}
+	}
+	return nil
+}
+
 // checkRead returns an error if the members on some disk are not known, or if the member was not among those that were
 // compared. Another array could then have the same protected name.
 func (n *namedArrays) checkRead(d block.Device, member raid.Member) error {
@@ -117,21 +129,21 @@ func (r *diskRun) protectedMembers(ctx context.Context, d block.Device) (map[str
 			continue
 		}
 		untouched[member.Device.Path] = fmt.Sprintf("member of %s, protected by skip_block_devices", member.Superblock)
-		if err := r.arrays.checkRead(d, member); err != nil {
-			problems = append(problems, err)
-		} else if err := r.arrays.nameErrs.Of(member.Superblock); err != nil {
+		if err := r.arrays.nameErrs.Of(member.Superblock); err != nil {
 			problems = append(problems, conflict{&ambiguous{member: member, err: err}})
 		} else if member.Role < 0 {
 			problems = append(problems, conflict{fmt.Errorf(
 				"%s has no role in %s, which skip_block_devices protects: it holds none of the array's data",
 				member.Device.Path, member.Superblock)})
+		} else if err := r.arrays.checkRead(d, member); err != nil {
+			problems = append(problems, err)
 		}
 	}
 	for _, member := range members {
 		if untouched[member.Device.Path] != "" {
 			continue
 		}
-		if own, ok := r.kept.members[member.Device.Path]; ok && own.UUID == member.UUID {
+		if own, ok := r.kept.member(member.Device.Path); ok && own.UUID == member.UUID {
 			continue
 		}
 		if entry := r.arrays.Created(member.Superblock); entry != "" {

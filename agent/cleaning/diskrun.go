@@ -27,6 +27,7 @@ type diskRun struct {
 	skips    *node.SkipList
 	unused   pciAddresses
 	disks    []block.Device  // those to erase or overwrite
+	skipped  map[string]bool // paths of the disks that skip_block_devices names
 	known    map[string]bool // paths of all disks that were there at the start, whether or not they can be erased
 	results  *results
 	progress *status.Plan // of the step; nil before announce
@@ -85,7 +86,7 @@ func (m *Steps) startDiskRun(ctx context.Context, n *node.Node, phrase, step str
 func (m *Steps) newDiskRun(n *node.Node, phrase, step string) *diskRun {
 	c := m.o.Config.Get()
 	r := &diskRun{
-		m: m, phrase: phrase, flags: eraseFlagsOf(n, c), known: map[string]bool{},
+		m: m, phrase: phrase, flags: eraseFlagsOf(n, c), known: map[string]bool{}, skipped: map[string]bool{},
 	}
 	r.flags.step, r.flags.wait = step, WaitOf(c)
 	r.results = newResults(n, step, r.flags)

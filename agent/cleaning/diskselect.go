@@ -121,6 +121,7 @@ const skippedReason = "named by skip_block_devices"
 func (r *diskRun) recordSkipped(all, kept []block.Device) {
 	for _, d := range all {
 		if !slices.ContainsFunc(kept, func(other block.Device) bool { return other.Path == d.Path }) {
+			r.skipped[d.Path] = true
 			r.record(d, untouched(d, skippedReason))
 		}
 	}

@@ -12,11 +12,12 @@
 //
 // A step recovers the disks (passwords, a sanitize in progress), decides what it does to each of them, checks the
 // decisions for conflicts, and then acts. Each disk is examined again when it is its turn: a decision that no longer
-// holds is an error of the disk. These conflicts end the step before anything is written:
+// holds is an error of the disk. These conflicts end the step, also burnin_disk, before anything is written:
 //
 //   - A shared file system on any disk: it is probably in use by other machines.
 //   - A name of skip_block_devices that several arrays have, and a spare of a protected array: the operator protects
-//     other data than the superblocks say. A tenant can have written one of them.
+//     other data than the superblocks say. A tenant can have written one of them. The name is a conflict also if the
+//     step leaves the disks as they are, unless skip_block_devices names these disks, too.
 //
 // The self-test shows the same decisions.
 //

@@ -362,7 +362,7 @@ func (r *diskRun) logErased(d block.Device, report erase.Report, started time.Ti
 // created in a way that keeps the array, all others as the step does. On a disk with such a member,
 // erase_devices_express overwrites the other partitions, because formatting would reach the whole disk.
 func (r *diskRun) eraseTarget(ctx context.Context, p Decision, target block.Device, record *erase.Recorder) error {
-	member, preserved := r.kept.members[target.Path]
+	member, preserved := r.kept.member(target.Path)
 	switch full := r.flags.erasesFully(p.Disk); {
 	case preserved && full:
 		return r.eraseMember(ctx, member, record)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 
 	"ironroot/agent/softraid"
 	"ironroot/storage/block"
@@ -15,7 +16,9 @@ import (
 
 // keptArrays has the arrays that Ironic created and that a step erases and keeps, see prepareArrays.
 type keptArrays struct {
-	arrays  []*softraid.Volume
+	arrays []*softraid.Volume
+
+	mu      sync.Mutex             // of the maps: a decision that the kernel has held up can read them during the erase
 	members map[string]raid.Member // of the arrays, by device path
 	refused map[string]error       // why other arrays that Ironic created are not kept, by name
 	none    error                  // why no array that Ironic created can be kept, or nil
@@ -23,6 +26,8 @@ type keptArrays struct {
 
 // keep adds an array.
 func (k *keptArrays) keep(a *softraid.Volume) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
 	if k.members == nil {
 		k.members = map[string]raid.Member{}
 	}
@@ -34,6 +39,8 @@ func (k *keptArrays) keep(a *softraid.Volume) {
 
 // refuse notes why the step cannot keep an array.
 func (k *keptArrays) refuse(a *softraid.Volume, err error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
 	if k.refused == nil {
 		k.refused = map[string]error{}
 	}
@@ -43,6 +50,8 @@ func (k *keptArrays) refuse(a *softraid.Volume, err error) {
 // drop removes an array.
 func (k *keptArrays) drop(a *softraid.Volume, err error) {
 	k.refuse(a, err)
+	k.mu.Lock()
+	defer k.mu.Unlock()
 	for _, m := range a.Members {
 		delete(k.members, m.Device.Path)
 	}
@@ -51,6 +60,8 @@ func (k *keptArrays) drop(a *softraid.Volume, err error) {
 
 // refusal returns why the array of a member is not kept, nil if there is no reason.
 func (k *keptArrays) refusal(member raid.Member) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
 	if err := k.refused[member.ShortName()]; err != nil {
 		return err
 	}
@@ -59,8 +70,16 @@ func (k *keptArrays) refusal(member raid.Member) error {
 
 // has reports whether a device is a member of a kept array.
 func (k *keptArrays) has(d block.Device) bool {
-	_, kept := k.members[d.Path]
+	_, kept := k.member(d.Path)
 	return kept
+}
+
+// member returns the member of a kept array that a device is.
+func (k *keptArrays) member(path string) (member raid.Member, kept bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	member, kept = k.members[path]
+	return member, kept
 }
 
 // of returns the array of a member, nil if it is not kept.
@@ -75,7 +94,10 @@ func (k *keptArrays) of(member raid.Member) *softraid.Volume {
 
 // onDisk reports whether a partition of a disk is a member of a kept array.
 func (k *keptArrays) onDisk(ctx context.Context, sys sysfs.Root, d block.Device) (bool, error) {
-	if len(k.members) == 0 {
+	k.mu.Lock()
+	empty := len(k.members) == 0
+	k.mu.Unlock()
+	if empty {
 		return false, nil
 	}
 	parts, err := block.Partitions(ctx, sys, d.Path)
@@ -102,13 +124,13 @@ func (k *keptArrays) checkSuperblocks(ctx context.Context, sys sysfs.Root, d blo
 	found := map[string]int{}
 	for _, m := range members {
 		found[m.Device.Path]++
-		if own, kept := k.members[m.Device.Path]; !kept || own.UUID != m.UUID {
+		if own, kept := k.member(m.Device.Path); !kept || own.UUID != m.UUID {
 			problems = append(problems, fmt.Errorf("a superblock of %s is left on %s", m, m.Device.Path))
 		}
 	}
 	parts, err := block.Partitions(ctx, sys, d.Path)
 	for _, part := range parts {
-		if own, kept := k.members[part.Path]; kept && found[part.Path] != 1 {
+		if own, kept := k.member(part.Path); kept && found[part.Path] != 1 {
 			problems = append(problems, fmt.Errorf("%s has %d superblocks, want that of %s",
 				part.Path, found[part.Path], own))
 		}

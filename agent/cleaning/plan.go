@@ -62,13 +62,18 @@ var errChanged = errors.New("changed since the step was planned")
 func (r *diskRun) plan(ctx context.Context, n *node.Node) (plan, error) {
 	r.prepareArrays(ctx, n)
 	p := r.decideAll(ctx)
-	if !slices.ContainsFunc(slices.Collect(maps.Values(p.decisions)), Decision.isConflict) {
+	known := slices.ContainsFunc(slices.Collect(maps.Values(p.decisions)), Decision.isConflict)
+	problem := r.arrays.conflict(r.isSkipped)
+	if !known && problem == nil {
 		return p, nil
 	}
 	for _, d := range r.disks {
 		if err := p.decisions[d.Path].Err; err != nil {
 			r.fail(d, err)
 		}
+	}
+	if !known { // no disk that the step would erase has the name
+		r.failStep(problem)
 	}
 	r.restartArrays(ctx)
 	_, err := r.finish()
@@ -77,7 +82,18 @@ func (r *diskRun) plan(ctx context.Context, n *node.Node) (plan, error) {
 }
 
 // isConflict reports whether the decision keeps the whole step from beginning.
-func (p Decision) isConflict() bool { return errors.As(p.Err, new(conflict)) }
+func (p Decision) isConflict() bool { return isConflict(p.Err) }
+
+func isConflict(err error) bool { return errors.As(err, new(conflict)) }
+
+// failStep records an error that belongs to no disk.
+func (r *diskRun) failStep(err error) {
+	r.m.o.Log.Error(r.phrase, "err", err)
+	r.results.addErr(err)
+}
+
+// isSkipped reports whether skip_block_devices names a disk.
+func (r *diskRun) isSkipped(path string) bool { return r.skipped[path] }
 
 // decideAll decides about all disks of the step. It examines them concurrently.
 func (r *diskRun) decideAll(ctx context.Context) plan {
@@ -194,8 +210,9 @@ func (r *diskRun) act(ctx context.Context, planned Decision) {
 	})
 }
 
-// check returns an error unless the decision is the same now. The erase itself reports why it is refused. The technique
-// of a namespace depends on its siblings, which can be erased already.
+// check returns an error unless the decision still holds. The erase itself reports why it is refused. If the drive could
+// not be asked before and can be now, its own erase takes the place of an overwrite, or of a refusal. The technique of a
+// namespace depends on its siblings, which can be erased already.
 func (p Decision) check(now Decision) error {
 	same := func(a, b block.Device) bool { return a.Path == b.Path && a.Size == b.Size }
 	switch {
@@ -205,9 +222,8 @@ func (p Decision) check(now Decision) error {
 		return fmt.Errorf("%w: got %q as the reason to leave it, want %q", errChanged, now.Untouched, p.Untouched)
 	case !slices.EqualFunc(p.targets, now.targets, same) || !maps.Equal(p.untouched, now.untouched):
 		return fmt.Errorf("%w: other partitions have to be erased", errChanged)
-	case now.refused == nil && p.refused != nil:
-		return fmt.Errorf("%w: %w", errChanged, p.refused)
-	case now.refused == nil && now.Report.Technique != p.Report.Technique && len(p.unit) < 2:
+	case now.refused == nil && p.refused == nil && now.Report.Technique != p.Report.Technique &&
+		p.Report.Technique != erase.Overwrite && len(p.unit) < 2:
 		return fmt.Errorf("%w: got technique %q, want %q", errChanged, now.Report.Technique, p.Report.Technique)
 	}
 	return nil

@@ -4,9 +4,12 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"io/fs"
+	"os"
 	"strings"
 	"testing"
 
+	"ironroot/agent/node"
 	"ironroot/internal/test/raidtest"
 	"ironroot/internal/test/testenv"
 	"ironroot/storage/block"
@@ -74,6 +77,70 @@ func TestConflictBeforeFirstWrite(t *testing.T) {
 	}
 }
 
+// A protected name that several arrays have is a conflict also if other disks cannot be read, and if the disks with the
+// name are left as they are. It is none if skip_block_devices names all of these disks.
+func TestConflictOfOtherDisks(t *testing.T) {
+	broken := block.Device{Name: "broken", Path: "/dev/broken", Type: "disk", Size: diskSize}
+	const name = `{"volume_name": "root"}`
+	for text, c := range map[string]struct {
+		skip     string
+		change   func(real, other *block.Device)
+		broken   bool
+		conflict bool
+	}{
+		"another disk is unreadable": {name, func(_, _ *block.Device) {}, true, true},
+		"skipped and read-only": {
+			name + `, {"serial": "R1"}`, func(_, other *block.Device) { other.ReadOnly = true }, false, true,
+		},
+		"both skipped": {name + `, {"serial": "R1"}, {"serial": "R2"}`, func(_, _ *block.Device) {}, false, false},
+	} {
+		plain := raidtest.PartitionedDisk(t, partition.TypeLinux)
+		real := raidtest.MemberDisk(t, testenv.RAID{Name: "root", Level: 1})
+		other := raidtest.MemberDisk(t, testenv.RAID{Name: "tenant:root", Level: 1, Member: 1, UUID: "other-uuid------"})
+		real.Serials, other.Serials = []string{"R1"}, []string{"R2"}
+		c.change(&real, &other)
+		disks := []block.Device{plain, real, other}
+		if c.broken {
+			disks = append(disks, broken)
+		}
+		before := content(t, plain)
+		m := onThisMachine(t, disks...)
+		n := nodeWith(t, `"properties": {"skip_block_devices": [`+c.skip+`]}`)
+		steps := erasing(m)
+		steps["burnin_disk"] = func(ctx context.Context, n *node.Node) (any, error) { return burninDisk(ctx, t, m, n) }
+		for step, run := range steps {
+			_, err := run(t.Context(), n)
+			if (err != nil) != c.conflict || err != nil && !strings.Contains(err.Error(), "does not name one array") {
+				t.Errorf("%s, %s: got %v, want a conflict: %v", text, step, err, c.conflict)
+			}
+			if c.conflict && !bytes.Equal(content(t, plain), before) {
+				t.Errorf("%s, %s: the other disk was written to", text, step)
+			}
+		}
+		list, err := m.PreviewErase(t.Context(), n)
+		if err != nil && !c.broken {
+			t.Fatal(err)
+		}
+		if got := list[0]; (got.Report.Technique == "") != c.conflict {
+			t.Errorf("%s: got preview %+v of the other disk, want it erased: %v", text, got, !c.conflict)
+		}
+	}
+}
+
+// A decision has the number of the disk in the kernel, which differs if another disk gets the name.
+func TestDecisionSequence(t *testing.T) {
+	disk := raidtest.PartitionedDisk(t, partition.TypeLinux)
+	want, err := os.ReadFile("/sys/block/" + disk.Name + "/diskseq")
+	if err != nil && !errors.Is(err, fs.ErrNotExist) { // before Linux 5.15
+		t.Fatal(err)
+	}
+	m := onThisMachine(t, disk)
+	p, err := m.newDiskRun(nodeWith(t, `"properties": {}`), "", fullErase).decide(t.Context(), disk, nil)
+	if err != nil || p.sequence != strings.TrimSpace(string(want)) {
+		t.Errorf("got number %q and %v, want %s", p.sequence, err, want)
+	}
+}
+
 // A decision that no longer holds when it is the disk's turn is an error of that disk, before a write. The other disk
 // is erased.
 func TestDecisionChanges(t *testing.T) {
@@ -84,7 +151,7 @@ func TestDecisionChanges(t *testing.T) {
 	fake(m).decide = func(ctx context.Context, d block.Device, o erase.Options) (erase.Report, error) {
 		report, err := fake(m).thisMachine.Decide(ctx, d, o)
 		if d.Path == disk.Path {
-			if calls++; calls == 2 {
+			if calls++; calls == 1 { // the drive does not offer its own erase any more
 				report.Technique = erase.ATAEnhanced
 			}
 		}
@@ -106,7 +173,7 @@ func TestDecisionChanges(t *testing.T) {
 	}
 }
 
-// A decision holds only for the same disk, the same partitions and the same technique.
+// A decision holds only for the same disk and the same partitions, and not for a weaker technique.
 func TestDecisionCheck(t *testing.T) {
 	disk, part := block.Device{Path: "/dev/sda", Size: 100}, block.Device{Path: "/dev/sda2", Size: 10}
 	planned := Decision{
@@ -124,8 +191,9 @@ func TestDecisionCheck(t *testing.T) {
 		"other size":   {func(_, now *Decision) { now.targets = []block.Device{{Path: part.Path, Size: 11}} }, true},
 		"partition":    {func(_, now *Decision) { now.targets = nil }, true},
 		"member":       {func(_, now *Decision) { now.untouched = nil }, true},
-		"technique":    {func(_, now *Decision) { now.Report.Technique = erase.ATAEnhanced }, true},
-		"accepted":     {func(planned, _ *Decision) { planned.refused = broken }, true},
+		"overwrite":    {func(planned, _ *Decision) { planned.Report.Technique = erase.ATAEnhanced }, true},
+		"own erase":    {func(_, now *Decision) { now.Report.Technique = erase.ATAEnhanced }, false},
+		"accepted":     {func(planned, _ *Decision) { planned.refused = broken }, false},
 		"refused": {func(_, now *Decision) {
 			now.refused, now.Report = broken, erase.Report{}
 		}, false}, // the erase reports it

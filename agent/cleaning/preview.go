@@ -33,7 +33,7 @@ func (m *Steps) PreviewErase(ctx context.Context, n *node.Node) ([]Decision, err
 	if listErr != nil && !errors.Is(listErr, block.ErrUnreadable) {
 		return nil, listErr
 	}
-	kept, err := skips.Without(all)
+	rest, err := skips.Without(all)
 	if err != nil {
 		return nil, err
 	}
@@ -41,7 +41,7 @@ func (m *Steps) PreviewErase(ctx context.Context, n *node.Node) ([]Decision, err
 	for _, d := range all {
 		decisions[d.Path] = Decision{Disk: d, Untouched: skippedReason}
 	}
-	allowed, remote, unknown := m.divideByReach(kept)
+	allowed, remote, unknown := m.divideByReach(rest)
 	for _, d := range remote {
 		decisions[d.Path] = Decision{Disk: d, Untouched: networkReason(d)}
 	}
@@ -50,14 +50,29 @@ func (m *Steps) PreviewErase(ctx context.Context, n *node.Node) ([]Decision, err
 	}
 	r := m.newDiskRun(n, "disk not examined", fullErase)
 	r.arrays.Rules, r.skips, r.disks = arrays, skips, allowed
+	if listErr != nil {
+		r.arrays.unread = append(r.arrays.unread, listErr)
+	}
 	if arrays.HasProtected() {
 		r.readMembers(ctx, all)
 	}
 	for _, a := range r.findKept(ctx, n) {
 		r.kept.keep(a)
+		if i := slices.IndexFunc(r.disks, func(d block.Device) bool { return d.Path == a.Running }); i >= 0 {
+			decisions[a.Running] = Decision{Disk: r.disks[i], Untouched: "array that Ironic created: only its content is erased"}
+			r.disks = slices.Delete(r.disks, i, i+1)
+		}
 	}
 	for path, decision := range r.decideAll(ctx).decisions {
 		decisions[path] = r.preview(ctx, decision)
+	}
+	isSkipped := func(path string) bool { return decisions[path].Untouched == skippedReason }
+	if r.arrays.conflict(isSkipped) != nil || slices.ContainsFunc(slices.Collect(maps.Values(decisions)), Decision.endsStep) {
+		for path, decision := range decisions {
+			if decision.Err == nil && decision.Untouched == "" {
+				decisions[path] = Decision{Disk: decision.Disk, Untouched: "the step ends before the first write"}
+			}
+		}
 	}
 	list := make([]Decision, 0, len(all))
 	for _, d := range all {
@@ -65,6 +80,9 @@ func (m *Steps) PreviewErase(ctx context.Context, n *node.Node) ([]Decision, err
 	}
 	return list, errors.Join(listErr, m.unusable(ctx))
 }
+
+// endsStep reports whether the step ends before the first write because of the disk.
+func (p Decision) endsStep() bool { return p.isConflict() || errors.Is(p.Err, erase.ErrProtected) }
 
 // preview completes a decision with the checks that a step makes before it decides, and with the error that the erase
 // would return.

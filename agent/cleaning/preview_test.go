@@ -41,7 +41,7 @@ func TestPreviewErase(t *testing.T) {
 		t.Fatalf("got %d previews and %v, want %d", len(list), err, len(disks))
 	}
 	for i, want := range []Decision{
-		{Disk: plain, Report: erase.Report{Technique: erase.Overwrite}},
+		{Disk: plain, Untouched: "the step ends before the first write"},
 		{Disk: shared, Err: erase.ErrProtected},
 		{Disk: skipped, Untouched: "named by skip_block_devices"},
 		{Disk: remote, Untouched: "reached over a network (iscsi)"},
