@@ -76,13 +76,17 @@ func unpackShell(base, delta string) ([]byte, error) {
 
 // replaceShell replaces the script of the shell by the program. Other processes can do so at the same time.
 func replaceShell(file string, program []byte) error {
-	unpacked := fmt.Sprintf("%s.%d", file, os.Getpid())
-	err := os.WriteFile(unpacked, program, 0o755)
+	f, err := os.CreateTemp(filepath.Dir(file), "shell")
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(program)
+	err = errors.Join(err, f.Chmod(0o755), f.Close()) // the umask of the caller does not count
 	if err == nil {
-		err = os.Rename(unpacked, file)
+		err = os.Rename(f.Name(), file)
 	}
 	if err != nil {
-		_ = os.Remove(unpacked)
+		_ = os.Remove(f.Name())
 	}
 	return err
 }
