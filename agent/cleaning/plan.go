@@ -210,9 +210,9 @@ func (r *diskRun) act(ctx context.Context, planned Decision) {
 	})
 }
 
-// check returns an error unless the decision still holds. The erase itself reports why it is refused. If the drive could
-// not be asked before and can be now, its own erase takes the place of an overwrite, or of a refusal. The technique of a
-// namespace depends on its siblings, which can be erased already.
+// check returns an error unless the decision still holds. The erase itself reports why it is refused. If the drive
+// could not be asked before and can be now, its own erase takes the place of an overwrite, or of a refusal. The
+// technique of a namespace depends on its siblings, which can be erased already.
 func (p Decision) check(now Decision) error {
 	same := func(a, b block.Device) bool { return a.Path == b.Path && a.Size == b.Size }
 	switch {

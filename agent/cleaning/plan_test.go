@@ -96,7 +96,9 @@ func TestConflictOfOtherDisks(t *testing.T) {
 	} {
 		plain := raidtest.PartitionedDisk(t, partition.TypeLinux)
 		real := raidtest.MemberDisk(t, testenv.RAID{Name: "root", Level: 1})
-		other := raidtest.MemberDisk(t, testenv.RAID{Name: "tenant:root", Level: 1, Member: 1, UUID: "other-uuid------"})
+		other := raidtest.MemberDisk(t, testenv.RAID{
+			Name: "tenant:root", Level: 1, Member: 1, UUID: "other-uuid------",
+		})
 		real.Serials, other.Serials = []string{"R1"}, []string{"R2"}
 		c.change(&real, &other)
 		disks := []block.Device{plain, real, other}

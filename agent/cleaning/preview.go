@@ -59,7 +59,9 @@ func (m *Steps) PreviewErase(ctx context.Context, n *node.Node) ([]Decision, err
 	for _, a := range r.findKept(ctx, n) {
 		r.kept.keep(a)
 		if i := slices.IndexFunc(r.disks, func(d block.Device) bool { return d.Path == a.Running }); i >= 0 {
-			decisions[a.Running] = Decision{Disk: r.disks[i], Untouched: "array that Ironic created: only its content is erased"}
+			decisions[a.Running] = Decision{
+				Disk: r.disks[i], Untouched: "array that Ironic created: only its content is erased",
+			}
 			r.disks = slices.Delete(r.disks, i, i+1)
 		}
 	}
@@ -67,11 +69,11 @@ func (m *Steps) PreviewErase(ctx context.Context, n *node.Node) ([]Decision, err
 		decisions[path] = r.preview(ctx, decision)
 	}
 	isSkipped := func(path string) bool { return decisions[path].Untouched == skippedReason }
-	if r.arrays.conflict(isSkipped) != nil || slices.ContainsFunc(slices.Collect(maps.Values(decisions)), Decision.endsStep) {
-		for path, decision := range decisions {
-			if decision.Err == nil && decision.Untouched == "" {
-				decisions[path] = Decision{Disk: decision.Disk, Untouched: "the step ends before the first write"}
-			}
+	ends := r.arrays.conflict(isSkipped) != nil ||
+		slices.ContainsFunc(slices.Collect(maps.Values(decisions)), Decision.endsStep)
+	for path, decision := range decisions {
+		if ends && decision.Err == nil && decision.Untouched == "" {
+			decisions[path] = Decision{Disk: decision.Disk, Untouched: "the step ends before the first write"}
 		}
 	}
 	list := make([]Decision, 0, len(all))

@@ -31,9 +31,9 @@ type Imager interface {
 	RootDisk(ctx context.Context, refresh bool) (block.Device, error)
 }
 
-// InspectionReceiver receives inspection data, as JSON, and returns the UUID of the node that it found: see
+// Receiver receives inspection data, as JSON, and returns the UUID of the node that it found: see
 // [ironic.Client.PostInspection].
-type InspectionReceiver interface {
+type Receiver interface {
 	PostInspection(ctx context.Context, body []byte) (nodeUUID string, err error)
 }
 
@@ -51,7 +51,7 @@ type Options struct {
 	// Neighbours receives LLDP frames.
 	Neighbours inventory.Neighbours
 	// Ironic receives the data.
-	Ironic InspectionReceiver
+	Ironic Receiver
 	// Board shows the progress of benchmarks; nil shows nothing.
 	Board status.Trackers
 	Log   *slog.Logger

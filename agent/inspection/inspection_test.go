@@ -81,7 +81,7 @@ func (m *machine) RootDisk(context.Context, bool) (block.Device, error) {
 	return *m.disk, nil
 }
 
-// PostInspection implements [InspectionReceiver].
+// PostInspection implements [Receiver].
 func (m *machine) PostInspection(_ context.Context, body []byte) (string, error) {
 	m.posted = nil
 	if err := json.Unmarshal(body, &m.posted); err != nil {

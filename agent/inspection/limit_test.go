@@ -170,7 +170,7 @@ func TestReduce(t *testing.T) {
 	}
 }
 
-// received implements [InspectionReceiver].
+// received implements [Receiver].
 type received []byte
 
 func (r *received) PostInspection(_ context.Context, body []byte) (string, error) {

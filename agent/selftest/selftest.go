@@ -51,8 +51,8 @@ type Inventory interface {
 	Collect(ctx context.Context) (*inventory.Inventory, error)
 }
 
-// ErasePreviewer describes what erase_devices would do. With an error that wraps [block.ErrUnreadable], it returns the disks
-// that could be described.
+// ErasePreviewer describes what erase_devices would do. With an error that wraps [block.ErrUnreadable], it returns the
+// disks that could be described.
 type ErasePreviewer interface {
 	PreviewErase(ctx context.Context, n *node.Node) ([]cleaning.Decision, error)
 }

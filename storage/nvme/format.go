@@ -16,8 +16,8 @@ const (
 	EraseCrypto   FormatErase = 2 // deletes the key; needs [Identity].FormatsCrypto
 )
 
-// Format erases a namespace and keeps its block format, which only a namespace from [Controller.Namespace] has. It returns when the erase has ended. The error is the
-// transport's.
+// Format erases a namespace and keeps its block format, which only a namespace from [Controller.Namespace] has. It
+// returns when the erase has ended. The error is the transport's.
 func (c Controller) Format(n Namespace, erase FormatErase) error {
 	return c.transport.Send(Command{
 		Opcode: opFormat, Namespace: n.ID, CDW10: n.formatWord(erase), Timeout: FormatTimeout,

@@ -46,8 +46,8 @@ const (
 	onePass = 1 << 4
 )
 
-// The methods. SanitizeOverwrite writes zeros once. NDAS is not set, so that the drive deallocates the blocks: those that it
-// keeps allocated can return errors when they are read.
+// The methods. SanitizeOverwrite writes zeros once. NDAS is not set, so that the drive deallocates the blocks: those
+// that it keeps allocated can return errors when they are read.
 var (
 	SanitizeCrypto    = SanitizeMethod{"crypto erase", 1 << 0, actionCryptoErase | unrestrictedExit, 16}
 	SanitizeBlock     = SanitizeMethod{"block erase", 1 << 1, actionBlockErase | unrestrictedExit, 12}

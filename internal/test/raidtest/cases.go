@@ -19,7 +19,8 @@ import (
 	"ironroot/storage/sysfs"
 )
 
-// Kernel is a kernel that creates and runs arrays: a [FakeKernel], or the kernel of a machine as agent/softraid calls it.
+// Kernel is a kernel that creates and runs arrays: a [FakeKernel], or the kernel of a machine as agent/softraid calls
+// it.
 type Kernel interface {
 	List(ctx context.Context) ([]raid.Status, error)
 	Create(ctx context.Context, o raid.Options) (path string, err error)

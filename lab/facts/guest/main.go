@@ -183,7 +183,7 @@ func (f firstDisk) RootDisk(ctx context.Context, _ bool) (block.Device, error) {
 // posted is the data of an inspection, as JSON.
 type posted []byte
 
-// PostInspection implements [inspection.InspectionReceiver].
+// PostInspection implements [inspection.Receiver].
 func (p *posted) PostInspection(_ context.Context, body []byte) (string, error) {
 	*p = body
 	return "", nil
