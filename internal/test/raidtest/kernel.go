@@ -27,7 +27,7 @@ import (
 // machine, and its arrays are loop devices, so that this machine's kernel answers for sizes, partitions, and devices in
 // use. It passes the same [Cases] as the real kernel. It differs from the real kernel in five points: the device of an
 // array is named as a loop device, it remains when the array is stopped, its content is kept apart from the members,
-// sysfs does not show the array as a holder of its members, and nothing is resynced. It implements softraid.FakeKernel.
+// sysfs does not show the array as a holder of its members, and nothing is resynced. It implements softraid.Kernel.
 type FakeKernel struct {
 	System sysfs.Root // arrays of ListArray are listed and stopped, too
 
