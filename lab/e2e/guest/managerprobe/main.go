@@ -133,6 +133,8 @@ func probe() map[string]string {
 	try("unmount", unix.Unmount("/proc", unix.MNT_DETACH))
 	try("make node", unix.Mknod("/tmp/mem", unix.S_IFCHR|0o600, int(unix.Mkdev(1, 1))))
 	try("write /tmp", os.WriteFile("/tmp/file", nil, 0o600))
-	try("run a shell", exec.CommandContext(context.Background(), "/bin/sh", "-c", "ls /").Run())
+	if _, err := os.Stat("/bbin/bb"); err == nil { // not in a manager root
+		try("run the ramdisk's shell", exec.CommandContext(context.Background(), "/bin/sh", "-c", "ls /").Run())
+	}
 	return found
 }
