@@ -405,7 +405,7 @@ func (h imagerHardware) AssembleVolumes(ctx context.Context, n *node.Node) (soft
 }
 
 func (h imagerHardware) ReleaseVolumes(ctx context.Context, volumes softraid.Assembled, except string) error {
-	return h.a.builtin.ReleaseVolumes(ctx, volumes, except)
+	return volumes.Release(ctx, except)
 }
 
 // SetNode implements [extension.Standalone].

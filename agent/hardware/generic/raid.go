@@ -104,8 +104,3 @@ func (m *Manager) deleteConfiguration(ctx context.Context, call hardware.Call) (
 func (m *Manager) AssembleVolumes(ctx context.Context, n *node.Node) (softraid.Assembled, error) {
 	return m.raidArrays(n).AssembleRoot(ctx)
 }
-
-// ReleaseVolumes stops the arrays that AssembleVolumes has started, except the one with the device path.
-func (m *Manager) ReleaseVolumes(ctx context.Context, volumes softraid.Assembled, except string) error {
-	return volumes.Release(ctx, except)
-}

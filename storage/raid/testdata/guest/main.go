@@ -1,6 +1,7 @@
 // Command guest is a ramdisk with mdadm. It creates arrays with mdadm, and assembles and erases them. It compares the
 // superblocks of mdadm with those of package md, creates arrays with package raid, and prints what mdadm shows of them.
-// It checks the cases of package raidtest. Then mdadm creates arrays with the metadata of firmware RAID on the disks of the machine.
+// It checks the cases of package raidtest. Then mdadm creates arrays with the metadata of firmware RAID on the disks of
+// the machine.
 package main
 
 import (
