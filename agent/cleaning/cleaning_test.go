@@ -167,7 +167,7 @@ func TestSkippedDisksAreNotErased(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	run, err := m.startErase(t.Context(), n, fullErase)
+	run, err := m.startDiskRun(t.Context(), n, "disk not erased", fullErase)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -178,7 +178,7 @@ func TestSkippedDisksAreNotErased(t *testing.T) {
 		`[{"colour": "blue"}]}}`)); err != nil {
 		t.Fatal(err)
 	}
-	_, err = m.startErase(t.Context(), n, fullErase)
+	_, err = m.startDiskRun(t.Context(), n, "disk not erased", fullErase)
 	if typeOf(err) != "" || !strings.Contains(errorText(err), "colour") {
 		t.Errorf("unknown hint: got %v, want an error without a type that names it", err)
 	}

@@ -45,7 +45,7 @@ func createdLog(t *testing.T, fields string, disks ...block.Device) (string, int
 	var log bytes.Buffer
 	m.o.Log = slog.New(slog.NewTextHandler(&log, nil))
 	n := nodeWith(t, fields)
-	run, err := m.startErase(t.Context(), n, "erase_devices_metadata")
+	run, err := m.startDiskRun(t.Context(), n, "disk not erased", "erase_devices_metadata")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -158,7 +158,7 @@ func TestPrepareArraysRunning(t *testing.T) {
 	}
 	m := onThisMachine(t, disks...)
 	n := nodeWith(t, fields)
-	run, err := m.startErase(t.Context(), n, "erase_devices_metadata")
+	run, err := m.startDiskRun(t.Context(), n, "disk not erased", "erase_devices_metadata")
 	if err != nil {
 		t.Fatal(err)
 	}

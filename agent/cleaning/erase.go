@@ -18,9 +18,19 @@ import (
 	"ironroot/storage/erase"
 )
 
-// startErase starts a step that erases disks. If a disk is protected, it stores the evidence that nothing was erased.
-func (m *Steps) startErase(ctx context.Context, n *node.Node, step string) (*diskRun, error) {
-	return m.startDiskRun(ctx, n, "disk not erased", step)
+// startErase starts a step that erases disks, and decides what it does to each of them. If a disk is protected, or a
+// conflict keeps the step from beginning, it stores the evidence that nothing was erased.
+func (m *Steps) startErase(ctx context.Context, n *node.Node, step string) (*diskRun, plan, error) {
+	run, err := m.startDiskRun(ctx, n, "disk not erased", step)
+	if err != nil {
+		return nil, plan{}, err
+	}
+	p, err := run.plan(ctx, n)
+	if err != nil {
+		return nil, plan{}, err
+	}
+	run.announce()
+	return run, p, nil
 }
 
 // EraseDevices erases all data of all disks that are not protected. Arrays that Ironic created are erased and kept, see
@@ -29,15 +39,10 @@ func (m *Steps) EraseDevices(ctx context.Context, n *node.Node) (any, error) {
 	if err := checkIterations(n); err != nil {
 		return nil, err
 	}
-	run, err := m.startErase(ctx, n, fullErase)
+	run, plan, err := m.startErase(ctx, n, fullErase)
 	if err != nil {
 		return nil, err
 	}
-	plan, err := run.plan(ctx, n)
-	if err != nil {
-		return nil, err
-	}
-	run.announce()
 	run.eraseArrays(ctx)
 	run.eraseAll(ctx, plan)
 	run.restartArrays(ctx)
@@ -63,15 +68,10 @@ func (r *diskRun) eraseAll(ctx context.Context, p plan) {
 // EraseMetadata removes partition tables and signatures from all disks and partitions that are not protected. Arrays
 // that Ironic created are wiped and kept where that is safe, see prepareArrays.
 func (m *Steps) EraseMetadata(ctx context.Context, n *node.Node) (any, error) {
-	run, err := m.startErase(ctx, n, "erase_devices_metadata")
+	run, plan, err := m.startErase(ctx, n, "erase_devices_metadata")
 	if err != nil {
 		return nil, err
 	}
-	plan, err := run.plan(ctx, n)
-	if err != nil {
-		return nil, err
-	}
-	run.announce()
 	for _, d := range run.lastFirst() {
 		run.act(ctx, plan.decisions[d.Path])
 	}
@@ -83,15 +83,10 @@ func (m *Steps) EraseMetadata(ctx context.Context, n *node.Node) (any, error) {
 // be formatted, and of all disks if agent_enable_nvme_secure_erase is off. It keeps arrays that Ironic created, see
 // prepareArrays: an array with members on disks to format is overwritten with zeros, and any other loses its metadata.
 func (m *Steps) EraseExpress(ctx context.Context, n *node.Node) (any, error) {
-	run, err := m.startErase(ctx, n, expressErase)
+	run, plan, err := m.startErase(ctx, n, expressErase)
 	if err != nil {
 		return nil, err
 	}
-	plan, err := run.plan(ctx, n)
-	if err != nil {
-		return nil, err
-	}
-	run.announce()
 	run.eraseArrays(ctx)
 	for _, d := range run.lastFirst() {
 		run.act(ctx, plan.decisions[d.Path])

@@ -680,7 +680,7 @@ func TestEraseUnusableDiskWithoutNumber(t *testing.T) {
 			t.Fatal(err)
 		}
 		n := nodeWith(t, `"properties": {"skip_block_devices": [{"serial": ">= 100"}]}`)
-		_, err := m.startErase(t.Context(), n, fullErase)
+		_, err := m.startDiskRun(t.Context(), n, "disk not erased", fullErase)
 		if typeOf(err) != "" || !strings.Contains(errorText(err), "skip_block_devices") ||
 			!strings.Contains(errorText(err), "S3X9") {
 			t.Errorf("%s: got %v, want an error without a type that names the entry of skip_block_devices and the "+
@@ -793,7 +793,7 @@ func TestEraseErrorText(t *testing.T) {
 		},
 	} {
 		m := newMachine(t)
-		run, err := m.startErase(t.Context(), nil, fullErase)
+		run, err := m.startDiskRun(t.Context(), nil, "disk not erased", fullErase)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -816,7 +816,7 @@ func TestEraseErrorText(t *testing.T) {
 // A disk of which one device was erased and one was not is in both lists.
 func TestEraseErrorTextOfPart(t *testing.T) {
 	m := newMachine(t)
-	run, err := m.startErase(t.Context(), nil, fullErase)
+	run, err := m.startDiskRun(t.Context(), nil, "disk not erased", fullErase)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -426,7 +426,7 @@ func TestEvidenceNotCreated(t *testing.T) {
 		o.Recorder.Erased(erase.Overwrite)
 		return nil
 	}
-	run, err := m.startErase(t.Context(), nil, fullErase)
+	run, err := m.startDiskRun(t.Context(), nil, "disk not erased", fullErase)
 	if err != nil {
 		t.Fatal(err)
 	}

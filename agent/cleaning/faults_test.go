@@ -29,7 +29,7 @@ import (
 
 func startErase(t *testing.T, m *Steps) *diskRun {
 	t.Helper()
-	run, err := m.startErase(t.Context(), nil, fullErase)
+	run, err := m.startDiskRun(t.Context(), nil, "disk not erased", fullErase)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -83,7 +83,7 @@ func TestErasePartContainsPanics(t *testing.T) {
 	d := raidtest.PartsDisk(t, 8*mib-8192, &testenv.RAID{Name: "root", Level: 1}, nil, nil)
 	n := nodeWith(t, `"properties": {"skip_block_devices": [{"volume_name": "root"}]}`)
 	m := onThisMachine(t, d)
-	run, err := m.startErase(t.Context(), n, fullErase)
+	run, err := m.startDiskRun(t.Context(), n, "disk not erased", fullErase)
 	if err != nil {
 		t.Fatal(err)
 	}

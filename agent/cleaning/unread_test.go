@@ -84,7 +84,7 @@ func TestCheckReadOfManyDisks(t *testing.T) {
 func TestEraseNewMember(t *testing.T) {
 	disk := raidtest.MemberDisk(t, testenv.RAID{Name: "root", Level: 1})
 	n := nodeWith(t, `"properties": {"skip_block_devices": [{"volume_name": "root"}]}`)
-	run, err := onThisMachine(t, disk).startErase(t.Context(), n, fullErase)
+	run, err := onThisMachine(t, disk).startDiskRun(t.Context(), n, "disk not erased", fullErase)
 	if err != nil {
 		t.Fatal(err)
 	}
