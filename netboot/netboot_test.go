@@ -464,3 +464,25 @@ func TestExpiryTime(t *testing.T) {
 		t.Errorf("infinite: got %v, want the zero time", got)
 	}
 }
+
+// All physical Ethernet links are used, and InfiniBand links of the card's own partition.
+func TestIsUsed(t *testing.T) {
+	ether := netlink.LinkAttrs{EncapType: "ether"}
+	for name, c := range map[string]struct {
+		link netlink.Link
+		want bool
+	}{
+		"card":         {&netlink.Device{LinkAttrs: ether}, true},
+		"not Ethernet": {&netlink.Device{LinkAttrs: netlink.LinkAttrs{EncapType: "sit"}}, false},
+		"loopback": {
+			&netlink.Device{LinkAttrs: netlink.LinkAttrs{EncapType: "ether", Flags: net.FlagLoopback}}, false,
+		},
+		"bridge":            {&netlink.Bridge{LinkAttrs: ether}, false},
+		"InfiniBand":        {&netlink.IPoIB{LinkAttrs: netlink.LinkAttrs{Index: 4, ParentIndex: 4}}, true},
+		"another partition": {&netlink.IPoIB{LinkAttrs: netlink.LinkAttrs{Index: 5, ParentIndex: 4}}, false},
+	} {
+		if got := isUsed(c.link, false); got != c.want {
+			t.Errorf("%s: got %t, want %t", name, got, c.want)
+		}
+	}
+}

@@ -121,9 +121,7 @@ func (c *Client) discover(ctx context.Context, started time.Time, tries int) (*L
 		return nil, err
 	}
 	return c.request(ctx, request{
-		started: started,
-		tries:   c.Timing.Requests,
-		server:  offer.ServerIdentifier(),
+		exchange: exchange{started: started, tries: c.Timing.Requests, server: offer.ServerIdentifier()},
 		options: []dhcpv4.Modifier{
 			dhcpv4.WithTransactionID(offer.TransactionID),
 			dhcpv4.WithOption(dhcpv4.OptRequestedIPAddress(offer.YourIPAddr)),
@@ -252,7 +250,7 @@ func (c *Client) untilRetry(lease *Lease) time.Duration {
 // extend asks once to extend a lease.
 func (c *Client) extend(ctx context.Context, lease *Lease, confirm bool) (*Lease, error) {
 	address := lease.Address.Addr()
-	r := request{started: time.Now(), tries: 1, before: lease}
+	r := request{exchange: exchange{started: time.Now(), tries: 1}, before: lease}
 	switch age := time.Since(lease.Obtained); {
 	case confirm: // INIT-REBOOT
 		r.tries = c.Timing.Requests

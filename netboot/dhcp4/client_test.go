@@ -1,6 +1,7 @@
 package dhcp4
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -325,6 +326,52 @@ func TestDHCPContainsPanics(t *testing.T) {
 	}
 	if got, err := c.receive(conn, exchange{message: request}); got != nil || err != nil {
 		t.Errorf("got answer %v and %v of a closed socket, want none", got, err)
+	}
+}
+
+// A rejected offer is logged once for each server. An offer that arrives during a request is of a slower server: it is
+// neither an answer nor rejected.
+func TestOffers(t *testing.T) {
+	mac := net.HardwareAddr{2, 0, 0, 0, 0, 1}
+	message := func(kind dhcpv4.MessageType) *dhcpv4.DHCPv4 {
+		t.Helper()
+		m, err := newMessage(mac, kind)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return m
+	}
+	discover, request := message(dhcpv4.MessageTypeDiscover), message(dhcpv4.MessageTypeRequest)
+	unusable, err := dhcpv4.NewReplyFromRequest(discover, dhcpv4.WithMessageType(dhcpv4.MessageTypeOffer))
+	if err != nil {
+		t.Fatal(err)
+	}
+	late, err := dhcpv4.NewReplyFromRequest(request, dhcpv4.WithMessageType(dhcpv4.MessageTypeOffer))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var log bytes.Buffer
+	handler := &recorder{}
+	c := New(Config{
+		Link: fixed{&net.Interface{HardwareAddr: mac}}, Log: slog.New(slog.NewTextHandler(&log, nil)), Handler: handler,
+	})
+	conn := func(messages ...*dhcpv4.DHCPv4) net.PacketConn {
+		conn := &nettest.Conn{}
+		for _, m := range messages {
+			conn.Reads = append(conn.Reads, nettest.Packet(m.ToBytes()))
+		}
+		return conn
+	}
+	got, err := c.receive(conn(unusable, unusable), exchange{message: discover, logged: map[string]bool{}})
+	if got != nil || err == nil || len(handler.Take()) != 2 || strings.Count(log.String(), "offer rejected") != 1 {
+		t.Errorf("got answer %v, %v and log %q, want the offer rejected twice and logged once", got, err, &log)
+	}
+	got, err = c.receive(conn(late, grant("192.0.2.10")(request)), exchange{message: request})
+	if err != nil || got == nil || got.MessageType() != dhcpv4.MessageTypeAck {
+		t.Errorf("got answer %v and %v, want the ACK", got, err)
+	}
+	if calls := handler.Take(); len(calls) > 0 {
+		t.Errorf("got events %q, want none for a late offer", calls)
 	}
 }
 

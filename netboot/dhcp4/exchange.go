@@ -26,13 +26,9 @@ func (e *refusedError) Error() string {
 
 // request describes how one DHCPREQUEST differs from another.
 type request struct {
-	started     time.Time
-	tries       int
-	server      net.IP     // the only server whose answer is accepted; nil = any
-	destination netip.Addr // invalid = broadcast
-	before      *Lease     // the lease to extend, nil for a new one
-	options     []dhcpv4.Modifier
-	source      netip.Addr // invalid = a socket that works without an address
+	exchange
+	before  *Lease // the lease to extend, nil for a new one
+	options []dhcpv4.Modifier
 }
 
 // request sends a DHCPREQUEST and reads the answer.
@@ -41,11 +37,9 @@ func (c *Client) request(ctx context.Context, r request) (*Lease, error) {
 	if err != nil {
 		return nil, err
 	}
+	r.message = message
 	asked := time.Now()
-	answer, err := c.exchange(ctx, exchange{
-		message: message, started: r.started, tries: r.tries, source: r.source, destination: r.destination,
-		server: r.server,
-	})
+	answer, err := c.exchange(ctx, r.exchange)
 	if err != nil {
 		return nil, err
 	}

@@ -47,18 +47,19 @@ type kernel interface {
 // agentOff is an agent that was disabled.
 type agentOff struct {
 	link, driver string
-	persistent   bool   // the card keeps the setting over a power cycle
 	flag         string // private flag that was changed; "" if the command file was used
-	was          bool   // its value
 	command      string // path of the command file in debugfs
 }
 
-// start enables the agent again.
+// isPersistent reports whether the card keeps the setting over a power cycle.
+func (a agentOff) isPersistent() bool { return a.flag == iceFlag }
+
+// start enables the agent again. The flag of ice enables it, and the flag of i40e disables it.
 func (f *Firmware) start(a agentOff) error {
 	if a.flag == "" {
 		return write(a.command, "lldp start")
 	}
-	return f.set(a.link, a.flag, a.was)
+	return f.set(a.link, a.flag, a.flag == iceFlag)
 }
 
 // path returns the path of a file in sysfs.
@@ -83,7 +84,7 @@ func (f *Firmware) Stop(link string) error {
 	switch {
 	case f.ended:
 	case driver == "i40e":
-		off.flag, off.was = i40eFlag, false
+		off.flag = i40eFlag
 		if changed, err = f.change(link, i40eFlag, true); err != nil {
 			var second error
 			if off.command, second = f.stopByDebugfs(link); second == nil {
@@ -93,7 +94,7 @@ func (f *Firmware) Stop(link string) error {
 			}
 		}
 	case driver == "ice" && !f.early:
-		off.flag, off.was, off.persistent = iceFlag, true, true
+		off.flag = iceFlag
 		changed, err = f.change(link, iceFlag, false)
 	}
 	if err != nil {
@@ -121,7 +122,7 @@ func (f *Firmware) RestorePersistent() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.early = true
-	return f.restore(func(a agentOff) bool { return a.persistent })
+	return f.restore(func(a agentOff) bool { return a.isPersistent() })
 }
 
 // restore enables the selected agents; mu is held. The next call retries those that failed.
