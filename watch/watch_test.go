@@ -198,7 +198,7 @@ func one(state, target, progress string) answer {
 func TestRun(t *testing.T) {
 	down, gone := answer{err: errors.New("no route")}, answer{err: ErrNotFound}
 	failed := one("clean failed", "available", "")
-	failed.nodes[0].LastError = "disk is broken"
+	failed.nodes[0].LastError = "disk is\x07 broken"
 	rests := one("available", "", "")
 	// A result of the last operation, which is there when the next one begins at the same time as the heartbeat.
 	beat := func(a answer, step string, heartbeat, updated int) answer {
@@ -231,8 +231,8 @@ func TestRun(t *testing.T) {
 			"00:00:15 n: deploying, write_image: done, image written",
 		}, "context deadline exceeded"},
 		{"a failure", []string{"n"}, []answer{erasing(1), failed}, []string{
-			"00:00:00 n: clean wait, erase_devices: 1%", "00:00:05 n: clean failed, disk is broken",
-		}, "node n: clean failed: disk is broken"},
+			"00:00:00 n: clean wait, erase_devices: 1%", "00:00:05 n: clean failed, disk is? broken",
+		}, "node n: clean failed: disk is\x07 broken"},
 		{"Ironic is restarted", []string{"n"}, []answer{erasing(1), down, down, rests}, []string{
 			"00:00:00 n: clean wait, erase_devices: 1%",
 			"00:00:05 Ironic cannot be reached, still trying: node n: no route", "00:00:15 n: available",
@@ -275,19 +275,22 @@ func TestBars(t *testing.T) {
 	var out bytes.Buffer
 	b := newBars(mpb.WithOutput(&out), mpb.WithAutoRefresh())
 	nodes := []Node{
-		{UUID: "1", Name: "first\x07", State: "clean wait", Target: "available", Progress: "erase_devices: 50%, disk"},
+		{
+			UUID: "1", Name: "first\x07", State: "clean wait", Target: "available",
+			Progress: "erase_devices: 50%, disk\x07",
+		},
 		{
 			UUID: "2", Name: "second-node", State: "deploying", Target: "active", Step: "write_image",
 			Progress: "write_image: done, " + strings.Repeat("x", 200),
 		},
 	}
 	b.Show(nodes)
-	b.Note("a note")
+	b.Note("a note\x07")
 	b.Close()
 	frame := lastFrame(out.String())
-	want := "first?      [==========>-----------] clean wait, erase_devices: 50%, disk\n" +
+	want := "first?      [==========>-----------] clean wait, erase_devices: 50%, disk?\n" +
 		"second-node [======================] deploying, write_image: done, xxxxxxxxxx...\n"
-	if diff := cmp.Diff(want, frame); diff != "" || !strings.Contains(out.String(), "a note\n") {
+	if diff := cmp.Diff(want, frame); diff != "" || !strings.Contains(out.String(), "a note?\n") {
 		t.Errorf("got %q, the last frame differs (-want +got):\n%s", out.String(), diff)
 	}
 	if strings.Contains(out.String(), "\x07") {
