@@ -113,12 +113,8 @@ const agentPort = 9999
 // forwarded connects to the agent of a machine.
 type forwarded struct{ machine **qemu.Machine }
 
-func (f forwarded) Dial(ctx context.Context, network, _ string) (net.Conn, error) {
-	port, err := (*f.machine).Forwarded(ctx, agentPort)
-	if err != nil {
-		return nil, err
-	}
-	return (&net.Dialer{}).DialContext(ctx, network, fmt.Sprintf("127.0.0.1:%d", port))
+func (f forwarded) DialContext(ctx context.Context, network, _ string) (net.Conn, error) {
+	return (*f.machine).DialForwarded(ctx, network, agentPort)
 }
 
 // runSteps boots the ramdisk on a machine with its own conductor, and calls do after the first heartbeat.

@@ -10,7 +10,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -229,11 +228,8 @@ func (n *Node) client(ca string) (*http.Client, error) {
 	if !roots.AppendCertsFromPEM([]byte(ca)) && !n.conductor.options.PlainAgents {
 		return nil, errors.New("the heartbeat's agent_verify_ca holds no certificate")
 	}
-	dial := (&net.Dialer{}).DialContext
-	if dialer := n.conductor.options.Dialer; dialer != nil {
-		dial = dialer.Dial
-	}
 	return &http.Client{Transport: &http.Transport{
-		DialContext: dial, TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS13},
+		DialContext:     n.conductor.options.Dialer.DialContext,
+		TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS13},
 	}}, nil
 }

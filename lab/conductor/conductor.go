@@ -41,7 +41,7 @@ type Options struct {
 	AgentCA          string         // PEM; used to verify agents whose heartbeats contain no certificate
 	PlainAgents      bool           // accept callback URLs without TLS
 
-	Dialer Dialer // nil means net/http's
+	Dialer Dialer // nil means a net.Dialer
 	// CommandTimeout limits one request to an agent, 0 means 60 s. PollInterval is the interval between two requests
 	// for a command's status, 0 means 6 s.
 	CommandTimeout, PollInterval time.Duration
@@ -52,8 +52,8 @@ type Options struct {
 
 // Dialer connects to agents. Guests on QEMU's own network are reached through a forwarded port.
 type Dialer interface {
-	// Dial connects to an agent at the address of its callback URL.
-	Dial(ctx context.Context, network, address string) (net.Conn, error)
+	// DialContext connects to an agent at the address of its callback URL.
+	DialContext(ctx context.Context, network, address string) (net.Conn, error)
 }
 
 // Events receives the events of nodes.
@@ -93,6 +93,9 @@ func New(o Options) (*Conductor, error) {
 	}
 	if o.PollInterval == 0 {
 		o.PollInterval = 6 * time.Second
+	}
+	if o.Dialer == nil {
+		o.Dialer = &net.Dialer{}
 	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.NewTextHandler(io.Discard, nil))

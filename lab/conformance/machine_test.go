@@ -86,7 +86,7 @@ func boot(t *testing.T, rd ramdisk, s shape) *machine {
 	}
 	t.Cleanup(func() { _ = namespace.Close() })
 	m := &machine{t: t, namespace: namespace, conductor: &scriptedIronic{}, disks: map[string]qemu.Disk{}}
-	m.control.Dialer = namespace
+	m.control.Namespace = namespace
 	m.serve()
 	dir := t.TempDir()
 	config := qemu.Config{
@@ -190,7 +190,7 @@ func (m *machine) client() *http.Client {
 	return &http.Client{
 		Transport: &http.Transport{
 			DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-				return m.namespace.Dial(ctx, "tcp", fmt.Sprintf("127.0.0.1:%d", agentPort))
+				return m.namespace.DialContext(ctx, "tcp", fmt.Sprintf("127.0.0.1:%d", agentPort))
 			},
 			TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, //nolint:gosec // generated for this start
 		},
@@ -204,7 +204,7 @@ func (m *machine) forget(ctx context.Context) error {
 	client := &http.Client{Transport: &http.Transport{
 		DisableKeepAlives: true,
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return m.namespace.Dial(ctx, "tcp", fmt.Sprintf("127.0.0.1:%d", apiPort))
+			return m.namespace.DialContext(ctx, "tcp", fmt.Sprintf("127.0.0.1:%d", apiPort))
 		},
 	}}
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://ironic/none", nil)

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net"
 	"path/filepath"
-	"strconv"
 
 	"ironroot/iso"
 	"ironroot/lab/conductor"
@@ -45,13 +44,9 @@ func (d *demo) serve(_ context.Context) error {
 	return d.describe()
 }
 
-// Dial connects to the agent, whose address is on QEMU's own network, through a forwarded port.
-func (d *demo) Dial(ctx context.Context, network, _ string) (net.Conn, error) {
-	port, err := d.machine.Forwarded(ctx, agentPort)
-	if err != nil {
-		return nil, err
-	}
-	return (&net.Dialer{}).DialContext(ctx, network, net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
+// DialContext connects to the agent, whose address is on QEMU's own network, through a forwarded port.
+func (d *demo) DialContext(ctx context.Context, network, _ string) (net.Conn, error) {
+	return d.machine.DialForwarded(ctx, network, agentPort)
 }
 
 // describe sets the machine's configuration.

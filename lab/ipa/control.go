@@ -12,9 +12,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"regexp"
+
+	"ironroot/lab/netns"
 )
 
 // ControlPort is the port on which the machine accepts requests of Control.
@@ -23,15 +24,10 @@ const ControlPort = 9998
 // Ready matches the console's line after which the machine accepts requests of Control.
 var Ready = regexp.MustCompile(`ipa-control: ready`)
 
-// Dialer connects to the machine, whose ControlPort is forwarded from 127.0.0.1.
-type Dialer interface {
-	Dial(ctx context.Context, network, address string) (net.Conn, error)
-}
-
 // Control starts and stops an agent in its machine: ironic-python-agent in a Ramdisk, or the one of this project in a
 // ramdisk whose init is ironroot/lab/conformance/agentinit.
 type Control struct {
-	Dialer Dialer
+	Namespace *netns.Namespace // with the machine, whose ControlPort is forwarded from 127.0.0.1
 }
 
 // Start stops a running agent, and starts one with a kernel command line and configuration files. files maps paths to
@@ -74,7 +70,7 @@ func (c Control) request(ctx context.Context, method, path string, body []byte) 
 	}
 	client := &http.Client{Transport: &http.Transport{
 		DisableKeepAlives: true,
-		DialContext:       c.Dialer.Dial,
+		DialContext:       c.Namespace.DialContext,
 	}}
 	response, err := client.Do(request)
 	if err != nil {

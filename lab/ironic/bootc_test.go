@@ -95,7 +95,7 @@ func serveContainer(t *testing.T, ctx context.Context, i *Ironic) string {
 	reference, err := name.ParseReference(host + "/os:latest")
 	step(t, "name", err)
 	client := &http.Transport{
-		DialContext: i.ns.Dial, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, //nolint:gosec // as the guest
+		DialContext: i.ns.DialContext, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, //nolint:gosec // as the guest
 	}
 	defer client.CloseIdleConnections()
 	step(t, "push", remote.Write(reference, bootable(t), remote.WithContext(ctx), remote.WithTransport(client),

@@ -171,7 +171,7 @@ func (c *lockdownCheck) expect(t *testing.T, ctx context.Context, n *Node) {
 func (c *lockdownCheck) connect(ctx context.Context, target string) error {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	connection, err := c.ns.Dial(ctx, "tcp", target)
+	connection, err := c.ns.DialContext(ctx, "tcp", target)
 	if err != nil {
 		return err
 	}

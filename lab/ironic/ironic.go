@@ -118,7 +118,7 @@ func (i *Ironic) start(ctx context.Context) (err error) {
 		return err
 	}
 	i.onStop(i.ns.Close)
-	i.http = &http.Client{Transport: &http.Transport{DialContext: i.ns.Dial}, Timeout: 2 * time.Minute}
+	i.http = &http.Client{Transport: &http.Transport{DialContext: i.ns.DialContext}, Timeout: 2 * time.Minute}
 	if err := i.ns.Bridge(bridge, address+"/24"); err != nil {
 		return err
 	}

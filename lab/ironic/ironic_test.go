@@ -4,10 +4,8 @@ package ironic
 
 import (
 	"cmp"
-	"context"
 	"encoding/json"
 	"log/slog"
-	"net"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -19,7 +17,6 @@ import (
 	agent "ironroot/agent/ironic"
 	"ironroot/agent/token"
 	"ironroot/internal/test/testenv"
-	"ironroot/lab/netns"
 )
 
 // start starts a real Ironic for one test.
@@ -125,7 +122,7 @@ func newClient(t *testing.T, i *Ironic) *agent.Client {
 		t.Fatal(err)
 	}
 	c, err := agent.New(agent.Options{
-		Config: config.NewLive(cfg), Token: &token.Token{}, Log: i.log, Version: "1", Dialer: nsDialer{i.ns},
+		Config: config.NewLive(cfg), Token: &token.Token{}, Log: i.log, Version: "1", Dialer: i.ns,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -153,12 +150,4 @@ func inspectionData(t *testing.T, n *Node, problem any) []byte {
 		t.Fatal(err)
 	}
 	return body
-}
-
-// nsDialer connects within a network namespace.
-type nsDialer struct{ *netns.Namespace }
-
-// DialContext implements [ironic.Dialer].
-func (d nsDialer) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
-	return d.Dial(ctx, network, address)
 }

@@ -73,7 +73,7 @@ func login(ctx context.Context, n *Node, password, console string) (*ssh.Client,
 	if err != nil {
 		return nil, err
 	}
-	conn, err := n.ironic.ns.Dial(ctx, "tcp", address.String()+":22")
+	conn, err := n.ironic.ns.DialContext(ctx, "tcp", address.String()+":22")
 	if err != nil {
 		return nil, err
 	}

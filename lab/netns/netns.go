@@ -68,8 +68,8 @@ func (n *Namespace) Do(f func() error) error {
 	return <-done
 }
 
-// Dial connects from within the namespace. The address must be numeric, because a resolver would run outside.
-func (n *Namespace) Dial(ctx context.Context, network, address string) (conn net.Conn, err error) {
+// DialContext connects from within the namespace. The address must be numeric, because a resolver would run outside.
+func (n *Namespace) DialContext(ctx context.Context, network, address string) (conn net.Conn, err error) {
 	err = n.Do(func() (err error) {
 		conn, err = (&net.Dialer{}).DialContext(ctx, network, address)
 		return err

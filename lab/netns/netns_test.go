@@ -63,7 +63,7 @@ func talk(t *testing.T, n *Namespace, address string) {
 		t.Fatal(err)
 	}
 	defer func() { _ = l.Close() }()
-	client, err := n.Dial(t.Context(), "tcp", address)
+	client, err := n.DialContext(t.Context(), "tcp", address)
 	if err != nil {
 		t.Fatal(err)
 	}

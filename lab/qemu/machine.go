@@ -247,6 +247,15 @@ func (m *Machine) QMP(ctx context.Context, command string, arguments any) (json.
 // hostForward matches a line of QEMU's description of its own network.
 var hostForward = regexp.MustCompile(`TCP\[HOST_FORWARD\] +\d+ +127\.0\.0\.1 +(\d+) +\S+ +(\d+) `)
 
+// DialForwarded connects to a port of the guest through its forwarded port.
+func (m *Machine) DialForwarded(ctx context.Context, network string, guest int) (net.Conn, error) {
+	port, err := m.Forwarded(ctx, guest)
+	if err != nil {
+		return nil, err
+	}
+	return (&net.Dialer{}).DialContext(ctx, network, fmt.Sprintf("127.0.0.1:%d", port))
+}
+
 // Forwarded returns the port of 127.0.0.1 that is forwarded to a port of the guest. QEMU listens on it since Start has
 // returned.
 func (m *Machine) Forwarded(ctx context.Context, guest int) (port int, err error) {

@@ -234,7 +234,7 @@ func lockdown(t *testing.T, r *rig.Rig, dump rig.Capture) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	client := &http.Client{Transport: &http.Transport{DialContext: r.Dial}}
+	client := &http.Client{Transport: &http.Transport{DialContext: r.DialContext}}
 	if response, err := client.Do(request); err == nil {
 		_ = response.Body.Close()
 		t.Errorf("the API answers %s, want no answer", response.Status)

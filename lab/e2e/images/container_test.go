@@ -72,7 +72,7 @@ func newRegistry(t *testing.T, ns *netns.Namespace) *testRegistry {
 		images.ServeHTTP(w, request)
 	}))
 	r.server.StartTLS()
-	r.server.Client().Transport.(*http.Transport).DialContext = ns.Dial
+	r.server.Client().Transport.(*http.Transport).DialContext = ns.DialContext
 	t.Cleanup(r.server.Close)
 	return r
 }

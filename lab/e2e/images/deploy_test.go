@@ -141,7 +141,7 @@ func big(t *testing.T, r *rig.Rig, disk string) {
 // held sends a request whose body does not end until release is called. The agent does not stop the machine before.
 func held(t *testing.T, r *rig.Rig) (release func()) {
 	t.Helper()
-	raw, err := r.Dial(t.Context(), "tcp", "")
+	raw, err := r.DialContext(t.Context(), "tcp", "")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -321,7 +321,7 @@ func rescueFromSAN(t *testing.T, s *rig.Site) {
 	const again = `(?s)starts again without the agent.*`
 	s.Follow(t, again+`iSCSI disk attached target=`+regexp.QuoteMeta(sanTarget)+` device=/dev/sda bytes=67108864`)
 	s.Follow(t, again+`rescue: waiting for logins`)
-	conn, err := s.NS.Dial(rig.Soon(t), "tcp", netip.AddrPortFrom(address, rig.SSHPort).String())
+	conn, err := s.NS.DialContext(rig.Soon(t), "tcp", netip.AddrPortFrom(address, rig.SSHPort).String())
 	if err != nil {
 		t.Fatal(err)
 	}

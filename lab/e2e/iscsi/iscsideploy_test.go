@@ -129,7 +129,7 @@ func (l *legacy) ready(t *testing.T) {
 
 // sh runs a script on the conductor's machine and returns its output.
 func (l *legacy) sh(ctx context.Context, script string) (string, error) {
-	client := &http.Client{Transport: &http.Transport{DialContext: l.NS.Dial}}
+	client := &http.Client{Transport: &http.Transport{DialContext: l.NS.DialContext}}
 	defer client.CloseIdleConnections()
 	url := fmt.Sprintf("http://127.0.0.1:%d/", scriptPort)
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, url, strings.NewReader(script))

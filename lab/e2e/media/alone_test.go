@@ -111,7 +111,7 @@ func reach(t *testing.T, ns *netns.Namespace, address string) {
 	t.Helper()
 	client := &http.Client{
 		Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return ns.Dial(ctx, "tcp6", address)
+			return ns.DialContext(ctx, "tcp6", address)
 		}},
 	}
 	defer client.CloseIdleConnections()

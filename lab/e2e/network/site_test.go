@@ -33,7 +33,7 @@ func connects(t *testing.T, s *rig.Site, address string) {
 	t.Helper()
 	ctx := rig.Soon(t)
 	for {
-		conn, err := s.NS.Dial(ctx, "tcp", address)
+		conn, err := s.NS.DialContext(ctx, "tcp", address)
 		if err == nil {
 			_ = conn.Close()
 			return

@@ -188,14 +188,14 @@ func (r *Rig) Event(n *conductor.Node, e conductor.Event) {
 	}
 }
 
-// Dial connects to the agent.
-func (r *Rig) Dial(ctx context.Context, _, _ string) (net.Conn, error) {
+// DialContext connects to the agent.
+func (r *Rig) DialContext(ctx context.Context, _, _ string) (net.Conn, error) {
 	return r.dialPort(ctx, agentForward)
 }
 
 // dialPort connects to a port of the namespace that is forwarded to the machine.
 func (r *Rig) dialPort(ctx context.Context, port int) (net.Conn, error) {
-	return r.Namespace.Dial(ctx, "tcp", fmt.Sprintf("127.0.0.1:%d", port))
+	return r.Namespace.DialContext(ctx, "tcp", fmt.Sprintf("127.0.0.1:%d", port))
 }
 
 // WaitAgent waits for the first heartbeat since the machine's start.
@@ -246,7 +246,7 @@ func (r *Rig) Client() *http.Client {
 		roots.AppendCertsFromPEM([]byte(certificate))
 	}
 	return &http.Client{Transport: &http.Transport{
-		DialContext: r.Dial, TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS13},
+		DialContext: r.DialContext, TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS13},
 	}}
 }
 
