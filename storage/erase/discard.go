@@ -99,9 +99,6 @@ func discardFile(ctx context.Context, f *os.File, size, unit int64, o Options) e
 	if err := discardAll(ctx, f, size, unit, o); err != nil {
 		return err
 	}
-	if err := f.Sync(); err != nil {
-		return err
-	}
 	if err := block.Flush(ctx, f.Name()); err != nil { // the samples are not read from the kernel's cache
 		return err
 	}
@@ -144,9 +141,10 @@ func discardBy(ctx context.Context, f *os.File, size, unit int64, secure bool, o
 		length := min(unit, size-offset)
 		err := d.discard(f, offset, length, secure)
 		timelimit.Progress(ctx)
-		if errors.Is(err, unix.EOPNOTSUPP) && offset == 0 {
+		if errors.Is(err, unix.EOPNOTSUPP) {
 			return errors.New("not supported by the disk")
-		} else if err != nil {
+		}
+		if err != nil {
 			return fmt.Errorf("%d bytes at byte %d: %w", length, offset, err)
 		}
 		offset += length

@@ -7,19 +7,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Requests of ioctl(2) (linux/fs.h).
-const (
-	ioctlDiscard       = 0x1277 // BLKDISCARD
-	ioctlSecureDiscard = 0x127d // BLKSECDISCARD
-)
-
 // kernelDiscard implements [discarder] by the kernel.
 type kernelDiscard struct{}
 
 func (kernelDiscard) discard(f *os.File, offset, length int64, secure bool) error {
-	request := uintptr(ioctlDiscard)
+	request := uintptr(unix.BLKDISCARD)
 	if secure {
-		request = ioctlSecureDiscard
+		request = unix.BLKSECDISCARD
 	}
 	args := [2]uint64{uint64(offset), uint64(length)}
 	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, f.Fd(), request, uintptr(unsafe.Pointer(&args))); errno != 0 {

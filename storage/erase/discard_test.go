@@ -8,10 +8,13 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"golang.org/x/sys/unix"
 
 	"ironroot/internal/test/testenv"
+	"ironroot/internal/timelimit"
 	"ironroot/storage/ata"
 	"ironroot/storage/block"
 	"ironroot/storage/erase/evidence"
@@ -296,8 +299,9 @@ func TestDiscardUnit(t *testing.T) {
 			t.Errorf("%+v: got %d, %v", c, got, err)
 		}
 	}
-	if _, err := discardUnit(sysfs.Root{}, block.Device{Zoned: "host-managed"}); err == nil {
-		t.Error("zoned: got no error")
+	_, err := discardUnit(sysfs.Root{}, block.Device{Zoned: "host-managed"})
+	if err == nil || err.Error() != "zoned disk" {
+		t.Errorf("zoned: got %v", err)
 	}
 	d := &fakeDiscard{secure: unix.EOPNOTSUPP, keeps: true}
 	var seen []int64
@@ -356,4 +360,34 @@ func TestDecideDiscard(t *testing.T) {
 	if !bytes.Equal(content(t, d.Path), before) {
 		t.Error("the decision changed the disk")
 	}
+}
+
+// A device that ignores writes, and would return zeros after a discard, is not discarded.
+func TestDiscardIgnoredWrites(t *testing.T) {
+	path := testenv.Loop(t, testenv.SparseFile(t, ataSize), 512)
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	d := &fakeDiscard{secure: unix.EOPNOTSUPP}
+	err = discardFile(&forgetting{Context: t.Context(), path: path}, f, ataSize, ataSize,
+		Options{discarder: d, Recorder: &Recorder{}})
+	if err == nil || !strings.Contains(err.Error(), "the drive ignores writes") || len(d.offsets) > 0 {
+		t.Errorf("got %v and discards at %d, want an error before the first discard", err, d.offsets)
+	}
+}
+
+// A discard that takes longer than the time limit without progress does not end, as long as parts of it do.
+func TestDiscardProgress(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := &fakeDiscard{keeps: true, after: func(int64) { time.Sleep(50 * time.Second) }}
+		limits := timelimit.Limits{NoProgress: time.Minute, Grace: time.Second}
+		err := timelimit.Run(t.Context(), limits, func(ctx context.Context) error {
+			return discardAll(ctx, nil, 2500, 1000, Options{discarder: d})
+		})
+		if err != nil {
+			t.Error(err)
+		}
+	})
 }

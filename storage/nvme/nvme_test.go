@@ -398,3 +398,40 @@ func FuzzController(f *testing.F) {
 		}
 	})
 }
+
+// A sanitize is newer if the state, the method, or the record of writes has changed. The zero value has no estimate.
+func TestSanitizeIsNewer(t *testing.T) {
+	const erased = 1 << 8
+	block, crypto := SanitizeBlock.command, SanitizeCrypto.command
+	for name, c := range map[string]struct {
+		before, after SanitizeStatus
+		want          bool
+	}{
+		"same": {
+			SanitizeStatus{Status: stateCompleted, Command: block}, SanitizeStatus{Status: stateCompleted, Command: block},
+			false,
+		},
+		"state": {
+			SanitizeStatus{Status: stateFailed, Command: block}, SanitizeStatus{Status: stateCompleted, Command: block}, true,
+		},
+		"nothing written since": {
+			SanitizeStatus{Status: stateCompleted, Command: block},
+			SanitizeStatus{Status: stateCompleted | erased, Command: block}, true,
+		},
+		"written since": {
+			SanitizeStatus{Status: stateCompleted | erased, Command: block},
+			SanitizeStatus{Status: stateCompleted, Command: block}, false,
+		},
+		"method": {
+			SanitizeStatus{Status: stateCompleted, Command: crypto}, SanitizeStatus{Status: stateCompleted, Command: block},
+			true,
+		},
+	} {
+		if got := c.after.IsNewer(c.before, SanitizeBlock); got != c.want {
+			t.Errorf("%s: got %t, want %t", name, got, c.want)
+		}
+	}
+	if got := (SanitizeStatus{}).Estimate(SanitizeBlock); got != 0 {
+		t.Errorf("got an estimate of %v without a log page", got)
+	}
+}
