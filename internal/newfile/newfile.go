@@ -3,13 +3,17 @@ package newfile
 
 import (
 	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 )
 
-// Write writes a temporary file and renames it, so that a file with the final name is always complete. Everybody may
-// read it.
-func Write(name string, data []byte) error {
+// Write is WriteMode for a file that everybody may read.
+func Write(name string, data []byte) error { return WriteMode(name, data, 0o644) }
+
+// WriteMode writes a temporary file and renames it, so that a file with the final name is always complete. Its mode does
+// not depend on the umask.
+func WriteMode(name string, data []byte, mode fs.FileMode) error {
 	f, err := os.CreateTemp(filepath.Dir(name), ".new-")
 	if err != nil {
 		return err
@@ -18,7 +22,7 @@ func Write(name string, data []byte) error {
 	if _, err := f.Write(data); err != nil {
 		return errors.Join(err, f.Close())
 	}
-	if err := errors.Join(f.Chmod(0o644), f.Close()); err != nil {
+	if err := errors.Join(f.Chmod(mode), f.Close()); err != nil {
 		return err
 	}
 	return os.Rename(f.Name(), name)

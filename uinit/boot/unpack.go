@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"ironroot/internal/newfile"
 	"ironroot/uinit/boot/layout"
 	"ironroot/uinit/kmod"
 )
@@ -36,7 +37,7 @@ func becomeCommand(argv []string) error {
 		return err
 	}
 	file := "/" + layout.ShellFile
-	if err := replaceShell(file, program); err != nil {
+	if err := newfile.WriteMode(file, program, 0o755); err != nil { // other processes can do so at the same time
 		fd, err := unix.MemfdCreate("shell", unix.MFD_CLOEXEC)
 		if err != nil {
 			return os.NewSyscallError("memfd_create", err)
@@ -72,21 +73,4 @@ func unpackShell(base, delta string) ([]byte, error) {
 		return nil, err
 	}
 	return kmod.UnpackDelta(content, packed)
-}
-
-// replaceShell replaces the script of the shell by the program. Other processes can do so at the same time.
-func replaceShell(file string, program []byte) error {
-	f, err := os.CreateTemp(filepath.Dir(file), "shell")
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(program)
-	err = errors.Join(err, f.Chmod(0o755), f.Close()) // the umask of the caller does not count
-	if err == nil {
-		err = os.Rename(f.Name(), file)
-	}
-	if err != nil {
-		_ = os.Remove(f.Name())
-	}
-	return err
 }

@@ -8,8 +8,6 @@ import (
 	"path/filepath"
 	"testing"
 
-	"golang.org/x/sys/unix"
-
 	"ironroot/uinit/kmod"
 )
 
@@ -43,32 +41,5 @@ func TestUnpackShell(t *testing.T) {
 		if got, err := unpackShell(paths[0], paths[1]); err == nil {
 			t.Errorf("%s: got %d bytes, want an error", name, len(got))
 		}
-	}
-}
-
-// All users can run the unpacked shell, whatever the umask of the user who has run the first command. If the script
-// cannot be replaced, it stays.
-func TestReplaceShell(t *testing.T) {
-	dir := t.TempDir()
-	path := filepath.Join(dir, "bb")
-	if err := os.WriteFile(path, []byte("#!script"), 0o755); err != nil { //nolint:gosec // the script of the image
-		t.Fatal(err)
-	}
-	former := unix.Umask(0o077)
-	err := replaceShell(path, []byte("program"))
-	unix.Umask(former)
-	if err != nil {
-		t.Fatal(err)
-	}
-	info, err := os.Stat(path)
-	if err != nil || info.Mode() != 0o755 {
-		t.Errorf("got %v and %v, want mode 0755", info.Mode(), err)
-	}
-	if err := replaceShell(filepath.Join(dir, "missing", "bb"), nil); err == nil {
-		t.Error("got no error for a directory that cannot be written to")
-	}
-	entries, err := os.ReadDir(dir)
-	if err != nil || len(entries) != 1 {
-		t.Errorf("got files %v and %v, want the shell alone", entries, err)
 	}
 }

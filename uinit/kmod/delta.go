@@ -11,6 +11,8 @@ import (
 	"strings"
 
 	"github.com/klauspost/compress/zstd"
+
+	"ironroot/internal/newfile"
 )
 
 // FirmwareDir is the directory in which the kernel looks for firmware.
@@ -121,16 +123,5 @@ func (l *Loader) restore(d Delta) error {
 		return fmt.Errorf("%s with base %s: %w", d.File, d.Base, err)
 	}
 	// Another process can load the module at the same time, and must not see a part of the file.
-	f, err := os.CreateTemp(filepath.Dir(path(d.File)), "")
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(data)
-	if err = errors.Join(err, f.Close()); err == nil {
-		err = os.Rename(f.Name(), path(d.File))
-	}
-	if err != nil {
-		return errors.Join(err, os.Remove(f.Name()))
-	}
-	return nil
+	return newfile.Write(path(d.File), data)
 }
