@@ -12,10 +12,12 @@ import (
 	"ironroot/storage/sysfs"
 )
 
-// StubKernel stands in for the kernel when arrays that exist are assembled and stopped: the device of each is a loop
-// device.
+// StubKernel stands in for the kernel when arrays that exist are assembled and stopped, and fails as a test wants: the
+// device of each array is a loop device. Unlike [FakeKernel] it does not pass [Cases], and it creates no arrays.
 type StubKernel struct {
-	FakeKernel
+	Kernel // nil: methods that are not below panic
+
+	OnStop func(path string) error // nil is no error
 
 	Devices map[string]block.Device // by UUID
 	Running []raid.Status
