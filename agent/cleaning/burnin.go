@@ -33,8 +33,12 @@ func (m *Steps) TestDisks(ctx context.Context, n *node.Node, options burnin.Disk
 	b := &diskBurnin{diskRun: run, options: options, files: files}
 	run.announce()
 	reasons, errs := b.examine(ctx)
-	if known := slices.ContainsFunc(errs, isConflict); known || b.arrays.conflict(b.isSkipped) != nil {
-		b.failConflict(known, errs)
+	if b.failConflict(errs) {
+		for i, d := range b.disks {
+			if errs[i] != nil {
+				b.files.Add(d.Path, burnin.DiskReport{}, errs[i])
+			}
+		}
 		return b.finish(ctx)
 	}
 	group := goroutine.NewGroup()
@@ -84,19 +88,6 @@ func (b *diskBurnin) examine(ctx context.Context) (reasons []string, errs []erro
 	_ = group.Wait() // the functions return no errors
 	shortenAmbiguous(errs)
 	return reasons, errs
-}
-
-// failConflict records the errors of examine, and the conflict if it is not known from them.
-func (b *diskBurnin) failConflict(known bool, errs []error) {
-	for i, d := range b.disks {
-		if errs[i] != nil {
-			b.files.Add(d.Path, burnin.DiskReport{}, errs[i])
-			b.fail(d, errs[i])
-		}
-	}
-	if !known {
-		b.failStep(b.arrays.conflict(b.isSkipped))
-	}
 }
 
 // leaveReason returns why a disk must be left as it is, "" if it is tested.

@@ -150,7 +150,7 @@ func (r *diskRun) do(
 		r.fail(d, err)
 	}
 	r.record(d, report)
-	r.finishItem(d.Path, d, err)
+	r.finishItem(d.Path, d)
 }
 
 func (r *diskRun) fail(d block.Device, err error) {

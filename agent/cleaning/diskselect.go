@@ -119,12 +119,17 @@ const skippedReason = "named by skip_block_devices"
 
 // recordSkipped records the disks of a list that are not among those that skip_block_devices keeps.
 func (r *diskRun) recordSkipped(all, kept []block.Device) {
-	for _, d := range all {
-		if !slices.ContainsFunc(kept, func(other block.Device) bool { return other.Path == d.Path }) {
-			r.skipped[d.Path] = true
-			r.record(d, untouched(d, skippedReason))
-		}
+	for _, d := range skippedDisks(all, kept) {
+		r.skipped[d.Path] = true
+		r.record(d, untouched(d, skippedReason))
 	}
+}
+
+// skippedDisks returns the disks that are not among the kept ones.
+func skippedDisks(all, kept []block.Device) []block.Device {
+	return slices.DeleteFunc(slices.Clone(all), func(d block.Device) bool {
+		return slices.ContainsFunc(kept, func(other block.Device) bool { return other.Path == d.Path })
+	})
 }
 
 // guardDisk returns an error if a shared file system is on a disk, or if the disk cannot be read.

@@ -18,6 +18,7 @@
 //   - A name of skip_block_devices that several arrays have, and a spare of a protected array: the operator protects
 //     other data than the superblocks say. A tenant can have written one of them. The name is a conflict also if the
 //     step leaves the disks as they are, unless skip_block_devices names these disks, too.
+//   - Several arrays that look like the mirrored EFI system partition beside a protected array.
 //
 // The self-test shows the same decisions.
 //

@@ -62,7 +62,7 @@ func (r *diskRun) eraseArray(ctx context.Context, a *softraid.Volume) error {
 		return fmt.Errorf("the content of %s was not erased", path)
 	}
 	r.record(d, report)
-	r.finishItem(a.String(), d, nil)
+	r.finishItem(a.String(), d)
 	return nil
 }
 

@@ -15,7 +15,7 @@ import (
 	"ironroot/storage/sysfs"
 )
 
-// Options are the options of a Machine.
+// Options are the options of [Steps].
 type Options struct {
 	Config *config.Live
 	System sysfs.Root
@@ -50,7 +50,7 @@ type Steps struct {
 	postPause time.Duration
 }
 
-// New returns the machine.
+// New returns the steps on the disks of a machine.
 func New(o Options) *Steps {
 	this := thisMachine{o.System}
 	return &Steps{o: o, eraser: this, prober: this, tester: this, limiter: this, postPause: postPause}

@@ -45,7 +45,7 @@ func (p division) isWhole(d block.Device) bool {
 // plan has the decisions of a step about its disks, by device path.
 type plan struct {
 	decisions map[string]Decision
-	units     [][]block.Device // see bySubsystem
+	units     [][]block.Device // see byController
 }
 
 // conflict is the error of a disk that keeps the whole step from beginning.
@@ -62,35 +62,42 @@ var errChanged = errors.New("changed since the step was planned")
 func (r *diskRun) plan(ctx context.Context, n *node.Node) (plan, error) {
 	r.prepareArrays(ctx, n)
 	p := r.decideAll(ctx)
-	known := slices.ContainsFunc(slices.Collect(maps.Values(p.decisions)), Decision.isConflict)
-	problem := r.arrays.conflict(r.isSkipped)
-	if !known && problem == nil {
+	var errs []error
+	for _, d := range r.disks {
+		errs = append(errs, p.decisions[d.Path].Err)
+	}
+	if !r.failConflict(errs) {
 		return p, nil
 	}
-	for _, d := range r.disks {
-		if err := p.decisions[d.Path].Err; err != nil {
-			r.fail(d, err)
-		}
-	}
-	if !known { // no disk that the step would erase has the name
-		r.failStep(problem)
-	}
-	r.restartArrays(ctx)
+	// No array has to be started again: a conflict is about protected arrays, beside which the step keeps no others and
+	// has stopped none, see findCreated.
 	_, err := r.finish()
 	r.storeEvidence(ctx, err)
 	return plan{}, err
+}
+
+// failConflict records the errors of the disks, in their order, if a conflict keeps the whole step from beginning.
+func (r *diskRun) failConflict(errs []error) bool {
+	known, problem := slices.ContainsFunc(errs, isConflict), r.arrays.conflict(r.isSkipped)
+	if !known && problem == nil {
+		return false
+	}
+	for i, d := range r.disks {
+		if errs[i] != nil {
+			r.fail(d, errs[i])
+		}
+	}
+	if !known { // no disk that the step would write to has the name
+		r.m.o.Log.Error(r.phrase, "err", problem)
+		r.results.addErr(problem)
+	}
+	return true
 }
 
 // isConflict reports whether the decision keeps the whole step from beginning.
 func (p Decision) isConflict() bool { return isConflict(p.Err) }
 
 func isConflict(err error) bool { return errors.As(err, new(conflict)) }
-
-// failStep records an error that belongs to no disk.
-func (r *diskRun) failStep(err error) {
-	r.m.o.Log.Error(r.phrase, "err", err)
-	r.results.addErr(err)
-}
 
 // isSkipped reports whether skip_block_devices names a disk.
 func (r *diskRun) isSkipped(path string) bool { return r.skipped[path] }

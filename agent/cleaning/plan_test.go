@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"ironroot/agent/node"
 	"ironroot/internal/test/raidtest"
 	"ironroot/internal/test/testenv"
@@ -44,6 +46,12 @@ func TestConflictBeforeFirstWrite(t *testing.T) {
 			protected,
 			"BlockDeviceEraseError", "has no role in",
 		},
+		"ambiguous ESP": {
+			raidtest.PartsDisk(t, 8*mib-8192,
+				&testenv.RAID{Name: "root", Level: 1}, &testenv.RAID{Name: "esp", Level: 1},
+				&testenv.RAID{Name: "esp", Level: 1, Member: 1, UUID: "other-uuid------"}),
+			nil, protected, "BlockDeviceEraseError", `"esp"`,
+		},
 	} {
 		first := raidtest.PartitionedDisk(t, partition.TypeLinux)
 		disks := append([]block.Device{first}, c.others...)
@@ -53,8 +61,8 @@ func TestConflictBeforeFirstWrite(t *testing.T) {
 			before = append(before, content(t, d))
 		}
 		m := onThisMachine(t, disks...)
-		j, _ := withJournal(m)
 		for step, run := range erasing(m) {
+			j, _ := withJournal(m)
 			result, err := run(t.Context(), nodeWith(t, c.fields))
 			if typeOf(err) != c.kind || result != nil || !strings.Contains(errorText(err), c.want) ||
 				!strings.Contains(errorText(err), c.last.Path) {
@@ -65,7 +73,11 @@ func TestConflictBeforeFirstWrite(t *testing.T) {
 					t.Errorf("%s, %s: %s was written to", name, step, d.Path)
 				}
 			}
-			for _, text := range archived(t, j) {
+			files := archived(t, j)
+			if len(files) != len(disks) {
+				t.Errorf("%s, %s: got %d files of evidence, want %d", name, step, len(files), len(disks))
+			}
+			for _, text := range files {
 				r := parsed(t, text).Record
 				if r.Outcome != evidence.NotErased ||
 					r.Disk.Path == first.Path && !strings.Contains(r.Reason, c.want) {
@@ -90,7 +102,7 @@ func TestConflictOfOtherDisks(t *testing.T) {
 	}{
 		"another disk is unreadable": {name, func(_, _ *block.Device) {}, true, true},
 		"skipped and read-only": {
-			name + `, {"serial": "R1"}`, func(_, other *block.Device) { other.ReadOnly = true }, false, true,
+			name + `, {"serial": "R1"}`, func(_, other *block.Device) { setReadOnly(t, other.Path) }, false, true,
 		},
 		"both skipped": {name + `, {"serial": "R1"}, {"serial": "R2"}`, func(_, _ *block.Device) {}, false, false},
 	} {
@@ -126,6 +138,18 @@ func TestConflictOfOtherDisks(t *testing.T) {
 		if got := list[0]; (got.Report.Technique == "") != c.conflict {
 			t.Errorf("%s: got preview %+v of the other disk, want it erased: %v", text, got, !c.conflict)
 		}
+	}
+}
+
+func setReadOnly(t *testing.T, path string) {
+	t.Helper()
+	f, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if err := unix.IoctlSetPointerInt(int(f.Fd()), unix.BLKROSET, 1); err != nil {
+		t.Fatal(err)
 	}
 }
 
@@ -195,13 +219,16 @@ func TestDecisionCheck(t *testing.T) {
 		"member":       {func(_, now *Decision) { now.untouched = nil }, true},
 		"overwrite":    {func(planned, _ *Decision) { planned.Report.Technique = erase.ATAEnhanced }, true},
 		"own erase":    {func(_, now *Decision) { now.Report.Technique = erase.ATAEnhanced }, false},
-		"accepted":     {func(planned, _ *Decision) { planned.refused = broken }, false},
-		"refused": {func(_, now *Decision) {
+		"accepted": {func(planned, _ *Decision) {
+			planned.refused, planned.Report = broken, erase.Report{}
+		}, false},
+		"refused": {func(planned, now *Decision) {
+			planned.Report.Technique = erase.ATAEnhanced
 			now.refused, now.Report = broken, erase.Report{}
 		}, false}, // the erase reports it
-		"sibling": {func(planned, now *Decision) {
+		"sibling": {func(planned, _ *Decision) {
 			planned.unit = []block.Device{disk, part}
-			now.Report.Technique = erase.NVMeUser
+			planned.Report.Technique = erase.NVMeUser
 		}, false},
 	} {
 		before, now := planned, planned

@@ -1,6 +1,7 @@
 package cleaning
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,6 +11,8 @@ import (
 
 	"ironroot/agent/node"
 	"ironroot/agent/softraid"
+	"ironroot/internal/goroutine"
+	"ironroot/internal/pause"
 	"ironroot/storage/block"
 	"ironroot/storage/erase"
 )
@@ -37,8 +40,10 @@ func (m *Steps) PreviewErase(ctx context.Context, n *node.Node) ([]Decision, err
 	if err != nil {
 		return nil, err
 	}
+	r := m.newDiskRun(n, "disk not examined", fullErase)
 	decisions := make(map[string]Decision, len(all))
-	for _, d := range all {
+	for _, d := range skippedDisks(all, rest) {
+		r.skipped[d.Path] = true
 		decisions[d.Path] = Decision{Disk: d, Untouched: skippedReason}
 	}
 	allowed, remote, unknown := m.divideByReach(rest)
@@ -48,13 +53,22 @@ func (m *Steps) PreviewErase(ctx context.Context, n *node.Node) ([]Decision, err
 	for _, d := range unknown {
 		decisions[d.Path] = Decision{Disk: d.Device, Err: d.err}
 	}
-	r := m.newDiskRun(n, "disk not examined", fullErase)
-	r.arrays.Rules, r.skips, r.disks = arrays, skips, allowed
+	r.arrays.Rules, r.skips = arrays, skips
+	if !pause.Closed(m.o.Settled) {
+		listErr = errors.Join(listErr, fmt.Errorf("%w: %w", block.ErrUnreadable, errUnsettled))
+	}
 	if listErr != nil {
 		r.arrays.unread = append(r.arrays.unread, listErr)
 	}
 	if arrays.HasProtected() {
 		r.readMembers(ctx, all)
+	}
+	for i, err := range r.checkAll(ctx, allowed) {
+		if err != nil {
+			decisions[allowed[i].Path] = Decision{Disk: allowed[i], Err: err}
+			continue
+		}
+		r.disks = append(r.disks, allowed[i])
 	}
 	for _, a := range r.findKept(ctx, n) {
 		r.kept.keep(a)
@@ -66,10 +80,9 @@ func (m *Steps) PreviewErase(ctx context.Context, n *node.Node) ([]Decision, err
 		}
 	}
 	for path, decision := range r.decideAll(ctx).decisions {
-		decisions[path] = r.preview(ctx, decision)
+		decisions[path] = decision.preview()
 	}
-	isSkipped := func(path string) bool { return decisions[path].Untouched == skippedReason }
-	ends := r.arrays.conflict(isSkipped) != nil ||
+	ends := r.arrays.conflict(r.isSkipped) != nil ||
 		slices.ContainsFunc(slices.Collect(maps.Values(decisions)), Decision.endsStep)
 	for path, decision := range decisions {
 		if ends && decision.Err == nil && decision.Untouched == "" {
@@ -86,24 +99,37 @@ func (m *Steps) PreviewErase(ctx context.Context, n *node.Node) ([]Decision, err
 // endsStep reports whether the step ends before the first write because of the disk.
 func (p Decision) endsStep() bool { return p.isConflict() || errors.Is(p.Err, erase.ErrProtected) }
 
-// preview completes a decision with the checks that a step makes before it decides, and with the error that the erase
-// would return.
-func (r *diskRun) preview(ctx context.Context, p Decision) Decision {
-	if p.Err != nil || p.Untouched != "" {
-		return p
+// checkAll returns the errors of the checks that a step makes of each disk before it decides, in the order of the disks.
+func (r *diskRun) checkAll(ctx context.Context, disks []block.Device) []error {
+	errs := make([]error, len(disks))
+	group := goroutine.NewGroup()
+	for i, d := range disks {
+		group.Go(func() error {
+			errs[i] = r.guardDisk(ctx, d)
+			return nil
+		})
 	}
-	if p.Err = r.guardDisk(ctx, p.Disk); p.Err == nil {
-		p.Err = errors.Join(r.skips.CheckRead(p.Disk), p.refused)
+	_ = group.Wait() // the functions return no errors
+	for i, d := range disks {
+		errs[i] = cmp.Or(errs[i], r.skips.CheckRead(d))
 	}
-	if p.Err == nil && !p.isWhole(p.Disk) {
+	return errs
+}
+
+// preview completes a decision with the error that the erase would return, and with what it leaves of a disk.
+func (p Decision) preview() Decision {
+	if p.Err == nil {
+		p.Err = p.refused
+	}
+	if p.Err != nil {
+		p.Report = erase.Report{}
+	}
+	if p.Err == nil && p.Untouched == "" && !p.isWhole(p.Disk) {
 		var reasons []string
 		for _, path := range slices.Sorted(maps.Keys(p.untouched)) {
 			reasons = append(reasons, path+": "+p.untouched[path])
 		}
 		p.Untouched = strings.Join(reasons, "; ")
-	}
-	if p.Err != nil {
-		p.Report = erase.Report{}
 	}
 	return p
 }

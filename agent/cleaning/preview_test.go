@@ -4,12 +4,14 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
 	"ironroot/agent/config"
 	"ironroot/internal/test/disktest"
 	"ironroot/internal/test/raidtest"
+	"ironroot/internal/test/testenv"
 	"ironroot/storage/block"
 	"ironroot/storage/erase"
 	"ironroot/storage/partition"
@@ -90,5 +92,38 @@ func TestPreviewEraseIncomplete(t *testing.T) {
 	n := nodeWith(t, `"properties": {"skip_block_devices": "x"}`)
 	if _, err := m.PreviewErase(t.Context(), n); err == nil {
 		t.Error("an invalid skip_block_devices is not an error")
+	}
+}
+
+// A preview has the errors with which the step fails: the refusal of an erase, and a protected name that cannot be
+// checked, because a disk cannot be described or drivers are still being loaded.
+func TestPreviewErrors(t *testing.T) {
+	broken := errors.New("broken")
+	plain := raidtest.PartitionedDisk(t, partition.TypeLinux)
+	m := onThisMachine(t, plain)
+	fake(m).decide = func(context.Context, block.Device, erase.Options) (erase.Report, error) {
+		return erase.Report{Technique: erase.Overwrite}, broken
+	}
+	list, err := m.PreviewErase(t.Context(), nil)
+	if err != nil || !errors.Is(list[0].Err, broken) || list[0].Report.Technique != "" {
+		t.Errorf("refused: got %+v and %v, want the refusal", list, err)
+	}
+	member := raidtest.MemberDisk(t, testenv.RAID{Name: "root", Level: 1})
+	n := nodeWith(t, `"properties": {"skip_block_devices": [{"volume_name": "root"}]}`)
+	for name, change := range map[string]func(m *Steps){
+		"disk not described": func(m *Steps) {
+			m.o.Disks = disktest.Lister(func(context.Context) ([]block.Device, error) {
+				return []block.Device{member}, fmt.Errorf("%w: sdx", block.ErrUnreadable)
+			})
+		},
+		"drivers being loaded": func(m *Steps) { m.o.Settled = make(chan struct{}) },
+	} {
+		m := onThisMachine(t, member)
+		change(m)
+		list, err := m.PreviewErase(t.Context(), n)
+		if !errors.Is(err, block.ErrUnreadable) || len(list) != 1 ||
+			!strings.Contains(errorText(list[0].Err), "its name cannot be checked") {
+			t.Errorf("%s: got %+v and %v, want an error of the disk, and of the list", name, list, err)
+		}
 	}
 }

@@ -63,12 +63,7 @@ func (r *diskRun) arrayItem(a *softraid.Volume) status.Item {
 	return item
 }
 
-// finishItem records in the progress what was done to a device, whose erase or test has ended with an error or nil. The
-// caller has recorded the report before.
-func (r *diskRun) finishItem(item string, d block.Device, err error) {
-	outcome := status.Failed
-	if err == nil {
-		outcome = r.results.progress(d)
-	}
-	r.progress.Finish(item, outcome)
+// finishItem records in the progress what was done to a disk. The caller has recorded its report or error before.
+func (r *diskRun) finishItem(item string, d block.Device) {
+	r.progress.Finish(item, r.results.progress(d))
 }
