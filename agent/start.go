@@ -173,8 +173,8 @@ func (a *agent) macs(ctx context.Context) ([]string, error) {
 	return macs, nil
 }
 
-// Refresh implements [imaging.NodeRefresher]: it looks the node up again, by the MAC addresses of the first lookup. It stores
-// only the fields of the response's node, neither token nor configuration.
+// Refresh implements [imaging.NodeRefresher]: it looks the node up again, by the MAC addresses of the first lookup. It
+// stores only the fields of the response's node, neither token nor configuration.
 func (a *agent) Refresh(ctx context.Context) error {
 	known := a.node.Get()
 	if !a.withIronic() || known == nil {

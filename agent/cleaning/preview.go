@@ -99,7 +99,8 @@ func (m *Steps) PreviewErase(ctx context.Context, n *node.Node) ([]Decision, err
 // endsStep reports whether the step ends before the first write because of the disk.
 func (p Decision) endsStep() bool { return p.isConflict() || errors.Is(p.Err, erase.ErrProtected) }
 
-// checkAll returns the errors of the checks that a step makes of each disk before it decides, in the order of the disks.
+// checkAll returns the errors of the checks that a step makes of each disk before it decides, in the order of the
+// disks.
 func (r *diskRun) checkAll(ctx context.Context, disks []block.Device) []error {
 	errs := make([]error, len(disks))
 	group := goroutine.NewGroup()

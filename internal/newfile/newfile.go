@@ -11,8 +11,8 @@ import (
 // Write is WriteMode for a file that everybody may read.
 func Write(name string, data []byte) error { return WriteMode(name, data, 0o644) }
 
-// WriteMode writes a temporary file and renames it, so that a file with the final name is always complete. Its mode does
-// not depend on the umask.
+// WriteMode writes a temporary file and renames it, so that a file with the final name is always complete. Its mode
+// does not depend on the umask.
 func WriteMode(name string, data []byte, mode fs.FileMode) error {
 	f, err := os.CreateTemp(filepath.Dir(name), ".new-")
 	if err != nil {

@@ -408,22 +408,27 @@ func TestSanitizeIsNewer(t *testing.T) {
 		want          bool
 	}{
 		"same": {
-			SanitizeStatus{Status: stateCompleted, Command: block}, SanitizeStatus{Status: stateCompleted, Command: block},
+			SanitizeStatus{Status: stateCompleted, Command: block},
+			SanitizeStatus{Status: stateCompleted, Command: block},
 			false,
 		},
 		"state": {
-			SanitizeStatus{Status: stateFailed, Command: block}, SanitizeStatus{Status: stateCompleted, Command: block}, true,
+			SanitizeStatus{Status: stateFailed, Command: block}, SanitizeStatus{Status: stateCompleted, Command: block},
+			true,
 		},
 		"nothing written since": {
 			SanitizeStatus{Status: stateCompleted, Command: block},
-			SanitizeStatus{Status: stateCompleted | erased, Command: block}, true,
+			SanitizeStatus{Status: stateCompleted | erased, Command: block},
+			true,
 		},
 		"written since": {
 			SanitizeStatus{Status: stateCompleted | erased, Command: block},
-			SanitizeStatus{Status: stateCompleted, Command: block}, false,
+			SanitizeStatus{Status: stateCompleted, Command: block},
+			false,
 		},
 		"method": {
-			SanitizeStatus{Status: stateCompleted, Command: crypto}, SanitizeStatus{Status: stateCompleted, Command: block},
+			SanitizeStatus{Status: stateCompleted, Command: crypto},
+			SanitizeStatus{Status: stateCompleted, Command: block},
 			true,
 		},
 	} {

@@ -244,7 +244,8 @@ func checkHardwareClock(t *testing.T, s *rig.Site, ahead time.Duration) {
 func checkClock(t *testing.T, s *rig.Site, ahead time.Duration) {
 	t.Helper()
 	client := &http.Client{Transport: &http.Transport{
-		DialContext: s.NS.DialContext, TLSClientConfig: &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS13},
+		DialContext:     s.NS.DialContext,
+		TLSClientConfig: &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS13},
 	}}
 	defer client.CloseIdleConnections()
 	url, _ := s.Node.Callback()
