@@ -9,8 +9,6 @@ import (
 	"strings"
 	"testing"
 
-	"golang.org/x/sys/unix"
-
 	"ironroot/agent/node"
 	"ironroot/internal/test/raidtest"
 	"ironroot/internal/test/testenv"
@@ -102,7 +100,8 @@ func TestConflictOfOtherDisks(t *testing.T) {
 	}{
 		"another disk is unreadable": {name, func(_, _ *block.Device) {}, true, true},
 		"skipped and read-only": {
-			name + `, {"serial": "R1"}`, func(_, other *block.Device) { setReadOnly(t, other.Path) }, false, true,
+			name + `, {"serial": "R1"}`,
+			func(_, other *block.Device) { testenv.Run(t, "blockdev", "--setro", other.Path) }, false, true,
 		},
 		"both skipped": {name + `, {"serial": "R1"}, {"serial": "R2"}`, func(_, _ *block.Device) {}, false, false},
 	} {
@@ -138,18 +137,6 @@ func TestConflictOfOtherDisks(t *testing.T) {
 		if got := list[0]; (got.Report.Technique == "") != c.conflict {
 			t.Errorf("%s: got preview %+v of the other disk, want it erased: %v", text, got, !c.conflict)
 		}
-	}
-}
-
-func setReadOnly(t *testing.T, path string) {
-	t.Helper()
-	f, err := os.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	if err := unix.IoctlSetPointerInt(int(f.Fd()), unix.BLKROSET, 1); err != nil {
-		t.Fatal(err)
 	}
 }
 

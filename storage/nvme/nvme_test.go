@@ -413,7 +413,8 @@ func TestSanitizeIsNewer(t *testing.T) {
 			false,
 		},
 		"state": {
-			SanitizeStatus{Status: stateFailed, Command: block}, SanitizeStatus{Status: stateCompleted, Command: block},
+			SanitizeStatus{Status: stateFailed, Command: block},
+			SanitizeStatus{Status: stateCompleted, Command: block},
 			true,
 		},
 		"nothing written since": {
